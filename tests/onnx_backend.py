@@ -1,6 +1,6 @@
 """ONNX's own backend tests through `flambeau.onnx.load`.
 
-    python -m tests.onnx_backend [--kind node] [--only REGEX]
+python -m tests.onnx_backend [--kind node] [--only REGEX]
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def check(wanted: Any, found: Any, rtol: float, atol: float) -> None:
 
 
 def read(path: str, kind: Any) -> Any:
-    data = open(path, "rb").read()
+    with open(path, "rb") as file:
+        data = file.read()
     if kind.HasField("sequence_type"):
         return [numpy_helper.to_array(t) for t in onnx.SequenceProto.FromString(data).tensor_values]
     if kind.HasField("optional_type"):
@@ -72,7 +73,11 @@ def run(case: Any) -> None:
     if sets is None:
         sets = []
         for folder in sorted(glob.glob(os.path.join(case.model_dir, "test_data_set_*"))):
-            ins = [read(os.path.join(folder, f"input_{i}.pb"), v.type) for i, v in enumerate(model.graph.input) if os.path.exists(os.path.join(folder, f"input_{i}.pb"))]
+            ins = [
+                read(os.path.join(folder, f"input_{i}.pb"), v.type)
+                for i, v in enumerate(model.graph.input)
+                if os.path.exists(os.path.join(folder, f"input_{i}.pb"))
+            ]
             outs = [read(os.path.join(folder, f"output_{i}.pb"), v.type) for i, v in enumerate(model.graph.output)]
             sets.append((ins, outs))
     for inputs, outputs in sets:
@@ -100,7 +105,13 @@ def main() -> int:
             counts["right"] += 1
         except Exception as error:
             text = " ".join(str(error).split())[:160]
-            kind = "differs" if isinstance(error, AssertionError) else "missing" if "no counterpart" in text or "not supported" in text else "error"
+            kind = (
+                "differs"
+                if isinstance(error, AssertionError)
+                else "missing"
+                if "no counterpart" in text or "not supported" in text
+                else "error"
+            )
             counts[kind] += 1
             print(kind, case.name, type(error).__name__, text, flush=True)
     print(dict(counts))

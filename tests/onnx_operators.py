@@ -50,7 +50,9 @@ def exported(function: Any, args: tuple, kwargs: dict, opset: int) -> tuple[list
     program = flambeau.onnx.export(module, tensors, opset_version=opset, verbose=False)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        program.model_proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     named = {i.name: array_of(t) for i, t in zip(program.model_proto.graph.input, tensors)}
     needed = {i.name for i in session.get_inputs()}
     return wanted, session.run(None, {k: v for k, v in named.items() if k in needed})
@@ -106,10 +108,22 @@ def main() -> int:
                 problems[problem] += 1
             else:
                 right += 1
-        kind = "right" if right and not problems else "partly" if right else "none" if any("no form" in p for p in problems) else "wrong"
+        kind = (
+            "right"
+            if right and not problems
+            else "partly"
+            if right
+            else "none"
+            if any("no form" in p for p in problems)
+            else "wrong"
+        )
         counts[kind] += 1
         if problems:
-            print(f"{kind:7} {info.name} {info.variant_test_name} {right} right;", *(f"{n}x {p}" for p, n in problems.items()), flush=True)
+            print(
+                f"{kind:7} {info.name} {info.variant_test_name} {right} right;",
+                *(f"{n}x {p}" for p, n in problems.items()),
+                flush=True,
+            )
     print(dict(counts))
     return 0
 

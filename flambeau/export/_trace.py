@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import flambeau
 
-from ..core.naming import torch_name
 from ..autograd.function import FunctionCtx
+from ..core.naming import torch_name
 from ..core.tensor import Tensor
 from ..fx.experimental.proxy_tensor import GraphRecorder
 from ..fx.graph import Graph
@@ -86,6 +86,9 @@ class FunctionTarget:
         """The same target for the same function."""
         return cls._made.setdefault((function, count), cls(function, count))
 
+    def __call__(self, *args: Any) -> Any:
+        return self.function.apply(*args)  # type: ignore[attr-defined]
+
 
 class Recorder(GraphRecorder):
     """Records a module: its parameters, buffers and constants are inputs of the graph."""
@@ -126,8 +129,12 @@ class Recorder(GraphRecorder):
         """A user's autograd.Function that is wanted as one node (see `keeping`)."""
         if not keeping.wanted(function):
             return NotImplemented
-        result = self.unseen(function._call, FunctionCtx(), args)  # type: ignore[attr-defined]
-        return self.note(FunctionTarget.of(function, len(args)), args, {}, result)  # type: ignore[arg-type]
+
+        def run() -> Any:
+            result = function._call(FunctionCtx(), args)  # type: ignore[attr-defined]
+            return self.note(FunctionTarget.of(function, len(args)), args, {}, result)  # type: ignore[arg-type]
+
+        return self.unseen(run)
 
     def add_input(
         self, kind: InputKind, name: str, target: str, tensor: Tensor, persistent: bool | None = None

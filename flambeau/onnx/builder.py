@@ -22,14 +22,16 @@ class Value:
     """What a node makes, an input, or a parameter."""
 
     def __init__(self, name: str = "", dtype: DType | None = None, shape: Sequence[Size] | None = None) -> None:
-        self.name, self.dtype = name, dtype
-        self.shape: tuple[Size, ...] | None = None if shape is None else tuple(shape)
+        self.name = name
+        self.dtype: Any = dtype  # None where it is not known, as the shape
+        self.shape: Any = None if shape is None else tuple(shape)
         self.constant: np.ndarray | None = None  # what it is, where that is known
         self.producer: Node | None = None
         self.items: list[Value] | None = None  # for a sequence that is only put together here
+        self.label = ""  # what it would like to be called
 
     @property
-    def rank(self) -> int | None:
+    def rank(self) -> Any:
         return None if self.shape is None else len(self.shape)
 
     def known(self, dtype: DType | None, shape: Sequence[Size] | None) -> Value:
@@ -91,7 +93,9 @@ class ValueType:
 class Node:
     """One call of an ONNX operator. Attributes are numbers, strings, arrays, lists of these, and graphs."""
 
-    def __init__(self, domain: str, kind: str, inputs: list[Value | None], attributes: dict[str, Any], count: int) -> None:
+    def __init__(
+        self, domain: str, kind: str, inputs: list[Value | None], attributes: dict[str, Any], count: int
+    ) -> None:
         self.domain, self.op_type, self.inputs, self.attributes = domain, kind, inputs, attributes
         self.outputs = [Value() for _ in range(count)]
         for value in self.outputs:
@@ -124,19 +128,23 @@ class Builder:
         self.opset = opset
         self.graph = graph or Graph()
         self.domains: set[str] = set() if parent is None else parent.domains
-        self.training = False if parent is None else parent.training
-        self.scope = "" if parent is None else parent.scope
+        self.training: bool = False if parent is None else parent.training
+        self.scope: str = "" if parent is None else parent.scope
         self._constants: dict[Any, Value] = {}
 
     # -- nodes --------------------------------------------------------------------------------------------------------------
-    def op(self, kind: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Any:
+    def op(self, kind: str, *inputs: Any, outputs: Any = 1, **attributes: Any) -> Any:
         """Add a node; gives its output, or a tuple of them."""
         domain, _, name = kind.rpartition("::")
         node = Node(
             "" if domain in ("onnx", "aten") and domain == "onnx" else domain,
             name,
             [self.value(i) for i in inputs],
-            {key[:-2] if key[-2:] in _KINDS else key: _attribute(key, v) for key, v in attributes.items() if v is not None},
+            {
+                key[:-2] if key[-2:] in _KINDS else key: _attribute(key, v)
+                for key, v in attributes.items()
+                if v is not None
+            },
             outputs,
         )
         while node.inputs and node.inputs[-1] is None:
@@ -149,7 +157,7 @@ class Builder:
             return node.outputs[0]
         return tuple(node.outputs)
 
-    def value(self, given: Any) -> Value | None:
+    def value(self, given: Any) -> Any:
         """A value, or the constant that a Python number or a tensor is."""
         if given is None or isinstance(given, Value):
             return given
@@ -186,7 +194,8 @@ class Builder:
             numbers = [numbers]
         if all(isinstance(n, (int, np.integer)) for n in numbers):
             return self.constant(np.array(numbers, np.int64))
-        parts, run = [], []
+        parts: list[Value] = []
+        run: list[int] = []
         for n in numbers:
             if isinstance(n, Value):
                 if run:
@@ -265,9 +274,11 @@ class Builder:
         if x.dtype == dtype:
             return x
         if x.constant is not None:
-            return self.constant(x.constant.reshape(-1).tolist() if x.constant.ndim else x.constant.item(), dtype) if (
-                x.constant.ndim <= 1
-            ) else self._cast(x, dtype)
+            return (
+                self.constant(x.constant.reshape(-1).tolist() if x.constant.ndim else x.constant.item(), dtype)
+                if (x.constant.ndim <= 1)
+                else self._cast(x, dtype)
+            )
         return self._cast(x, dtype)
 
     def _cast(self, x: Value, dtype: DType) -> Value:
@@ -339,7 +350,11 @@ class Builder:
         return self.constant(value, dtype)
 
     def minimum(self, *values: Any) -> Any:
-        return min(values) if all(isinstance(v, int) for v in values) else self.op("Min", *values).known(flambeau.int64, ())
+        return (
+            min(values)
+            if all(isinstance(v, int) for v in values)
+            else self.op("Min", *values).known(flambeau.int64, ())
+        )
 
     def arithmetic(self, kind: str, a: Any, b: Any) -> Any:
         """Add, Sub, Mul or Div of sizes: numbers where both are."""

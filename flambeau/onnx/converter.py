@@ -11,16 +11,56 @@ from . import forms  # noqa: F401  they register themselves
 from .builder import Builder, Size, Value
 from .errors import UnsupportedOperatorError
 from .forms.indexing import places_of, put_at
+from .functions import form_of_function
 from .registry import FORMS, custom_form
 
 # Arguments that say where or how, never what.
 _IGNORED = frozenset(
-    "layout device pin_memory memory_format requires_grad non_blocking copy generator implicit stable sparse_grad unsafe".split()
+    [
+        "layout",
+        "device",
+        "pin_memory",
+        "memory_format",
+        "requires_grad",
+        "non_blocking",
+        "copy",
+        "generator",
+        "implicit",
+        "stable",
+        "sparse_grad",
+        "unsafe",
+    ]
 )
 _VIEWS = frozenset(
     "aten::" + name
-    for name in "view reshape select slice narrow unsqueeze squeeze transpose t permute expand expand_as view_as split split_with_sizes chunk "
-    "unbind diagonal flatten alias detach movedim swapaxes unflatten numpy_T contiguous".split()
+    for name in [
+        "view",
+        "reshape",
+        "select",
+        "slice",
+        "narrow",
+        "unsqueeze",
+        "squeeze",
+        "transpose",
+        "t",
+        "permute",
+        "expand",
+        "expand_as",
+        "view_as",
+        "split",
+        "split_with_sizes",
+        "chunk",
+        "unbind",
+        "diagonal",
+        "flatten",
+        "alias",
+        "detach",
+        "movedim",
+        "swapaxes",
+        "unflatten",
+        "numpy_T",
+        "contiguous",
+    ]
 )
 
 
@@ -98,7 +138,12 @@ class Converter:
     def call(self, name: str, arguments: dict[str, Any], described: Any, place: str = "", target: Any = None) -> Any:
         """One call: `name` is "aten::add_"; arguments by name in the schema's order. Gives slots, or numbers and lists of them."""
         own = name.rpartition("::")[2]
-        in_place = own.endswith("_") and not own.endswith("__") and f"aten::{own}" not in FORMS and custom_form(name, self.g.opset) is None
+        in_place = (
+            own.endswith("_")
+            and not own.endswith("__")
+            and f"aten::{own}" not in FORMS
+            and custom_form(name, self.g.opset) is None
+        )
         first = next(iter(arguments.values()), None)
         if in_place and isinstance(first, Slot):
             result = self._in_place(name[:-1], first, arguments, place)
@@ -128,14 +173,14 @@ class Converter:
         try:
             if target in self.table:
                 return self._translated(self.table[target], plain)
-            custom = custom_form(name, self.g.opset)
+            custom = form_of_function(target) or custom_form(name, self.g.opset)
             if custom is not None:
                 return custom(self.g, *_for_user(custom, list(plain.values())))
             form = FORMS.get(name)
             if form is None:
                 self.missing.setdefault((name, ""), place)
                 return _MISSING
-            return form(self.g, **_wanted(name, form.wanted, plain))  # type: ignore[attr-defined]
+            return form(self.g, **_wanted(name, form.wanted, _renamed(plain, form.wanted)))  # type: ignore[attr-defined]
         except NotImplementedError as error:
             self.missing.setdefault((name, str(error)), place)
             return _MISSING
@@ -152,7 +197,12 @@ class Converter:
 
     def _describe(self, result: Any, described: Any) -> None:
         if isinstance(described, Described) and isinstance(result, Value):
-            if described.dtype is not None and result.dtype != described.dtype and result.dtype is not None and result.constant is None:
+            if (
+                described.dtype is not None
+                and result.dtype != described.dtype
+                and result.dtype is not None
+                and result.constant is None
+            ):
                 pass  # the form knows better than the trace: a cast it made is in the graph
             else:
                 result.dtype = result.dtype or described.dtype
@@ -183,7 +233,9 @@ class Converter:
     def finish(self) -> None:
         """Complain about everything that has no form, at once."""
         if self.missing:
-            raise UnsupportedOperatorError([(name, why, place) for (name, why), place in self.missing.items()], self.g.opset)
+            raise UnsupportedOperatorError(
+                [(name, why, place) for (name, why), place in self.missing.items()], self.g.opset
+            )
 
 
 _MISSING = object()
@@ -203,6 +255,15 @@ def _unknown(described: Any) -> Any:
     if isinstance(described, (list, tuple)):
         return [_unknown(d) for d in described]
     return Value()
+
+
+def _renamed(plain: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
+    """The first argument under the name that the form has for it: in-place operators call it self where others say input."""
+    first = next(iter(plain), "")
+    other = {"self": "input", "input": "self"}.get(first, "")
+    if first in wanted or other not in wanted or other in plain:
+        return plain
+    return {other if key == first else key: value for key, value in plain.items()}
 
 
 def _wanted(name: str, wanted: frozenset[str], plain: dict[str, Any]) -> dict[str, Any]:

@@ -90,9 +90,13 @@ def export(
     if not OLDEST <= opset <= NEWEST:
         raise ValueError(f"Unsupported ONNX opset version: {opset}. Supported versions: {OLDEST} to {NEWEST}")
     if not isinstance(operator_export_type, OperatorExportTypes):
-        raise TypeError(f"operator_export_type must be an OperatorExportTypes, not {type(operator_export_type).__name__}")
+        raise TypeError(
+            f"operator_export_type must be an OperatorExportTypes, not {type(operator_export_type).__name__}"
+        )
     if export_modules_as_functions:
-        raise OnnxExporterError("export_modules_as_functions was removed from PyTorch's exporter, and is not here either")
+        raise OnnxExporterError(
+            "export_modules_as_functions was removed from PyTorch's exporter, and is not here either"
+        )
     if isinstance(args, (Tensor, int, float, bool)):
         args = (args,)
     args, kwargs = tuple(args), dict(kwargs or {})
@@ -102,7 +106,9 @@ def export(
     job.names(input_names, output_names, dynamic_axes, dynamic_shapes)
     g = job.run()
     if do_constant_folding and optimize:
-        job.say("Optimize the ONNX graph", lambda: optimized(g, fold_batch_norm=dynamo and training is TrainingMode.EVAL))
+        job.say(
+            "Optimize the ONNX graph", lambda: optimized(g, fold_batch_norm=dynamo and training is TrainingMode.EVAL)
+        )
     proto = model_proto(
         g,
         dynamo=dynamo,
@@ -128,12 +134,29 @@ class _Export:
     """One export: what is asked for, and the steps."""
 
     def __init__(
-        self, model: Any, args: tuple, kwargs: dict, opset: int, dynamo: bool, table: Any, training: TrainingMode, loud: bool
+        self,
+        model: Any,
+        args: tuple,
+        kwargs: dict,
+        opset: int,
+        dynamo: bool,
+        table: Any,
+        training: TrainingMode,
+        loud: bool,
     ) -> None:
-        self.model, self.args, self.kwargs, self.dynamo, self.table, self.training = model, args, kwargs, dynamo, table, training
+        self.model, self.args, self.kwargs, self.dynamo, self.table, self.training = (
+            model,
+            args,
+            kwargs,
+            dynamo,
+            table,
+            training,
+        )
         self.loud = loud
         self.g = Builder(opset)
-        self.g.training = training is TrainingMode.TRAINING or (training is TrainingMode.PRESERVE and getattr(model, "training", False))
+        self.g.training = training is TrainingMode.TRAINING or (
+            training is TrainingMode.PRESERVE and getattr(model, "training", False)
+        )
         self.program: ExportedProgram | None = None
         self.reader: Any = None
 
@@ -163,9 +186,9 @@ class _Export:
                     self._scripted()
                 self._rename()
                 return self.g
-        with select_model_mode_for_export(self.model, self.training), functions.exporting(self.g.opset) as seen:
+        with select_model_mode_for_export(self.model, self.training), functions.exporting(self.g.opset):
             self.program = self._exported()
-            self.reader = ProgramReader(self.program, self.g, {**(self.table or {}), **seen})
+            self.reader = ProgramReader(self.program, self.g, self.table)
             self.say("Translate the graph into ONNX", self.reader.run)
         self._rename()
         return self.g
@@ -208,7 +231,9 @@ class _Export:
         for name, value in named.items():
             leaves, spec = pytree.tree_flatten(value)
             flat = [shape(leaf, name) for leaf in leaves]
-            out[name] = pytree.tree_unflatten(flat, spec) if len(flat) != 1 or spec != pytree.tree_structure(0) else flat[0]
+            out[name] = (
+                pytree.tree_unflatten(flat, spec) if len(flat) != 1 or spec != pytree.tree_structure(0) else flat[0]
+            )
         return out
 
     def _scripted(self) -> None:

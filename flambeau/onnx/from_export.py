@@ -58,7 +58,7 @@ class ProgramReader:
         self.converter.finish()
 
     def placeholder(self, node: Node) -> None:
-        spec = self.kinds.get(node.name)
+        spec: Any = self.kinds.get(node.name)
         kind = spec.kind.name if spec is not None else "USER_INPUT"
         about = described(node.meta)
         if kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
@@ -101,9 +101,25 @@ class ProgramReader:
             elif str(target).startswith("aten._assert"):  # what the program promises; there is no such node
                 self.known[node] = None
             elif hasattr(target, "_schema"):
-                self.known[node] = self._operator(node, target, args, {k: self._taken(v) for k, v in node.kwargs.items()})
+                self.known[node] = self._operator(
+                    node, target, args, {k: self._taken(v) for k, v in node.kwargs.items()}
+                )
+                self._name(node)
             else:
                 self.converter.missing.setdefault((str(target), ""), _place(node))
+
+    def _name(self, node: Node) -> None:
+        """What a node gives, and the ONNX node that makes it, are called after it."""
+        made = self.known[node]
+        value = made.value if isinstance(made, Slot) else None
+        if (
+            value is not None
+            and value.producer is not None
+            and not value.producer.name
+            and value.producer.op_type != "Constant"
+        ):
+            value.producer.name = f"node_{node.name}"
+            value.label = node.name
 
     def _operator(self, node: Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         schema = target._schema
@@ -118,7 +134,11 @@ class ProgramReader:
                 if default is not None:
                     arguments[argument.name] = default
         result = self.converter.call(schema.name, arguments, described(node.meta), _place(node), target)
-        return result.value if isinstance(result, Slot) and schema.name in ("aten::sym_size", "aten::sym_numel", "aten::item") else result
+        return (
+            result.value
+            if isinstance(result, Slot) and schema.name in ("aten::sym_size", "aten::sym_numel", "aten::item")
+            else result
+        )
 
     def output(self, node: Node) -> None:
         from .serialize import as_output  # noqa: PLC0415

@@ -218,7 +218,9 @@ class ScriptReader:
         finally:
             self.g = self.converter.g = outer
         if len(self.converter.changed) != changes:
-            raise OnnxExporterError("a branch or loop that changes a tensor in place cannot be exported: write x = x + 1, not x += 1")
+            raise OnnxExporterError(
+                "a branch or loop that changes a tensor in place cannot be exported: write x = x + 1, not x += 1"
+            )
         return found
 
     def _give(self, inner: Builder, pairs: list[Pair]) -> None:
@@ -231,7 +233,9 @@ class ScriptReader:
             return self.converter.current(pair.thing)
         if isinstance(pair.thing, (bool, int, float)):
             return g.value(pair.thing)  # type: ignore[return-value]
-        raise OnnxExporterError(f"a branch or loop that gives {type(pair.example).__name__} cannot be exported: only tensors and numbers can")
+        raise OnnxExporterError(
+            f"a branch or loop that gives {type(pair.example).__name__} cannot be exported: only tensors and numbers can"
+        )
 
     def _joined(self, value: Value, pair: Pair) -> Pair:
         example = pair.example
@@ -299,7 +303,9 @@ class ScriptReader:
         arguments = {}
         for argument, pair in zip(schema.arguments, pairs):
             convert = operators._converter(argument.type)
-            arguments[argument.name] = convert(pair.thing) if convert is not None and not isinstance(pair.thing, Slot) else pair.thing
+            arguments[argument.name] = (
+                convert(pair.thing) if convert is not None and not isinstance(pair.thing, Slot) else pair.thing
+            )
         if "b" in arguments and "a" in arguments:  # operators of numbers
             return Pair(self._of_numbers(node, arguments, example), example)
         place = node.range.highlight().strip() if node.range is not None else ""
@@ -318,8 +324,10 @@ class ScriptReader:
 
     def _example(self, schema: Any, pairs: list[Pair]) -> Any:
         """The operator's result for the example; nothing where a branch that is not taken computes what cannot be."""
-        run = operators.find(schema.key) or operators.implementation(schema)
-        examples = [p.example.clone() if isinstance(p.example, Tensor) and schema.is_mutable else p.example for p in pairs]
+        run: Any = operators.find(schema.key) or operators.implementation(schema)
+        examples = [
+            p.example.clone() if isinstance(p.example, Tensor) and schema.is_mutable else p.example for p in pairs
+        ]
         with flambeau.no_grad():
             return run(*examples)
 
@@ -334,6 +342,6 @@ def _holds_slots(thing: Any) -> bool:
 
 def has_control_flow(block: Block) -> bool:
     """Whether a compiled program has branches or loops."""
-    return any(n.kind_ in ("prim::If", "prim::Loop") or any(has_control_flow(b) for b in n.blocks_) for n in block.nodes_)
-
-
+    return any(
+        n.kind_ in ("prim::If", "prim::Loop") or any(has_control_flow(b) for b in n.blocks_) for n in block.nodes_
+    )

@@ -27,24 +27,19 @@ def current_opset() -> int:
     return _state.opset or 20
 
 
-class _Symbolic(dict):
+def form_of_function(target: Any) -> Callable | None:
     """The form of an autograd.Function is its `symbolic`."""
-
-    def __contains__(self, target: object) -> bool:
-        return isinstance(target, FunctionTarget)
-
-    def __getitem__(self, target: Any) -> Callable:
-        return target.function.symbolic
+    return target.function.symbolic if isinstance(target, FunctionTarget) else None
 
 
 @contextlib.contextmanager
-def exporting(opset: int) -> Iterator[_Symbolic]:
-    """Inside, an export is under way; gives the forms of autograd.Functions."""
+def exporting(opset: int) -> Iterator[None]:
+    """Inside, an export is under way."""
     before, wanted = _state.opset, keeping.wanted
     _state.opset = opset
     keeping.wanted = lambda function: hasattr(function, "symbolic")  # type: ignore[method-assign]
     try:
-        yield _Symbolic()
+        yield
     finally:
         _state.opset = before
         keeping.wanted = wanted  # type: ignore[method-assign]

@@ -88,7 +88,9 @@ class OnnxModule(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) > len(self.input_names):
-            raise TypeError(f"the model takes {len(self.input_names)} inputs ({', '.join(self.input_names)}), not {len(args)}")
+            raise TypeError(
+                f"the model takes {len(self.input_names)} inputs ({', '.join(self.input_names)}), not {len(args)}"
+            )
         known: dict[str, Any] = {name: getattr(owner, last) for name, (owner, last) in self.paths.items()}
         known.update({n: v for n, v in self.graph.constants.items() if n not in known})
         known.update(zip(self.input_names, args))
@@ -109,9 +111,22 @@ class OnnxModule(Module):
         made = type(self).__new__(type(self))
         Module.__init__(made)
         memo[id(self)] = made
-        for key in ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set", "input_names", "output_names", "name"):
+        for key in (
+            "training",
+            "_parameters",
+            "_buffers",
+            "_modules",
+            "_non_persistent_buffers_set",
+            "input_names",
+            "output_names",
+            "name",
+        ):
             made.__dict__[key] = copy.deepcopy(self.__dict__[key], memo)
-        made.__dict__.update(opsets=self.opsets, graph=self.graph, paths={n: (memo.get(id(o), made), a) for n, (o, a) in self.paths.items()})
+        made.__dict__.update(
+            opsets=self.opsets,
+            graph=self.graph,
+            paths={n: (memo.get(id(o), made), a) for n, (o, a) in self.paths.items()},
+        )
         return made
 
 
@@ -186,7 +201,11 @@ class _Step:
         for value in self.attributes.values():
             if isinstance(value, Subgraph):
                 found |= value.unsupported()
-        if self.function is None and (self.proto.domain, self.proto.op_type) not in self.owner.functions and not self._has_body():
+        if (
+            self.function is None
+            and (self.proto.domain, self.proto.op_type) not in self.owner.functions
+            and not self._has_body()
+        ):
             found.add(self.kind)
         return found
 
@@ -296,7 +315,10 @@ def tensor_value(proto: Any) -> Any:
 
 
 def _from_sparse(sparse: Any, onnx: Any) -> Tensor:
-    values, places = tensor_of(onnx.numpy_helper.to_array(sparse.values)), tensor_of(onnx.numpy_helper.to_array(sparse.indices))
+    values, places = (
+        tensor_of(onnx.numpy_helper.to_array(sparse.values)),
+        tensor_of(onnx.numpy_helper.to_array(sparse.indices)),
+    )
     dense = flambeau.zeros(list(sparse.dims), dtype=values.dtype)
     flat = dense.view(-1)
     if places.dim() == 1:

@@ -72,7 +72,14 @@ def _computed(node: Node, inputs: list[np.ndarray]) -> np.ndarray | None:
     if kind == "ConstantOfShape":
         fill = attributes.get("value", np.zeros(1, np.float32))
         return np.full(inputs[0], fill.reshape(-1)[0], fill.dtype) if np.prod(inputs[0]) <= 64 else None
-    same = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Neg": np.negative, "Less": np.less, "Equal": np.equal}
+    same = {
+        "Add": np.add,
+        "Sub": np.subtract,
+        "Mul": np.multiply,
+        "Neg": np.negative,
+        "Less": np.less,
+        "Equal": np.equal,
+    }
     if kind in same and inputs[0].dtype.kind in "iub":
         return same[kind](*inputs)
     if kind == "Where" and inputs[1].dtype.kind in "iub":
@@ -127,7 +134,9 @@ def _key(node: Node) -> Any:
     for name, value in sorted(node.attributes.items()):
         if isinstance(value, Graph):
             return None
-        parts.append((name, (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)))
+        parts.append(
+            (name, (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value))
+        )
     return (node.op_type, tuple(id(v) for v in node.inputs), tuple(parts), len(node.outputs))
 
 
@@ -145,7 +154,12 @@ def _drop_identities(graph: Graph) -> None:
     kept = []
     for node in graph.nodes:
         node.inputs = [swapped.get(id(v), v) for v in node.inputs]
-        if node.op_type == "Identity" and not node.domain and node.outputs[0] not in graph.outputs and node.inputs[0] is not None:
+        if (
+            node.op_type == "Identity"
+            and not node.domain
+            and node.outputs[0] not in graph.outputs
+            and node.inputs[0] is not None
+        ):
             swapped[id(node.outputs[0])] = node.inputs[0]
         else:
             kept.append(node)
@@ -182,7 +196,12 @@ def _fold_batch_norms(graph: Graph) -> None:
     kept = []
     for node in graph.nodes:
         conv = node.inputs[0].producer if node.op_type == "BatchNormalization" and node.inputs[0] is not None else None
-        if conv is None or conv.op_type != "Conv" or counts.get(id(conv.outputs[0])) != 1 or node.attributes.get("training_mode"):
+        if (
+            conv is None
+            or conv.op_type != "Conv"
+            or counts.get(id(conv.outputs[0])) != 1
+            or node.attributes.get("training_mode")
+        ):
             kept.append(node)
             continue
         arrays = [_parameter(graph, v) for v in (conv.inputs[1], *node.inputs[1:5])]
@@ -221,7 +240,13 @@ def _transposed_weights(graph: Graph) -> None:
     for node in graph.nodes:
         value = node.inputs[0] if node.op_type == "Transpose" else None
         found = graph.parameters.get(value.name) if value is not None else None
-        if value is None or found is None or found[0] is not value or counts.get(id(value)) != 1 or node.outputs[0] in graph.outputs:
+        if (
+            value is None
+            or found is None
+            or found[0] is not value
+            or counts.get(id(value)) != 1
+            or node.outputs[0] in graph.outputs
+        ):
             kept.append(node)
             continue
         out = node.outputs[0]

@@ -43,7 +43,9 @@ class ONNXProgram:
             import onnxruntime  # noqa: PLC0415
         except ImportError as error:
             raise ModuleNotFoundError("calling an ONNXProgram needs onnxruntime: pip install onnxruntime") from error
-        self._session = onnxruntime.InferenceSession(self.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
+        self._session = onnxruntime.InferenceSession(
+            self.model_proto.SerializeToString(), providers=["CPUExecutionProvider"]
+        )
 
     def _named(self, args: tuple, kwargs: dict[str, Any]) -> dict[str, np.ndarray]:
         leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if leaf is not None]
@@ -62,7 +64,9 @@ class ONNXProgram:
         """Run the model by ONNX's own, slow reference."""
         from onnx.reference import ReferenceEvaluator  # noqa: PLC0415
 
-        return tuple(tensor_of(np.asarray(a)) for a in ReferenceEvaluator(self.model_proto).run(None, self._named(args, kwargs)))
+        return tuple(
+            tensor_of(np.asarray(a)) for a in ReferenceEvaluator(self.model_proto).run(None, self._named(args, kwargs))
+        )
 
     def verify(self, args: tuple, kwargs: dict[str, Any]) -> None:
         """Compare with the model itself."""
@@ -90,7 +94,12 @@ class ONNXProgram:
         self._session = None
 
     def save(
-        self, destination: Any, *, include_initializers: bool = True, keep_initializers_as_inputs: bool = False, external_data: bool | None = None
+        self,
+        destination: Any,
+        *,
+        include_initializers: bool = True,
+        keep_initializers_as_inputs: bool = False,
+        external_data: bool | None = None,
     ) -> None:
         """Write the model to a file (or a file object). With `external_data`, and always above 2 GB, large tensors go to a file beside it."""
         onnx = onnx_package()

@@ -9,7 +9,9 @@ from typing import Any
 Form = Callable[..., Any]
 
 FORMS: dict[str, Form] = {}  # "aten::relu" -> the form, called with the arguments of the schema by name
-CUSTOM: dict[str, dict[int, Form]] = {}  # the same, from users, by the version they are for, called with arguments in order
+CUSTOM: dict[
+    str, dict[int, Form]
+] = {}  # the same, from users, by the version they are for, called with arguments in order
 
 
 def form(*names: str) -> Callable[[Form], Form]:

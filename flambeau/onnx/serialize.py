@@ -10,7 +10,25 @@ from ..core.tensor import Tensor
 from .builder import Builder, Graph, Node, Value
 from .dtypes import NUMBER, array_of
 
-IR_VERSION = {7: 3, 8: 3, 9: 4, 10: 5, 11: 6, 12: 7, 13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10, 23: 11}
+IR_VERSION = {
+    7: 3,
+    8: 3,
+    9: 4,
+    10: 5,
+    11: 6,
+    12: 7,
+    13: 7,
+    14: 7,
+    15: 8,
+    16: 8,
+    17: 8,
+    18: 8,
+    19: 9,
+    20: 9,
+    21: 10,
+    22: 10,
+    23: 11,
+}
 
 
 def onnx_package() -> Any:
@@ -26,8 +44,8 @@ def onnx_package() -> Any:
 
 def as_output(g: Builder, value: Value, name: str) -> None:
     """Let a graph give a value; one that is an input, a parameter or given already gets a node of its own."""
-    taken = value.producer is None or any(value is o for o in g.graph.outputs) or value.producer not in g.graph.nodes
-    if taken or value.producer.op_type == "Constant":
+    maker = value.producer
+    if maker is None or maker.op_type == "Constant" or maker not in g.graph.nodes or any(value is o for o in g.graph.outputs):
         value = g.op("Identity", value).known(value.dtype, value.shape)
     if name:
         value.name = name
@@ -43,7 +61,7 @@ def name_everything(graph: Graph, dynamo: bool) -> None:
 def _name_nodes(graph: Graph, dynamo: bool, used: set[str], counts: dict[str, int]) -> None:
     for node in graph.nodes:
         if dynamo:
-            stem = f"node_{node.op_type}"
+            stem = node.name or f"node_{node.op_type}"
         else:
             parts = node.scope.split(".") if node.scope else []
             path = "/".join(".".join(parts[: i + 1]) for i in range(len(parts)))
@@ -54,7 +72,7 @@ def _name_nodes(graph: Graph, dynamo: bool, used: set[str], counts: dict[str, in
         for i, value in enumerate(node.outputs):
             if value.name and (value in graph.outputs or value.name in used):
                 continue
-            wanted = f"val_{len(used)}" if dynamo else f"{node.name}_output_{i}"
+            wanted = (value.label or f"val_{len(used)}") if dynamo else f"{node.name}_output_{i}"
             while wanted in used:
                 wanted += "_"
             value.name = wanted
@@ -93,7 +111,9 @@ def _info(value: Value, onnx: Any) -> Any:
         return helper.make_tensor_sequence_value_info(value.name, NUMBER[value.items[0].dtype], None)
     if value.dtype is None:
         return helper.make_empty_tensor_value_info(value.name)
-    return helper.make_tensor_value_info(value.name, NUMBER[value.dtype], None if value.shape is None else list(value.shape))
+    return helper.make_tensor_value_info(
+        value.name, NUMBER[value.dtype], None if value.shape is None else list(value.shape)
+    )
 
 
 def tensor_proto(array: np.ndarray, name: str = "") -> Any:
@@ -122,14 +142,22 @@ def node_proto(node: Node, onnx: Any) -> Any:
 
 def graph_proto(graph: Graph, onnx: Any, parameters: bool = True) -> Any:
     nodes = [node_proto(n, onnx) for n in graph.nodes]
-    made = onnx.helper.make_graph(nodes, graph.name, [_info(v, onnx) for v in graph.inputs], [_info(v, onnx) for v in graph.outputs])
+    made = onnx.helper.make_graph(
+        nodes, graph.name, [_info(v, onnx) for v in graph.inputs], [_info(v, onnx) for v in graph.outputs]
+    )
     if parameters:
         made.initializer.extend(tensor_proto(array_of(t), v.name) for v, t in graph.parameters.values())
     return made
 
 
 def model_proto(
-    g: Builder, *, dynamo: bool, custom_opsets: dict[str, int], export_params: bool = True, inputs_too: bool = False, ir_version: int | None = None
+    g: Builder,
+    *,
+    dynamo: bool,
+    custom_opsets: dict[str, int],
+    export_params: bool = True,
+    inputs_too: bool = False,
+    ir_version: int | None = None,
 ) -> Any:
     """The whole file."""
     onnx = onnx_package()
@@ -154,7 +182,11 @@ def _lift_constants(graph: Graph) -> None:
     """Constants beside the parameters instead of nodes."""
     kept = []
     for node in graph.nodes:
-        if node.op_type == "Constant" and isinstance(node.attributes.get("value"), np.ndarray) and node.outputs[0] not in graph.outputs:
+        if (
+            node.op_type == "Constant"
+            and isinstance(node.attributes.get("value"), np.ndarray)
+            and node.outputs[0] not in graph.outputs
+        ):
             value = node.outputs[0]
             value.name = value.name or f"val_const_{len(graph.parameters)}"
             from .dtypes import tensor_of  # noqa: PLC0415

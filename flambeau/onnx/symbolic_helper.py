@@ -32,7 +32,9 @@ def _parse_arg(value: Any, desc: str, arg_name: str | None = None, node_name: st
         return value
     found = _constant(value)
     if isinstance(found, Value):
-        raise SymbolicValueError(f"ONNX symbolic expected a constant value of the {arg_name!r} argument, got '{value}'", value)
+        raise SymbolicValueError(
+            f"ONNX symbolic expected a constant value of the {arg_name!r} argument, got '{value}'", value
+        )
     if found is None:
         return None
     kinds: dict[str, Callable] = {
@@ -49,7 +51,9 @@ def _parse_arg(value: Any, desc: str, arg_name: str | None = None, node_name: st
     try:
         return kinds[desc](found)
     except (TypeError, ValueError):
-        raise SymbolicValueError(f"ONNX symbolic expected the {arg_name!r} argument as '{desc}', got '{found}'", value) from None
+        raise SymbolicValueError(
+            f"ONNX symbolic expected the {arg_name!r} argument as '{desc}', got '{found}'", value
+        ) from None
 
 
 def parse_args(*arg_descriptors: str) -> Callable[[Callable], Callable]:
@@ -163,7 +167,9 @@ def _size_helper(g: Builder, self: Value, dim: Any) -> Value:
     return g.number(g.size(self, _parse_arg(dim, "i")), None)
 
 
-def _reducesum_helper(g: Builder, input: Value, axes_i: Any = None, keepdims_i: int = 1, noop_with_empty_axes_i: int = 0) -> Value:
+def _reducesum_helper(
+    g: Builder, input: Value, axes_i: Any = None, keepdims_i: int = 1, noop_with_empty_axes_i: int = 0
+) -> Value:
     return g.reduce("ReduceSum", input, axes_i, bool(keepdims_i))
 
 

@@ -14,7 +14,12 @@ _PADDING = {"zeros": 0, "border": 1, "reflection": 2}
 
 @entry("nn.functional.grid_sample")
 def _grid_sample(
-    recorder: Any, input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
+    recorder: Any,
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: Any = None,
 ) -> Any:
     return aten.grid_sampler.default(input, grid, _MODES[mode], _PADDING[padding_mode], bool(align_corners))
 
@@ -30,7 +35,9 @@ def _logsigmoid(recorder: Any, input: Tensor) -> Any:
 
 
 @entry("nn.functional.feature_alpha_dropout")
-def _feature_alpha_dropout(recorder: Any, input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Any:
+def _feature_alpha_dropout(
+    recorder: Any, input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Any:
     return (aten.feature_alpha_dropout_ if inplace else aten.feature_alpha_dropout).default(input, p, training)
 
 
@@ -46,7 +53,14 @@ def _cdist(recorder: Any, x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: 
 
 
 @entry("unique")
-def _unique(recorder: Any, input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None) -> Any:
+def _unique(
+    recorder: Any,
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Any = None,
+) -> Any:
     if dim is None:
         found = aten._unique2.default(input, sorted, return_inverse, return_counts)
     else:
@@ -83,3 +97,8 @@ def _interpolate(
         return packet.vec(input, sizes, scales)
     return packet.vec(input, sizes, bool(align_corners), scales)
 
+
+@entry("internal.alias", "internal.alias.1")
+def _alias(recorder: Any, input: Tensor) -> Any:
+    """A view of everything: x[:, :]."""
+    return aten.alias.default(input)

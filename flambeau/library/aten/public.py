@@ -77,11 +77,21 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
             return overload(*positional, **_with_device(named, makes))
     if getattr(op, "kind", "") == "pointwise" and not getattr(op, "namespaces", ()):
         return formulas.recorded(recorder, op, function, args, kwargs)
-    if getattr(op, "kind", "") != "composite" and "::" not in key:  # a user's operator is what its kernel does
+    if "::" in key and hasattr(function, "as_node"):  # a user's operator stays one node, unless it is made of others
+        return (
+            recorder.again(function, args, kwargs)
+            if not function.as_node
+            else _as_node(recorder, function, args, kwargs)
+        )
+    if getattr(op, "kind", "") != "composite":
         raise NotImplementedError(
             f"the operator {key or op} has no counterpart among PyTorch's, or not with these arguments"
         )
     return recorder.again(function, args, kwargs)
+
+
+def _as_node(recorder: Any, function: Any, args: tuple, kwargs: dict) -> Any:
+    return recorder.unseen(lambda: recorder.note(function, args, kwargs, function(*args, **kwargs)))
 
 
 def _aten_name(key: str) -> str:

@@ -45,7 +45,14 @@ def index_select(g: Builder, self: Value, dim: int, index: Value) -> Value:
 
 
 @form("embedding")
-def embedding(g: Builder, weight: Value, indices: Value, padding_idx: Any = -1, scale_grad_by_freq: bool = False, sparse: bool = False) -> Value:
+def embedding(
+    g: Builder,
+    weight: Value,
+    indices: Value,
+    padding_idx: Any = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Value:
     return g.op("Gather", weight, indices).known(weight.dtype, [*(indices.shape or ()), weight.shape[-1]])
 
 
@@ -57,14 +64,21 @@ def gather(g: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = 
     if g.opset < 11:
         raise NotImplementedError("gather needs opset 11 or later")
     if index.rank == 0:
-        return g.squeeze(g.op("GatherElements", self, g.unsqueeze(index, [0]), axis_i=dim % self.rank).known(self.dtype, (1,)), [0])
+        return g.squeeze(
+            g.op("GatherElements", self, g.unsqueeze(index, [0]), axis_i=dim % self.rank).known(self.dtype, (1,)), [0]
+        )
     return g.op("GatherElements", self, index, axis_i=dim % self.rank).known(self.dtype, index.shape)
 
 
 @form("take_along_dim")
 def take_along_dim(g: Builder, self: Value, indices: Value, dim: int | None = None) -> Value:
     if dim is None:
-        return gather(g, g.reshape(self, [-1]).known(self.dtype, (None,)), 0, g.reshape(indices, [-1]).known(indices.dtype, (None,)))
+        return gather(
+            g,
+            g.reshape(self, [-1]).known(self.dtype, (None,)),
+            0,
+            g.reshape(indices, [-1]).known(indices.dtype, (None,)),
+        )
     dim %= self.rank
     if any(not isinstance(s, int) for s in (*self.shape, *indices.shape)):
         return gather(g, self, dim, indices)
@@ -106,8 +120,16 @@ def masked_select(g: Builder, self: Value, mask: Value) -> Value:
     if not x.rank and not m.rank:
         x, m = g.unsqueeze(x, [0]), g.unsqueeze(m, [0])
     if x.shape != m.shape:
-        size = g.op("Shape", g.op("Add", g.cast(m, flambeau.int32), g.op("ConstantOfShape", g.shape_of(x), value_t=np.zeros(1, np.int32))))
-        x, m = (g.op("Expand", v, size).known(v.dtype, x.shape if (x.rank or 0) >= (m.rank or 0) else m.shape) for v in (x, m))
+        size = g.op(
+            "Shape",
+            g.op(
+                "Add", g.cast(m, flambeau.int32), g.op("ConstantOfShape", g.shape_of(x), value_t=np.zeros(1, np.int32))
+            ),
+        )
+        x, m = (
+            g.op("Expand", v, size).known(v.dtype, x.shape if (x.rank or 0) >= (m.rank or 0) else m.shape)
+            for v in (x, m)
+        )
     return g.op("GatherND", x, nonzero_rows(g, m)).known(self.dtype, (None,))
 
 
@@ -150,7 +172,11 @@ def _spread(g: Builder, x: Value, indices: list[Value | None]) -> tuple[Value, V
             size = g.op("Shape", total)
             found = [g.op("Expand", i, size).known(i.dtype, shape) for i in found]
     places = [g.unsqueeze(i, [-1 if i.rank is None else i.rank]) for i in found]
-    joined = places[0] if len(places) == 1 else g.op("Concat", *places, axis_i=-1 if places[0].rank is None else places[0].rank - 1)
+    joined = (
+        places[0]
+        if len(places) == 1
+        else g.op("Concat", *places, axis_i=-1 if places[0].rank is None else places[0].rank - 1)
+    )
     return turned, joined.known(flambeau.int64, None if shape is None else (*shape, len(found))), order, shape
 
 
@@ -178,8 +204,16 @@ def index(g: Builder, self: Value, indices: list[Value | None]) -> Value:
 
 
 @form("index_put", "_index_put_impl", "_unsafe_index_put")
-def index_put(g: Builder, self: Value, indices: list[Value | None], values: Value, accumulate: bool = False, unsafe: bool = False) -> Value:
-    if len(indices) == 1 and indices[0] is not None and indices[0].dtype == flambeau.bool and values.rank == 0 and not accumulate:
+def index_put(
+    g: Builder, self: Value, indices: list[Value | None], values: Value, accumulate: bool = False, unsafe: bool = False
+) -> Value:
+    if (
+        len(indices) == 1
+        and indices[0] is not None
+        and indices[0].dtype == flambeau.bool
+        and values.rank == 0
+        and not accumulate
+    ):
         mask = indices[0]
         if (mask.rank or 0) < (self.rank or 0):
             mask = g.unsqueeze(mask, list(range(mask.rank, self.rank)))
@@ -246,7 +280,9 @@ def scatter(
         raise NotImplementedError(f"scatter_reduce with {reduce!r} and include_self={include_self}")
     source = g.number(src if src is not None else value, self.dtype)
     if self.rank == 0:
-        return g.squeeze(scatter(g, g.unsqueeze(self, [0]), 0, g.unsqueeze(index, [0]), g.unsqueeze(source, [0]), reduce=reduce), [0])
+        return g.squeeze(
+            scatter(g, g.unsqueeze(self, [0]), 0, g.unsqueeze(index, [0]), g.unsqueeze(source, [0]), reduce=reduce), [0]
+        )
     if source.rank == 0:
         source = g.expand(source, g.sizes(index))
     elif source.shape != index.shape:  # only as many as there are places
@@ -264,7 +300,13 @@ def masked_scatter(g: Builder, self: Value, mask: Value, source: Value) -> Value
     rows = nonzero_rows(g, m)
     flat = g.reshape(source, [-1]).known(source.dtype, (None,))
     count = g.op("Shape", rows)
-    first = g.op("Slice", flat, g.constant(np.array([0])), g.op("Gather", count, g.constant(np.array([0])), axis_i=0), g.constant(np.array([0])))
+    first = g.op(
+        "Slice",
+        flat,
+        g.constant(np.array([0])),
+        g.op("Gather", count, g.constant(np.array([0])), axis_i=0),
+        g.constant(np.array([0])),
+    )
     return g.op("ScatterND", self, rows, first).known(self.dtype, self.shape)
 
 
@@ -275,7 +317,9 @@ def select_scatter(g: Builder, self: Value, src: Value, dim: int, index: int) ->
 
 
 @form("slice_scatter")
-def slice_scatter(g: Builder, self: Value, src: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
+def slice_scatter(
+    g: Builder, self: Value, src: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Value:
     dim %= self.rank
     size = self.shape[dim]
     if not isinstance(size, int):
@@ -295,11 +339,18 @@ def one_hot(g: Builder, self: Value, num_classes: int = -1) -> Value:
 
 @form("_unique2", "unique_dim", "_unique")
 def unique(
-    g: Builder, self: Value, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    g: Builder,
+    self: Value,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
 ) -> Any:
     where = {} if dim is None else {"axis_i": dim}
     values, _, inverse, counts = g.op("Unique", self, sorted_i=1, outputs=4, **where)
-    values.known(self.dtype, (None,) if dim is None else [None if i == dim % self.rank else s for i, s in enumerate(self.shape)])
+    values.known(
+        self.dtype, (None,) if dim is None else [None if i == dim % self.rank else s for i, s in enumerate(self.shape)]
+    )
     inverse.known(flambeau.int64, (None,))
     if dim is None and self.rank != 1:
         inverse = g.op("Reshape", inverse, g.shape_of(self)).known(flambeau.int64, self.shape)
@@ -330,7 +381,8 @@ def padded(g: Builder, x: Value, pads: Any, mode: str = "constant", value: Any =
     full = list(pads) + [0] * (2 * rank - len(pads))
     before, after = full[0::2][::-1], full[1::2][::-1]
     shape = [
-        s + b + a if all(isinstance(n, int) for n in (s, b, a)) else None for s, b, a in zip(x.shape or (), before, after)
+        s + b + a if all(isinstance(n, int) for n in (s, b, a)) else None
+        for s, b, a in zip(x.shape or (), before, after)
     ]
     if all(isinstance(n, int) and n == 0 for n in full):
         return x

@@ -26,7 +26,16 @@ def _many(value: Any, count: int) -> list[Any]:
 
 
 def _convolved(
-    g: Builder, x: Value, weight: Value, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
+    g: Builder,
+    x: Value,
+    weight: Value,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
 ) -> Value:
     spatial = (weight.rank or 3) - 2
     unbatched = x.rank == spatial + 1
@@ -45,7 +54,7 @@ def _convolved(
     if transposed and any(out):
         extra["output_padding_i"] = out
     made = g.op("ConvTranspose" if transposed else "Conv", x, weight, bias, **extra)
-    sizes = []
+    sizes: list[Any] = []
     for s, k, st, b, a, d, o in zip(x.shape[2:], kernel, stride, before, after, dilation, out):
         if not isinstance(s, int):
             sizes.append(None)
@@ -59,7 +68,14 @@ def _convolved(
 
 @form("conv1d", "conv2d", "conv3d", "_convolution_mode")
 def conv(
-    g: Builder, input: Value, weight: Value, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+    g: Builder,
+    input: Value,
+    weight: Value,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
 ) -> Value:
     return _convolved(g, input, weight, bias, stride, padding, dilation, False, 0, groups)
 
@@ -83,7 +99,9 @@ def convolution(
 # -- pooling -------------------------------------------------------------------------------------------------------------------------
 
 
-def _pool_sizes(x: Value, spatial: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> list[Any]:
+def _pool_sizes(
+    x: Value, spatial: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> list[Any]:
     sizes: list[Any] = []
     for s, k, st, p, d in zip(x.shape[-spatial:], kernel, stride, padding, dilation):
         if not isinstance(s, int):
@@ -125,14 +143,28 @@ def _pooled(
 
 @form("max_pool1d", "max_pool2d", "max_pool3d")
 def max_pool(
-    g: Builder, self: Value, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, name: str = ""
+    g: Builder,
+    self: Value,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    name: str = "",
 ) -> Value:
     return _pooled(g, "MaxPool", self, int(name[-2]), kernel_size, stride, padding, dilation, ceil_mode)
 
 
 @form("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool_with_indices(
-    g: Builder, self: Value, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False, name: str = ""
+    g: Builder,
+    self: Value,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    name: str = "",
 ) -> Any:
     spatial = int(name.removesuffix("_with_indices")[-2])
     values, places = _pooled(g, "MaxPool", self, spatial, kernel_size, stride, padding, dilation, ceil_mode, outputs=2)
@@ -153,16 +185,38 @@ def avg_pool(
     if divisor_override:
         kernel = _many(kernel_size, spatial)
         pads = [p for p in _many(padding, spatial)[::-1] for _ in (0, 1)]
-        made = _pooled(g, "AveragePool", padded(g, self, pads), spatial, kernel, stride or kernel, 0, 1, ceil_mode, count_include_pad_i=1)
+        made = _pooled(
+            g,
+            "AveragePool",
+            padded(g, self, pads),
+            spatial,
+            kernel,
+            stride or kernel,
+            0,
+            1,
+            ceil_mode,
+            count_include_pad_i=1,
+        )
         return mul(g, made, math.prod(kernel) / divisor_override)
     if ceil_mode and g.opset < 19 and count_include_pad and any(_many(padding, spatial)):
         raise NotImplementedError("avg_pool with ceil_mode and padding needs opset 19 or later")
     return _pooled(
-        g, "AveragePool", self, spatial, kernel_size, stride, padding, 1, ceil_mode, count_include_pad_i=int(count_include_pad)
+        g,
+        "AveragePool",
+        self,
+        spatial,
+        kernel_size,
+        stride,
+        padding,
+        1,
+        ceil_mode,
+        count_include_pad_i=int(count_include_pad),
     )
 
 
-@form("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+@form(
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"
+)
 def adaptive_avg_pool(g: Builder, self: Value, output_size: Any, name: str = "") -> Value:
     return _adaptive(g, self, output_size, int(name[-2]), False)
 
@@ -202,7 +256,12 @@ def _uneven(g: Builder, x: Value, sizes: list[int], wanted: list[int], largest: 
     for i, (size, n) in enumerate(zip(sizes, wanted)):
         dim = 2 + i
         parts = [
-            g.reduce("ReduceMax" if largest else "ReduceMean", g.slice(x, [dim], [k * size // n], [-(-(k + 1) * size // n)]), [dim], True)
+            g.reduce(
+                "ReduceMax" if largest else "ReduceMean",
+                g.slice(x, [dim], [k * size // n], [-(-(k + 1) * size // n)]),
+                [dim],
+                True,
+            )
             for k in range(n)
         ]
         x = g.op("Concat", *parts, axis_i=dim).known(x.dtype, [n if d == dim else s for d, s in enumerate(x.shape)])
@@ -210,7 +269,15 @@ def _uneven(g: Builder, x: Value, sizes: list[int], wanted: list[int], largest: 
 
 
 @form("lp_pool1d", "lp_pool2d")
-def lp_pool(g: Builder, input: Value, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False, name: str = "") -> Value:
+def lp_pool(
+    g: Builder,
+    input: Value,
+    norm_type: float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: bool = False,
+    name: str = "",
+) -> Value:
     return _pooled(g, "LpPool", input, int(name[-2]), kernel_size, stride, 0, 1, ceil_mode, p_i=int(norm_type))
 
 
@@ -234,7 +301,17 @@ def batch_norm(
             return made.known(input.dtype, input.shape)
         return _normalised(g, input, [d for d in range(input.rank) if d != 1], weight, bias, eps)
     extra = {"training_mode_i": 0} if g.opset >= 15 else {}
-    made = g.op("BatchNormalization", input, weight, bias, running_mean, running_var, epsilon_f=eps, momentum_f=1 - momentum, **extra)
+    made = g.op(
+        "BatchNormalization",
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        epsilon_f=eps,
+        momentum_f=1 - momentum,
+        **extra,
+    )
     made.known(input.dtype, input.shape)
     return (made, None, None) if name.endswith("no_training") else made
 
@@ -263,7 +340,10 @@ def layer_norm(
     else:
         dims = [input.rank + axis + i for i in range(count)]
         off = sub(g, input, mean(g, input, dims, True))
-        spread = g.op("Sqrt", add(g, mean(g, g.op("Pow", off, g.number(2.0, input)).known(input.dtype, input.shape), dims, True), eps))
+        spread = g.op(
+            "Sqrt",
+            add(g, mean(g, g.op("Pow", off, g.number(2.0, input)).known(input.dtype, input.shape), dims, True), eps),
+        )
         made = g.op("Div", off, spread).known(input.dtype, input.shape)
         if weight is not None:
             made = g.op("Mul", made, weight)
@@ -290,7 +370,13 @@ def rms_norm(g: Builder, input: Value, normalized_shape: Any, weight: Any = None
 
 @form("group_norm", "native_group_norm")
 def group_norm(
-    g: Builder, input: Value, num_groups: Any = None, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: Any = None
+    g: Builder,
+    input: Value,
+    num_groups: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    cudnn_enabled: Any = None,
 ) -> Value:
     x = g.reshape(input, [0, num_groups, -1]).known(input.dtype, (input.shape[0], num_groups, None))
     one, zero = (g.constant(np.full(num_groups, v).tolist(), input.dtype) for v in (1.0, 0.0))
@@ -317,7 +403,9 @@ def instance_norm(
 
 
 @form("local_response_norm")
-def local_response_norm(g: Builder, input: Value, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Value:
+def local_response_norm(
+    g: Builder, input: Value, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Value:
     return g.op("LRN", input, size_i=size, alpha_f=alpha, beta_f=beta, bias_f=k).known(input.dtype, input.shape)
 
 
@@ -349,7 +437,9 @@ def attention(
     if is_causal:
         rows, columns = g.size(query, -2), g.size(key, -2)
         one = g.expand(g.constant(1.0, query.dtype), [rows, columns])
-        keep = g.cast(g.op("Trilu", one, g.constant(0, flambeau.int64), upper_i=0).known(query.dtype, one.shape), flambeau.bool)
+        keep = g.cast(
+            g.op("Trilu", one, g.constant(0, flambeau.int64), upper_i=0).known(query.dtype, one.shape), flambeau.bool
+        )
         scores = g.op("Where", keep, scores, g.number(-math.inf, query)).known(query.dtype, scores.shape)
     if attn_mask is not None:
         if attn_mask.dtype == flambeau.bool:
@@ -369,19 +459,36 @@ def _shared_heads(g: Builder, x: Value, times: int) -> Value:
     spread = g.op("Tile", wide, g.ints(sizes))
     heads = x.shape[-3] * times
     lead = [g.size(x, d) for d in range(x.rank - 3)]
-    return g.reshape(spread.known(x.dtype, None), [*lead, heads, g.size(x, -2), x.shape[-1]]).known(x.dtype, (*x.shape[:-3], heads, *x.shape[-2:]))
+    return g.reshape(spread.known(x.dtype, None), [*lead, heads, g.size(x, -2), x.shape[-1]]).known(
+        x.dtype, (*x.shape[:-3], heads, *x.shape[-2:])
+    )
 
 
 # -- resizing -------------------------------------------------------------------------------------------------------------------------------
 
 
 def _resized(
-    g: Builder, x: Value, mode: str, output_size: Any, scale_factors: Any, align_corners: Any, antialias: bool = False, exact: bool = False
+    g: Builder,
+    x: Value,
+    mode: str,
+    output_size: Any,
+    scale_factors: Any,
+    align_corners: Any,
+    antialias: bool = False,
+    exact: bool = False,
 ) -> Value:
     spatial = x.rank - 2
     if g.opset < 11:
         raise NotImplementedError("resizing needs opset 11 or later")
-    where = "asymmetric" if mode == "nearest" else "align_corners" if align_corners else "half_pixel" if mode == "cubic" else "pytorch_half_pixel"
+    where = (
+        "asymmetric"
+        if mode == "nearest"
+        else "align_corners"
+        if align_corners
+        else "half_pixel"
+        if mode == "cubic"
+        else "pytorch_half_pixel"
+    )
     extra: dict[str, Any] = {"coordinate_transformation_mode_s": where, "mode_s": mode}
     if mode == "nearest":
         extra["nearest_mode_s"] = "floor"
@@ -421,7 +528,12 @@ def upsample_nearest(
 
 
 @form(
-    "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa"
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "upsample_trilinear3d",
+    "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa",
 )
 def upsample_linear(
     g: Builder, self: Any = None, output_size: Any = None, align_corners: bool = False, scales: Any = None, scales_h: Any = None,
@@ -433,7 +545,9 @@ def upsample_linear(
 
 
 @form("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
-def grid_sampler(g: Builder, input: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Value:
+def grid_sampler(
+    g: Builder, input: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Value:
     if g.opset < 16:
         raise NotImplementedError("grid_sample needs opset 16 or later")
     words = ("linear", "nearest", "cubic") if g.opset >= 20 else ("bilinear", "nearest", "bicubic")
@@ -459,20 +573,38 @@ def im2col(g: Builder, self: Value, kernel_size: Any, dilation: Any, padding: An
     _, channels, high, wide = x.shape
     if not isinstance(high, int) or not isinstance(wide, int):
         raise NotImplementedError("im2col of sizes that change")
-    rows = [range(i * dilation[0], i * dilation[0] + high - dilation[0] * (kernel_size[0] - 1), stride[0]) for i in range(kernel_size[0])]
-    columns = [range(i * dilation[1], i * dilation[1] + wide - dilation[1] * (kernel_size[1] - 1), stride[1]) for i in range(kernel_size[1])]
+    rows = [
+        range(i * dilation[0], i * dilation[0] + high - dilation[0] * (kernel_size[0] - 1), stride[0])
+        for i in range(kernel_size[0])
+    ]
+    columns = [
+        range(i * dilation[1], i * dilation[1] + wide - dilation[1] * (kernel_size[1] - 1), stride[1])
+        for i in range(kernel_size[1])
+    ]
     places = np.array([[r * wide + c for r in rs for c in cs] for rs in rows for cs in columns], np.int64)
     flat = g.reshape(x, [g.size(x, 0), channels, high * wide])
     picked = g.op("Gather", flat, g.constant(places), axis_i=2).known(self.dtype, None)
     total = channels * len(places)
-    return g.reshape(picked, [g.size(self, 0), total, places.shape[1]]).known(self.dtype, (self.shape[0], total, places.shape[1]))
+    return g.reshape(picked, [g.size(self, 0), total, places.shape[1]]).known(
+        self.dtype, (self.shape[0], total, places.shape[1])
+    )
 
 
 @form("col2im")
-def col2im(g: Builder, self: Value, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Value:
+def col2im(
+    g: Builder, self: Value, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> Value:
     if g.opset < 18:
         raise NotImplementedError("col2im needs opset 18 or later")
-    made = g.op("Col2Im", self, g.ints(output_size), g.ints(kernel_size), dilations_i=dilation, pads_i=list(padding) * 2, strides_i=stride)
+    made = g.op(
+        "Col2Im",
+        self,
+        g.ints(output_size),
+        g.ints(kernel_size),
+        dilations_i=dilation,
+        pads_i=list(padding) * 2,
+        strides_i=stride,
+    )
     return made.known(self.dtype, (self.shape[0], self.shape[1] // math.prod(kernel_size), *output_size))
 
 
@@ -496,7 +628,9 @@ def l1_loss(g: Builder, self: Value, target: Value, reduction: int = 1) -> Value
 
 
 @form("smooth_l1_loss", "huber_loss")
-def smooth_l1_loss(g: Builder, self: Value, target: Value, reduction: int = 1, beta: float = 1.0, delta: Any = None, name: str = "") -> Value:
+def smooth_l1_loss(
+    g: Builder, self: Value, target: Value, reduction: int = 1, beta: float = 1.0, delta: Any = None, name: str = ""
+) -> Value:
     off = sub(g, self, target)
     size = g.op("Abs", off).known(off.dtype, off.shape)
     edge = beta if delta is None else delta
@@ -534,18 +668,28 @@ def _reduction(number: int) -> str:
 
 
 @form("nll_loss", "nll_loss2d", "nll_loss_nd")
-def nll_loss(g: Builder, self: Value, target: Value, weight: Any = None, reduction: int = 1, ignore_index: int = -100) -> Value:
+def nll_loss(
+    g: Builder, self: Value, target: Value, weight: Any = None, reduction: int = 1, ignore_index: int = -100
+) -> Value:
     if g.opset < 12:
         raise NotImplementedError("nll_loss needs opset 12 or later")
     x, t = (g.unsqueeze(v, [0]) for v in (self, target)) if self.rank == 1 else (self, target)
-    made = g.op("NegativeLogLikelihoodLoss", x, t, weight, reduction_s=_reduction(reduction), ignore_index_i=ignore_index)
+    made = g.op(
+        "NegativeLogLikelihoodLoss", x, t, weight, reduction_s=_reduction(reduction), ignore_index_i=ignore_index
+    )
     made.known(self.dtype, t.shape if reduction == 0 else ())
     return g.squeeze(made, [0]) if self.rank == 1 and reduction == 0 else made
 
 
 @form("cross_entropy_loss")
 def cross_entropy_loss(
-    g: Builder, self: Value, target: Value, weight: Any = None, reduction: int = 1, ignore_index: int = -100, label_smoothing: float = 0.0
+    g: Builder,
+    self: Value,
+    target: Value,
+    weight: Any = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
 ) -> Value:
     if g.opset < 12:
         raise NotImplementedError("cross_entropy needs opset 12 or later")
@@ -558,7 +702,9 @@ def cross_entropy_loss(
         raise NotImplementedError("cross_entropy with smoothed labels or weighted probabilities")
     if self.rank == 1:
         return nll_loss(g, log_softmax(g, self, 0), target, weight, reduction, ignore_index)
-    made = g.op("SoftmaxCrossEntropyLoss", self, target, weight, reduction_s=_reduction(reduction), ignore_index_i=ignore_index)
+    made = g.op(
+        "SoftmaxCrossEntropyLoss", self, target, weight, reduction_s=_reduction(reduction), ignore_index_i=ignore_index
+    )
     return made.known(self.dtype, target.shape if reduction == 0 else ())
 
 

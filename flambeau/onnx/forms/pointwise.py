@@ -28,7 +28,9 @@ def promoted(*values: Any) -> DType:
         return examples[0].dtype if isinstance(values[0], Value) else flambeau.result_type(examples[0], examples[0])
     found = flambeau.result_type(examples[0], examples[1])
     for other in examples[2:]:
-        found = flambeau.promote_types(found, flambeau.result_type(flambeau.empty(0, dtype=found, device="meta"), other))
+        found = flambeau.promote_types(
+            found, flambeau.result_type(flambeau.empty(0, dtype=found, device="meta"), other)
+        )
     return found
 
 
@@ -89,7 +91,14 @@ for _name, _kind in {
     "special_expit": "Sigmoid",
 }.items():
     _unary(_name, _kind)
-for _name, _kind in {"abs": "Abs", "neg": "Neg", "sign": "Sign", "sgn": "Sign", "relu": "Relu", "negative": "Neg"}.items():
+for _name, _kind in {
+    "abs": "Abs",
+    "neg": "Neg",
+    "sign": "Sign",
+    "sgn": "Sign",
+    "relu": "Relu",
+    "negative": "Neg",
+}.items():
     _unary(_name, _kind, floats=False)
 
 
@@ -250,7 +259,9 @@ def floor_divide(g: Builder, self: Any, other: Any) -> Value:
         return g.op("Floor", out).known(x.dtype, shape)
     zero = g.number(0, x)  # integers are divided towards zero: one less where a remainder has the other sign
     rest = g.op("Sub", x, g.op("Mul", out, y))
-    lower = g.op("And", g.op("Not", g.op("Equal", rest, zero)), g.op("Xor", g.op("Less", rest, zero), g.op("Less", y, zero)))
+    lower = g.op(
+        "And", g.op("Not", g.op("Equal", rest, zero)), g.op("Xor", g.op("Less", rest, zero), g.op("Less", y, zero))
+    )
     return g.op("Sub", out, g.cast(lower.known(flambeau.bool, shape), x.dtype)).known(x.dtype, shape)
 
 
@@ -423,7 +434,10 @@ def _bits(g: Builder, self: Any, other: Any, name: str = "") -> Value:
 @form("bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__", "__lshift_", "__rshift_")
 def _shift(g: Builder, self: Any, other: Any, name: str = "") -> Value:
     x, y = together(g, self, other)
-    power = g.cast(g.op("Pow", g.number(2.0, flambeau.float64), g.cast(y, flambeau.float64)).known(flambeau.float64, y.shape), x.dtype)
+    power = g.cast(
+        g.op("Pow", g.number(2.0, flambeau.float64), g.cast(y, flambeau.float64)).known(flambeau.float64, y.shape),
+        x.dtype,
+    )
     if "left" in name or "lshift" in name:
         return g.op("Mul", x, power).known(x.dtype, broadcast(x, y))
     return floor_divide(g, x, power)
@@ -475,7 +489,9 @@ def clamp_max(g: Builder, self: Value, max: Any) -> Value:
 
 @form("lerp")
 def lerp(g: Builder, self: Value, end: Value, weight: Any) -> Value:
-    return g.op("Add", self, g.op("Mul", g.op("Sub", end, self), g.number(weight, self))).known(self.dtype, broadcast(self, end))
+    return g.op("Add", self, g.op("Mul", g.op("Sub", end, self), g.number(weight, self))).known(
+        self.dtype, broadcast(self, end)
+    )
 
 
 @form("addcmul")
@@ -489,13 +505,20 @@ def addcdiv(g: Builder, self: Value, tensor1: Value, tensor2: Value, value: Any 
 
 
 @form("nan_to_num")
-def nan_to_num(g: Builder, self: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Value:
+def nan_to_num(
+    g: Builder, self: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Value:
     if not self.dtype.is_floating_point:
         return self
     info = flambeau.finfo(self.dtype)
     x = g.op("Where", g.op("IsNaN", self), g.number(nan or 0.0, self), self)
     for sign, given, default in ((1, posinf, info.max), (0, neginf, info.min)):
-        found = g.op("IsInf", g.cast(x.known(self.dtype, self.shape), flambeau.float32), detect_positive_i=sign, detect_negative_i=1 - sign)
+        found = g.op(
+            "IsInf",
+            g.cast(x.known(self.dtype, self.shape), flambeau.float32),
+            detect_positive_i=sign,
+            detect_negative_i=1 - sign,
+        )
         x = g.op("Where", found, g.number(default if given is None else given, self), x)
     return x.known(self.dtype, self.shape)
 
@@ -528,7 +551,11 @@ def leaky_relu(g: Builder, self: Value, negative_slope: float = 0.01) -> Value:
 def elu(g: Builder, self: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
     x = self
     if input_scale != 1:
-        low = g.op("Mul", g.op("Sub", g.op("Exp", g.op("Mul", x, g.number(input_scale, x))), g.number(1, x)), g.number(alpha, x))
+        low = g.op(
+            "Mul",
+            g.op("Sub", g.op("Exp", g.op("Mul", x, g.number(input_scale, x))), g.number(1, x)),
+            g.number(alpha, x),
+        )
         made = g.op("Where", g.op("Greater", x, g.number(0, x)), x, low)
     else:
         made = g.op("Elu", x, alpha_f=alpha)

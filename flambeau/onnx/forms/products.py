@@ -31,14 +31,18 @@ def matmul(g: Builder, self: Value, other: Any = None, mat2: Any = None, vec: An
 @form("linear")
 def linear(g: Builder, input: Value, weight: Value, bias: Any = None) -> Value:
     if input.rank == 2 and weight.rank == 2 and bias is not None:
-        return g.op("Gemm", input, weight, bias, transB_i=1, alpha_f=1.0, beta_f=1.0).known(input.dtype, (input.shape[0], weight.shape[0]))
-    turned = g.op("Transpose", weight, perm_i=[1, 0]).known(weight.dtype, weight.shape[::-1]) if weight.rank == 2 else weight
+        return g.op("Gemm", input, weight, bias, transB_i=1, alpha_f=1.0, beta_f=1.0).known(
+            input.dtype, (input.shape[0], weight.shape[0])
+        )
+    turned = (
+        g.op("Transpose", weight, perm_i=[1, 0]).known(weight.dtype, weight.shape[::-1]) if weight.rank == 2 else weight
+    )
     made = g.op("MatMul", input, turned).known(input.dtype, product_shape(input, turned))
     return made if bias is None else g.op("Add", made, bias).known(made.dtype, made.shape)
 
 
 @form("addmm")
-def addmm(g: Builder, self: Value, mat1: Value, mat2: Value, beta: Any = 1, alpha: Any = 1) -> Value:
+def addmm(g: Builder, self: Any, mat1: Value, mat2: Value, beta: Any = 1, alpha: Any = 1) -> Value:
     if beta == 0:
         self = None  # what is not added may be nan
     return g.op("Gemm", mat1, mat2, self, alpha_f=alpha, beta_f=beta).known(mat1.dtype, (mat1.shape[0], mat2.shape[1]))
@@ -82,7 +86,13 @@ def det(g: Builder, self: Any = None, A: Any = None) -> Value:  # noqa: N803  Py
 @form("cross", "linalg_cross")
 def cross(g: Builder, self: Value, other: Value, dim: Any = None) -> Value:
     rank = self.rank or 1
-    dim = -1 if dim is None and self.shape[-1] == 3 else next(i for i, s in enumerate(self.shape) if s == 3) if dim is None else dim
+    dim = (
+        -1
+        if dim is None and self.shape[-1] == 3
+        else next(i for i, s in enumerate(self.shape) if s == 3)
+        if dim is None
+        else dim
+    )
     dim %= rank
     a, b = ([g.slice(x, [dim], [i], [i + 1]) for i in range(3)] for x in (self, other))
     rows = [g.op("Sub", g.op("Mul", a[i], b[j]), g.op("Mul", a[j], b[i])) for i, j in ((1, 2), (2, 0), (0, 1))]
@@ -105,7 +115,9 @@ def cosine_similarity(g: Builder, x1: Value, x2: Value, dim: int = 1, eps: float
 
 
 @form("pairwise_distance")
-def pairwise_distance(g: Builder, x1: Value, x2: Value, p: float = 2, eps: float = 1e-6, keepdim: bool = False) -> Value:
+def pairwise_distance(
+    g: Builder, x1: Value, x2: Value, p: float = 2, eps: float = 1e-6, keepdim: bool = False
+) -> Value:
     off = g.op("Add", g.op("Sub", x1, x2), g.number(eps, x1)).known(x1.dtype, broadcast(x1, x2))
     return vector_norm(g, off, p, -1, keepdim)
 
@@ -121,7 +133,9 @@ def cdist(g: Builder, x1: Value, x2: Value, p: float = 2, compute_mode: Any = No
 def bilinear(g: Builder, input1: Value, input2: Value, weight: Value, bias: Any = None) -> Value:
     if g.opset < 12:
         raise NotImplementedError("bilinear needs opset 12 or later")
-    made = g.op("Einsum", input1, weight, input2, equation_s="...i,oij,...j->...o").known(input1.dtype, [*input1.shape[:-1], weight.shape[0]])
+    made = g.op("Einsum", input1, weight, input2, equation_s="...i,oij,...j->...o").known(
+        input1.dtype, [*input1.shape[:-1], weight.shape[0]]
+    )
     return made if bias is None else g.op("Add", made, bias).known(made.dtype, made.shape)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-
 from ..builder import Builder, Value
 from ..registry import form
 from .shapes import cat, permute
@@ -21,7 +20,14 @@ def _gates(g: Builder, weight: Value, kind: str) -> Value:
 
 
 def _layer(
-    g: Builder, kind: str, x: Value, states: list[Value], weights: list[list[Value]], hidden: int, activation: str | None, sizes: Value | None
+    g: Builder,
+    kind: str,
+    x: Value,
+    states: list[Value],
+    weights: list[list[Value]],
+    hidden: int,
+    activation: str | None,
+    sizes: Value | None,
 ) -> tuple[Value, list[Value]]:
     """One layer: x is (time, batch, features)."""
     w = cat(g, [g.unsqueeze(_gates(g, d[0], kind), [0]) for d in weights], 0)
@@ -107,7 +113,9 @@ def _check(train: bool, dropout: float) -> None:
 
 
 @form("lstm_cell")
-def lstm_cell(g: Builder, input: Value, hx: list[Value], w_ih: Value, w_hh: Value, b_ih: Any = None, b_hh: Any = None) -> Any:
+def lstm_cell(
+    g: Builder, input: Value, hx: list[Value], w_ih: Value, w_hh: Value, b_ih: Any = None, b_hh: Any = None
+) -> Any:
     x = g.unsqueeze(input, [0])
     states = [g.unsqueeze(s, [0]) for s in hx]
     weights = [[w_ih, w_hh] if b_ih is None else [w_ih, w_hh, b_ih, b_hh]]
@@ -116,11 +124,11 @@ def lstm_cell(g: Builder, input: Value, hx: list[Value], w_ih: Value, w_hh: Valu
 
 
 @form("gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
-def gru_cell(g: Builder, input: Value, hx: Value, w_ih: Value, w_hh: Value, b_ih: Any = None, b_hh: Any = None, name: str = "") -> Value:
+def gru_cell(
+    g: Builder, input: Value, hx: Value, w_ih: Value, w_hh: Value, b_ih: Any = None, b_hh: Any = None, name: str = ""
+) -> Value:
     weights = [[w_ih, w_hh] if b_ih is None else [w_ih, w_hh, b_ih, b_hh]]
     kind = "GRU" if "gru" in name else "RNN"
     activation = {"aten::rnn_tanh_cell": "Tanh", "aten::rnn_relu_cell": "Relu"}.get(name)
     _, ends = _layer(g, kind, g.unsqueeze(input, [0]), [g.unsqueeze(hx, [0])], weights, w_hh.shape[1], activation, None)
     return g.squeeze(ends[0], [0])
-
-

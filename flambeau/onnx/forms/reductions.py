@@ -136,7 +136,9 @@ def variance(g: Builder, x: Value, dim: Any, correction: Any, keepdim: bool) -> 
         if isinstance(count, int):
             rest = g.number(max(count - correction, 0), x.dtype)
         else:
-            rest = g.op("Max", g.op("Sub", g.number(count, x.dtype), g.number(correction, x.dtype)), g.number(0, x.dtype))
+            rest = g.op(
+                "Max", g.op("Sub", g.number(count, x.dtype), g.number(correction, x.dtype)), g.number(0, x.dtype)
+            )
         made = g.op("Div", total, rest).known(x.dtype, total.shape)
     return made, centre if keepdim else g.reduce("ReduceMean", x, dims, False)
 
@@ -151,7 +153,13 @@ def _correction(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
 
 @form("var", "std", "var_mean", "std_mean")
 def var(
-    g: Builder, self: Value, dim: Any = None, unbiased: Any = None, keepdim: bool = False, correction: Any = None, name: str = ""
+    g: Builder,
+    self: Value,
+    dim: Any = None,
+    unbiased: Any = None,
+    keepdim: bool = False,
+    correction: Any = None,
+    name: str = "",
 ) -> Any:
     dim, correction = _correction(dim, unbiased, correction)
     spread, centre = variance(g, self, dim, correction, keepdim)
@@ -181,18 +189,24 @@ def vector_norm(g: Builder, x: Value, order: Any, dim: Any, keepdim: bool) -> Va
 
 
 @form("norm", "frobenius_norm")
-def norm(g: Builder, self: Value, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
+def norm(
+    g: Builder, self: Value, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: DType | None = None
+) -> Value:
     order = 2 if p is None or p == "fro" else p
     return vector_norm(g, self if dtype is None else g.cast(self, dtype), order, dim, keepdim)
 
 
 @form("linalg_vector_norm")
-def linalg_vector_norm(g: Builder, self: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
+def linalg_vector_norm(
+    g: Builder, self: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: DType | None = None
+) -> Value:
     return vector_norm(g, self if dtype is None else g.cast(self, dtype), ord, dim, keepdim)
 
 
 @form("linalg_norm")
-def linalg_norm(g: Builder, self: Value, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
+def linalg_norm(
+    g: Builder, self: Value, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: DType | None = None
+) -> Value:
     x = self if dtype is None else g.cast(self, dtype)
     if ord is None or dim is None or isinstance(dim, int) or len(dim) == 1:
         return vector_norm(g, x, 2 if ord is None else ord, dim, keepdim)
@@ -200,7 +214,9 @@ def linalg_norm(g: Builder, self: Value, ord: Any = None, dim: Any = None, keepd
 
 
 @form("linalg_matrix_norm")
-def linalg_matrix_norm(g: Builder, self: Value, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: DType | None = None) -> Value:
+def linalg_matrix_norm(
+    g: Builder, self: Value, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: DType | None = None
+) -> Value:
     x = self if dtype is None else g.cast(self, dtype)
     if ord == "fro":
         return vector_norm(g, x, 2, dim, keepdim)
@@ -260,7 +276,9 @@ def cumsum(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Val
     x = g.cast(self, _summed_dtype(self, dtype))
     if x.rank == 0:
         return x
-    return g.op("CumSum", x, g.constant(dim % x.rank, flambeau.int32 if x.rank is None else flambeau.int64)).known(x.dtype, x.shape)
+    return g.op("CumSum", x, g.constant(dim % x.rank, flambeau.int32 if x.rank is None else flambeau.int64)).known(
+        x.dtype, x.shape
+    )
 
 
 @form("logcumsumexp")
@@ -273,7 +291,11 @@ def logcumsumexp(g: Builder, self: Value, dim: int) -> Value:
 
 
 def top_values(g: Builder, x: Value, k: Any, dim: int, largest: bool, sorted: bool = True) -> tuple[Value, Value]:
-    shape = None if x.shape is None else [(k if isinstance(k, int) else None) if i == dim else s for i, s in enumerate(x.shape)]
+    shape = (
+        None
+        if x.shape is None
+        else [(k if isinstance(k, int) else None) if i == dim else s for i, s in enumerate(x.shape)]
+    )
     if g.opset < 10:
         if not largest:
             raise NotImplementedError("the smallest values need opset 11 or later")
@@ -329,5 +351,7 @@ def equal(g: Builder, self: Value, other: Value) -> Value:
 def bincount(g: Builder, self: Value, weights: Any = None, minlength: int = 0) -> Value:
     if weights is not None or not minlength:
         raise NotImplementedError("bincount without minlength, or with weights")
-    hot = g.op("OneHot", self, g.constant(np.array([minlength], np.int64)), g.constant(np.array([0, 1], np.int64)), axis_i=0)
+    hot = g.op(
+        "OneHot", self, g.constant(np.array([minlength], np.int64)), g.constant(np.array([0, 1], np.int64)), axis_i=0
+    )
     return g.reduce("ReduceSum", hot.known(flambeau.int64, (minlength, None)), [1], False)

@@ -248,7 +248,9 @@ def split(g: Builder, self: Value, split_size: Any = None, split_sizes: Any = No
 
 
 @form("chunk", "unsafe_chunk", "tensor_split")
-def chunk(g: Builder, self: Value, chunks: Any = None, dim: int = 0, sections: Any = None, indices: Any = None, name: str = "") -> list[Value]:
+def chunk(
+    g: Builder, self: Value, chunks: Any = None, dim: int = 0, sections: Any = None, indices: Any = None, name: str = ""
+) -> list[Value]:
     dim = _wrapped(self, dim)
     total = _fixed(self, dim, "chunk")
     if indices is not None:
@@ -343,7 +345,9 @@ def tril(g: Builder, self: Value, diagonal: Any = 0, name: str = "") -> Value:
 
 
 @form("diagonal", "diag", "linalg_diagonal")
-def diagonal(g: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1, diagonal: Any = None, name: str = "") -> Value:
+def diagonal(
+    g: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1, diagonal: Any = None, name: str = ""
+) -> Value:
     offset = diagonal if diagonal is not None else offset
     if name.endswith("linalg_diagonal"):
         dim1, dim2 = -2, -1
@@ -377,7 +381,11 @@ def diag_embed(g: Builder, self: Value, offset: int = 0, dim1: int = -2, dim2: i
 
 @form("pixel_shuffle")
 def pixel_shuffle(g: Builder, self: Value, upscale_factor: int) -> Value:
-    made = g.op("DepthToSpace", self, blocksize_i=upscale_factor, mode_s="CRD") if g.opset >= 11 and self.rank == 4 else None
+    made = (
+        g.op("DepthToSpace", self, blocksize_i=upscale_factor, mode_s="CRD")
+        if g.opset >= 11 and self.rank == 4
+        else None
+    )
     if made is None:
         raise NotImplementedError("pixel_shuffle needs four dimensions and opset 11 or later")
     n, c, h, w = self.shape
@@ -442,9 +450,16 @@ def as_strided(g: Builder, self: Value, size: Any, stride: Any, storage_offset: 
 
 
 def filled(g: Builder, size: Any, value: Any, dtype: DType) -> Value:
-    if not isinstance(size, Value) and all(isinstance(n, int) for n in size) and not isinstance(value, Value) and math.prod(size) <= 1024:
-        return g.constant(np.full(size, value).tolist() if size else value, dtype) if math.prod(size) else g.expand(
-            g.constant(value, dtype), list(size)
+    if (
+        not isinstance(size, Value)
+        and all(isinstance(n, int) for n in size)
+        and not isinstance(value, Value)
+        and math.prod(size) <= 1024
+    ):
+        return (
+            g.constant(np.full(size, value).tolist() if size else value, dtype)
+            if math.prod(size)
+            else g.expand(g.constant(value, dtype), list(size))
         )
     if isinstance(value, Value):
         return g.expand(g.cast(value, dtype), size)
@@ -514,7 +529,9 @@ def scalar_tensor(g: Builder, s: Any = None, data: Any = None, dtype: DType | No
 @form("arange")
 def arange(g: Builder, end: Any, start: Any = 0, step: Any = 1, dtype: DType | None = None) -> Value:
     if dtype is None:
-        floats = any(isinstance(n, float) or (isinstance(n, Value) and n.dtype.is_floating_point) for n in (start, end, step))
+        floats = any(
+            isinstance(n, float) or (isinstance(n, Value) and n.dtype.is_floating_point) for n in (start, end, step)
+        )
         dtype = flambeau.get_default_dtype() if floats else flambeau.int64
     return g.range(start, end, step, dtype)
 
@@ -568,7 +585,9 @@ def multinomial(g: Builder, self: Value, num_samples: int, replacement: bool = F
     if not replacement and num_samples > 1:
         raise NotImplementedError("multinomial without replacement")
     logs = g.op("Log", self if self.rank == 2 else g.unsqueeze(self, [0]))
-    made = g.op("Multinomial", logs, sample_size_i=num_samples, dtype_i=7).known(flambeau.int64, [self.shape[0] if self.rank == 2 else 1, num_samples])
+    made = g.op("Multinomial", logs, sample_size_i=num_samples, dtype_i=7).known(
+        flambeau.int64, [self.shape[0] if self.rank == 2 else 1, num_samples]
+    )
     return made if self.rank == 2 else g.squeeze(made, [0])
 
 

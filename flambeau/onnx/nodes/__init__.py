@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from . import elementwise, layers, pooling, reductions, recurrent, sequences, shapes, signals
+from . import elementwise, layers, pooling, recurrent, reductions, sequences, shapes, signals
 from .table import NODES, Call
 
-__all__ = ["NODES", "Call", "elementwise", "layers", "pooling", "recurrent", "reductions", "sequences", "shapes", "signals"]
+__all__ = [
+    "NODES",
+    "Call",
+    "elementwise",
+    "layers",
+    "pooling",
+    "recurrent",
+    "reductions",
+    "sequences",
+    "shapes",
+    "signals",
+]

@@ -179,7 +179,9 @@ def celu(call: Call, x: Tensor, alpha: float = 1.0) -> Tensor:
 
 
 @node("Selu")
-def selu(call: Call, x: Tensor, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Tensor:
+def selu(
+    call: Call, x: Tensor, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875
+) -> Tensor:
     return gamma * flambeau.where(x > 0, x, alpha * (flambeau.exp(x) - 1))
 
 
@@ -248,7 +250,15 @@ def hardmax(call: Call, x: Tensor, axis: int | None = None) -> Tensor:
 
 
 @node("Dropout")
-def dropout(call: Call, x: Tensor, p_input: Any = None, training: Any = None, seed: int | None = None, is_test: int = 0, ratio: float = 0.5) -> Any:
+def dropout(
+    call: Call,
+    x: Tensor,
+    p_input: Any = None,
+    training: Any = None,
+    seed: int | None = None,
+    is_test: int = 0,
+    ratio: float = 0.5,
+) -> Any:
     p = float(ratio if p_input is None else p_input)
     on = training is not None and bool(training)
     if not on or p == 0:

@@ -17,7 +17,15 @@ from .table import Call, node, numbers
 
 @node("Gemm")
 def gemm(
-    call: Call, a: Tensor, b: Tensor, c: Any = None, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0, **old: Any  # noqa: N803
+    call: Call,
+    a: Tensor,
+    b: Tensor,
+    c: Any = None,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    **old: Any,  # noqa: N803
 ) -> Tensor:
     left, right = a.t() if transA else a, b.t() if transB else b
     if c is not None and alpha == 1 and beta == 1 and c.dim() == 1 and c.shape[0] == right.shape[1]:
@@ -28,7 +36,9 @@ def gemm(
     return made if c is None else made + (c if beta == 1 else c * beta)
 
 
-def spread(kernel: list[int], x: Tensor, strides: Any, dilations: Any, pads: Any, auto_pad: str) -> tuple[list[int], list[int], list[int], list[int]]:
+def spread(
+    kernel: list[int], x: Tensor, strides: Any, dilations: Any, pads: Any, auto_pad: str
+) -> tuple[list[int], list[int], list[int], list[int]]:
     """Strides, dilations, and padding before and after, of a window."""
     n = len(kernel)
     strides, dilations = list(strides or [1] * n), list(dilations or [1] * n)
@@ -74,9 +84,13 @@ def conv_transpose(
     kernel = list(w.shape[2:])
     strides, dilations = list(strides or [1] * n), list(dilations or [1] * n)
     extra = list(output_padding or [0] * n)
-    full = [(s - 1) * st + d * (k - 1) + 1 + e for s, st, d, k, e in zip(x.shape[2:], strides, dilations, kernel, extra)]
+    full = [
+        (s - 1) * st + d * (k - 1) + 1 + e for s, st, d, k, e in zip(x.shape[2:], strides, dilations, kernel, extra)
+    ]
     if output_shape is not None or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = list(output_shape)[-n:] if output_shape is not None else [s * st for s, st in zip(x.shape[2:], strides)]
+        wanted = (
+            list(output_shape)[-n:] if output_shape is not None else [s * st for s, st in zip(x.shape[2:], strides)]
+        )
         totals = [max(f - o, 0) for f, o in zip(full, wanted)]
         grow = [max(o - f, 0) for f, o in zip(full, wanted)]
         half = [t // 2 for t in totals]
@@ -88,7 +102,9 @@ def conv_transpose(
         before, after, grow = listed[:n], listed[n:], [0] * n
     made = _TRANSPOSED[n](x, w, b, strides, 0, 0, group, dilations)
     widths = [(-p, e + g - a) for p, a, e, g in zip(before, after, extra, grow)]
-    made = F.pad(made, [v for pair in reversed(widths) for v in pair]) if any(v for pair in widths for v in pair) else made
+    made = (
+        F.pad(made, [v for pair in reversed(widths) for v in pair]) if any(v for pair in widths for v in pair) else made
+    )
     if b is not None and any(e + g > a for e, g, a in zip(extra, grow, after)):  # what was added lies outside the bias
         plain = _TRANSPOSED[n](x, w, None, strides, 0, 0, group, dilations)
         plain = F.pad(plain, [v for pair in reversed(widths) for v in pair])
@@ -107,7 +123,14 @@ def deform_conv(
     if pads[:n] != pads[n:]:
         x, pads = padded(x, pads[:n], pads[n:]), [0] * 4
     return deform_conv2d(
-        x, offset, w, b, stride=tuple(strides or (1, 1)), padding=tuple(pads[:2]), dilation=tuple(dilations or (1, 1)), mask=mask
+        x,
+        offset,
+        w,
+        b,
+        stride=tuple(strides or (1, 1)),
+        padding=tuple(pads[:2]),
+        dilation=tuple(dilations or (1, 1)),
+        mask=mask,
     )
 
 
@@ -134,7 +157,9 @@ def instance_normalization(call: Call, x: Tensor, scale: Tensor, shift: Tensor, 
 
 
 @node("LayerNormalization")
-def layer_normalization(call: Call, x: Tensor, scale: Tensor, shift: Any = None, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
+def layer_normalization(
+    call: Call, x: Tensor, scale: Tensor, shift: Any = None, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Any:
     dims = list(range(axis % x.dim(), x.dim()))
     if call.outputs == 1 and list(scale.shape) == [x.shape[d] for d in dims]:
         return F.layer_norm(x, list(scale.shape), scale, shift, epsilon)
@@ -145,7 +170,9 @@ def layer_normalization(call: Call, x: Tensor, scale: Tensor, shift: Any = None,
 
 
 @node("GroupNormalization")
-def group_normalization(call: Call, x: Tensor, scale: Tensor, shift: Tensor, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1) -> Tensor:
+def group_normalization(
+    call: Call, x: Tensor, scale: Tensor, shift: Tensor, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
+) -> Tensor:
     if scale.shape[0] != x.shape[1]:
         times = x.shape[1] // scale.shape[0]
         scale, shift = scale.repeat_interleave(times), shift.repeat_interleave(times)
@@ -156,7 +183,9 @@ def group_normalization(call: Call, x: Tensor, scale: Tensor, shift: Tensor, num
 def lrn(call: Call, x: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
     square = x * x
     low, high = (size - 1) // 2, size - 1 - (size - 1) // 2
-    wide = flambeau.cat([square.new_zeros(x.shape[0], low, *x.shape[2:]), square, square.new_zeros(x.shape[0], high, *x.shape[2:])], 1)
+    wide = flambeau.cat(
+        [square.new_zeros(x.shape[0], low, *x.shape[2:]), square, square.new_zeros(x.shape[0], high, *x.shape[2:])], 1
+    )
     total = sum(wide[:, i : i + x.shape[1]] for i in range(size))
     return x / (bias + alpha / size * total) ** beta
 
@@ -181,7 +210,10 @@ def matmul_integer(call: Call, a: Tensor, b: Tensor, a_zero: Any = None, b_zero:
 
 @node("ConvInteger")
 def conv_integer(call: Call, x: Tensor, w: Tensor, x_zero: Any = None, w_zero: Any = None, **window: Any) -> Tensor:
-    left, right = (x.to(flambeau.int32) - _zero(x_zero, x)).double(), (w.to(flambeau.int32) - _zero(w_zero, w, 0)).double()
+    left, right = (
+        (x.to(flambeau.int32) - _zero(x_zero, x)).double(),
+        (w.to(flambeau.int32) - _zero(w_zero, w, 0)).double(),
+    )
     return conv(call, left, right, **window).round().to(flambeau.int32)
 
 
@@ -203,8 +235,8 @@ def quantize_linear(
     point = _shaped(zero, x, axis, block_size)
     ratio = x.float() / _shaped(scale, x, axis, block_size).float()
     if dtype.is_floating_point:
-        from .elementwise import cast  # noqa: PLC0415
         from ..dtypes import NUMBER  # noqa: PLC0415
+        from .elementwise import cast  # noqa: PLC0415
 
         return cast(call, ratio, NUMBER[dtype], saturate)
     made = flambeau.round(ratio) + (0 if point is None else point.float())
@@ -214,7 +246,9 @@ def quantize_linear(
 
 
 @node("DequantizeLinear")
-def dequantize_linear(call: Call, x: Tensor, scale: Tensor, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0) -> Tensor:
+def dequantize_linear(
+    call: Call, x: Tensor, scale: Tensor, zero: Any = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0
+) -> Tensor:
     point = _shaped(zero, x, axis, block_size)
     off = _real(x) - (0 if point is None else _real(point))
     return (off * _shaped(scale, x, axis, block_size).float()).to(scale.dtype)
@@ -233,14 +267,26 @@ def dynamic_quantize_linear(call: Call, x: Tensor) -> tuple:
 
 
 @node("QLinearMatMul")
-def qlinear_matmul(call: Call, a: Tensor, a_s: Tensor, a_z: Tensor, b: Tensor, b_s: Tensor, b_z: Tensor, y_s: Tensor, y_z: Tensor) -> Tensor:
+def qlinear_matmul(
+    call: Call, a: Tensor, a_s: Tensor, a_z: Tensor, b: Tensor, b_s: Tensor, b_z: Tensor, y_s: Tensor, y_z: Tensor
+) -> Tensor:
     left = dequantize_linear(call, a, a_s.float(), a_z, axis=-2)
     return quantize_linear(call, left @ dequantize_linear(call, b, b_s.float(), b_z, axis=-1), y_s.float(), y_z)
 
 
 @node("QLinearConv")
 def qlinear_conv(
-    call: Call, x: Tensor, x_s: Tensor, x_z: Tensor, w: Tensor, w_s: Tensor, w_z: Tensor, y_s: Tensor, y_z: Tensor, b: Any = None, **window: Any
+    call: Call,
+    x: Tensor,
+    x_s: Tensor,
+    x_z: Tensor,
+    w: Tensor,
+    w_s: Tensor,
+    w_z: Tensor,
+    y_s: Tensor,
+    y_z: Tensor,
+    b: Any = None,
+    **window: Any,
 ) -> Tensor:
     made = conv(call, dequantize_linear(call, x, x_s, x_z), dequantize_linear(call, w, w_s, w_z, axis=0), **window)
     if b is not None:
@@ -252,8 +298,16 @@ def qlinear_conv(
 
 
 @node("GridSample")
-def grid_sample(call: Call, x: Tensor, grid: Tensor, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros") -> Tensor:
-    words = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic", "bicubic": "bicubic"}
+def grid_sample(
+    call: Call, x: Tensor, grid: Tensor, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros"
+) -> Tensor:
+    words = {
+        "linear": "bilinear",
+        "bilinear": "bilinear",
+        "nearest": "nearest",
+        "cubic": "bicubic",
+        "bicubic": "bicubic",
+    }
     return F.grid_sample(x, grid, mode=words[mode], padding_mode=padding_mode, align_corners=bool(align_corners))
 
 
@@ -274,7 +328,9 @@ def col2im(
     return _col2im(x, sizes, kernel, dilations, pads, strides)
 
 
-def _col2im(x: Tensor, sizes: list[int], kernel: list[int], dilations: list[int], pads: list[int], strides: list[int]) -> Tensor:
+def _col2im(
+    x: Tensor, sizes: list[int], kernel: list[int], dilations: list[int], pads: list[int], strides: list[int]
+) -> Tensor:
     """Any number of dimensions: each column's places are known, and summed up."""
     n = len(sizes)
     full = [s + pads[i] + pads[i + n] for i, s in enumerate(sizes)]
@@ -304,7 +360,21 @@ def resize(
     if call.kind == "Upsample" or call.opset < 11:
         given = old.get("scales", roi if scales is None else scales)
         factors = given if isinstance(given, list) else given.reshape(-1).tolist()
-        return resized(x, factors, None, None, None, "asymmetric", mode.replace("bilinear", "linear"), "floor", cubic_coeff_a, 0, 0.0, 0, "stretch")
+        return resized(
+            x,
+            factors,
+            None,
+            None,
+            None,
+            "asymmetric",
+            mode.replace("bilinear", "linear"),
+            "floor",
+            cubic_coeff_a,
+            0,
+            0.0,
+            0,
+            "stretch",
+        )
     listed = None if scales is None or not scales.numel() else [float(v) for v in scales.tolist()]
     wanted = None if sizes is None or not sizes.numel() else numbers(sizes)
     region = None if roi is None or not roi.numel() else [float(v) for v in roi.tolist()]
@@ -317,7 +387,13 @@ def resize(
 
 @node("NonMaxSuppression")
 def non_max_suppression(
-    call: Call, boxes: Tensor, scores: Tensor, limit: Any = None, iou: Any = None, score: Any = None, center_point_box: int = 0
+    call: Call,
+    boxes: Tensor,
+    scores: Tensor,
+    limit: Any = None,
+    iou: Any = None,
+    score: Any = None,
+    center_point_box: int = 0,
 ) -> Tensor:
     most = 0 if limit is None else int(limit.item())
     overlap, lowest = (0.0 if iou is None else float(iou.item())), (None if score is None else float(score.item()))
@@ -368,11 +444,21 @@ def roi_align(
 
 
 @node("NegativeLogLikelihoodLoss")
-def nll_loss(call: Call, x: Tensor, target: Tensor, weight: Any = None, ignore_index: int | None = None, reduction: str = "mean") -> Tensor:
-    return F.nll_loss(x, target.to(flambeau.int64), weight, ignore_index=-100 if ignore_index is None else ignore_index, reduction=reduction)
+def nll_loss(
+    call: Call, x: Tensor, target: Tensor, weight: Any = None, ignore_index: int | None = None, reduction: str = "mean"
+) -> Tensor:
+    return F.nll_loss(
+        x,
+        target.to(flambeau.int64),
+        weight,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        reduction=reduction,
+    )
 
 
 @node("SoftmaxCrossEntropyLoss")
-def softmax_cross_entropy(call: Call, x: Tensor, target: Tensor, weight: Any = None, ignore_index: int | None = None, reduction: str = "mean") -> tuple:
+def softmax_cross_entropy(
+    call: Call, x: Tensor, target: Tensor, weight: Any = None, ignore_index: int | None = None, reduction: str = "mean"
+) -> tuple:
     logs = flambeau.log_softmax(x, 1)
     return nll_loss(call, logs, target, weight, ignore_index, reduction), logs

@@ -13,7 +13,9 @@ from .layers import padded, spread
 from .table import Call, node, numbers
 
 
-def _window(x: Tensor, kernel: list[int], strides: Any, dilations: Any, pads: Any, auto_pad: str, ceil_mode: int) -> tuple:
+def _window(
+    x: Tensor, kernel: list[int], strides: Any, dilations: Any, pads: Any, auto_pad: str, ceil_mode: int
+) -> tuple:
     """Strides, dilations, padding before and after (with what ceil_mode adds), and the sizes of the result."""
     strides, dilations, before, after = spread(kernel, x, strides, dilations, pads, auto_pad)
     sizes = []
@@ -33,7 +35,11 @@ def _patches(x: Tensor, kernel: list[int], strides: list[int], dilations: list[i
     for i, (k, s, d, n) in enumerate(zip(kernel, strides, dilations, sizes)):
         places = flambeau.arange(n).unsqueeze(1) * s + flambeau.arange(k).unsqueeze(0) * d
         dim = 2 + i
-        x = x.index_select(dim, places.reshape(-1)).reshape(*x.shape[:dim], n, k, *x.shape[dim + 1 :]).movedim(dim + 1, -1)
+        x = (
+            x.index_select(dim, places.reshape(-1))
+            .reshape(*x.shape[:dim], n, k, *x.shape[dim + 1 :])
+            .movedim(dim + 1, -1)
+        )
     return x.flatten(-len(kernel))
 
 
@@ -56,7 +62,9 @@ def max_pool(
     spots = flambeau.arange(x.numel()).reshape(x.shape)
     if storage_order:
         spots = _column_major(x)
-    numbered = _patches(padded(spots, before, [a + e for a, e in zip(after, extra)], 0), kernel, strides, dilations, sizes)
+    numbered = _patches(
+        padded(spots, before, [a + e for a, e in zip(after, extra)], 0), kernel, strides, dilations, sizes
+    )
     return values, numbered.gather(-1, found.unsqueeze(-1)).squeeze(-1)
 
 
@@ -74,7 +82,9 @@ def average_pool(
 ) -> Tensor:  # fmt: skip
     kernel = list(kernel_shape)
     strides, dilations, before, after, extra, sizes = _window(x, kernel, strides, dilations, pads, auto_pad, ceil_mode)
-    simple = before == after and not any(extra) and set(dilations) == {1} and all(2 * p <= k for p, k in zip(before, kernel))
+    simple = (
+        before == after and not any(extra) and set(dilations) == {1} and all(2 * p <= k for p, k in zip(before, kernel))
+    )
     if simple and len(kernel) <= 3:
         function = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[len(kernel)]
         return function(x, kernel, strides, before, False, bool(count_include_pad))
@@ -114,7 +124,13 @@ def global_lp_pool(call: Call, x: Tensor, p: float = 2) -> Tensor:
 
 @node("MaxUnpool")
 def max_unpool(
-    call: Call, x: Tensor, places: Tensor, output_shape: Any = None, kernel_shape: Any = None, pads: Any = None, strides: Any = None
+    call: Call,
+    x: Tensor,
+    places: Tensor,
+    output_shape: Any = None,
+    kernel_shape: Any = None,
+    pads: Any = None,
+    strides: Any = None,
 ) -> Tensor:
     kernel = list(kernel_shape)
     n = len(kernel)

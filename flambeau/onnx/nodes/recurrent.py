@@ -43,14 +43,22 @@ class _Layer:
         self.clip = given.get("clip")
 
     def of(self, direction: int) -> list[Callable[[Tensor], Tensor]]:
-        wanted = self.functions[direction * self.each : (direction + 1) * self.each]
+        wanted: list[Any] = self.functions[direction * self.each : (direction + 1) * self.each]
         if self.clip is None:
             return wanted
         limit = self.clip
         return [lambda x, f=f: f(flambeau.clamp(x, -limit, limit)) for f in wanted]
 
 
-def _run(x: Tensor, lengths: Any, layout: int, direction: str, count: int, states: list[Tensor], step: Callable[..., list[Tensor]]) -> tuple:
+def _run(
+    x: Tensor,
+    lengths: Any,
+    layout: int,
+    direction: str,
+    count: int,
+    states: list[Tensor],
+    step: Callable[..., list[Tensor]],
+) -> tuple:
     """Time steps in each direction; `step(direction, x_t, states)` gives the new states, the first of which is the output."""
     steps, batch = x.shape[0], x.shape[1]
     outs, lasts = [], []

@@ -12,7 +12,9 @@ from .table import NODES, Call, node, numbers
 
 
 def _reduction(name: str, function: Callable[[Tensor, Any, bool], Tensor]) -> None:
-    def run(call: Call, x: Tensor, places: Any = None, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Tensor:
+    def run(
+        call: Call, x: Tensor, places: Any = None, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0
+    ) -> Tensor:
         wanted = axes if places is None else numbers(places)
         if wanted is not None and len(wanted) == 0:
             wanted = None
@@ -78,7 +80,9 @@ _arg("ArgMin", False)
 
 
 @node("TopK")
-def top_k(call: Call, x: Tensor, count: Any = None, axis: int = -1, largest: int = 1, sorted: int = 1, k: int | None = None) -> tuple:
+def top_k(
+    call: Call, x: Tensor, count: Any = None, axis: int = -1, largest: int = 1, sorted: int = 1, k: int | None = None
+) -> tuple:
     n = k if count is None else int(count.reshape(-1)[0].item())
     places = flambeau.sort(x, dim=axis, descending=bool(largest), stable=True)
     return tuple(v.narrow(axis, 0, n) for v in places)

@@ -23,7 +23,8 @@ def if_(call: Call, condition: Tensor, then_branch: Any, else_branch: Any) -> tu
 @node("Loop")
 def loop(call: Call, most: Any = None, condition: Any = None, *carried: Any, body: Any) -> tuple:
     count = len(carried)
-    values, scanned = list(carried), [[] for _ in range(call.outputs - count)]
+    values = list(carried)
+    scanned: list[list[Any]] = [[] for _ in range(call.outputs - count)]
     step, going = 0, True if condition is None else bool(condition.item())
     limit = None if most is None else int(most.item())
     while going and (limit is None or step < limit):
@@ -169,7 +170,12 @@ def string_split(call: Call, x: np.ndarray, delimiter: str | None = None, maxspl
 
 @node("StringNormalizer")
 def string_normalizer(
-    call: Call, x: np.ndarray, case_change_action: str = "NONE", is_case_sensitive: int = 0, locale: str = "en_US", stopwords: Any = None
+    call: Call,
+    x: np.ndarray,
+    case_change_action: str = "NONE",
+    is_case_sensitive: int = 0,
+    locale: str = "en_US",
+    stopwords: Any = None,
 ) -> np.ndarray:
     stops = set(stopwords or []) if is_case_sensitive else {w.lower() for w in stopwords or []}
     change = {"UPPER": str.upper, "LOWER": str.lower}.get(case_change_action, lambda s: s)
@@ -188,7 +194,13 @@ def label_encoder(call: Call, x: Any, **given: Any) -> Any:
     keys, values = (v.tolist() if hasattr(v, "tolist") else v for v in (keys, values))
     if default is None:
         default = "_Unused" if isinstance(values[0], str) else -0.0 if isinstance(values[0], float) else -1
-    default = default.item() if isinstance(default, Tensor) else default.item() if isinstance(default, np.ndarray) else default
+    default = (
+        default.item()
+        if isinstance(default, Tensor)
+        else default.item()
+        if isinstance(default, np.ndarray)
+        else default
+    )
     table = dict(zip(keys, values))
     nan = next((v for k, v in table.items() if k != k), None)
     flat = x.reshape(-1).tolist()
@@ -196,7 +208,9 @@ def label_encoder(call: Call, x: Any, **given: Any) -> Any:
     if isinstance(values[0], str):
         return np.array(found, object).reshape(tuple(x.shape))
     given_dtype = next((v.dtype for k, v in given.items() if k.startswith("values_") and isinstance(v, Tensor)), None)
-    return flambeau.tensor(found, dtype=given_dtype or (flambeau.float32 if isinstance(values[0], float) else flambeau.int64)).reshape(x.shape)
+    return flambeau.tensor(
+        found, dtype=given_dtype or (flambeau.float32 if isinstance(values[0], float) else flambeau.int64)
+    ).reshape(x.shape)
 
 
 @node("ai.onnx.ml::ArrayFeatureExtractor")

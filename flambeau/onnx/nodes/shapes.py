@@ -56,7 +56,11 @@ def reshape(call: Call, x: Any, sizes: Any = None, allowzero: int = 0, shape: An
 @node("Flatten")
 def flatten(call: Call, x: Tensor, axis: int = 1) -> Tensor:
     axis = axis + x.dim() if axis < 0 else axis
-    return x.reshape(int(np.prod(x.shape[:axis])), -1) if x.numel() else x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))
+    return (
+        x.reshape(int(np.prod(x.shape[:axis])), -1)
+        if x.numel()
+        else x.reshape(int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:])))
+    )
 
 
 @node("Unsqueeze")
@@ -90,7 +94,9 @@ def concat(call: Call, *values: Any, axis: int = 1) -> Any:
 
 
 @node("Split")
-def split(call: Call, x: Tensor, sizes: Any = None, axis: int = 0, split: Any = None, num_outputs: int | None = None) -> tuple:
+def split(
+    call: Call, x: Tensor, sizes: Any = None, axis: int = 0, split: Any = None, num_outputs: int | None = None
+) -> tuple:
     wanted = split if sizes is None else numbers(sizes)
     if wanted is None:
         count = num_outputs or call.outputs
@@ -100,7 +106,9 @@ def split(call: Call, x: Tensor, sizes: Any = None, axis: int = 0, split: Any = 
 
 
 @node("Slice")
-def slice_(call: Call, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None, **old: Any) -> Any:
+def slice_(
+    call: Call, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None, **old: Any
+) -> Any:
     starts, ends = (numbers(v) for v in (starts, ends))
     places = list(range(len(starts))) if axes is None else numbers(axes)
     jumps = [1] * len(starts) if steps is None else numbers(steps)
@@ -177,7 +185,9 @@ def scatter_nd(call: Call, x: Tensor, places: Tensor, updates: Tensor, reduction
 
 
 @node("TensorScatter")
-def tensor_scatter(call: Call, past: Tensor, update: Tensor, write: Any = None, axis: int = -2, mode: str = "linear") -> Tensor:
+def tensor_scatter(
+    call: Call, past: Tensor, update: Tensor, write: Any = None, axis: int = -2, mode: str = "linear"
+) -> Tensor:
     made, axis = past.clone(), axis % past.dim()
     starts = [0] * past.shape[0] if write is None else numbers(write)
     for b, start in enumerate(starts):
@@ -242,7 +252,7 @@ def range_(call: Call, start: Tensor, limit: Tensor, delta: Tensor) -> Tensor:
 
 @node("EyeLike")
 def eye_like(call: Call, x: Tensor, dtype: int | None = None, k: int = 0) -> Tensor:
-    made = tensor_of(np.eye(*x.shape, k=k))
+    made = tensor_of(np.eye(x.shape[0], x.shape[1], k=k))
     return made.to(x.dtype if dtype is None else DTYPE[dtype])
 
 
@@ -276,12 +286,17 @@ def compress(call: Call, x: Tensor, condition: Tensor, axis: int | None = None) 
 
 @node("Unique")
 def unique(call: Call, x: Any, axis: int | None = None, sorted: int = 1) -> tuple:
-    values, first, inverse, counts = np.unique(x.numpy(), return_index=True, return_inverse=True, return_counts=True, axis=axis)
+    values, first, inverse, counts = np.unique(
+        x.numpy(), return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
     if not sorted:
         order = np.argsort(first)
         values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
         inverse = np.argsort(order)[inverse.reshape(-1)]
-    return tuple(tensor_of(v) for v in (values, first.astype(np.int64), inverse.reshape(-1).astype(np.int64), counts.astype(np.int64)))
+    return tuple(
+        tensor_of(v)
+        for v in (values, first.astype(np.int64), inverse.reshape(-1).astype(np.int64), counts.astype(np.int64))
+    )
 
 
 @node("DepthToSpace")
@@ -330,12 +345,16 @@ def _seeded(seed: Any) -> Any:
 
 
 @node("RandomUniform")
-def random_uniform(call: Call, shape: Any, dtype: int = 1, low: float = 0.0, high: float = 1.0, seed: Any = None) -> Tensor:
+def random_uniform(
+    call: Call, shape: Any, dtype: int = 1, low: float = 0.0, high: float = 1.0, seed: Any = None
+) -> Tensor:
     return flambeau.rand(list(shape), generator=_seeded(seed)).to(DTYPE[dtype]) * (high - low) + low
 
 
 @node("RandomNormal")
-def random_normal(call: Call, shape: Any, dtype: int = 1, mean: float = 0.0, scale: float = 1.0, seed: Any = None) -> Tensor:
+def random_normal(
+    call: Call, shape: Any, dtype: int = 1, mean: float = 0.0, scale: float = 1.0, seed: Any = None
+) -> Tensor:
     return flambeau.randn(list(shape), generator=_seeded(seed)).to(DTYPE[dtype]) * scale + mean
 
 

@@ -13,8 +13,20 @@ from .table import Call, node
 
 
 @node("DFT")
-def dft(call: Call, x: Tensor, length: Any = None, place: Any = None, axis: int | None = None, inverse: int = 0, onesided: int = 0) -> Tensor:
-    dim = int(place.item()) if place is not None else (1 if axis is None and call.opset < 20 else -2 if axis is None else axis)
+def dft(
+    call: Call,
+    x: Tensor,
+    length: Any = None,
+    place: Any = None,
+    axis: int | None = None,
+    inverse: int = 0,
+    onesided: int = 0,
+) -> Tensor:
+    dim = (
+        int(place.item())
+        if place is not None
+        else (1 if axis is None and call.opset < 20 else -2 if axis is None else axis)
+    )
     dim = dim % x.dim()
     n = None if length is None else int(length.item())
     if inverse and onesided:
@@ -54,7 +66,9 @@ _window("BlackmanWindow", (0.42, 0.5, 0.08))
 
 
 @node("MelWeightMatrix")
-def mel_weight_matrix(call: Call, bins: Tensor, length: Tensor, rate: Tensor, low: Tensor, high: Tensor, output_datatype: int = 1) -> Tensor:
+def mel_weight_matrix(
+    call: Call, bins: Tensor, length: Tensor, rate: Tensor, low: Tensor, high: Tensor, output_datatype: int = 1
+) -> Tensor:
     count, spectrum = int(bins.item()), int(length.item()) // 2 + 1
     edges = flambeau.arange(count + 2, dtype=flambeau.float64)
     low_mel, high_mel = (2595 * math.log10(1 + float(f.item()) / 700) for f in (low, high))
