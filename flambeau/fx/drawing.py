@@ -92,7 +92,7 @@ def _text(node: Node, owner: GraphModule | None) -> list[str]:
 
 
 def _shape(node: Node) -> str:
-    value = node.meta.get("tensor_meta", node.meta.get("val"))
+    value: Any = node.meta.get("tensor_meta", node.meta.get("val"))
     if node.op == "output" or not (isinstance(value, Tensor) or hasattr(value, "shape")):
         return ""
     sizes = node.meta.get("sizes", value.shape)
