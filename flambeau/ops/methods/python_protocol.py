@@ -21,7 +21,7 @@ from ...core.object_state import object_state, set_object_state
 from ...core.overrides import DisableTorchFunctionSubclass
 from ...core.promotion import get_default_dtype
 from ...core.size import make_size
-from ...core.storage import UntypedStorage
+from ...core.storage import UntypedStorage, tell_looked, watchers
 from ...core.tensor import Tensor, from_array, is_contiguous_layout, numel_of
 from ...core.tensor import new_tensor as header
 from ..creation.convert import on_host
@@ -42,6 +42,8 @@ _READERS: dict[dtype, Any] = {d: c.from_address for d, c in _C_TYPES.items()}
 
 def read_number(t: Tensor) -> Any:
     """The element at t's first position, which must exist, as a Python number."""
+    if watchers:
+        tell_looked()
     return _number_at(t._storage.ptr + t._offset * t.dtype.itemsize, t.dtype)
 
 
@@ -64,6 +66,8 @@ def item(self: Tensor) -> Any:
     if self.device is not cpu:
         if self.device.type == "meta":
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        if watchers:
+            tell_looked()
         d, where = self.dtype, self.device
         address = self._storage.ptr + self._offset * d.itemsize
         return _number_at(backend_of(where).fetch(address, d.itemsize, where), d)
@@ -76,6 +80,8 @@ def tolist(self: Tensor) -> Any:
     self = on_host(self)
     shape, letter = self.shape, _MEMORY_LETTERS.get(self.dtype)
     if letter is not None and self._contig and shape and 0 < (nbytes := self.nbytes) <= _SMALL:
+        if watchers:
+            tell_looked()
         raw = ctypes.string_at(self._storage.ptr + self._offset * self.dtype.itemsize, nbytes)
         return memoryview(raw).cast(letter, shape).tolist()  # an array of NumPy costs more than its elements
     return readable(self._array(), self.dtype).tolist()
