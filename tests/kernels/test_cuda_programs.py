@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import flambeau
 from flambeau.core import dtype as dt
 from flambeau.core.dtype import bfloat16, bool_, complex64, float32, float64, int64
 from flambeau.expr.functions import cast, exp, floordiv, maximum, tanh, where
@@ -253,6 +254,19 @@ def test_scalar_functions_and_integers(devices):
     assert outs[1].tolist() == [1, 1, -1, -1, 0, 0, 0]
     assert outs[2][:5].tolist() == [28, -28, 28, -28, 0]
     assert outs[4].tolist() == [7, 249, 7, 249, 0, 5, 0]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_floats_of_eight_bits(devices, name):
+    kind = dt.BY_NAME[name]
+    x = np.array([0.0, -0.0, 1.0, 1.06, -3.3, 0.001, 447.0, 1e9, np.inf, 0.0156, 0.0019], "f4")
+    bits, back = np.empty(len(x), "u1"), np.empty(len(x), "f4")
+    MapProgram(Map((X,), (float32,), (kind,), "cc", 1)).bind(devices[0])(len(x), address(bits), address(x))
+    MapProgram(Map((X,), (kind,), (float32,), "cc", 1)).bind(devices[0])(len(x), address(back), address(bits))
+    expected = flambeau.from_numpy(x).to(kind)
+    np.testing.assert_array_equal(bits, expected.view(flambeau.uint8).numpy())
+    np.testing.assert_array_equal(back, expected.float().numpy())
 
 
 def same(devices, kernel, outs, operands, tolerance=1e-4, **constants):
