@@ -60,7 +60,7 @@ template <int MAN, int BIAS, unsigned LIMIT, unsigned OVER> __device__ __forcein
 }
 #define fb_e4m3(b) fb_from_byte<3, 7>(b)
 #define fb_e5m2(b) fb_from_byte<2, 15>(b)
-#define fb_to_e4m3(f) fb_to_byte<3, 7, 1087u << 20, 0x7fu>(f)
+#define fb_to_e4m3(f) fb_to_byte<3, 7, 0x43e00000u, 0x7eu>(f)
 #define fb_to_e5m2(f) fb_to_byte<2, 15, 143u << 23, 0x7cu>(f)
 template <class To, class From> __device__ __forceinline__ To fb_bitcast(From from) {
   static_assert(sizeof(To) == sizeof(From), "bitcast keeps the size");
