@@ -53,7 +53,8 @@ def _loads(root: Expr) -> tuple[tuple[ir.Buffer, Expr], ...]:
 
 
 def names_in(*roots: Expr) -> set[str]:
-    return set().union(*map(_names, roots))
+    found: set[str] = set()
+    return found.union(*map(_names, roots))
 
 
 def loads_in(*roots: Expr) -> list[tuple[ir.Buffer, Expr]]:
