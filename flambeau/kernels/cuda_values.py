@@ -34,6 +34,34 @@ __device__ __forceinline__ float fb_bfloat(unsigned short h) { return __uint_as_
 __device__ __forceinline__ unsigned short fb_to_bfloat(float f) {
   unsigned short h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h;
 }
+// Floats of 8 bits: MAN bits of mantissa, exponents from BIAS below zero on; what is too large becomes OVER.
+template <int MAN, int BIAS> __device__ __forceinline__ float fb_from_byte(unsigned char b) {
+  const unsigned exponent = b >> MAN & ((1u << (7 - MAN)) - 1u), mantissa = b & ((1u << MAN) - 1u);
+  float f;
+  if (MAN == 3 ? (b & 0x7f) == 0x7f : (b & 0x7f) > 0x7c) f = __int_as_float(0x7fc00000);
+  else if (MAN == 2 && (b & 0x7f) == 0x7c) f = __int_as_float(0x7f800000);
+  else if (exponent == 0) f = (float)mantissa * __int_as_float((127 - BIAS + 1 - MAN) << 23);
+  else f = __int_as_float((int)((exponent + 127 - BIAS) << 23 | mantissa << (23 - MAN)));
+  return b & 0x80 ? -f : f;
+}
+template <int MAN, int BIAS, unsigned LIMIT, unsigned OVER> __device__ __forceinline__ unsigned char fb_to_byte(float f) {
+  const unsigned sign = __float_as_uint(f) >> 24 & 0x80u;
+  unsigned u = __float_as_uint(f) & 0x7fffffffu, r;
+  if (u > 0x7f800000u) r = 0x7f;
+  else if (u >= LIMIT) r = OVER;
+  else if (u < (unsigned)(128 - BIAS) << 23) {  // below the normal numbers: let an addition round
+    const unsigned shift = (unsigned)(127 - BIAS + 23 - MAN + 1) << 23;
+    r = __float_as_uint(__uint_as_float(u) + __uint_as_float(shift)) - shift;
+  } else {
+    u += ((unsigned)(BIAS - 127) << 23) + ((1u << (22 - MAN)) - 1u) + (u >> (23 - MAN) & 1u);
+    r = u >> (23 - MAN);
+  }
+  return (unsigned char)(r | sign);
+}
+#define fb_e4m3(b) fb_from_byte<3, 7>(b)
+#define fb_e5m2(b) fb_from_byte<2, 15>(b)
+#define fb_to_e4m3(f) fb_to_byte<3, 7, 0x43e00000u, 0x7eu>(f)
+#define fb_to_e5m2(f) fb_to_byte<2, 15, 143u << 23, 0x7cu>(f)
 template <class To, class From> __device__ __forceinline__ To fb_bitcast(From from) {
   static_assert(sizeof(To) == sizeof(From), "bitcast keeps the size");
   union { From a; To b; } both; both.a = from; return both.b;
@@ -147,17 +175,28 @@ def value_type(d: dtype) -> str:
     return _C_NAMES[name]
 
 
+_BYTES = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+
+
 def memory_type(d: dtype) -> str:
+    if d in dt.FLOAT8:
+        if d.name not in _BYTES:
+            raise NotImplementedError(f"CUDA kernels do not compute with {d}")
+        return "unsigned char"
     return "unsigned short" if opmath(d) is not d else value_type(d)
 
 
 def loaded(text: str, d: dtype) -> str:
+    if d.name in _BYTES:
+        return f"fb_{_BYTES[d.name]}({text})"
     if d is dt.float16:
         return f"fb_half({text})"
     return f"fb_bfloat({text})" if d is dt.bfloat16 else text
 
 
 def stored(text: str, d: dtype) -> str:
+    if d.name in _BYTES:
+        return f"fb_to_{_BYTES[d.name]}({text})"
     if d is dt.float16:
         return f"fb_to_half({text})"
     return f"fb_to_bfloat({text})" if d is dt.bfloat16 else text
@@ -213,7 +252,7 @@ def convert(text: str, source: dtype, target: dtype) -> str:
 
 def bitcast(text: str, to: dtype) -> str:
     if opmath(to) is not to:
-        return loaded(f"fb_bitcast<unsigned short>({text})", to)
+        return loaded(f"fb_bitcast<{memory_type(to)}>({text})", to)
     return f"fb_bitcast<{value_type(to)}>({text})"
 
 

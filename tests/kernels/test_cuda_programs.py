@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import flambeau
 from flambeau.core import dtype as dt
 from flambeau.core.dtype import bfloat16, bool_, complex64, float32, float64, int64
 from flambeau.expr.functions import cast, exp, floordiv, maximum, tanh, where
 from flambeau.expr.node import arg
-from flambeau.kernels import cuda_operands, cuda_program, elementwise, geometry
+from flambeau.kernels import cuda_operands, cuda_program, elementwise, geometry, loops
 from flambeau.kernels.cuda_loops import LoopProgram
 from flambeau.kernels.cuda_maps import MapProgram
 from flambeau.kernels.cuda_reductions import ReduceProgram
@@ -255,6 +256,19 @@ def test_scalar_functions_and_integers(devices):
     assert outs[4].tolist() == [7, 249, 7, 249, 0, 5, 0]
 
 
+@needs_compiler
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2"])
+def test_floats_of_eight_bits(devices, name):
+    kind = dt.BY_NAME[name]
+    x = np.array([0.0, -0.0, 1.0, 1.06, -3.3, 0.001, 447.0, 1e9, np.inf, 0.0156, 0.0019], "f4")
+    bits, back = np.empty(len(x), "u1"), np.empty(len(x), "f4")
+    MapProgram(Map((X,), (float32,), (kind,), "cc", 1)).bind(devices[0])(len(x), address(bits), address(x))
+    MapProgram(Map((X,), (kind,), (float32,), "cc", 1)).bind(devices[0])(len(x), address(back), address(bits))
+    expected = flambeau.from_numpy(x).to(kind)
+    np.testing.assert_array_equal(bits, expected.view(flambeau.uint8).numpy())
+    np.testing.assert_array_equal(back, expected.float().numpy())
+
+
 def same(devices, kernel, outs, operands, tolerance=1e-4, **constants):
     """A loop kernel as a program gives what it gives on the CPU."""
     kinds = [KINDS[o.dtype] if isinstance(o, np.ndarray) else None if o is None else type(o) for o in operands]
@@ -364,3 +378,26 @@ def test_programs_refuse_what_they_cannot_do():
     with pytest.raises(NotImplementedError, match="complex128"):
         kinds = (dt.complex128, int64, dt.complex128, float, int64, int, int, int, int)
         cuda_program.make(index.scatter.lower(*kinds, reduce="multiply"))
+
+
+def test_kernels_know_whether_they_run_on_the_host(monkeypatch):
+    @loop_kernel
+    def where_am_i(out, n, *, on_host=True):
+        for i in prange(n):
+            out[i] = 1 if on_host else 2
+
+    seen = []
+
+    class Elsewhere(flambeau.backends.Backend):
+        compiles = True
+
+        def compile_for(self, build, key, where):
+            seen.append((build().recipe.bindings["on_host"], "on_host" in key))
+            return lambda *arguments: None
+
+    monkeypatch.setattr(loops, "backend_of", lambda where: Elsewhere())
+    where_am_i.native(float32, int, where=flambeau.device("meta"))
+    assert seen == [(False, True)]
+    out = np.zeros(3, "f4")
+    where_am_i(out, 3)
+    assert out.tolist() == [1, 1, 1]
