@@ -65,6 +65,17 @@ graph.replay()
 assert r.tolist() != drawn
 assert graph.pool() and fl.cuda.memory_stats()["allocation.all.current"] > 0
 
+values = [fl.arange(6.0).view(2, 3), fl.ones(40_000), fl.ones(5)]
+twins = [[fl.nn.Parameter(v.clone().to(d)) for v in values] for d in ("cpu", "cuda")]
+for params in twins:
+    optimizer = fl.optim.SGD(params, lr=0.1, weight_decay=0.5)
+    for p in params:
+        p.grad = fl.ones(p.shape).to(p.device)
+    launches = fake.calls["cuLaunchKernel"]
+    optimizer.step()
+assert fake.calls["cuLaunchKernel"] == launches + 1  # all parameters at once
+assert all(a.tolist() == b.tolist() for a, b in zip(*twins))
+
 class Shift(fl.nn.Module):
     def __init__(self):
         super().__init__()
