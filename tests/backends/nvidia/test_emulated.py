@@ -106,5 +106,7 @@ print("done")
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler (g++) to run CUDA text on the CPU")
 def test_tensors_on_an_emulated_gpu(tmp_path):
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", _PROGRAM, str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _PROGRAM, str(tmp_path)], capture_output=True, text=True
+    )
     assert done.stdout.strip().endswith("done"), done.stderr[-3000:]
