@@ -48,7 +48,7 @@ def onto(judge: Any, where: str) -> None:
         return made if self.mod is judge.torch else made.to(where)
 
     def moved_back(self: Any, t: Any, dtype_name: Any = None) -> Any:
-        return to_np(self, t if self.mod is judge.torch else t.detach().cpu(), dtype_name)
+        return to_np(self, t.detach().cpu(), dtype_name)
 
     def converted(self: Any, x: Any) -> Any:
         if self.T.mod is not judge.torch:
