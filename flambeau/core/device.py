@@ -20,6 +20,8 @@ class device:
 
     type: str
     index: int | None
+    _hash: int
+    _previous: list[device | None]
 
     def __new__(cls, type: Any = None, index: int | None = None) -> device:
         if isinstance(type, device):
@@ -74,7 +76,7 @@ class device:
 
     @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        _default[0] = self._previous[-1]
+        _default[0] = self._previous[-1]  # type: ignore[assignment]
         del self._previous[-1]
 
 
