@@ -76,7 +76,7 @@ class Bucket:
         """Parts of a flat tensor, each laid out like its parameter."""
         views = []
         for parameter, offset, length in zip(self.parameters, self.offsets, self.lengths):
-            part = unrecorded(lambda o=offset, n=length: flat[o : o + n])  # type: ignore[misc]
+            part = unrecorded(lambda o=offset, n=length: flat[o : o + n])
             if is_non_overlapping_and_dense(parameter.shape, parameter._strides):
                 view = unrecorded(part.as_strided, parameter.shape, parameter._strides, part.storage_offset())
             else:

@@ -168,7 +168,7 @@ def all_reduce_coalesced(
         return None
     pg = _resolve(group)
     options = AllreduceOptions()
-    options.reduceOp = op
+    options.reduceOp = op  # type: ignore[attr-defined]
     return _start(pg, pg.allreduce_coalesced, tensors, options, async_op=async_op)
 
 

@@ -212,7 +212,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         return
     pg.shutdown()
     for table in (_world.pg_map, _world.pg_names, _world.pg_group_ranks, _world.pg_backend_config):
-        table.pop(pg, None)  # type: ignore[attr-defined]
+        table.pop(pg, None)
 
 
 def _forget_all() -> None:

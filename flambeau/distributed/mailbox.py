@@ -221,7 +221,7 @@ class Mailbox:
         def late() -> Exception:
             with self._lock:
                 if receive in self._waiting:
-                    self._waiting.remove(receive)  # type: ignore[arg-type]
+                    self._waiting.remove(receive)
             return DistBackendError(f"{what} {name}: Timed out waiting {timeout * 1000:.0f}ms for it")
 
         return Transfer(future, check, time.monotonic() + timeout, late)

@@ -612,7 +612,7 @@ def _unflatten(flat: Tensor, tensors: Sequence[Tensor]) -> None:
 def _transfer(flat: Tensor, tensors: Sequence[Tensor], inwards: bool) -> None:
     start = 0
     for tensor in tensors:
-        part = unrecorded(lambda s=start, t=tensor: flat[s : s + t.numel()].view(t.shape))  # type: ignore[misc]
+        part = unrecorded(lambda s=start, t=tensor: flat[s : s + t.numel()].view(t.shape))
         one, other = (part, tensor.detach()) if inwards else (tensor.detach(), part)
         unrecorded(one.copy_, other)
         start += tensor.numel()

@@ -460,7 +460,7 @@ def _broadcast_coalesced(
         parts = [tensors[i] for i in indices]
         flat = empty((sum(p.numel() for p in parts),), parts[0].dtype, parts[0].device)
         starts = list(itertools.accumulate([0, *(p.numel() for p in parts)]))
-        pieces = [unrecorded(lambda a=a, b=b, whole=flat: whole[a:b]) for a, b in itertools.pairwise(starts)]  # type: ignore[misc]
+        pieces = [unrecorded(lambda a=a, b=b, whole=flat: whole[a:b]) for a, b in itertools.pairwise(starts)]
         if process_group.rank() == src:
             for piece, part in zip(pieces, parts):
                 unrecorded(piece.copy_, part.detach().reshape(-1))
