@@ -85,6 +85,11 @@ state = hvd.elastic.TorchState(model=model, epoch=3)
 state.epoch = 9
 state.restore()
 assert state.epoch == 3
+sampler = hvd.elastic.ElasticSampler(list(range(8)), shuffle=False)
+sampler.record_batch(0, 2)
+assert sampler.processed_num == 2 and len(sampler) == 4
+sampler.load_state_dict(sampler.state_dict())
+assert len(sampler) == 3
 
 # once more
 hvd.barrier()

@@ -133,6 +133,11 @@ class ElasticSampler(Sampler[int]):
         self.processed_indices: set[int] = set()
         self.reset()
 
+    @property
+    def processed_num(self) -> int:
+        """How many samples have been seen in this epoch."""
+        return len(self.processed_indices)
+
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
         self.processed_indices = set()
