@@ -331,7 +331,11 @@ class Tracer(modes.Mode):
             elif item is None:
                 value, dim = self.insert("aten::unsqueeze", [value, self.constant(dim, INT)]), dim + 1
             elif isinstance(item, slice):
-                bounds = (0 if item.start is None else item.start, _END if item.stop is None else item.stop, item.step or 1)
+                bounds = (
+                    0 if item.start is None else item.start,
+                    _END if item.stop is None else item.stop,
+                    item.step or 1,
+                )
                 numbers = [self.value(b.item() if isinstance(b, Tensor) else b) for b in bounds]
                 value, dim = self.insert("aten::slice", [value, self.constant(dim, INT), *numbers]), dim + 1
             else:
@@ -342,7 +346,9 @@ class Tracer(modes.Mode):
         """What an operator makes of recorded tensors must be recorded: it would be a constant of the graph otherwise."""
         from_known = any(id(t) in self.known for t in _tensors((args, kwargs)))
         if from_known and any(id(t) not in self.known for t in _tensors(result)):
-            raise NotImplementedError(f"tracing a call of {name}: TorchScript has no operator for it, or not with these arguments")
+            raise NotImplementedError(
+                f"tracing a call of {name}: TorchScript has no operator for it, or not with these arguments"
+            )
 
     def _node_for(self, name: str, op: Any, args: tuple, kwargs: dict) -> Value | None:
         """Insert the operator's node; its output."""

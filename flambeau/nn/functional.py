@@ -1,6 +1,6 @@
 """Functional forms of the layers: every operator declared in the namespace "nn.functional"."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import ops
 from ..core import naming

@@ -45,7 +45,12 @@ def onnx_package() -> Any:
 def as_output(g: Builder, value: Value, name: str) -> None:
     """Let a graph give a value; one that is an input, a parameter or given already gets a node of its own."""
     maker = value.producer
-    if maker is None or maker.op_type == "Constant" or maker not in g.graph.nodes or any(value is o for o in g.graph.outputs):
+    if (
+        maker is None
+        or maker.op_type == "Constant"
+        or maker not in g.graph.nodes
+        or any(value is o for o in g.graph.outputs)
+    ):
         value = g.op("Identity", value).known(value.dtype, value.shape)
     if name:
         value.name = name

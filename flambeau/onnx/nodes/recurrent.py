@@ -47,7 +47,11 @@ class _Layer:
         if self.clip is None:
             return wanted
         limit = self.clip
-        return [lambda x, f=f: f(flambeau.clamp(x, -limit, limit)) for f in wanted]
+
+        def clipped(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+            return lambda x: function(flambeau.clamp(x, -limit, limit))
+
+        return [clipped(f) for f in wanted]
 
 
 def _run(
