@@ -26,7 +26,9 @@ class Mode:
 
     stays = False
     asks = False  # whether it hands calls to a `__torch_function__`
-    reads_python = False  # whether it wants to see Python's operators (`x[1:n]`) as they are written, before what they are made of
+    reads_python = (
+        False  # whether it wants to see Python's operators (`x[1:n]`) as they are written, before what they are made of
+    )
     parts = True  # whether it wants to see what has no public name: formulas inside operators, gradients
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
