@@ -58,8 +58,6 @@ for name in sys.argv[1:]:
 )
 
 _LEAVES = {"__main__", "safetensors"}  # the second needs a package that may be missing
-# Rooms whose parts still import parts of other rooms: their first use should be in one thread. May only shrink.
-_LEAVES |= {"distributed", "horovod"}
 
 
 def rooms() -> list[str]:

@@ -34,6 +34,10 @@ class Mode:
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         return function(*args, **kwargs)
 
+    def handle_function(self, function: type, args: tuple) -> Any:
+        """A call of a user's autograd.Function; NotImplemented to be shown the operators it is made of."""
+        return NotImplemented
+
     def gradients(self, found: list[Any]) -> None:
         """Told what a backward pass that ran inside has found."""
 

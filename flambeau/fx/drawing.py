@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from ..core.tensor import Tensor
 from .graph import Graph
@@ -92,7 +93,7 @@ def _text(node: Node, owner: GraphModule | None) -> list[str]:
 
 
 def _shape(node: Node) -> str:
-    value = node.meta.get("tensor_meta", node.meta.get("val"))
+    value: Any = node.meta.get("tensor_meta", node.meta.get("val"))
     if node.op == "output" or not (isinstance(value, Tensor) or hasattr(value, "shape")):
         return ""
     sizes = node.meta.get("sizes", value.shape)

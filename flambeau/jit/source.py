@@ -22,9 +22,8 @@ class Source:
         """Where a piece of syntax stands; of a call, up to its last argument, as PyTorch marks it."""
         last = node
         if isinstance(node, ast.Call):
-            last = max(
-                [node.func, *node.args, *node.keywords], key=lambda n: (n.end_lineno or 0, n.end_col_offset or 0)
-            )
+            parts: list[Any] = [node.func, *node.args, *node.keywords]
+            last = max(parts, key=lambda n: (n.end_lineno or 0, n.end_col_offset or 0))
         line = node.lineno - 1
         end = getattr(last, "end_lineno", None)
         end = line if end is None else end - 1

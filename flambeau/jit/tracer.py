@@ -592,7 +592,7 @@ def tensor_type(tensor: Tensor) -> Type:
 def _user_frame() -> tuple[Any, int]:
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "flambeau":
-        frame, level = frame.f_back, level + 1  # type: ignore[assignment]
+        frame, level = frame.f_back, level + 1
     return frame, level
 
 

@@ -68,7 +68,7 @@ bind_methods()
 bind_operators()
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
+def __getattr__(name: str):
     """`torch.ops.aten` and `torch.ops.higher_order`, imported when first used."""
     if name == "aten":
         return _naming.load("flambeau.library.aten").aten

@@ -10,6 +10,7 @@ from ...core.device import cpu, device
 from ...core.dtype import dtype
 from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, is_channels_last, suggests_channels_last
+from ...core.storage import is_zero
 from ...core.tensor import Tensor, copy_of_array, empty, empty_strided
 from .inplace import transfer
 
@@ -66,7 +67,7 @@ def without_gaps(x: Tensor) -> Tensor:
     if x._contig or not suggests_channels_last(x.shape, x._strides) or is_channels_last(x.shape, x._strides):
         return x
     copy = empty_strided(x.shape, channels_last_strides(x.shape), x.dtype, x.device)
-    return copy.copy_(x._bare_alias())  # type: ignore[attr-defined]
+    return copy.copy_(x._bare_alias())
 
 
 def bare(x: Tensor) -> Tensor:
@@ -84,11 +85,21 @@ def recording(x: Tensor) -> bool:
     return grad_mode.enabled and (x.requires_grad or (x._base is not None and x.grad_fn is not None))
 
 
-def is_computed(x: Tensor) -> bool:
-    """Whether there is memory to work on: not on the meta device."""
-    return x.device is cpu
+def raise_if_set(flag: Tensor, error: Exception) -> None:
+    """Raise the error unless the one number in a tensor, in which a kernel has said whether all is well, is zero."""
+    if flag.device is cpu:
+        fine = is_zero(flag.data_ptr(), flag.dtype.itemsize, error)
+    else:
+        fine = not flag.item()  # type: ignore[attr-defined]
+    if not fine:
+        raise error
 
 
 def values_on_host(x: Tensor) -> Any:
     """The values as an array in the host's memory, for reading at once: operators that call this read values."""
-    return (x if x.device is cpu else x.cpu())._array()  # type: ignore[attr-defined]
+    return (x if x.device is cpu else x.cpu())._array()
+
+
+def like_first(first: Tensor, *_: Any, **__: Any) -> tuple:
+    """The layout rule of operators whose result is like their first argument, contiguous."""
+    return first.shape, first.dtype, first.device
