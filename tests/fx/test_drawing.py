@@ -67,7 +67,7 @@ def test_boxes_do_not_overlap_whatever_the_graph() -> None:
 
 def test_parameters_can_be_left_out() -> None:
     program = torch.export.export(Block().eval(), (torch.randn(2, 3, 8, 8),))
-    assert len(boxes(draw_graph(program.graph_module, parameters=False))) == 6
+    assert len(boxes(draw_graph(program.graph_module, parameters=False))) == 7
     assert draw_graph(fx.Graph()).startswith("<svg")
 
 
