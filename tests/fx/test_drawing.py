@@ -62,7 +62,12 @@ def test_boxes_do_not_overlap_whatever_the_graph() -> None:
         assert len(found) == len(graph.nodes)
         for i, (x, y, width, height) in enumerate(found):
             for left, top, wide, high in found[:i]:
-                assert x + width <= left + 0.2 or left + wide <= x + 0.2 or y + height <= top + 0.2 or top + high <= y + 0.2
+                assert (
+                    x + width <= left + 0.2
+                    or left + wide <= x + 0.2
+                    or y + height <= top + 0.2
+                    or top + high <= y + 0.2
+                )
 
 
 def test_parameters_can_be_left_out() -> None:
