@@ -1,15 +1,17 @@
 """`flambeau.compile` and `torch.compiler`'s switches.
 
-There is no compiler yet: what `compile` returns runs the model or function eagerly, with the same results, and looks the way PyTorch's
-does (a model is wrapped in an `OptimizedModule` that keeps it as `_orig_mod`), so that programs and checkpoints written for
-`torch.compile` work.
+A compiled function is recorded while it runs, and from then on its native calls run as one (see `flambeau.wholestep`). What cannot be
+recorded runs as it is, and `explain` says why. A model is wrapped in an `OptimizedModule` that keeps it as `_orig_mod`, as in PyTorch,
+so that programs and checkpoints written for `torch.compile` work.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator
+import importlib
+import sys
+import types
+from collections.abc import Callable
 from typing import Any
 
 from .core.compile_options import BACKENDS, check_compile_options
@@ -17,20 +19,33 @@ from .nn import Module
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "set_stance",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "set_stance", "show",
 ]  # fmt: skip
 
 
 class OptimizedModule(Module):
     """A compiled model: called like the original, which it keeps as `_orig_mod`."""
 
-    def __init__(self, mod: Module):
+    def __init__(self, mod: Module, options: dict[str, Any] | None = None):
         super().__init__()
         self._orig_mod = mod
         self.training = mod.training
+        self.__dict__["_compiled"] = None
+        self.__dict__["_options"] = options or {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self._orig_mod(*args, **kwargs)
+        compiled = self.__dict__["_compiled"]
+        if compiled is None:
+            compiled = self.__dict__["_compiled"] = _compiled_function(self._orig_mod, self.__dict__["_options"])
+        return compiled(*args, **kwargs)
+
+    def explain(self) -> str:
+        """What became of the model; see `flambeau.compiler.show`."""
+        compiled = self.__dict__["_compiled"]
+        return "not called yet" if compiled is None else compiled.explain()
+
+    def __getstate__(self) -> dict:
+        return {**super().__getstate__(), "_compiled": None}
 
     def __getattr__(self, name: str) -> Any:
         if name == "_orig_mod":
@@ -55,19 +70,34 @@ class OptimizedModule(Module):
             delattr(self._orig_mod, name)
 
 
-def _compiled_function(function: Callable) -> Callable:
-    @functools.wraps(function)
-    def eager(*args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
+def _compiled_function(function: Callable, options: dict[str, Any]) -> Any:
+    """The function, recorded when it is called; `compiled.explain()` tells how that went."""
+    behind = _room("function").CompiledFunction(function, options)
 
-    eager._torchdynamo_orig_callable = function  # type: ignore[attr-defined]
-    return eager
+    @functools.wraps(function, assigned=[n for n in functools.WRAPPER_ASSIGNMENTS if hasattr(function, n)], updated=())
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        return behind(*args, **kwargs)
+
+    face: Any = compiled
+    face._torchdynamo_orig_callable = function
+    face._compiled = behind
+    face.explain = functools.partial(_room("show").explain, behind)
+    return face
+
+
+def _room(name: str) -> Any:
+    return importlib.import_module(f"{__package__}.wholestep.{name}")
+
+
+_AS_IT_IS = ("eager", "aot_eager")  # backends that are for finding out whose mistake a mistake is
 
 
 def compile(model: Callable | None = None, **options: Any) -> Any:
-    """The model or function, compiled. For now that means: run eagerly, with the same results.
+    """The model or function, compiled: its third call with arguments of a kind, and all later ones, are one native call.
 
-    Keywords are those of PyTorch: fullgraph, dynamic, backend, mode, options, disable. Without `model` it is a decorator.
+    A function may be a whole training step: forward, backward, clipping and the optimizer's step become one. Keywords are those of
+    PyTorch: fullgraph (raise an error where something cannot be recorded), dynamic, backend, mode, options, disable. Without `model`
+    it is a decorator.
 
     >>> model = flambeau.compile(flambeau.nn.Linear(2, 2))
     >>> list(model.state_dict())
@@ -80,16 +110,32 @@ def compile(model: Callable | None = None, **options: Any) -> Any:
         raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
     if options.get("disable"):
         return model
-    return OptimizedModule(model) if isinstance(model, Module) else _compiled_function(model)
+    if isinstance(model, Module):
+        return OptimizedModule(model, options)
+    if options.get("backend") in _AS_IT_IS:
+        options = {**options, "run_as_it_is": True}
+    return _compiled_function(model, options)
+
+
+def show(compiled: Any) -> str:
+    """What became of a compiled function or model, as text: its graphs before and after each pass, kernels and their times, memory,
+    what it depends on, and why it was recorded again or runs as it is."""
+    return compiled.explain()
 
 
 def disable(fn: Callable | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """Mark a function as not to be compiled: it is left as it is."""
-    return (lambda function: function) if fn is None else fn
+    """Mark a function as not to be compiled: functions that call it run as they are, too."""
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    original = getattr(fn, "_torchdynamo_orig_callable", None)
+    fn = fn if original is None else original
+    if isinstance(fn, types.FunctionType):
+        fn._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return fn
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Mark a function as one node of a compiled graph: it is left as it is."""
+    """Mark a function as one node of a compiled graph. What it does is recorded like everything else: it is left as it is."""
     return fn
 
 
@@ -99,13 +145,14 @@ def assume_constant_result(fn: Callable) -> Callable:
 
 
 def is_compiling() -> bool:
-    """Whether a graph is being captured now."""
-    return False
+    """Whether a compiled function is being recorded now."""
+    room = sys.modules.get(f"{__package__}.wholestep.function")
+    return room is not None and room.recording.on
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether a program is being captured."""
-    return False
+    """Whether a compiled function is being recorded now."""
+    return is_compiling()
 
 
 def is_exporting() -> bool:
@@ -114,7 +161,10 @@ def is_exporting() -> bool:
 
 
 def reset() -> None:
-    """Forget compiled code: there is none."""
+    """Forget all recordings: functions are recorded again when they are called."""
+    room = sys.modules.get(f"{__package__}.wholestep.function")
+    if room is not None:
+        room.generation[0] += 1
 
 
 def cudagraph_mark_step_begin() -> None:
@@ -126,9 +176,27 @@ def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
     return [name for name, tag in BACKENDS.items() if tag not in (exclude_tags or ())]
 
 
-@contextlib.contextmanager
-def set_stance(
-    stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None
-) -> Iterator[None]:
-    """Inside, compiled functions would be run the given way; all ways are eager for now."""
-    yield
+_STANCES = (
+    "default",
+    "eager_then_compile",
+    "aot_eager_then_compile",
+    "force_eager",
+    "eager_on_recompile",
+    "fail_on_recompile",
+)
+
+
+class set_stance:  # noqa: N801 - PyTorch's name
+    """How compiled functions run, from now on or inside a `with` block: "force_eager" means as they are."""
+
+    def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None):
+        if stance not in _STANCES:
+            raise RuntimeError(f"invalid torch.compile stance '{stance}'")
+        room = _room("function")
+        self.before, room.stance[0] = room.stance[0], stance
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: Any) -> None:
+        _room("function").stance[0] = self.before

@@ -70,7 +70,7 @@ FLOORS = [
     },  # may only shrink: rooms that belong on floors of their own
     {
         "_C", "_dynamo", "_inductor", "cpu", "cuda", "distributions", "func", "horovod", "jit", "masked", "onnx", "signal", "startup",
-        "testing",
+        "testing", "wholestep",
     },
 ]  # fmt: skip
 

@@ -1,6 +1,45 @@
 """Names of PyTorch's graph capture that programs use; see `flambeau.compiler`."""
 
-from ..compiler import OptimizedModule, allow_in_graph, assume_constant_result, disable, list_backends, reset
+from collections.abc import Callable
+from typing import Any
+
+from ..compiler import OptimizedModule, allow_in_graph, assume_constant_result, compile, disable, list_backends, reset
 from . import config
 
-__all__ = ["OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "list_backends", "reset"]
+
+class ExplainOutput:
+    """What became of a function: how many graphs, how many operators in them, and why there is none."""
+
+    def __init__(self, compiled: Any):
+        behind = compiled._compiled
+        recorded = [r for entry in behind.found.values() if type(entry) is list for r in entry]
+        self.graph_count = len(recorded)
+        self.graph_break_count = len(behind.reasons)
+        self.op_count = sum(len(r.program.graph.steps) for r in recorded)
+        self.break_reasons = list(behind.reasons)
+        self._text = compiled.explain()
+
+    def __str__(self) -> str:
+        return self._text
+
+
+def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
+    """`explain(f)(*args)` calls f so often that it is recorded, and tells how that went."""
+
+    def inner(*args: Any, **kwargs: Any) -> ExplainOutput:
+        compiled = compile(f)
+        for _ in range(3):
+            compiled(*args, **kwargs)
+        return ExplainOutput(compiled)
+
+    return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner
+
+
+def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
+    """Say that a size changes. Each size is recorded by itself, so that this changes nothing."""
+
+
+mark_static = maybe_mark_dynamic = mark_dynamic
+
+__all__ = ["ExplainOutput", "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "explain",
+           "list_backends", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "reset"]  # fmt: skip

@@ -13,6 +13,8 @@ from ..kernels.reduction import ARG_COMBINES, COMBINES, Reduction
 from ..kernels.reduction import build as build_reduction
 from .cpu import jit
 
+maps: dict[int, tuple] = {}  # roots, dtypes of inputs and outputs, kinds and rank of a map on the CPU, by its address
+reductions: dict[int, tuple] = {}  # the reduction and its inner loop, by address
 _maps: dict[tuple, Any] = {}
 _reductions: dict[tuple, Any] = {}
 
@@ -38,6 +40,7 @@ def map_kernel(
         text = f"map {letters} {kinds} {rank} {elementwise.formula_text(roots)}"
         if where is cpu:
             found = jit.compile(lambda: elementwise.build(roots, in_dtypes, out_dtypes, kinds, rank), text, brief)
+            maps[jit.address_of(found)] = (roots, in_dtypes, out_dtypes, kinds, rank)
         else:
             found = backend_of(where).compile(
                 lambda: elementwise.build(roots, in_dtypes, out_dtypes, kinds, rank), text
@@ -92,5 +95,7 @@ def reduce_kernel(
         )
         compile = jit.compile if where is cpu else backend_of(where).compile
         found = compile(lambda: build_reduction(reduction, inner), text)
+        if where is cpu:
+            reductions[jit.address_of(found)] = (reduction, inner)
         _reductions[key] = found
     return found

@@ -16,7 +16,7 @@ _TYPES: tuple[str, ...] = (
 class device:
     """`device("cuda:0")`, `device("cuda", 0)`; usable as a context manager that sets the default device."""
 
-    __slots__ = ("type", "index", "_hash", "_previous")
+    __slots__ = ("type", "index", "_previous")
 
     type: str
     index: int | None
@@ -48,7 +48,6 @@ class device:
         if self is None:
             self = object.__new__(cls)
             self.type, self.index = kind, index
-            self._hash = hash((kind, index))
             self._previous = []
             _KNOWN[kind, index] = self
         return self
@@ -60,12 +59,6 @@ class device:
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def __reduce__(self) -> tuple:
         return (device, (self.type,) if self.index is None else (self.type, self.index))

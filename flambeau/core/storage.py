@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,17 @@ _allocate = allocator.allocate
 _release = allocator.release
 _free_blocks = allocator.free_blocks
 _free = at_once(free)
+
+
+# Who wants to know of new storages (`made`) and of looks at their bytes (`looked`): recordings of whole steps. See `watch`.
+watchers: list[Any] = []
+
+
+def set_bytes(address: int, value: int, nbytes: int) -> None:
+    """Set bytes of the host's memory to one value."""
+    for watcher in watchers:
+        watcher.filled(address, value, nbytes)
+    ctypes.memset(address, value, nbytes)
 
 
 class _NoAddress:
@@ -58,6 +71,8 @@ def move_bytes(destination: int, there: Device, source: int, here: Device, nbyte
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if here is there:
         if here is cpu:
+            if watchers:
+                tell_looked()
             ctypes.memmove(destination, source, nbytes)
         else:
             backend_of(here).copy(destination, source, nbytes, here)
@@ -335,6 +350,8 @@ class UntypedStorage:
             raise NotImplementedError(
                 f"Not available for '{self.device.type}' device type: there are no bytes to look at"
             )
+        if watchers:
+            tell_looked()
         block = (ctypes.c_char * self.size_bytes).from_address(self.ptr)
         block._storage = self  # type: ignore[attr-defined]
         return block
@@ -373,7 +390,7 @@ class UntypedStorage:
 
     def fill_(self, value: int) -> UntypedStorage:
         if self.device is cpu:
-            ctypes.memset(self.ptr, value, self.size_bytes)
+            set_bytes(self.ptr, value, self.size_bytes)
         elif self.device.type != "meta" and self.size_bytes:
             backend_of(self.device).fill(self.ptr, value, self.size_bytes, self.device)
         return self
@@ -432,6 +449,43 @@ class UntypedStorage:
         if self.device is not cpu:
             return (UntypedStorage, (self.size_bytes, self.device))
         return (_storage_from_bytes, (self.numpy().tobytes(),))
+
+
+def tell_looked() -> None:
+    """The host looks at bytes of a tensor."""
+    for watcher in watchers:
+        watcher.looked()
+
+
+def is_zero(address: int, nbytes: int, error: Exception | None = None) -> bool:
+    """Whether a number in memory is zero. For kernels that report what they could not do: whoever finds another value raises an
+    error (this one, or one that tells more), so that a recording may go on as if it were zero and test again when it is run."""
+    for watcher in watchers:
+        watcher.tested(address, nbytes, error)
+    return not any(ctypes.string_at(address, nbytes))
+
+
+_plain_init = UntypedStorage.__init__
+
+
+def _told_init(self: UntypedStorage, nbytes: int = 0, device: Device = cpu) -> None:
+    _plain_init(self, nbytes, device)
+    for watcher in watchers:
+        watcher.made(self)
+
+
+@contextlib.contextmanager
+def watch(watcher: Any) -> Iterator[None]:
+    """Inside, `watcher` is told of every storage that is made and of every look at bytes, in all threads. While nobody watches
+    that costs nothing, because the class gets another constructor for as long."""
+    watchers.append(watcher)
+    UntypedStorage.__init__ = _told_init  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        watchers.remove(watcher)
+        if not watchers:
+            UntypedStorage.__init__ = _plain_init  # type: ignore[method-assign]
 
 
 def _check_buffer(length: int, order: str | None, count: int, offset: int, width: int) -> None:

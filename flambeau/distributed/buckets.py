@@ -65,7 +65,8 @@ class Bucket:
         self.future: Future | None = None
         self.lengths = [p.numel() for p in self.parameters]
         self.offsets = [sum(self.lengths[:i]) for i in range(len(self.lengths))]
-        self.flat: Any = None if sparse else empty((sum(self.lengths),), self.parameters[0].dtype)
+        first = self.parameters[0]
+        self.flat: Any = None if sparse else empty((sum(self.lengths),), first.dtype, first.device)
         self.views: list[Tensor] = []
         if self.flat is not None:
             unrecorded(self.flat.zero_)

@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, Union, get_args, get_origin
 
 from ..futures import Future
-from ..nn.modules.module import Module
+from ..nn import Module
 from .marks import Mark, export, ignore, overload, unused
 
 __all__ = [

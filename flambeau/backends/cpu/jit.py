@@ -37,8 +37,9 @@ class Stats:
 stats = Stats()
 _functions: dict[tuple[str, bool], Any] = {}
 _addresses: dict[str, tuple[str, int]] = {}  # key -> signature and address of a kernel
+signatures: dict[int, str] = {}  # of everything that can be called, by address: one letter per parameter
 _lock = new_lock(COMPILER)
-_RUNTIME = ("flambeau_num_threads", "flambeau_parallel")
+_RUNTIME = ("flambeau_num_threads", "flambeau_parallel", "flambeau_recorder")
 _TEAM_RUNTIME = ("flambeau_team", "GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 
 _CTYPES = {
@@ -200,6 +201,7 @@ def _place(signature: str, code: image.Image) -> tuple[str, int]:
 
 
 def _callable(signature: str, address: int, brief: bool) -> Any:
+    signatures[address] = signature
     if native_call.supported():
         return native_call.builtin(_entry(signature, brief), address)
     return _prototype(signature)(address)
@@ -232,6 +234,8 @@ def _address(name: str) -> int:
         return 0 if threads.library() is None else _support(team.text(), name)
     if name == "flambeau_team":
         return team.state_address()
+    if name == "flambeau_recorder":
+        return ctypes.addressof(native_call.recorder)
     if name.startswith(("Py", "_Py")):
         return native_call.address(name)
     if name.startswith(("GOMP_", "omp_")):

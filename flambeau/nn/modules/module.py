@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -312,11 +313,23 @@ class Module(Traversal, State, Conversion, Training):
             or _global_forward_pre_hooks
             or _global_backward_hooks
             or _global_backward_pre_hooks
+            or self._compiled_call_impl
         ):
             return self.forward(*args, **kwargs)
+        if self._compiled_call_impl is not None:
+            return self._compiled_call_impl(*args, **kwargs)
         return self._call_with_hooks(args, kwargs)
 
-    _call_impl = __call__
+    _compiled_call_impl: Any = None  # what `compile` makes
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        """A call with its hooks, not compiled."""
+        return self._call_with_hooks(args, kwargs)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """From now on calls of this module go through `flambeau.compile`, which takes these arguments."""
+        compiler = importlib.import_module(f"{__name__.partition('.')[0]}.compiler")
+        self._compiled_call_impl = compiler.compile(self._call_impl, *args, **kwargs)
 
     def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
         done: set[int] = set()

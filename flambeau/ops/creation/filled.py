@@ -23,6 +23,7 @@ from ...core.layout import (
 from ...core.promotion import default_complex, get_default_dtype
 from ...core.settings import fills_empty
 from ...core.size import Size
+from ...core.storage import set_bytes, watchers
 from ...core.tensor import Tensor, contiguous_strides, numel_of
 from ...core.tensor import empty as raw_empty
 from ...core.tensor import empty_strided as raw_empty_strided
@@ -117,7 +118,8 @@ def _(t: Tensor, value: complex) -> None:
         size = t.dtype.itemsize
         nbytes = numel_of(t.shape) * size
         if nbytes <= _SMALL or t.dtype.is_complex:
-            _memset(t._storage.ptr + t._offset * size, 0, nbytes)
+            place = t._storage.ptr + t._offset * size
+            set_bytes(place, 0, nbytes) if watchers else _memset(place, 0, nbytes)
             return
         value = 0  # on all cores
     found = _fill_kernels.get((t.shape, t._strides, t.dtype, type(value), t.device))

@@ -10,6 +10,7 @@ from ...core.device import cpu, device
 from ...core.dtype import dtype
 from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, is_channels_last, suggests_channels_last
+from ...core.storage import is_zero
 from ...core.tensor import Tensor, copy_of_array, empty, empty_strided
 from .inplace import transfer
 
@@ -82,6 +83,16 @@ def dense(x: Tensor) -> Tensor:
 def recording(x: Tensor) -> bool:
     """Whether autograd will want the gradient of what is computed from x now."""
     return grad_mode.enabled and (x.requires_grad or (x._base is not None and x.grad_fn is not None))
+
+
+def raise_if_set(flag: Tensor, error: Exception) -> None:
+    """Raise the error unless the one number in a tensor, in which a kernel has said whether all is well, is zero."""
+    if flag.device is cpu:
+        fine = is_zero(flag.data_ptr(), flag.dtype.itemsize, error)
+    else:
+        fine = not flag.item()  # type: ignore[attr-defined]
+    if not fine:
+        raise error
 
 
 def values_on_host(x: Tensor) -> Any:

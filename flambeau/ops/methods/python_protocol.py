@@ -20,7 +20,7 @@ from ...core.object_state import object_state, set_object_state
 from ...core.overrides import DisableTorchFunctionSubclass
 from ...core.promotion import get_default_dtype
 from ...core.size import make_size
-from ...core.storage import UntypedStorage
+from ...core.storage import UntypedStorage, tell_looked, watchers
 from ...core.tensor import Tensor, from_array, is_contiguous_layout, numel_of
 from ...core.tensor import new_tensor as header
 from ..creation.convert import on_host
@@ -41,6 +41,8 @@ _READERS: dict[dtype, Any] = {d: c.from_address for d, c in _C_TYPES.items()}
 
 def read_number(t: Tensor) -> Any:
     """The element at t's first position, which must exist, as a Python number."""
+    if watchers:
+        tell_looked()
     address = t._storage.ptr + t._offset * t.dtype.itemsize
     read = _READERS.get(t.dtype)
     if read is not None:
@@ -69,6 +71,8 @@ def tolist(self: Tensor) -> Any:
     self = on_host(self)
     shape, letter = self.shape, _MEMORY_LETTERS.get(self.dtype)
     if letter is not None and self._contig and shape and 0 < (nbytes := self.nbytes) <= _SMALL:
+        if watchers:
+            tell_looked()
         raw = ctypes.string_at(self._storage.ptr + self._offset * self.dtype.itemsize, nbytes)
         return memoryview(raw).cast(letter, shape).tolist()  # an array of NumPy costs more than its elements
     return readable(self._array(), self.dtype).tolist()

@@ -216,19 +216,14 @@ def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: 
     if not len(query.shape) == len(key.shape) == len(value.shape) == 4:
         return False
     # Unpacked, because this is asked for every token that a text generator writes.
-    (batch, heads, rows, dim), (key_batch, shared, source, key_dim), (*of_value, value_dim) = (
-        query.shape,
-        key.shape,
-        value.shape,
-    )
+    batch, heads, rows, dim = query.shape
+    key_batch, shared, source, key_dim = key.shape
+    *of_value, value_dim = value.shape
     if 0 in query.shape or 0 in key.shape or value_dim == 0 or max(dim, value_dim) > _WIDEST:
         return False
-    if (
-        of_value != [key_batch, shared, source]
-        or batch != key_batch
-        or dim != key_dim
-        or (heads != shared and not grouped)
-    ):
+    if of_value != [key_batch, shared, source] or (batch, dim) != (key_batch, key_dim):
+        return False
+    if heads != shared and not grouped:
         return False
     if mask is None:
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -10,6 +9,7 @@ from ...core import dtype as dt
 from ...core.caching import remember
 from ...core.dtype import opmath
 from ...core.graph import grad_mode
+from ...core.storage import is_zero
 from ...core.tensor import Tensor, numel_of
 from ...kernels.library import loss as kernels
 from ..linalg.matmul import linear
@@ -22,7 +22,6 @@ from .loss_arguments import read_reduction
 from .softmax import softmax_backward
 
 _accepted: dict[tuple, bool] = {}  # shapes and dtypes of scores and targets that have passed the checks
-_SMALL_NUMBER = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double}
 
 
 @lru_cache(1024)
@@ -48,7 +47,7 @@ def _loss_layouts(input: Tensor, target: Tensor, weight: Any, reduction: str, *s
 def _check_targets(stats: Tensor, target: Tensor, classes: int, ignore_index: int) -> None:
     """Raise if the kernel met a target that is no class."""
     place = stats._storage.ptr + (stats.shape[0] - 1) * stats.dtype.itemsize
-    if _SMALL_NUMBER[stats.dtype].from_address(place).value:
+    if not is_zero(place, stats.dtype.itemsize):
         _refuse_targets(target, classes, ignore_index)
 
 

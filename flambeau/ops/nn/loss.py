@@ -11,6 +11,7 @@ from ...core.tensor import Tensor, numel_of
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite
 from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.memory import raise_if_set
 from . import element_loss as losses
 from .element_loss import broadcast, same_shapes
 from .loss_arguments import numbered_form, read_reduction, reduce_loss
@@ -130,8 +131,8 @@ def _check_unit(input: Tensor, target: Tensor) -> None:
     if input.device.type == "meta" or numel_of(input.shape) == 0:
         return
     for name, t in (("input", input), ("target", target)):
-        if losses.outside_unit.over((t._bare_alias(),)).item():
-            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+        error = RuntimeError(f"all elements of {name} should be between 0 and 1")
+        raise_if_set(losses.outside_unit.over((t._bare_alias(),)), error)
 
 
 @composite(**_FUNCTIONAL, autocast="float32", batching="loss")
@@ -267,9 +268,9 @@ def gaussian_nll_loss(
     if not isinstance(var, Tensor):
         if var < 0:
             raise ValueError("var has negative entry/entries")
-        var = input.new_full(input.shape, var)
-    elif (var < 0).any().item():
-        raise ValueError("var has negative entry/entries")
+        var = input.new_full(input.shape, var)  # type: ignore[attr-defined]
+    else:
+        raise_if_set((var < 0).any(), ValueError("var has negative entry/entries"))  # type: ignore[operator]
     if var.shape != input.shape:
         if input.shape[:-1] == var.shape:
             var = var.unsqueeze(-1)

@@ -1,0 +1,205 @@
+"""Compiled functions: PyTorch eager, torch.compile, JAX (where they are installed), Flambeau eager and compiled, in one interleaved run.
+
+    python benchmarks/compile.py                       # needs torch==2.13.0 beside flambeau
+    python benchmarks/compile.py --only chain --torch-compile
+    python benchmarks/compile.py --seconds 10
+    python benchmarks/compile.py --busy                # on a machine with other work: one thread, and its CPU time
+
+Figures are times per call relative to PyTorch eager: smaller is better. The first call of a compiled function, with what it compiles,
+is given beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+import models  # noqa: E402
+import train  # noqa: E402
+
+Case = Callable[[Any], Callable[[], Any]]
+
+
+def chain(n: int) -> Case:
+    """Twenty operators on one vector."""
+
+    def make(lib: Any) -> Callable[[], Any]:
+        x = lib.from_numpy(np.random.default_rng(0).standard_normal(n).astype(np.float32))
+
+        def function(x: Any) -> Any:
+            for k in range(5):
+                x = ((x * 1.01 + 0.1 * k).tanh() - 0.3).abs()
+            return x
+
+        return _with(function, x)
+
+    return make
+
+
+def small_mlp(lib: Any) -> Callable[[], Any]:
+    """Forward and backward of 16-32-32-4, batch 8."""
+    nn = lib.nn
+    model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 4))
+    x, y = lib.ones(8, 16), lib.zeros(8, 4)
+
+    def function(x: Any, y: Any) -> Any:
+        for p in model.parameters():
+            p.grad = None
+        loss = nn.functional.mse_loss(model(x), y)
+        loss.backward()
+        return loss
+
+    return _with(function, x, y)
+
+
+def gpt_inference(lib: Any) -> Callable[[], Any]:
+    """One forward pass of the small GPT, batch 1, 32 tokens."""
+    model = models.gpt(lib).eval()
+    tokens = lib.zeros(1, 32, dtype=lib.int64)
+
+    def function(tokens: Any) -> Any:
+        with lib.no_grad():
+            return model(tokens)
+
+    return _with(function, tokens)
+
+
+def vae_step(lib: Any) -> Callable[[], Any]:
+    """A training step of the variational autoencoder, batch 64."""
+    model = models.vae(lib)
+    optimizer = models.adam(lib, model.parameters())
+    x = lib.from_numpy(np.random.default_rng(0).random((64, 784), dtype=np.float32))
+
+    def function(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = model(x)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return _with(function, x)
+
+
+class _with:  # noqa: N801 - reads as a word
+    """A call with its arguments, so that the function alone can be compiled."""
+
+    def __init__(self, function: Callable, *args: Any):
+        self.function, self.args = function, args
+
+    def __call__(self) -> Any:
+        return self.function(*self.args)
+
+    def compiled(self, compile: Callable) -> _with:
+        return _with(compile(self.function), *self.args)
+
+
+CASES: dict[str, Case] = {
+    "chain of 20, 1e3 elements": chain(1000),
+    "chain of 20, 1e6 elements": chain(1000000),
+    "small MLP, forward and backward": small_mlp,
+    "GPT inference, batch 1": gpt_inference,
+    "VAE, batch 64, Adam": vae_step,
+    **train.CASES,
+}
+
+
+def compiled(step: Any, compile: Callable) -> Callable[[], Any]:
+    return step.compiled(compile) if isinstance(step, _with) else compile(step)
+
+
+def jax_chain(n: int) -> Callable[[], Any]:
+    """The same chain in JAX."""
+    import jax
+    import jax.numpy as jnp
+
+    x = jnp.asarray(np.random.default_rng(0).standard_normal(n).astype(np.float32))
+
+    @jax.jit
+    def function(x: Any) -> Any:
+        for k in range(5):
+            x = jnp.abs(jnp.tanh(x * 1.01 + 0.1 * k) - 0.3)
+        return x
+
+    return lambda: function(x).block_until_ready()
+
+
+JAX = {"chain of 20, 1e3 elements": lambda: jax_chain(1000), "chain of 20, 1e6 elements": lambda: jax_chain(1000000)}
+
+
+def contenders(name: str, torch_compile: bool) -> dict[str, Callable[[], Any]]:
+    """What is timed, PyTorch eager first."""
+    import torch
+
+    import flambeau
+
+    make = CASES[name]
+    found: dict[str, Callable[[], Any]] = {"PyTorch": make(torch)}
+    if torch_compile:
+        found["torch.compile"] = compiled(make(torch), torch.compile)
+    if name in JAX:
+        try:
+            found["JAX"] = JAX[name]()
+        except ImportError:
+            pass  # not installed: it has no column
+    found["Flambeau"] = make(flambeau)
+    found["compiled"] = compiled(make(flambeau), flambeau.compile)
+    return found
+
+
+def measure(
+    name: str, seconds: float, torch_compile: bool, clock: Callable[[], float]
+) -> tuple[dict[str, float], float]:
+    """Median seconds per call, and how long the first three calls of the compiled function took."""
+    steps = contenders(name, torch_compile)
+    start = time.perf_counter()
+    for _ in range(3):
+        steps["compiled"]()
+    first = time.perf_counter() - start
+    for step in steps.values():
+        for _ in range(3):
+            step()
+    samples: dict[str, list[float]] = {which: [] for which in steps}
+    stop = time.perf_counter() + seconds
+    while time.perf_counter() < stop or len(samples["PyTorch"]) < 5:
+        for which, step in steps.items():
+            start = clock()
+            step()
+            samples[which].append(clock() - start)
+    return {which: statistics.median(times) for which, times in samples.items()}, first
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="a part of the names of the cases to run")
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each case")
+    parser.add_argument(
+        "--torch-compile", action="store_true", help="also torch.compile, which takes a while to compile"
+    )
+    parser.add_argument("--busy", action="store_true", help="one thread, CPU time")
+    given = parser.parse_args()
+    count, clock = (1, time.thread_time) if given.busy else (2, time.perf_counter)
+    import torch
+
+    import flambeau
+
+    torch.set_num_threads(count)
+    flambeau.set_num_threads(count)
+    for name in CASES:
+        if given.only not in name:
+            continue
+        times, first = measure(name, given.seconds, given.torch_compile, clock)
+        base = times["PyTorch"]
+        ratios = "  ".join(f"{which} {t / base:.2f}" for which, t in times.items() if which != "PyTorch")
+        print(f"{name:<50} {base * 1e6:10.1f} us  {ratios}  (first three calls {first:.2f} s)", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Whole functions as one native call: what `flambeau.compile` does.
+
+    recorder        runs a function eagerly and writes down every native call, with the memory it touches
+    reach, guards   the Python state that the function can read, and a fast test of whether it is still the same
+    graph           the recording as a list of steps over buffers, which the passes work on and people can read
+    passes          joins loops, drops dead steps
+    program         gives every buffer a place and every call its arguments
+    driver          the native function that runs a list of steps
+    results         what the function returned and left behind, as instructions for making it again
+    differentiable  functions whose results are differentiated by the caller
+    comparing       whether the first run gave what the function gives
+    function        the compiled function: which recording fits a call, and when to record again
+    show            what became of it, as text
+
+docs/compile.md follows one example through all of it.
+"""

@@ -1,0 +1,178 @@
+"""Compiled functions whose results will be differentiated by the caller: `compile(model)` in an ordinary training loop.
+
+The function is one graph and its derivative another, which is recorded when a backward pass first comes along. In between stands one
+node of the autograd graph, from the function's results to the leaves that it read. It holds what eager's nodes would hold: the
+memory that the derivative reads, and the versions this memory had."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd.engine import run_backward
+from ..core.dtype import uint8
+from ..core.graph import RETRY_MESSAGE, AutogradState, Node, grad_mode, gradient_edge
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, empty_strided
+from . import passes
+from .comparing import equal
+from .program import Program
+from .recorder import NotRecordable, Recorder
+from .results import Results
+
+_DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
+
+
+class Whole:
+    """A storage, where a program expects a tensor."""
+
+    __slots__ = ("_storage",)
+    _offset = 0
+    dtype = uint8
+
+    def __init__(self, storage: UntypedStorage):
+        self._storage = storage
+
+
+class Derivative:
+    """The second half of a recording. `leaves` are tensors of the state, or positions of arguments; `layouts` are those of the
+    results that gradients come for."""
+
+    def __init__(self, leaves: list[Any], live: list[Tensor], storages: dict[int, UntypedStorage], saved: int):
+        self.leaves, self.storages, self.saved = leaves, storages, saved
+        self.layouts = [(t.shape, t._strides, t.dtype, t.device) for t in live]
+        self.program: Program | None = None
+        self.make: Any = None
+        self.slots: list[Any] = []
+        self.reads: list[int] = []  # which of the saved storages it reads
+        self.watched: list[UntypedStorage] = []  # of the state
+        self.problem = ""
+        self.checked = False
+        self.trail: list[tuple[str, str]] = []
+
+    def gradients(self, grads: list) -> list[Tensor]:
+        """Incoming gradients as the program expects them: zeros for those that did not come, laid out like the results."""
+        found = []
+        for g, (shape, strides, d, where) in zip(grads, self.layouts):
+            if g is None:
+                g = empty_strided(shape, strides, d, where).zero_()  # type: ignore[attr-defined]
+            elif g._strides != strides or g.dtype is not d or g.is_sparse:
+                g = empty_strided(shape, strides, d, where).copy_(g.to_dense() if g.is_sparse else g)  # type: ignore[attr-defined]
+            found.append(g)
+        return found
+
+    def record(self, node: FunctionNode, grads: list[Tensor]) -> list:
+        """Run the derivative eagerly and write it down."""
+        recorder = Recorder()
+        for storage in self.storages.values():
+            recorder.know(storage, "state")
+        tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]
+        arguments: dict[int, tuple[int, int]] = {}
+        for i, t in enumerate(tensors):
+            if t._storage.ptr:
+                buffer = recorder.know(t._storage, ("argument", i))
+                if buffer is not None and buffer.source != "state" and buffer.index not in arguments:
+                    arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
+        with recorder.recording():
+            found = node.eager(grads)
+        try:
+            self._finish(recorder, arguments, grads, found)
+        except NotRecordable as problem:
+            self.problem = str(problem)
+        return found
+
+    def _finish(
+        self, recorder: Recorder, arguments: dict[int, tuple[int, int]], grads: list[Tensor], found: list
+    ) -> None:
+        if recorder.problems:
+            raise NotRecordable(recorder.problems[0])
+        results = Results(recorder.memory, grads, {})
+        self.make = results.maker(list(found))
+        if results.live:
+            raise NotRecordable("a gradient has a history")
+        graph = recorder.graph
+        self.slots = results.slots
+        used = {r.buffer for s in graph.steps for r in s.refs()}
+        self.watched = [
+            b.storage for b in graph.buffers if b.source == "state" and b.index in used and b.storage is not None
+        ]
+        self.trail = passes.run(graph, {s.buffer for s in results.slots})
+        self.program = Program(graph, arguments, [s.buffer for s in results.slots])
+
+    def run(self, node: FunctionNode, grads: list[Tensor]) -> list:
+        assert self.program is not None
+        made = [UntypedStorage(slot.size) for slot in self.slots]
+        tensors = [*grads, *node.arguments, *map(Whole, node.saved)]
+        self.program.run(tensors, made, [u.options for u in self.program.graph.updates])
+        return self.make(grads, made, None)
+
+    def compare(self, ours: list, theirs: list) -> None:
+        """Only a derivative that gave the same values once is used."""
+        for a, b in zip(ours, theirs):
+            if (a is None) != (b is None) or (a is not None and not equal(a, b)):
+                self.problem = "a gradient came out differently"
+        self.checked = not self.problem
+
+
+class FunctionNode(Node):
+    """From the results of a compiled function to the leaves that it read."""
+
+    def __init__(
+        self,
+        derivative: Derivative,
+        tensors: list[Tensor],
+        saved: list[UntypedStorage],
+        live: list[Tensor] | None = None,
+    ):
+        self.derivative = derivative
+        self.leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
+        super().__init__("CompiledFunctionBackward", tuple(gradient_edge(leaf) for leaf in self.leaves))
+        self.output_count = len(derivative.layouts)
+        self.output_info = tuple((shape, d, where) for shape, _, d, where in derivative.layouts)
+        self.arguments = [t._bare_alias() for t in tensors]
+        self.saved = saved
+        self.versions = [(s, s.version) for s in [*saved, *(t._storage for t in tensors), *derivative.watched]]
+        self.live = live  # results with their own graph, if the function ran as it is
+        self.inner: list[Tensor] = []  # the leaves of that graph
+
+    def wrap(self, t: Tensor, position: int) -> Tensor:
+        """A result, with this node as its history."""
+        result = t._bare_alias()
+        result._autograd = AutogradState()
+        result._autograd.grad_fn, result._autograd.output_nr = self, position
+        return result
+
+    def apply(self, grads: list) -> tuple:
+        if self.saved is None:
+            raise RuntimeError(RETRY_MESSAGE)
+        if grad_mode.enabled:
+            raise RuntimeError(_DOUBLE)
+        for storage, version in self.versions:
+            if storage.version != version:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: it is at"
+                    f" version {storage.version}; expected version {version} instead (in a compiled function)."
+                )
+        derivative = self.derivative
+        given = derivative.gradients(grads)
+        if self.live is None:
+            return tuple(derivative.run(self, given))
+        if derivative.program is None and not derivative.problem:
+            return tuple(derivative.record(self, given))
+        found = self.eager(given)
+        if derivative.program is not None and not derivative.checked:
+            derivative.program.poison([])
+            derivative.compare(derivative.run(self, given), found)
+        return tuple(found)
+
+    def eager(self, grads: list[Tensor]) -> list:
+        """The gradients of the leaves by the function's own graph."""
+        assert self.live is not None
+        return run_backward(self.live, grads, True, False, self.inner, False)
+
+    def release(self) -> None:
+        self.saved = None
+        self.live = None
+        self.arguments = []
+
+
+__all__ = ["Derivative", "FunctionNode", "Whole"]

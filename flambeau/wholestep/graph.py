@@ -1,0 +1,172 @@
+"""A recorded function: steps over buffers, in order.
+
+A *buffer* is a piece of memory: an argument's, a parameter's, or one that the function made. A step is a native call (`Launch`), a
+`Test` of a number that a kernel reports errors in, or a `Call` of an operator that does more than native calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..backends import compiled
+
+
+class Ref(NamedTuple):
+    """A place in a buffer, in bytes from its start."""
+
+    buffer: int
+    offset: int
+
+    def __repr__(self) -> str:
+        return f"%{self.buffer}" + (f"+{self.offset}" if self.offset else "")
+
+
+class Number(NamedTuple):
+    """A number that is known only when the program runs: value `position` of update number `update`."""
+
+    update: int
+    position: int
+
+    def __repr__(self) -> str:
+        return f"number {self.update}.{self.position}"
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Memory that steps use. `source` says whose it is: "new" (made by the function), "state" (a tensor the function found),
+    ("argument", i), ("engine", generator), ("words", generator) or "workspace"."""
+
+    index: int
+    address: int
+    size: int
+    source: Any = "new"
+    storage: Any = None  # of a tensor that existed before
+
+
+@dataclass(eq=False)
+class Launch:
+    """A native call. Arguments are Refs, numbers, bytes, None, or an int that stands for an address that never changes."""
+
+    name: str
+    address: int
+    signature: str
+    arguments: list[Any]
+    plan: Any = None  # of oneDNN, kept alive
+    weight: int = 1  # how many recorded calls it stands for
+
+    def refs(self) -> Iterator[Ref]:
+        return (a for a in self.arguments if type(a) is Ref)
+
+    @property
+    def written(self) -> int | None:
+        """How many of the pointers are written, the first ones; None if it is not known: any may be."""
+        if self.address in compiled.maps:
+            return len(compiled.maps[self.address][2])
+        return 1 if self.address in compiled.reductions else None
+
+    def writes(self) -> list[Ref]:
+        refs, count = list(self.refs()), self.written
+        return refs if count is None else refs[:count]
+
+    def reads(self) -> list[Ref]:
+        refs, count = list(self.refs()), self.written
+        return refs if count is None else refs[count:]
+
+
+@dataclass(eq=False)
+class Test:
+    """The number at a place must be zero; if not, the operator that reports an error there is called again, to raise it."""
+
+    name: str
+    place: Ref
+    size: int
+    again: Call | None = None
+    error: Exception | None = None  # to be raised, where it needs no second call
+
+    def refs(self) -> Iterator[Ref]:
+        return iter((self.place,))
+
+
+class Held(NamedTuple):
+    """A tensor among the arguments of a `Call`: a layout over a buffer."""
+
+    place: Ref
+    layout: tuple  # shape, strides, dtype, contiguous
+
+
+@dataclass(eq=False)
+class Call:
+    """An operator that is called through Python: its arguments, and the buffers that it makes, in order."""
+
+    name: str
+    function: Callable
+    arguments: tuple
+    keywords: dict
+    makes: list[int] = field(default_factory=list)
+    why: str = ""
+
+    def refs(self) -> Iterator[Ref]:
+        found: list[Ref] = []
+        mapped((self.arguments, self.keywords), Held, lambda held: found.append(held.place))
+        return iter([*found, *(Ref(b, 0) for b in self.makes)])
+
+
+def mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """A structure of tuples, lists and dicts with everything of one kind changed."""
+    if isinstance(value, kind):
+        return change(value)
+    if type(value) in (list, tuple):
+        return type(value)([mapped(v, kind, change) for v in value])
+    if type(value) is dict:
+        return {k: mapped(v, kind, change) for k, v in value.items()}
+    return value
+
+
+class Update(NamedTuple):
+    """The numbers of an optimizer's update: `prologue(*scalars, *options)` gives new scalars, then numbers for the kernels."""
+
+    prologue: Callable
+    scalars: tuple[tuple[Ref, ...], ...]  # for each scalar, where every parameter has it
+    dtypes: tuple
+    options: dict[str, Any]  # as they were when it was recorded
+    names: tuple[str, ...]  # of the options that are numbers
+    parameters: frozenset[int]  # their ids
+
+
+@dataclass(eq=False)
+class Graph:
+    """Everything that happened in one call of a function."""
+
+    steps: list[Any] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    generators: list[Any] = field(default_factory=list)  # whose engines native calls use
+    draws: list[Any] = field(default_factory=list)  # all that random numbers come from
+
+    def text(self) -> str:
+        """The steps, one a line."""
+        lines = []
+        for step in self.steps:
+            if isinstance(step, Launch):
+                count = step.written
+                refs = list(step.refs())
+                others = [a for a in step.arguments if not isinstance(a, (Ref, bytes)) and a is not None]
+                given = ", ".join(map(repr, [*refs[count or 0 :], *others]))
+                made = ", ".join(map(repr, refs[: count or 0]))
+                formula = _formula(step)
+                lines.append(f"{made + ' = ' if made else ''}{step.name}({given}){formula}")
+            elif isinstance(step, Test):
+                lines.append(f"test {step.name}: {step.place!r} is zero")
+            else:
+                held = ", ".join(map(repr, step.refs()))
+                lines.append(f"call {step.name}({held})  # {step.why}")
+        return "\n".join(lines)
+
+
+def _formula(step: Launch) -> str:
+    known = compiled.maps.get(step.address)
+    return "" if known is None else "  # " + "; ".join(map(str, known[0]))[:160]
+
+
+__all__ = ["Buffer", "Call", "Graph", "Held", "Launch", "Number", "Ref", "Test", "Update", "mapped"]

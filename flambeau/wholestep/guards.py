@@ -1,0 +1,410 @@
+"""Whether Python's state is still what a recording saw.
+
+Each `Item` watches one object: the entries of a dict, the elements of a list, a tensor's header. A native loop compares words of
+memory (versions of dicts, pointers in lists and slots) with what they were: a thousand in a few microseconds. A word that differs is
+no verdict yet: then the item compares values in Python, and takes the new word over if they are the same."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any
+
+import numpy as np
+
+from ..core.graph import AutogradState
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor
+from . import driver
+
+MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "nothing"})()
+ATOMS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+
+
+def same(old: Any, new: Any) -> bool:
+    """Whether a value can stand for another: the same object, or an equal number or text of the same type."""
+    if old is new:
+        return True
+    if type(old) is not type(new):
+        return False
+    if type(old) in ATOMS:
+        return old == new or (old != old and new != new)
+    if type(old) is tuple:
+        return len(old) == len(new) and all(map(same, old, new))
+    return False
+
+
+class Item:
+    """One object that a recording depends on. `what` names it for people."""
+
+    __slots__ = ("what",)
+    what: str
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        """Addresses and the words that lie there while nothing changes; None if that cannot be seen from outside."""
+        return None
+
+    def difference(self) -> str:
+        """What has changed, or nothing."""
+        raise NotImplementedError
+
+
+class DictItem(Item):
+    """All entries of a dict, or some."""
+
+    __slots__ = ("held", "names", "seen")
+
+    def __init__(self, what: str, held: dict, names: Any = None):
+        self.what, self.held, self.names = what, held, names
+        self.seen = dict(held) if names is None else {n: held.get(n, MISSING) for n in names}
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        return [_word(id(self.held) + _DICT_VERSION)] if DICTS_HAVE_VERSIONS else None
+
+    def difference(self) -> str:
+        held, seen = self.held, self.seen
+        if self.names is None and (len(held) != len(seen) or any(a is not b and a != b for a, b in zip(held, seen))):
+            return f"the keys of {self.what} changed"
+        for name, old in seen.items():
+            new = held.get(name, MISSING)
+            if old is not new and not same(old, new):
+                return f"{self.what}[{name!r}] was {_shown(old)}, is {_shown(new)}"
+        return ""
+
+
+class ListItem(Item):
+    """The elements of a list."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: list):
+        self.what, self.held, self.seen = what, held, list(held)
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        size, items = _word(id(self.held) + 16), _word(id(self.held) + 24)
+        return [size, items, *(_word(items[1] + 8 * i) for i in range(len(self.held)))]
+
+    def difference(self) -> str:
+        if len(self.held) != len(self.seen):
+            return f"{self.what} had {len(self.seen)} elements, has {len(self.held)}"
+        for i, (old, new) in enumerate(zip(self.seen, self.held)):
+            if old is not new and not same(old, new):
+                return f"{self.what}[{i}] was {_shown(old)}, is {_shown(new)}"
+        return ""
+
+
+class CollectionItem(Item):
+    """The elements of a set or a deque: seen from Python only, but for a set that is empty."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: Any):
+        self.what, self.held, self.seen = what, held, list(held)
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        return (
+            [_word(id(self.held) + _SET_SIZE)] if SETS_ARE_KNOWN and type(self.held) is set and not self.seen else None
+        )
+
+    def difference(self) -> str:
+        now = list(self.held)
+        if len(now) != len(self.seen) or not all(map(same, self.seen, now)):
+            return f"the elements of {self.what} changed"
+        return ""
+
+
+class CellItem(Item):
+    """A variable of an enclosing function."""
+
+    __slots__ = ("cell", "seen")
+
+    def __init__(self, what: str, cell: Any):
+        self.what, self.cell, self.seen = what, cell, _contents(cell)
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        return [_word(id(self.cell) + 16)]
+
+    def difference(self) -> str:
+        new = _contents(self.cell)
+        return "" if same(self.seen, new) else f"{self.what} was {_shown(self.seen)}, is {_shown(new)}"
+
+
+class SlotsItem(Item):
+    """Attributes of an object that has no dict."""
+
+    __slots__ = ("held", "names", "seen")
+
+    def __init__(self, what: str, held: Any, names: list[str]):
+        self.what, self.held, self.names = what, held, names
+        self.seen = [getattr(held, n, MISSING) for n in names]
+
+    def difference(self) -> str:
+        for name, old in zip(self.names, self.seen):
+            new = getattr(self.held, name, MISSING)
+            if not same(old, new):
+                return f"{self.what}.{name} was {_shown(old)}, is {_shown(new)}"
+        return ""
+
+
+class TensorItem(Item):
+    """A tensor's header and where its memory is."""
+
+    __slots__ = ("held", "seen", "storage")
+
+    def __init__(self, what: str, held: Tensor):
+        self.what, self.held = what, held
+        self.storage = held._storage
+        self.seen = self._header()
+
+    def _header(self) -> tuple:
+        t = self.held
+        return (t._storage.ptr, t.shape, t._strides, t._offset, t.dtype, t.requires_grad, t.is_leaf, t._base)
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        if not SLOTS_ARE_KNOWN:
+            return None
+        t = id(self.held)
+        rows = [_word(t + offset) for offset in _TENSOR_SLOTS]
+        return [*rows, _word(id(self.held._storage) + _POINTER_SLOT)]
+
+    def difference(self) -> str:
+        words = ("memory", "shape", "strides", "offset", "dtype", "requires_grad", "is_leaf", "base")
+        for name, old, new in zip(words, self.seen, self._header()):
+            if old is not new and (isinstance(old, Tensor) or old != new):
+                return f"{name} of {self.what} was {_shown(old)}, is {_shown(new)}"
+        return ""
+
+
+class AutogradItem(Item):
+    """The autograd side of a tensor; of its gradient only whether there is one, and its layout."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: AutogradState):
+        self.what, self.held = what, held
+        self.seen = self._state()
+
+    def _state(self) -> tuple:
+        m = self.held
+        return m.requires_grad, m.grad_fn, bool(m.hooks), bool(m.post_hooks), m.retains_grad, layout_of(m.grad)
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        return [_word(id(self.held.__dict__) + _DICT_VERSION)] if DICTS_HAVE_VERSIONS else None
+
+    def difference(self) -> str:
+        words = ("requires_grad", "grad_fn", "hooks", "post_hooks", "retains_grad", "grad")
+        for name, old, new in zip(words, self.seen, self._state()):
+            if old is not new and old != new:
+                return f"{name} of {self.what} was {_shown(old)}, is {_shown(new)}"
+        return ""
+
+    def settle(self) -> None:
+        """What is there now is what should be there."""
+        self.seen = self._state()
+
+
+def layout_of(t: Any) -> Any:
+    """None, or shape, strides and dtype of a strided tensor without history."""
+    if t is None:
+        return None
+    if t.is_sparse or not t.is_leaf:
+        return "unusual"
+    return t.shape, t._strides, t.dtype, t.requires_grad
+
+
+class GroupItem(DictItem):
+    """A group of an optimizer's parameters. Its numbers may change: they are inputs of the update, which `options` has."""
+
+    __slots__ = ("optimizer", "options", "choices")
+
+    def __init__(self, what: str, group: dict, optimizer: Any, options: dict[str, Any]):
+        super().__init__(what, group, tuple(k for k, v in group.items() if type(v) not in (int, float)))
+        self.optimizer, self.options, self.choices = optimizer, options, _choices(options)
+
+    def difference(self) -> str:
+        found = super().difference()
+        if found:
+            return found
+        options = self.optimizer._options(self.held)
+        if _choices(options) != self.choices:
+            return f"an option of {self.what} was switched on or off"
+        self.options = options
+        return ""
+
+
+def _choices(options: dict[str, Any]) -> tuple:
+    """What of the options decides the formula."""
+    return tuple((k, None if type(v) in (int, float) else (type(v), v)) for k, v in options.items())
+
+
+Observed = list[tuple[Item, Any]]
+
+
+def observe(items: list[Item]) -> Observed:
+    """Items with the words that lie in memory now."""
+    return [(item, item.rows()) for item in items]
+
+
+class Guard:
+    """Items, and the table of words that the native loop compares."""
+
+    def __init__(self, observed: Observed):
+        self.items = [item for item, _ in observed]
+        self.slow: list[Item] = []
+        self.spans: list[tuple[Item, int, int]] = []
+        self.owner: list[int] = []
+        words: list[int] = []
+        for item, rows in observed:
+            if rows is None:
+                self.slow.append(item)
+                continue
+            self.spans.append((item, len(self.owner), len(rows)))
+            self.owner += [len(self.spans) - 1] * len(rows)
+            words += [w for row in rows for w in row]
+        self.table = np.array([*words, 0, 0], np.int64)
+        self.at, self.count = self.table.ctypes.data, len(self.owner)
+        self.result = ctypes.c_int64()
+        self.result_at = ctypes.addressof(self.result)
+        self.check = driver.checker()
+
+    def difference(self) -> str:
+        """What has changed since the recording, or nothing."""
+        start = 0
+        while True:
+            self.check(self.at + 16 * start, self.count - start, self.result_at)
+            row = start + self.result.value
+            if row >= self.count:
+                break
+            item, first, size = self.spans[self.owner[row]]
+            found = item.difference()
+            if found:
+                return found
+            rows = item.rows()
+            if rows is None or len(rows) != size:
+                return f"{item.what} changed"
+            self.table[2 * first : 2 * (first + size)] = [w for pair in rows for w in pair]
+            start = first + size
+        for item in self.slow:
+            found = item.difference()
+            if found:
+                return found
+        return ""
+
+
+class Words:
+    """Words of memory that should be what they were. Whoever makes one sees to it that the objects live."""
+
+    def __init__(self, rows: list[tuple[int, int]]):
+        self.table = np.array([*(w for row in rows for w in row), 0, 0], np.int64)
+        self.at, self.count = self.table.ctypes.data, len(rows)
+        self.result = ctypes.c_int64()
+        self.result_at = ctypes.addressof(self.result)
+        self.check = driver.checker()
+
+    def unchanged(self) -> bool:
+        self.check(self.at, self.count, self.result_at)
+        return self.result.value == self.count
+
+
+def gradient_rows(t: Any, meta: Any) -> list[tuple[int, int]]:
+    """What is so while only its leaf, and whoever keeps the gradient and its storage once more, holds them: their reference counts
+    are two, the gradient is the leaf's, and it has no history."""
+    storage = t._storage
+    rows = [(id(t), 2), (id(storage), 2)]
+    rows += [_word(id(t) + offset) for offset in _TENSOR_SLOTS]
+    return [*rows, _word(id(meta.__dict__) + _DICT_VERSION)]
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    text = repr(value) if type(value) in (*ATOMS, tuple, list, dict) else f"a {type(value).__name__}"
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+# -- what CPython's objects look like in memory: tried out before it is relied on -----------------------------------------
+
+_DICT_VERSION = 24
+_SET_SIZE = 24
+
+
+def _word(address: int) -> tuple[int, int]:
+    return address, ctypes.c_int64.from_address(address).value
+
+
+def _dicts_have_versions() -> bool:
+    """Whether the word behind a dict's size changes with every change, also of attributes that hot code stores."""
+    if sys.implementation.name != "cpython" or sys.version_info >= (3, 13):
+        return False
+
+    class Thing:
+        pass
+
+    def store(thing: Any, value: Any) -> None:
+        thing.a = value
+
+    for _ in range(50):
+        store(Thing(), 1)
+    thing = Thing()
+    thing.a = 0  # type: ignore[attr-defined]
+    held = thing.__dict__
+    versions = [_word(id(held) + _DICT_VERSION)[1]]
+    for i in range(1, 50):
+        store(thing, i)
+        versions.append(_word(id(held) + _DICT_VERSION)[1])
+    held["b"] = 1
+    versions.append(_word(id(held) + _DICT_VERSION)[1])
+    del held["b"]
+    versions.append(_word(id(held) + _DICT_VERSION)[1])
+    return len(set(versions)) == len(versions)
+
+
+def _slot(cls: type, name: str) -> int:
+    """How far into an object a slot lies, from its descriptor."""
+    member = ctypes.c_int64.from_address(id(cls.__dict__[name]) + 40).value
+    return ctypes.c_int64.from_address(member + 16).value
+
+
+def _sets_are_known() -> bool:
+    if sys.implementation.name != "cpython" or sys.version_info >= (3, 14):
+        return False
+    held: set = set()
+    sizes = [_word(id(held) + _SET_SIZE)[1]]
+    for change, element in ((held.add, 1), (held.add, 2), (held.remove, 1), (held.add, 3)):
+        change(element)
+        sizes.append(_word(id(held) + _SET_SIZE)[1])
+    return sizes == [0, 1, 2, 1, 2]
+
+
+_TENSOR_FIELDS = ("_storage", "shape", "_strides", "_offset", "dtype", "_autograd", "_base")
+
+
+def _slots_are_known() -> bool:
+    if sys.implementation.name != "cpython" or sys.version_info >= (3, 14):
+        return False
+    t = Tensor.__new__(Tensor)
+    values = [object() for _ in _TENSOR_FIELDS]
+    for name, value in zip(_TENSOR_FIELDS, values):
+        setattr(t, name, value)
+    offsets = [_slot(Tensor, n) for n in _TENSOR_FIELDS]
+    if any(not 0 < o < 256 for o in offsets):
+        return False
+    return all(_word(id(t) + o)[1] == id(v) for o, v in zip(offsets, values))
+
+
+SETS_ARE_KNOWN = _sets_are_known()
+DICTS_HAVE_VERSIONS = _dicts_have_versions()
+SLOTS_ARE_KNOWN = _slots_are_known()
+_TENSOR_SLOTS = [_slot(Tensor, n) for n in _TENSOR_FIELDS] if SLOTS_ARE_KNOWN else []
+GRADIENTS_ARE_KNOWN = SLOTS_ARE_KNOWN and DICTS_HAVE_VERSIONS
+_POINTER_SLOT = _slot(UntypedStorage, "ptr") if SLOTS_ARE_KNOWN else 0
+
+__all__ = ["ATOMS", "GRADIENTS_ARE_KNOWN", "AutogradItem", "CellItem", "CollectionItem", "DictItem", "GroupItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
+           "TensorItem", "layout_of", "Words", "gradient_rows", "observe", "same"]  # fmt: skip

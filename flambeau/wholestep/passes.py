@@ -1,0 +1,292 @@
+"""Passes over a graph: each a small function that makes it cheaper and changes no result."""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..backends import compiled
+from ..backends.cpu import jit
+from ..core.dtype import dtype, opmath
+from ..core.tensor import contiguous_strides
+from ..expr.node import Expr, arg, cast, replace_arguments, walk
+from ..expr.simplify import simplify
+from ..kernels import geometry
+from ..kernels.elementwise import passing
+from .graph import Graph, Launch, Ref, Test
+
+_BACK = 24  # how many groups of loops a loop looks back for one that it can join
+_POINTERS = 14  # of a joined loop
+_NODES = 400  # of its formulas
+_BRIEF = 1 << 15
+
+
+def run(graph: Graph, results: set[int]) -> list[tuple[str, str]]:
+    """All passes in order. What the graph looked like after each, by name."""
+    trail = [("recording", graph.text())]
+    for name, work in (("fusing loops", fuse), ("dropping dead steps", drop_dead)):
+        before = len(graph.steps)
+        work(graph, results)
+        if len(graph.steps) != before:
+            trail.append((name, graph.text()))
+    return trail
+
+
+# -- loops over elements ------------------------------------------------------------------------------------------------
+
+Place = tuple[Ref, tuple[int, ...]]  # where an operand begins, and its strides in elements
+
+
+@dataclass(eq=False)
+class Loop:
+    """Formulas over the elements of one space. `reads` are the arguments of the formulas: places with a dtype, or numbers."""
+
+    sizes: tuple[int, ...]
+    names: list[str]
+    reads: list[tuple[Any, dtype]]
+    results: dict[Place, tuple[Expr, dtype]]
+    at: int  # which step it stands at
+    weight: int = 1
+    launch: Launch | None = None  # the recorded call, if it is still that one
+    pointers: set[int] = field(default_factory=set)
+
+    def spread(self, sizes: tuple[int, ...]) -> Loop | None:
+        """The same loop over a space of these sizes, where it is a plain row of as many elements."""
+        if self.sizes == sizes:
+            return self
+        if len(self.sizes) != 1 or math.prod(sizes) != self.sizes[0]:
+            return None
+        dense, still = contiguous_strides(sizes), (0,) * len(sizes)
+
+        def moved(place: Any) -> Any:
+            if type(place) is not tuple:
+                return place
+            if place[1][0] not in (0, 1):
+                return None
+            return place[0], dense if place[1][0] else still
+
+        reads = [(moved(p), d) for p, d in self.reads]
+        results = {moved(p): value for p, value in self.results.items()}
+        if None in results or any(p is None for p, _ in reads):
+            return None
+        return Loop(sizes, self.names, reads, results, self.at, self.weight)
+
+
+def parsed(step: Launch, at: int) -> Loop | None:
+    """A recorded call as a loop, if it is one over real numbers."""
+    known = compiled.maps.get(step.address)
+    if known is None:
+        return None
+    roots, in_dtypes, out_dtypes, kinds, rank = known
+    if "z" in kinds or any(d.is_complex for d in (*in_dtypes, *out_dtypes)):
+        return None
+    first, *rest = step.arguments
+    count = sum(k in "cbs" for k in kinds)
+    if type(first) is bytes:
+        numbers = struct.unpack(f"{len(first) // 8}q", first)
+        sizes = numbers[:rank]
+        strides = iter([numbers[rank * (k + 1) : rank * (k + 2)] for k in range(count)])
+    else:
+        sizes = (first,)
+        strides = iter([(1,) if k == "c" else (0,) for k in kinds if k in "cbs"])
+    places = [(a, next(strides)) if k in "cbs" else a for a, k in zip(rest, kinds)]
+    outputs, inputs = places[: len(out_dtypes)], places[len(out_dtypes) :]
+    if len(set(outputs)) != len(outputs):
+        return None
+    reads = list(zip(inputs, in_dtypes))
+    results = {p: (root, d) for p, root, d in zip(outputs, roots, out_dtypes)}
+    return Loop(tuple(sizes), [step.name], reads, results, at, 1, step)
+
+
+def joined(first: Loop, second: Loop, lasting: Callable[[int], bool]) -> Loop | None:
+    """One loop that does what both do one after the other; None where that is not the same or not worth it. `lasting` says whether a
+    buffer is used afterwards."""
+    if first.sizes != second.sizes:
+        wide = first.spread(second.sizes)
+        other = second.spread(first.sizes)
+        if wide is not None:
+            first = wide
+        elif other is not None:
+            second = other
+        else:
+            return None
+    if not _compatible(first, second):
+        return None
+    reads = list(first.reads)
+    index: dict[Any, int] = {}
+    for k, (p, d) in enumerate(reads):
+        index.setdefault(_key(p, d), k)
+    values: dict[int, Expr] = {}
+    for k, (p, d) in enumerate(second.reads):
+        made = first.results.get(p) if type(p) is tuple else None
+        if made is not None:
+            if made[1] is not d:
+                return None
+            value = cast(made[0], d)  # rounded as it would be in memory
+            values[k] = value if opmath(d) is d else cast(value, opmath(d))
+            continue
+        key = _key(p, d)
+        if key not in index:
+            index[key] = len(reads)
+            reads.append((p, d))
+        values[k] = arg(index[key])
+    places = list(second.results)
+    replaced = replace_arguments(tuple(root for root, _ in second.results.values()), values)
+    results = dict(first.results)
+    for p, root in zip(places, replaced):
+        results.pop(p, None)
+        results[p] = (root, second.results[p][1])
+    pointers = sum(type(p) is tuple for p, _ in reads) + sum(lasting(p[0].buffer) for p in results)
+    if pointers > _POINTERS or sum(1 for _ in walk(tuple(r for r, _ in results.values()))) > _NODES:
+        return None
+    return Loop(second.sizes, [*first.names, *second.names], reads, results, first.at, first.weight + second.weight)
+
+
+def _key(place: Any, d: dtype) -> Any:
+    return (place, d) if type(place) is tuple else (type(place), place, d)
+
+
+def _compatible(first: Loop, second: Loop) -> bool:
+    """Whether every element of the second loop needs only what the first has done at the same element."""
+    written = {p[0].buffer for p in first.results}
+    read = {p[0].buffer for p, _ in first.reads if type(p) is tuple}
+    for p, _ in second.reads:
+        if type(p) is tuple and p[0].buffer in written and p not in first.results:
+            return False
+    for p in second.results:
+        if p[0].buffer in written and (p not in first.results or first.results[p][1] is not second.results[p][1]):
+            return False
+        if p[0].buffer in read and any(
+            type(q) is tuple and q[0].buffer == p[0].buffer and q != p for q, _ in first.reads
+        ):
+            return False
+    for p in [*first.results, *second.results]:
+        if 0 in [s for s, n in zip(p[1], second.sizes if len(p[1]) == len(second.sizes) else first.sizes) if n > 1]:
+            return False  # a result that all elements of a dimension share
+    touched = [p for p, _ in second.reads if type(p) is tuple] + list(second.results)
+    shares = any(p in first.results for p in touched) or bool(
+        {p for p, _ in first.reads if type(p) is tuple} & set(touched)
+    )
+    return shares  # else nothing is gained
+
+
+def fuse(graph: Graph, results: set[int]) -> None:
+    """Join loops that follow each other over the same elements: values go through registers instead of memory."""
+    slots: list[Any] = []  # steps and loops, in order
+    last: dict[int, int] = {}
+    for i, step in enumerate(graph.steps):
+        last.update(dict.fromkeys(_used(step), i))
+    own = {b.index for b in graph.buffers if b.source == "new"} - results
+    for i, step in enumerate(graph.steps):
+        lasting = lambda buffer, i=i: buffer not in own or last.get(buffer, -1) > i  # noqa: E731
+        loop = parsed(step, len(slots)) if isinstance(step, Launch) else None
+        if loop is None:
+            slots.append(step)
+            continue
+        for position in range(len(slots) - 1, max(-1, len(slots) - 1 - _BACK), -1):
+            before = slots[position]
+            if isinstance(before, Loop):
+                both = joined(before, loop, lasting)
+                if both is not None:
+                    slots[position] = both
+                    loop = None
+                    break
+            if _conflict(before, loop):
+                break
+        if loop is not None:
+            slots.append(loop)
+    needed = _needed_after(slots, results, graph)
+    graph.steps = [
+        s if not isinstance(s, Loop) else s.launch if s.launch is not None else _emitted(s, keep)
+        for s, keep in zip(slots, needed)
+        if not isinstance(s, Loop) or keep
+    ]
+
+
+def _conflict(step: Any, loop: Loop) -> bool:
+    """Whether a loop cannot be moved before a step."""
+    if isinstance(step, Loop):
+        written = {p[0].buffer for p in step.results}
+        used = written | {p[0].buffer for p, _ in step.reads if type(p) is tuple}
+    elif isinstance(step, Launch):
+        written, used = {r.buffer for r in step.writes()}, {r.buffer for r in step.refs()}
+    else:
+        return True  # calls of operators and tests stay where they are
+    if any(p[0].buffer in used for p in loop.results):
+        return True
+    return any(type(p) is tuple and p[0].buffer in written for p, _ in loop.reads)
+
+
+def _needed_after(slots: list[Any], results: set[int], graph: Graph) -> list[list[Place]]:
+    """For each loop, the results that somebody else reads."""
+    users: dict[int, set[int]] = {}
+    for i, s in enumerate(slots):
+        for buffer in _used(s):
+            users.setdefault(buffer, set()).add(i)
+    found: list[list[Place]] = []
+    for i, s in enumerate(slots):
+        keep: list[Place] = []
+        if isinstance(s, Loop):
+            read_here = {p for p, _ in s.reads if type(p) is tuple}
+            for p in s.results:
+                own = graph.buffers[p[0].buffer].source == "new" and p[0].buffer not in results
+                if not own or users[p[0].buffer] != {i} or any(q[0].buffer == p[0].buffer for q in read_here):
+                    keep.append(p)
+            if s.launch is not None and keep:
+                keep = list(s.results)
+        found.append(keep)
+    return found
+
+
+def _used(step: Any) -> set[int]:
+    if isinstance(step, Loop):
+        return {p[0].buffer for p in step.results} | {p[0].buffer for p, _ in step.reads if type(p) is tuple}
+    refs = [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]
+    return {r.buffer for r in refs}
+
+
+def _emitted(loop: Loop, keep: list[Place]) -> Launch:
+    """A loop as a native call."""
+    roots = tuple(loop.results[p][0] for p in keep)
+    used = sorted({x.args[0] for x in walk(roots) if x.op == "arg"})
+    roots = tuple(simplify(r, True) for r in replace_arguments(roots, {k: arg(i) for i, k in enumerate(used)}))
+    reads = [loop.reads[k] for k in used]
+    out_dtypes = tuple(loop.results[p][1] for p in keep)
+    in_dtypes = tuple(d for _, d in reads)
+    places = [*keep, *(p for p, _ in reads if type(p) is tuple)]
+    rank, sizes, strides, kinds_of_places = geometry.plan(loop.sizes, [p[1] for p in places])
+    pointer_kinds = iter(kinds_of_places[len(keep) :])
+    kinds = kinds_of_places[: len(keep)]
+    kinds += "".join(next(pointer_kinds) if type(p) is tuple else passing(d) for p, d in reads)
+    brief = math.prod(loop.sizes) * out_dtypes[0].itemsize < _BRIEF
+    fn = compiled.map_kernel(roots, in_dtypes, out_dtypes, kinds, rank, brief=brief)
+    first: Any = sizes[0]
+    if rank > 1 or "s" in kinds:
+        first = array("q", [*sizes, *(s for operand in strides for s in operand)]).tobytes()
+    given = [first, *(p[0] for p in keep), *(p[0] if type(p) is tuple else p for p, _ in reads)]
+    address = jit.address_of(fn)
+    return Launch("+".join(dict.fromkeys(loop.names)), address, jit.signatures[address], given, weight=loop.weight)
+
+
+# -- dead steps ---------------------------------------------------------------------------------------------------------
+
+
+def drop_dead(graph: Graph, results: set[int]) -> None:
+    """Leave out loops and reductions whose results nobody reads."""
+    needed = set(results)
+    kept: list[Any] = []
+    for step in reversed(graph.steps):
+        if isinstance(step, Launch) and step.written is not None:
+            targets = {r.buffer for r in step.writes()}
+            if all(graph.buffers[b].source == "new" and b not in needed for b in targets):
+                continue
+        needed |= _used(step)
+        kept.append(step)
+    graph.steps = kept[::-1]
+
+
+__all__ = ["drop_dead", "fuse", "run"]

@@ -1,0 +1,431 @@
+"""A graph made runnable: every buffer has a place, every native call a block of arguments, and the driver runs them all.
+
+Buffers of the function's own lie in one arena, where those that live at different times share memory. What is new in every call
+(addresses of arguments and results, numbers of optimizers) is written into the blocks by the driver before the first step."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..backends.cpu.onednn import plan as onednn_plan
+from ..backends.cpu.onednn import sequence
+from ..core import storage as storages
+from ..core.device import cpu
+from ..core.generator import Generator
+from ..core.graph import grad_mode
+from ..core.storage import UntypedStorage
+from ..core.tensor import new_tensor
+from . import driver
+from .graph import Call, Graph, Held, Number, Ref, Test, mapped
+
+_ALIGNMENT = 64
+_BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
+_UNSIGNED = (1 << 64) - 1
+
+
+class Stale(Exception):
+    """The program cannot run now, and has changed nothing."""
+
+
+class Segment(NamedTuple):
+    """Native steps that follow each other, or one call of an operator."""
+
+    first: int
+    size: int
+    call: Call | None
+
+
+def lifetimes(graph: Graph, wanted: set[int]) -> dict[int, tuple[int, int]]:
+    """First and last step in which each buffer of the function's own is used."""
+    found: dict[int, tuple[int, int]] = {}
+    for i, step in enumerate(graph.steps):
+        refs = [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]
+        for ref in refs:
+            if ref.buffer in wanted:
+                found[ref.buffer] = (found.get(ref.buffer, (i, i))[0], i)
+    return found
+
+
+def arrange(graph: Graph, wanted: set[int]) -> tuple[dict[int, int], int]:
+    """Offsets in one arena, and its size. Large buffers first, each at the lowest place that is free while it lives."""
+    lives = lifetimes(graph, wanted)
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
+    offsets: dict[int, int] = {}
+    total = 0
+    for index in sorted(lives, key=lambda b: -graph.buffers[b].size):
+        first, last = lives[index]
+        size = -(-max(graph.buffers[index].size, 1) // _ALIGNMENT) * _ALIGNMENT
+        at = 0
+        for start, end, other_first, other_last in placed:  # in order of their offsets
+            if other_first <= last and first <= other_last and start < at + size and at < end:
+                at = end
+        offsets[index] = at
+        placed.append((at, at + size, first, last))
+        placed.sort()
+        total = max(total, at + size)
+    return offsets, total
+
+
+class Program:
+    """`arguments` maps buffers to the position of an argument and how far its first element is from the buffer's start; buffers in
+    `results` are made anew in every call."""
+
+    def __init__(self, graph: Graph, arguments: dict[int, tuple[int, int]], results: list[int]):
+        self.graph, self.arguments, self.results = graph, arguments, results
+        self.names: list[Any] = []  # what each value is
+        self._value: dict[Any, int] = {}
+        own = {b.index for b in graph.buffers if b.source == "new"} - set(results)
+        self.offsets, self.arena_size = arrange(graph, own)
+        self.arena = UntypedStorage(max(self.arena_size, 1))
+        self.words: list[int] = []
+        self._patches: list[tuple[int, Any, int]] = []
+        self.keep: list[Any] = []
+        self.instructions: list[tuple[int, int, int]] = []  # caller, function, first word of the block
+        self.step_names: list[str] = []
+        self.failures: list[Callable[[], None] | None] = []
+        self.segments: list[Segment] = []
+        self.plans: list[Any] = []
+        self._cells: list[tuple] = []
+        self._build()
+
+    # -- building ---------------------------------------------------------------------------------------------------
+    def _build(self) -> None:
+        first = 0
+        for position in range(len(self.graph.updates)):
+            self._add_cells(position, False)
+        for step in self.graph.steps:
+            if isinstance(step, Call):
+                if len(self.instructions) > first:
+                    self.segments.append(Segment(first, len(self.instructions) - first, None))
+                self.segments.append(Segment(0, 0, step))
+                first = len(self.instructions)
+            elif isinstance(step, Test):
+                self._add(driver.tester(step.size), 0, "p", [step.place], self._failing(step))
+            else:
+                self._add(driver.caller(step.signature), step.address, step.signature, step.arguments, None, step.name)
+                if step.plan is not None:
+                    self._add_plan(step.plan)
+        for position in range(len(self.graph.updates)):
+            self._add_cells(position, True)
+        if len(self.instructions) > first or not self.segments:
+            self.segments.append(Segment(first, len(self.instructions) - first, None))
+        self._fix()
+
+    def _add(
+        self, caller: int, function: int, signature: str, arguments: list, failure: Any, name: str = "test"
+    ) -> None:
+        self.instructions.append((caller, function, len(self.words)))
+        self.step_names.append(name)
+        self.failures.append(failure)
+        for letter, value in zip(signature, arguments):
+            self.words.append(self._word(letter, value))
+
+    def _word(self, letter: str, value: Any) -> int:
+        if type(value) is Ref:
+            return self._place(value)
+        if type(value) is Number:
+            self._patches.append((len(self.words), value, 0))
+            return 0
+        if value is None:
+            return 0
+        if isinstance(value, bytes):
+            held = ctypes.create_string_buffer(value, max(len(value), 1))
+            self.keep.append(held)
+            return ctypes.addressof(held)
+        if letter == "d":
+            return struct.unpack("q", struct.pack("d", value))[0]
+        if letter == "f":
+            return struct.unpack("i", struct.pack("f", value))[0]
+        return _signed(int(value))
+
+    def _place(self, ref: Ref) -> int:
+        buffer = self.graph.buffers[ref.buffer]
+        if ref.buffer in self.offsets:
+            return self.arena.ptr + self.offsets[ref.buffer] + ref.offset
+        if buffer.source == "state":
+            return buffer.address + ref.offset
+        self._patches.append((len(self.words), self._name_of(ref.buffer), ref.offset))
+        return 0
+
+    def _name_of(self, index: int) -> Any:
+        buffer = self.graph.buffers[index]
+        if index in self.arguments:
+            return "argument", index
+        return ("result", index) if index in self.results else buffer.source
+
+    def _add_plan(self, plan: Any) -> None:
+        """oneDNN says in the plan's table whether it failed."""
+        self.plans.append(plan)
+        place = ctypes.addressof(plan.table) + 8 * sequence.STATUS
+        self._add(driver.tester(8), 0, "p", [place], plan.fail)
+
+    def _failing(self, test: Test) -> Callable[[], None]:
+        def fail() -> None:
+            if test.error is not None:
+                raise type(test.error)(*test.error.args)
+            assert test.again is not None
+            self._call(test.again)
+            raise RuntimeError(f"{test.name} reported an error that it does not report when called again")
+
+        return fail
+
+    def _add_cells(self, position: int, store: bool) -> None:
+        """All step counts of an update are what the first one is; and, at the end, what they have become."""
+        update = self.graph.updates[position]
+        for k, (refs, kind) in enumerate(zip(update.scalars, update.dtypes)):
+            addresses = [self.graph.buffers[r.buffer].address + r.offset for r in refs]
+            block = (ctypes.c_int64 * len(addresses))(*addresses)
+            self.keep.append(block)
+            caller = driver.cell_caller(store, kind.itemsize)
+            value = Cell(position, k, store)
+            failure = None if store else self._stale
+            self._add(caller, 0, "pll", [ctypes.addressof(block), len(addresses), 0], failure)
+            self._patches.append((len(self.words) - 1, value, 0))
+            if not store:
+                read = (ctypes.c_float if kind.itemsize == 4 else ctypes.c_double).from_address(addresses[0])
+                self._cells.append((position, k, read))
+
+    @staticmethod
+    def _stale() -> None:
+        raise Stale("the step counts of an optimizer's parameters differ")
+
+    def _fix(self) -> None:
+        """From now on nothing moves."""
+        self.block = np.array([*map(_signed, self.words), 0], np.int64)
+        base = self.block.ctypes.data
+        rows = []
+        named = [name for _, name, _ in self._patches]
+        calls = [s if isinstance(s, Call) else s.again for s in self.graph.steps if isinstance(s, (Call, Test))]
+        for ref in [r for c in calls if c is not None for r in c.refs()]:
+            if ref.buffer >= 0 and ref.buffer not in self.offsets and self.graph.buffers[ref.buffer].source != "state":
+                named.append(self._name_of(ref.buffer))
+        for name in dict.fromkeys(named):
+            self._value[name] = len(self.names)
+            self.names.append(name)
+        for word, name, offset in self._patches:
+            rows += [base + 8 * word, self._value[name], offset]
+        steps = [w for caller, function, at in self.instructions for w in (caller, function, base + 8 * at)]
+        self.steps = np.array([*map(_signed, steps), 0], np.int64)
+        self.patches = np.array([*rows, 0], np.int64)
+        self.patch_count = len(rows) // 3
+        self.values = (ctypes.c_int64 * (len(self.names) + 1))()
+        self.doubles = (ctypes.c_double * (len(self.names) + 1)).from_buffer(self.values)
+        self.status = ctypes.c_int64()
+        touched = {r.buffer for s in self.graph.steps for r in s.refs() if r.buffer >= 0}
+        self.bytes = sum(self.graph.buffers[b].size for b in touched)
+        self.runner = driver.runner(self.bytes < _BRIEF_BYTES)
+        self.scratch = [p for p in self.plans if p.scratch_size]
+        self.bound = -1
+        self.steps_at, self.patches_at = self.steps.ctypes.data, self.patches.ctypes.data
+        self.values_at, self.status_at = ctypes.addressof(self.values), ctypes.addressof(self.status)
+        value = self._value.get
+        self.argument_values = [
+            (self._value["argument", b], i, shift)
+            for b, (i, shift) in self.arguments.items()
+            if ("argument", b) in self._value
+        ]
+        self.result_values = [value(("result", b)) for b in self.results]
+        self.engines = [(g, value(("engine", g)), value(("words", g))) for g in self._generators()]
+        self.workspace = value("workspace")
+        self.needed = self._needed()
+        last = len(self.segments) - 1
+        self.only = self.segments[0] if last == 0 and self.segments[0].call is None else None
+
+    def _generators(self) -> list[Generator]:
+        return self.graph.generators
+
+    def _needed(self) -> set[int]:
+        """Buffers that something reads besides the call that makes them."""
+        needed = set(self.results)
+        for step in self.graph.steps:
+            made = set(step.makes) if isinstance(step, Call) else set()
+            needed |= {r.buffer for r in step.refs()} - made
+        return needed
+
+    def poison(self, made: list[UntypedStorage]) -> None:
+        """Fill all memory of the program's own with garbage: what nobody writes shall not look right by chance."""
+        for storage, size in ((self.arena, self.arena_size), *((s, s.size_bytes) for s in made)):
+            if size:
+                ctypes.memset(storage.ptr, 0xCB, size)
+
+    # -- running ----------------------------------------------------------------------------------------------------
+    def run(self, tensors: list[Any], made: list[UntypedStorage], options: list[dict[str, Any]]) -> None:
+        """Run every step: on these arguments, into these storages for the results, with these options of the updates."""
+        values = self.values
+        for slot, i, shift in self.argument_values:
+            t = tensors[i]
+            values[slot] = t._storage.ptr + t._offset * t.dtype.itemsize - shift
+        for place, storage in zip(self.result_values, made):
+            if place is not None:
+                values[place] = storage.ptr
+        if self.scratch or self.workspace is not None:
+            self._bind_scratch()
+        if self._cells or self.graph.updates:
+            self._find_numbers(options)
+        if self.engines:
+            self._draw()
+            return
+        self._run()
+
+    def _run(self) -> None:
+        only = self.only
+        if only is not None:
+            self.runner(self.steps_at, only.size, self.patches_at, self.patch_count, self.values_at, self.status_at)
+            if self.status.value:
+                self._fail(self.status.value - 1)
+            return
+        fresh = self.patch_count
+        for first, count, call in self.segments:
+            if call is not None:
+                if fresh:
+                    self.runner(self.steps_at, 0, self.patches_at, fresh, self.values_at, self.status_at)
+                    fresh = 0
+                self._call(call)
+                continue
+            start = self.steps_at + 24 * first
+            self.runner(start, count, self.patches_at, fresh, self.values_at, self.status_at)
+            fresh = 0
+            if self.status.value:
+                self._fail(first + self.status.value - 1)
+
+    def timed(self) -> list[tuple[str, float]]:
+        """Run the native steps one by one, as in the last call: names and seconds. The caller undoes what they change."""
+        found = []
+        for i, name in enumerate(self.step_names):
+            started = time.perf_counter()
+            self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+            found.append((name, time.perf_counter() - started))
+        return found
+
+    def _draw(self) -> None:
+        """Run with the generators locked, where their engines are now."""
+        locks = [g.lock for g, _, _ in self.engines]
+        for lock in locks:
+            lock.acquire()
+        try:
+            for g, engine_at, words_at in self.engines:
+                engine, words, _, _ = g.native()
+                if engine_at is not None:
+                    self.values[engine_at] = engine._storage.ptr
+                if words_at is not None:
+                    self.values[words_at] = words._storage.ptr
+            self._run()
+        finally:
+            for lock in reversed(locks):
+                lock.release()
+
+    def _bind_scratch(self) -> None:
+        work = onednn_plan._workspace
+        if work.address != self.bound:
+            size = max((p.scratch_size for p in self.scratch), default=0)
+            work.reserve(size)
+            for p in self.scratch:
+                p.bind_scratch()
+            self.bound = work.address
+        if self.workspace is not None:
+            self.values[self.workspace] = work.address
+
+    def _find_numbers(self, options: list[dict[str, Any]]) -> None:
+        """What updates compute once for all parameters."""
+        old: dict[int, list[float]] = {}
+        for position, _, cell in self._cells:
+            old.setdefault(position, []).append(cell.value)
+        for position, (update, given) in enumerate(zip(self.graph.updates, options)):
+            scalars = old.get(position, [])
+            results = update.prologue(*scalars, *(given[n] for n in update.names))
+            count = len(update.scalars)
+            for k, value in enumerate(results[count:]):
+                slot = self._value.get(Number(position, k))
+                if slot is not None:
+                    self.doubles[slot] = value
+            for k, kind in enumerate(update.dtypes):
+                for store, value in ((False, scalars[k]), (True, results[k])):
+                    self.values[self._value[Cell(position, k, store)]] = _bits(value, kind.itemsize)
+
+    def _fail(self, instruction: int) -> None:
+        failure = self.failures[instruction]
+        assert failure is not None
+        failure()
+
+    def address(self, ref: Ref) -> int:
+        """Where a place is in the present call."""
+        if ref.buffer in self.offsets:
+            return self.arena.ptr + self.offsets[ref.buffer] + ref.offset
+        buffer = self.graph.buffers[ref.buffer]
+        if buffer.source == "state":
+            return buffer.address + ref.offset
+        return self.values[self._value[self._name_of(ref.buffer)]] + ref.offset
+
+    def _call(self, call: Call) -> None:
+        """Call an operator as a whole, and put what it makes where later steps look for it."""
+        arguments, keywords = mapped((call.arguments, call.keywords), Held, self._tensor)
+        collector = _Collector()
+        before, grad_mode.enabled = grad_mode.enabled, False
+        try:
+            with storages.watch(collector):
+                result = call.function(*arguments, **keywords)
+        finally:
+            grad_mode.enabled = before
+        if len(collector.found) != len(call.makes):
+            raise RuntimeError(f"{call.name} made {len(collector.found)} buffers instead of {len(call.makes)}")
+        for index, storage in zip(call.makes, collector.found):
+            if index in self.needed:
+                size = min(storage.capacity, self.graph.buffers[index].size)
+                ctypes.memmove(self.address(Ref(index, 0)), storage.ptr, size)
+        del result
+
+    def _tensor(self, held: Held) -> Any:
+        shape, strides, d, contiguous = held.layout
+        if held.place.buffer < 0:
+            return new_tensor(UntypedStorage(0), shape, strides, 0, d, cpu, contiguous)
+        extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if 0 not in shape else 0
+        storage = UntypedStorage.borrow(self.address(held.place), extent * d.itemsize, self.arena)
+        return new_tensor(storage, shape, strides, 0, d, cpu, contiguous)
+
+
+class Cell(NamedTuple):
+    """The value of a scalar of an update, before or after."""
+
+    update: int
+    scalar: int
+    after: bool
+
+
+class _Collector:
+    """The storages that an operator makes, in order."""
+
+    def __init__(self) -> None:
+        self.found: list[UntypedStorage] = []
+
+    def made(self, new: UntypedStorage) -> None:
+        if new.ptr and new.device is cpu and new.capacity:
+            self.found.append(new)
+
+    def looked(self) -> None:
+        pass
+
+    def tested(self, address: int, size: int, error: Exception | None) -> None:
+        pass
+
+    def filled(self, address: int, value: int, size: int) -> None:
+        pass
+
+
+def _bits(value: float, size: int) -> int:
+    return (
+        struct.unpack("i", struct.pack("f", value))[0] if size == 4 else struct.unpack("q", struct.pack("d", value))[0]
+    )
+
+
+def _signed(word: int) -> int:
+    word &= _UNSIGNED
+    return word - (1 << 64) if word >> 63 else word
+
+
+__all__ = ["Program", "Segment", "Stale", "arrange", "lifetimes"]

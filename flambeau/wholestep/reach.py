@@ -1,0 +1,349 @@
+"""The Python state that a function can read: variables around it, globals that its code names, objects behind these, and theirs.
+
+Code of this library is trusted to depend on its arguments and on the settings that `function` compares; code of users is followed.
+Of a user's object only attributes count whose names occur in code that can be reached; where such code looks attributes up by
+computed names, all count. What cannot be followed is a reason not to record."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import dis
+import enum
+import functools
+import gc
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.generator import Generator
+from ..core.graph import Node
+from ..core.tensor import Tensor
+from ..nn.modules.module import Module
+from ..nn.parameter import Parameter
+from ..optim.optimizer import Optimizer
+from .guards import (
+    ATOMS,
+    AutogradItem,
+    CellItem,
+    CollectionItem,
+    DictItem,
+    Item,
+    ListItem,
+    SlotsItem,
+    TensorItem,
+)
+
+_PACKAGE = __name__.partition(".")[0]
+_PURE_MODULES = frozenset(
+    ("math", "cmath", "operator", "_operator", "functools", "_functools", "itertools", "collections", "_collections", "typing",
+     "numbers", "dataclasses", "abc", "_abc", "types", "enum", "copy", "string", "re", "contextlib", "warnings", "_warnings",
+     "inspect", "numpy", "__future__", "bisect", "_bisect", "heapq", "_heapq", "collections.abc", "_collections_abc", "copyreg")
+)  # fmt: skip
+_IMPURE_BUILTINS = frozenset(("print", "input", "open", "eval", "exec", "globals", "locals", "breakpoint", "compile"))
+_BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr"))
+# Methods that this library calls on objects of users.
+_CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad", "__call__"))
+_NOT_CALLED = frozenset(("__init__", "__new__", "__del__", "__repr__", "__str__", "__reduce__", "__reduce_ex__", "__getstate__",
+                         "__setstate__", "__init_subclass__", "__class_getitem__", "__deepcopy__", "__copy__", "__dir__"))  # fmt: skip
+_PLAIN = (*ATOMS, dtype, device, range, slice, enum.Enum, types.CodeType, Generator, types.MappingProxyType, Node)
+
+
+class Unreachable(Exception):
+    """Why the state of a function cannot be known."""
+
+
+class Reach:
+    """What can be reached from some objects: `items` to guard, tensors, optimizers."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.computed = False  # whether code looks attributes up by computed names
+        self.codes: set[types.CodeType] = set()
+        self._clear()
+
+    def _clear(self) -> None:
+        self.items: list[Item] = []
+        self.tensors: dict[int, tuple[str, Tensor]] = {}
+        self.optimizers: list[Optimizer] = []
+        self.seen: dict[int, Any] = {}
+        self.pending: list[tuple[str, Any]] = []
+
+    def explore(self, roots: list[tuple[str, Any]]) -> Reach:
+        """Follow everything from the roots, again until no new names turn up in code."""
+        while True:
+            before = (len(self.names), self.computed)
+            self._clear()
+            self.pending = list(roots)
+            while self.pending:
+                self._visit(*self.pending.pop())
+            if before == (len(self.names), self.computed):
+                return self
+
+    def _add(self, what: str, value: Any) -> None:
+        if type(value) not in ATOMS:
+            self.pending.append((what, value))
+
+    def _visit(self, what: str, value: Any) -> None:
+        if isinstance(value, _PLAIN) or id(value) in self.seen:
+            return
+        self.seen[id(value)] = value
+        for kinds, visit in _VISITORS:
+            if isinstance(value, kinds):
+                visit(self, what, value)
+                if visit in _CONTAINERS and type(value) not in _KNOWN_BASES and hasattr(value, "__dict__"):
+                    self._object(what, value)  # a class of a user's
+                return
+        if isinstance(value, type):
+            self._class(what, value)
+        else:
+            self._object(what, value)
+
+    # -- code -------------------------------------------------------------------------------------------------------
+    def _function(self, what: str, f: types.FunctionType) -> None:
+        if f.__dict__.get("_torchdynamo_disable"):
+            raise Unreachable(f"{what} is not to be compiled")
+        original = f.__dict__.get("_torchdynamo_orig_callable")
+        if original is not None:  # a compiled function: what is behind it counts
+            self._add(what, original)
+            return
+        if _trusted(f.__module__):
+            return
+        self._code(what, f.__code__, f.__globals__)
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+            item = CellItem(f"{name} of {what}", cell)
+            self.items.append(item)
+            self._add(f"{name}", item.seen)
+        self._add(f"defaults of {what}", f.__defaults__)
+        self._add(f"defaults of {what}", f.__kwdefaults__)
+        if f.__dict__:
+            self._dict(f"attributes of {what}", f.__dict__)
+
+    def _code(self, what: str, code: types.CodeType, space: dict) -> None:
+        self.codes.add(code)
+        self.names.update(code.co_names)
+        names = set(code.co_names)
+        if names & _BY_COMPUTED_NAME:
+            self.computed = True
+        loaded = _globals_of(code)
+        known = [n for n in loaded if n in space]
+        if known:
+            where = space.get("__name__", "globals")
+            self.items.append(DictItem(f"globals of {where}", space, tuple(known)))
+            for name in known:
+                self._add(f"{name}", space[name])
+        for name in loaded:
+            if name in _IMPURE_BUILTINS and name not in space and hasattr(builtins, name):
+                raise Unreachable(f"{what} calls {name}()")
+        for instruction in dis.get_instructions(code):
+            if instruction.opname == "IMPORT_NAME":
+                module = sys.modules.get(instruction.argval)
+                if module is None:
+                    raise Unreachable(f"{what} imports {instruction.argval}")
+                self._add(str(instruction.argval), module)
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                self._code(what, constant, space)
+
+    def _method(self, what: str, m: types.MethodType) -> None:
+        self._add(what, m.__func__)
+        self._add(what, m.__self__)
+
+    def _builtin(self, what: str, f: Any) -> None:
+        owner = getattr(f, "__self__", None)
+        module = (getattr(f, "__module__", None) or "").partition(".")[0]
+        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+            self._add(what, owner)  # the append of a list
+        elif module == "builtins":
+            if f.__name__ in _IMPURE_BUILTINS:
+                raise Unreachable(f"{what} is {f.__name__}()")
+        elif module not in _PURE_MODULES and not _trusted(module):
+            raise Unreachable(f"{what} is a function of {module or type(f).__name__}, which may do anything")
+
+    def _partial(self, what: str, p: functools.partial) -> None:
+        for part in (p.func, p.args, p.keywords):
+            self._add(what, part)
+
+    def _wrapped(self, what: str, f: Any) -> None:
+        self._add(what, f.__wrapped__ if hasattr(f, "__wrapped__") else f.__func__)
+
+    def _property(self, what: str, p: property) -> None:
+        for f in (p.fget, p.fset):
+            self._add(what, f)
+
+    def _module_object(self, what: str, module: types.ModuleType) -> None:
+        name = module.__name__
+        if _trusted(name) or name.partition(".")[0] in _PURE_MODULES:
+            if name.partition(".")[0] == "numpy" and "random" in self.names:
+                raise Unreachable(f"{what} may draw random numbers of NumPy")
+            return
+        if getattr(module, "__file__", None) is None or name.partition(".")[0] in sys.stdlib_module_names:
+            raise Unreachable(f"{name} is used, which may do anything")
+        space = vars(module)
+        used = tuple(space) if self.computed else tuple(n for n in self.names if n in space)
+        self.items.append(DictItem(f"globals of {name}", space, used))
+        for one in used:
+            self._add(f"{name}.{one}", space[one])
+
+    # -- containers -------------------------------------------------------------------------------------------------
+    def _dict(self, what: str, held: dict) -> None:
+        self.items.append(DictItem(what, held))
+        for key, value in held.items():
+            if not isinstance(key, Tensor):
+                self._add(what, key)
+            self._add(f"{what}[{key!r}]" if type(key) in (str, int) else f"{what}[...]", value)
+        if isinstance(held, collections.defaultdict):
+            self._add(what, held.default_factory)
+
+    def _list(self, what: str, held: list) -> None:
+        self.items.append(ListItem(what, held))
+        for i, value in enumerate(held):
+            self._add(f"{what}[{i}]", value)
+
+    def _tuple(self, what: str, held: Any) -> None:
+        for i, value in enumerate(held):
+            self._add(f"{what}[{i}]", value)
+
+    def _collection(self, what: str, held: Any) -> None:
+        self.items.append(CollectionItem(what, held))
+        for value in held:
+            self._add(what, value)
+
+    def _weak(self, what: str, held: Any) -> None:
+        self._add(what, held())
+
+    # -- objects ----------------------------------------------------------------------------------------------------
+    def _tensor(self, what: str, t: Tensor) -> None:
+        if type(t) not in (Tensor, Parameter):
+            raise Unreachable(f"{what} is a {type(t).__name__}, a tensor of a class of its own")
+        if t.is_sparse or t.device.type != "cpu" or not hasattr(t, "_storage"):
+            raise Unreachable(f"{what} is on {t.device} with layout {t.layout}")
+        self.tensors[id(t)] = (what, t)
+        self.items.append(TensorItem(what, t))
+        if t._autograd is not None:
+            if t._autograd.hooks or t._autograd.post_hooks:
+                raise Unreachable(f"{what} has hooks")
+            self.items.append(AutogradItem(what, t._autograd))
+        if t.__dict__:
+            self._dict(f"attributes of {what}", t.__dict__)
+
+    def _optimizer(self, what: str, o: Optimizer) -> None:
+        self.optimizers.append(o)
+        self._object(what, o)
+
+    def _object(self, what: str, o: Any) -> None:
+        cls = type(o)
+        foreign = next((c for c in cls.__mro__ if not _written_in_python(c)), None)
+        if foreign is not None:
+            raise Unreachable(f"{what} is a {foreign.__module__}.{foreign.__name__}, whose state cannot be seen")
+        own = _trusted(cls.__module__)
+        held = getattr(o, "__dict__", None)
+        slots = [n for c in cls.__mro__ for n in _slots(c)]
+        whole = own or self.computed or isinstance(o, (Module, Optimizer))
+        if held is not None:
+            used = None if whole else tuple(n for n in held if n in self.names)
+            absent = () if whole else tuple(n for n in self.names if n not in held and not hasattr(cls, n))
+            self.items.append(DictItem(what, held, None if used is None else (*used, *absent)))
+            for name in held if used is None else used:
+                self._add(f"{what}.{name}", held[name])
+        if slots:
+            self.items.append(SlotsItem(what, o, slots))
+            for name in slots:
+                self._add(f"{what}.{name}", getattr(o, name, None))
+        for c in cls.__mro__:
+            self._methods(c, False)
+
+    def _class(self, what: str, cls: type) -> None:
+        for c in cls.__mro__:
+            self._methods(c, True)
+
+    def _methods(self, cls: type, made: bool) -> None:
+        """The code and the attributes of a class of a user's."""
+        if (
+            _trusted(cls.__module__)
+            or cls.__module__.partition(".")[0] in (*_PURE_MODULES, "builtins")
+            or cls is object
+        ):
+            return
+        if (id(cls), made) in self.seen:
+            return
+        self.seen[id(cls), made] = cls  # type: ignore[index]
+        space = gc.get_referents(cls.__dict__)[0]
+        used = []
+        for name, value in cls.__dict__.items():
+            special = name.startswith("__") and name.endswith("__")
+            if special and not callable(value):
+                continue
+            wanted = name in self.names or name in _CALLED or self.computed or (special and name not in _NOT_CALLED)
+            if wanted or (made and name in ("__init__", "__new__", "__post_init__")):
+                used.append(name)
+                if not isinstance(value, _DESCRIPTORS):
+                    self._add(f"{cls.__qualname__}.{name}", value)
+        if isinstance(space, dict):
+            self.items.append(DictItem(cls.__qualname__, space, tuple(used)))
+
+
+_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
+                types.MethodDescriptorType, types.ClassMethodDescriptorType)  # fmt: skip
+_VISITORS: list[tuple[Any, Callable]] = [
+    (Tensor, Reach._tensor),
+    (types.FunctionType, Reach._function),
+    (types.MethodType, Reach._method),
+    ((types.BuiltinFunctionType, types.MethodWrapperType, *_DESCRIPTORS), Reach._builtin),
+    (functools.partial, Reach._partial),
+    ((staticmethod, classmethod, functools._lru_cache_wrapper), Reach._wrapped),
+    (property, Reach._property),
+    (types.ModuleType, Reach._module_object),
+    (Optimizer, Reach._optimizer),
+    (dict, Reach._dict),
+    (list, Reach._list),
+    ((tuple, frozenset), Reach._tuple),
+    ((set, collections.deque), Reach._collection),
+    (weakref.ref, Reach._weak),
+]
+
+
+_CONTAINERS = (Reach._dict, Reach._list, Reach._tuple, Reach._collection)
+_KNOWN_BASES = (object, dict, list, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque,
+                BaseException, Exception, ValueError, RuntimeError, TypeError, KeyError, enum.Enum, types.SimpleNamespace)  # fmt: skip
+
+
+@functools.lru_cache(4096)
+def _written_in_python(cls: type) -> bool:
+    """Whether a class hides nothing in C: its state is in its dict and slots, and its methods are functions."""
+    if cls in _KNOWN_BASES or _trusted(cls.__module__):
+        return True
+    if not cls.__flags__ & _HEAP_TYPE or cls.__module__ in sys.builtin_module_names:
+        return False
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return file is None or file.endswith((".py", ".pyc"))
+
+
+_HEAP_TYPE = 1 << 9  # classes that are made at run time: those of Python, and some of C
+
+
+def _trusted(module: str | None) -> bool:
+    return (module or "").partition(".")[0] == _PACKAGE
+
+
+def _slots(cls: type) -> list[str]:
+    given = cls.__dict__.get("__slots__", ())
+    return [n for n in ((given,) if isinstance(given, str) else given) if n not in ("__dict__", "__weakref__")]
+
+
+@functools.lru_cache(4096)
+def _globals_of(code: types.CodeType) -> tuple[str, ...]:
+    """The global names that code reads or writes."""
+    found = (
+        i.argval
+        for i in dis.get_instructions(code)
+        if i.opname.endswith(("_GLOBAL", "_NAME")) and "IMPORT" not in i.opname
+    )
+    return tuple(dict.fromkeys(found))
+
+
+__all__ = ["Reach", "Unreachable"]

@@ -1,0 +1,239 @@
+"""What a recorded function returned and left behind, as instructions for making it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..autograd.function import FunctionCtx
+from ..core.device import cpu
+from ..core.graph import AccumulateGrad, AutogradState, Node, SavedTensor
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, new_tensor
+from ..nn.parameter import Parameter
+from .guards import ATOMS
+from .recorder import Memory, NotRecordable
+
+
+class Header(NamedTuple):
+    """A tensor to be made over one of the storages that are made anew in each call."""
+
+    slot: int
+    shape: Any
+    strides: tuple[int, ...]
+    offset: int
+    dtype: Any
+    contiguous: bool
+    requires_grad: bool = False
+    history: tuple[Node, int] | None = None  # a graph that was already walked: it holds no values
+    live: int = -1  # which result of the graph that is to be walked yet
+
+    def make(self, made: list[UntypedStorage], node: Node | None = None) -> Tensor:
+        """The tensor; where its graph is to be walked yet, `node` is its history."""
+        t = new_tensor(made[self.slot], self.shape, self.strides, self.offset, self.dtype, cpu, self.contiguous)
+        if self.history is not None:
+            t._autograd = AutogradState()
+            t._autograd.grad_fn, t._autograd.output_nr = self.history
+        elif self.live >= 0 and node is not None:
+            t._autograd = AutogradState()
+            t._autograd.grad_fn, t._autograd.output_nr = node, self.live
+        elif self.requires_grad:
+            t._autograd = AutogradState()
+            t._autograd.requires_grad = True
+        return t
+
+
+class Slot:
+    """A storage that is made anew in each call."""
+
+    __slots__ = ("buffer", "size")
+
+    def __init__(self, buffer: int, size: int):
+        self.buffer, self.size = buffer, size
+
+
+class Results:
+    """Collects what the function made, while the tensors still exist."""
+
+    def __init__(self, memory: Memory, arguments: list[Tensor], known: dict[int, Any]):
+        self.memory, self.known = memory, known
+        self.positions = {id(t): i for i, t in enumerate(arguments)}
+        self.slots: list[Slot] = []
+        self._slot_of: dict[int, int] = {}
+        self.live: list[Tensor] = []
+
+    def slot(self, storage: UntypedStorage) -> int | None:
+        """The slot of a storage that the function made; None for one that existed before."""
+        place = self.memory.find(storage.ptr) if storage.ptr else None
+        if storage.ptr and (place is None or place.offset):
+            raise NotRecordable("a result lies in memory of unknown origin")
+        if place is None:
+            key, source = -1 - id(storage), "new"
+        else:
+            key, source = place.buffer, self.memory.buffers[place.buffer].source
+        if source != "new":
+            return None
+        if key not in self._slot_of:
+            self._slot_of[key] = len(self.slots)
+            self.slots.append(Slot(key, storage.size_bytes))
+        return self._slot_of[key]
+
+    def header(self, t: Tensor) -> Header | None:
+        """How to make a tensor like this one again; None if its memory existed before."""
+        slot = self.slot(t._storage)
+        if slot is None:
+            return None
+        layout = (slot, t.shape, t._strides, t._offset, t.dtype, t._contig)
+        if t.grad_fn is None:
+            return Header(*layout, t.requires_grad)
+        if spent(t.grad_fn):
+            return Header(*layout, True, (t.grad_fn, t.output_nr))
+        if any(t._storage is other._storage for other in self.live):
+            raise NotRecordable("two results with a history share memory")
+        self.live.append(t)
+        return Header(*layout, True, None, len(self.live) - 1)
+
+    def maker(self, value: Any) -> Callable[[list, list, Node | None], Any]:
+        """A function (arguments, new storages, node of the derivative) that makes the returned value again."""
+        if isinstance(value, Tensor):
+            return self._tensor_maker(value)
+        if type(value) in ATOMS or id(value) in self.known:
+            return lambda arguments, made, node: value
+        if isinstance(value, tuple) and hasattr(value, "_make"):
+            fields = [self.maker(v) for v in value]
+            kind = type(value)
+            return lambda arguments, made, node: kind(*[f(arguments, made, node) for f in fields])
+        if type(value) in (tuple, list):
+            parts, build = [self.maker(v) for v in value], type(value)
+            return lambda arguments, made, node: build([part(arguments, made, node) for part in parts])
+        if type(value) is dict:
+            entries = {k: self.maker(v) for k, v in value.items()}
+            return lambda arguments, made, node: {k: entry(arguments, made, node) for k, entry in entries.items()}
+        if hasattr(value, "dtype") or isinstance(value, type) or not hasattr(value, "__dict__"):
+            try:
+                hash(value)
+            except TypeError:
+                raise NotRecordable(f"it returns a {type(value).__name__}") from None
+            if type(value).__module__.partition(".")[0] == __name__.partition(".")[0]:
+                return lambda arguments, made, node: value  # a dtype, a device, a size
+        raise NotRecordable(f"it returns a {type(value).__name__}")
+
+    def _tensor_maker(self, t: Tensor) -> Callable[[list, list, Node | None], Any]:
+        if type(t) not in (Tensor, Parameter):
+            raise NotRecordable(f"it returns a {type(t).__name__}")
+        position = self.positions.get(id(t))
+        if position is not None:
+            return lambda arguments, made, node: arguments[position]
+        if id(t) in self.known:
+            return lambda arguments, made, node: t
+        header = self.header(t)
+        if header is None:
+            return self._view_maker(t)
+        return lambda arguments, made, node: header.make(made, node)
+
+    def _view_maker(self, t: Tensor) -> Callable[[list, list, Node | None], Any]:
+        """A view of an argument, or of a tensor that the function found."""
+        base = t._base
+        if base is None or t.requires_grad or t.dtype is not base.dtype:
+            raise NotRecordable("it returns another view of memory that existed before")
+        position, shift = self.positions.get(id(base)), t._offset - base._offset
+        if position is None and id(base) not in self.known:
+            raise NotRecordable("it returns a view of a tensor of unknown origin")
+
+        def make(arguments: list, made: list, node: Node | None) -> Tensor:
+            of: Tensor = base if position is None else arguments[position]
+            return of._view(t.shape, t._strides, of._offset + shift)
+
+        t = t._bare_alias()  # its header is all that is needed
+        return make
+
+    def keep(self, storages: list[UntypedStorage]) -> list[int | None]:
+        """Slots for memory that a derivative will read; None for what existed before."""
+        return [self.slot(s) for s in storages]
+
+
+def replaced(value: Any, table: dict[int, Any]) -> Any:
+    """A returned value with some tensors exchanged."""
+    if isinstance(value, Tensor):
+        return table.get(id(value), value)
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return type(value)(*[replaced(v, table) for v in value])
+    if type(value) in (tuple, list):
+        return type(value)([replaced(v, table) for v in value])
+    if type(value) is dict:
+        return {k: replaced(v, table) for k, v in value.items()}
+    return value
+
+
+def saved_storages(live: list[Tensor]) -> list[UntypedStorage]:
+    """The memory that the graph behind some tensors keeps, in an order that only depends on the graph."""
+    found: dict[int, UntypedStorage] = {}
+    for t in live:
+        for node in nodes_of(t.grad_fn):
+            for storage in held_storages(node):
+                found.setdefault(id(storage), storage)
+    return list(found.values())
+
+
+def leaves_of(live: list[Tensor]) -> list[Tensor]:
+    """The leaves that gradients of some tensors arrive at."""
+    found: dict[int, Tensor] = {}
+    for t in live:
+        for node in nodes_of(t.grad_fn):
+            if isinstance(node, AccumulateGrad):
+                found.setdefault(id(node.variable), node.variable)
+    return list(found.values())
+
+
+def nodes_of(start: Node | None) -> list[Node]:
+    """All nodes of a graph."""
+    order = [] if start is None else [start]
+    seen = set(map(id, order))
+    for node in order:  # grows while it is walked
+        for edge in node.edges:
+            if edge is not None and id(edge[0]) not in seen:
+                seen.add(id(edge[0]))
+                order.append(edge[0])
+    return order
+
+
+def held_storages(node: Node) -> list[UntypedStorage]:
+    """The memory that a node keeps for its derivative."""
+    if isinstance(node, AccumulateGrad):
+        return []
+    found: list[UntypedStorage] = []
+    fields = [
+        *vars(node).values(),
+        *(getattr(node, n, None) for c in type(node).__mro__ for n in c.__dict__.get("__slots__", ())),
+    ]
+    pending = [f for f in fields if not isinstance(f, Node)]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, UntypedStorage):
+            found.append(value)
+        elif isinstance(value, Tensor):
+            found.append(value._storage)
+        elif isinstance(value, SavedTensor):
+            if value.tensor is not None:
+                found.append(value.tensor._storage)
+        elif isinstance(value, Node):
+            found += held_storages(value)
+        elif isinstance(value, FunctionCtx):
+            pending += vars(value).values()
+        elif isinstance(value, (list, tuple)):
+            pending += [v for v in value if type(v) not in ATOMS and not _is_edge(v)]
+        elif type(value) is dict:
+            pending += value.values()
+    return found
+
+
+def _is_edge(value: Any) -> bool:
+    return type(value) is tuple and len(value) == 2 and isinstance(value[0], Node)
+
+
+def spent(start: Node | None) -> bool:
+    """Whether a graph keeps no values: it was walked already, or needs none."""
+    return not any(held_storages(node) for node in nodes_of(start))
+
+
+__all__ = ["Header", "Results", "Slot", "held_storages", "leaves_of", "nodes_of", "replaced", "saved_storages", "spent"]

@@ -1,0 +1,230 @@
+"""Random small programs, every layer and every optimizer: compiled as it is."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import flambeau
+from flambeau import nn
+from tests.nn import layer_table
+
+from .helpers import Twins
+
+F = nn.functional
+CALLS = 6
+
+# What a line of a random program may do: text with places for variables. In-place changes, views and views of views, state that is
+# written, random numbers, control flow on shapes.
+LINES = [
+    "{new} = {a} + {b}",
+    "{new} = {a} * {b} - 0.5",
+    "{new} = ({a} @ {b}.t()) @ {b} / 4",
+    "{new} = torch.tanh({a})",
+    "{new} = {a}.relu() if {a}.shape[0] > 3 else {a}.sigmoid()",
+    "{new} = F.softmax({a}, dim={d})",
+    "{new} = {a}.sum({d}, keepdim=True) + {b}",
+    "{new} = {a} - {a}.mean()",
+    "{new} = F.dropout({a}, 0.3)",
+    "{new} = {a}.clone()\n    {new}[{i}] = {b}[{j}] * 2",
+    "{new} = {a}.clone()\n    {new}.t()[{i}].mul_(3)\n    {new}[1:][0].add_(1)",
+    "{new} = {a} * 1\n    view = {new}[:, 1:]\n    view.add_({b}[:, 1:])\n    {new} = {new} + view.sum()",
+    "{new} = torch.cat([{a}, {b}])[{i}:{i} + {a}.shape[0]]",
+    "{new} = torch.where({a} > 0, {a}, {b} * 0.1)",
+    "{new} = {a}.flip({d}) + torch.randn({a}.shape)",
+    "{new} = {a}.double().cumsum({d}).float() * 0.1",
+    "{new} = {a}.to(torch.bfloat16).exp().float().clamp(max=5)",
+    "{new} = {a}.max({d}, keepdim=True)[0] * {b}",
+    "{new} = {a}.sort({d})[0] + 0 * {b}",
+    "{new} = torch.stack([{a}, {b}]).mean(0)",
+    "{new} = sum(part.mean() * k for k, part in enumerate({a}.chunk(2, {d}))) + {b}",
+    "{new} = F.layer_norm({a}, {a}.shape[1:], weight[0, : {a}.shape[1]])",
+    "state.mul_(0.9).add_({a}.detach().mean())\n    {new} = {a} + state",
+    "kept[{i}].copy_({a}.detach()[{i}, 0])\n    {new} = {a} * kept[{j}]",
+    "{new} = {a}.index_select(0, torch.arange({a}.shape[0])) * weight[: {a}.shape[0], : {a}.shape[1]]",
+    "{new} = {a}.gather({d}, {b}.argsort({d}))",
+    "with torch.no_grad():\n        weight.mul_(0.99)\n    {new} = {a} * 1.5",
+]
+
+
+def program(seed: int) -> str:
+    """The text of a function of x and y that returns tensors, and may take gradients."""
+    pick = random.Random(seed)
+    variables = ["x", "y"]
+    lines = []
+    for k in range(pick.randint(3, 9)):
+        names = {"a": pick.choice(variables), "b": pick.choice(variables), "new": f"v{k}"}
+        names.update(d=pick.randint(0, 1), i=pick.randint(0, 2), j=pick.randint(0, 2))
+        lines.append(pick.choice(LINES).format(**names))
+        variables.append(f"v{k}")
+    result = f"({variables[-1]} * weight[: x.shape[0], : x.shape[1]]).sum()"
+    kind = pick.choice(["forward", "backward", "step"])
+    if kind == "forward":
+        lines.append(f"return {variables[-1]}.detach(), [{variables[-2]}.detach() + 0], x.shape")
+    else:
+        lines += ["optimizer.zero_grad()"] if pick.random() < 0.7 else []
+        lines += [f"loss = {result}", "loss.backward()"]
+        lines += ["nn.utils.clip_grad_norm_([weight], 1.0)"] if pick.random() < 0.5 else []
+        lines += ["optimizer.step()"] if kind == "step" else []
+        lines.append("return loss")
+    return "def function(x, y):\n    " + "\n    ".join(lines) + "\n"
+
+
+def build_program(text: str):
+    weight = flambeau.randn(6, 6).requires_grad_()
+    state, kept = flambeau.zeros(()), [flambeau.ones(()) for _ in range(3)]
+    optimizer = flambeau.optim.SGD([weight], lr=0.01, momentum=0.5)
+    space = {
+        "torch": flambeau, "F": F, "nn": nn, "weight": weight, "state": state, "kept": kept, "optimizer": optimizer,
+        "__name__": "program",
+    }  # fmt: skip
+    exec(text, space)
+    return space["function"], [weight, state, kept, optimizer]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_programs(seed):
+    text = program(seed)
+    twins = Twins(lambda: build_program(text))
+    shapes = [(4, 5), (3, 4)]
+    try:
+        twins.call(lambda: (flambeau.randn(shapes[0]), flambeau.randn(shapes[0])), CALLS)
+        twins.call(lambda: (flambeau.randn(shapes[1]), flambeau.randn(shapes[1])), 3)
+        twins.call(lambda: (flambeau.randn(shapes[0]), flambeau.randn(shapes[0])), 2)
+    except AssertionError as error:
+        raise AssertionError(f"{text}\n{error}\n{twins.compiled.explain()}") from None
+    assert twins.native >= 3, f"{text}\n{twins.compiled.explain()}"
+
+
+ROWS = [
+    row
+    for name in (
+        "LINEAR",
+        "CONVOLUTION",
+        "POOLING",
+        "NORMALIZATION",
+        "ACTIVATION",
+        "DROPOUT",
+        "PADDING",
+        "RECURRENT",
+        "OTHER",
+    )
+    for row in getattr(layer_table, name, [])
+    if row[1]
+]
+
+
+@pytest.mark.parametrize("text, shapes", ROWS[::2], ids=[r[0] for r in ROWS[::2]])
+def test_layers(text, shapes):
+    def build():
+        layer = eval(text, {"nn": nn, "T": flambeau})
+        flambeau.manual_seed(1)
+
+        def function(*inputs):
+            result = layer(*inputs)
+            loss = sum(t.square().sum() for t in tensors(result) if t.requires_grad)
+            if isinstance(loss, flambeau.Tensor):
+                loss.backward()
+            return [t.detach() for t in tensors(result)]
+
+        return function, layer
+
+    def make():
+        return tuple(flambeau.randn(s).requires_grad_() for s in shapes)
+
+    twins = Twins(build)
+    twins.call(make, CALLS)
+
+
+def tensors(value):
+    if isinstance(value, flambeau.Tensor):
+        return [value]
+    return [t for v in value for t in tensors(v)] if isinstance(value, (list, tuple)) else []
+
+
+OPTIMIZERS = {
+    "SGD": {"lr": 0.1}, "momentum": {"lr": 0.1, "momentum": 0.9, "nesterov": True}, "Adam": {}, "AdamW": {"amsgrad": True}, "Adamax": {},
+    "NAdam": {}, "RAdam": {}, "Adagrad": {}, "Adadelta": {}, "RMSprop": {"centered": True, "momentum": 0.5}, "Rprop": {}, "ASGD": {},
+    "Adafactor": {}, "Muon": {}, "LBFGS": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(name):
+    """A schedule changes the learning rate in every step."""
+
+    def build():
+        model = nn.Sequential(nn.Linear(4, 8, bias=name != "Muon"), nn.Tanh(), nn.Linear(8, 2, bias=False))
+        kind = getattr(flambeau.optim, "SGD" if name == "momentum" else name)
+        optimizer = kind(model.parameters(), **OPTIMIZERS[name])
+
+        def step(x, y):
+            def closure():
+                optimizer.zero_grad()
+                loss = F.mse_loss(model(x), y)
+                loss.backward()
+                return loss
+
+            if name == "LBFGS":
+                return optimizer.step(closure)
+            loss = closure()
+            optimizer.step()
+            return loss
+
+        return step, [model, optimizer]
+
+    twins = Twins(build)
+    for i in range(7):
+        twins.call(lambda: (flambeau.randn(5, 4), flambeau.randn(5, 2)))
+        if i > 4:
+            for _, optimizer in (twins.plain_state, twins.state):
+                optimizer.param_groups[0]["lr"] *= 0.9
+    twins.call(lambda: (flambeau.randn(5, 4), flambeau.randn(5, 2)), 2)
+    if name not in ("LBFGS", "Adafactor"):  # these read values
+        assert twins.native >= (1 if name == "Muon" else 4), twins.compiled.explain()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_model_in_an_ordinary_training_loop(training):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.first, self.second = nn.LayerNorm(6), nn.Linear(6, 12), nn.Linear(12, 6)
+            self.dropout = nn.Dropout(0.2)
+
+        def forward(self, x, scale=1.0):
+            hidden = F.gelu(self.first(self.norm(x))) * scale
+            return x + self.dropout(self.second(hidden)), hidden.mean()
+
+    def build(compiled):
+        flambeau.manual_seed(0)
+        before, model, after = nn.Linear(6, 6), Block(), nn.Linear(6, 2)
+        model.train(training)
+        run = flambeau.compile(model) if compiled else model
+        parameters = [*before.parameters(), *model.parameters(), *after.parameters()]
+        optimizer = flambeau.optim.AdamW(parameters, lr=0.01)
+
+        def step(x, accumulate):
+            losses = []
+            for part in x.chunk(accumulate):
+                out, extra = run(before(part))
+                loss = after(out).square().mean() + extra
+                loss.backward()
+                losses.append(loss.item())
+            optimizer.step()
+            optimizer.zero_grad()
+            return losses, [p.detach().clone() for p in parameters]
+
+        return step, run
+
+    (plain, _), (step, run) = build(False), build(True)
+    for i in range(9):
+        outcomes = []
+        for function in (plain, step):
+            flambeau.manual_seed(i)
+            outcomes.append(function(flambeau.randn(8, 6), 1 + i % 2))
+        assert outcomes[0][0] == pytest.approx(outcomes[1][0], rel=1e-5)
+        for a, b in zip(outcomes[0][1], outcomes[1][1]):
+            flambeau.testing.assert_close(a, b)
+    assert "recording 0" in run.explain(), run.explain()
