@@ -169,7 +169,9 @@ class Last:
             if t.shape != shape or t._strides != strides or t.device is not cpu:
                 return False
             storage = t._storage
-            if storage.owner is not None or storage.ptr in state:
+            if storage.ptr in state or (
+                storage.owner is not None and (self.several or self.recorded._in_state(storage))
+            ):
                 return False
         if self.several and len({t._storage.ptr for t in args}) != len(args):
             return False
@@ -517,6 +519,8 @@ class CompiledFunction:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
         recorder = Recorder()
+        code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
+        recorder.codes = frozenset(() if code is None else (code,))
         table = cut(given)
         inside = given if not table else Arguments(replaced(args, table), replaced(kwargs, table))
         try:
@@ -649,6 +653,8 @@ class _Prepared:
             raise NotRecordable(recorder.problems[0])
         known = {**{id(t): t for t in self.state}, **self.reach.seen}
         results = Results(recorder.memory, self.given.tensors, known)
+        for number in recorder.numbers:
+            results.add_number(*number)
         grads = self._grads(results)
         self._unchanged()
         make = results.maker(result)

@@ -22,6 +22,7 @@ from ..core.tensor import Tensor
 from ..ops.index.bad_index import bad_index
 from ..optim.fused import Update as FusedUpdate
 from .graph import Buffer, Call, Graph, Held, Launch, Number, Ref, Test, Update, mapped
+from .last_words import only_returned
 
 
 class NotRecordable(Exception):
@@ -85,7 +86,8 @@ class Recorder(modes.Mode):
         self.plans = _Plans()
         self.graph.buffers = self.memory.buffers
         self._callback = _CALLBACK(self._called)
-        self.stacks: list[str] = []
+        self.codes: frozenset = frozenset()  # of the function itself
+        self.numbers: list[tuple[float, int, int]] = []  # that are only returned: value, buffer, size
 
     # -- what existed before ----------------------------------------------------------------------------------------
     def know(self, held: storage.UntypedStorage, source: Any) -> Buffer | None:
@@ -121,6 +123,8 @@ class Recorder(modes.Mode):
             return None
         if self.leaf is not None:  # a part of an operator that runs
             return function(*args, **kwargs)
+        if op.key == "item" and only_returned(self.codes):
+            return self._number(function, args)
         leaf = self.leaf = _Leaf(op.key or op.name, function)
         if op.reads_values:
             self._problem(f"{leaf.name} depends on values")
@@ -133,6 +137,24 @@ class Recorder(modes.Mode):
             self.leaf = None
         self._finish(leaf, op, given)
         return result
+
+    def _number(self, function: Callable, args: tuple) -> Any:
+        """The function reads a number only to return it: put it aside, where it is found when the program has run."""
+        t: Tensor = args[0]
+        held = self._held(t)
+        watchers, storage.watchers[:] = list(storage.watchers), []
+        try:
+            value = function(*args)
+        finally:
+            storage.watchers[:] = watchers
+        if type(value) is not float or held is None or t.dtype.name not in ("float32", "float64"):
+            self._problem("item depends on values")
+            return value
+        aside = Buffer(len(self.memory.buffers), 0, t.dtype.itemsize)
+        self.memory.buffers.append(aside)
+        self.graph.steps.append(Launch("item", _MEMCPY, "ppl", [Ref(aside.index, 0), held.place, aside.size]))
+        self.numbers.append((value, aside.index, aside.size))
+        return value
 
     def _described(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         """The arguments with tensors replaced by what they look like."""
@@ -321,6 +343,7 @@ class Recorder(modes.Mode):
 
 
 _MEMSET = ctypes.cast(ctypes.CDLL(None).memset, ctypes.c_void_p).value or 0
+_MEMCPY = ctypes.cast(ctypes.CDLL(None).memcpy, ctypes.c_void_p).value or 0
 _CALLBACK = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
 
 

@@ -555,3 +555,50 @@ def test_compile_of_a_module_in_place():
         for _ in range(5):
             assert model(flambeau.ones(1, 3)).equal(expected)
     assert "recording 0" in model._compiled_call_impl.explain()
+
+
+def test_numbers_that_are_only_returned():
+    def build():
+        w = flambeau.ones(3, requires_grad=True)
+        optimizer = flambeau.optim.SGD([w], lr=0.1)
+
+        def function(x):
+            optimizer.zero_grad()
+            loss = (w * x).square().sum()
+            loss.backward()
+            optimizer.step()
+            size = w.detach().norm()
+            return loss.item(), {"size": size.item()}
+
+        return function, [w, optimizer]
+
+    twins = Twins(build)
+    twins.call(vector(3), 7)
+    assert twins.native >= 3, twins.compiled.explain()
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["v = x.sum().item()\n    return v + 1", "return float(x.sum())", "return x * x.sum().item()", "return round(x.sum().item(), 1)",
+     "return x if x.sum().item() > 0 else -x", "return '%.2f' % x.sum().item()", "return [x.sum().item()] * 2", "return x.argmax().item()"],
+)  # fmt: skip
+def test_numbers_that_are_used(body):
+    space = {"__name__": "program"}
+    exec(f"def function(x):\n    {body}\n", space)
+    twins = Twins(lambda: (space["function"], None))
+    twins.call(vector(), 7)
+    assert not twins.native
+
+
+def test_what_reaches_outside_the_process_is_not_compiled(tmp_path):
+    place = str(tmp_path / "x.pt")
+
+    def function(x):
+        flambeau.save(x, place)
+        return x * 2
+
+    compiled = flambeau.compile(function)
+    with pytest.warns(UserWarning, match="files or other processes"):
+        for k in range(5):
+            compiled(flambeau.full((2,), float(k)))
+    assert flambeau.load(place).tolist() == [4, 4]
