@@ -4,7 +4,7 @@
     python benchmarks/distributed.py --ranks 4 --only all_reduce --seconds 0.5
     python benchmarks/distributed.py --scaling 1,2,4     # more and more ranks; beside gloo where torch is installed
     python benchmarks/distributed.py --scaling 1,2,4 --mpi      # Flambeau's MPI engine alone, under mpiexec
-    python benchmarks/distributed.py --timeline overlap.json    # when buckets travel, for chrome://tracing
+    python benchmarks/distributed.py --timeline overlap.json    # when buckets travel, for chrome://tracing; or overlap.svg
 
 The ratio is PyTorch's time over Flambeau's: larger is better for Flambeau.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import math
 import multiprocessing
 import os
 import queue
@@ -142,27 +143,80 @@ def cases(options: argparse.Namespace, size: int) -> list[tuple[str, Callable[[A
 
 
 def bucket_times(lib: Any) -> list[dict[str, Any]]:
-    """Backward passes and reductions of a few steps, as events of a trace."""
+    """Forward and backward passes and reductions of two steps, as events of a trace."""
     from flambeau.distributed.process_group import observers
 
     events: list[dict[str, Any]] = []
 
-    def see(name: str, shapes: list, begin: float, end: float) -> None:
-        events.append(
-            {"name": f"{name} {shapes}", "ph": "X", "ts": begin * 1e6, "dur": (end - begin) * 1e6, "tid": "network"}
-        )
+    def note(name: str, lane: str, begin: float, end: float) -> None:
+        events.append({"name": name, "ph": "X", "ts": begin * 1e6, "dur": (end - begin) * 1e6, "tid": lane})
 
-    step = training_step(lib, "ResNet-18")
-    for _ in range(3):
-        step()
-    observers.append(see)
-    for _ in range(2):
-        begin = time.perf_counter()
-        step()
-        events.append(
-            {"name": "step", "ph": "X", "ts": begin * 1e6, "dur": (time.perf_counter() - begin) * 1e6, "tid": "step"}
-        )
+    def see(name: str, shapes: list, begin: float, end: float) -> None:
+        megabytes = sum(4 * math.prod(shape) for shape in shapes) / 1e6
+        note(f"{name.partition(':')[2]} {megabytes:.1f} MB", "network", begin, end)
+
+    lib.manual_seed(0)
+    model = lib.nn.parallel.DistributedDataParallel(models.resnet18(lib), broadcast_buffers=False)
+    optimizer = lib.optim.SGD(model.parameters(), lr=0.01)
+    x, y = lib.randn(8, 3, 32, 32), lib.randint(0, 10, (8,))
+    for number in range(5):
+        if number == 3:
+            lib.distributed.barrier()
+            observers.append(see)
+        optimizer.zero_grad()
+        times = [time.perf_counter()]
+        loss = lib.nn.functional.cross_entropy(model(x), y)
+        times.append(time.perf_counter())
+        loss.backward()
+        times.append(time.perf_counter())
+        optimizer.step()
+        times.append(time.perf_counter())
+        if number >= 3:
+            for name, begin, end in zip(("forward", "backward", "optimizer"), times, times[1:]):
+                note(name, "compute", begin, end)
     return events
+
+
+_COLOURS = {"forward": "#7aa6c2", "backward": "#3f6f8f", "optimizer": "#b8b8b8"}
+
+
+def picture(ranks: list[tuple[int, list[dict[str, Any]]]]) -> str:
+    """The trace as an SVG: for each rank a row of what it computes, and below it what travels meanwhile."""
+    begin = min(event["ts"] for _, events in ranks for event in events)
+    length = max(event["ts"] + event["dur"] for _, events in ranks for event in events) - begin
+    width, left, row = 1000.0, 140, 26
+    scale = (width - left - 30) / length
+    height = 60 + 80 * len(ranks)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" font-family="sans-serif" font-size="11">',
+        f'<rect width="{width:.0f}" height="{height}" fill="white"/>',
+    ]
+    for position, (rank, events) in enumerate(sorted(ranks)):
+        top = 20 + 80 * position
+        for lane, text in enumerate(("computes", "sends buckets")):
+            parts.append(f'<text x="6" y="{top + lane * row + 17}">rank {rank} {text}</text>')
+        for event in events:
+            x, long = left + (event["ts"] - begin) * scale, event["dur"] * scale
+            y = top + (row if event["tid"] == "network" else 0)
+            colour = _COLOURS.get(event["name"], "#e08e45")
+            title = f"{event['name']}, {event['dur'] / 1e3:.1f} ms"
+            parts.append(
+                f'<rect x="{x:.1f}" y="{y}" width="{max(long, 0.8):.1f}" height="{row - 4}" fill="{colour}" stroke="white"'
+                f' stroke-width="0.5"><title>{title}</title></rect>'
+            )
+            label = event["name"].removeprefix("all_reduce ")
+            if long > 6.5 * len(label):
+                parts.append(f'<text x="{x + 4:.1f}" y="{y + 15}" fill="white">{label}</text>')
+    bottom = height - 30
+    parts.append(f'<line x1="{left}" y1="{bottom}" x2="{width - 30}" y2="{bottom}" stroke="black" stroke-width="0.6"/>')
+    unit = next(u for u in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000) if length / 1e3 / u <= 12)
+    for mark in range(0, int(length / 1e3) + 1, unit):
+        x = left + mark * 1e3 * scale
+        parts.append(
+            f'<line x1="{x:.1f}" y1="{bottom}" x2="{x:.1f}" y2="{bottom + 4}" stroke="black" stroke-width="0.6"/>'
+        )
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{mark} ms</text>')
+    return "\n".join([*parts, "</svg>", ""])
 
 
 def _next(results: Any, ranks: list) -> Any:
@@ -254,8 +308,9 @@ def main() -> None:
         rank_main(rank, int(options.scaling), options.folder, options, Printed())
         return
     if options.timeline:
-        events = [{**event, "pid": f"rank {rank}"} for rank, events in run(options.ranks, options) for event in events]
-        Path(options.timeline).write_text(json.dumps(events))
+        found = run(options.ranks, options)
+        events = [{**event, "pid": f"rank {rank}"} for rank, events in found for event in events]
+        Path(options.timeline).write_text(picture(found) if options.timeline.endswith(".svg") else json.dumps(events))
         return
     if options.scaling:
         scaling(options)

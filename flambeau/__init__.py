@@ -153,7 +153,7 @@ _PRIVATE_MODULES = (
 )
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
+def __getattr__(name: str):
     """Subpackages (nn, optim, linalg, ...) are imported when first used."""
     if name == "Storage":
         return _STORAGE_TYPES["DoubleStorage" if get_default_dtype() is _DTYPES["float64"] else "FloatStorage"]

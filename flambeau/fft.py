@@ -1,6 +1,12 @@
 """Fourier transforms: every operator declared in the namespace "fft"."""
 
+from typing import TYPE_CHECKING, Any
+
 from . import ops as _ops
 
 __all__ = sorted(_ops.namespace("fft"))
 globals().update(_ops.namespace("fft"))
+
+if TYPE_CHECKING:  # names that are put here when the module is imported
+
+    def __getattr__(name: str) -> Any: ...

@@ -35,7 +35,7 @@ try:
         tqdm,
     )  # programs take it from here; not tqdm.auto, which starts iterating twice: loaders draw seeds then
 except ImportError:
-    from .utils.progress import PlainBar as tqdm  # type: ignore[assignment]
+    from .utils.progress import PlainBar as tqdm
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir", "tqdm"]
 

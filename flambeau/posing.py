@@ -154,7 +154,7 @@ def _explain_missing_names(module: ModuleType) -> None:
 
 
 def _set_version(module: ModuleType, version: str) -> None:
-    module.__version__ = _TorchVersion(f"{version}+flambeau.{_OWN_VERSION}")
+    module.__version__ = _TorchVersion(f"{version}+flambeau.{_OWN_VERSION}")  # type: ignore[attr-defined]
 
 
 class _Distribution(importlib.metadata.Distribution):

@@ -144,7 +144,8 @@ def run_sample(function: Any, sample: Any, where: str | None) -> None:
         for t in tensors_in(result):
             assert t.device.type == where, f"the result is on {t.device}"
         expected = function(*[converted(v) for v in (sample.input, *sample.args)], **converted(sample.kwargs))
-        for a, b in zip(tensors_in(result), tensors_in(expected)):
+        unspecified = function.__name__.startswith("empty")  # whatever was in that memory
+        for a, b in zip([] if unspecified else tensors_in(result), tensors_in(expected)):
             flambeau.testing.assert_close(a.detach().cpu(), b.detach(), equal_nan=True)
 
 

@@ -58,8 +58,6 @@ for name in sys.argv[1:]:
 )
 
 _LEAVES = {"__main__", "safetensors"}  # the second needs a package that may be missing
-# Rooms whose parts still import parts of other rooms: their first use should be in one thread. May only shrink.
-_LEAVES |= {"_ops", "distributed", "export", "fx", "horovod", "jit"}
 
 
 def rooms() -> list[str]:
@@ -68,6 +66,14 @@ def rooms() -> list[str]:
         f"flambeau.{name}" for name in found if name.isidentifier() and name not in ("__init__", "__pycache__", "data")
     )
     inner = ["utils.data", "vision.transforms.v2", "vision.models", "vision.ops", "vision.datasets", "nn.attention"]
+    inner += [
+        "fx.passes",
+        "fx.experimental.proxy_tensor",
+        "export.decompositions",
+        "jit.module",
+        "jit.tracer",
+        "jit.archive",
+    ]
     return [n for n in names if n.split(".")[1] not in _LEAVES] + [f"flambeau.{name}" for name in inner]
 
 
@@ -115,9 +121,19 @@ def use_files():
     import io
     torch.save(torch.ones(2), io.BytesIO())
 def use_state(): assert not torch.is_autocast_enabled("cpu")
+def use_fx(): assert torch.fx.symbolic_trace(lambda v: v + 1)(1) == 2
+def use_export(): torch.export.export(torch.nn.ReLU(), (torch.ones(1),))
+def double(v):
+    return v + v
+def use_script():
+    import io
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), io.BytesIO())
+def use_trace(): torch.jit.trace(double, torch.ones(1))
+def use_aten(): assert torch.ops.aten.add.Tensor(torch.ones(1), 1).item() == 2 and torch.cond(torch.tensor(True), double, double, (torch.ones(1),))
 def use_others(): torch.distributions.Normal(0.0, 1.0); torch.overrides.is_tensor_like(1); torch.fft.fft(torch.ones(4))
 
 uses = [use_vmap, use_autocast, use_autograd, use_nn, use_optim, use_data, use_files, use_grad, use_state, use_others]
+uses += [use_fx, use_export, use_script, use_trace, use_aten]
 shift = int(sys.argv[1])
 barrier, problems = threading.Barrier(len(uses)), []
 def start(use):

@@ -29,6 +29,6 @@ def _log_api_usage_once(event: str) -> None:
     """Libraries report what is used; nobody listens."""
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
+def __getattr__(name: str):
     """The parts of the compiled part are imported when first used."""
     return _naming.submodule(__name__, name)

@@ -3,4 +3,4 @@
 from ..nn import functional as _functional
 from ..nn.functional import *  # noqa: F403
 
-log_sigmoid = _functional.logsigmoid  # type: ignore[attr-defined]
+log_sigmoid = _functional.logsigmoid

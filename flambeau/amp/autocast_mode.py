@@ -101,7 +101,7 @@ def _cast(value: Any, device_type: str, to: dtype) -> Any:
         return {_cast(k, device_type, to): _cast(v, device_type, to) for k, v in value.items()}
     if isinstance(value, Iterable):
         items = (_cast(v, device_type, to) for v in value)
-        return type(value)(items) if isinstance(value, (list, tuple)) else items  # type: ignore[call-arg]
+        return type(value)(items) if isinstance(value, (list, tuple)) else items
     return value
 
 

@@ -225,6 +225,9 @@ class Function:
                 return _apply_batched(cls, args)
             if has_tangent(args):
                 return apply_forwards(cls, FunctionCtx(), args)
+            found = modes.own.stack[-1].handle_function(cls, args)
+            if found is not NotImplemented:
+                return found
         return cls._call(FunctionCtx(), args)
 
     @classmethod

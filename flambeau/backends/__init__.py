@@ -7,7 +7,7 @@ from ..core.backend import Backend, register  # noqa: F401
 __path__ = [*__path__, *(f"{room.removesuffix('backends')}compat/switches" for room in __path__)]
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
+def __getattr__(name: str):
     if name.startswith("_"):
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -66,7 +66,7 @@ def _construct(cls: type, *args: Any, **kwargs: Any) -> Any:
     return t if cls is Tensor else Tensor._make_subclass(cls, t)
 
 
-Tensor.__new__ = staticmethod(_construct)  # type: ignore[method-assign, assignment]
+Tensor.__new__ = staticmethod(_construct)  # type: ignore[method-assign]
 
 
 class _TensorType(type):

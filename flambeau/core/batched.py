@@ -46,12 +46,12 @@ class BatchedTensor(Tensor):
     _hidden: int
     _level: Any
 
-    _storage = _unavailable("memory")  # type: ignore[assignment]
-    _strides = _unavailable("strides")  # type: ignore[assignment]
-    _offset = _unavailable("storage offset")  # type: ignore[assignment]
-    _contig = _unavailable("memory format")  # type: ignore[assignment]
+    _storage = _unavailable("memory")
+    _strides = _unavailable("strides")
+    _offset = _unavailable("storage offset")
+    _contig = _unavailable("memory format")
 
-    @property  # type: ignore[override]
+    @property
     def _autograd(self) -> AutogradState | None:
         return self._value._autograd
 
@@ -106,7 +106,7 @@ class BatchedTensor(Tensor):
             " inside vmap a tensor stands for a whole batch. Use torch.where, or compute both branches."
         )
 
-    @property
+    @property  # type: ignore[misc]
     def data(self) -> Tensor:
         return self.detach()
 

@@ -16,10 +16,12 @@ _TYPES: tuple[str, ...] = (
 class device:
     """`device("cuda:0")`, `device("cuda", 0)`; usable as a context manager that sets the default device."""
 
-    __slots__ = ("type", "index", "_hash", "_previous")
+    __slots__ = ("type", "index", "_previous")
 
     type: str
     index: int | None
+    _hash: int
+    _previous: list[device | None]
 
     def __new__(cls, type: Any = None, index: int | None = None) -> device:
         if isinstance(type, device):
@@ -46,7 +48,6 @@ class device:
         if self is None:
             self = object.__new__(cls)
             self.type, self.index = kind, index
-            self._hash = hash((kind, index))
             self._previous = []
             _KNOWN[kind, index] = self
         return self
@@ -58,12 +59,6 @@ class device:
 
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def __reduce__(self) -> tuple:
         return (device, (self.type,) if self.index is None else (self.type, self.index))
@@ -81,7 +76,7 @@ class device:
 
     @uninterrupted
     def __exit__(self, *exc: Any) -> None:
-        _default[0] = self._previous[-1]
+        _default[0] = self._previous[-1]  # type: ignore[assignment]
         del self._previous[-1]
 
 

@@ -26,10 +26,17 @@ class Mode:
 
     stays = False
     asks = False  # whether it hands calls to a `__torch_function__`
+    reads_python = (
+        False  # whether it wants to see Python's operators (`x[1:n]`) as they are written, before what they are made of
+    )
     parts = True  # whether it wants to see what has no public name: formulas inside operators, gradients
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         return function(*args, **kwargs)
+
+    def handle_function(self, function: type, args: tuple) -> Any:
+        """A call of a user's autograd.Function; NotImplemented to be shown the operators it is made of."""
+        return NotImplemented
 
     def gradients(self, found: list[Any]) -> None:
         """Told what a backward pass that ran inside has found."""
@@ -135,9 +142,9 @@ def intercept(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def asking() -> bool:
-    """Whether this thread's innermost mode hands calls to a `__torch_function__`."""
+    """Whether this thread's innermost mode hands calls to a `__torch_function__`, or wants them as Python writes them."""
     stack = own.stack
-    return bool(stack) and stack[-1].asks
+    return bool(stack) and (stack[-1].asks or stack[-1].reads_python)
 
 
 def watching() -> bool:

@@ -54,7 +54,7 @@ class _Limits:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self.dtype == other.dtype  # type: ignore[attr-defined]
+        return self.dtype == other.dtype
 
     def __reduce__(self) -> Any:
         raise TypeError(f"cannot pickle 'torch.{type(self).__name__}' object")

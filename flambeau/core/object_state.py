@@ -36,7 +36,7 @@ def set_object_state(t: Tensor, state: Any) -> Tensor:
     """Give a tensor what `object_state` told."""
     kind: Any = type(t)
     if getattr(kind, "__setstate__", None) is not getattr(Tensor, "__setstate__", None):
-        t.__setstate__(state)  # type: ignore[attr-defined]
+        t.__setstate__(state)
         return t
     attributes, slots = split_state(state)
     if attributes:

@@ -170,7 +170,7 @@ def overridable(function: Callable) -> Callable:
             raise
 
     face.name = function.__name__  # type: ignore[attr-defined]
-    FACE_CODES.add(face.__code__)
+    FACE_CODES.add(face.__code__)  # type: ignore[attr-defined]
     return face
 
 

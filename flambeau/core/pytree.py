@@ -134,7 +134,7 @@ for _node in (
     ),
     NodeDef(deque, lambda x: (list(x), x.maxlen), lambda c, length: deque(c, maxlen=length), _sequence_keys),
     NodeDef(
-        _NAMED,  # type: ignore[arg-type]
+        _NAMED,
         lambda x: (list(x), type(x)),
         lambda c, kind: kind(c) if issubclass(kind, NamedResult) else kind(*c),
         lambda x: [GetAttrKey(name) for name in x._fields],

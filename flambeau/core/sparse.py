@@ -82,9 +82,9 @@ class SparseTensor(Tensor):
     _values_part: Tensor
     layout: layout
 
-    _strides = _unavailable("strides")  # type: ignore[assignment]
-    _offset = _unavailable("storage offset")  # type: ignore[assignment]
-    _contig = _unavailable("memory format")  # type: ignore[assignment]
+    _strides = _unavailable("strides")
+    _offset = _unavailable("storage offset")
+    _contig = _unavailable("memory format")
 
     def _array(self) -> Any:
         raise SparseOperand(f"a tensor with layout {self.layout!r} is not one array")
@@ -114,7 +114,7 @@ class SparseTensor(Tensor):
         if type(other) is not type(self):
             raise RuntimeError(
                 "Attempted to set a tensor with the data of another layout: "
-                f"{self.layout!r} here, {other.layout!r} given"  # type: ignore[attr-defined]
+                f"{self.layout!r} here, {other.layout!r} given"
             )
         self._storage, self.shape, self.dtype, self.device = other._storage, other.shape, other.dtype, other.device
         self._take_parts(other)
@@ -184,7 +184,7 @@ class SparseCsr(SparseTensor):
 
     _compressed_part: Tensor
     _plain_part: Tensor
-    is_sparse_csr = property(lambda self: self.layout is sparse_csr)  # type: ignore[misc]
+    is_sparse_csr = property(lambda self: self.layout is sparse_csr)
 
     def _parts(self) -> Any:
         return self._compressed_part, self._plain_part, self._values_part

@@ -353,7 +353,7 @@ class UntypedStorage:
         if watchers:
             tell_looked()
         block = (ctypes.c_char * self.size_bytes).from_address(self.ptr)
-        block._storage = self
+        block._storage = self  # type: ignore[attr-defined]
         return block
 
     def share_memory_(self) -> UntypedStorage:

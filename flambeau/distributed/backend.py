@@ -1,17 +1,19 @@
 """Names of backends, and which engine stands behind each.
 
 `gloo` is the CPU engine: shared memory where all ranks of a group are on one machine, MPI where they are not. `mpi` is MPI
-always. `nccl` needs CUDA tensors."""
+always. `nccl` moves CUDA tensors; what a group tells its ranks besides goes through the CPU engine."""
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 from .errors import DistBackendError
-from .store import Store
+from .store import PrefixStore, Store
 
 
 class Backend(str):
@@ -100,8 +102,8 @@ def is_gloo_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """Whether NCCL could be used. It works on CUDA tensors, and Flambeau has none yet."""
-    return False
+    """Whether NCCL can be loaded."""
+    return importlib.import_module(f"{__package__}.nccl_engine").available()
 
 
 def is_ucc_available() -> bool:
@@ -114,7 +116,9 @@ def is_xccl_available() -> bool:
 
 def is_backend_available(backend: str) -> bool:
     """Whether there is a backend of this name."""
-    known = {"gloo": True, "mpi": is_mpi_available(), "nccl": False, "ucc": False, "xccl": False}
+    if backend.lower() == "nccl":
+        return is_nccl_available()
+    known = {"gloo": True, "mpi": is_mpi_available(), "ucc": False, "xccl": False}
     return known.get(backend.lower(), backend.lower() in Backend.backend_list)
 
 
@@ -126,11 +130,19 @@ def engine_maker(
         return lambda: _mpi(rank, size, timeout, ranks, store)
     if backend == "gloo":
         return lambda: _local_or_mpi(store, rank, size, timeout, ranks)
-    if backend == "nccl":
-        raise RuntimeError(
-            "Distributed package doesn't have NCCL built in: NCCL moves CUDA tensors, and Flambeau has none yet. Use gloo"
-        )
     raise RuntimeError(f"Distributed package doesn't have {str(backend).upper()} built in")
+
+
+def nccl_maker(store: Store, rank: int, size: int, timeout: timedelta, ranks: list[int]) -> Callable[[Any], Any]:
+    """A function that makes the NCCL engine of a device, when it is first needed."""
+    made = itertools.count()
+
+    def make(where: Any) -> Any:
+        from .nccl_engine import NcclEngine  # noqa: PLC0415  once a tensor is on a GPU
+
+        return NcclEngine(PrefixStore(f"gpu {next(made)}", store), rank, size, timeout, ranks, where)
+
+    return make
 
 
 def _local_or_mpi(store: Store, rank: int, size: int, timeout: timedelta, ranks: list[int]) -> Any:

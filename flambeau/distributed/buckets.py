@@ -65,7 +65,8 @@ class Bucket:
         self.future: Future | None = None
         self.lengths = [p.numel() for p in self.parameters]
         self.offsets = [sum(self.lengths[:i]) for i in range(len(self.lengths))]
-        self.flat: Any = None if sparse else empty((sum(self.lengths),), self.parameters[0].dtype)
+        first = self.parameters[0]
+        self.flat: Any = None if sparse else empty((sum(self.lengths),), first.dtype, first.device)
         self.views: list[Tensor] = []
         if self.flat is not None:
             unrecorded(self.flat.zero_)
@@ -75,7 +76,7 @@ class Bucket:
         """Parts of a flat tensor, each laid out like its parameter."""
         views = []
         for parameter, offset, length in zip(self.parameters, self.offsets, self.lengths):
-            part = unrecorded(lambda o=offset, n=length: flat[o : o + n])  # type: ignore[misc]
+            part = unrecorded(lambda o=offset, n=length: flat[o : o + n])
             if is_non_overlapping_and_dense(parameter.shape, parameter._strides):
                 view = unrecorded(part.as_strided, parameter.shape, parameter._strides, part.storage_offset())
             else:

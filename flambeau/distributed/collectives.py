@@ -168,7 +168,7 @@ def all_reduce_coalesced(
         return None
     pg = _resolve(group)
     options = AllreduceOptions()
-    options.reduceOp = op
+    options.reduceOp = op  # type: ignore[attr-defined]
     return _start(pg, pg.allreduce_coalesced, tensors, options, async_op=async_op)
 
 
@@ -451,9 +451,10 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
     if any(op.group is not p2p_op_list[0].group for op in p2p_op_list):
         raise ValueError("All ops need to use the same group.")
     works = []
-    for op in p2p_op_list:
-        peer = {"group_dst" if op.op is isend else "group_src": op.group_peer}
-        works.append(op.op(op.tensor, group=op.group, tag=op.tag, **peer))
+    with p2p_op_list[0].group.together(p2p_op_list[0].tensor):
+        for op in p2p_op_list:
+            peer = {"group_dst" if op.op is isend else "group_src": op.group_peer}
+            works.append(op.op(op.tensor, group=op.group, tag=op.tag, **peer))
     return works
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core.device import device as Device
 from . import mpi_world
-from .backend import Backend, BackendConfig, engine_maker, is_mpi_available
+from .backend import Backend, BackendConfig, engine_maker, is_mpi_available, is_nccl_available, nccl_maker
 from .options import default_pg_timeout, set_debug_level_from_env
 from .process_group import ProcessGroup
 from .reduce_op import RedOpType
@@ -175,10 +175,19 @@ def _new_process_group(
         pg.group_name, pg.group_desc, pg.ranks, pg.backend_name = name, desc, ranks, cpu_backend
     else:
         store.set(f"process/{own}", SharedEngine.describe())
-        maker = engine_maker(cpu_backend or str(Backend(backend)), store, own, len(members), timeout, ranks)
-        pg = ProcessGroup(store, own, len(members), maker, str(cpu_backend), timeout, ranks, name, desc)
+        gpu_backend, about = config.device_backend_map.get("cuda"), (store, own, len(members), timeout, ranks)
+        on_gpu = gpu_backend == Backend.NCCL
+        if on_gpu and not cpu_backend and not is_nccl_available():
+            raise RuntimeError(
+                "Distributed package doesn't have NCCL built in: pip install nvidia-nccl-cu13, or use gloo"
+            )
+        maker = engine_maker(cpu_backend or ("gloo" if on_gpu else str(Backend(backend))), *about)
+        pg = ProcessGroup(
+            store, own, len(members), maker, str(cpu_backend or gpu_backend), timeout, ranks, name, desc,
+            nccl_maker(*about) if on_gpu else None,
+        )  # fmt: skip
     _world.pg_map[pg] = (
-        str(Backend(backend)) if ":" not in backend and backend != "undefined" else str(cpu_backend),
+        str(Backend(backend)) if ":" not in backend and backend != "undefined" else pg.backend_name,
         store,
     )
     _world.pg_names[pg] = name
@@ -203,7 +212,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         return
     pg.shutdown()
     for table in (_world.pg_map, _world.pg_names, _world.pg_group_ranks, _world.pg_backend_config):
-        table.pop(pg, None)  # type: ignore[attr-defined]
+        table.pop(pg, None)
 
 
 def _forget_all() -> None:

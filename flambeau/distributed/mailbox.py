@@ -17,6 +17,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from ..core.locks import new_lock
 from ..futures import Future
 from .errors import DistBackendError
 from .store import Store
@@ -62,7 +63,7 @@ class Mailbox:
 
     def __init__(self, store: Store, rank: int, size: int, engine: Any):
         self.store, self.rank, self.size, self.engine = store, rank, size, engine
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._waiting: list[_Receive] = []
         self._kept: list[tuple[int, int, bytearray]] = []
         self._listener: socket.socket | None = None
@@ -220,7 +221,7 @@ class Mailbox:
         def late() -> Exception:
             with self._lock:
                 if receive in self._waiting:
-                    self._waiting.remove(receive)  # type: ignore[arg-type]
+                    self._waiting.remove(receive)
             return DistBackendError(f"{what} {name}: Timed out waiting {timeout * 1000:.0f}ms for it")
 
         return Transfer(future, check, time.monotonic() + timeout, late)

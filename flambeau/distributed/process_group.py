@@ -6,6 +6,7 @@ because handing it over would take longer than most of them do."""
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -16,6 +17,7 @@ from typing import Any
 from ..core.device import cpu
 from ..core.graph import unrecorded
 from ..core.layout import is_non_overlapping_and_dense
+from ..core.locks import new_lock
 from ..core.tensor import Tensor, empty
 from ..futures import Future
 from .options import NO_TIMEOUT, DebugLevel, get_debug_level
@@ -42,7 +44,7 @@ def memory_of(tensor: Tensor) -> Memory:
 
 
 def _check(tensor: Tensor, what: str) -> None:
-    if tensor.device is not cpu:
+    if tensor.device is not cpu and tensor.device.type != "cuda":
         raise RuntimeError(f"No backend type associated with device type {tensor.device.type}")
     if tensor.is_sparse:
         raise RuntimeError(f"{what}(): sparse tensors are only supported by all_reduce")
@@ -86,18 +88,20 @@ class ProcessGroup:
         ranks: Sequence[int],
         group_name: str,
         group_desc: str,
+        gpu_engine: Callable[[Any], Any] | None = None,
     ) -> None:
         self.store, self._rank, self._size = store, rank, size
         self._make_engine = engine
         self._engine: Any = None
+        self._make_gpu_engine, self._gpu_engines = gpu_engine, dict[Any, Any]()  # by device
         self.backend_name, self._timeout = backend, timeout
         self.ranks = list(ranks)
         self.group_name, self.group_desc = group_name, group_desc
         self.bound_device_id: Any = None
-        self._order = threading.RLock()  # held by the operation that runs
+        self._order = new_lock()  # held by the operation that runs
         self._pending: queue.SimpleQueue = queue.SimpleQueue()
         self._unfinished = 0
-        self._counting = threading.Lock()
+        self._counting = new_lock()
         self._thread: threading.Thread | None = None
         self._monitored = 0
         self._sequence = 0
@@ -150,6 +154,22 @@ class ProcessGroup:
                     self._engine = self._make_engine()
         return self._engine
 
+    def engine_of(self, tensor: Tensor) -> Any:
+        """What moves the bytes of a tensor, by where it is."""
+        where = tensor.device
+        if where is cpu:
+            return self.engine()
+        with self._order:
+            if where not in self._gpu_engines:
+                if self._make_gpu_engine is None:
+                    raise RuntimeError(f"No backend type associated with device type {where.type}")
+                self._gpu_engines[where] = self._make_gpu_engine(where)
+            return self._gpu_engines[where]
+
+    def together(self, tensor: Tensor) -> contextlib.AbstractContextManager:
+        """Messages that are started inside begin at once: on a GPU one would wait for the other."""
+        return contextlib.nullcontext() if tensor.device is cpu else self.engine_of(tensor).together()
+
     # -- the order of things ------------------------------------------------------------------------------------------
 
     def _seconds(self, timeout: timedelta | None) -> float:
@@ -166,7 +186,7 @@ class ProcessGroup:
 
         def operate() -> None:
             began = time.perf_counter()
-            engine = self.engine()
+            engine = self.engine_of(tensors[0]) if tensors else self.engine()
             engine.detail = detail
             function(engine)
             if observers:
@@ -178,6 +198,11 @@ class ProcessGroup:
                 operate()
             return _DONE
         future: Future = Future()
+        if tensors and tensors[0].device is not cpu:  # on a stream of the GPU, which keeps the order itself
+            with self._order:
+                operate()
+            future.set_result(results)
+            return Work(future, what=what)
         self._enqueue(operate, future, results)
         if wait:
             future.wait()
@@ -462,20 +487,20 @@ class ProcessGroup:
         tensor = _one(tensors, "send")
         _check(tensor, "send")
         return self._message(
-            "send", [tensor], self.engine().isend(memory_of(tensor), dstRank, tag, self._seconds(None))
+            "send", [tensor], self.engine_of(tensor).isend(memory_of(tensor), dstRank, tag, self._seconds(None))
         )
 
     def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> Work:
         tensor = _one(tensors, "recv")
         _check(tensor, "recv")
         return self._message(
-            "recv", [tensor], self.engine().irecv(memory_of(tensor), srcRank, tag, self._seconds(None))
+            "recv", [tensor], self.engine_of(tensor).irecv(memory_of(tensor), srcRank, tag, self._seconds(None))
         )
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
         tensor = _one(tensors, "recv")
         _check(tensor, "recv")
-        transfer = self.engine().irecv(memory_of(tensor), None, tag, self._seconds(None))
+        transfer = self.engine_of(tensor).irecv(memory_of(tensor), None, tag, self._seconds(None))
         return self._message("recvAnySource", [tensor], transfer)
 
     def _message(self, what: str, tensors: list[Tensor], transfer: Any) -> Work:
@@ -538,8 +563,10 @@ class ProcessGroup:
         if thread is not None:
             self._pending.put(None)
             thread.join(5)
-        if self._engine is not None:
-            self._engine.close()
+        for engine in (self._engine, *self._gpu_engines.values()):
+            if engine is not None:
+                engine.close()
+        self._gpu_engines.clear()
 
     abort = shutdown
 
@@ -572,7 +599,7 @@ def _split(tensor: Tensor, sizes: Sequence[int] | None, count: int) -> list[Tens
 
 
 def _flattened(tensors: Sequence[Tensor]) -> Tensor:
-    flat = empty((sum(t.numel() for t in tensors),), tensors[0].dtype)
+    flat = empty((sum(t.numel() for t in tensors),), tensors[0].dtype, tensors[0].device)
     _transfer(flat, tensors, True)
     return flat
 
@@ -585,7 +612,7 @@ def _unflatten(flat: Tensor, tensors: Sequence[Tensor]) -> None:
 def _transfer(flat: Tensor, tensors: Sequence[Tensor], inwards: bool) -> None:
     start = 0
     for tensor in tensors:
-        part = unrecorded(lambda s=start, t=tensor: flat[s : s + t.numel()].view(t.shape))  # type: ignore[misc]
+        part = unrecorded(lambda s=start, t=tensor: flat[s : s + t.numel()].view(t.shape))
         one, other = (part, tensor.detach()) if inwards else (tensor.detach(), part)
         unrecorded(one.copy_, other)
         start += tensor.numel()

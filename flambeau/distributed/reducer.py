@@ -9,13 +9,13 @@ from __future__ import annotations
 import enum
 import functools
 import itertools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..autograd.engine import running
 from ..core.dtype import BY_NAME
 from ..core.graph import AccumulateGrad, Node, gradient_edge, unrecorded
+from ..core.locks import new_lock
 from ..core.tensor import Tensor, empty
 from ..futures import Future
 from ..ops import namespace
@@ -74,7 +74,7 @@ class Reducer:
         self.last_order: list[int] = []
         self.buckets_reduced = 0
         self._hooks_per_step: dict[int, int] = {}  # of a static graph: how often each gradient arrives
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._used = [0] * len(self.params)
         self._make_buckets(bucket_indices)
         self._handles = []
@@ -458,9 +458,9 @@ def _broadcast_coalesced(
         return
     for indices in assign_by_size(tensors, [buffer_size])[0]:
         parts = [tensors[i] for i in indices]
-        flat = empty((sum(p.numel() for p in parts),), parts[0].dtype)
+        flat = empty((sum(p.numel() for p in parts),), parts[0].dtype, parts[0].device)
         starts = list(itertools.accumulate([0, *(p.numel() for p in parts)]))
-        pieces = [unrecorded(lambda a=a, b=b, whole=flat: whole[a:b]) for a, b in itertools.pairwise(starts)]  # type: ignore[misc]
+        pieces = [unrecorded(lambda a=a, b=b, whole=flat: whole[a:b]) for a, b in itertools.pairwise(starts)]
         if process_group.rank() == src:
             for piece, part in zip(pieces, parts):
                 unrecorded(piece.copy_, part.detach().reshape(-1))

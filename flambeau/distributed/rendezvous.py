@@ -110,7 +110,7 @@ def _environment(url: str, timeout: timedelta = default_pg_timeout, **kwargs: An
 
     def value(name: str, key: str | None, position: int) -> str:
         if key in query:
-            return query[key]  # type: ignore[index]
+            return query[key]
         if name in os.environ:
             return os.environ[name]
         if told is not None and position >= 0:

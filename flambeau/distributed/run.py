@@ -9,6 +9,7 @@ Every option can be given as an environment variable, too: PET_ and its name (PE
 from __future__ import annotations
 
 import argparse
+import importlib
 import logging
 import os
 import runpy
@@ -18,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import posing
+from ..core import naming
 from .elastic.multiprocessing import LogsSpecs, SignalException, Std
 from .elastic.multiprocessing.errors import ChildFailedError, record
 from .elastic.multiprocessing.workers import python_command
@@ -105,6 +107,11 @@ def determine_local_world_size(nproc_per_node: str) -> int:
     try:
         return int(nproc_per_node)
     except ValueError:
+        gpus = (
+            importlib.import_module(f"{naming.PACKAGE}.cuda").device_count() if nproc_per_node in ("gpu", "auto") else 0
+        )
+        if gpus:
+            return gpus
         if nproc_per_node in ("cpu", "auto"):
             return os.cpu_count() or 1
         if nproc_per_node in ("gpu", "xpu"):

@@ -9,12 +9,12 @@ import ctypes
 import functools
 import os
 import struct
-import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
+from ..core.locks import new_lock
 from .errors import DistBackendError
 from .mailbox import Mailbox
 from .reduce_op import RedOpType, array_at, combiner
@@ -60,7 +60,7 @@ class SharedEngine:
         self._deadline = 0.0
         self._waits = 0.0
         self._most = 0  # bytes of the longest message in the exchange that runs
-        self._starting = threading.Lock()
+        self._starting = new_lock()
 
     # -- who is there -------------------------------------------------------------------------------------------------
 

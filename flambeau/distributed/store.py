@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+from ..core.locks import new_lock
 from .errors import DistStoreError, QueueEmptyError
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
@@ -121,7 +122,7 @@ class Table:
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
         self.queues: dict[str, deque[bytes]] = defaultdict(deque)
-        self.changed = threading.Condition()
+        self.changed = threading.Condition(new_lock())
 
     def _until(self, ready: Callable[[], Any], seconds: float) -> bool:
         """Waits, with the lock held, for something to be so."""
@@ -343,7 +344,7 @@ class FileStore(Store):
         self._world_size = world_size
         self._values: dict[str, bytes] = {}
         self._read_up_to = 0
-        self._guard = threading.Lock()
+        self._guard = new_lock()
         self._owner = os.getpid()
         with self._locked():
             pass  # the file exists from now on

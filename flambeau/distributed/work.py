@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from ..core.locks import new_lock
 from ..core.tensor import Tensor
 from ..futures import Future
 from .errors import DistBackendError
@@ -80,7 +81,7 @@ class TransferWork(Work):
     def __init__(self, transfer: Any, tensors: list[Tensor], receives: bool) -> None:
         super().__init__(what="recv" if receives else "send")
         self._transfer, self._tensors, self._receives = transfer, tensors, receives
-        self._finished = threading.Lock()
+        self._finished = new_lock()
         future = getattr(transfer, "future", None)
         if future is not None:
             future.add_done_callback(lambda done: self._finish(done._error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..autograd.grad_mode import no_grad
 from ..core.size import Size
@@ -26,6 +26,11 @@ class Distribution:
 
     has_rsample = False
     has_enumerate_support = False
+
+    if TYPE_CHECKING:  # parameters are attributes, named by `arg_constraints`
+
+        def __getattr__(self, name: str) -> Any: ...
+
     _validate_args = __debug__
 
     @staticmethod

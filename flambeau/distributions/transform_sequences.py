@@ -49,7 +49,7 @@ class _Sliced(Transform):
         return [t.log_abs_det_jacobian(a, b) for t, a, b in parts]
 
     @property
-    def bijective(self) -> bool:  # type: ignore[override]
+    def bijective(self) -> bool:
         return all(t.bijective for t in self.transforms)
 
 
@@ -94,11 +94,11 @@ class CatTransform(_Sliced):
         return cat(terms, dim) if dim < 0 else sum(terms[1:], terms[0])
 
     @constraints.dependent_property
-    def domain(self) -> Any:  # type: ignore[override]
+    def domain(self) -> Any:
         return constraints.cat([t.domain for t in self.transforms], self.dim, self.lengths)
 
     @constraints.dependent_property
-    def codomain(self) -> Any:  # type: ignore[override]
+    def codomain(self) -> Any:
         return constraints.cat([t.codomain for t in self.transforms], self.dim, self.lengths)
 
 
@@ -113,15 +113,15 @@ class StackTransform(_Sliced):
 
     def _split(self, z: Tensor, name: str) -> Sequence[Tensor]:
         self._check(z, name, "len(transforms)", len(self.transforms))
-        return z.unbind(self.dim)
+        return z.unbind(self.dim)  # type: ignore[return-value]
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         return stack(self._determinants(x, y), self.dim)
 
     @constraints.dependent_property
-    def domain(self) -> Any:  # type: ignore[override]
+    def domain(self) -> Any:
         return constraints.stack([t.domain for t in self.transforms], self.dim)
 
     @constraints.dependent_property
-    def codomain(self) -> Any:  # type: ignore[override]
+    def codomain(self) -> Any:
         return constraints.stack([t.codomain for t in self.transforms], self.dim)

@@ -58,11 +58,11 @@ class ReshapeTransform(Transform):
         super().__init__(cache_size)
 
     @constraints.dependent_property
-    def domain(self) -> constraints.Constraint:  # type: ignore[override]
+    def domain(self) -> constraints.Constraint:
         return constraints.independent(constraints.real, len(self.in_shape))
 
     @constraints.dependent_property
-    def codomain(self) -> constraints.Constraint:  # type: ignore[override]
+    def codomain(self) -> constraints.Constraint:
         return constraints.independent(constraints.real, len(self.out_shape))
 
     def _call(self, x: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ class PowerTransform(ByValue):
         (self.exponent,) = broadcast_all(exponent)
 
     @property
-    def sign(self) -> Tensor:  # type: ignore[override]
+    def sign(self) -> Tensor:
         return self.exponent.sign()
 
     def _call(self, x: Tensor) -> Tensor:
@@ -216,15 +216,15 @@ class AffineTransform(ByValue):
         return self._event_dim
 
     @constraints.dependent_property(is_discrete=False)
-    def domain(self) -> constraints.Constraint:  # type: ignore[override]
+    def domain(self) -> constraints.Constraint:
         return constraints.independent(constraints.real, self.event_dim) if self.event_dim else constraints.real
 
     @constraints.dependent_property(is_discrete=False)
-    def codomain(self) -> constraints.Constraint:  # type: ignore[override]
+    def codomain(self) -> constraints.Constraint:
         return self.domain
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]
+    def sign(self) -> Any:
         if isinstance(self.scale, Number):
             return (self.scale > 0) - (self.scale < 0)
         return self.scale.sign()

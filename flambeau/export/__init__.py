@@ -10,7 +10,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from .. import fx as _fx  # noqa: F401  the whole rooms before their parts: see naming.load
+from .. import library as _library  # noqa: F401
+from ..fx import experimental as _experimental  # noqa: F401
 from ..fx._pytree import register_pytree_flatten_spec
+from ..library import aten as _aten  # noqa: F401
 from ..nn import Module
 from ..utils import _pytree as pytree
 from . import dynamic_shapes as _dynamic_shapes
@@ -71,11 +75,11 @@ def export(
         raise TypeError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
     given = kwargs or {}
     found, sizes = trace(mod, args, given, dynamic_shapes)
-    names = _dynamic_shapes.combined(mod, args, given)
+    names = _dynamic_shapes.parameter_names(mod, args, given)
     hidden = found.signature.non_persistent_buffers
     buffers = dict(mod.named_buffers())
     constants = {**found.recorder.constants_found, **{name: buffers[name] for name in hidden}}
-    entry = ModuleCallEntry("", ModuleCallSignature([], [], found.in_spec, found.out_spec, list(names)))
+    entry = ModuleCallEntry("", ModuleCallSignature([], [], found.in_spec, found.out_spec, names))
     entries = [ModuleCallEntry(path) for path, _ in mod.named_modules() if path]
     return ExportedProgram(
         holder(found.pieces),

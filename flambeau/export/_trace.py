@@ -6,18 +6,21 @@ import contextlib
 import functools
 import operator
 import re
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import flambeau
 
+from ..autograd.function import FunctionCtx
 from ..core.naming import torch_name
 from ..core.tensor import Tensor
 from ..fx.experimental.proxy_tensor import GraphRecorder
 from ..fx.graph import Graph
 from ..fx.names import home_of
 from ..fx.node import Node
+from ..library.aten.schemas import FunctionSchema
 from ..nn import Module
 from ..serialization.names import written_name
 from ..utils import _pytree as pytree
@@ -58,6 +61,35 @@ def input_names(program: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
     return found
 
 
+class _Keeping(threading.local):
+    """Which autograd.Functions stay one node of a graph: asked by exports to formats that have a form for them."""
+
+    wanted: Callable[[type], bool] = staticmethod(lambda function: False)
+
+
+keeping = _Keeping()
+
+
+class FunctionTarget:
+    """A user's autograd.Function as what a node calls."""
+
+    _made: ClassVar[dict[tuple[type, int], FunctionTarget]] = {}
+
+    def __init__(self, function: type, count: int) -> None:
+        self.function, self.__name__ = function, function.__name__
+        arguments = ", ".join(f"Any arg{i}" for i in range(count))
+        self._schema = FunctionSchema(f"autograd::{function.__name__}({arguments}) -> Any")
+        self.overloadpacket = self
+
+    @classmethod
+    def of(cls, function: type, count: int) -> FunctionTarget:
+        """The same target for the same function."""
+        return cls._made.setdefault((function, count), cls(function, count))
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function.apply(*args)  # type: ignore[attr-defined]
+
+
 class Recorder(GraphRecorder):
     """Records a module: its parameters, buffers and constants are inputs of the graph."""
 
@@ -92,6 +124,17 @@ class Recorder(GraphRecorder):
             return super().handle(op, function, args, kwargs)
         finally:
             self.calling = None
+
+    def handle_function(self, function: type, args: tuple) -> Any:
+        """A user's autograd.Function that is wanted as one node (see `keeping`)."""
+        if not keeping.wanted(function):
+            return NotImplemented
+
+        def run() -> Any:
+            result = function._call(FunctionCtx(), args)  # type: ignore[attr-defined]
+            return self.note(FunctionTarget.of(function, len(args)), args, {}, result)  # type: ignore[arg-type]
+
+        return self.unseen(run)
 
     def add_input(
         self, kind: InputKind, name: str, target: str, tensor: Tensor, persistent: bool | None = None

@@ -161,6 +161,16 @@ def combined(program: Any, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any
     return found
 
 
+def parameter_names(program: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
+    """What the arguments are called: those of `*args` are numbered."""
+    parameters = inspect.signature(program.forward).parameters
+    names: list[str] = []
+    for name, value in combined(program, args, kwargs).items():
+        variable = name in parameters and parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+        names += [f"{name}_{i}" for i in range(len(value))] if variable else [name]
+    return names
+
+
 # -- symbols for sizes ----------------------------------------------------------------------------------------------------
 
 

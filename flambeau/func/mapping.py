@@ -185,7 +185,7 @@ def _placed(level: Level, func: Callable, leaf: Tensor, dim: int | None) -> Tens
     if not -rank <= dim < rank:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
     if level.owns(leaf):
-        return leaf._value if leaf._hidden == dim % rank else leaf._value.movedim(leaf._hidden, dim)
+        return leaf._value if leaf._hidden == dim % rank else leaf._value.movedim(leaf._hidden, dim)  # type: ignore[attr-defined]
     return level.full(leaf).movedim(0, dim)
 
 

@@ -257,7 +257,7 @@ class _Writer:
         if isinstance(kind, typing._GenericAlias):  # type: ignore[attr-defined]
             origin = _TYPING_NAMES.get(origin, origin)
         name = self.add_global(type_repr(origin), origin)
-        parts = kind.dims if isinstance(kind, TensorType) else typing.get_args(kind)  # type: ignore[attr-defined]
+        parts = kind.dims if isinstance(kind, TensorType) else typing.get_args(kind)
         return f"{name}[{','.join(self.type_name(part) for part in parts)}]" if parts else name
 
     def text(self, value: Any) -> str:

@@ -158,7 +158,7 @@ def _deserialize_graph_module(
     class WithForward(_CodeOnlyModule):
         pass
 
-    WithForward.forward = forward  # type: ignore[method-assign]
+    WithForward.forward = forward
     module = WithForward(body)
     graph = KeepModules().trace(module, **body.get("_tracer_extras", {}))
     graph._tracer_cls = tracer_cls
@@ -262,7 +262,7 @@ class _WrappedCall:
         try:
             if self.cls_call is not None:
                 return self.cls_call(obj, *args, **kwargs)
-            return super(self.cls, obj).__call__(*args, **kwargs)  # type: ignore[misc, arg-type]
+            return super(self.cls, obj).__call__(*args, **kwargs)  # type: ignore[arg-type]
         except Exception as problem:
             frames = traceback.StackSummary.extract(traceback.walk_tb(problem.__traceback__))
             innermost = [f for f in frames if not f.filename.startswith(_PACKAGE_FOLDER)][-1:]

@@ -121,7 +121,7 @@ def module_name(value: Any) -> str | None:
     if known and getattr(flambeau, name, None) is value:  # type: ignore[arg-type]
         return "torch"
     module = getattr(value, "__module__", None)
-    return None if module is None else naming.torch_name(module)
+    return None if module is None else naming.torch_name(module).replace("torch._ops", "torch.ops")
 
 
 def is_from_torch(value: Any) -> bool:

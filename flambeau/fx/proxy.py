@@ -322,6 +322,8 @@ class Proxy:
             )
         (tracer,) = tracers.values()
         method: str = orig_method.__name__
+        if hasattr(orig_method, "owner") and hasattr(orig_method, "inlined_graph"):  # a method of a compiled module
+            return tracer.create_proxy("call_method", method, (orig_method.owner, *args), kwargs)
         if home_of(orig_method) is None and getattr(Tensor, method, None) is orig_method:
             return tracer.create_proxy("call_method", method, args, kwargs)
         args, kwargs = spelled(orig_method, args, kwargs)

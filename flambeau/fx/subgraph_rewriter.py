@@ -17,10 +17,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..nn import Module
+from . import passes  # noqa: F401  the whole room before its parts: see naming.load
 from ._symbolic_trace import symbolic_trace
 from .graph import Graph
 from .graph_module import GraphModule
 from .node import Node
+from .passes import utils  # noqa: F401  the whole room before its parts: see naming.load
 from .passes.utils.matcher_utils import InternalMatch, SubgraphMatcher
 
 __all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with_filters"]

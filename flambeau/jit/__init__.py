@@ -14,7 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, Union, get_args, get_origin
 
 from ..futures import Future
-from ..nn.modules.module import Module
+from ..nn import Module
 from .marks import Mark, export, ignore, overload, unused
 
 __all__ = [
@@ -74,7 +74,7 @@ def script(
     if inspect.isfunction(obj) or inspect.ismethod(obj):
         function = obj.__func__ if inspect.ismethod(obj) else obj
         if hasattr(function, "__script_if_tracing_wrapper"):
-            function = function.__original_fn
+            function = function.__original_fn  # type: ignore[attr-defined]
         function = (
             inspect.unwrap(function) if hasattr(function, "__wrapped__") and not hasattr(function, "op") else function
         )

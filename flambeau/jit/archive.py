@@ -16,6 +16,7 @@ from typing import Any
 
 import flambeau as torch
 
+from .. import serialization as _serialization  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.dtype import dtype
 from ..core.storage import UntypedStorage
 from ..serialization.archive import ArchiveReader, ArchiveWriter, read_into

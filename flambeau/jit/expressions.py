@@ -515,7 +515,7 @@ class Expressions:
     def _tuple_subscript(self: Any, place: Range, value: Value, node: ast.expr) -> Value:
         index = self.expression(node)
         known, number = self.known(index)
-        kinds = value.type.elements
+        kinds = value.type.elements  # type: ignore[attr-defined]
         if index.type is not INT:
             raise error(place, "tuple index must be an integer")
         if not known:
@@ -531,7 +531,7 @@ class Expressions:
 
     def tuple_item(self: Any, place: Range | None, value: Value, index: int) -> Value:
         number = self.constant(index, INT, place)
-        return self.graph.op("prim::TupleIndex", [value, number], value.type.elements[index], place)
+        return self.graph.op("prim::TupleIndex", [value, number], value.type.elements[index], place)  # type: ignore[attr-defined]
 
     def tensor_item(self: Any, place: Range, value: Value, indices: Sequence[ast.expr]) -> Value:
         """x[...]: selections and slices one after another, then one index operator for the tensors among them."""

@@ -8,9 +8,11 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import tracing_state
 from .emitter import Emitter
 from .interpreter import Failure, Program, to_python, to_script
 from .ir import Graph
+from .naming import unmangled
 from .schema import REQUIRED, Schema
 from .source import FrontendError, Range, Source, compiling, error
 from .types import ANY, ClassType, TensorType, Type
@@ -89,10 +91,9 @@ class Function:
         return bind(self.schema, args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from . import tracer  # noqa: PLC0415  modules, classes and functions need one another
-
-        if tracer.active() is not None:
-            return tracer.active().call_script(self, args, kwargs)  # type: ignore[union-attr]
+        recording = tracing_state.active()
+        if recording is not None:
+            return recording.call_script(self, args, kwargs)
         values = self.bind(args, kwargs)
         try:
             result = self.run(values)
@@ -102,7 +103,9 @@ class Function:
 
 
 def _spoken(function: Function) -> str:
-    return function.qualified_name.removeprefix("__torch__.")
+    """A function by its name, a method by that of its class, too."""
+    parts = unmangled(function.qualified_name).split(".")
+    return ".".join(parts[-2:] if function.owner is not None else parts[-1:])
 
 
 def bind(schema: Schema, args: tuple, kwargs: dict) -> list:

@@ -288,7 +288,7 @@ def tuple_class(kind: TupleType) -> Any:
     name = (kind.tuple_name or "result").rpartition(".")[2]
     key = (name, kind.fields)
     if key not in _tuple_classes:
-        _tuple_classes[key] = collections.namedtuple(name, kind.fields)  # type: ignore[misc]
+        _tuple_classes[key] = collections.namedtuple(name, kind.fields)
     return _tuple_classes[key]
 
 

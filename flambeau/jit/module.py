@@ -9,6 +9,7 @@ from typing import Any
 
 import flambeau as torch
 
+from ..core import overrides
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
 from . import archive, inlining, layers, printing, recursive
@@ -114,7 +115,14 @@ class ScriptMethod:
         self.owner, self.function = owner, function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        overriding = overrides.overriding_arguments(args, kwargs)
+        if overriding:
+            return overrides.call_override(self, args, kwargs, overriding)
         return self.function(self.owner, *args, **kwargs)
+
+    @property
+    def __name__(self) -> str:  # type: ignore[override]
+        return self.function.base_name
 
     @property
     def name(self) -> str:
@@ -216,7 +224,7 @@ class RecursiveScriptModule(ScriptModule):
         kind = self.script_type
         if kind.forward_pre_hooks or kind.forward_hooks:
             return self._forward_with_hooks(found, args, kwargs)
-        return found(self, *args, **kwargs)
+        return ScriptMethod(self, found)(*args, **kwargs)
 
     def _overload(self, args: tuple, kwargs: dict) -> Function | None:
         """The first of `forward__0`, `forward__1`... that the arguments fit."""
@@ -413,6 +421,9 @@ class ScriptFunction:
         self.__original_fn = original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        overriding = overrides.overriding_arguments(args, kwargs)
+        if overriding:
+            return overrides.call_override(self, args, kwargs, overriding)
         return self.script_function(*args, **kwargs)
 
     @property

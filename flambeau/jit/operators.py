@@ -187,12 +187,20 @@ def implementation(schema: Schema) -> Callable | None:
 def _user_operator(space: str, name: str, schema: Schema) -> Callable | None:
     """An operator that was registered with `torch.library`, or one of torchvision's."""
     if space == "torchvision":
-        from . import vision_operators  # noqa: PLC0415  modules, classes and functions need one another
-
-        return vision_operators.TABLE.get(name)
+        return _vision_operator(name)
     owner = getattr(torch.ops, space, None)
     function = getattr(owner, name, None)
     return None if function is None else _calling(function, schema)
+
+
+def _vision_operator(name: str) -> Callable | None:
+    """One of torchvision's: sizes are two numbers there, and a pair in the Python functions."""
+    function = getattr(torch.vision.ops, name, None)
+    if function is None:
+        return None
+    if name in ("roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool"):
+        return lambda x, boxes, scale, height, width, *more: function(x, boxes, (height, width), scale, *more)
+    return function
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 
 import flambeau as torch
 
-from . import layers, operators
+from . import Attribute, layers, operators
 from . import signatures as notes
 from .functions import Definition, Function, defaults_of, parsed
 from .ir import Value
@@ -204,8 +204,6 @@ def _read_attribute(made: Concrete, name: str, value: Any, hint: Any) -> None:
         made.functions[name] = value
         return
     attribute_type = None
-    from . import Attribute  # noqa: PLC0415  modules, classes and functions need one another
-
     if isinstance(value, Attribute):
         attribute_type, value = _declared(value.type), value.value
     declared = attribute_type if attribute_type is not None else _declared(hint)

@@ -16,6 +16,7 @@ from typing import Any
 import flambeau as torch
 import flambeau.jit as jit
 
+from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..library.operator import OperatorFace
 from . import classes, forms, operators
 from . import signatures as notes

@@ -315,8 +315,8 @@ def _parse_comment(m: Any, text: str, node: Any) -> Type:
 def _located(tree: Any, node: Any) -> Any:
     for part in ast.walk(tree):
         if hasattr(part, "lineno"):
-            part.lineno, part.col_offset = node.lineno, node.col_offset
-            part.end_lineno, part.end_col_offset = node.lineno, node.col_offset + 1
+            part.lineno, part.col_offset = node.lineno, node.col_offset  # type: ignore[attr-defined]
+            part.end_lineno, part.end_col_offset = node.lineno, node.col_offset + 1  # type: ignore[attr-defined]
     return tree
 
 

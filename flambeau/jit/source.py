@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import threading
 from collections.abc import Iterator
@@ -18,15 +19,20 @@ class Source:
         self.lines = text.split("\n")
 
     def range_of(self, node: Any) -> Range:
+        """Where a piece of syntax stands; of a call, up to its last argument, as PyTorch marks it."""
+        last = node
+        if isinstance(node, ast.Call):
+            parts: list[Any] = [node.func, *node.args, *node.keywords]
+            last = max(parts, key=lambda n: (n.end_lineno or 0, n.end_col_offset or 0))
         line = node.lineno - 1
-        end = getattr(node, "end_lineno", None)
+        end = getattr(last, "end_lineno", None)
         end = line if end is None else end - 1
         return Range(
             self,
             line,
             _column(self.lines, line, node.col_offset),
             end,
-            _column(self.lines, end, getattr(node, "end_col_offset", None) or node.col_offset + 1),
+            _column(self.lines, end, getattr(last, "end_col_offset", None) or node.col_offset + 1),
         )
 
 
@@ -112,16 +118,8 @@ def error(place: Range | None, message: str, kind: type[Exception] = RuntimeErro
     parts = ["" if frontend else "\n", message, ":\n" if not message.endswith("\n") else ""]
     if place is not None:
         parts.append(place.highlight())
-    for name, caller in reversed(_calls.__dict__.get("stack", [])):
-        if caller is not None:
-            parts.append(
-                f"'{name}' is being compiled since it was called from '{_caller(caller)}'\n{caller.highlight()}"
-            )
+    stack = _calls.__dict__.get("stack", [])
+    for (caller, _), (name, call) in reversed(list(zip(stack, stack[1:]))):
+        if call is not None:
+            parts.append(f"'{name}' is being compiled since it was called from '{caller}'\n{call.highlight()}")
     return kind("".join(parts))
-
-
-def _caller(place: Range) -> str:
-    for line in place.source.lines:
-        if line.lstrip().startswith("def "):
-            return line.lstrip()[4:].partition("(")[0]
-    return "?"

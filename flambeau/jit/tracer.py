@@ -21,7 +21,7 @@ from ..core.size import make_size
 from ..core.tensor import Tensor
 from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from . import cleanup, operators, recursive
+from . import cleanup, enabled, operators, recursive
 from . import signatures as notes
 from .emitter import Emitter
 from .functions import Function
@@ -57,6 +57,7 @@ _FORWARD = "prim::TracedModuleForward"
 
 # Operators of Flambeau that are called otherwise in graphs.
 _OTHER_NAMES = {"slice_dim": "slice", "permute_dims": "permute", "where_tensor": "where"}
+_END = 9223372036854775807  # what a slice without an end is written with
 _CASTS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32", "short": "int16",
     "char": "int8", "byte": "uint8", "bool": "bool",
@@ -123,6 +124,8 @@ class Frame:
 
 class Tracer(modes.Mode):
     """Records into one graph."""
+
+    reads_python = True  # subscripts above all, before their numbers are taken apart
 
     def __init__(self, root: Any = None, root_type: ClassType | None = None):
         self.graph = Graph()
@@ -306,13 +309,46 @@ class Tracer(modes.Mode):
             return self._python_value(name, function, args, kwargs)
         if name == "tensor" and not any(isinstance(a, Tensor) for a in args):
             return self._run(function, args, kwargs)
-        call = self._node_for(name, op, args, kwargs)
+        call = self._subscript(*args) if name == "__getitem__" else self._node_for(name, op, args, kwargs)
         if call is None:  # made of operators that have names in graphs: record those
             with self:
-                return self._run(modes.unwatched(function), args, kwargs, recording=True)
+                result = self._run(modes.unwatched(function), args, kwargs, recording=True)
+            self._check_seen(name, args, kwargs, result)
+            return result
         result = self._run(function, args, kwargs)
         self._take(call, result, args)
         return result
+
+    def _subscript(self, tensor: Tensor, key: Any) -> Value | None:
+        """The nodes of `tensor[key]`, with the numbers as the program has them; None for keys with tensors or lists."""
+        items = key if isinstance(key, tuple) else (key,)
+        if not all(i is None or i is ... or type(i) in (int, TracedInt, slice) for i in items):
+            return None
+        value, dim = self.tensor(tensor), 0
+        for item in items:
+            if item is ...:
+                dim += tensor.dim() - sum(i is not None and i is not ... for i in items)
+            elif item is None:
+                value, dim = self.insert("aten::unsqueeze", [value, self.constant(dim, INT)]), dim + 1
+            elif isinstance(item, slice):
+                bounds = (
+                    0 if item.start is None else item.start,
+                    _END if item.stop is None else item.stop,
+                    item.step or 1,
+                )
+                numbers = [self.value(b.item() if isinstance(b, Tensor) else b) for b in bounds]
+                value, dim = self.insert("aten::slice", [value, self.constant(dim, INT), *numbers]), dim + 1
+            else:
+                value = self.insert("aten::select", [value, self.constant(dim, INT), self.value(item)])
+        return value if value is not self.tensor(tensor) else None
+
+    def _check_seen(self, name: str, args: tuple, kwargs: dict, result: Any) -> None:
+        """What an operator makes of recorded tensors must be recorded: it would be a constant of the graph otherwise."""
+        from_known = any(id(t) in self.known for t in _tensors((args, kwargs)))
+        if from_known and any(id(t) not in self.known for t in _tensors(result)):
+            raise NotImplementedError(
+                f"tracing a call of {name}: TorchScript has no operator for it, or not with these arguments"
+            )
 
     def _node_for(self, name: str, op: Any, args: tuple, kwargs: dict) -> Value | None:
         """Insert the operator's node; its output."""
@@ -320,6 +356,8 @@ class Tracer(modes.Mode):
             return self.insert(
                 "aten::to", [self.value(args[0]), self.constant(operators.number_of(getattr(torch, _CASTS[name])), INT)]
             )
+        if name == "interpolate" and isinstance(kwargs.get("scale_factor"), int):
+            kwargs = {**kwargs, "scale_factor": float(kwargs["scale_factor"])}
         if name == "einsum" and len(args) > 1 and not isinstance(args[1], (list, tuple)):
             args = (args[0], list(args[1:]))
         form = form_by_name(name) if "nn.functional" in op.namespaces or name in ("interpolate",) else None
@@ -546,7 +584,7 @@ def tensor_type(tensor: Tensor) -> Type:
 def _user_frame() -> tuple[Any, int]:
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "flambeau":
-        frame, level = frame.f_back, level + 1  # type: ignore[assignment]
+        frame, level = frame.f_back, level + 1
     return frame, level
 
 
@@ -780,8 +818,6 @@ def trace(
 
     >>> traced = trace(lambda x: x * 2, torch.ones(3))
     """
-    from . import enabled  # noqa: PLC0415  modules, classes and functions need one another
-
     if not enabled():
         return func
     if isinstance(func, (ScriptModule, ScriptFunction)):

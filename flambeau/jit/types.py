@@ -91,7 +91,7 @@ class ShapedTensor(TensorType):
     def __init__(self, text: str, dtype: Any = None, shape: Any = None, strides: Any = None):
         self.name, self._dtype, self.shape, self._strides = text, dtype, shape, strides
 
-    code = property(lambda self: "Tensor")  # type: ignore[assignment]
+    code = property(lambda self: "Tensor")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapedTensor) and self.name == other.name

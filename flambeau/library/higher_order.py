@@ -14,7 +14,7 @@ from typing import Any
 from ..core import overrides
 from ..core.tensor import Tensor
 from ..utils import _pytree as pytree
-from .aten.overloads import recording
+from .aten import recording
 
 __all__ = ["CondOp", "HigherOrderOperator", "cond", "cond_op", "higher_order"]
 

@@ -41,6 +41,15 @@ class OperatorFace:
         self._unwatched = self.__wrapped__ = partial(call_operator, op)
 
     @property
+    def as_node(self) -> bool:
+        """Whether a graph shows a call as one node: not if its only kernel is made of other operators."""
+        return set(self.op.kernels) != {"compositeimplicitautograd"}
+
+    @property
+    def overloadpacket(self) -> OperatorFace:
+        return self
+
+    @property
     def default(self) -> OperatorFace:
         """The one overload there is."""
         return self

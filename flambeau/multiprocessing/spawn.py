@@ -91,7 +91,7 @@ class ProcessContext:
         if not self.sentinels:
             return True
         for sentinel in multiprocessing.connection.wait(list(self.sentinels), timeout):
-            rank = self.sentinels.pop(sentinel)  # type: ignore[index]
+            rank = self.sentinels.pop(sentinel)
             self.processes[rank].join()
             if self.processes[rank].exitcode != 0:
                 self._end_others(grace_period)

@@ -4,14 +4,19 @@
 >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _reduction, attention, common_types, functional, grad, init, modules, parallel, parameter, utils
 from .modules import *  # noqa: F403
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
-functional.grad = grad  # type: ignore[attr-defined] # it is made of functional itself
+if TYPE_CHECKING:  # names that are put here when the module is imported
+
+    def __getattr__(name: str) -> Any: ...
+
+
+functional.grad = grad  # it is made of functional itself
 
 __all__ = [
     "Buffer",

@@ -3,6 +3,7 @@
 from typing import Any
 
 from .. import ops
+from ..core import naming
 
 _functions = ops.namespace("nn.functional")
 
@@ -19,3 +20,10 @@ def _name(functions: dict[str, Any], elsewhere: dict[str, Any]) -> None:
 
 _name(_functions, ops.namespace("torch"))
 globals().update(_functions)
+
+
+def __getattr__(name: str) -> Any:
+    """Programs also find the questions about overriding arguments here, as PyTorch's own functions do."""
+    if name in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
+        return getattr(naming.load("flambeau.overrides"), name)
+    raise naming.no_attribute(__name__, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.overrides import disabled_torch_function, refuse_real_tensors
 from ..core.size import Size
@@ -95,6 +95,10 @@ class UninitializedTensorMixin:
 
     cls_to_become: type
 
+    if TYPE_CHECKING:  # those of the Tensor it is mixed into
+
+        def __getattr__(self, name: str) -> Any: ...
+
     @property
     def shape(self) -> Any:
         raise RuntimeError(
@@ -108,13 +112,13 @@ class UninitializedTensorMixin:
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Become an ordinary parameter or buffer of the given shape; the values are not defined yet."""
-        where = self.device if device is None else device  # type: ignore[has-type]
-        self._adopt(empty(shape, dtype=dtype or self.dtype, device=where))  # type: ignore[has-type]
-        self.__class__ = self.cls_to_become  # type: ignore[assignment]
+        where = self.device if device is None else device
+        self._adopt(empty(shape, dtype=dtype or self.dtype, device=where))
+        self.__class__ = self.cls_to_become
 
     def _bare_alias(self) -> Tensor:
         t = Tensor.__new__(Tensor)
-        t._adopt(empty(0, dtype=self.dtype, device=self.device))  # type: ignore[has-type]
+        t._adopt(empty(0, dtype=self.dtype, device=self.device))
         return t
 
     def size(self) -> Size:
@@ -137,7 +141,7 @@ class UninitializedTensorMixin:
         return f"<{type(self).__name__}>"
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter of a lazy module before its first forward."""
 
     cls_to_become = Parameter
@@ -156,7 +160,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         return result
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
     """A buffer of a lazy module before its first forward."""
 
     __torch_function__ = disabled_torch_function  # type: ignore[assignment]

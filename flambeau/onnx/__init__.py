@@ -1,16 +1,37 @@
-"""ONNX files. Export is not there yet, and asking for it raises; the module exists because training programs import it."""
+"""ONNX files: models written for other engines, and models read from them.
+
+>>> flambeau.onnx.export(model, (x,), "model.onnx")
+>>> flambeau.onnx.load("model.onnx")(x)
+"""
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from . import errors, symbolic_helper, utils
+from .enums import OperatorExportTypes, TensorProtoDataType, TrainingMode
+from .errors import OnnxExporterError
+from .exporting import export, select_model_mode_for_export
+from .functions import is_in_onnx_export
+from .loading import OnnxModule, load
+from .program import ONNXProgram
+from .registry import register_custom_op_symbolic, unregister_custom_op_symbolic
 
-__all__ = ["export", "is_in_onnx_export"]
+producer_name = "pytorch"
+producer_version = "2.13.0"
 
-
-def is_in_onnx_export() -> bool:
-    return False
-
-
-def export(*args: Any, **kwargs: Any) -> NoReturn:
-    """Write a model as an ONNX file."""
-    raise NotImplementedError("torch.onnx.export is not in Flambeau yet")
+__all__ = [
+    "ONNXProgram",
+    "OnnxExporterError",
+    "OnnxModule",
+    "OperatorExportTypes",
+    "TensorProtoDataType",
+    "TrainingMode",
+    "errors",
+    "export",
+    "is_in_onnx_export",
+    "load",
+    "register_custom_op_symbolic",
+    "select_model_mode_for_export",
+    "symbolic_helper",
+    "unregister_custom_op_symbolic",
+    "utils",
+]

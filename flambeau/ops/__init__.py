@@ -1,7 +1,5 @@
 """What tensors do: one room per family, each operator declared once. `machinery` is what they all stand on."""
 
-import importlib as _importlib
-
 from ..core import naming as _naming
 from . import linalg  # noqa: F401
 from .creation import construct, convert, filled, ranges  # noqa: F401
@@ -70,10 +68,10 @@ bind_methods()
 bind_operators()
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
+def __getattr__(name: str):
     """`torch.ops.aten` and `torch.ops.higher_order`, imported when first used."""
     if name == "aten":
-        return _importlib.import_module("flambeau.library.aten").aten
+        return _naming.load("flambeau.library.aten").aten
     if name == "higher_order":
         return _naming.load("flambeau.library.higher_order").higher_order
     raise _naming.no_attribute(__name__, name)

@@ -10,7 +10,7 @@ from .optimizer import ParamsT
 
 
 @update(scalars=("step",))
-def adadelta(param, grad, square_avg, acc_delta, step, *, lr, rho, eps, weight_decay, maximize):  # type: ignore[no-untyped-def]
+def adadelta(param, grad, square_avg, acc_delta, step, *, lr, rho, eps, weight_decay, maximize):
     if maximize:
         grad = -grad
     if weight_decay is not None:

@@ -14,7 +14,7 @@ from .sparse_gradient import entries
 
 
 @update(scalars=("step",))
-def adagrad(param, grad, sum, step, *, lr, lr_decay, eps, weight_decay, maximize):  # type: ignore[no-untyped-def]
+def adagrad(param, grad, sum, step, *, lr, lr_decay, eps, weight_decay, maximize):
     if maximize:
         grad = -grad
     if weight_decay is not None:

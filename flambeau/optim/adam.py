@@ -12,7 +12,7 @@ from .optimizer import ParamsT, check_one_element
 
 
 @update(scalars=("step",))
-def adam(  # type: ignore[no-untyped-def]
+def adam(
     param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, step,
     *, lr, beta1, beta2, eps, weight_decay, decoupled, amsgrad, maximize,
 ):  # fmt: skip

@@ -10,7 +10,7 @@ from .optimizer import ParamsT
 
 
 @update(scalars=("step",))
-def adamax(param, grad, exp_avg, exp_inf, step, *, lr, beta1, beta2, eps, weight_decay, maximize):  # type: ignore[no-untyped-def]
+def adamax(param, grad, exp_avg, exp_inf, step, *, lr, beta1, beta2, eps, weight_decay, maximize):
     step = step + 1
     if maximize:
         grad = -grad

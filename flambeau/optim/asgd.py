@@ -12,7 +12,7 @@ from .optimizer import ParamsT, number
 
 
 @update(scalars=("step", "eta", "mu"))
-def asgd(param, grad, ax, step, eta, mu, *, lr, lambd, alpha, t0, weight_decay, maximize):  # type: ignore[no-untyped-def]
+def asgd(param, grad, ax, step, eta, mu, *, lr, lambd, alpha, t0, weight_decay, maximize):
     step = step + 1
     if maximize:
         grad = -grad

@@ -12,7 +12,7 @@ from .optimizer import ParamsT
 
 
 @update(scalars=("step", "mu_product"))
-def nadam(  # type: ignore[no-untyped-def]
+def nadam(
     param, grad, exp_avg, exp_avg_sq, step, mu_product,
     *, lr, beta1, beta2, eps, weight_decay, momentum_decay, decoupled, maximize,
 ):  # fmt: skip

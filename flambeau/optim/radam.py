@@ -10,9 +10,7 @@ from .optimizer import ParamsT
 
 
 @update(scalars=("step",))
-def radam(  # type: ignore[no-untyped-def]
-    param, grad, exp_avg, exp_avg_sq, step, *, lr, beta1, beta2, eps, weight_decay, decoupled, maximize
-):
+def radam(param, grad, exp_avg, exp_avg_sq, step, *, lr, beta1, beta2, eps, weight_decay, decoupled, maximize):
     step = step + 1
     param, grad = decayed(param, grad, lr, weight_decay, decoupled, maximize)
     exp_avg = lerp(exp_avg, grad, 1 - beta1)

@@ -12,7 +12,7 @@ from .optimizer import ParamsT
 
 
 @update(scalars=("step",))
-def rmsprop(  # type: ignore[no-untyped-def]
+def rmsprop(
     param, grad, square_avg, momentum_buffer, grad_avg, step,
     *, lr, alpha, eps, weight_decay, momentum, centered, maximize,
 ):  # fmt: skip

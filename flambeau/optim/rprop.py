@@ -13,7 +13,7 @@ from .optimizer import ParamsT, number
 
 
 @update(scalars=("step",))
-def rprop(param, grad, prev, step_size, step, *, shrink, grow, smallest, largest, maximize):  # type: ignore[no-untyped-def]
+def rprop(param, grad, prev, step_size, step, *, shrink, grow, smallest, largest, maximize):
     if maximize:
         grad = -grad
     agreement = grad * prev

@@ -14,9 +14,7 @@ from .sparse_gradient import entries
 
 
 @update()
-def sgd(  # type: ignore[no-untyped-def]
-    param, grad, momentum_buffer, *, lr, momentum, dampening, weight_decay, nesterov, maximize, first
-):
+def sgd(param, grad, momentum_buffer, *, lr, momentum, dampening, weight_decay, nesterov, maximize, first):
     if maximize:
         grad = -grad
     if weight_decay is not None:

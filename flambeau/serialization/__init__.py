@@ -60,7 +60,7 @@ __all__ = [
 _SHARDED = ("load_sharded", "load_sharded_checkpoint", "save_sharded")
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
+def __getattr__(name: str):
     """Reading and writing shards is imported when first used."""
     if name in _SHARDED:
         return getattr(_importlib.import_module(f"{__name__}.sharded"), name)

@@ -143,7 +143,7 @@ class ArchiveReader:
 
     def __init__(self, file: Any, mapping: Any = None):
         self.file, self.mapping = file, mapping
-        self.archive = zipfile.ZipFile(SeekableFile(file))  # type: ignore[call-overload]
+        self.archive = zipfile.ZipFile(SeekableFile(file))
         names = self.archive.namelist()
         if not names:
             raise RuntimeError("PytorchStreamReader failed reading zip archive: archive does not contain any files")

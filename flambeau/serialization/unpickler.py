@@ -148,10 +148,10 @@ def _module_class(kind: Any, file: Any, source: Any) -> Any:
     return kind
 
 
-class Unpickler(_TorchNames, pickle._Unpickler):  # type: ignore[name-defined]
+class Unpickler(_TorchNames, pickle._Unpickler):
     """The pure-Python unpickler: a damaged file can make the C one allocate gigabytes for its memo."""
 
-    dispatch: ClassVar[Any] = dict(pickle._Unpickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[Any] = dict(pickle._Unpickler.dispatch)
 
     def __init__(self, file: Any, load_storage: LoadStorage, **options: Any):
         super().__init__(file, **options)
@@ -159,7 +159,7 @@ class Unpickler(_TorchNames, pickle._Unpickler):  # type: ignore[name-defined]
 
     def load_build(self) -> None:
         t = self.stack[-2]  # type: ignore[attr-defined]
-        if isinstance(t, Tensor) and type(t).__setstate__ is Tensor.__setstate__:  # type: ignore[attr-defined]
+        if isinstance(t, Tensor) and type(t).__setstate__ is Tensor.__setstate__:
             set_state(t, self.stack.pop())  # type: ignore[attr-defined]
         else:
             super().load_build()  # type: ignore[misc]

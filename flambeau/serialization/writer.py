@@ -72,7 +72,7 @@ class _TorchNames:
         self._check_dtype(obj)
         key = self.key_of(obj.storage)
         kind = STORAGE_TYPES[STORAGE_OF[obj.dtype]] if obj.dtype in STORAGE_OF else UNTYPED
-        numel = obj.storage.size_bytes // (obj.dtype.itemsize if kind is not UNTYPED else 1)  # type: ignore[union-attr]
+        numel = obj.storage.size_bytes // (obj.dtype.itemsize if kind is not UNTYPED else 1)
         self.numels[key] = (numel, obj.dtype if kind is not UNTYPED else None)
         base = ("storage", kind, key, location_tag(obj.storage), numel)
         return (*base, None) if self.legacy else base
@@ -100,14 +100,14 @@ class _TorchNames:
         self._write_global(*written, obj)
 
     def _write_global(self, module: str, name: str, obj: Any) -> None:
-        self.write(pickle.GLOBAL + module.encode() + b"\n" + name.encode() + b"\n")
-        self.memoize(obj)
+        self.write(pickle.GLOBAL + module.encode() + b"\n" + name.encode() + b"\n")  # type: ignore[attr-defined]
+        self.memoize(obj)  # type: ignore[attr-defined]
 
     def save_dtype(self, obj: Any) -> None:
         self._write_global("torch", obj.name, obj)
 
     def save_layout(self, obj: Any) -> None:
-        self.save_reduce(rebuild.layout, (repr(obj),), obj=obj)
+        self.save_reduce(rebuild.layout, (repr(obj),), obj=obj)  # type: ignore[attr-defined]
 
 
 def _named_or(otherwise: Any) -> Any:
@@ -126,8 +126,8 @@ def _named_or(otherwise: Any) -> Any:
 def pickler_class(module: Any) -> Any:
     """The pickler of a module with pickle's interface, taught PyTorch's names. Of pickle itself the one in pure Python, because only
     it lets the names of classes and functions be chosen."""
-    base: Any = pickle._Pickler if module is pickle else module.Pickler  # type: ignore[attr-defined]
-    if not issubclass(base, pickle._Pickler):  # type: ignore[attr-defined]
+    base: Any = pickle._Pickler if module is pickle else module.Pickler
+    if not issubclass(base, pickle._Pickler):
         raise NotImplementedError(
             f"pickle_module={module!r}: its Pickler is not made of pickle's Python code, so that it cannot write PyTorch's names"
         )

@@ -119,7 +119,7 @@ class Metrics:
 
     def _declare(self, config: dict[str, Any] | None) -> None:
         for section, into in (("ts_metrics", self.server), ("model_metrics", self.model)):
-            kinds: dict[str, Any] = _DEFAULT[section] if config is None else config.get(section) or {}  # type: ignore[assignment]
+            kinds: dict[str, Any] = _DEFAULT[section] if config is None else config.get(section) or {}
             for kind, entries in kinds.items():
                 for entry in entries or ():
                     name, unit, labels = (

@@ -119,6 +119,7 @@ class Model:
             "handler": self.archive.handler,
             "envelope": self.archive.model.get("envelope"),
             "batch_size": self.settings.batch_size,
+            "processes": max(self.settings.parallel_level, 1) if self.settings.parallel_type else 1,
             "gpu": gpu,
             "limit_max_image_pixels": settings.flag("limit_max_image_pixels", True),
             "metrics_config": settings.text("metrics_config"),

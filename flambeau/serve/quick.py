@@ -225,7 +225,7 @@ def _serve(settings: Settings, packed: list[tuple[str, str]], options: argparse.
             sent = (
                 "-T picture.jpg"
                 if kind in ("image_classifier", "image_segmenter", "object_detector")
-                else "-d '[1, 2, 3]'"
+                else "-H 'Content-Type: application/json' -d '[1, 2, 3]'"
             )
             server.say(f"  try it:  curl {address}/predictions/{name} {sent}")
         server.say(f"  look at: {server.addresses['management']}/")

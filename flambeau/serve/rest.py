@@ -308,6 +308,8 @@ class Rest:
         """What the page asks for: numbers, and answers of models without a second address."""
         if segments[2:] == ["stats"] and request.method == "GET":
             connection.send(200, pretty(page.stats(self.server)))
+        elif segments[2:] == ["interface"] and request.method == "GET":
+            connection.send(200, pretty(openapi.describe({"inference", "management", "metrics"})))
         elif len(segments) == 4 and segments[2] in ("predictions", "explanations") and request.method == "POST":
             self._predict(connection, request, segments[3], None, {"explain": str(segments[2] == "explanations")})
         else:

@@ -301,7 +301,7 @@ class ModelSettings:
     client_timeout_ms: int = 0
     job_queue_size: int = 100
     parallel_level: int = 0
-    parallel_type: str = ""
+    parallel_type: str = ""  # tp, pp, pptp: `parallel_level` processes hold one copy of the model together
     device_type: str = "cpu"
     device_ids: list[int] = field(default_factory=list)
     use_job_ticket: bool = False
@@ -352,6 +352,9 @@ class ModelSettings:
                 own[attribute] = config[key]
         if config.get("parallelType"):
             own["parallel_type"] = str(config["parallelType"])
+            started = config.get("torchrun")
+            if isinstance(started, dict) and isinstance(started.get("nproc-per-node"), int):
+                own["parallel_level"] = max(started["nproc-per-node"], 1)
         if str(config.get("deviceType", "")).lower() in _DEVICES:
             own["device_type"] = str(config["deviceType"]).lower()
         if isinstance(config.get("deviceIds"), list):

@@ -19,7 +19,7 @@ from typing import Any
 
 import flambeau
 
-from . import alias
+from . import alias, group
 from .archive import read_yaml
 from .channel import LARGE, Arena, BlockingChannel
 from .ts.context import Context, RequestProcessor
@@ -252,7 +252,9 @@ def _load(order: dict[str, Any], send: Callable) -> tuple[Service | None, int, s
         )
 
 
-def _serve(channel: BlockingChannel, service: Service, ours: Arena, theirs: Arena, send: Callable) -> None:
+def _serve(
+    channel: BlockingChannel, service: Service, ours: Arena, theirs: Arena, send: Callable, others: group.Group | None
+) -> None:
     while (message := channel.receive()) is not None:
         alone, batch = message
         service.began = time.perf_counter()
@@ -262,6 +264,8 @@ def _serve(channel: BlockingChannel, service: Service, ours: Arena, theirs: Aren
             for i, (name, content_type, value) in enumerate(parameters):
                 if isinstance(value, tuple):
                     parameters[i] = (name, content_type, ours.take(value))
+        if others is not None:
+            others.pass_on((False, batch))
         code, message, answers = service.predict(batch)
         send(code, message, answers, service.take_metrics(), False)
 
@@ -274,12 +278,25 @@ def run(order: dict[str, Any], talk: int, ours_fd: int, theirs_fd: int, *, own_p
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         os.chdir(order["folder"])
     sys.path[:0] = [order["folder"], *order["packages"]]
+    others: group.Group | None = None
+    if order["processes"] > 1:
+        if not own_process:
+            raise RuntimeError("parallelType needs processes: single_process=true cannot be combined with it")
+        others = group.form(order)
     with socket.socket(fileno=talk) as connection, Arena(ours_fd) as ours, Arena(theirs_fd) as theirs:
-        return _work(order, BlockingChannel(connection), ours, theirs)
+        channel = BlockingChannel(connection)
+        if others is not None and others.leader is not None:
+            connection.close()
+            channel = others.leader
+        return _work(order, channel, ours, theirs, others)
 
 
-def _work(order: dict[str, Any], channel: BlockingChannel, ours: Arena, theirs: Arena) -> int:
+def _work(
+    order: dict[str, Any], channel: BlockingChannel, ours: Arena, theirs: Arena, others: group.Group | None
+) -> int:
     def send(code: int, message: str, answers: list[Answer], metrics: list[str], more: bool) -> None:
+        if others is not None and others.leader is not None:
+            return  # the first of the group answers
         sent = []
         for answer in answers:
             body = answer[5]
@@ -296,7 +313,7 @@ def _work(order: dict[str, Any], channel: BlockingChannel, ours: Arena, theirs: 
     send(code, message, [], service.take_metrics() if service else [], False)
     if service is None:
         return 1
-    _serve(channel, service, ours, theirs, send)
+    _serve(channel, service, ours, theirs, send, others)
     return 0
 
 

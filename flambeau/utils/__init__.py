@@ -15,7 +15,7 @@ def set_module(obj: object, mod: str) -> None:
     obj.__module__ = mod
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
+def __getattr__(name: str):
     if name.startswith("_") and name != "_pytree":
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -55,7 +55,7 @@ class WeakIdKeyDictionary(MutableMapping):
             self.update(dict)
 
     def _forget(self, reference: weakref.ref) -> None:
-        self.data.pop(reference, None)  # type: ignore[call-overload]
+        self.data.pop(reference, None)
 
     def __getitem__(self, key: Any) -> Any:
         return self.data[self.ref_type(key)]

@@ -65,7 +65,7 @@ class Derivative:
         recorder = Recorder()
         for storage in self.storages.values():
             recorder.know(storage, "state")
-        tensors = [*grads, *node.arguments, *map(Whole, node.saved)]
+        tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]
         arguments: dict[int, tuple[int, int]] = {}
         for i, t in enumerate(tensors):
             if t._storage.ptr:

@@ -69,7 +69,7 @@ def _trail(trail: list[tuple[str, str]]) -> list[str]:
 def _times(times: list[tuple[str, float]]) -> list[str]:
     if not times:
         return []
-    total: collections.Counter = collections.Counter()
+    total: Any = collections.Counter()
     count: collections.Counter = collections.Counter(name for name, _ in times)
     for name, seconds in times:
         total[name] += seconds

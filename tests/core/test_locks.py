@@ -48,8 +48,6 @@ def test_every_lock_is_made_to_survive_a_fork():
     for path in package.rglob("*.py"):
         if path == package / "core" / "locks.py":
             continue
-        if path.relative_to(package).parts[0] in ("distributed", "horovod"):
-            continue  # connections and threads of a group or a server do not survive a fork, whatever their locks do
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             bare = re.search(r"(?<!asyncio\.)\b(Lock|RLock|Condition|Semaphore)\(\)", line)  # of threads
             assert not bare, f"{path}:{number}: make it with flambeau.core.locks.new_lock"

@@ -287,8 +287,9 @@ def _alone(path):
 def test_errors_without_a_group():
     with pytest.raises(ValueError, match="Default process group has not been initialized"):
         dist.get_rank()
-    with pytest.raises(RuntimeError, match="NCCL"):
-        dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    if not dist.is_nccl_available():
+        with pytest.raises(RuntimeError, match="NCCL"):
+            dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
     assert not dist.is_initialized()
     with pytest.raises(ValueError, match="environment variable RANK expected"):
         dist.init_process_group("gloo")

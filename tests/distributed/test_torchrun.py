@@ -92,8 +92,9 @@ def test_logs(tmp_path):
     (folder,) = logs.glob("*/attempt_0")
     assert (folder / "0" / "stdout.log").read_text() == "out 0\n"
     assert (folder / "1" / "stderr.log").read_text() == "pear\n"
-    code, out, _ = finish(start([*arguments[:3], "--local-ranks-filter", "1"], TALKING, tmp_path))
-    assert out == "out 1\n"
+    filtered = [*arguments[:3], "--local-ranks-filter", "1", "-t", "1"]
+    code, out, _ = finish(start(filtered, TALKING, tmp_path, TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE="<rank ${rank}> "))
+    assert out == "<rank 1> out 1\n"
 
 
 GROWING = """
@@ -235,7 +236,7 @@ print(*place, flush=True)
 dist.barrier()
 if os.path.exists(os.environ["STOP"]):
     sys.exit()
-if os.environ["STEP"] == "fail" and place[0] == "0" and place[1] == 1:
+if place[0] == "0" and place[1] == 1:
     sys.exit(7)
 while not os.path.exists(os.environ["STOP"]):
     time.sleep(0.05)
@@ -243,12 +244,12 @@ while not os.path.exists(os.environ["STOP"]):
 """
 
 
-def two_nodes(tmp_path, step, stop, last_call):
+def two_nodes(tmp_path, stop):
     port = torchrun_port()
     settings = ["--nnodes", "1:2", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}", "--rdzv-id", "x"]
     settings += [
         "--rdzv-conf",
-        f"last_call_timeout={last_call},keep_alive_interval=1",
+        "last_call_timeout=2,keep_alive_interval=1",
         "--nproc-per-node",
         "1",
         "--max-restarts",
@@ -257,7 +258,7 @@ def two_nodes(tmp_path, step, stop, last_call):
     nodes = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
-        nodes.append(start(settings, TRAINING, tmp_path / name, STOP=str(stop), STEP=step))
+        nodes.append(start(settings, TRAINING, tmp_path / name, STOP=str(stop)))
         if not nodes[1:]:
             while not _listens(port):
                 time.sleep(0.05)
@@ -271,27 +272,48 @@ def _listens(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_all_nodes_count_the_same_restarts(tmp_path):
-    """A failure on one node restarts the workers of both, under one number: they would not find each other otherwise."""
-    stop = tmp_path / "stop"
-    nodes = two_nodes(tmp_path, "fail", stop, 30)
-    lines = [[node.stdout.readline() for _ in range(2)] for node in nodes]
-    stop.write_text("")
-    results = [finish(node) for node in nodes]
-    assert [code for code, _, _ in results] == [0, 0], results
-    assert sorted(line[0][0] for line in lines) == ["0", "0"] and sorted(line[1][0] for line in lines) == ["1", "1"], (
-        lines
-    )
+def until(node, count, size):
+    """Reads what a node's worker says until it is in its `count`th restart with `size` others."""
+    while True:
+        words = node.stdout.readline().split()
+        assert words, "it has ended"
+        if (words[0], words[2]) == (count, size):
+            return
 
 
-def test_a_node_leaves_and_the_other_goes_on(tmp_path):
+def test_nodes_restart_together_and_one_goes_on_alone(tmp_path):
+    """A failure on one node restarts the workers of both, under one number: they would not find each other otherwise. Then one
+    of them leaves."""
     stop = tmp_path / "stop"
-    first, second = two_nodes(tmp_path, "leave", stop, 2)
+    first, second = two_nodes(tmp_path, stop)
     for node in (first, second):
-        while node.stdout.readline().split()[2] != "2":  # one of them may have begun alone
-            pass
+        until(node, "1", "2")
     second.send_signal(signal.SIGTERM)
     assert finish(second)[0] == 128 + signal.SIGTERM
+    until(first, "1", "1")
     stop.write_text("")
     code, _, err = finish(first)
     assert code == 0, err
+
+
+EXAMPLE = ROOT / "examples" / "distributed" / "train.py"
+
+
+def test_the_example_goes_on_from_its_checkpoint(tmp_path):
+    """Ranks that torchrun starts, then ranks as Slurm starts them: the second ones find nothing left to do."""
+    path, script = str(tmp_path / "checkpoint.pt"), EXAMPLE.read_text()
+    code, out, err = finish(
+        start(["--standalone", "--nproc-per-node", "2"], script.replace("checkpoint.pt", path), tmp_path)
+    )
+    assert code == 0, err
+    losses = [float(line.rpartition(" ")[2]) for line in out.splitlines()]
+    assert len(losses) == 5 and losses[-1] < 0.5 * losses[0]
+    port, tasks = str(torchrun_port()), []
+    for rank in range(2):
+        place = {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), **place}
+        command = [sys.executable, "-m", "flambeau", str(EXAMPLE), path]
+        tasks.append(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+    assert [finish(task)[:2] for task in tasks] == [(0, "")] * 2

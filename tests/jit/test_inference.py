@@ -146,3 +146,36 @@ def test_switches_of_fusers_are_checked() -> None:
         pass
     with pytest.raises(NotImplementedError, match="not fused"):
         torch.jit.enable_onednn_fusion(True)
+
+
+# -- traces -----------------------------------------------------------------------------------------------------------------
+
+
+def test_sizes_in_slices_are_no_constants_of_a_trace() -> None:
+    def parts(x: Any) -> Any:
+        return x[: x.size(0) - 1, 1 : x.size(2), 1:3], x[0:5, ..., None, x.shape[2] - 5]
+
+    traced = torch.jit.trace(parts, torch.randn(5, 6, 7))
+    y = torch.randn(7, 8, 9)
+    for found, expected in zip(traced(y), parts(y)):
+        assert torch.equal(found, expected)
+
+
+def test_traced_resizing_keeps_the_factor() -> None:
+    def larger(x: Any) -> Any:
+        return nn.functional.interpolate(x, scale_factor=3, mode="bilinear", align_corners=False)
+
+    traced = torch.jit.trace(larger, torch.randn(1, 1, 4, 4))
+    x = torch.randn(1, 1, 5, 2)
+    torch.testing.assert_close(traced(x), larger(x))
+
+
+def test_what_a_trace_cannot_show_is_an_error_and_no_constant() -> None:
+    from flambeau.ops import pointwise
+
+    @pointwise
+    def own(x: Any) -> Any:
+        return x * x + 1
+
+    with pytest.raises(NotImplementedError, match="TorchScript has no operator for it"):
+        torch.jit.trace(lambda x: own(x), torch.ones(2))

@@ -271,3 +271,52 @@ def test_a_door_does_not_take_its_own_names_for_arguments() -> None:
 def test_no_function_walks_frames_to_read_what_a_caller_wrote() -> None:
     tree = ast.parse((ROOT / "overrides.py").read_text())
     assert not [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "f_locals"]
+
+
+# -- recording -------------------------------------------------------------------------------------------------------------
+
+
+def _x(*shape: int) -> torch.Tensor:
+    return torch.arange(1.0, 1 + torch.Size(shape).numel()).reshape(shape).div(7).requires_grad_()
+
+
+RECORDED = {
+    "mm": lambda: ((_x(2, 3), _x(3, 2)), {}),
+    "addmm": lambda: ((_x(2), _x(2, 3), _x(3, 2).detach()), {"beta": 2, "alpha": 0.5}),
+    "clone": lambda: ((_x(2, 3),), {}),
+    "internal.softmax_along": lambda: ((_x(2, 3), 1), {}),
+    "internal.layer_norm_rows": lambda: ((_x(2, 3), _x(3), None, 3, 1e-5), {}),
+    "internal.cross_entropy_indices": lambda: ((_x(2, 3), torch.tensor([0, 2]), None, "mean", -100, 0.0), {}),
+    "gather": lambda: ((_x(2, 3), 1, torch.tensor([[0, 2], [1, 1]])), {}),
+}
+
+
+@pytest.mark.parametrize("key", RECORDED)
+def test_recording_that_is_written_out_is_the_general_one(key: str) -> None:
+    """What a call leaves in the graph, and what comes back through it, is the same either way."""
+    op, seen = OPS[key], []
+    assert op.function.unseen is not op.impl
+    for call in (op.impl, op.function):
+        args, kwargs = RECORDED[key]()
+        result = call(*args, **kwargs)
+        node = result.grad_fn
+        names = [n for n in dir(node) if n.startswith("_saved_") and n[7:] in node.saved_fields()]
+        saved = {n: getattr(node, n) for n in names}
+        wanted = [a for a in args if isinstance(a, torch.Tensor) and a.requires_grad]
+        first = torch.autograd.grad(result.sum(), wanted, retain_graph=True)
+        again = torch.autograd.grad(result.sum(), wanted)
+        if node.holds_tensors:
+            with pytest.raises(RuntimeError, match="a second time"):
+                torch.autograd.grad(result.sum(), wanted)
+        facts = node.name(), node.output_info, len(node.next_functions), node.holds_tensors, list(saved)
+        seen.append((facts, list(saved.values()), first, again))
+    assert seen[0][0] == seen[1][0]
+    for general, ours in zip(seen[0][1], seen[1][1]):
+        assert torch.equal(general, ours) if isinstance(general, torch.Tensor) else general == ours
+    torch.testing.assert_close(seen[0][2:], seen[1][2:])
+
+
+def test_what_is_no_tensor_is_refused_as_ever_by_calls_that_are_recorded() -> None:
+    for wrong in (lambda: torch.mm(_x(2, 2), [[1.0]]), lambda: torch.mm(3, _x(2, 2)), lambda: torch.mm(_x(2, 2))):
+        with pytest.raises((TypeError, AttributeError)):
+            wrong()

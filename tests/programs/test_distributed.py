@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from tests.programs.harness import HERE, ROOT, largest_difference, needs, sources
-
 import flambeau
+from tests.programs.harness import HERE, ROOT, largest_difference, needs, sources
 
 GPT = """data_config.path=data/input.txt data_config.truncate=0.0006 data_config.block_size=32 gpt_config.n_layer=2
 gpt_config.n_head=2 gpt_config.n_embd=32 trainer_config.max_epochs=1 trainer_config.batch_size=16 trainer_config.use_amp=False

@@ -193,7 +193,9 @@ def odd_manifest(dice: random.Random) -> bytes:
     """JSON of a manifest's form with values that do not belong there."""
     odd = (None, 3, -1.5, [], {}, "", "../x", "/etc/passwd", "a\0b", "x" * 300, ["h"], {"a": 1}, True, "h", "h.py:f:g")
     model = {key: dice.choice(odd) for key in ("modelName", "handler", "modelVersion", "serializedFile", "configFile")}
-    return json.dumps(dice.choice([{"model": model, "runtime": dice.choice(odd)}, {"model": dice.choice(odd)}, odd])).encode()
+    return json.dumps(
+        dice.choice([{"model": model, "runtime": dice.choice(odd)}, {"model": dice.choice(odd)}, odd])
+    ).encode()
 
 
 def test_damaged_archives_give_clean_errors(tmp_path: Path):

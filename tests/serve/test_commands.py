@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -84,9 +85,9 @@ def test_one_command_serves_a_model(tmp_path: Path):
             if "look at" in line:
                 break
         (curl,) = [line for line in lines if "try it" in line]
-        address = curl.split("curl ")[1].split()[0]
-        request = urllib.request.Request(address, b"21", {"Content-Type": "application/json"})
-        assert urllib.request.urlopen(request).read() == b"42"
+        _, address, _, header, _, body = shlex.split(curl.partition("try it:")[2])
+        request = urllib.request.Request(address, body.encode(), dict([header.split(": ")]))
+        assert json.load(urllib.request.urlopen(request)) == [1, 2, 3, 1, 2, 3]
         assert any("registered with 1 initial workers: double.py" in line for line in lines)
     finally:
         timer.cancel()
@@ -112,7 +113,7 @@ def test_the_load_generator(client: Client, tmp_path: Path, capsys: pytest.Captu
         == 0
     )
     summary = json.loads(capsys.readouterr().out)
-    assert summary["requests"] > 5
+    assert summary["requests"] > 0
     assert summary["statuses"] == {"200": summary["requests"]}
     assert summary["p50_ms"] <= summary["p99_ms"]
     xml.etree.ElementTree.parse(tmp_path / "l.svg")

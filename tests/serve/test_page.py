@@ -59,6 +59,8 @@ def test_in_a_browser(client: Client, store: Path, tmp_path: Path):
         page.wait_for_selector(".bars >> text=class")
         page.click("#explain")
         page.wait_for_selector("#result canvas")
+        page.click("#interface summary h2")
+        page.wait_for_selector("#interface table >> text=The answer of a model's default version")
         assert problems == []
         browser.close()
     client.manage("DELETE", "/models/seen")

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from flambeau.serve.pool import AHEAD, LOADED, Worker
+
 from .serving import HANDLERS, Client, make_model
 
 
@@ -36,12 +38,12 @@ def gather(count: int, ask):
 
 def test_requests_are_batched(client: Client, store):
     make_model(store, "batched", HANDLERS["facts"])
-    assert client.register("batched.mar", batch_size=4, max_batch_delay=2000).status == 200
+    assert client.register("batched.mar", batch_size=4, max_batch_delay=60_000).status == 200
     start = time.monotonic()
     answers = gather(4, lambda i: client.predict("batched", b"x").json())
     assert [a["batch"] for a in answers] == [4] * 4
     assert len({a["id"] for a in answers}) == 4
-    assert time.monotonic() - start < 1.9
+    assert time.monotonic() - start < 50
     client.manage("DELETE", "/models/batched")
 
 
@@ -50,7 +52,7 @@ def test_a_batch_leaves_after_its_delay(client: Client, store):
     client.register("late.mar", batch_size=8, max_batch_delay=150)
     start = time.monotonic()
     assert client.predict("late", b"x").json()["batch"] == 1
-    assert 0.12 < time.monotonic() - start < 5
+    assert time.monotonic() - start > 0.12
     client.manage("DELETE", "/models/late")
 
 
@@ -68,6 +70,38 @@ def test_a_full_queue_is_said(client: Client, store):
     statuses = sorted(gather(8, lambda i: client.predict("queue", "sleep 0.5").status))
     assert statuses == [200, 200, 200, 503, 503, 503, 503, 503]
     client.manage("DELETE", "/models/queue")
+
+
+def test_refusals_keep_the_connection(client: Client):
+    address = client.server.addresses["inference"]
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=30)
+    connection.connect()
+    place = connection.sock.getsockname()
+    for path, status in (("/predictions/none", 404), ("/predictions/wrong-type", 404), ("/ping", 200)):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        answer.read()
+        assert answer.status == status
+        assert connection.sock.getsockname() == place
+    connection.close()
+
+
+def test_workers_get_batches_ahead_as_far_as_they_would_wait():
+    worker = Worker(None, 9000, None)  # type: ignore[arg-type]
+    worker.state, worker.transport, worker.usual = LOADED, object(), 0.004
+    assert not worker.takes_more  # it is free: it gets its next batch anyway
+    worker.batches.append([])
+    assert worker.takes_more
+    worker.usual = 0.05
+    assert not worker.takes_more
+    worker.delay = 0.08  # the front end is busy
+    worker.batches.extend([[], []])
+    assert worker.takes_more
+    worker.batches.append([])
+    assert not worker.takes_more
+    worker.usual = 1e-6
+    worker.batches.extend([[]] * AHEAD)
+    assert not worker.takes_more
 
 
 def test_job_tickets_refuse_what_no_worker_waits_for(client: Client, store):
@@ -232,6 +266,41 @@ def build_wheel(folder, config=None, metadata=None):
         wheel.writestr("only_here-1.dist-info/RECORD", "")
     return name
 """
+
+
+GROUP = """
+import os
+import torch
+import torch.distributed as dist
+
+def handle(data, context):
+    if not dist.is_initialized():
+        dist.init_process_group("gloo")
+    if data is None:
+        return None
+    if data[0]["body"].get("end") == dist.get_rank():
+        os._exit(3)
+    value = torch.tensor([float(len(data[0]["body"]["x"])), 1.0]) * (dist.get_rank() + 1)
+    dist.all_reduce(value)
+    return [{"sum": value.tolist(), "rank": dist.get_rank(), "pid": os.getpid()}]
+"""
+
+
+def test_several_processes_hold_one_model(client: Client, store):
+    config = {"parallelType": "tp", "deviceType": "cpu", "torchrun": {"nproc-per-node": 3}}
+    make_model(store, "together", GROUP, config=config)
+    assert client.register("together.mar").status == 200
+    assert client.manage("GET", "/models/together").json()[0]["parallelLevel"] == 3
+    answer = client.predict("together", {"x": "a" * 100_000}).json()  # large: through shared memory to the first only
+    assert answer["sum"] == [600_000.0, 6.0]
+    assert answer["rank"] == 0
+    assert client.predict("together", {"x": "", "end": 1}).status >= 500  # the group ends with any of its processes
+    until(lambda: client.predict("together", {"x": "ab"}).status == 200)
+    again = client.predict("together", {"x": "ab"}).json()
+    assert again["sum"] == [12.0, 6.0]
+    assert again["pid"] != answer["pid"]
+    client.manage("DELETE", "/models/together")
+    until(lambda: not Path(f"/proc/{again['pid']}").exists())
 
 
 def test_several_models_share_a_server_without_mixing(client: Client):

@@ -170,8 +170,8 @@ def geometry(
     if isinstance(padding, int) or all(isinstance(p, int) for p in padding):
         before = after = per_dimension("padding", padding, dims, 0)  # type: ignore[arg-type]
     else:
-        before = per_dimension("padding", [low for low, _ in padding], dims, 0)  # type: ignore[misc, union-attr]
-        after = tuple(high for _, high in padding)  # type: ignore[misc, union-attr]
+        before = per_dimension("padding", [low for low, _ in padding], dims, 0)  # type: ignore[misc]
+        after = tuple(high for _, high in padding)  # type: ignore[misc]
         if len(after) != dims:
             after *= dims
     if not isinstance(groups, int) or groups < 1:

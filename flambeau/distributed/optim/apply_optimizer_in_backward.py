@@ -17,11 +17,11 @@ def _apply_optimizer_in_backward(
     for parameter in params:
         optimizer = optimizer_class([parameter], **optimizer_kwargs)
         if not hasattr(parameter, "_in_backward_optimizers"):
-            parameter._in_backward_optimizers, parameter._optimizer_classes = [], []
-            parameter._optimizer_kwargs = []
-        parameter._in_backward_optimizers.append(optimizer)
-        parameter._optimizer_classes.append(optimizer_class)
-        parameter._optimizer_kwargs.append(optimizer_kwargs)
+            parameter._in_backward_optimizers, parameter._optimizer_classes = [], []  # type: ignore[attr-defined]
+            parameter._optimizer_kwargs = []  # type: ignore[attr-defined]
+        parameter._in_backward_optimizers.append(optimizer)  # type: ignore[attr-defined]
+        parameter._optimizer_classes.append(optimizer_class)  # type: ignore[attr-defined]
+        parameter._optimizer_kwargs.append(optimizer_kwargs)  # type: ignore[attr-defined]
         if register_hook:
 
             def step(tensor: Tensor, one: Any = optimizer) -> None:

@@ -37,7 +37,7 @@ class PostLocalSGDOptimizer(Optimizer):
             )
             self.averager.step = 0
 
-    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         result = self.optim.step(closure) if closure is not None else self.optim.step()
         self.averager.average_parameters(params=self.param_groups)
         return result

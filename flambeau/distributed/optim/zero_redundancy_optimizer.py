@@ -61,7 +61,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         for own, place in zip(self.optim.param_groups, self._places):
             own.update({key: value for key, value in self.param_groups[place].items() if key != "params"})
 
-    def step(self, closure: Callable[[], float] | None = None, **kwargs: Any) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None, **kwargs: Any) -> Any:
         self._copy_settings()
         result = self.optim.step(closure, **kwargs) if closure is not None else self.optim.step(**kwargs)
         works = [

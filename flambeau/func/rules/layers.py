@@ -40,7 +40,7 @@ def _affine(result: Tensor, weight: Any, bias: Any, shape: tuple[int, ...] | Non
     return result
 
 
-@rule(normalization.layer_norm_rows)
+@rule(normalization.layer_norm_rows, normalization.layer_norm_result)
 def layer_norm(level: Level, function: Callable, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> Any:
     if not level.owns(weight) and not level.owns(bias):
         return level.wrap(function(level.front(input), weight, bias, inner, eps))

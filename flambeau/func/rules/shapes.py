@@ -57,7 +57,7 @@ def to(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: An
     named = {k: v._value if level.owns(v) else v for k, v in kwargs.items()}
     if not level.owns(input):
         return function(input, *rest, **named)
-    return level.wrap(function(input._value, *rest, **named), input._hidden)
+    return level.wrap(function(input._value, *rest, **named), input._hidden)  # type: ignore[attr-defined]
 
 
 @rule(dimensions.t)

@@ -219,7 +219,7 @@ def make_fx(
     if tracing_mode == "symbolic":
         from ...export.symbolic_trace import symbolic  # noqa: PLC0415  it imports this module
 
-        options = {"pre_dispatch": pre_dispatch, "record_stack_traces": record_stack_traces}
+        options: dict[str, Any] = {"pre_dispatch": pre_dispatch, "record_stack_traces": record_stack_traces}
         return functools.wraps(f)(
             functools.partial(symbolic, f, functools.partial(make_fx, f, decomposition_table, **options))
         )

@@ -66,5 +66,5 @@ def _rewrite(program: Any) -> Any:
             for name, value in vars(original).items():
                 self.__dict__[name] = copy.copy(_rewrite(value) if isinstance(value, Module) else value)
 
-    RewrittenModule.forward = AST_Rewriter().rewrite(program.forward)  # type: ignore[method-assign]
+    RewrittenModule.forward = AST_Rewriter().rewrite(program.forward)
     return RewrittenModule(program)

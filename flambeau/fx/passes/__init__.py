@@ -1,5 +1,6 @@
 """Passes: functions that read or change a graph."""
 
+from . import infra, utils  # noqa: F401, I001  the whole rooms before their parts: see naming.load
 from . import (
     graph_drawer,
     graph_manipulation,

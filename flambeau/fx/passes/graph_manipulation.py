@@ -44,7 +44,7 @@ def get_size_of_all_nodes(fx_module: GraphModule, args: list | None = None) -> N
     for node in fx_module.graph.nodes:
         if node.op == "output":
             break
-        node.size_bytes = get_size_of_node(fx_module, node)  # type: ignore[attr-defined]
+        node.size_bytes = get_size_of_node(fx_module, node)
 
 
 def get_tensor_meta(node: Node) -> TensorMetadata:

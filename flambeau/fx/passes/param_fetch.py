@@ -56,4 +56,4 @@ def lift_lowering_attrs_to_nodes(fx_module: GraphModule) -> None:
         if isinstance(module, GraphModule):
             lift_lowering_attrs_to_nodes(module)
         else:
-            node.attrs_for_lowering = extract_attrs_for_lowering(module)  # type: ignore[attr-defined]
+            node.attrs_for_lowering = extract_attrs_for_lowering(module)

@@ -63,7 +63,7 @@ class _Split:
             partition = self.partitions.setdefault(name, Partition(name))
             partition.node_names.append(node.name)
             self.home[node] = partition
-            node._fx_partition = name  # type: ignore[attr-defined]
+            node._fx_partition = name
 
     def find_crossings(self) -> None:
         """Note which values leave a partition and enter another."""

@@ -81,7 +81,7 @@ class _Splitter:
             )
         self.home[node] = component
         copied = component.graph.node_copy(node, lambda n: self._value_in(component, n))
-        copied.tag = node.tag  # type: ignore[attr-defined]
+        copied.tag = node.tag
         self.copies[node] = copied
 
     def _value_in(self, component: Component, node: Node) -> Node:

@@ -129,7 +129,7 @@ def _forget(one: ProcessSet) -> None:
     if one.group is not None:
         one.group.shutdown()
         for table in (groups._world.pg_map, groups._world.pg_names, groups._world.pg_group_ranks):
-            table.pop(one.group, None)  # type: ignore[attr-defined]
+            table.pop(one.group, None)
         groups._world.pg_backend_config.pop(one.group, None)
     _sets.pop(one.process_set_id or 0, None)
     one.process_set_id, one.group, one.negotiator = None, None, None

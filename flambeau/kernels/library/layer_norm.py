@@ -16,12 +16,14 @@ def row_statistics(x, base, n, eps, kind):
 
 @loop_kernel
 def layer_norm(out, mean, rstd, x, weight, bias, rows, n, eps):
-    """out = (x - mean) * rstd * weight + bias; weight and bias may be None. `mean` and `rstd` are kept for backward."""
+    """out = (x - mean) * rstd * weight + bias; weight and bias may be None, and so may `mean` and `rstd`, which are kept for
+    backward."""
     for i in prange(rows, 4 * n):
         base = i * n
         m, r = row_statistics(x, base, n, eps, x)
-        mean[i] = m
-        rstd[i] = r
+        if mean is not None:
+            mean[i] = m
+            rstd[i] = r
         for j in simd(n):
             v = (x[base + j] - m) * r
             if weight is not None:

@@ -30,7 +30,7 @@ class OpOverload:
         self._overloadname = schema.overload_name or "default"
         self._name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
         self.__name__ = f"{packet.__name__}.{self._overloadname}"
-        self.__qualname__ = self.__name__
+        self.__qualname__ = schema.name
         self.__module__ = packet.__module__
         self.tags: list[Any] = []
 
@@ -101,7 +101,7 @@ class OpOverloadPacket:
     def __init__(self, name: str) -> None:
         self.__name__ = self.__qualname__ = name
         self._qualified_op_name = f"aten::{name}"
-        self.__module__ = "torch.ops.aten"
+        self.__module__ = "torch._ops.aten"
         self._overload_names = overloads_of(name)
 
     def overloads(self) -> list[str]:

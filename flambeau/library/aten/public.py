@@ -65,6 +65,8 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
     if key in _KNOWLEDGE:
         return recorder.unseen(function, *args) if not kwargs else function(*args, **kwargs)
     name = _aten_name(key)
+    if kwargs.get("requires_grad") is False:
+        kwargs = {k: v for k, v in kwargs.items() if k != "requires_grad"}
     if overloads_of(name) and kwargs.get("out") is None:
         found = choose(name, args, kwargs)
         if found is not None:
@@ -75,11 +77,21 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
             return overload(*positional, **_with_device(named, makes))
     if getattr(op, "kind", "") == "pointwise" and not getattr(op, "namespaces", ()):
         return formulas.recorded(recorder, op, function, args, kwargs)
-    if getattr(op, "kind", "") != "composite" and "::" not in key:  # a user's operator is what its kernel does
+    if "::" in key and hasattr(function, "as_node"):  # a user's operator stays one node, unless it is made of others
+        return (
+            recorder.again(function, args, kwargs)
+            if not function.as_node
+            else _as_node(recorder, function, args, kwargs)
+        )
+    if getattr(op, "kind", "") != "composite":
         raise NotImplementedError(
             f"the operator {key or op} has no counterpart among PyTorch's, or not with these arguments"
         )
     return recorder.again(function, args, kwargs)
+
+
+def _as_node(recorder: Any, function: Any, args: tuple, kwargs: dict) -> Any:
+    return recorder.unseen(lambda: recorder.note(function, args, kwargs, function(*args, **kwargs)))
 
 
 def _aten_name(key: str) -> str:
@@ -410,33 +422,6 @@ _RESIZES = {
     ("bicubic", 4): "bicubic2d",
     ("trilinear", 5): "trilinear3d",
 }
-
-
-@entry("nn.functional.interpolate")
-def _interpolate(
-    recorder: Any,
-    input: Tensor,
-    size: Any = None,
-    scale_factor: Any = None,
-    mode: str = "nearest",
-    align_corners: Any = None,
-    recompute_scale_factor: Any = None,
-    antialias: bool = False,
-) -> Any:
-    name = _RESIZES.get((mode, input.dim()))
-    if name is None or antialias or recompute_scale_factor:
-        raise NotImplementedError(f"interpolate in a graph with mode={mode!r}, antialias={antialias}")
-    rank = input.dim() - 2
-    sizes = None if size is None else list(size) if isinstance(size, (list, tuple)) else [size] * rank
-    scales = None
-    if size is None:
-        scales = [
-            float(s) for s in (scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * rank)
-        ]
-    packet = getattr(aten, f"upsample_{name}")
-    if mode == "nearest":
-        return packet.vec(input, sizes, scales)
-    return packet.vec(input, sizes, bool(align_corners), scales)
 
 
 @entry("nn.functional.pad")

@@ -55,7 +55,7 @@ def sdpa_kernel(backends: Iterable[SDPBackend] | SDPBackend, set_priority: bool 
         _switches.attention_kernels.update(before)
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
+def __getattr__(name: str):
     if name.startswith("_"):
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -171,7 +171,7 @@ class ModuleList(Module):
             del modules[index]
         else:
             del modules[_position(len(modules), index)]
-        self._modules = {str(i): m for i, m in enumerate(modules)}  # type: ignore[misc]
+        self._modules = {str(i): m for i, m in enumerate(modules)}
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -208,7 +208,7 @@ class ModuleList(Module):
     def insert(self, index: int, module: Module) -> None:
         modules = list(self._modules.values())
         modules.insert(index, module)
-        self._modules = {str(i): m for i, m in enumerate(modules)}  # type: ignore[misc]
+        self._modules = {str(i): m for i, m in enumerate(modules)}
 
     def append(self, module: Module) -> ModuleList:
         self.add_module(str(len(self)), module)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...autograd.grad_mode import no_grad
 from ..parameter import is_lazy
@@ -21,6 +21,10 @@ class LazyModuleMixin:
     >>> layer(flambeau.ones(3, 5)).shape
     torch.Size([3, 2])
     """
+
+    if TYPE_CHECKING:  # those of the Module it is mixed into
+
+        def __getattr__(self, name: str) -> Any: ...
 
     cls_to_become: type | None = None
 

@@ -260,8 +260,8 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         weight, bias = self.linear.weight, self.linear.bias
         if self.out_features:
             shape = (self.num_classes, *self.out_features)
-            weight = weight.reshape(*shape, weight.size(1))
-            bias = None if bias is None else bias.reshape(shape)
+            weight = weight.reshape(*shape, weight.size(1))  # type: ignore[assignment]
+            bias = None if bias is None else bias.reshape(shape)  # type: ignore[assignment]
         settings = {name: getattr(self, name) for name in self._passed}
         return F.linear_cross_entropy(input, weight, target, linear_bias=bias, reduction=self.reduction, **settings)
 

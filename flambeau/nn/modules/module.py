@@ -214,7 +214,7 @@ class Module(Traversal, State, Conversion, Training):
         buffers = self.__dict__["_buffers"]
         if isinstance(value, Buffer):
             # By the shorter call where it will do: subclasses may have overridden the method as it was before `persistent`.
-            self.register_buffer(name, value, *(() if value.persistent else (False,)))
+            self.register_buffer(name, value, *(() if value.persistent else (False,)))  # type: ignore[attr-defined]
             return
         for hook in _global_buffer_registration_hooks.values():
             changed = hook(self, name, value)

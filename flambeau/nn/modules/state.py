@@ -243,13 +243,13 @@ class _WithModule:
 
 def _as_parameter(value: Tensor, requires_grad: bool) -> Parameter:
     if isinstance(value, Parameter):
-        return value.requires_grad_(requires_grad)
+        return value.requires_grad_(requires_grad)  # type: ignore[return-value]
     return Parameter(value, requires_grad=requires_grad)
 
 
 def _swap_in(target: Tensor, value: Tensor, assign: bool) -> None:
     """Load by putting another tensor in the place of this one: subclasses decide in `module_load` which."""
-    fresh = target.module_load(value, assign=assign)  # type: ignore[attr-defined]
+    fresh = target.module_load(value, assign=assign)
     if fresh is target or fresh is value:
         raise RuntimeError(
             "module_load returned one of self or other, please .detach() the result if returning one of the inputs in"

@@ -105,6 +105,19 @@ def _find_tensors(value: Any) -> list[Tensor]:
     return []
 
 
+def _moved(value: Any, where: Any) -> Any:
+    """The same with all its tensors on a device."""
+    if isinstance(value, Tensor):
+        return value.to(where)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_moved(item, where) for item in value))
+    if isinstance(value, (list, tuple)):
+        return type(value)(_moved(item, where) for item in value)
+    if isinstance(value, dict):
+        return type(value)((key, _moved(item, where)) for key, item in value.items())
+    return value
+
+
 class _DDPJoinHook(JoinHook):
     """A rank without inputs: takes part in what the others' forward and backward passes communicate."""
 
@@ -173,7 +186,7 @@ class DistributedDataParallel(Module, Joinable):
         self.module = module
         self.device = next(p for p in module.parameters() if p.requires_grad).device
         self.device_type = self.device.type
-        self.device_ids, self.output_device, self.dim = None, None, dim
+        self.device_ids, self.output_device, self.dim = device_ids or None, output_device, dim
         buffers = forward_sync_buffers if broadcast_buffers is None else broadcast_buffers
         self.broadcast_buffers = True if buffers is None else buffers
         self.find_unused_parameters, self.gradient_as_bucket_view = find_unused_parameters, gradient_as_bucket_view
@@ -344,6 +357,8 @@ class DistributedDataParallel(Module, Joinable):
     def _run_ddp_forward(self, *inputs: Any, **kwargs: Any) -> Any:
         DistributedDataParallel._active_ddp_module = self
         try:
+            if self.device_ids:
+                inputs, kwargs = _moved(inputs, self.device), _moved(kwargs, self.device)
             return self.module(*inputs, **kwargs)
         finally:
             DistributedDataParallel._active_ddp_module = None

@@ -16,7 +16,7 @@ Model = TypeVar("Model", bound=Module)
 def _convert(module: Module, kinds: tuple[type, ...], memory_format: memory_format_type) -> None:
     for part in module.modules():
         if isinstance(part, kinds):
-            part.weight.data = part.weight.detach().clone(memory_format=memory_format)
+            part.weight.data = part.weight.detach().clone(memory_format=memory_format)  # type: ignore[attr-defined]
 
 
 def convert_conv2d_weight_memory_format(module: Model, memory_format: memory_format_type) -> Model:

@@ -74,6 +74,9 @@ class CopyPlan:
 
     __slots__ = ("known", "fn", "first")
 
+    fn: Any
+    first: Any
+
     def __init__(self) -> None:
         self.known = False
 
@@ -272,7 +275,7 @@ def cpu_(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
     return converted(self, self.dtype, cpu, memory_format)
 
 
-Tensor.cpu = cpu_
+Tensor.cpu = cpu_  # type: ignore[method-assign]
 
 
 @composite(function=False)
@@ -505,7 +508,7 @@ def set_data(self: Tensor, value: Tensor) -> None:
     self._adopt(value)
 
 
-Tensor.data = property(get_data, set_data)
+Tensor.data = property(get_data, set_data)  # type: ignore[assignment, method-assign]
 
 
 def check_bounds(storage: UntypedStorage, shape: tuple, strides: tuple, offset: int, d: dtype) -> None:

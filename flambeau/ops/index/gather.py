@@ -14,7 +14,7 @@ from ..machinery.along import split_at
 from ..machinery.declare import composite, effect, internal, primitive
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.inplace import raw_copy
-from ..machinery.memory import dense
+from ..machinery.memory import dense, like_first
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
 from .bad_index import bad_index
@@ -234,10 +234,6 @@ def scatter_into_(out: Tensor, dim: int, index: Tensor, src: Tensor | None, valu
 scatter_into_.on("any")(scatter_raw)
 
 
-def _copy_layout(input: Tensor) -> tuple:
-    return input.shape, input.dtype, input.device
-
-
 def _scatter_input_grad(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return g.scatter(dim, index, 0)
 
@@ -257,7 +253,7 @@ def _pad_to(share: Tensor, shape: Any) -> Tensor:
 
 def _scatter_src_layout(input: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple:
     _check_scatter("scatter", input, dim, index, src)
-    return _copy_layout(input)
+    return like_first(input)
 
 
 @internal(
@@ -279,7 +275,7 @@ def _(out: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor) -> None:
 
 def _scatter_value_layout(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple:
     _check_scatter("scatter", input, dim, index, None)
-    return _copy_layout(input)
+    return like_first(input)
 
 
 @internal(
@@ -367,7 +363,7 @@ def _scatter_add_into(out: Tensor, dim: int, index: Tensor, src: Tensor) -> bool
 
 def _scatter_add_layout(input: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple:
     _check_scatter("scatter_add", input, dim, index, src)
-    return _copy_layout(input)
+    return like_first(input)
 
 
 @primitive(
@@ -457,7 +453,7 @@ def _refuse_second(g: Tensor) -> NoReturn:
     )
 
 
-@internal(layout=_copy_layout, grads={"input": _refuse_second}, quirks=Quirks(label="Error"), batching="each")
+@internal(layout=like_first, grads={"input": _refuse_second}, quirks=Quirks(label="Error"), batching="each")
 def _several_zeros(input: Tensor) -> Tensor:
     """input, whose own derivative the formula above does not give: that of two zeros in one product."""
 
@@ -481,7 +477,7 @@ def _scatter_reduce_layout(
     _check_scatter("scatter_reduce", input, dim, index, src)
     if reduce == "mean" and input.dtype is dt.bool_:
         raise unsupported("scatter_reduce mean", dt.bool_)
-    return _copy_layout(input)
+    return like_first(input)
 
 
 @primitive(
@@ -518,4 +514,4 @@ def reduce_raw(out: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, i
         count = out.new_full(out.shape, 1 if include_self else 0, dtype=dt.int64)
         scatter_raw(count, dim, index, index.new_full(index.shape, 1, dtype=dt.int64), 0.0, "add")
         count.clamp_(min=1)
-        raw_copy(out, out / count if out.dtype.category >= 2 else out.div(count, rounding_mode="floor"))  # type: ignore[operator]
+        raw_copy(out, out / count if out.dtype.category >= 2 else out.div(count, rounding_mode="floor"))

@@ -339,7 +339,7 @@ def _declare_medians(name: str) -> tuple[Any, Any]:
         batching="along",
     )
 
-    @of_all.on("any")
+    @of_all.on("any")  # type: ignore[attr-defined]
     def _(out: Tensor, input: Tensor) -> None:
         if numel_of(input.shape):
             flat = dense(input).reshape(-1)
@@ -347,7 +347,7 @@ def _declare_medians(name: str) -> tuple[Any, Any]:
         else:
             raw_copy(out, math.nan if out.dtype.is_floating_point else int(np.iinfo(out.dtype.numpy).min))
 
-    @along.on("any")
+    @along.on("any")  # type: ignore[attr-defined]
     def _(out: list[Tensor], input: Tensor, dim: int, keepdim: bool) -> None:
         _select(out[0], out[1], input, dim, 0, name)
 

@@ -235,5 +235,5 @@ for _face in (getitem, setitem):
     _face.__name__ = _face.__qualname__ = f"__{_face.__name__}__"
     _face.op = Op(_face.__name__, "composite", _face, ())  # type: ignore[union-attr]
     FACE_CODES.add(_face.__code__)
-Tensor.__getitem__ = getitem  # type: ignore[method-assign]
-Tensor.__setitem__ = setitem  # type: ignore[method-assign]
+Tensor.__getitem__ = getitem  # type: ignore[assignment, method-assign]
+Tensor.__setitem__ = setitem  # type: ignore[assignment, method-assign]

@@ -10,6 +10,7 @@ from ..creation.ranges import eye
 from ..machinery.arguments import as_int
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import write_out
+from ..machinery.memory import like_first
 from ..machinery.quirks import Quirks
 from ..shape.joining import cat
 from . import support
@@ -26,7 +27,7 @@ def _exp_gradient(g: Tensor, A: Tensor) -> Tensor:
 
 
 @internal(
-    layout=lambda A: (A.shape, A.dtype, A.device),
+    layout=like_first,
     grads={"A": _exp_gradient},
     quirks=Quirks(label="LinalgMatrixExpBackward0"),
     batching="leading",

@@ -302,7 +302,25 @@ def _check_expands(input: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
+_sums: dict[tuple, tuple] = {}
+
+
 def _addmm_layout(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> tuple:
+    key = (
+        input.shape,
+        input.dtype,
+        input.device,
+        mat1.shape,
+        mat1.dtype,
+        mat1.device,
+        mat2.shape,
+        mat2.dtype,
+        mat2.device,
+    )
+    return _sums.get(key) or remember(_sums, key, _checked_sum(input, mat1, mat2))
+
+
+def _checked_sum(input: Tensor, mat1: Tensor, mat2: Tensor) -> tuple:
     _need_dims(mat1, 2, f"mat1 must be a matrix, got {len(mat1.shape)}-D tensor")
     _need_dims(mat2, 2, f"mat2 must be a matrix, got {len(mat2.shape)}-D tensor")
     (n, k), (k2, m) = mat1.shape, mat2.shape
@@ -347,7 +365,7 @@ def _(out: Tensor, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alph
     if out.dtype is not opmath(out.dtype):  # half-width floats: rounded once, at the end
         raw_copy(out, addmm(input.float(), mat1.float(), mat2.float(), beta=beta, alpha=alpha))
         return
-    product = _scaled(mm(mat1, mat2), alpha)
+    product = _scaled(mm.unseen(mat1, mat2), alpha)
     if beta == 0:
         raw_copy(out, product)
     else:

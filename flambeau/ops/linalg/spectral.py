@@ -80,7 +80,7 @@ def _svd_rotation(gU: Tensor | None, gVh: Tensor | None, U: Tensor, S: Tensor, V
     if right is not None:
         share = S.unsqueeze(-1) * right
         turned = share if turned is None else turned + share
-    turned = turned / gap  # type: ignore[operator]
+    turned = turned / gap
     if left is not None and S.dtype is not U.dtype:
         turned = turned + (left.diagonal(0, -2, -1) / (2 * S)).diag_embed()
     return turned

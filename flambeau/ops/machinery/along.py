@@ -8,8 +8,7 @@ from ...core.caching import remember
 from ...core.device import device
 from ...core.layout import wrap_dim
 from ...core.size import make_size
-from ...core.storage import UntypedStorage
-from ...core.tensor import Tensor, contiguous_strides, new_tensor, numel_of
+from ...core.tensor import Tensor, numel_of
 from ...kernels.library.index import gather as gather_kernel
 from ...kernels.library.index import scatter as scatter_kernel
 from ..index.bad_index import bad_index
@@ -78,13 +77,11 @@ def _(out: Tensor, values: Tensor, index: Tensor, dim: int, shape: tuple[int, ..
 
 
 class _LinePlan:
-    __slots__ = ("lines", "native", "kernel", "nbytes", "strides")
+    __slots__ = ("lines", "native", "kernel")
 
     lines: tuple[int, ...]  # outer, n and, for a kernel over columns, inner
     native: Any
     kernel: Any
-    nbytes: int
-    strides: tuple[int, ...]
 
 
 class LineOperator:
@@ -97,24 +94,22 @@ class LineOperator:
         self.rows, self.columns, self.inputs, self.constants = rows, columns, inputs, constants
         self.plans: dict[tuple, _LinePlan] = {}
 
-    def one(self, x: Tensor, dim: int) -> Tensor:
-        """The kernel of one tensor."""
-        plan = self.plans.get((x.dtype, x.shape, dim, x.device))
-        if plan is None:
-            plan = self._plan(x, dim)
-        out = new_tensor(UntypedStorage(plan.nbytes, x.device), x.shape, plan.strides, 0, x.dtype, x.device, True)
-        source = x if x._contig else bare(x)  # a call less for what is hot
+    def plan_of(self, x: Tensor, dim: int) -> _LinePlan:
+        """What a call on tensors like x needs to know."""
+        return self.plans.get((x.dtype, x.shape, dim, x.device)) or self._plan(x, dim)
+
+    def run(self, out: Tensor, plan: _LinePlan, x: Tensor, dim: int) -> None:
+        """The kernel of one tensor into a new one, with as little as possible around the native call."""
+        if not x._contig:
+            x = bare(x)
         if plan.native is not None:
-            plan.native(out._storage.ptr, source._storage.ptr + source._offset * source.dtype.itemsize, *plan.lines)
+            plan.native(out._storage.ptr, x._storage.ptr + x._offset * x.dtype.itemsize, *plan.lines)
         elif plan.kernel is not None:
-            plan.kernel(out, source, *plan.lines, **self.constants)
-        return out
+            plan.kernel(out, x, *plan.lines, **self.constants)
 
     def fill(self, out: Tensor, dim: int, *inputs: Tensor) -> None:
         """The kernel into contiguous memory that exists; all inputs are like `out`."""
-        plan = self.plans.get((out.dtype, out.shape, dim, out.device))
-        if plan is None:
-            plan = self._plan(out, dim)
+        plan = self.plan_of(out, dim)
         sources = [x if x._contig else bare(x) for x in inputs]
         if plan.native is not None:
             size = out.dtype.itemsize
@@ -123,26 +118,16 @@ class LineOperator:
             plan.kernel(out, *sources, *plan.lines, **self.constants)
 
     def fill_from(self, out: Tensor, dim: int, x: Tensor) -> None:
-        """`fill` from one tensor, with as little as possible around the native call."""
-        plan = self.plans.get((out.dtype, out.shape, dim, out.device))
-        if plan is None:
-            plan = self._plan(out, dim)
-        if not x._contig:
-            x = bare(x)
-        if plan.native is not None:
-            plan.native(out._storage.ptr, x._storage.ptr + x._offset * x.dtype.itemsize, *plan.lines)
-        elif plan.kernel is not None:
-            plan.kernel(out, x, *plan.lines, **self.constants)
+        """`fill` from one tensor."""
+        self.run(out, self.plan_of(out, dim), x, dim)
 
     def _plan(self, x: Tensor, dim: int) -> _LinePlan:
         plan = _LinePlan()
         outer, n, inner = split_at(x.shape, wrap_dim(dim, len(x.shape)))
         by_rows = self.rows is not None and inner == 1
         plan.lines = (outer, n) if by_rows else (outer, n, inner)
-        plan.nbytes = numel_of(x.shape) * x.dtype.itemsize
-        plan.strides = contiguous_strides(x.shape)
         plan.kernel = plan.native = None
-        if plan.nbytes and x.device.type != "meta":
+        if 0 not in x.shape and x.device.type != "meta":
             plan.kernel = self.rows if by_rows else self.columns
             kinds = (x.dtype,) * (self.inputs + 1) + (int,) * len(plan.lines)
             plan.native = plan.kernel.native(*kinds, where=x.device, **self.constants)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import types
 import warnings
 from collections.abc import Callable
@@ -37,6 +38,7 @@ from .primitive import Primitive, any_needs_grad
 from .public import dress, recourse
 from .quirks import NO_QUIRKS, Quirks
 from .record import NUMPY_NAMES, Op, register
+from .recording import specialised
 from .watched import watched_face
 
 _active = modes.active
@@ -179,7 +181,8 @@ def declare_primitive(
     its results. `declared` are faces (see `_declare`) and other fields of the record."""
     impl = Primitive(fn, grads or {}, quirks, kind == "view", multi_view)
     impl.saves, impl.keeps = saves, keeps or {}
-    run = _calling(impl, fn, quirks.former)
+    calls = None if layout is None else specialised(impl, dict(inspect.signature(fn).parameters))
+    run = _calling(calls or impl, fn, quirks.former)
     face = _declare(fn, run, impl, kind, bool(grads), layout=layout, quirks=quirks, **declared)
     if layout is not None:
         if planned:
@@ -190,7 +193,9 @@ def declare_primitive(
         impl.fn = changed_argument(face.op, runs_empty)
     elif face.op.reads_values:
         impl.fn = found_results(face.op)
-    face.on = face.op.on
+    if calls is not None:
+        calls.__globals__["_fn"] = impl.fn
+    face.on, face.unseen = face.op.on, calls or impl
     return face
 
 

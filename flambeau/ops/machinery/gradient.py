@@ -419,7 +419,7 @@ class PointwiseNode(Node):
 
     # -- what PyTorch shows of a node -------------------------------------------------------------------------------
     @property
-    def output_info(self) -> tuple:  # type: ignore[override]
+    def output_info(self) -> tuple:
         plan = self.recipe.plan
         return ((plan.shape, plan.dtype, plan.device),)
 

@@ -188,7 +188,7 @@ def transfer(destination: Tensor, source: Tensor) -> None:
         raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     dense = source._bare_alias() if source._contig else copy_values.call((source._bare_alias(),))
     if not dense._contig:  # a dense layout of another order
-        dense = dense.contiguous()  # type: ignore[attr-defined]
+        dense = dense.contiguous()
     same = destination._contig and destination.shape == dense.shape and destination.dtype is dense.dtype
     there = destination if same else empty(dense.shape, dense.dtype, destination.device)
     size = dense.dtype.itemsize

@@ -67,7 +67,7 @@ def without_gaps(x: Tensor) -> Tensor:
     if x._contig or not suggests_channels_last(x.shape, x._strides) or is_channels_last(x.shape, x._strides):
         return x
     copy = empty_strided(x.shape, channels_last_strides(x.shape), x.dtype, x.device)
-    return copy.copy_(x._bare_alias())  # type: ignore[attr-defined]
+    return copy.copy_(x._bare_alias())
 
 
 def bare(x: Tensor) -> Tensor:
@@ -85,11 +85,6 @@ def recording(x: Tensor) -> bool:
     return grad_mode.enabled and (x.requires_grad or (x._base is not None and x.grad_fn is not None))
 
 
-def is_computed(x: Tensor) -> bool:
-    """Whether there is memory to work on: not on the meta device."""
-    return x.device is cpu
-
-
 def raise_if_set(flag: Tensor, error: Exception) -> None:
     """Raise the error unless the one number in a tensor, in which a kernel has said whether all is well, is zero."""
     if flag.device is cpu:
@@ -102,4 +97,9 @@ def raise_if_set(flag: Tensor, error: Exception) -> None:
 
 def values_on_host(x: Tensor) -> Any:
     """The values as an array in the host's memory, for reading at once: operators that call this read values."""
-    return (x if x.device is cpu else x.cpu())._array()  # type: ignore[attr-defined]
+    return (x if x.device is cpu else x.cpu())._array()
+
+
+def like_first(first: Tensor, *_: Any, **__: Any) -> tuple:
+    """The layout rule of operators whose result is like their first argument, contiguous."""
+    return first.shape, first.dtype, first.device

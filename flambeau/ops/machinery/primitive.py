@@ -140,7 +140,7 @@ class Primitive:
         node = _new_object(self.node_class or self.make_class())
         node.edges = tuple(edges)
         node.sequence = next(_sequence)
-        node.needs = self.needs_for(flags, lists)
+        node.needs, node.general = self.needs_for(flags, lists), True
         if single:
             node.output_info = ((result.shape, result.dtype, result.device),)
         else:
@@ -191,10 +191,13 @@ class Primitive:
 class Needs:
     """Which gradients are wanted, and so which rules run and what they read."""
 
-    __slots__ = ("op", "wanted", "layout", "rules", "reads", "one_by_one")
+    __slots__ = ("op", "wanted", "layout", "rules", "reads", "one_by_one", "saver", "holds", "apply")
 
     def __init__(self, op: Primitive, flags: tuple[bool, ...], lists: dict[str, int]):
         self.op = op
+        self.saver: Callable | None = None  # these are made by `recording`
+        self.apply: Callable | None = None
+        self.holds = False
         self.layout = [(name, lists.get(name, -1)) for name in op.differentiable]
         self.wanted: dict[str, Any] = {}  # by parameter name: a flag, or a list of them for a list parameter
         rest = iter(flags)
@@ -247,6 +250,7 @@ class PrimitiveNode(Node):
 
     needs: Needs
     single = True
+    general = False  # whether `Primitive.record` made it
     holds_tensors = False
 
     def keep(self, bound: dict[str, Any], outputs: Any, extras: dict) -> None:
@@ -295,6 +299,8 @@ class PrimitiveNode(Node):
         if saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         needs = self.needs
+        if needs.apply is not None and not self.general:
+            return needs.apply(self, saved, grads[0] if self.single else tuple(grads))
         values = {name: v.unpack(self) if type(v) is SavedTensor else _unpack(v, self) for name, v in saved.items()}
         values["needs"] = needs.wanted
         g = grads[0] if self.single else tuple(grads)

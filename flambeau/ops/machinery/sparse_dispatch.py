@@ -58,9 +58,7 @@ def sparse_call(op: Op, args: tuple, kwargs: dict[str, Any], reason: str | None 
     if not isinstance(result, SparseTensor) and not isinstance(out, SparseTensor):
         return write_out(name, out, result)
     if type(out) is not type(result):
-        raise RuntimeError(
-            f"{name}(): the result has layout {result.layout!r}, but out= has layout {out.layout!r}"  # type: ignore[union-attr]
-        )
+        raise RuntimeError(f"{name}(): the result has layout {result.layout!r}, but out= has layout {out.layout!r}")
     check_out(name, out, result.dtype, result.device, False)
     out._adopt(result if result.dtype is out.dtype else result.to(out.dtype))
     return out

@@ -245,7 +245,7 @@ def _internal_face(impl: ViewOp, active: Any = _active) -> Any:
 
     def face(input: Tensor, *args: Any) -> Tensor:
         if active:
-            return _intercept(face.op, face, (input, *args), {})
+            return _intercept(face.op, face, (input, *args), {})  # type: ignore[attr-defined]
         try:
             return impl.place(input, args, args, 0)
         except Exception as problem:
@@ -265,7 +265,7 @@ def _public_face(impl: ViewOp, fn: Callable, active: Any = _active) -> Any:
 
     def face(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if active:
-            return _intercept(face.op, face, (input, *args), kwargs)
+            return _intercept(face.op, face, (input, *args), kwargs)  # type: ignore[attr-defined]
         given = args
         try:
             if kwargs or len(args) != count:

@@ -172,12 +172,12 @@ def bind_operators() -> None:
         if op.inplace is not None:
             setattr(Tensor, f"__i{symbol}__", _inplace_operator(op.inplace))
     Tensor.__rtruediv__ = _reflected_quotient()  # type: ignore[method-assign]
-    Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__  # type: ignore[attr-defined]
-    Tensor.__idiv__ = Tensor.__itruediv__  # type: ignore[attr-defined]
+    Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__  # type: ignore[assignment, method-assign]
+    Tensor.__idiv__ = Tensor.__itruediv__  # type: ignore[method-assign]
     for symbol, name in _COMPARE.items():
         setattr(Tensor, f"__{symbol}__", _operator(OPS[name], symbol))
-    Tensor.__eq__ = _operator(OPS["eq"], "eq", _general_equal)  # type: ignore[method-assign, assignment]
+    Tensor.__eq__ = _operator(OPS["eq"], "eq", _general_equal)  # type: ignore[method-assign]
     for symbol, name in _UNARY.items():
         setattr(Tensor, f"__{symbol}__", OPS[name].function)
-    Tensor.__invert__ = _inverted  # type: ignore[method-assign]
+    Tensor.__invert__ = _inverted  # type: ignore[assignment, method-assign]
     Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]

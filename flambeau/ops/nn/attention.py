@@ -16,7 +16,7 @@ from ...kernels.library import flash_attention as flash
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
-from ..machinery.memory import dense
+from ..machinery.memory import dense, like_first
 from ..machinery.plan import NATIVE
 from ..machinery.quirks import Quirks
 from .dropout import dropout
@@ -54,11 +54,11 @@ def _scores_grad(g: Tensor, out: Tensor, scale: float, causal: bool) -> Tensor:
 
 
 def _mask_grad(g: Tensor, out: Tensor, mask_shape: Any, causal: bool) -> Tensor:
-    return attention_weights_backward(g, out, 1.0, causal).sum_to_size(mask_shape)  # type: ignore[attr-defined]
+    return attention_weights_backward(g, out, 1.0, causal).sum_to_size(mask_shape)
 
 
 @internal(
-    layout=lambda scores, mask, scale, causal: (scores.shape, scores.dtype, scores.device),
+    layout=like_first,
     grads={"scores": _scores_grad, "mask": _mask_grad},
     quirks=Quirks(label="SafeSoftmaxBackward0"),
     batching="each",
@@ -169,13 +169,13 @@ def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale:
     keys, values = _repeated_heads(key, group), _repeated_heads(value, group)
     weights = attention_weights(query.matmul(keys.transpose(-2, -1)), mask, scale, causal)
     slopes = attention_weights_backward(g.matmul(values.transpose(-2, -1)), weights, scale, causal)
-    grad_key = slopes.transpose(-2, -1).matmul(query)  # type: ignore[attr-defined]
-    grad_value = weights.transpose(-2, -1).matmul(g)  # type: ignore[attr-defined]
+    grad_key = slopes.transpose(-2, -1).matmul(query)
+    grad_value = weights.transpose(-2, -1).matmul(g)
     if group > 1:
         batch, shared = key.shape[:2]
         grad_key = grad_key.reshape(batch, shared, group, *key.shape[2:]).sum(2)
         grad_value = grad_value.reshape(batch, shared, group, *value.shape[2:]).sum(2)
-    return slopes.matmul(keys), grad_key, grad_value  # type: ignore[attr-defined]
+    return slopes.matmul(keys), grad_key, grad_value
 
 
 def _flash_layout(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float, causal: bool) -> list:
@@ -216,10 +216,14 @@ def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: 
     if not len(query.shape) == len(key.shape) == len(value.shape) == 4:
         return False
     # Unpacked, because this is asked for every token that a text generator writes.
-    (batch, heads, rows, dim), (key_batch, shared, source, key_dim), (*of_value, value_dim) = query.shape, key.shape, value.shape
+    batch, heads, rows, dim = query.shape
+    key_batch, shared, source, key_dim = key.shape
+    *of_value, value_dim = value.shape
     if 0 in query.shape or 0 in key.shape or value_dim == 0 or max(dim, value_dim) > _WIDEST:
         return False
-    if of_value != [key_batch, shared, source] or batch != key_batch or dim != key_dim or (heads != shared and not grouped):
+    if of_value != [key_batch, shared, source] or (batch, dim) != (key_batch, key_dim):
+        return False
+    if heads != shared and not grouped:
         return False
     if mask is None:
         return True
@@ -311,7 +315,7 @@ def scaled_dot_product_attention(
         weights = attention_probabilities(query, key, attn_mask, factor, is_causal)
         if dropout_p > 0:
             weights = dropout(weights, dropout_p, True)
-        result = weights.matmul(value)  # type: ignore[attr-defined]
+        result = weights.matmul(value)
     return result if wide is given else result.to(given)
 
 

@@ -26,7 +26,7 @@ def _lengths(name: str, given: Any, batch: int) -> Lengths:
     if isinstance(given, Tensor):
         if given.dtype.category != 1:
             raise RuntimeError(f"{name} must be integral")
-        values = tuple(given.reshape(-1).tolist())  # type: ignore[attr-defined]
+        values = tuple(given.reshape(-1).tolist())
     else:
         values = tuple(int(v) for v in (given if isinstance(given, (tuple, list)) else (given,)))
     if len(values) != batch:
@@ -186,10 +186,10 @@ def _ctc(
         log_probs, targets = log_probs.unsqueeze(1), targets.reshape(1, -1) if len(targets.shape) == 1 else targets
     loss, wanted = _losses(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
     if zero_infinity:
-        loss = loss.masked_fill(loss == float("inf"), 0)  # type: ignore[attr-defined]
+        loss = loss.masked_fill(loss == float("inf"), 0)
     if reduction == "mean":
-        return (loss / loss.new_tensor([max(n, 1) for n in wanted], dtype=dt.int64)).mean()  # type: ignore[attr-defined]
-    return loss.squeeze(0) if single and reduction == "none" else reduce_loss(loss, reduction)  # type: ignore[attr-defined]
+        return (loss / loss.new_tensor([max(n, 1) for n in wanted], dtype=dt.int64)).mean()
+    return loss.squeeze(0) if single and reduction == "none" else reduce_loss(loss, reduction)
 
 
 @composite(namespaces=("nn.functional",), method=False, autocast="float32")

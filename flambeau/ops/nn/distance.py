@@ -36,7 +36,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {type_word(common)}")
     shape = broadcast_two(x1.shape, x2.shape)
     x1, x2 = (x.to(common).expand(shape) for x in (x1, x2))
-    return (_unit(x1, dim, eps) * _unit(x2, dim, eps)).sum(dim)  # type: ignore[operator]
+    return (_unit(x1, dim, eps) * _unit(x2, dim, eps)).sum(dim)
 
 
 def _unit(x: Any, dim: int, eps: float) -> Tensor:
@@ -158,7 +158,7 @@ def pdist(input: Any, p: float = 2) -> Tensor:
         raise RuntimeError("pdist only supports floating-point dtypes")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
-    return all_distances(input, input, p).reshape(-1).index_select(0, _pairs(input.shape[0], input.device))  # type: ignore[attr-defined]
+    return all_distances(input, input, p).reshape(-1).index_select(0, _pairs(input.shape[0], input.device))
 
 
 @lru_cache(4)

@@ -54,10 +54,10 @@ def dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool)
     if p == 0 or not train or numel_of(input.shape) == 0:
         return input
     if p == 1:
-        noise = input.new_zeros(())  # type: ignore[attr-defined]
+        noise = input.new_zeros(())
     else:
         noise = fill(_noise(input, features), default_generator, Bernoulli(1.0 - p, _kept(p, input)))
-    return input.mul_(noise) if inplace else input.mul(noise)  # type: ignore[attr-defined]
+    return input.mul_(noise) if inplace else input.mul(noise)
 
 
 def _alpha_layout(input: Tensor, p: float, features: bool, generator: Generator) -> list:
@@ -85,10 +85,10 @@ def _alpha_dropped(input: Tensor, p: float, train: bool, features: bool, inplace
     if p == 0 or not train or numel_of(input.shape) == 0:
         return input
     if p == 1:
-        zero = input.new_zeros(())  # type: ignore[attr-defined]
-        return input.mul_(zero) if inplace else input.mul(zero)  # type: ignore[attr-defined]
+        zero = input.new_zeros(())
+        return input.mul_(zero) if inplace else input.mul(zero)
     scale, shift = alpha_dropout_noise(input, p, features, default_generator)
-    scaled = input.mul_(scale) if inplace else input.mul(scale)  # type: ignore[attr-defined]
+    scaled = input.mul_(scale) if inplace else input.mul(scale)
     return scaled.add_(shift)
 
 
@@ -128,7 +128,7 @@ def masked_scale(input: Tensor, mask: Tensor, scale: float) -> Tensor:
 
 @masked_scale.on("any")
 def _(out: Tensor, input: Tensor, mask: Tensor, scale: float) -> None:
-    raw_copy(out, input.mul(mask.to(input.dtype).mul_(scale)))  # type: ignore[attr-defined]
+    raw_copy(out, input.mul(mask.to(input.dtype).mul_(scale)))
 
 
 @composite(kind="random", method=False)
@@ -174,8 +174,8 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
 def _channels(input: Tensor, p: float, training: bool, inplace: bool, unbatched: bool) -> Tensor:
     if not unbatched:
         return dropped(input, p, training, True, inplace)
-    result = dropped(input.unsqueeze(0), p, training, True, inplace)  # type: ignore[attr-defined]
-    return input if inplace else result.squeeze(0)  # type: ignore[attr-defined]
+    result = dropped(input.unsqueeze(0), p, training, True, inplace)
+    return input if inplace else result.squeeze(0)
 
 
 @composite(**_FUNCTIONAL)

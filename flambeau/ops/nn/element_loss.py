@@ -73,9 +73,9 @@ class ElementLoss:
             operand = operands[i]
             share = op.call(tuple(values[u] for u in used), (), operand.dtype)
             if share.shape != shape:
-                share = share.expand(shape)  # type: ignore[attr-defined]
+                share = share.expand(shape)
             if shape != operand.shape:
-                share = share.sum_to_size(operand.shape)  # type: ignore[attr-defined]
+                share = share.sum_to_size(operand.shape)
             shares.append(share)
         return shares
 
@@ -118,7 +118,7 @@ def broadcast(*tensors: Tensor) -> tuple[Tensor, ...]:
     shape: Any = tensors[0].shape
     for t in tensors[1:]:
         shape = _two(shape, t.shape)
-    return tuple(t if t.shape == shape else t.expand(shape) for t in tensors)  # type: ignore[attr-defined]
+    return tuple(t if t.shape == shape else t.expand(shape) for t in tensors)
 
 
 def _two(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ def _check_indices(name: str, indices: Tensor) -> None:
     if indices.dtype is not dt.int64 and indices.dtype is not dt.int32:
         raise RuntimeError(
             f"Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got"
-            f" {indices.type()} instead (while checking arguments for {name})"  # type: ignore[attr-defined]
+            f" {indices.type()} instead (while checking arguments for {name})"
         )
 
 
@@ -49,16 +49,16 @@ def _embedding_grad(
             raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
         return rows_gradient(
             g.reshape(numel_of(indices.shape), g.shape[-1]), indices.reshape(-1), weight_shape, padding_idx
-        )  # type: ignore[attr-defined]
+        )
     return embedding_dense_backward(g, indices, weight_shape[0], padding_idx, scale_grad_by_freq)
 
 
 def rows_gradient(rows: Tensor, indices: Tensor, shape: Any, padding_idx: int) -> Tensor:
     """The gradient of a table as a sparse tensor that lists the rows that were read, in that order."""
     if padding_idx >= 0 and numel_of(indices.shape):
-        kept = (indices != padding_idx).nonzero().squeeze(1)  # type: ignore[attr-defined]
-        rows, indices = rows.index_select(0, kept), indices.index_select(0, kept)  # type: ignore[attr-defined]
-    place = indices.to(dt.int64).unsqueeze(0)  # type: ignore[attr-defined]
+        kept = (indices != padding_idx).nonzero().squeeze(1)
+        rows, indices = rows.index_select(0, kept), indices.index_select(0, kept)
+    place = indices.to(dt.int64).unsqueeze(0)
     return coo_from_parts(rows, place, make_size(shape), place.shape[1] < 2, True)
 
 
@@ -66,7 +66,7 @@ def _dense_backward_grad(v: Tensor, indices: Tensor, padding_idx: int, scale_gra
     if scale_grad_by_freq:
         raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with create_graph=True")
     rows = embedding_rows(v, indices, -1, False, False)
-    return rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0) if padding_idx >= 0 else rows  # type: ignore[attr-defined]
+    return rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0) if padding_idx >= 0 else rows
 
 
 def _dense_layout(
@@ -229,7 +229,7 @@ def _bag_grads(
     elif needs["weight"] and mode == "max":
         to_weight = bag_winners_grad(grad, winners, sizes, weight.shape[0])
     elif needs["weight"]:
-        counts = index.bincount(minlength=weight.shape[0]) if scale_grad_by_freq else None  # type: ignore[attr-defined]
+        counts = index.bincount(minlength=weight.shape[0]) if scale_grad_by_freq else None
         to_weight = bag_rows_grad(grad, index, starts, scales, sizes, counts, weight.shape[0], mode == "mean", padding)
     if needs["per_sample_weights"]:
         to_scales = bag_scales_grad(grad, weight, index, starts, padding)
@@ -312,13 +312,13 @@ def _sparse_bag_grad(
     sizes: Tensor,
 ) -> Tensor:
     if mode == "mean":
-        grad = grad / sizes.clamp(min=1).unsqueeze(1).to(grad.dtype)  # type: ignore[attr-defined]
-    bounds = starts.tolist()  # type: ignore[attr-defined]
+        grad = grad / sizes.clamp(min=1).unsqueeze(1).to(grad.dtype)
+    bounds = starts.tolist()
     bags = [bag for bag in range(len(bounds) - 1) for _ in range(bounds[bag], bounds[bag + 1])]
-    rows = grad.index_select(0, starts.new_tensor(bags, dtype=dt.int64))  # type: ignore[attr-defined]
+    rows = grad.index_select(0, starts.new_tensor(bags, dtype=dt.int64))
     if scales is not None:
         rows = rows * scales.unsqueeze(1)
-    return rows_gradient(rows, index.narrow(0, bounds[0] if bounds else 0, len(bags)), shape, padding)  # type: ignore[attr-defined]
+    return rows_gradient(rows, index.narrow(0, bounds[0] if bounds else 0, len(bags)), shape, padding)
 
 
 def _bags_layout(
@@ -450,10 +450,10 @@ def _bags(
     if per_sample_weights is not None and per_sample_weights.dtype is not weight.dtype:
         raise RuntimeError(
             f"Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights';"
-            f" but type {weight.type()} does not equal {per_sample_weights.type()} (while checking arguments for"  # type: ignore[attr-defined]
+            f" but type {weight.type()} does not equal {per_sample_weights.type()} (while checking arguments for"
             " embedding_bag)"
         )
-    index = dense(indices.to(dt.int64))  # type: ignore[attr-defined]
+    index = dense(indices.to(dt.int64))
     narrow_numbers = mode_name != "max" and padding < 0 and weight.dtype is not dt.float64
     starts = bag_starts(offsets, index, n, include_last_offset, narrow_numbers)
     scales = per_sample_weights
@@ -521,7 +521,7 @@ def embedding_bag(
         )
     offsets = _bag_offsets(input, offsets, include_last_offset)
     if len(input.shape) == 2:
-        input = input.reshape(-1)  # type: ignore[attr-defined]
+        input = input.reshape(-1)
         per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
     if mode not in _MODES:
         raise ValueError("mode has to be one of sum, mean or max")
@@ -550,7 +550,7 @@ def _bag_offsets(input: Tensor, offsets: Any, include_last_offset: bool) -> Tens
                 f" However, found offsets of type {type(offsets)}"
             )
         rows, length = input.shape
-        return copy_of_array(np.arange(rows + include_last_offset, dtype=np.int64) * length, dt.int64).to(input.device)  # type: ignore[attr-defined]
+        return copy_of_array(np.arange(rows + include_last_offset, dtype=np.int64) * length, dt.int64).to(input.device)
     if len(input.shape) != 1:
         raise ValueError(f"input has to be 1D or 2D Tensor, but got Tensor of dimension {len(input.shape)}")
     if offsets is None:
@@ -574,8 +574,8 @@ def one_hot_rows(index: Tensor, classes: int) -> Tensor:
 def _(out: Tensor, index: Tensor, classes: int) -> None:
     wrong = fill_raw(empty((1,), dt.int64, out.device), 0)
     kernels.one_hot(out, dense(index), wrong, numel_of(index.shape), classes)
-    if wrong.item():  # type: ignore[attr-defined]
-        which = "non-negative" if index.min().item() < 0 else "smaller than num_classes"  # type: ignore[attr-defined]
+    if wrong.item():
+        which = "non-negative" if index.min().item() < 0 else "smaller than num_classes"
         raise RuntimeError(f"Class values must be {which}.")
 
 
@@ -594,7 +594,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if numel_of(tensor.shape) == 0:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
-        return tensor.new_empty((*tensor.shape, num_classes))  # type: ignore[attr-defined]
+        return tensor.new_empty((*tensor.shape, num_classes))
     if num_classes == -1:
-        num_classes = int(tensor.max()) + 1  # type: ignore[attr-defined]
+        num_classes = int(tensor.max()) + 1
     return one_hot_rows(tensor, max(num_classes, 0))  # of no classes every index is wrong

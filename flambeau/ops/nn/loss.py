@@ -33,9 +33,9 @@ def _check_weight(input: Tensor, weight: Tensor) -> None:
 
 def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
     """Losses times weights; their mean is relative to the sum of the weights."""
-    product = loss * weight  # type: ignore[operator]
+    product = loss * weight
     if reduction == "mean":
-        return product.sum() / weight.sum()  # type: ignore[attr-defined]
+        return product.sum() / weight.sum()
     return reduce_loss(product, reduction)
 
 
@@ -78,9 +78,9 @@ def l1_loss(
     input, target = same_shapes(input, target)
     if weight is not None:
         _check_weight(input, weight)
-        return _weighted((input - target).abs(), weight, reduction)  # type: ignore[operator]
+        return _weighted((input - target).abs(), weight, reduction)
     if input.dtype.is_complex or target.dtype.is_complex:
-        return reduce_loss((input - target).abs(), reduction)  # type: ignore[operator]
+        return reduce_loss((input - target).abs(), reduction)
     return losses.absolute(input, target, reduction=reduction)
 
 
@@ -121,7 +121,7 @@ def huber_loss(
     if weight is None:
         return losses.huber(input, target, float(delta), reduction=reduction)
     _check_weight(input, weight)
-    return reduce_loss(losses.huber(input, target, float(delta), reduction="none") * weight, reduction)  # type: ignore[operator]
+    return reduce_loss(losses.huber(input, target, float(delta), reduction="none") * weight, reduction)
 
 
 # -- binary -----------------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def kl_div(
     by_batch = reduction == "batchmean" and size_average is None and reduce is None
     chosen = "sum" if by_batch else read_reduction(reduction, size_average, reduce)
     loss = _kl_div(input, target, chosen, log_target=log_target)
-    return loss / input.shape[0] if by_batch and len(input.shape) else loss  # type: ignore[operator]
+    return loss / input.shape[0] if by_batch and len(input.shape) else loss
 
 
 @numbered_form("kl_div", batching="loss")
@@ -283,7 +283,7 @@ def gaussian_nll_loss(
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not valid")
     var = unrecorded(var.clone().clamp_, min=eps)  # the bound takes no part in the derivative
-    loss = 0.5 * (var.log() + (input - target) ** 2 / var)  # type: ignore[operator]
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return reduce_loss(loss, reduction)

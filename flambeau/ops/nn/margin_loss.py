@@ -13,6 +13,7 @@ from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.inplace import raw_copy
+from ..machinery.memory import like_first
 from .distance import pairwise_distance
 from .element_loss import logits, soft_margin
 from .loss_arguments import numbered_form, read_reduction, reduce_loss
@@ -241,7 +242,7 @@ def multi_margin_loss(
     return reduce_loss(loss if target.shape else loss.squeeze(0), reduction)
 
 
-@internal(layout=lambda target, classes: (target.shape, target.dtype, target.device), batching="each")
+@internal(layout=like_first, batching="each")
 def classes_of(target: Tensor, classes: int) -> Tensor:
     """The target, after a look at every element: it must be a class."""
 
@@ -302,6 +303,6 @@ def multilabel_soft_margin_loss(
     reduction = read_reduction(reduction, size_average, reduce)
     loss = logits(input, target, reduction="none")
     if weight is not None:
-        loss = loss * weight  # type: ignore[operator]
+        loss = loss * weight
     classes = len(input.shape) - 1
     return reduce_loss(loss.sum(classes) / input.shape[classes], reduction)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core.dtype import opmath
 from ...core.graph import grad_mode
+from ...core.modes import active as _active
 from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import layer_norm as row_kernels
@@ -124,6 +125,22 @@ def _(out: list[Tensor], input: Tensor, weight: Any, bias: Any, inner: int, eps:
     row_kernels.layer_norm(*out, dense(input), _packed(weight), _packed(bias), rows, n, float(eps))
 
 
+def _like_input(input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> tuple:
+    _need_float("LayerNormKernelImpl", input)
+    return input.shape, input.dtype, input.device
+
+
+@internal(layout=_like_input)
+def layer_norm_result(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> Tensor:
+    """layer_norm_rows for those who will not differentiate: nothing is kept."""
+
+
+@layer_norm_result.on("any")
+def _(out: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> None:
+    rows, n = _rows(input.shape, inner)
+    row_kernels.layer_norm(out, None, None, dense(input), _packed(weight), _packed(bias), rows, n, float(eps))
+
+
 def _check_normalized(input: Tensor, normalized_shape: Any, weight: Any, bias: Any) -> tuple[int, ...]:
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape:
@@ -148,6 +165,8 @@ def layer_norm(input: Tensor, normalized_shape: Any, weight: Any = None, bias: A
     """Normalise over the last dimensions, then scale and shift."""
     shape = _check_normalized(input, normalized_shape, weight, bias)
     check_parameter_dtypes(input, weight, bias)
+    if not grad_mode.enabled and not _active:
+        return layer_norm_result(input, weight, bias, len(shape), eps)
     return layer_norm_rows(input, weight, bias, len(shape), eps)
 
 

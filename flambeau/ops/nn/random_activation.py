@@ -26,7 +26,7 @@ _leaky_grad = Pointwise("leaky_relu_backward", lambda g, x, slope: f.where(x > 0
 
 def _rrelu_grad(g: Tensor, input: Tensor, lower: float, upper: float, noise: Tensor) -> Tensor:
     if upper - lower > 1e-6:
-        return g * noise  # type: ignore[operator]
+        return g * noise
     return _leaky_grad.call(
         (g, input, (lower + upper) / 2)
     )  # with equal bounds PyTorch takes the derivative of the fixed slope
@@ -50,7 +50,7 @@ def random_slopes(input: Tensor, lower: float, upper: float, generator: Generato
 
 @random_slopes.on("cpu")
 def _(out: list[Tensor], input: Tensor, lower: float, upper: float, generator: Generator) -> None:
-    values = input.contiguous()._array().reshape(-1)  # type: ignore[attr-defined]
+    values = input.contiguous()._array().reshape(-1)
     for t, made in zip(out, rrelu_noise(generator, values, input.dtype, lower, upper)):
         store(t, made)
 
@@ -104,7 +104,7 @@ def _rrelu_functional(
 @composite(namespaces=("nn.functional",), method=False, kind="random")
 def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """A sample of the relaxed categorical distribution; `hard` makes it one-hot, with the soft one's derivative."""
-    noise = empty_as(logits, fmt=contiguous_format).exponential_().log()  # type: ignore[attr-defined]
+    noise = empty_as(logits, fmt=contiguous_format).exponential_().log()
     soft = ((logits - noise) / tau).softmax(dim)
     if not hard:
         return soft

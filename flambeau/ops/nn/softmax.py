@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NoReturn
+from typing import Any
 
+from ...core import modes
+from ...core.caching import remember
 from ...core.dtype import dtype as dtype_type
-from ...core.graph import GONE, RETRY_MESSAGE, Node, SavedTensor, declare_saved, grad_mode, gradient_edge, named_class
 from ...core.layout import wrap_dim
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
@@ -14,77 +15,51 @@ from ...expr import functions as f
 from ...kernels.library import softmax as kernels
 from ..machinery.along import LineOperator
 from ..machinery.arguments import as_dtype, is_int, need_tensor
-from ..machinery.declare import composite, primitive
+from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise, camel
 from ..machinery.inplace import write_out
 from ..machinery.quirks import Quirks
 
-
-class _Softmax:
-    """softmax or log_softmax: its kernels, and how it is recorded. Written by hand because it is small and called often."""
-
-    def __init__(self, name: str, log_result: bool):
-        self.name, self.log_result = name, log_result
-        self.label = camel(name) + "Backward0"
-        self.lines = LineOperator(kernels.softmax_rows, kernels.softmax_columns, 1, log_result=log_result)
-        self.run = self.lines.one
-
-    def forward(self, x: Tensor, dim: int) -> Tensor:
-        if not x.dtype.is_floating_point:
-            self.refuse(x.dtype, dim, len(x.shape))
-        out = self.run(x, dim)
-        if (x._autograd is not None or x._base is not None) and grad_mode.enabled:
-            self.record(x, dim, out)
-        return out
-
-    def refuse(self, d: dtype_type, dim: int, rank: int) -> NoReturn:
-        last = "_lastdim" if wrap_dim(dim, rank) == max(rank, 1) - 1 else ""
-        raise unsupported(f"{self.name}{last}_kernel_impl", d)
-
-    def layout(self, input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> tuple:
-        d = input.dtype if dtype is None else as_dtype(dtype, self.name)
-        if not d.is_floating_point:
-            self.refuse(d, dim, len(input.shape))
-        wrap_dim(dim, len(input.shape))
-        return input.shape, d, input.device
-
-    def fill(self, result: Tensor, input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> None:
-        self.lines.fill(result, dim, input.to(result.dtype))
-
-    def record(self, x: Tensor, dim: int, out: Tensor) -> None:
-        edge = gradient_edge(x)
-        if edge is not None:
-            node = named_class(_SoftmaxNode, self.label)(self.label, (edge,))
-            node.op, node.dim, node.saved = self, dim, SavedTensor(out, True)
-            node.output_info = ((out.shape, out.dtype, out.device),)
-            out._set_history(node)
+_active = modes.active
 
 
-declare_saved("dim", "result")
+def _declared(name: str, log_result: bool) -> Any:
+    """softmax or log_softmax of tensors of floats along a dimension."""
+    lines = LineOperator(kernels.softmax_rows, kernels.softmax_columns, 1, log_result=log_result)
+
+    known: dict[tuple, tuple] = {}
+
+    def layout(input: Tensor, dim: int) -> tuple:
+        key = (input.dtype, input.shape, dim, input.device)
+        return known.get(key) or remember(known, key, described(input, dim))
+
+    def described(input: Tensor, dim: int) -> tuple:
+        if not input.dtype.is_floating_point:
+            last = "_lastdim" if wrap_dim(dim, len(input.shape)) == max(len(input.shape), 1) - 1 else ""
+            raise unsupported(f"{name}{last}_kernel_impl", input.dtype)
+        return input.shape, input.dtype, input.device, None, lines.plan_of(input, dim)
+
+    def backward(g: Tensor, out: Tensor, dim: int) -> Tensor:
+        return (log_softmax_backward if log_result else softmax_backward)(g, out, dim, out.dtype)
+
+    def along(input: Tensor, dim: int) -> Tensor: ...
+
+    op = internal(
+        along,
+        name=f"{name}_along",
+        layout=layout,
+        planned=True,
+        grads={"input": backward},
+        quirks=Quirks(label=camel(name) + "Backward0"),
+        batching="along",
+    )
+    op.on("any")(lines.run)
+    return op
 
 
-class _SoftmaxNode(Node):
-    __slots__ = ("op", "dim")
-
-    op: _Softmax
-    dim: int
-
-    def apply(self, grads: list) -> tuple:
-        (g,) = grads
-        if g is None:
-            return (None,)
-        if self.saved is None:
-            raise RuntimeError(RETRY_MESSAGE)
-        out = self.saved.unpack(self)
-        backward = log_softmax_backward if self.op.log_result else softmax_backward
-        return (backward(g, out, self.dim, out.dtype),)
-
-    def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
-        return {"dim": self.dim, "result": GONE if self.saved is None else self.saved}
-
-
-_softmax, _log_softmax = _Softmax("softmax", False), _Softmax("log_softmax", True)
+_softmax, _log_softmax = _declared("softmax", False), _declared("log_softmax", True)
+_softmax_unseen, _log_softmax_unseen = _softmax.unseen, _log_softmax.unseen  # where nobody watches: a call less
 
 
 # -- backward: primitives with derivatives of their own ----------------------------------------------------------------
@@ -186,28 +161,22 @@ def _prepare(name: str, input: Tensor, dim: Any, dtype: Any) -> Tensor:
     return input if dtype is None else input.to(as_dtype(dtype, name))
 
 
-@composite(kind="primitive", layout=_softmax.layout, batching="along")
+@composite(batching="along")
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> Tensor:
     """exp(input) divided by its sum along a dimension."""
     if type(dim) is not int or dtype is not None or not isinstance(input, Tensor):
         input = _prepare("softmax", input, dim, dtype)
-    result = _softmax.forward(input, dim)
+    result = _softmax(input, dim) if _active else _softmax_unseen(input, dim)
     return result if out is None else write_out("softmax", out, result, exact=True)
 
 
-softmax.op.on("any")(_softmax.fill)
-
-
-@composite(kind="primitive", layout=_log_softmax.layout, batching="along")
+@composite(batching="along")
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> Tensor:
     """The logarithm of softmax, without overflow."""
     if type(dim) is not int or dtype is not None or not isinstance(input, Tensor):
         input = _prepare("log_softmax", input, dim, dtype)
-    result = _log_softmax.forward(input, dim)
+    result = _log_softmax(input, dim) if _active else _log_softmax_unseen(input, dim)
     return result if out is None else write_out("log_softmax", out, result, exact=True)
-
-
-log_softmax.op.on("any")(_log_softmax.fill)
 
 
 @composite(name="softmax", namespaces=("special",), method=False, batching="along")

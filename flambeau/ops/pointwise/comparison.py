@@ -333,7 +333,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any =
             return answer
         need_tensor("where", condition, "condition")
     if input is None and other is None:
-        return condition.nonzero(as_tuple=True)  # type: ignore[attr-defined]
+        return condition.nonzero(as_tuple=True)
     if out is not None:
         need_tensor("where", input, "input", 2)
         need_tensor("where", other, "other", 3)

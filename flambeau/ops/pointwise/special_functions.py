@@ -339,7 +339,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
     if p <= _FUSED_ORDER:
         return multivariate(input, p)
-    terms = [lgamma(input - j / 2) for j in range(p)]  # type: ignore[attr-defined]
+    terms = [lgamma(input - j / 2) for j in range(p)]
     return functools.reduce(operator.add, terms) + p * (p - 1) / 4 * math.log(math.pi)
 
 

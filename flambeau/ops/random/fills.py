@@ -151,7 +151,7 @@ def randn_like(input: Tensor, *, generator: Any = None, **options: Any) -> Tenso
 def _number(value: Any) -> Any:
     """A bound given as a tensor of one element."""
     if isinstance(value, Tensor) and not is_int(value):
-        return int(value.item())  # type: ignore[attr-defined]
+        return int(value.item())
     return value
 
 
@@ -177,7 +177,7 @@ def _reals(name: str, **given: Any) -> list[float]:
     found = []
     for argument, value in given.items():
         if isinstance(value, (Tensor, np.generic)):
-            value = value.item()  # type: ignore[attr-defined]
+            value = value.item()
         if not isinstance(value, (int, float)):
             raise TypeError(f"{name}(): argument '{argument}' must be float, not {type_name(value)}")
         found.append(value)
@@ -265,7 +265,7 @@ def fill_bernoulli(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
     """Each element of `t` becomes 1 with the probability in `p`. No autograd, no version bump."""
     if not p.dtype.is_floating_point:
         raise unsupported("bernoulli_tensor_cpu_p_", p.dtype)
-    return _bernoulli_fill(t, p.detach().expand(t.shape), generator)  # type: ignore[attr-defined]
+    return _bernoulli_fill(t, p.detach().expand(t.shape), generator)
 
 
 @effect(name="bernoulli_fill", draws=True, batching="each")
@@ -276,7 +276,7 @@ def _bernoulli_fill(t: Tensor, p: Tensor, generator: Generator) -> Tensor:
 @_bernoulli_fill.on("cpu")
 def _(t: Tensor, p: Tensor, generator: Generator) -> None:
     if NATIVE and t._contig and t.dtype in _FLOATS:
-        bernoulli_samples(generator, t, p if p._contig else p.contiguous())  # type: ignore[attr-defined]
+        bernoulli_samples(generator, t, p if p._contig else p.contiguous())
         return
     chances = algorithms.visited(p._array(), t.shape, t._strides, p._strides)
     flat = algorithms.bernoulli_tensor(generator, chances, p.dtype, t.dtype)

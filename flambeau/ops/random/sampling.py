@@ -21,7 +21,7 @@ from ..machinery.arguments import as_int, as_ints, as_shape, need_tensors, read_
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.inplace import check_writable, resize_out, write_out
-from ..machinery.memory import dense
+from ..machinery.memory import dense, like_first
 from ..machinery.plan import NATIVE
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
@@ -40,18 +40,14 @@ from .varying_samplers import (
 
 
 def _zeros(g: Tensor, like: Tensor) -> Tensor:
-    return g.new_zeros(like.shape)  # type: ignore[attr-defined]
+    return g.new_zeros(like.shape)
 
 
 # -- bernoulli --------------------------------------------------------------------------------------------------------
 
 
-def _bernoulli_layout(input: Tensor, *rest: Any) -> tuple:
-    return input.shape, input.dtype, input.device
-
-
 @internal(
-    layout=_bernoulli_layout,
+    layout=like_first,
     draws=True,
     grads={"input": lambda g, input: _zeros(g, input)},
     quirks=Quirks(label="BernoulliBackward0"),
@@ -68,7 +64,7 @@ def _(out: Tensor, input: Tensor, generator: Generator) -> None:
 
 
 @internal(
-    layout=_bernoulli_layout,
+    layout=like_first,
     draws=True,
     grads={"input": lambda g, input: _zeros(g, input)},
     quirks=Quirks(label="BernoulliBackward0"),
@@ -118,8 +114,8 @@ def _check_deviation(std: Any) -> None:
 def _fill_normal(t: Tensor, mean: Any, std: Any, generator: Generator) -> Tensor:
     """Noise, times std, plus mean, each step rounded: PyTorch's order of operations."""
     if not isinstance(std, Tensor):
-        return fill(t, generator, Normal(0.0, std)).add_(mean)  # type: ignore[attr-defined]
-    return fill(t, generator, Normal(0.0, 1.0)).mul_(std).add_(mean)  # type: ignore[attr-defined]
+        return fill(t, generator, Normal(0.0, std)).add_(mean)
+    return fill(t, generator, Normal(0.0, 1.0)).mul_(std).add_(mean)
 
 
 def _normal_layout(mean: Any, std: Any, generator: Generator) -> tuple:
@@ -266,13 +262,9 @@ def _race(source: Generator, input: Tensor, num_samples: int) -> np.ndarray:
     return np.argsort(-scores, axis=-1, kind="stable")[:, :num_samples]
 
 
-def _samples_layout(input: Tensor, generator: Generator) -> tuple:
-    return input.shape, input.dtype, input.device
-
-
 def _sampling_op(fn: Any, native: Callable[..., None], sample: Callable[..., np.ndarray], **options: Any) -> Any:
     """An operator whose samples come from the elements of its input, row by row."""
-    op = internal(fn, layout=_samples_layout, draws=True, batching="each", **options)
+    op = internal(fn, layout=like_first, draws=True, batching="each", **options)
 
     @op.on("cpu")
     def _(out: Tensor, input: Tensor, generator: Generator) -> None:
@@ -405,7 +397,7 @@ def _(out: Tensor, x: Tensor, alpha: Tensor, total: Tensor) -> None:
     out._array()[...] = dirichlet_gradient(x._array(), alpha._array(), total._array())
 
 
-@internal(layout=_samples_layout, draws=True, batching="each")
+@internal(layout=like_first, draws=True, batching="each")
 def _dirichlet(input: Tensor, generator: Generator) -> Tensor:
     """Samples of Dirichlet distributions, whose parameters lie along the last dimension of `input`."""
 

@@ -164,7 +164,7 @@ def _checked(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> tuple
 def _pair_sums(y: Tensor, d: int) -> Tensor:
     """Sums of neighbours."""
     n = y.shape[d]
-    return y.narrow(d, min(1, n), max(n - 1, 0)) + y.narrow(d, 0, max(n - 1, 0))  # type: ignore[operator]
+    return y.narrow(d, min(1, n), max(n - 1, 0)) + y.narrow(d, 0, max(n - 1, 0))
 
 
 def _widths(name: str, y: Tensor, x: Tensor, d: int) -> Tensor:

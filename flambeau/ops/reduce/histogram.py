@@ -143,7 +143,7 @@ def _(out: Tensor, input: Tensor, bins: int, low: float, high: float) -> None:
     if input.dtype.itemsize == 2:  # PyTorch rounds after every step
         edges = to(copy_of_array(np.array([low, high]), dt.float64), input.dtype)
         low, high = edges.tolist()
-        places = (x - low) * bins / (edges[1] - edges[0])  # type: ignore[operator]
+        places = (x - low) * bins / (edges[1] - edges[0])
     count_between(counts, x, places, flat.size, bins, low, high)
     raw_copy(out, copy_of_array(counts[:bins], dt.int64))
 

@@ -18,7 +18,7 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import assign, check_out_dtype, check_unrecorded, check_writable, write_out
-from ..machinery.memory import dense
+from ..machinery.memory import dense, like_first
 from ..machinery.quirks import Quirks
 from ..machinery.record import lookup
 from ..machinery.reduction import Reduction, to_bool
@@ -33,10 +33,6 @@ def one_dim(name: str, dim: Any, rank: int) -> int:
     return wrap_dim(int(dim), rank)
 
 
-def _line_layout(input: Tensor, dim: int, reverse: bool = False) -> tuple:
-    return input.shape, input.dtype, input.device
-
-
 _RUNNING = {
     (op, reverse): LineOperator(None, kernels.cumulate, 1, op=op, reverse=reverse)
     for op in ("sum", "prod", "logsumexp", "complex logsumexp")
@@ -48,7 +44,7 @@ _RUNNING = {
 
 
 @internal(
-    layout=_line_layout,
+    layout=like_first,
     grads={"input": lambda g, dim, reverse: running_sum(g, dim, not reverse)},
     quirks=Quirks(label="CumsumBackward0"),
     batching="along",
@@ -140,9 +136,7 @@ def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
     return lookup("cat").function(parts, dim)
 
 
-@internal(
-    layout=_line_layout, grads={"input": _cumprod_grad}, quirks=Quirks(label="CumprodBackward0"), batching="along"
-)
+@internal(layout=like_first, grads={"input": _cumprod_grad}, quirks=Quirks(label="CumprodBackward0"), batching="along")
 def running_product(input: Tensor, dim: int) -> Tensor:
     """The product of everything up to each element."""
 
@@ -185,7 +179,7 @@ def _logcumsumexp_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tenso
 
 
 @internal(
-    layout=_line_layout,
+    layout=like_first,
     grads={"input": lambda g, input, out, dim, reverse: _directed_grad(g, input, out, dim, reverse)},
     quirks=Quirks(label="LogcumsumexpBackward0"),
     batching="along",

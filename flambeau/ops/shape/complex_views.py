@@ -81,8 +81,8 @@ def _as_tensor(like: Tensor, value: Any) -> Any:
     return value if isinstance(value, Tensor) else like.new_tensor(value, dtype=like.dtype.to_real())
 
 
-Tensor.real = property(real, _set_real)
-Tensor.imag = property(imag, _set_imag)
+Tensor.real = property(real, _set_real)  # type: ignore[assignment, method-assign]
+Tensor.imag = property(imag, _set_imag)  # type: ignore[assignment, method-assign]
 
 
 def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> dtype:

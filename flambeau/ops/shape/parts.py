@@ -167,7 +167,7 @@ def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple:
     return split(self, split_size, dim)
 
 
-Tensor.split = _split_method
+Tensor.split = _split_method  # type: ignore[method-assign]
 
 
 @composite(batching="along")

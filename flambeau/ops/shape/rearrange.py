@@ -17,7 +17,7 @@ from ..creation.filled import fill_raw, layout_as
 from ..machinery.arguments import as_ints, as_number, collected, is_int, need_tensor, varargs_ints
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.inplace import raw_copy
-from ..machinery.memory import dense
+from ..machinery.memory import dense, like_first
 from ..machinery.quirks import Quirks
 from ..machinery.record import Batched
 from .complex_views import view_as_real
@@ -236,12 +236,8 @@ def flipud(input: Tensor) -> Tensor:
     return flip(input, (0,))
 
 
-def _roll_layout(input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> tuple:
-    return input.shape, input.dtype, input.device
-
-
 @internal(
-    layout=_roll_layout,
+    layout=like_first,
     grads={"input": lambda g, shifts, dims: roll_dims(g, tuple(-s for s in shifts), dims)},
     quirks=Quirks(label="RollBackward0"),
     name="_roll",

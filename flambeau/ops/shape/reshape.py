@@ -249,7 +249,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     size = input.shape[d]
     if parts.count(-1) > 1:
         raise RuntimeError("only one dimension can be inferred")
-    known = numel_of([p for p in parts if p != -1])  # type: ignore[arg-type]
+    known = numel_of([p for p in parts if p != -1])
     fits = known == size if -1 not in parts else known != 0 and size % known == 0
     if not fits:
         raise RuntimeError(

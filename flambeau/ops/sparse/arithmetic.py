@@ -62,7 +62,7 @@ def add(input: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     d = result_dtype((input, other))
     if isinstance(input, SparseCoo) and isinstance(other, SparseCoo):
         return _sum(input, other, alpha, d)
-    total = _sum(input.to_sparse_coo(), other.to_sparse_coo(), alpha, d)
+    total = _sum(input.to_sparse_coo(), other.to_sparse_coo(), alpha, d)  # type: ignore[arg-type]
     return total.to_sparse(layout=input.layout)
 
 
@@ -120,8 +120,8 @@ def _strided_plus_sparse(input: Tensor, other: SparseTensor, alpha: Any) -> Tens
 def _accumulate(out: Tensor, other: SparseTensor, alpha: Any) -> Tensor:
     """out += alpha * other for contiguous memory."""
     coo = other if isinstance(other, SparseCoo) else other.to_sparse_coo()
-    values = coo._values_part.to(out.dtype)
-    return add_at(out, entry_keys(coo), values if alpha == 1 else values * alpha)
+    values = coo._values_part.to(out.dtype)  # type: ignore[attr-defined]
+    return add_at(out, entry_keys(coo), values if alpha == 1 else values * alpha)  # type: ignore[arg-type]
 
 
 @sparse_form(strided.sub)

@@ -221,7 +221,7 @@ def random_split(
         )
     order = namespace("torch")["randperm"](sum(lengths), generator=generator).tolist()
     stops = itertools.accumulate(lengths)
-    return [Subset(dataset, order[stop - length : stop]) for stop, length in zip(stops, lengths)]  # type: ignore[misc]
+    return [Subset(dataset, order[stop - length : stop]) for stop, length in zip(stops, lengths)]
 
 
 def _lengths_of_fractions(total: int, fractions: Sequence[float]) -> list[int]:

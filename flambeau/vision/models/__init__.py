@@ -37,7 +37,7 @@ from .vgg import *
 from .vision_transformer import *
 
 
-def __getattr__(name: str):  # type: ignore[no-untyped-def]
+def __getattr__(name: str):
     """feature_extraction is imported when first used: it needs flambeau.fx."""
     if name == "feature_extraction":
         return _naming.submodule(__name__, name)

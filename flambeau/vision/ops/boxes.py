@@ -10,6 +10,7 @@ from flambeau.kernels.library import regions as kernels
 
 from ._box_formats import box_convert as box_convert
 from ._box_formats import to_corners
+from ._operators import operator
 
 
 def _upcast(t: Tensor) -> Tensor:
@@ -17,6 +18,17 @@ def _upcast(t: Tensor) -> Tensor:
     if t.is_floating_point():
         return t if t.dtype in (flambeau.float32, flambeau.float64) else t.float()
     return t if t.dtype in (flambeau.int32, flambeau.int64) else t.int()
+
+
+@operator("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+def _nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
+    n = boxes.shape[0]
+    keep, kept = flambeau.empty(max(n, 1), dtype=flambeau.int64), flambeau.zeros(1, dtype=flambeau.int64)
+    order = scores.detach().sort(stable=True, descending=True)[1]
+    wide = flambeau.float64 if boxes.dtype is flambeau.float64 else flambeau.float32
+    alive = flambeau.ones(max(n, 1), dtype=wide)
+    kernels.suppress(keep, kept, alive, boxes.detach()[order].to(wide).contiguous(), n, float(iou_threshold))
+    return order[keep[: int(kept.item())]]
 
 
 def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
@@ -43,13 +55,7 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
         raise RuntimeError(f"dets should have the same type as scores, got {boxes.dtype} and {scores.dtype}")
     if not boxes.is_floating_point():
         raise NotImplementedError(f"\"nms_kernel\" not implemented for '{boxes.dtype}'")
-    n = boxes.shape[0]
-    keep, kept = flambeau.empty(max(n, 1), dtype=flambeau.int64), flambeau.zeros(1, dtype=flambeau.int64)
-    order = scores.detach().sort(stable=True, descending=True)[1]
-    wide = flambeau.float64 if boxes.dtype is flambeau.float64 else flambeau.float32
-    alive = flambeau.ones(max(n, 1), dtype=wide)
-    kernels.suppress(keep, kept, alive, boxes.detach()[order].to(wide).contiguous(), n, float(iou_threshold))
-    return order[keep[: int(kept.item())]]
+    return _nms(boxes, scores, float(iou_threshold))
 
 
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:

@@ -11,6 +11,7 @@ from flambeau.autograd import Function
 from flambeau.kernels.library import regions as kernels
 from flambeau.kernels.library import sample
 
+from ._operators import operator
 from ._regions import pair
 
 
@@ -107,6 +108,31 @@ def _check(input: Tensor, offset: Tensor, weight: Tensor, mask: Tensor | None, o
     _expect(input.is_floating_point(), f"not implemented for {input.dtype}")
 
 
+@operator(
+    "deform_conv2d(Tensor input, Tensor weight, Tensor offset, Tensor mask, Tensor bias, SymInt stride_h, SymInt stride_w, SymInt pad_h, "
+    "SymInt pad_w, SymInt dilation_h, SymInt dilation_w, SymInt groups, SymInt offset_groups, bool use_mask) -> Tensor"
+)
+def _deform_conv2d(
+    input: Tensor, weight: Tensor, offset: Tensor, mask: Tensor, bias: Tensor, stride_h: int, stride_w: int, pad_h: int, pad_w: int,
+    dilation_h: int, dilation_w: int, groups: int, offset_groups: int, use_mask: bool,
+) -> Tensor:  # fmt: skip
+    kernel = (weight.shape[-2], weight.shape[-1])
+    steps = {"stride": (stride_h, stride_w), "padding": (pad_h, pad_w), "dilation": (dilation_h, dilation_w)}
+    out = (offset.shape[2], offset.shape[3])
+    geometry = _Geometry(input, offset, kernel, **steps)
+    if input.shape[0] == 0:
+        return input.new_zeros((0, weight.shape[0], *out))
+    columns = _Sample.apply(input, offset, geometry)  # (N, C, taps, positions)
+    n, channels, taps, positions = columns.shape
+    if use_mask:
+        scale = mask.reshape(n, geometry.groups, 1, taps, positions)
+        columns = columns.reshape(n, geometry.groups, channels // geometry.groups, taps, positions) * scale
+    columns = columns.reshape(n, groups, weight.shape[1] * taps, positions)
+    result = flambeau.matmul(weight.reshape(groups, weight.shape[0] // groups, -1), columns)
+    result = result.reshape(n, weight.shape[0], *out)
+    return result + bias.reshape(1, -1, 1, 1)
+
+
 def deform_conv2d(
     input: Tensor,
     offset: Tensor,
@@ -131,19 +157,12 @@ def deform_conv2d(
     ]
     out = (size[0], size[1])
     _check(input, offset, weight, mask, out)
-    geometry = _Geometry(input, offset, kernel, **steps)
-    if input.shape[0] == 0:
-        return input.new_zeros((0, weight.shape[0], *out))
-    columns = _Sample.apply(input, offset, geometry)  # (N, C, taps, positions)
-    n, channels, taps, positions = columns.shape
-    if mask is not None:
-        scale = mask.reshape(n, geometry.groups, 1, taps, positions)
-        columns = columns.reshape(n, geometry.groups, channels // geometry.groups, taps, positions) * scale
-    groups = channels // weight.shape[1]
-    columns = columns.reshape(n, groups, weight.shape[1] * taps, positions)
-    result = flambeau.matmul(weight.reshape(groups, weight.shape[0] // groups, -1), columns)
-    result = result.reshape(n, weight.shape[0], *out)
-    return result if bias is None else result + bias.reshape(1, -1, 1, 1)
+    window = (*steps["stride"], *steps["padding"], *steps["dilation"])
+    scale = input.new_zeros((input.shape[0], 1)) if mask is None else mask
+    shift = input.new_zeros(weight.shape[0]) if bias is None else bias
+    groups = input.shape[1] // weight.shape[1]
+    offset_groups = offset.shape[1] // (2 * kernel[0] * kernel[1])
+    return _deform_conv2d(input, weight, offset, scale, shift, *window, groups, offset_groups, mask is not None)
 
 
 class DeformConv2d(nn.Module):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ from flambeau import Tensor, nn
 from flambeau.autograd import Function
 from flambeau.kernels.library import regions as kernels
 
-from ._regions import Points, Rows, pair
+from ._operators import operator
+from ._regions import Points, Rows, pair, rows_of
 
 
 class _Plan:
@@ -77,6 +79,41 @@ class _AlignBackward(Function):
         return _Align.apply(gg, ctx.plan), None
 
 
+@operator(
+    "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio, bool aligned)"
+    " -> Tensor"
+)
+def _roi_align(
+    input: Tensor,
+    rois: Tensor,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int,
+    aligned: bool,
+) -> Tensor:
+    size = (pooled_height, pooled_width)
+    return _Align.apply(input, _Plan("roi_align", input, rois, size, spatial_scale, sampling_ratio, aligned, False))
+
+
+@operator(
+    "ps_roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio)"
+    " -> (Tensor, Tensor)"
+)
+def _ps_roi_align(
+    input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int, sampling_ratio: int
+) -> tuple[Tensor, Tensor]:
+    size = (pooled_height, pooled_width)
+    out = _Align.apply(input, _Plan("ps_roi_align", input, rois, size, spatial_scale, sampling_ratio, False, True))
+    return out, _channels_read(out)
+
+
+def _channels_read(out: Tensor) -> Tensor:
+    """Which input channel each element of a position-sensitive pooling read."""
+    count = math.prod(out.shape[1:])
+    return flambeau.arange(count, dtype=flambeau.int32).reshape(out.shape[1:]).expand(out.shape).contiguous()
+
+
 def roi_align(
     input: Tensor,
     boxes: Tensor | Sequence[Tensor],
@@ -90,9 +127,8 @@ def roi_align(
     `boxes` is (K, 5), image number first, or a list of (L, 4) per image; `sampling_ratio` points per bin and axis, one per
     element if not positive; `aligned` moves boxes by half an element, which puts points where they belong.
     """
-    return _Align.apply(
-        input, _Plan("roi_align", input, boxes, output_size, spatial_scale, sampling_ratio, aligned, False)
-    )
+    height, width = pair(output_size)
+    return _roi_align(input, rows_of(boxes), float(spatial_scale), height, width, sampling_ratio, aligned)
 
 
 def ps_roi_align(
@@ -103,9 +139,8 @@ def ps_roi_align(
     sampling_ratio: int = -1,
 ) -> Tensor:
     """`roi_align` where bin (i, j) of output channel c reads input channel (c, i, j)."""
-    return _Align.apply(
-        input, _Plan("ps_roi_align", input, boxes, output_size, spatial_scale, sampling_ratio, False, True)
-    )
+    height, width = pair(output_size)
+    return _ps_roi_align(input, rows_of(boxes), float(spatial_scale), height, width, sampling_ratio)[0]
 
 
 class RoIAlign(nn.Module):

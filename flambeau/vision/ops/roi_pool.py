@@ -12,7 +12,9 @@ from flambeau import Tensor, nn
 from flambeau.autograd import Function
 from flambeau.kernels.library import regions as kernels
 
-from ._regions import Rows, limits, pair, rounded
+from ._operators import operator
+from ._regions import Rows, limits, pair, rounded, rows_of
+from .roi_align import _channels_read
 
 
 def _bins(start: np.ndarray, length: np.ndarray, count: int, size: int, whole: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -34,6 +36,7 @@ class _Plan:
             raise RuntimeError("input channels must be a multiple of pooling height * pooling width")
         self.channels = self.planes // (self.ph * self.pw) if ps else self.planes
         self.rows, self.dtype = rows, rows.dtype
+        self.places: Any = None  # of the largest elements, once they are known
         x0, y0, x1, y1 = rounded(rows.corners).T
         more = 0 if ps else 1  # a box's last element belongs to it, except in R-FCN
         width, height = np.maximum(x1 - x0 + more, 1), np.maximum(y1 - y0 + more, 1)
@@ -54,6 +57,7 @@ class _Largest(Function):
     def forward(ctx: Any, input: Tensor, plan: _Plan) -> Tensor:
         out = flambeau.empty(plan.shape, dtype=input.dtype)
         ctx.plan, ctx.places = plan, flambeau.empty(plan.shape, dtype=flambeau.int64)
+        plan.places = ctx.places
         if out.numel():
             tables = (plan.rows.image, *plan.y, *plan.x)
             kernels.pool_largest(out, ctx.places, input.contiguous(), *tables, *plan.sizes)
@@ -89,18 +93,38 @@ class _AverageByPosition(Function):
         return dx.to(g.dtype), None
 
 
+_SCHEMA = (
+    "(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width) -> (Tensor, Tensor)"
+)
+
+
+@operator(f"roi_pool{_SCHEMA}")
+def _roi_pool(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int) -> tuple:
+    plan = _Plan("roi_pool", input, rois, (pooled_height, pooled_width), spatial_scale, False)
+    out = _Largest.apply(input, plan)
+    return out, plan.places
+
+
+@operator(f"ps_roi_pool{_SCHEMA}")
+def _ps_roi_pool(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int) -> tuple:
+    out = _AverageByPosition.apply(
+        input, _Plan("ps_roi_pool", input, rois, (pooled_height, pooled_width), spatial_scale, True)
+    )
+    return out, _channels_read(out)
+
+
 def roi_pool(
     input: Tensor, boxes: Tensor | Sequence[Tensor], output_size: int | Sequence[int], spatial_scale: float = 1.0
 ) -> Tensor:
     """(K, C, h, w): the largest elements of the bins of each region of input (N, C, H, W); boxes as for `roi_align`."""
-    return _Largest.apply(input, _Plan("roi_pool", input, boxes, output_size, spatial_scale, False))
+    return _roi_pool(input, rows_of(boxes), float(spatial_scale), *pair(output_size))[0]
 
 
 def ps_roi_pool(
     input: Tensor, boxes: Tensor | Sequence[Tensor], output_size: int | Sequence[int], spatial_scale: float = 1.0
 ) -> Tensor:
     """Averages over the bins of each region, where bin (i, j) of output channel c reads input channel (c, i, j)."""
-    return _AverageByPosition.apply(input, _Plan("ps_roi_pool", input, boxes, output_size, spatial_scale, True))
+    return _ps_roi_pool(input, rows_of(boxes), float(spatial_scale), *pair(output_size))[0]
 
 
 class RoIPool(nn.Module):

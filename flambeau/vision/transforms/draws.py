@@ -45,7 +45,7 @@ def happens(p: float) -> bool:
 
 def whole(low: int, high: int) -> int:
     """One whole number in low..high-1."""
-    return fill(empty((1,), flambeau.int64), default_generator, Integers(low, high)).item()  # type: ignore[attr-defined]
+    return fill(empty((1,), flambeau.int64), default_generator, Integers(low, high)).item()
 
 
 def crop_corner(own: Sequence[int], size: Sequence[int]) -> tuple[int, int]:

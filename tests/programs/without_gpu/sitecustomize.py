@@ -94,4 +94,6 @@ def _with_torch(name, *args, **kwargs):
 if "torchrun" not in os.environ.get("THIS_IS", "") or "RANK" in os.environ:  # torchrun's own process stays as it is
     builtins.__import__ = _with_torch
     if os.environ.get("LIBRARY") == "torch":
-        runpy.run_path(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "shim", "sitecustomize.py"))
+        runpy.run_path(
+            os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "shim", "sitecustomize.py")
+        )

@@ -43,7 +43,7 @@ def _average(process_group: Any, bucket: GradBucket, width: int) -> Future:
     def add_up(done: Future) -> Tensor:
         done.value()
         total = sum(_restored(d, s) for d, s in zip(all_data, all_scales))
-        return buffer.copy_((total / group.size()).view(-1)[: buffer.numel()])  # type: ignore[union-attr]
+        return buffer.copy_((total / group.size()).view(-1)[: buffer.numel()])
 
     return work.get_future().then(lambda done: unrecorded(add_up, done))
 

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import threading
 from enum import IntFlag
+from string import Template
 from typing import Any, TextIO
 
 
@@ -74,7 +75,9 @@ DefaultLogsSpecs = LogsSpecs
 class WorkerLogs:
     """The files of one worker in one attempt, and the threads that show what is written to them."""
 
-    def __init__(self, specs: LogsSpecs, folder: str, local_rank: int, local_world_size: int, role: str):
+    def __init__(
+        self, specs: LogsSpecs, folder: str, local_rank: int, local_world_size: int, role: str, rank: str = ""
+    ) -> None:
         self.folder = os.path.join(folder, str(local_rank))
         os.makedirs(self.folder, exist_ok=True)
         self.error_file = os.path.join(self.folder, "error.json")
@@ -82,7 +85,8 @@ class WorkerLogs:
         tee = to_map(specs.tee, local_world_size)[local_rank]
         if specs.local_ranks_filter is not None and local_rank not in specs.local_ranks_filter:
             redirect, tee = Std.ALL, Std.NONE
-        self.prefix = f"[{role}{local_rank}]:"
+        template = Template(os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "[${role_name}${local_rank}]:"))
+        self.prefix = template.safe_substitute(role_name=role, local_rank=local_rank, rank=rank)
         self.files: dict[str, Any] = {}
         self.tails: list[_Tail] = []
         for name, flag, screen, words in (

@@ -161,7 +161,10 @@ class Workers:
         shutdown_timeout: float = 30.0,
     ) -> None:
         self.shutdown_timeout = shutdown_timeout
-        self.logs = {rank: WorkerLogs(specs, folder, rank, len(environments), role) for rank in environments}
+        self.logs = {
+            local: WorkerLogs(specs, folder, local, len(environments), role, own.get("RANK", ""))
+            for local, own in environments.items()
+        }
         self.processes: dict[int, Any] = {}
         root = os.path.dirname(sys.modules[naming.PACKAGE].__path__[0])
         try:

@@ -6,16 +6,20 @@ from .api import (
     RendezvousError,
     RendezvousGracefulExitError,
     RendezvousHandler,
+    RendezvousHandlerCreator,
+    RendezvousHandlerRegistry,
     RendezvousInfo,
     RendezvousParameters,
     RendezvousStateError,
     RendezvousStoreInfo,
     RendezvousTimeoutError,
     get_rendezvous_handler,
+    rendezvous_handler_registry,
 )
 
 __all__ = [
     "RendezvousClosedError", "RendezvousConnectionError", "RendezvousError", "RendezvousGracefulExitError", "RendezvousHandler",
+    "RendezvousHandlerCreator", "RendezvousHandlerRegistry",
     "RendezvousInfo", "RendezvousParameters", "RendezvousStateError", "RendezvousStoreInfo", "RendezvousTimeoutError",
-    "get_rendezvous_handler",
+    "get_rendezvous_handler", "rendezvous_handler_registry",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import socket
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -106,7 +107,7 @@ class RendezvousParameters:
         if not backend:
             raise ValueError("The rendezvous backend name must be a non-empty string.")
         if min_nodes < 1:
-            raise ValueError(f"The minimum number of rendezvous nodes must be greater than zero ({min_nodes}).")
+            raise ValueError(f"The minimum number of rendezvous nodes ({min_nodes}) must be greater than zero.")
         if max_nodes < min_nodes:
             raise ValueError(
                 f"The maximum number of rendezvous nodes ({max_nodes}) must be greater than or equal to the minimum number of"
@@ -165,14 +166,50 @@ def is_this_machine(host: str) -> bool:
     return bool(addresses & (own | {"127.0.0.1", "::1"}))
 
 
+RendezvousHandlerCreator = Callable[[RendezvousParameters], RendezvousHandler]
+
+
+class RendezvousHandlerRegistry:
+    """Which function makes the rendezvous of a backend."""
+
+    def __init__(self) -> None:
+        self._creators: dict[str, RendezvousHandlerCreator] = {}
+
+    def register(self, backend: str, creator: RendezvousHandlerCreator) -> None:
+        """Let `creator(parameters)` make the rendezvous of a new backend."""
+        if not backend:
+            raise ValueError("The rendezvous backend name must be a non-empty string.")
+        held = self._creators.setdefault(backend, creator)
+        if held != creator:
+            raise ValueError(
+                f"The rendezvous backend '{backend}' cannot be registered with '{creator}' as it is already registered with '{held}'."
+            )
+
+    def create_handler(self, params: RendezvousParameters) -> RendezvousHandler:
+        if params.backend not in self._creators:
+            raise ValueError(
+                f"The rendezvous backend '{params.backend}' is not registered. Did you forget to call `register`?"
+            )
+        handler = self._creators[params.backend](params)
+        if handler.get_backend() != params.backend:
+            raise RuntimeError(
+                f"The rendezvous backend '{handler.get_backend()}' does not match the requested backend '{params.backend}'."
+            )
+        return handler
+
+
+def _maker(module: str, function: str) -> RendezvousHandlerCreator:
+    """A function of another module, which is imported when it is called."""
+    return lambda params: getattr(importlib.import_module(f"{__package__}.{module}"), function)(params)
+
+
+rendezvous_handler_registry = RendezvousHandlerRegistry()  # programs register theirs here, as with PyTorch
+rendezvous_handler_registry.register("static", _maker("static_tcp_rendezvous", "create_rdzv_handler"))
+rendezvous_handler_registry.register("c10d", _maker("c10d_rendezvous", "create_handler"))
+for _name in ("etcd", "etcd-v2"):
+    rendezvous_handler_registry.register(_name, _maker("c10d_rendezvous", "create_etcd_handler"))
+
+
 def get_rendezvous_handler(params: RendezvousParameters) -> RendezvousHandler:
-    """The rendezvous of a backend: static, c10d, etcd-v2, etcd."""
-    if params.backend == "static":
-        return importlib.import_module(f"{__package__}.static_tcp_rendezvous").StaticRendezvous(params)
-    if params.backend == "c10d":
-        return importlib.import_module(f"{__package__}.c10d_rendezvous").create_handler(params)
-    if params.backend in ("etcd", "etcd-v2"):
-        raise NotImplementedError(
-            f"the rendezvous backend {params.backend} is not there yet: use c10d, which needs no server"
-        )
-    raise ValueError(f"The rendezvous backend '{params.backend}' is not registered. Did you forget to call `register`?")
+    """The rendezvous of a backend: static, c10d, etcd, etcd-v2, or one that was registered."""
+    return rendezvous_handler_registry.create_handler(params)

@@ -20,6 +20,7 @@ from typing import Any
 from ...errors import DistError, DistNetworkError, DistStoreError
 from ...store import PrefixStore, Store
 from ...tcp_store import TCPStore
+from . import etcd_store
 from .api import (
     RendezvousClosedError,
     RendezvousConnectionError,
@@ -83,7 +84,7 @@ class C10dRendezvous(RendezvousHandler):
         self.store = PrefixStore(f"torch.rendezvous.{params.run_id}", store)
         self.params, self.run_id = params, params.run_id
         self.node = f"{socket.getfqdn()}_{os.getpid()}_{os.urandom(4).hex()}"
-        self.join_timeout = float(params.get("join_timeout", params.get("timeout", 600)))
+        self.join_timeout = float(params.get("join_timeout", 600))
         self.last_call = float(params.get("last_call_timeout", 30))
         interval = float(params.get("keep_alive_interval", 5))
         self.patience = interval * float(params.get("keep_alive_max_attempt", 3))
@@ -94,7 +95,7 @@ class C10dRendezvous(RendezvousHandler):
         self._round, self._members = -1, list[str]()
 
     def get_backend(self) -> str:
-        return "c10d"
+        return self.params.backend
 
     def get_run_id(self) -> str:
         return self.run_id
@@ -220,7 +221,7 @@ class C10dRendezvous(RendezvousHandler):
         host, _ = parse_endpoint(self.params.endpoint, 29400)
         if self.params.max_nodes == 1 or host in ("localhost", "127.0.0.1"):
             return "127.0.0.1"
-        return host if is_this_machine(host) else socket.getfqdn()
+        return host if self._serves and is_this_machine(host) else socket.getfqdn()
 
     def num_nodes_waiting(self) -> int:
         """Agents that wait for the next round and would find a place in it, or have left this one."""
@@ -300,3 +301,13 @@ def create_store(params: RendezvousParameters) -> TCPStore:
 
 def create_handler(params: RendezvousParameters) -> C10dRendezvous:
     return C10dRendezvous(create_store(params), params)
+
+
+def create_etcd_handler(params: RendezvousParameters) -> C10dRendezvous:
+    """The same in a store that an etcd server keeps: no agent is more important than another."""
+    try:
+        return C10dRendezvous(etcd_store.create_store(params), params)
+    except DistNetworkError as problem:
+        raise RendezvousConnectionError(
+            "The connection to etcd has failed. See inner exception for details."
+        ) from problem

@@ -59,3 +59,8 @@ class StaticRendezvous(RendezvousHandler):
 
     def get_run_id(self) -> str:
         return self.run_id
+
+
+def create_rdzv_handler(params: RendezvousParameters) -> StaticRendezvous:
+    """The rendezvous of parameters that have a `rank`."""
+    return StaticRendezvous(params)

@@ -44,7 +44,7 @@ class BaseHandler:
         self.device = torch.device(f"cuda:{gpu}" if self.map_location == "cuda" else "cpu")
         self.manifest = context.manifest
         folder = properties.get("model_dir")
-        described = self.manifest["model"]  # type: ignore[index]
+        described = self.manifest["model"]
         if described.get("serializedFile"):
             self.model_pt_path = os.path.join(folder, described["serializedFile"])
         if described.get("modelFile"):

@@ -29,7 +29,7 @@ def rebuilt_mapping(original: Any, content: dict) -> Any:
             clone = copy.copy(original)
             clone.update(content)
             return clone
-        return type(original)(content)  # type: ignore[call-arg]
+        return type(original)(content)
     except TypeError:
         return content
 
@@ -44,6 +44,6 @@ def rebuilt_sequence(original: Any, content: list) -> Any:
             for i, value in enumerate(content):
                 clone[i] = value
             return clone
-        return type(original)(content)  # type: ignore[call-arg]
+        return type(original)(content)
     except TypeError:
         return content

@@ -13,40 +13,17 @@ import os
 import signal
 import socket
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from .error_handler import ErrorHandler
+from .handlers import get_error_handler
+
 __all__ = ["ChildFailedError", "ErrorHandler", "ProcessFailure", "get_error_handler", "record"]
 
 _NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
-
-
-class ErrorHandler:
-    """Writes the error of this process to a file, whole or not at all."""
-
-    def initialize(self) -> None:
-        """Nothing to prepare."""
-
-    def record_exception(self, error: BaseException) -> None:
-        details = {"py_callstack": traceback.format_exc(), "timestamp": str(int(time.time()))}
-        message = f"{type(error).__name__}: {error}"
-        self._write({"message": {"message": message, "errorCode": getattr(error, "code", 1), "extraInfo": details}})
-
-    def _write(self, data: dict) -> None:
-        path = os.environ.get("TORCHELASTIC_ERROR_FILE")
-        if not path:
-            return
-        draft = f"{path}.{os.getpid()}"
-        with open(draft, "w", encoding="utf-8") as file:
-            json.dump(data, file)
-        os.replace(draft, path)
-
-
-def get_error_handler() -> ErrorHandler:
-    return ErrorHandler()
 
 
 @dataclass
@@ -65,10 +42,7 @@ class ProcessFailure:
         if os.path.isfile(self.error_file):
             with open(self.error_file, encoding="utf-8") as file:
                 self.error_file_data = json.load(file)
-            said = self.error_file_data.get("message", "")
-            self.message = said.get("message", "") if isinstance(said, dict) else str(said)
-            if isinstance(said, dict):
-                self.timestamp = int(said.get("extraInfo", {}).get("timestamp", self.timestamp))
+            self.message, self.timestamp = self._told(self.error_file_data)
         else:
             self.error_file = "<N/A>"
         if not self.message:
@@ -77,6 +51,14 @@ class ProcessFailure:
                 if self.exitcode < 0
                 else _NO_TRACEBACK
             )
+
+    def _told(self, data: dict) -> tuple[str, int]:
+        """Message and time, in any of the forms in which workers write them."""
+        said = data["message"]
+        if isinstance(said, dict):
+            details = said.get("extraInfo", said)
+            return str(said["message"]), int(details.get("timestamp", self.timestamp))
+        return str(said), int(data.get("timestamp", self.timestamp))
 
     def signal_name(self) -> str:
         if self.exitcode >= 0:
@@ -144,13 +126,15 @@ def record(fn: Callable, error_handler: ErrorHandler | None = None) -> Callable:
         try:
             return fn(*args, **kwargs)
         except SystemExit as problem:
-            if problem.code not in (None, 0):
+            if problem.code == 0:
+                return None
+            if problem.code is not None:
                 handler.record_exception(problem)
             raise
         except ChildFailedError as problem:
             _, failure = problem.get_first_failure()
-            if failure.error_file_data:
-                handler._write(failure.error_file_data)
+            if failure.error_file != "<N/A>":
+                handler.dump_error_file(failure.error_file, failure.exitcode)
             raise
         except Exception as problem:
             handler.record_exception(problem)

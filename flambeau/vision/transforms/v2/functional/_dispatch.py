@@ -159,7 +159,7 @@ def register_kernel(functional: Callable | str, tv_tensor_cls: type) -> Callable
         raise ValueError(f"Kernels can only be registered for subclasses of TVTensor, but got {tv_tensor_cls}.")
     if own_name(tv_tensor_cls.__module__).startswith("flambeau.vision.tv_tensors"):
         raise ValueError(f"Kernels cannot be registered for the builtin tv_tensor classes, but got {tv_tensor_cls}.")
-    table: dict[type, Callable] = functional.kernels  # type: ignore[attr-defined]
+    table: dict[type, Callable] = functional.kernels
     if tv_tensor_cls in table:
         raise ValueError(f"Functional {functional.__name__} already has a kernel registered for type {tv_tensor_cls}.")
 

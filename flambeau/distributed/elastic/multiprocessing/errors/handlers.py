@@ -1,0 +1,12 @@
+"""Which error handler a process uses."""
+
+from __future__ import annotations
+
+from .error_handler import ErrorHandler
+
+__all__ = ["get_error_handler"]
+
+
+def get_error_handler() -> ErrorHandler:
+    """A new one."""
+    return ErrorHandler()

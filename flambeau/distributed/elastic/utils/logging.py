@@ -1,0 +1,19 @@
+"""Loggers by the name of the module that asks for one."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import os
+
+__all__ = ["get_logger"]
+
+
+def get_logger(name: str | None = None) -> logging.Logger:
+    """The logger `name`, else that of the calling module; its level is LOGLEVEL, or WARNING."""
+    if name is None:
+        module = inspect.getmodule(inspect.stack()[1].frame)
+        name = module.__name__ if module is not None else "__main__"
+    logger = logging.getLogger(name)
+    logger.setLevel(os.environ.get("LOGLEVEL", "WARNING"))
+    return logger

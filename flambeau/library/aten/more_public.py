@@ -1,0 +1,104 @@
+"""More calls of public functions as calls of PyTorch's operators: sampling, pooling, places and new tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.tensor import Tensor
+from .overloads import aten
+from .public import _RESIZES, entry
+
+_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+_PADDING = {"zeros": 0, "border": 1, "reflection": 2}
+
+
+@entry("nn.functional.grid_sample")
+def _grid_sample(
+    recorder: Any,
+    input: Tensor,
+    grid: Tensor,
+    mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: Any = None,
+) -> Any:
+    return aten.grid_sampler.default(input, grid, _MODES[mode], _PADDING[padding_mode], bool(align_corners))
+
+
+@entry("nn.functional.affine_grid")
+def _affine_grid(recorder: Any, theta: Tensor, size: Any, align_corners: Any = None) -> Any:
+    return aten.affine_grid_generator.default(theta, list(size), bool(align_corners))
+
+
+@entry("nn.functional.logsigmoid")
+def _logsigmoid(recorder: Any, input: Tensor) -> Any:
+    return aten.log_sigmoid.default(input)
+
+
+@entry("nn.functional.feature_alpha_dropout")
+def _feature_alpha_dropout(
+    recorder: Any, input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Any:
+    return (aten.feature_alpha_dropout_ if inplace else aten.feature_alpha_dropout).default(input, p, training)
+
+
+@entry("nonzero")
+def _nonzero(recorder: Any, input: Tensor, *, as_tuple: bool = False) -> Any:
+    found = aten.nonzero.default(input)
+    return tuple(aten.unbind.int(found, 1)) if as_tuple else found
+
+
+@entry("cdist")
+def _cdist(recorder: Any, x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: Any = None) -> Any:
+    return aten.cdist.default(x1, x2, float(p))
+
+
+@entry("unique")
+def _unique(
+    recorder: Any,
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: Any = None,
+) -> Any:
+    if dim is None:
+        found = aten._unique2.default(input, sorted, return_inverse, return_counts)
+    else:
+        found = aten.unique_dim.default(input, dim, sorted, return_inverse, return_counts)
+    wanted = [found[0]] + [f for f, flag in zip(found[1:], (return_inverse, return_counts)) if flag]
+    return tuple(wanted) if len(wanted) > 1 else wanted[0]
+
+
+@entry("nn.functional.interpolate")
+def _interpolate(
+    recorder: Any, input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
+    recompute_scale_factor: Any = None, antialias: bool = False,
+) -> Any:  # fmt: skip
+    rank = input.dim() - 2
+    sizes = None if size is None else list(size) if isinstance(size, (list, tuple)) else [size] * rank
+    scales = None
+    if size is None:
+        given = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * rank
+        scales = [float(s) for s in given]
+    if mode == "area" or recompute_scale_factor:
+        if sizes is None:
+            assert scales is not None
+            sizes = [int(n * s) for n, s in zip(input.shape[2:], scales)]
+        scales = None
+    if mode == "area":
+        return getattr(aten, f"adaptive_avg_pool{rank}d").default(input, sizes)
+    if mode == "nearest-exact":
+        return getattr(aten, f"_upsample_nearest_exact{rank}d").vec(input, sizes, scales)
+    name = _RESIZES.get((mode, input.dim()))
+    if name is None:
+        raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs another number of dimensions")
+    packet = getattr(aten, f"_upsample_{name}_aa" if antialias else f"upsample_{name}")
+    if mode == "nearest":
+        return packet.vec(input, sizes, scales)
+    return packet.vec(input, sizes, bool(align_corners), scales)
+
+
+@entry("internal.alias", "internal.alias.1")
+def _alias(recorder: Any, input: Tensor) -> Any:
+    """A view of everything: x[:, :]."""
+    return aten.alias.default(input)

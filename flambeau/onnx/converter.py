@@ -1,0 +1,289 @@
+"""From calls of aten operators to ONNX nodes: arguments by name, changes in place, views, and what has no form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core.dtype import dtype as DType  # noqa: N812
+from ..core.tensor import Tensor
+from . import forms  # noqa: F401  they register themselves
+from .builder import Builder, Size, Value
+from .errors import UnsupportedOperatorError
+from .forms.indexing import places_of, put_at
+from .functions import form_of_function
+from .registry import FORMS, custom_form
+
+# Arguments that say where or how, never what.
+_IGNORED = frozenset(
+    [
+        "layout",
+        "device",
+        "pin_memory",
+        "memory_format",
+        "requires_grad",
+        "non_blocking",
+        "copy",
+        "generator",
+        "implicit",
+        "stable",
+        "sparse_grad",
+        "unsafe",
+    ]
+)
+_VIEWS = frozenset(
+    "aten::" + name
+    for name in [
+        "view",
+        "reshape",
+        "select",
+        "slice",
+        "narrow",
+        "unsqueeze",
+        "squeeze",
+        "transpose",
+        "t",
+        "permute",
+        "expand",
+        "expand_as",
+        "view_as",
+        "split",
+        "split_with_sizes",
+        "chunk",
+        "unbind",
+        "diagonal",
+        "flatten",
+        "alias",
+        "detach",
+        "movedim",
+        "swapaxes",
+        "unflatten",
+        "numpy_T",
+        "contiguous",
+    ]
+)
+
+
+class Slot:
+    """A tensor of the program: its present value, and whose memory it shares."""
+
+    def __init__(self, value: Value, base: Slot | None = None, steps: tuple = ()) -> None:
+        self.value, self.base, self.steps = value, base, steps
+        self.changes = 0  # of a base: how often; of a view: how many of them it has seen
+        if base is not None:
+            self.changes = base.changes
+
+
+class Described:
+    """What is known of a result: its dtype and shape."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, dtype: DType | None, shape: tuple[Size, ...] | None) -> None:
+        self.dtype, self.shape = dtype, shape
+
+
+class Converter:
+    """Writes a program's calls into a graph."""
+
+    def __init__(self, builder: Builder, table: dict[Any, Callable] | None = None) -> None:
+        self.g = builder
+        self.table = table or {}
+        self.missing: dict[tuple[str, str], str] = {}
+        self.changed: list[Slot] = []
+
+    # -- values ----------------------------------------------------------------------------------------------------------------
+    def current(self, slot: Slot) -> Value:
+        """A tensor's value now: that of a view is taken anew when its base has changed."""
+        base = slot.base
+        if base is not None and slot.changes != base.changes:
+            slot.value = self._through(self.current(base), slot.steps)
+            slot.changes = base.changes
+        return slot.value
+
+    def _through(self, value: Any, steps: tuple) -> Any:
+        for run in steps:
+            value = run(value)
+        return value
+
+    def plain(self, thing: Any) -> Any:
+        """An argument with values in the place of tensors."""
+        if isinstance(thing, Slot):
+            return self.current(thing)
+        if isinstance(thing, (list, tuple)):
+            return [self.plain(t) for t in thing]
+        if isinstance(thing, Tensor):
+            return self.g.value(thing)
+        return thing
+
+    def change(self, slot: Slot, value: Value) -> None:
+        """Give a tensor a new value, and its base the part of it."""
+        value = self.g.cast(value, slot.value.dtype) if slot.value.dtype is not None else value
+        if value.shape != slot.value.shape and slot.value.shape is not None:
+            value = self.g.op("Expand", value, self.g.shape_of(slot.value)).known(value.dtype, slot.value.shape)
+        if slot.base is None:
+            slot.value = value
+            slot.changes += 1
+            self.changed.append(slot)
+            return
+        base = slot.base
+        whole = self.current(base)
+        places = self._through(places_of(self.g, whole), slot.steps)
+        base.value = put_at(self.g, whole, places, value)
+        base.changes += 1
+        slot.value, slot.changes = value, base.changes
+        self.changed.append(base)
+
+    # -- calls -----------------------------------------------------------------------------------------------------------------
+    def call(self, name: str, arguments: dict[str, Any], described: Any, place: str = "", target: Any = None) -> Any:
+        """One call: `name` is "aten::add_"; arguments by name in the schema's order. Gives slots, or numbers and lists of them."""
+        own = name.rpartition("::")[2]
+        in_place = (
+            own.endswith("_")
+            and not own.endswith("__")
+            and f"aten::{own}" not in FORMS
+            and custom_form(name, self.g.opset) is None
+        )
+        first = next(iter(arguments.values()), None)
+        if in_place and isinstance(first, Slot):
+            result = self._in_place(name[:-1], first, arguments, place)
+            return first if result is not None else first
+        result = self._run(name, arguments, place, target)
+        if result is _MISSING:
+            result = _unknown(described)
+        self._describe(result, described)
+        if name in _VIEWS and isinstance(first, Slot):
+            return self._views(name, first, arguments, result)
+        return slots(result)
+
+    def _in_place(self, name: str, first: Slot, arguments: dict[str, Any], place: str) -> Any:
+        before = self.current(first)
+        if name == "aten::copy":
+            value = self.plain(arguments["src"])
+            value = self.g.number(value, before.dtype)
+        else:
+            value = self._run(name, arguments, place)
+        if value is _MISSING:
+            return None
+        self.change(first, value)
+        return first
+
+    def _run(self, name: str, arguments: dict[str, Any], place: str, target: Any = None) -> Any:
+        plain = {key: self.plain(value) for key, value in arguments.items()}
+        try:
+            if target in self.table:
+                return self._translated(self.table[target], plain)
+            custom = form_of_function(target) or custom_form(name, self.g.opset)
+            if custom is not None:
+                return custom(self.g, *_for_user(custom, list(plain.values())))
+            form = FORMS.get(name)
+            if form is None:
+                self.missing.setdefault((name, ""), place)
+                return _MISSING
+            return form(self.g, **_wanted(name, form.wanted, _renamed(plain, form.wanted)))  # type: ignore[attr-defined]
+        except NotImplementedError as error:
+            self.missing.setdefault((name, str(error)), place)
+            return _MISSING
+
+    def _translated(self, function: Any, plain: dict[str, Any]) -> Any:
+        """A user's translation: one of onnxscript, or one that takes the builder."""
+        values = list(plain.values())
+        proto = getattr(function, "to_function_proto", None)
+        if proto is None:
+            return function(self.g, *values)
+        from .scripted import call_function  # noqa: PLC0415
+
+        return call_function(self.g, function, values)
+
+    def _describe(self, result: Any, described: Any) -> None:
+        if isinstance(described, Described) and isinstance(result, Value):
+            if (
+                described.dtype is not None
+                and result.dtype != described.dtype
+                and result.dtype is not None
+                and result.constant is None
+            ):
+                pass  # the form knows better than the trace: a cast it made is in the graph
+            else:
+                result.dtype = result.dtype or described.dtype
+            if described.shape is not None and result.constant is None:
+                result.shape = tuple(described.shape)
+        elif isinstance(described, (list, tuple)) and isinstance(result, (list, tuple)):
+            for r, d in zip(result, described):
+                self._describe(r, d)
+
+    def _views(self, name: str, first: Slot, arguments: dict[str, Any], result: Any) -> Any:
+        rest = {key: value for i, (key, value) in enumerate(arguments.items()) if i}
+        key = next(iter(arguments))
+        base = first.base or first
+
+        def step(number: int | None) -> Callable:
+            def again(value: Value) -> Any:
+                made = self._run(name, {key: Slot(value), **rest}, "")
+                return made if number is None else made[number]
+
+            return again
+
+        if isinstance(result, Value):
+            return Slot(result, base, (*first.steps, step(None)))
+        if isinstance(result, (list, tuple)):
+            return [Slot(r, base, (*first.steps, step(i))) for i, r in enumerate(result)]
+        return result
+
+    def finish(self) -> None:
+        """Complain about everything that has no form, at once."""
+        if self.missing:
+            raise UnsupportedOperatorError(
+                [(name, why, place) for (name, why), place in self.missing.items()], self.g.opset
+            )
+
+
+_MISSING = object()
+
+
+def slots(result: Any) -> Any:
+    if isinstance(result, Value):
+        return Slot(result)
+    if isinstance(result, (list, tuple)):
+        return [slots(r) for r in result]
+    return result
+
+
+def _unknown(described: Any) -> Any:
+    if isinstance(described, Described):
+        return Value("", described.dtype, described.shape)
+    if isinstance(described, (list, tuple)):
+        return [_unknown(d) for d in described]
+    return Value()
+
+
+def _renamed(plain: dict[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
+    """The first argument under the name that the form has for it: in-place operators call it self where others say input."""
+    first = next(iter(plain), "")
+    other = {"self": "input", "input": "self"}.get(first, "")
+    if first in wanted or other not in wanted or other in plain:
+        return plain
+    return {other if key == first else key: value for key, value in plain.items()}
+
+
+def _wanted(name: str, wanted: frozenset[str], plain: dict[str, Any]) -> dict[str, Any]:
+    given = {}
+    for key, value in plain.items():
+        if key in wanted:
+            given[key] = value
+        elif key not in _IGNORED and value is not None and value is not False:
+            raise NotImplementedError(f"its argument {key}={value!r}")
+    if "name" in wanted:
+        given["name"] = name
+    return given
+
+
+def _for_user(function: Callable, values: list[Any]) -> list[Any]:
+    """Arguments in order, without those that say nothing and that the function does not take."""
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    if code is None or code.co_flags & 4:
+        return values
+    room = code.co_argcount - 1
+    while len(values) > room and (values[-1] is None or values[-1] is False):
+        values = values[:-1]
+    return values

@@ -1,0 +1,40 @@
+"""What can go wrong in an export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["OnnxExporterError", "OnnxExporterWarning", "SymbolicValueError", "UnsupportedOperatorError"]
+
+
+class OnnxExporterWarning(UserWarning):
+    """An export that went on, with something to know."""
+
+
+class OnnxExporterError(RuntimeError):
+    """An export that could not be made."""
+
+
+class UnsupportedOperatorError(OnnxExporterError):
+    """Operators of the model have no ONNX form: all of them, each with the line that calls it."""
+
+    def __init__(self, missing: Sequence[tuple[str, str, str]], opset: int) -> None:
+        self.missing = [name for name, _, _ in missing]
+        lines = "".join(f"\n  {name}{f': {why}' if why else ''}{_place(place)}" for name, why, place in missing)
+        super().__init__(
+            f"Exporting to ONNX opset version {opset} is not supported for {len(missing)} operator call(s):{lines}\n"
+            "Give them a form with torch.onnx.register_custom_op_symbolic(name, function, opset_version), or "
+            "custom_translation_table= where dynamo=True; a newer opset_version may have one."
+        )
+
+
+def _place(place: str) -> str:
+    return f"\n      {place.strip()}" if place else ""
+
+
+class SymbolicValueError(OnnxExporterError):
+    """A symbolic function was given a value it cannot use."""
+
+    def __init__(self, msg: str, value: Any) -> None:
+        super().__init__(f"{msg}  [Caused by the value '{value}']")

@@ -1,0 +1,310 @@
+"""torch.onnx.export: a model as an ONNX file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import flambeau
+
+from ..core.tensor import Tensor
+from ..export import ExportedProgram
+from ..jit.inlining import inlined
+from ..jit.module import ScriptFunction, ScriptModule
+from ..nn import Module
+from ..utils import _pytree as pytree
+from . import functions
+from .builder import Builder
+from .converter import Slot
+from .enums import OperatorExportTypes, TrainingMode
+from .errors import OnnxExporterError
+from .from_export import ProgramReader
+from .from_script import ScriptReader, has_control_flow
+from .optimize import optimized
+from .program import ONNXProgram
+from .serialize import as_output, model_proto, onnx_package
+
+DEFAULT_OPSET, OLDEST, NEWEST = 20, 7, 23
+
+
+@contextlib.contextmanager
+def select_model_mode_for_export(model: Any, mode: TrainingMode) -> Iterator[None]:
+    """Put a model into the mode it is exported in, for a while."""
+    if mode is TrainingMode.PRESERVE or not isinstance(model, Module) or isinstance(model, ExportedProgram):
+        yield
+        return
+    wanted = mode is TrainingMode.TRAINING
+    before = {m: m.training for m in model.modules() if m.training != wanted}
+    if before:
+        model.train(wanted)
+    try:
+        yield
+    finally:
+        for module, flag in before.items():
+            module.training = flag
+
+
+def export(
+    model: Any,
+    args: Any = (),
+    f: Any = None,
+    *,
+    kwargs: dict[str, Any] | None = None,
+    verbose: bool | None = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    opset_version: int | None = None,
+    dynamo: bool = True,
+    external_data: bool = True,
+    dynamic_shapes: Any = None,
+    custom_translation_table: dict[Callable, Callable] | None = None,
+    report: bool = False,
+    optimize: bool = True,
+    verify: bool = False,
+    profile: bool = False,
+    dump_exported_program: bool = False,
+    artifacts_dir: Any = ".",
+    export_params: bool = True,
+    keep_initializers_as_inputs: bool = False,
+    dynamic_axes: Mapping[str, Any] | None = None,
+    training: TrainingMode = TrainingMode.EVAL,
+    operator_export_type: OperatorExportTypes = OperatorExportTypes.ONNX,
+    do_constant_folding: bool = True,
+    custom_opsets: Mapping[str, int] | None = None,
+    export_modules_as_functions: bool | Collection[type[Module]] = False,
+    autograd_inlining: bool = True,
+) -> ONNXProgram | None:
+    """Write a model as an ONNX file, for onnxruntime and other engines.
+
+    With `dynamo=True` (the default) an ONNXProgram is returned, which can be called, optimized and saved; `f` saves it at once. With
+    `dynamo=False` nodes are named after the modules they come from, and sizes that change are named by `dynamic_axes`.
+
+    >>> flambeau.onnx.export(model, (x,), "model.onnx", input_names=["image"], dynamic_axes={"image": {0: "batch"}}, dynamo=False)
+    """
+    onnx_package()
+    opset = DEFAULT_OPSET if opset_version is None else int(opset_version)
+    if not OLDEST <= opset <= NEWEST:
+        raise ValueError(f"Unsupported ONNX opset version: {opset}. Supported versions: {OLDEST} to {NEWEST}")
+    if not isinstance(operator_export_type, OperatorExportTypes):
+        raise TypeError(
+            f"operator_export_type must be an OperatorExportTypes, not {type(operator_export_type).__name__}"
+        )
+    if export_modules_as_functions:
+        raise OnnxExporterError(
+            "export_modules_as_functions was removed from PyTorch's exporter, and is not here either"
+        )
+    if isinstance(args, (Tensor, int, float, bool)):
+        args = (args,)
+    args, kwargs = tuple(args), dict(kwargs or {})
+    if args and isinstance(args[-1], dict) and not kwargs and not dynamo:
+        args, kwargs = args[:-1], dict(args[-1])
+    job = _Export(model, args, kwargs, opset, dynamo, custom_translation_table, training, _progress(dynamo, verbose))
+    job.names(input_names, output_names, dynamic_axes, dynamic_shapes)
+    g = job.run()
+    if do_constant_folding and optimize:
+        job.say(
+            "Optimize the ONNX graph", lambda: optimized(g, fold_batch_norm=dynamo and training is TrainingMode.EVAL)
+        )
+    proto = model_proto(
+        g,
+        dynamo=dynamo,
+        custom_opsets=dict(custom_opsets or {}),
+        export_params=export_params,
+        inputs_too=keep_initializers_as_inputs,
+    )
+    program = ONNXProgram(proto, job.program, job.reader)
+    if verify:
+        program.verify(args, kwargs)
+    if f is not None:
+        program.save(f, external_data=external_data and dynamo)
+    if verbose and not dynamo:
+        print(onnx_package().printer.to_text(proto.graph))
+    return program if dynamo else None
+
+
+def _progress(dynamo: bool, verbose: bool | None) -> bool:
+    return dynamo and verbose is not False
+
+
+class _Export:
+    """One export: what is asked for, and the steps."""
+
+    def __init__(
+        self,
+        model: Any,
+        args: tuple,
+        kwargs: dict,
+        opset: int,
+        dynamo: bool,
+        table: Any,
+        training: TrainingMode,
+        loud: bool,
+    ) -> None:
+        self.model, self.args, self.kwargs, self.dynamo, self.table, self.training = (
+            model,
+            args,
+            kwargs,
+            dynamo,
+            table,
+            training,
+        )
+        self.loud = loud
+        self.g = Builder(opset)
+        self.g.training = training is TrainingMode.TRAINING or (
+            training is TrainingMode.PRESERVE and getattr(model, "training", False)
+        )
+        self.program: ExportedProgram | None = None
+        self.reader: Any = None
+
+    def names(self, inputs: Any, outputs: Any, axes: Any, shapes: Any) -> None:
+        self.input_names, self.output_names = list(inputs or ()), list(outputs or ())
+        self.axes = {k: dict(enumerate_axes(k, v)) for k, v in (axes or {}).items()}
+        self.shapes = shapes
+
+    def say(self, what: str, run: Callable[[], Any]) -> Any:
+        """Run a step, telling of it."""
+        if not self.loud:
+            return run()
+        print(f"[torch.onnx] {what}...", file=sys.stdout)
+        try:
+            found = run()
+        except BaseException:
+            print(f"[torch.onnx] {what}... ❌")
+            raise
+        print(f"[torch.onnx] {what}... ✅")
+        return found
+
+    def run(self) -> Builder:
+        if isinstance(self.model, (ScriptModule, ScriptFunction)) and not isinstance(self.model, ExportedProgram):
+            graph = inlined(self.model.graph)
+            if has_control_flow(graph):
+                with functions.exporting(self.g.opset):
+                    self._scripted()
+                self._rename()
+                return self.g
+        with select_model_mode_for_export(self.model, self.training), functions.exporting(self.g.opset):
+            self.program = self._exported()
+            self.reader = ProgramReader(self.program, self.g, self.table)
+            self.say("Translate the graph into ONNX", self.reader.run)
+        self._rename()
+        return self.g
+
+    # -- the program -----------------------------------------------------------------------------------------------------------------
+    def _exported(self) -> ExportedProgram:
+        model = self.model
+        if isinstance(model, ExportedProgram):
+            return model
+        module = model if isinstance(model, Module) and not isinstance(model, ScriptModule) else _Called(model)
+        shapes = self._shapes(module)
+        text = repr(model) if len(repr(model)) < 100 else type(model).__name__ + "(...)"
+        with flambeau.no_grad() if not self.g.training else contextlib.nullcontext():
+            return self.say(
+                f"Obtain model graph for `{text}` with `torch.export.export(..., strict=False)`",
+                lambda: flambeau.export.export(module, self.args, self.kwargs, dynamic_shapes=shapes),
+            )
+
+    def _shapes(self, module: Module) -> Any:
+        if self.shapes is not None or not self.axes:
+            return self.shapes
+        from ..export.dynamic_shapes import combined  # noqa: PLC0415
+
+        named = combined(module, self.args, self.kwargs)
+        flat: list[Any] = []
+        dims: dict[str, Any] = {}
+        names = self.input_names or []
+        position = 0
+
+        def shape(leaf: Any, name: str) -> Any:
+            nonlocal position
+            given = names[position] if position < len(names) else name
+            position += 1
+            wanted = self.axes.get(given)
+            if wanted is None or not isinstance(leaf, Tensor):
+                return None
+            return {axis: dims.setdefault(word, flambeau.export.Dim(word)) if word.isidentifier() else flambeau.export.Dim.AUTO for axis, word in wanted.items() if axis < leaf.dim()}  # fmt: skip
+
+        out = {}
+        for name, value in named.items():
+            leaves, spec = pytree.tree_flatten(value)
+            flat = [shape(leaf, name) for leaf in leaves]
+            out[name] = (
+                pytree.tree_unflatten(flat, spec) if len(flat) != 1 or spec != pytree.tree_structure(0) else flat[0]
+            )
+        return out
+
+    def _scripted(self) -> None:
+        model = self.model
+        function = model.forward if isinstance(model, ScriptModule) else model
+        schema = getattr(function, "schema", None)
+        parameters = [a.name for a in schema.arguments] if schema is not None else []
+        parameters = [p for p in parameters if p != "self"]
+        given = [*self.args, *(self.kwargs[p] for p in parameters[len(self.args) :] if p in self.kwargs)]
+        reader = ScriptReader(self.g)
+        module = model if isinstance(model, ScriptModule) else None
+        examples = list(zip([""] * len(given), given))
+        results = reader.run(model.graph, module, examples)
+        for pair in results:
+            for leaf in pytree.tree_leaves(pair.thing):
+                value = reader.converter.current(leaf) if isinstance(leaf, Slot) else self.g.value(leaf)
+                as_output(self.g, value, "")
+        for value in self.g.graph.outputs:
+            value.name = value.name or f"output_{self.g.graph.outputs.index(value)}"
+        for value in self.g.graph.inputs:
+            wanted = self.axes.get(value.name, {})
+            if wanted and value.shape is not None:
+                value.shape = tuple(wanted.get(i, s) for i, s in enumerate(value.shape))
+
+    # -- names -----------------------------------------------------------------------------------------------------------------------
+    def _rename(self) -> None:
+        graph = self.g.graph
+        if len(self.input_names) > len(graph.inputs) + len(graph.parameters):
+            raise RuntimeError(
+                f"number of input names provided ({len(self.input_names)}) exceeded number of inputs ({len(graph.inputs)})"
+            )
+        if len(self.output_names) > len(graph.outputs):
+            raise RuntimeError(
+                f"number of output names provided ({len(self.output_names)}) exceeded number of outputs ({len(graph.outputs)})"
+            )
+        for value, name in zip(graph.inputs, self.input_names):
+            value.name = name
+        for value, name in zip(graph.outputs, self.output_names):
+            value.name = name
+        known = {v.name for v in (*graph.inputs, *graph.outputs)}
+        for name in self.axes:
+            if name not in known and name not in self.input_names:
+                warnings.warn(f"Provided key {name} for dynamic axes is not a valid input/output name", stacklevel=4)
+        for value in (*graph.inputs, *graph.outputs):
+            wanted = self.axes.get(value.name)
+            if wanted and value.shape is not None:
+                value.shape = tuple(wanted.get(i, s) for i, s in enumerate(value.shape))
+
+
+def enumerate_axes(key: str, axes: Any) -> Iterator[tuple[int, str]]:
+    """The dimensions that change, with names."""
+    if isinstance(axes, Mapping):
+        yield from axes.items()
+        return
+    for axis in axes:
+        yield axis, f"{key}_dynamic_axes_{axis + 1}"
+
+
+class _Called(Module):
+    """A function, or a compiled module, as a module that export can run."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        if isinstance(function, Module):
+            self.inner = function
+        else:
+            self.__dict__["inner"] = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.inner(*args, **kwargs)
+
+
+def path_of(f: Any) -> str:
+    return os.fspath(f)

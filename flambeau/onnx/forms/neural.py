@@ -1,0 +1,726 @@
+"""Layers: convolutions, pooling, normalisations, attention, resizing, losses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import flambeau
+
+from ..builder import Builder, Value
+from ..registry import form
+from .indexing import padded
+from .pointwise import add, clamp, div, mul, sub
+from .reductions import log_softmax, mean, softmax, sum_
+from .shapes import permute, transpose
+
+
+def _many(value: Any, count: int) -> list[Any]:
+    values = [value] if isinstance(value, int) else list(value)
+    return values * count if len(values) == 1 else values
+
+
+# -- convolution -------------------------------------------------------------------------------------------------------------------
+
+
+def _convolved(
+    g: Builder,
+    x: Value,
+    weight: Value,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Value:
+    spatial = (weight.rank or 3) - 2
+    unbatched = x.rank == spatial + 1
+    if unbatched:
+        x = g.unsqueeze(x, [0])
+    stride, dilation = _many(stride, spatial), _many(dilation, spatial)
+    kernel = list(weight.shape[2:])
+    extra: dict[str, Any] = {"dilations_i": dilation, "group_i": groups, "kernel_shape_i": kernel, "strides_i": stride}
+    if padding == "same":
+        totals = [d * (k - 1) for d, k in zip(dilation, kernel)]
+        before, after = [t // 2 for t in totals], [t - t // 2 for t in totals]
+    else:
+        before = after = [0] * spatial if padding == "valid" else _many(padding, spatial)
+    extra["pads_i"] = list(before) + list(after)
+    out = _many(output_padding, spatial)
+    if transposed and any(out):
+        extra["output_padding_i"] = out
+    made = g.op("ConvTranspose" if transposed else "Conv", x, weight, bias, **extra)
+    sizes: list[Any] = []
+    for s, k, st, b, a, d, o in zip(x.shape[2:], kernel, stride, before, after, dilation, out):
+        if not isinstance(s, int):
+            sizes.append(None)
+        elif transposed:
+            sizes.append((s - 1) * st - b - a + d * (k - 1) + 1 + o)
+        else:
+            sizes.append((s + b + a - d * (k - 1) - 1) // st + 1)
+    made.known(x.dtype, (x.shape[0], weight.shape[1] * groups if transposed else weight.shape[0], *sizes))
+    return g.squeeze(made, [0]) if unbatched else made
+
+
+@form("conv1d", "conv2d", "conv3d", "_convolution_mode")
+def conv(
+    g: Builder,
+    input: Value,
+    weight: Value,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Value:
+    return _convolved(g, input, weight, bias, stride, padding, dilation, False, 0, groups)
+
+
+@form("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def conv_transpose(
+    g: Builder, input: Value, weight: Value, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
+    dilation: Any = 1,
+) -> Value:  # fmt: skip
+    return _convolved(g, input, weight, bias, stride, padding, dilation, True, output_padding, groups)
+
+
+@form("convolution", "_convolution")
+def convolution(
+    g: Builder, input: Value, weight: Value, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
+    groups: int, benchmark: Any = None, deterministic: Any = None, cudnn_enabled: Any = None, allow_tf32: Any = None,
+) -> Value:  # fmt: skip
+    return _convolved(g, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
+# -- pooling -------------------------------------------------------------------------------------------------------------------------
+
+
+def _pool_sizes(
+    x: Value, spatial: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> list[Any]:
+    sizes: list[Any] = []
+    for s, k, st, p, d in zip(x.shape[-spatial:], kernel, stride, padding, dilation):
+        if not isinstance(s, int):
+            sizes.append(None)
+            continue
+        room = s + 2 * p - d * (k - 1) - 1
+        n = (-(-room // st) if ceil_mode else room // st) + 1
+        if ceil_mode and (n - 1) * st >= s + p:
+            n -= 1
+        sizes.append(n)
+    return sizes
+
+
+def _pooled(
+    g: Builder, kind: str, x: Value, spatial: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, outputs: int = 1,
+    **extra: Any,
+) -> Any:  # fmt: skip
+    unbatched = x.rank == spatial + 1
+    if unbatched:
+        x = g.unsqueeze(x, [0])
+    kernel = _many(kernel, spatial)
+    stride = _many(stride, spatial) if stride not in (None, []) else kernel
+    padding, dilation = _many(padding, spatial), _many(dilation, spatial)
+    if g.opset >= 10:
+        extra["ceil_mode_i"] = int(ceil_mode)
+        if kind == "MaxPool":
+            extra["dilations_i"] = dilation
+    elif ceil_mode or dilation != [1] * spatial:
+        raise NotImplementedError("pooling with ceil_mode or dilation needs opset 10 or later")
+    made = g.op(kind, x, kernel_shape_i=kernel, pads_i=padding * 2, strides_i=stride, outputs=outputs, **extra)
+    shape = (*x.shape[:2], *_pool_sizes(x, spatial, kernel, stride, padding, dilation, ceil_mode))
+    outs = list(made) if outputs > 1 else [made]
+    outs[0].known(x.dtype, shape)
+    for o in outs[1:]:
+        o.known(flambeau.int64, shape)
+    outs = [g.squeeze(o, [0]) for o in outs] if unbatched else outs
+    return tuple(outs) if outputs > 1 else outs[0]
+
+
+@form("max_pool1d", "max_pool2d", "max_pool3d")
+def max_pool(
+    g: Builder,
+    self: Value,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    name: str = "",
+) -> Value:
+    return _pooled(g, "MaxPool", self, int(name[-2]), kernel_size, stride, padding, dilation, ceil_mode)
+
+
+@form("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
+def max_pool_with_indices(
+    g: Builder,
+    self: Value,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    name: str = "",
+) -> Any:
+    spatial = int(name.removesuffix("_with_indices")[-2])
+    values, places = _pooled(g, "MaxPool", self, spatial, kernel_size, stride, padding, dilation, ceil_mode, outputs=2)
+    sizes = [g.size(self, d - spatial) for d in range(spatial)]
+    total: Any = 1
+    for s in sizes:
+        total = g.arithmetic("Mul", total, s)
+    # ONNX counts through batch and channels, PyTorch within each.
+    return values, g.op("Mod", places, g.number(total, flambeau.int64)).known(flambeau.int64, places.shape)
+
+
+@form("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def avg_pool(
+    g: Builder, self: Value, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None, name: str = "",
+) -> Value:  # fmt: skip
+    spatial = int(name[-2])
+    if divisor_override:
+        kernel = _many(kernel_size, spatial)
+        pads = [p for p in _many(padding, spatial)[::-1] for _ in (0, 1)]
+        made = _pooled(
+            g,
+            "AveragePool",
+            padded(g, self, pads),
+            spatial,
+            kernel,
+            stride or kernel,
+            0,
+            1,
+            ceil_mode,
+            count_include_pad_i=1,
+        )
+        return mul(g, made, math.prod(kernel) / divisor_override)
+    if ceil_mode and g.opset < 19 and count_include_pad and any(_many(padding, spatial)):
+        raise NotImplementedError("avg_pool with ceil_mode and padding needs opset 19 or later")
+    return _pooled(
+        g,
+        "AveragePool",
+        self,
+        spatial,
+        kernel_size,
+        stride,
+        padding,
+        1,
+        ceil_mode,
+        count_include_pad_i=int(count_include_pad),
+    )
+
+
+@form(
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"
+)
+def adaptive_avg_pool(g: Builder, self: Value, output_size: Any, name: str = "") -> Value:
+    return _adaptive(g, self, output_size, int(name[-2]), False)
+
+
+@form("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+def adaptive_max_pool(g: Builder, self: Value, output_size: Any, name: str = "") -> Any:
+    spatial = int(name[-2])
+    sizes = self.shape[-spatial:]
+    wanted = _many(output_size, spatial)
+    if all(isinstance(s, int) and s % n == 0 for s, n in zip(sizes, wanted)):
+        kernel = [s // n for s, n in zip(sizes, wanted)]
+        return max_pool_with_indices(g, self, kernel, kernel, name=f"aten::max_pool{spatial}d_with_indices")
+    raise NotImplementedError("places of the largest elements where windows differ in size")
+
+
+def _adaptive(g: Builder, x: Value, wanted: Any, spatial: int, largest: bool) -> Value:
+    unbatched = x.rank == spatial + 1
+    if unbatched:
+        x = g.unsqueeze(x, [0])
+    wanted = [x.shape[2 + i] if n is None else n for i, n in enumerate(_many(wanted, spatial))]
+    sizes = x.shape[2:]
+    if wanted == [1] * spatial:
+        made = g.op("GlobalMaxPool" if largest else "GlobalAveragePool", x).known(x.dtype, (*x.shape[:2], *wanted))
+    elif all(isinstance(s, int) for s in sizes) and all(s % n == 0 for s, n in zip(sizes, wanted)):
+        kernel = [s // n for s, n in zip(sizes, wanted)]
+        extra = {} if largest else {"count_include_pad_i": 1}
+        made = _pooled(g, "MaxPool" if largest else "AveragePool", x, spatial, kernel, kernel, 0, 1, False, **extra)
+    elif all(isinstance(s, int) for s in sizes):
+        made = _uneven(g, x, [int(s) for s in sizes], wanted, largest)
+    else:
+        raise NotImplementedError("adaptive pooling of sizes that change, to sizes other than 1")
+    return g.squeeze(made, [0]) if unbatched else made
+
+
+def _uneven(g: Builder, x: Value, sizes: list[int], wanted: list[int], largest: bool) -> Value:
+    """Windows of different sizes, one dimension after the other."""
+    for i, (size, n) in enumerate(zip(sizes, wanted)):
+        dim = 2 + i
+        parts = [
+            g.reduce(
+                "ReduceMax" if largest else "ReduceMean",
+                g.slice(x, [dim], [k * size // n], [-(-(k + 1) * size // n)]),
+                [dim],
+                True,
+            )
+            for k in range(n)
+        ]
+        x = g.op("Concat", *parts, axis_i=dim).known(x.dtype, [n if d == dim else s for d, s in enumerate(x.shape)])
+    return x
+
+
+@form("lp_pool1d", "lp_pool2d")
+def lp_pool(
+    g: Builder,
+    input: Value,
+    norm_type: float,
+    kernel_size: Any,
+    stride: Any = None,
+    ceil_mode: bool = False,
+    name: str = "",
+) -> Value:
+    return _pooled(g, "LpPool", input, int(name[-2]), kernel_size, stride, 0, 1, ceil_mode, p_i=int(norm_type))
+
+
+# -- normalisations ----------------------------------------------------------------------------------------------------------------------
+
+
+@form("batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
+def batch_norm(
+    g: Builder, input: Value, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool = False, momentum: float = 0.1,
+    eps: float = 1e-5, cudnn_enabled: Any = None, name: str = "",
+) -> Any:  # fmt: skip
+    channels = input.shape[1] if (input.rank or 0) > 1 else input.shape[0]
+    ones, zeros = (g.constant(np.full(channels, v).tolist(), input.dtype) for v in (1.0, 0.0))
+    weight, bias = weight if weight is not None else ones, bias if bias is not None else zeros
+    if training or running_mean is None:
+        if running_mean is not None and g.opset >= 14 and g.training:
+            made = g.op(
+                "BatchNormalization", input, weight, bias, running_mean, running_var, epsilon_f=eps, momentum_f=1 - momentum,
+                training_mode_i=1, outputs=3,
+            )[0]  # fmt: skip
+            return made.known(input.dtype, input.shape)
+        return _normalised(g, input, [d for d in range(input.rank) if d != 1], weight, bias, eps)
+    extra = {"training_mode_i": 0} if g.opset >= 15 else {}
+    made = g.op(
+        "BatchNormalization",
+        input,
+        weight,
+        bias,
+        running_mean,
+        running_var,
+        epsilon_f=eps,
+        momentum_f=1 - momentum,
+        **extra,
+    )
+    made.known(input.dtype, input.shape)
+    return (made, None, None) if name.endswith("no_training") else made
+
+
+def _normalised(g: Builder, x: Value, dims: list[int], weight: Any, bias: Any, eps: float) -> Value:
+    off = sub(g, x, mean(g, x, dims, True))
+    spread = g.op("Sqrt", add(g, mean(g, mul(g, off, off), dims, True), eps)).known(x.dtype, None)
+    made = g.op("Div", off, spread).known(x.dtype, x.shape)
+    for value, kind in ((weight, "Mul"), (bias, "Add")):
+        if value is not None:
+            shaped = g.reshape(value, [1, -1, *([1] * (x.rank - 2))])
+            made = g.op(kind, made, shaped).known(x.dtype, x.shape)
+    return made
+
+
+@form("layer_norm", "native_layer_norm")
+def layer_norm(
+    g: Builder, input: Value, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enable: Any = None,
+    name: str = "",
+) -> Any:  # fmt: skip
+    count = len(normalized_shape)
+    axis = -count
+    if g.opset >= 17 and all(isinstance(n, int) for n in normalized_shape):
+        scale = weight if weight is not None else g.constant(np.ones(normalized_shape).tolist(), input.dtype)
+        made = g.op("LayerNormalization", input, scale, bias, axis_i=axis, epsilon_f=eps)
+    else:
+        dims = [input.rank + axis + i for i in range(count)]
+        off = sub(g, input, mean(g, input, dims, True))
+        spread = g.op(
+            "Sqrt",
+            add(g, mean(g, g.op("Pow", off, g.number(2.0, input)).known(input.dtype, input.shape), dims, True), eps),
+        )
+        made = g.op("Div", off, spread).known(input.dtype, input.shape)
+        if weight is not None:
+            made = g.op("Mul", made, weight)
+        if bias is not None:
+            made = g.op("Add", made, bias)
+    made.known(input.dtype, input.shape)
+    if not name.endswith("native_layer_norm"):
+        return made
+    dims = list(range((input.rank or 0) - count, input.rank or 0))
+    centre = mean(g, input, dims, True)
+    off = sub(g, input, centre)
+    spread = g.op("Sqrt", add(g, mean(g, mul(g, off, off), dims, True), eps))
+    return made, centre, g.op("Reciprocal", spread).known(input.dtype, centre.shape)
+
+
+@form("rms_norm")
+def rms_norm(g: Builder, input: Value, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Value:
+    dims = [input.rank - len(normalized_shape) + i for i in range(len(normalized_shape))]
+    eps = flambeau.finfo(input.dtype).eps if eps is None else eps
+    spread = g.op("Sqrt", add(g, mean(g, mul(g, input, input), dims, True), eps)).known(input.dtype, None)
+    made = g.op("Div", input, spread).known(input.dtype, input.shape)
+    return made if weight is None else mul(g, made, weight)
+
+
+@form("group_norm", "native_group_norm")
+def group_norm(
+    g: Builder,
+    input: Value,
+    num_groups: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    cudnn_enabled: Any = None,
+) -> Value:
+    x = g.reshape(input, [0, num_groups, -1]).known(input.dtype, (input.shape[0], num_groups, None))
+    one, zero = (g.constant(np.full(num_groups, v).tolist(), input.dtype) for v in (1.0, 0.0))
+    made = g.op("InstanceNormalization", x, one, zero, epsilon_f=eps)
+    made = g.op("Reshape", made, g.shape_of(input)).known(input.dtype, input.shape)
+    for value, kind in ((weight, "Mul"), (bias, "Add")):
+        if value is not None:
+            shaped = g.unsqueeze(value, list(range(1, input.rank - 1)))
+            made = g.op(kind, made, shaped).known(input.dtype, input.shape)
+    return made
+
+
+@form("instance_norm")
+def instance_norm(
+    g: Builder, input: Value, weight: Any = None, bias: Any = None, running_mean: Any = None, running_var: Any = None,
+    use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5, cudnn_enabled: Any = None,
+) -> Value:  # fmt: skip
+    if not use_input_stats:
+        return batch_norm(g, input, weight, bias, running_mean, running_var, False, momentum, eps)
+    channels = input.shape[1]
+    one, zero = (g.constant(np.full(channels, v).tolist(), input.dtype) for v in (1.0, 0.0))
+    scale, shift = weight if weight is not None else one, bias if bias is not None else zero
+    return g.op("InstanceNormalization", input, scale, shift, epsilon_f=eps).known(input.dtype, input.shape)
+
+
+@form("local_response_norm")
+def local_response_norm(
+    g: Builder, input: Value, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Value:
+    return g.op("LRN", input, size_i=size, alpha_f=alpha, beta_f=beta, bias_f=k).known(input.dtype, input.shape)
+
+
+@form("normalize")
+def normalize(g: Builder, input: Value, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Value:
+    from .reductions import vector_norm  # noqa: PLC0415
+
+    return div(g, input, clamp(g, vector_norm(g, input, p, dim, True), eps))
+
+
+# -- attention ---------------------------------------------------------------------------------------------------------------------------
+
+
+@form("scaled_dot_product_attention")
+def attention(
+    g: Builder, query: Value, key: Value, value: Value, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: Any = None, enable_gqa: bool = False,
+) -> Value:  # fmt: skip
+    if dropout_p and g.training:
+        raise NotImplementedError("attention with dropout while training")
+    if enable_gqa and query.shape[-3] != key.shape[-3]:
+        times = query.shape[-3] // key.shape[-3]
+        key, value = (_shared_heads(g, x, times) for x in (key, value))
+    width = query.shape[-1]
+    factor = (1 / math.sqrt(width) if scale is None else scale) ** 0.5
+    left = mul(g, query, factor)
+    right = mul(g, transpose(g, key, -2, -1), factor)
+    scores = g.op("MatMul", left, right).known(query.dtype, (*query.shape[:-1], key.shape[-2]))
+    if is_causal:
+        rows, columns = g.size(query, -2), g.size(key, -2)
+        one = g.expand(g.constant(1.0, query.dtype), [rows, columns])
+        keep = g.cast(
+            g.op("Trilu", one, g.constant(0, flambeau.int64), upper_i=0).known(query.dtype, one.shape), flambeau.bool
+        )
+        scores = g.op("Where", keep, scores, g.number(-math.inf, query)).known(query.dtype, scores.shape)
+    if attn_mask is not None:
+        if attn_mask.dtype == flambeau.bool:
+            scores = g.op("Where", attn_mask, scores, g.number(-math.inf, query)).known(query.dtype, scores.shape)
+        else:
+            scores = add(g, scores, attn_mask).known(query.dtype, scores.shape)
+    weights = softmax(g, scores, -1)
+    if attn_mask is not None and attn_mask.dtype == flambeau.bool:  # rows that see nothing give zeros, not nan
+        weights = g.op("Where", g.op("IsNaN", weights), g.number(0, query), weights).known(query.dtype, weights.shape)
+    return g.op("MatMul", weights, value).known(query.dtype, (*query.shape[:-1], value.shape[-1]))
+
+
+def _shared_heads(g: Builder, x: Value, times: int) -> Value:
+    wide = g.unsqueeze(x, [x.rank - 2])
+    sizes = [1] * (x.rank + 1)
+    sizes[x.rank - 2] = times
+    spread = g.op("Tile", wide, g.ints(sizes))
+    heads = x.shape[-3] * times
+    lead = [g.size(x, d) for d in range(x.rank - 3)]
+    return g.reshape(spread.known(x.dtype, None), [*lead, heads, g.size(x, -2), x.shape[-1]]).known(
+        x.dtype, (*x.shape[:-3], heads, *x.shape[-2:])
+    )
+
+
+# -- resizing -------------------------------------------------------------------------------------------------------------------------------
+
+
+def _resized(
+    g: Builder,
+    x: Value,
+    mode: str,
+    output_size: Any,
+    scale_factors: Any,
+    align_corners: Any,
+    antialias: bool = False,
+    exact: bool = False,
+) -> Value:
+    spatial = x.rank - 2
+    if g.opset < 11:
+        raise NotImplementedError("resizing needs opset 11 or later")
+    where = (
+        "asymmetric"
+        if mode == "nearest"
+        else "align_corners"
+        if align_corners
+        else "half_pixel"
+        if mode == "cubic"
+        else "pytorch_half_pixel"
+    )
+    extra: dict[str, Any] = {"coordinate_transformation_mode_s": where, "mode_s": mode}
+    if mode == "nearest":
+        extra["nearest_mode_s"] = "floor"
+        if exact:
+            extra.update(coordinate_transformation_mode_s="half_pixel", nearest_mode_s="round_prefer_ceil")
+    if mode == "cubic":
+        extra["cubic_coeff_a_f"] = -0.5 if antialias else -0.75
+    if antialias:
+        if g.opset < 18:
+            raise NotImplementedError("antialias needs opset 18 or later")
+        extra["antialias_i"] = 1
+    empty = g.constant(np.array([], np.float32))
+    if output_size is not None:
+        sizes = [*(g.size(x, d) for d in (0, 1)), *output_size]
+        shape = (*x.shape[:2], *(n if isinstance(n, int) else None for n in output_size))
+        return g.op("Resize", x, empty, empty, g.ints(sizes), **extra).known(x.dtype, shape)
+    factors = [float(f) for f in _many(scale_factors, spatial)]
+    shape = (*x.shape[:2], *(math.floor(s * f) if isinstance(s, int) else None for s, f in zip(x.shape[2:], factors)))
+    scales = g.constant(np.array([1.0, 1.0, *factors], np.float32))
+    return g.op("Resize", x, empty, scales, **extra).known(x.dtype, shape)
+
+
+def _factors(spatial: int, *given: Any) -> Any:
+    for value in given:
+        if value is not None and not (isinstance(value, (list, tuple)) and not value):
+            return value
+    return None
+
+
+@form("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")  # fmt: skip
+def upsample_nearest(
+    g: Builder, self: Any = None, output_size: Any = None, scales: Any = None, scales_h: Any = None, scales_w: Any = None, scales_d: Any = None,
+    input: Any = None, scale_factors: Any = None, name: str = "",
+) -> Value:  # fmt: skip
+    x = self if self is not None else input
+    return _resized(g, x, "nearest", output_size, scale_factors, None, exact="exact" in name)
+
+
+@form(
+    "upsample_linear1d",
+    "upsample_bilinear2d",
+    "upsample_trilinear3d",
+    "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa",
+    "_upsample_bicubic2d_aa",
+)
+def upsample_linear(
+    g: Builder, self: Any = None, output_size: Any = None, align_corners: bool = False, scales: Any = None, scales_h: Any = None,
+    scales_w: Any = None, scales_d: Any = None, input: Any = None, scale_factors: Any = None, name: str = "",
+) -> Value:  # fmt: skip
+    x = self if self is not None else input
+    mode = "cubic" if "cubic" in name else "linear"
+    return _resized(g, x, mode, output_size, scale_factors, align_corners, antialias=name.endswith("_aa"))
+
+
+@form("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def grid_sampler(
+    g: Builder, input: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Value:
+    if g.opset < 16:
+        raise NotImplementedError("grid_sample needs opset 16 or later")
+    words = ("linear", "nearest", "cubic") if g.opset >= 20 else ("bilinear", "nearest", "bicubic")
+    made = g.op(
+        "GridSample", input, grid, mode_s=words[interpolation_mode], padding_mode_s=("zeros", "border", "reflection")[padding_mode],
+        align_corners_i=int(bool(align_corners)),
+    )  # fmt: skip
+    return made.known(input.dtype, (*input.shape[:2], *grid.shape[1:-1]))
+
+
+@form("affine_grid_generator")
+def affine_grid(g: Builder, theta: Value, size: Any, align_corners: bool) -> Value:
+    if g.opset < 20:
+        raise NotImplementedError("affine_grid needs opset 20 or later")
+    made = g.op("AffineGrid", theta, g.ints(size), align_corners_i=int(align_corners))
+    fixed = [n if isinstance(n, int) else None for n in size]
+    return made.known(theta.dtype, (fixed[0], *fixed[2:], len(fixed) - 2))
+
+
+@form("im2col")
+def im2col(g: Builder, self: Value, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Value:
+    x = padded(g, self, [padding[1], padding[1], padding[0], padding[0]])
+    _, channels, high, wide = x.shape
+    if not isinstance(high, int) or not isinstance(wide, int):
+        raise NotImplementedError("im2col of sizes that change")
+    rows = [
+        range(i * dilation[0], i * dilation[0] + high - dilation[0] * (kernel_size[0] - 1), stride[0])
+        for i in range(kernel_size[0])
+    ]
+    columns = [
+        range(i * dilation[1], i * dilation[1] + wide - dilation[1] * (kernel_size[1] - 1), stride[1])
+        for i in range(kernel_size[1])
+    ]
+    places = np.array([[r * wide + c for r in rs for c in cs] for rs in rows for cs in columns], np.int64)
+    flat = g.reshape(x, [g.size(x, 0), channels, high * wide])
+    picked = g.op("Gather", flat, g.constant(places), axis_i=2).known(self.dtype, None)
+    total = channels * len(places)
+    return g.reshape(picked, [g.size(self, 0), total, places.shape[1]]).known(
+        self.dtype, (self.shape[0], total, places.shape[1])
+    )
+
+
+@form("col2im")
+def col2im(
+    g: Builder, self: Value, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> Value:
+    if g.opset < 18:
+        raise NotImplementedError("col2im needs opset 18 or later")
+    made = g.op(
+        "Col2Im",
+        self,
+        g.ints(output_size),
+        g.ints(kernel_size),
+        dilations_i=dilation,
+        pads_i=list(padding) * 2,
+        strides_i=stride,
+    )
+    return made.known(self.dtype, (self.shape[0], self.shape[1] // math.prod(kernel_size), *output_size))
+
+
+# -- losses -------------------------------------------------------------------------------------------------------------------------------------
+
+
+def _collected(g: Builder, x: Value, reduction: int) -> Value:
+    return x if reduction == 0 else mean(g, x) if reduction == 1 else sum_(g, x)
+
+
+@form("mse_loss")
+def mse_loss(g: Builder, self: Value, target: Value, reduction: int = 1) -> Value:
+    off = sub(g, self, target)
+    return _collected(g, mul(g, off, off), reduction)
+
+
+@form("l1_loss")
+def l1_loss(g: Builder, self: Value, target: Value, reduction: int = 1) -> Value:
+    off = sub(g, self, target)
+    return _collected(g, g.op("Abs", off).known(off.dtype, off.shape), reduction)
+
+
+@form("smooth_l1_loss", "huber_loss")
+def smooth_l1_loss(
+    g: Builder, self: Value, target: Value, reduction: int = 1, beta: float = 1.0, delta: Any = None, name: str = ""
+) -> Value:
+    off = sub(g, self, target)
+    size = g.op("Abs", off).known(off.dtype, off.shape)
+    edge = beta if delta is None else delta
+    low = mul(g, mul(g, off, off), 0.5 if delta is not None else 0.5 / edge)
+    high = sub(g, size, 0.5 * edge)
+    if delta is not None:
+        high = mul(g, high, delta)
+    made = g.op("Where", g.op("Less", size, g.number(edge, size)), low, high).known(off.dtype, off.shape)
+    return _collected(g, made, reduction)
+
+
+@form("binary_cross_entropy")
+def binary_cross_entropy(g: Builder, self: Value, target: Value, weight: Any = None, reduction: int = 1) -> Value:
+    logs = [clamp(g, g.op("Log", x).known(self.dtype, self.shape), -100) for x in (self, sub(g, 1, self))]
+    made = add(g, mul(g, target, logs[0]), mul(g, sub(g, 1, target), logs[1]))
+    made = g.op("Neg", made).known(self.dtype, self.shape)
+    return _collected(g, made if weight is None else mul(g, made, weight), reduction)
+
+
+@form("binary_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits(
+    g: Builder, self: Value, target: Value, weight: Any = None, pos_weight: Any = None, reduction: int = 1
+) -> Value:
+    inside = g.op("Neg", g.op("Softplus", g.op("Neg", self))).known(self.dtype, self.shape)  # log of the sigmoid
+    first = mul(g, sub(g, 1, target), self)
+    if pos_weight is not None:
+        scale = add(g, mul(g, sub(g, pos_weight, 1), target), 1)
+        inside = mul(g, inside, scale)
+    made = sub(g, first, inside)
+    return _collected(g, made if weight is None else mul(g, made, weight), reduction)
+
+
+def _reduction(number: int) -> str:
+    return ("none", "mean", "sum")[number]
+
+
+@form("nll_loss", "nll_loss2d", "nll_loss_nd")
+def nll_loss(
+    g: Builder, self: Value, target: Value, weight: Any = None, reduction: int = 1, ignore_index: int = -100
+) -> Value:
+    if g.opset < 12:
+        raise NotImplementedError("nll_loss needs opset 12 or later")
+    x, t = (g.unsqueeze(v, [0]) for v in (self, target)) if self.rank == 1 else (self, target)
+    made = g.op(
+        "NegativeLogLikelihoodLoss", x, t, weight, reduction_s=_reduction(reduction), ignore_index_i=ignore_index
+    )
+    made.known(self.dtype, t.shape if reduction == 0 else ())
+    return g.squeeze(made, [0]) if self.rank == 1 and reduction == 0 else made
+
+
+@form("cross_entropy_loss")
+def cross_entropy_loss(
+    g: Builder,
+    self: Value,
+    target: Value,
+    weight: Any = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Value:
+    if g.opset < 12:
+        raise NotImplementedError("cross_entropy needs opset 12 or later")
+    if label_smoothing or target.dtype.is_floating_point:
+        if target.dtype.is_floating_point and not label_smoothing and weight is None:
+            logs = mul(g, log_softmax(g, self, 1 if self.rank > 1 else 0), target)
+            made = g.op("Neg", sum_(g, logs, 1 if self.rank > 1 else 0)).known(self.dtype, None)
+            made.shape = tuple(s for i, s in enumerate(self.shape) if i != (1 if self.rank > 1 else 0))
+            return _collected(g, made, reduction)
+        raise NotImplementedError("cross_entropy with smoothed labels or weighted probabilities")
+    if self.rank == 1:
+        return nll_loss(g, log_softmax(g, self, 0), target, weight, reduction, ignore_index)
+    made = g.op(
+        "SoftmaxCrossEntropyLoss", self, target, weight, reduction_s=_reduction(reduction), ignore_index_i=ignore_index
+    )
+    return made.known(self.dtype, target.shape if reduction == 0 else ())
+
+
+@form("kl_div")
+def kl_div(g: Builder, self: Value, target: Value, reduction: int = 1, log_target: bool = False) -> Value:
+    if log_target:
+        made = mul(g, g.op("Exp", target).known(target.dtype, target.shape), sub(g, target, self))
+    else:
+        term = mul(g, target, sub(g, g.op("Log", target).known(target.dtype, target.shape), self))
+        positive = g.op("Greater", target, g.number(0, target))
+        made = g.op("Where", positive, term, g.number(0, target)).known(target.dtype, term.shape)
+    return _collected(g, made, reduction)
+
+
+@form("conv_tbc")
+def conv_tbc(g: Builder, self: Value, weight: Value, bias: Value, pad: int = 0) -> Value:
+    x = permute(g, self, [1, 2, 0])
+    w = permute(g, weight, [2, 1, 0])
+    return permute(g, _convolved(g, x, w, bias, 1, pad, 1, False, 0, 1), [2, 0, 1])

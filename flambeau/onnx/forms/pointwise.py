@@ -1,0 +1,709 @@
+"""Operators that work element by element."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import flambeau
+
+from ...core.dtype import dtype as DType  # noqa: N812
+from ..builder import Builder, Value
+from ..registry import form
+
+
+def example(value: Any) -> Any:
+    """What type promotion looks at: a tensor without memory, or the number itself."""
+    if isinstance(value, Value):
+        shape = (0,) if value.rank != 0 else ()
+        return flambeau.empty(shape, dtype=value.dtype, device="meta")
+    return value
+
+
+def promoted(*values: Any) -> DType:
+    """The dtype in which an operator of these computes."""
+    examples = [example(v) for v in values if v is not None]
+    if len(examples) == 1:
+        return examples[0].dtype if isinstance(values[0], Value) else flambeau.result_type(examples[0], examples[0])
+    found = flambeau.result_type(examples[0], examples[1])
+    for other in examples[2:]:
+        found = flambeau.promote_types(
+            found, flambeau.result_type(flambeau.empty(0, dtype=found, device="meta"), other)
+        )
+    return found
+
+
+def as_float(g: Builder, x: Value) -> Value:
+    return g.cast(x, flambeau.get_default_dtype()) if _integral(x.dtype) else x
+
+
+def _integral(dtype: DType | None) -> bool:
+    return dtype is not None and not dtype.is_floating_point and not dtype.is_complex
+
+
+def together(g: Builder, *values: Any) -> list[Value]:
+    """Operands in their common dtype."""
+    dtype = promoted(*values)
+    return [g.number(v, dtype) for v in values]
+
+
+def broadcast(*values: Any) -> tuple | None:
+    """The shape that operands have together, as far as it is known."""
+    shapes = [v.shape if isinstance(v, Value) else () for v in values]
+    if any(s is None for s in shapes):
+        return None
+    rank = max(len(s) for s in shapes)
+    out: list[Any] = []
+    for i in range(rank):
+        sizes = [s[len(s) - rank + i] for s in shapes if len(s) - rank + i >= 0]
+        sizes = [s for s in sizes if s != 1]
+        out.append(1 if not sizes else next((s for s in sizes if isinstance(s, int)), sizes[0]))
+    return tuple(out)
+
+
+def _unary(name: str, kind: str, floats: bool = True) -> None:
+    @form(name)
+    def run(g: Builder, self: Value) -> Value:
+        x = as_float(g, self) if floats else self
+        return g.op(kind, x).known(x.dtype, x.shape)
+
+
+for _name, _kind in {
+    "acos": "Acos",
+    "acosh": "Acosh",
+    "asin": "Asin",
+    "asinh": "Asinh",
+    "atan": "Atan",
+    "atanh": "Atanh",
+    "cos": "Cos",
+    "cosh": "Cosh",
+    "erf": "Erf",
+    "exp": "Exp",
+    "log": "Log",
+    "reciprocal": "Reciprocal",
+    "sigmoid": "Sigmoid",
+    "sin": "Sin",
+    "sinh": "Sinh",
+    "sqrt": "Sqrt",
+    "tan": "Tan",
+    "tanh": "Tanh",
+    "special_expit": "Sigmoid",
+}.items():
+    _unary(_name, _kind)
+for _name, _kind in {
+    "abs": "Abs",
+    "neg": "Neg",
+    "sign": "Sign",
+    "sgn": "Sign",
+    "relu": "Relu",
+    "negative": "Neg",
+}.items():
+    _unary(_name, _kind, floats=False)
+
+
+def _rounding(name: str, kind: str) -> None:
+    @form(name)
+    def run(g: Builder, self: Value) -> Value:
+        return self if _integral(self.dtype) else g.op(kind, self).known(self.dtype, self.shape)
+
+
+_rounding("ceil", "Ceil")
+_rounding("floor", "Floor")
+
+
+@form("round", "special_round")
+def round_(g: Builder, self: Value, decimals: int = 0) -> Value:
+    if _integral(self.dtype):
+        return self
+    if not decimals:
+        return g.op("Round", self).known(self.dtype, self.shape)
+    scale = g.number(10.0**decimals, self)
+    return g.op("Div", g.op("Round", g.op("Mul", self, scale)), scale).known(self.dtype, self.shape)
+
+
+@form("trunc", "fix")
+def trunc(g: Builder, self: Value) -> Value:
+    if _integral(self.dtype):
+        return self
+    return g.op("Mul", g.op("Sign", self), g.op("Floor", g.op("Abs", self))).known(self.dtype, self.shape)
+
+
+@form("frac")
+def frac(g: Builder, self: Value) -> Value:
+    return g.op("Sub", self, trunc(g, self)).known(self.dtype, self.shape)
+
+
+def _scaled(name: str, before: Callable | None, kind: str, after: Callable | None) -> None:
+    @form(name)
+    def run(g: Builder, self: Value) -> Value:
+        x = as_float(g, self)
+        y = before(g, x) if before else x
+        y = g.op(kind, y)
+        return (after(g, y, x) if after else y).known(x.dtype, x.shape)
+
+
+_LN2, _LN10 = math.log(2), math.log(10)
+_scaled("log2", None, "Log", lambda g, y, x: g.op("Div", y, g.number(_LN2, x)))
+_scaled("log10", None, "Log", lambda g, y, x: g.op("Div", y, g.number(_LN10, x)))
+_scaled("log1p", lambda g, x: g.op("Add", x, g.number(1, x)), "Log", None)
+_scaled("expm1", None, "Exp", lambda g, y, x: g.op("Sub", y, g.number(1, x)))
+_scaled("exp2", lambda g, x: g.op("Mul", x, g.number(_LN2, x)), "Exp", None)
+_scaled("rsqrt", None, "Sqrt", lambda g, y, x: g.op("Reciprocal", y))
+_scaled("erfc", None, "Erf", lambda g, y, x: g.op("Sub", g.number(1, x), y))
+_scaled("deg2rad", lambda g, x: g.op("Mul", x, g.number(math.pi / 180, x)), "Identity", None)
+_scaled("rad2deg", lambda g, x: g.op("Mul", x, g.number(180 / math.pi, x)), "Identity", None)
+
+
+@form("sinc")
+def sinc(g: Builder, self: Value) -> Value:
+    x = as_float(g, self)
+    y = g.op("Mul", x, g.number(math.pi, x))
+    zero = g.op("Equal", x, g.number(0, x))
+    return g.op("Where", zero, g.number(1, x), g.op("Div", g.op("Sin", y), y)).known(x.dtype, x.shape)
+
+
+@form("square")
+def square(g: Builder, self: Value) -> Value:
+    return g.op("Mul", self, self).known(self.dtype, self.shape)
+
+
+@form("isnan")
+def isnan(g: Builder, self: Value) -> Value:
+    return g.op("IsNaN", as_float(g, self)).known(flambeau.bool, self.shape)
+
+
+@form("isinf")
+def isinf(g: Builder, self: Value) -> Value:
+    return g.op("IsInf", g.cast(as_float(g, self), flambeau.float32)).known(flambeau.bool, self.shape)
+
+
+@form("isneginf", "isposinf")
+def _signed_inf(g: Builder, self: Value, name: str = "") -> Value:
+    positive = name.endswith("isposinf")
+    x = g.cast(as_float(g, self), flambeau.float32)
+    return g.op("IsInf", x, detect_positive_i=int(positive), detect_negative_i=int(not positive)).known(
+        flambeau.bool, self.shape
+    )
+
+
+@form("isfinite")
+def isfinite(g: Builder, self: Value) -> Value:
+    odd = g.op("Or", isnan(g, self), isinf(g, self))
+    return g.op("Not", odd).known(flambeau.bool, self.shape)
+
+
+@form("signbit")
+def signbit(g: Builder, self: Value) -> Value:
+    return g.op("Less", self, g.number(0, self)).known(flambeau.bool, self.shape)
+
+
+# -- two operands -----------------------------------------------------------------------------------------------------------
+
+
+def binary(g: Builder, kind: str, a: Any, b: Any) -> Value:
+    x, y = together(g, a, b)
+    return g.op(kind, x, y).known(x.dtype, broadcast(x, y))
+
+
+def _with_alpha(g: Builder, kind: str, a: Any, b: Any, alpha: Any) -> Value:
+    x, y = together(g, a, b)
+    if x.dtype == flambeau.bool:
+        return g.op("Or", x, y).known(x.dtype, broadcast(x, y))
+    if alpha != 1:
+        y = g.op("Mul", y, g.number(alpha, y)).known(y.dtype, y.shape)
+    return g.op(kind, x, y).known(x.dtype, broadcast(x, y))
+
+
+@form("add", "add_")
+def add(g: Builder, self: Any, other: Any, alpha: Any = 1) -> Any:
+    if isinstance(self, list):
+        return self + other
+    return _with_alpha(g, "Add", self, other, alpha)
+
+
+@form("sub", "subtract")
+def sub(g: Builder, self: Any, other: Any, alpha: Any = 1) -> Value:
+    return _with_alpha(g, "Sub", self, other, alpha)
+
+
+@form("rsub")
+def rsub(g: Builder, self: Any, other: Any, alpha: Any = 1) -> Value:
+    return _with_alpha(g, "Sub", other, self, alpha)
+
+
+@form("mul", "multiply")
+def mul(g: Builder, self: Any, other: Any) -> Value:
+    x, y = together(g, self, other)
+    return g.op("And" if x.dtype == flambeau.bool else "Mul", x, y).known(x.dtype, broadcast(x, y))
+
+
+@form("div", "divide", "true_divide")
+def div(g: Builder, self: Any, other: Any, rounding_mode: str | None = None) -> Value:
+    if rounding_mode == "floor":
+        return floor_divide(g, self, other)
+    x, y = together(g, self, other)
+    if rounding_mode == "trunc":
+        out = g.op("Div", x, y).known(x.dtype, broadcast(x, y))
+        return out if _integral(x.dtype) else trunc(g, out)
+    x, y = as_float(g, x), as_float(g, y)
+    return g.op("Div", x, y).known(x.dtype, broadcast(x, y))
+
+
+@form("floor_divide", "floordiv", "_floor_divide")
+def floor_divide(g: Builder, self: Any, other: Any) -> Value:
+    x, y = together(g, self, other)
+    shape = broadcast(x, y)
+    out = g.op("Div", x, y).known(x.dtype, shape)
+    if not _integral(x.dtype):
+        return g.op("Floor", out).known(x.dtype, shape)
+    zero = g.number(0, x)  # integers are divided towards zero: one less where a remainder has the other sign
+    rest = g.op("Sub", x, g.op("Mul", out, y))
+    lower = g.op(
+        "And", g.op("Not", g.op("Equal", rest, zero)), g.op("Xor", g.op("Less", rest, zero), g.op("Less", y, zero))
+    )
+    return g.op("Sub", out, g.cast(lower.known(flambeau.bool, shape), x.dtype)).known(x.dtype, shape)
+
+
+@form("remainder", "fmod")
+def remainder(g: Builder, self: Any, other: Any, name: str = "") -> Value:
+    x, y = together(g, self, other)
+    shape = broadcast(x, y)
+    if name.endswith("fmod"):
+        return g.op("Mod", x, y, fmod_i=1).known(x.dtype, shape)
+    if _integral(x.dtype):
+        return g.op("Mod", x, y).known(x.dtype, shape)
+    return g.op("Sub", x, g.op("Mul", g.op("Floor", g.op("Div", x, y)), y)).known(x.dtype, shape)
+
+
+@form("pow", "float_power")
+def pow_(g: Builder, self: Any, exponent: Any, name: str = "") -> Value:
+    dtype = flambeau.float64 if name.endswith("float_power") else promoted(self, exponent)
+    x = g.number(self, dtype)
+    if isinstance(exponent, (int, float)) and g.opset >= 12 and dtype.is_floating_point:
+        y = g.constant(float(exponent), dtype)
+    else:
+        y = g.number(exponent, dtype)
+    return g.op("Pow", x, y).known(dtype, broadcast(x, y))
+
+
+@form("maximum", "minimum", "fmax", "fmin")
+def _extreme(g: Builder, self: Value, other: Value, name: str = "") -> Value:
+    x, y = together(g, self, other)
+    kind = "Max" if name.endswith("max") or name.endswith("maximum") else "Min"
+    shape = broadcast(x, y)
+    out = g.op(kind, x, y).known(x.dtype, shape)
+    if "fm" in name and x.dtype.is_floating_point:
+        out = g.op("Where", g.op("IsNaN", x), y, g.op("Where", g.op("IsNaN", y), x, out)).known(x.dtype, shape)
+    return out
+
+
+@form("atan2", "arctan2")
+def atan2(g: Builder, self: Value, other: Value) -> Value:
+    y, x = (as_float(g, v) for v in together(g, self, other))
+    shape = broadcast(x, y)
+    zero, pi = g.number(0, x), g.number(math.pi, x)
+    angle = g.op("Atan", g.op("Div", y, x))
+    turned = g.op("Where", g.op("Less", y, zero), g.op("Sub", angle, pi), g.op("Add", angle, pi))
+    out = g.op("Where", g.op("Less", x, zero), turned, angle)
+    both = g.op("And", g.op("Equal", x, zero), g.op("Equal", y, zero))
+    return g.op("Where", both, g.op("Mul", zero, x), out).known(x.dtype, shape)
+
+
+@form("hypot")
+def hypot(g: Builder, self: Value, other: Value) -> Value:
+    x, y = together(g, self, other)
+    return g.op("Sqrt", g.op("Add", g.op("Mul", x, x), g.op("Mul", y, y))).known(x.dtype, broadcast(x, y))
+
+
+@form("copysign")
+def copysign(g: Builder, self: Any, other: Any) -> Value:
+    x, y = (as_float(g, v) for v in together(g, self, other))
+    size = g.op("Abs", x)
+    return g.op("Where", g.op("Less", y, g.number(0, y)), g.op("Neg", size), size).known(x.dtype, broadcast(x, y))
+
+
+@form("heaviside")
+def heaviside(g: Builder, self: Value, values: Value) -> Value:
+    x, v = together(g, self, values)
+    zero = g.number(0, x)
+    positive = g.cast(g.op("Greater", x, zero).known(flambeau.bool, x.shape), x.dtype)
+    return g.op("Where", g.op("Equal", x, zero), v, positive).known(x.dtype, broadcast(x, v))
+
+
+@form("logaddexp")
+def logaddexp(g: Builder, self: Value, other: Value) -> Value:
+    x, y = together(g, self, other)
+    top = g.op("Max", x, y)
+    parts = g.op("Add", g.op("Exp", g.op("Sub", x, top)), g.op("Exp", g.op("Sub", y, top)))
+    return g.op("Add", g.op("Log", parts), top).known(x.dtype, broadcast(x, y))
+
+
+@form("xlogy", "special_xlogy")
+def xlogy(g: Builder, self: Any, other: Any) -> Value:
+    x, y = (as_float(g, v) for v in together(g, self, other))
+    zero = g.number(0, x)
+    plain = g.op("Where", g.op("Equal", x, zero), zero, g.op("Mul", x, g.op("Log", y)))
+    return g.op("Where", g.op("IsNaN", y), y, plain).known(x.dtype, broadcast(x, y))
+
+
+# -- comparisons and logic -----------------------------------------------------------------------------------------------------
+
+
+def compare(g: Builder, kind: str, a: Any, b: Any) -> Value:
+    x, y = together(g, a, b)
+    if x.dtype == flambeau.bool and kind != "Equal":
+        x, y = g.cast(x, flambeau.int32), g.cast(y, flambeau.int32)
+    shape = broadcast(x, y)
+    return g.op(kind, x, y).known(flambeau.bool, shape)
+
+
+def negated(g: Builder, x: Value) -> Value:
+    return g.op("Not", x).known(flambeau.bool, x.shape)
+
+
+@form("eq", "equal_elements")
+def eq(g: Builder, self: Any, other: Any) -> Value:
+    return compare(g, "Equal", self, other)
+
+
+@form("ne", "not_equal")
+def ne(g: Builder, self: Any, other: Any) -> Value:
+    return negated(g, compare(g, "Equal", self, other))
+
+
+@form("lt", "less")
+def lt(g: Builder, self: Any, other: Any) -> Value:
+    return compare(g, "Less", self, other)
+
+
+@form("gt", "greater")
+def gt(g: Builder, self: Any, other: Any) -> Value:
+    return compare(g, "Greater", self, other)
+
+
+@form("le", "less_equal")
+def le(g: Builder, self: Any, other: Any) -> Value:
+    if g.opset >= 12:
+        return compare(g, "LessOrEqual", self, other)
+    return negated(g, compare(g, "Greater", self, other))
+
+
+@form("ge", "greater_equal")
+def ge(g: Builder, self: Any, other: Any) -> Value:
+    if g.opset >= 12:
+        return compare(g, "GreaterOrEqual", self, other)
+    return negated(g, compare(g, "Less", self, other))
+
+
+def truth(g: Builder, x: Any) -> Value:
+    x = g.value(x)
+    return g.cast(x, flambeau.bool)
+
+
+@form("logical_not")
+def logical_not(g: Builder, self: Value) -> Value:
+    return negated(g, truth(g, self))
+
+
+@form("logical_and", "logical_or", "logical_xor")
+def _logic(g: Builder, self: Value, other: Value, name: str = "") -> Value:
+    x, y = truth(g, self), truth(g, other)
+    return g.op(name.rpartition("_")[2].capitalize(), x, y).known(flambeau.bool, broadcast(x, y))
+
+
+@form("bitwise_not")
+def bitwise_not(g: Builder, self: Value) -> Value:
+    if self.dtype == flambeau.bool:
+        return negated(g, self)
+    if g.opset >= 18:
+        return g.op("BitwiseNot", self).known(self.dtype, self.shape)
+    return g.op("Sub", g.op("Neg", self), g.number(1, self)).known(self.dtype, self.shape)
+
+
+@form("bitwise_and", "bitwise_or", "bitwise_xor", "__and__", "__or__", "__xor__", "__and_", "__or_", "__xor_")
+def _bits(g: Builder, self: Any, other: Any, name: str = "") -> Value:
+    x, y = together(g, self, other)
+    word = name.strip("_").rpartition("_")[2].rpartition(":")[2].capitalize()
+    if x.dtype != flambeau.bool and g.opset < 18:
+        raise NotImplementedError("bitwise operators on integers need opset 18 or later")
+    kind = word if x.dtype == flambeau.bool else f"Bitwise{word}"
+    return g.op(kind, x, y).known(x.dtype, broadcast(x, y))
+
+
+@form("bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__", "__lshift_", "__rshift_")
+def _shift(g: Builder, self: Any, other: Any, name: str = "") -> Value:
+    x, y = together(g, self, other)
+    power = g.cast(
+        g.op("Pow", g.number(2.0, flambeau.float64), g.cast(y, flambeau.float64)).known(flambeau.float64, y.shape),
+        x.dtype,
+    )
+    if "left" in name or "lshift" in name:
+        return g.op("Mul", x, power).known(x.dtype, broadcast(x, y))
+    return floor_divide(g, x, power)
+
+
+@form("where")
+def where(g: Builder, condition: Value, self: Any = None, other: Any = None) -> Any:
+    if self is None:
+        from .indexing import nonzero_columns  # noqa: PLC0415
+
+        return nonzero_columns(g, condition)
+    x, y = together(g, self, other)
+    c = truth(g, condition)
+    return g.op("Where", c, x, y).known(x.dtype, broadcast(c, x, y))
+
+
+@form("masked_fill")
+def masked_fill(g: Builder, self: Value, mask: Value, value: Any) -> Value:
+    return g.op("Where", truth(g, mask), g.number(value, self), self).known(self.dtype, broadcast(mask, self))
+
+
+# -- clamps ---------------------------------------------------------------------------------------------------------------------
+
+
+@form("clamp", "clip")
+def clamp(g: Builder, self: Value, min: Any = None, max: Any = None) -> Value:
+    dtype = promoted(*[v for v in (self, min, max) if v is not None])
+    x = g.number(self, dtype)
+    fixed = all(not isinstance(v, Value) or v.rank == 0 for v in (min, max))
+    if fixed and g.opset >= 12 and dtype != flambeau.bool:
+        low, high = (None if v is None else g.number(v, dtype) for v in (min, max))
+        return g.op("Clip", x, low, high).known(dtype, x.shape)
+    for kind, bound in (("Max", min), ("Min", max)):
+        if bound is not None:
+            y = g.number(bound, dtype)
+            x = g.op(kind, x, y).known(dtype, broadcast(x, y))
+    return x
+
+
+@form("clamp_min")
+def clamp_min(g: Builder, self: Value, min: Any) -> Value:
+    return clamp(g, self, min)
+
+
+@form("clamp_max")
+def clamp_max(g: Builder, self: Value, max: Any) -> Value:
+    return clamp(g, self, None, max)
+
+
+@form("lerp")
+def lerp(g: Builder, self: Value, end: Value, weight: Any) -> Value:
+    return g.op("Add", self, g.op("Mul", g.op("Sub", end, self), g.number(weight, self))).known(
+        self.dtype, broadcast(self, end)
+    )
+
+
+@form("addcmul")
+def addcmul(g: Builder, self: Value, tensor1: Value, tensor2: Value, value: Any = 1) -> Value:
+    return add(g, self, mul(g, tensor1, tensor2), value)
+
+
+@form("addcdiv")
+def addcdiv(g: Builder, self: Value, tensor1: Value, tensor2: Value, value: Any = 1) -> Value:
+    return add(g, self, div(g, tensor1, tensor2), value)
+
+
+@form("nan_to_num")
+def nan_to_num(
+    g: Builder, self: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Value:
+    if not self.dtype.is_floating_point:
+        return self
+    info = flambeau.finfo(self.dtype)
+    x = g.op("Where", g.op("IsNaN", self), g.number(nan or 0.0, self), self)
+    for sign, given, default in ((1, posinf, info.max), (0, neginf, info.min)):
+        found = g.op(
+            "IsInf",
+            g.cast(x.known(self.dtype, self.shape), flambeau.float32),
+            detect_positive_i=sign,
+            detect_negative_i=1 - sign,
+        )
+        x = g.op("Where", found, g.number(default if given is None else given, self), x)
+    return x.known(self.dtype, self.shape)
+
+
+# -- activations ------------------------------------------------------------------------------------------------------------------
+
+
+def _same(x: Value, made: Value) -> Value:
+    return made.known(x.dtype, x.shape)
+
+
+@form("relu6")
+def relu6(g: Builder, self: Value) -> Value:
+    return hardtanh(g, self, 0, 6)
+
+
+@form("hardtanh")
+def hardtanh(g: Builder, self: Value, min_val: Any = -1, max_val: Any = 1) -> Value:
+    if g.opset < 11:
+        return _same(self, g.op("Clip", self, min_f=min_val, max_f=max_val))
+    return _same(self, g.op("Clip", self, g.number(min_val, self), g.number(max_val, self)))
+
+
+@form("leaky_relu")
+def leaky_relu(g: Builder, self: Value, negative_slope: float = 0.01) -> Value:
+    return _same(self, g.op("LeakyRelu", self, alpha_f=negative_slope))
+
+
+@form("elu")
+def elu(g: Builder, self: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
+    x = self
+    if input_scale != 1:
+        low = g.op(
+            "Mul",
+            g.op("Sub", g.op("Exp", g.op("Mul", x, g.number(input_scale, x))), g.number(1, x)),
+            g.number(alpha, x),
+        )
+        made = g.op("Where", g.op("Greater", x, g.number(0, x)), x, low)
+    else:
+        made = g.op("Elu", x, alpha_f=alpha)
+    return _same(self, made if scale == 1 else g.op("Mul", made, g.number(scale, x)))
+
+
+@form("celu")
+def celu(g: Builder, self: Value, alpha: float = 1.0) -> Value:
+    return _same(self, g.op("Celu", self, alpha_f=alpha))
+
+
+@form("selu")
+def selu(g: Builder, self: Value) -> Value:
+    return _same(self, g.op("Selu", self))
+
+
+@form("gelu")
+def gelu(g: Builder, self: Value, approximate: str = "none") -> Value:
+    x = self
+    if g.opset >= 20:
+        return _same(x, g.op("Gelu", x, approximate_s=approximate))
+    half, one = g.number(0.5, x), g.number(1, x)
+    if approximate == "tanh":
+        inner = g.op("Add", x, g.op("Mul", g.number(0.044715, x), g.op("Mul", x, g.op("Mul", x, x))))
+        curve = g.op("Tanh", g.op("Mul", g.number(math.sqrt(2 / math.pi), x), inner))
+    else:
+        curve = g.op("Erf", g.op("Div", x, g.number(math.sqrt(2), x)))
+    return _same(x, g.op("Mul", g.op("Mul", x, g.op("Add", curve, one)), half))
+
+
+@form("silu")
+def silu(g: Builder, self: Value) -> Value:
+    return _same(self, g.op("Mul", self, g.op("Sigmoid", self)))
+
+
+@form("mish")
+def mish(g: Builder, self: Value) -> Value:
+    return _same(self, g.op("Mul", self, g.op("Tanh", g.op("Softplus", self))))
+
+
+@form("softplus")
+def softplus(g: Builder, self: Value, beta: float = 1, threshold: float = 20) -> Value:
+    if beta == 1:
+        return _same(self, g.op("Softplus", self))
+    b = g.number(beta, self)
+    return _same(self, g.op("Div", g.op("Softplus", g.op("Mul", self, b)), b))
+
+
+@form("softsign")
+def softsign(g: Builder, self: Value) -> Value:
+    return _same(self, g.op("Softsign", self))
+
+
+@form("hardsigmoid")
+def hardsigmoid(g: Builder, self: Value) -> Value:
+    return _same(self, g.op("HardSigmoid", self, alpha_f=1 / 6))
+
+
+@form("hardswish")
+def hardswish(g: Builder, self: Value) -> Value:
+    if g.opset >= 14:
+        return _same(self, g.op("HardSwish", self))
+    return _same(self, g.op("Mul", self, g.op("HardSigmoid", self, alpha_f=1 / 6)))
+
+
+@form("hardshrink", "softshrink")
+def _shrink(g: Builder, self: Value, lambd: Any = 0.5, name: str = "") -> Value:
+    bias = lambd if name.endswith("softshrink") else 0.0
+    return _same(self, g.op("Shrink", self, lambd_f=lambd, bias_f=bias))
+
+
+@form("tanhshrink")
+def tanhshrink(g: Builder, self: Value) -> Value:
+    return _same(self, g.op("Sub", self, g.op("Tanh", self)))
+
+
+@form("log_sigmoid")
+def log_sigmoid(g: Builder, self: Value) -> Value:
+    return _same(self, g.op("Neg", g.op("Softplus", g.op("Neg", self))))
+
+
+@form("threshold")
+def threshold(g: Builder, self: Value, threshold: Any, value: Any) -> Value:
+    return _same(self, g.op("Where", g.op("Greater", self, g.number(threshold, self)), self, g.number(value, self)))
+
+
+@form("prelu")
+def prelu(g: Builder, self: Value, weight: Value) -> Value:
+    if self.rank is not None and self.rank > 2 and weight.rank == 1:
+        weight = g.unsqueeze(weight, list(range(1, self.rank - 1)))
+    return _same(self, g.op("PRelu", self, weight))
+
+
+@form("rrelu")
+def rrelu(g: Builder, self: Value, lower: float = 1 / 8, upper: float = 1 / 3) -> Value:
+    return leaky_relu(g, self, (lower + upper) / 2)
+
+
+@form("glu")
+def glu(g: Builder, self: Value, dim: int = -1) -> Value:
+    size = g.size(self, dim)
+    half = size // 2 if isinstance(size, int) else g.arithmetic("Div", size, 2)
+    a = g.slice(self, [dim], [0], [half])
+    b = g.slice(self, [dim], [half], [size])
+    return g.op("Mul", a, g.op("Sigmoid", b)).known(self.dtype, a.shape)
+
+
+@form("logit", "special_logit")
+def logit(g: Builder, self: Value, eps: float | None = None) -> Value:
+    x = self if eps is None else clamp(g, self, eps, 1 - eps)
+    return _same(self, g.op("Log", g.op("Div", x, g.op("Sub", g.number(1, x), x))))
+
+
+# -- the same value ------------------------------------------------------------------------------------------------------------------
+
+
+@form(
+    "detach", "detach_", "alias", "contiguous", "lift", "lift_fresh", "lift_fresh_copy", "positive", "resolve_conj", "resolve_neg",
+    "conj", "conj_physical", "_conj", "pin_memory", "real", "requires_grad_", "view_as_real_identity",
+)  # fmt: skip
+def same(g: Builder, self: Value) -> Value:
+    if self.dtype is not None and self.dtype.is_complex:
+        raise NotImplementedError("complex numbers")
+    return self
+
+
+@form("clone")
+def clone(g: Builder, self: Value) -> Value:
+    return g.op("Identity", self).known(self.dtype, self.shape)
+
+
+@form("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+def dropout(g: Builder, input: Value, p: float, train: bool, name: str = "") -> Value:
+    if not train:
+        return input
+    if not name.endswith("::dropout"):
+        raise NotImplementedError(f"{name} while training")
+    if g.opset < 12:
+        return _same(input, g.op("Dropout", input, ratio_f=p))
+    return _same(input, g.op("Dropout", input, g.number(p, flambeau.float32), g.constant(True, flambeau.bool)))
+
+
+@form("to", "type_as", "_to_copy")
+def to(g: Builder, self: Value, dtype: Any = None, other: Any = None) -> Value:
+    dtype = other.dtype if isinstance(other, Value) else dtype
+    return self if dtype is None else g.cast(self, dtype)
+
+
+@form("_cast_Float", "float")
+def to_float(g: Builder, self: Value) -> Value:
+    return g.cast(self, flambeau.float32)

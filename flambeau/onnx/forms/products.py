@@ -1,0 +1,147 @@
+"""Matrix products and linear algebra."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau
+
+from ..builder import Builder, Value
+from ..registry import form
+from .pointwise import add, broadcast, mul
+from .reductions import vector_norm
+
+
+def product_shape(a: Value, b: Value) -> Any:
+    if a.shape is None or b.shape is None:
+        return None
+    x = (1, *a.shape) if len(a.shape) == 1 else a.shape
+    y = (*b.shape, 1) if len(b.shape) == 1 else b.shape
+    lead = broadcast(Value(shape=x[:-2]), Value(shape=y[:-2]))
+    shape = [*(lead or ()), *([] if len(a.shape) == 1 else [x[-2]]), *([] if len(b.shape) == 1 else [y[-1]])]
+    return shape
+
+
+@form("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul", "vdot")
+def matmul(g: Builder, self: Value, other: Any = None, mat2: Any = None, vec: Any = None, tensor: Any = None) -> Value:
+    y = next(v for v in (other, mat2, vec, tensor) if v is not None)
+    return g.op("MatMul", self, y).known(self.dtype, product_shape(self, y))
+
+
+@form("linear")
+def linear(g: Builder, input: Value, weight: Value, bias: Any = None) -> Value:
+    if input.rank == 2 and weight.rank == 2 and bias is not None:
+        return g.op("Gemm", input, weight, bias, transB_i=1, alpha_f=1.0, beta_f=1.0).known(
+            input.dtype, (input.shape[0], weight.shape[0])
+        )
+    turned = (
+        g.op("Transpose", weight, perm_i=[1, 0]).known(weight.dtype, weight.shape[::-1]) if weight.rank == 2 else weight
+    )
+    made = g.op("MatMul", input, turned).known(input.dtype, product_shape(input, turned))
+    return made if bias is None else g.op("Add", made, bias).known(made.dtype, made.shape)
+
+
+@form("addmm")
+def addmm(g: Builder, self: Any, mat1: Value, mat2: Value, beta: Any = 1, alpha: Any = 1) -> Value:
+    if beta == 0:
+        self = None  # what is not added may be nan
+    return g.op("Gemm", mat1, mat2, self, alpha_f=alpha, beta_f=beta).known(mat1.dtype, (mat1.shape[0], mat2.shape[1]))
+
+
+@form("addmv", "addbmm", "baddbmm", "addr")
+def baddbmm(
+    g: Builder, self: Value, batch1: Any = None, batch2: Any = None, mat: Any = None, vec: Any = None, vec1: Any = None, vec2: Any = None,
+    beta: Any = 1, alpha: Any = 1, name: str = "",
+) -> Value:  # fmt: skip
+    if name.endswith("addr"):
+        product = mul(g, g.unsqueeze(vec1, [1]), g.unsqueeze(vec2, [0]))
+    else:
+        a, b = (batch1, batch2) if batch1 is not None else (mat, vec)
+        product = matmul(g, a, b)
+        if name.endswith("::addbmm"):
+            product = g.reduce("ReduceSum", product, [0], False)
+    if alpha != 1:
+        product = mul(g, product, alpha)
+    return product if beta == 0 else add(g, product, self if beta == 1 else mul(g, self, beta))
+
+
+@form("outer", "ger")
+def outer(g: Builder, self: Value, vec2: Value) -> Value:
+    return mul(g, g.unsqueeze(self, [1]), g.unsqueeze(vec2, [0]))
+
+
+@form("einsum")
+def einsum(g: Builder, equation: str, tensors: list[Value], path: Any = None) -> Value:
+    if g.opset < 12:
+        raise NotImplementedError("einsum needs opset 12 or later")
+    return g.op("Einsum", *tensors, equation_s=equation).known(tensors[0].dtype, None)
+
+
+@form("det", "linalg_det")
+def det(g: Builder, self: Any = None, A: Any = None) -> Value:  # noqa: N803  PyTorch's name
+    x = self if self is not None else A
+    return g.op("Det", x).known(x.dtype, x.shape[:-2])
+
+
+@form("cross", "linalg_cross")
+def cross(g: Builder, self: Value, other: Value, dim: Any = None) -> Value:
+    rank = self.rank or 1
+    dim = (
+        -1
+        if dim is None and self.shape[-1] == 3
+        else next(i for i, s in enumerate(self.shape) if s == 3)
+        if dim is None
+        else dim
+    )
+    dim %= rank
+    a, b = ([g.slice(x, [dim], [i], [i + 1]) for i in range(3)] for x in (self, other))
+    rows = [g.op("Sub", g.op("Mul", a[i], b[j]), g.op("Mul", a[j], b[i])) for i, j in ((1, 2), (2, 0), (0, 1))]
+    return g.op("Concat", *rows, axis_i=dim).known(self.dtype, broadcast(self, other))
+
+
+@form("cosine_similarity")
+def cosine_similarity(g: Builder, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8) -> Value:
+    if not x1.rank and not x2.rank:
+        x1, x2 = g.unsqueeze(x1, [0]), g.unsqueeze(x2, [0])
+        dim = 0
+    if x1.rank != x2.rank:
+        rank = max(x1.rank, x2.rank)
+        x1, x2 = (g.unsqueeze(x, list(range(rank - x.rank))) if x.rank < rank else x for x in (x1, x2))
+    dots = g.reduce("ReduceSum", mul(g, x1, x2), [dim % max(x1.rank, x2.rank)], False)
+    sizes = [vector_norm(g, x, 2, dim, False) for x in (x1, x2)]
+    low = g.number(eps, x1)
+    sizes = [g.op("Max", s, low).known(s.dtype, s.shape) for s in sizes]
+    return g.op("Div", dots, g.op("Mul", *sizes)).known(x1.dtype, dots.shape)
+
+
+@form("pairwise_distance")
+def pairwise_distance(
+    g: Builder, x1: Value, x2: Value, p: float = 2, eps: float = 1e-6, keepdim: bool = False
+) -> Value:
+    off = g.op("Add", g.op("Sub", x1, x2), g.number(eps, x1)).known(x1.dtype, broadcast(x1, x2))
+    return vector_norm(g, off, p, -1, keepdim)
+
+
+@form("cdist", "_cdist_forward")
+def cdist(g: Builder, x1: Value, x2: Value, p: float = 2, compute_mode: Any = None) -> Value:
+    off = g.op("Sub", g.unsqueeze(x1, [x1.rank - 1]), g.unsqueeze(x2, [x2.rank - 2]))
+    off.known(x1.dtype, [*x1.shape[:-1], x2.shape[-2], x1.shape[-1]])
+    return vector_norm(g, off, p, -1, False)
+
+
+@form("bilinear")
+def bilinear(g: Builder, input1: Value, input2: Value, weight: Value, bias: Any = None) -> Value:
+    if g.opset < 12:
+        raise NotImplementedError("bilinear needs opset 12 or later")
+    made = g.op("Einsum", input1, weight, input2, equation_s="...i,oij,...j->...o").known(
+        input1.dtype, [*input1.shape[:-1], weight.shape[0]]
+    )
+    return made if bias is None else g.op("Add", made, bias).known(made.dtype, made.shape)
+
+
+@form("trace")
+def trace(g: Builder, self: Value) -> Value:
+    from .shapes import diagonal  # noqa: PLC0415
+
+    x = self if self.dtype.is_floating_point else g.cast(self, flambeau.int64)
+    return g.reduce("ReduceSum", diagonal(g, x), [0], False)

@@ -1,0 +1,626 @@
+"""Operators that change how elements are arranged, and those that make tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+import flambeau
+
+from ...core.dtype import dtype as DType  # noqa: N812
+from ..builder import LARGEST, Builder, Value
+from ..registry import form
+from .pointwise import promoted
+
+
+def _wrapped(x: Value, dim: int, extra: int = 0) -> int:
+    return dim % max((x.rank or 0) + extra, 1)
+
+
+@form("view", "reshape", "_unsafe_view", "_reshape_alias")
+def view(g: Builder, self: Value, size: Any = None, shape: Any = None, dtype: DType | None = None) -> Value:
+    if dtype is not None:
+        raise NotImplementedError("view(dtype)")
+    return g.reshape(self, size if size is not None else shape)
+
+
+@form("view_as", "reshape_as")
+def view_as(g: Builder, self: Value, other: Value) -> Value:
+    return g.op("Reshape", self, g.shape_of(other)).known(self.dtype, other.shape)
+
+
+@form("flatten")
+def flatten(g: Builder, self: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
+    if self.rank == 0:
+        return g.reshape(self, [1])
+    start, end = _wrapped(self, start_dim), _wrapped(self, end_dim)
+    if start == end:
+        return self
+    if start == 1 and end == self.rank - 1:
+        rest = self.shape[1:]
+        fixed = all(isinstance(s, int) for s in rest)
+        return g.op("Flatten", self, axis_i=1).known(self.dtype, (self.shape[0], math.prod(rest) if fixed else None))
+    if all(isinstance(s, int) for s in self.shape):
+        return g.reshape(self, [*self.shape[:start], math.prod(self.shape[start : end + 1]), *self.shape[end + 1 :]])
+    sizes = [*(g.size(self, d) for d in range(start)), -1, *(g.size(self, d) for d in range(end + 1, self.rank))]
+    return g.reshape(self, sizes)
+
+
+@form("unflatten")
+def unflatten(g: Builder, self: Value, dim: int, sizes: Any) -> Value:
+    dim = _wrapped(self, dim)
+    before, after = [g.size(self, d) for d in range(dim)], [g.size(self, d) for d in range(dim + 1, self.rank)]
+    return g.reshape(self, [*before, *sizes, *after])
+
+
+@form("unsqueeze")
+def unsqueeze(g: Builder, self: Value, dim: int) -> Value:
+    return g.unsqueeze(self, [_wrapped(self, dim, 1)])
+
+
+@form("squeeze")
+def squeeze(g: Builder, self: Value, dim: Any = None) -> Value:
+    if self.rank is None:
+        return g.squeeze(self, None if dim is None else [dim] if isinstance(dim, int) else list(dim))
+    dims = range(self.rank) if dim is None else [dim] if isinstance(dim, int) else dim
+    dims = [_wrapped(self, d) for d in dims]
+    ones = [d for d in dims if self.rank and self.shape[d] == 1]
+    return g.squeeze(self, ones) if ones else self
+
+
+@form("permute")
+def permute(g: Builder, self: Value, dims: Any) -> Value:
+    order = [_wrapped(self, d) for d in dims]
+    if not order:
+        return self
+    shape = None if self.shape is None else [self.shape[d] for d in order]
+    return g.op("Transpose", self, perm_i=order).known(self.dtype, shape)
+
+
+@form("transpose", "swapaxes", "swapdims")
+def transpose(g: Builder, self: Value, dim0: int = 0, dim1: int = 1, axis0: Any = None, axis1: Any = None) -> Value:
+    a, b = (dim0, dim1) if axis0 is None else (axis0, axis1)
+    if self.rank == 0:
+        return self
+    order = list(range(self.rank))
+    a, b = _wrapped(self, a), _wrapped(self, b)
+    order[a], order[b] = order[b], order[a]
+    return self if a == b else permute(g, self, order)
+
+
+@form("t", "numpy_T", "mT", "mH", "adjoint", "matrix_H")
+def t(g: Builder, self: Value, name: str = "") -> Value:
+    if (self.rank or 0) < 2:
+        return self
+    return permute(g, self, list(range(self.rank))[::-1]) if name.endswith("_T") else transpose(g, self, -2, -1)
+
+
+@form("movedim", "moveaxis")
+def movedim(g: Builder, self: Value, source: Any, destination: Any) -> Value:
+    if isinstance(source, int):
+        source, destination = [source], [destination]
+    source, destination = ([_wrapped(self, d) for d in dims] for dims in (source, destination))
+    order = [d for d in range(self.rank) if d not in source]
+    for to, d in sorted(zip(destination, source)):
+        order.insert(to, d)
+    return permute(g, self, order)
+
+
+@form("expand", "broadcast_to")
+def expand(g: Builder, self: Value, size: Any) -> Value:
+    if isinstance(size, Value):
+        return g.op("Expand", self, size).known(self.dtype, None)
+    rank = self.rank or 0
+    sizes = [1 if s == -1 and isinstance(s, int) else s for s in size]  # 1 keeps what is there
+    made = g.expand(self, sizes)
+    shape = list(made.shape) if made.shape is not None else [None] * len(sizes)
+    for i, s in enumerate(size):
+        if isinstance(s, int) and s == -1:
+            shape[i] = self.shape[i - len(size) + rank]
+    return made.known(self.dtype, shape)
+
+
+@form("expand_as")
+def expand_as(g: Builder, self: Value, other: Value) -> Value:
+    return g.op("Expand", self, g.shape_of(other)).known(self.dtype, other.shape)
+
+
+@form("broadcast_tensors")
+def broadcast_tensors(g: Builder, tensors: list[Value]) -> list[Value]:
+    from .pointwise import broadcast  # noqa: PLC0415
+
+    shape = broadcast(*tensors)
+    if shape is None or not all(isinstance(s, int) for s in shape):
+        raise NotImplementedError("broadcast_tensors of sizes that change")
+    return [g.expand(x, list(shape)) for x in tensors]
+
+
+@form("repeat", "tile")
+def repeat(g: Builder, self: Value, repeats: Any = None, dims: Any = None) -> Value:
+    times = repeats if repeats is not None else dims
+    x = self
+    if isinstance(times, Value):
+        return g.op("Tile", x, times).known(x.dtype, None)
+    if len(times) > (x.rank or 0):
+        x = g.unsqueeze(x, list(range(len(times) - (x.rank or 0))))
+    times = [1] * ((x.rank or 0) - len(times)) + list(times)
+    if not times:
+        return x
+    shape = [s * n if isinstance(s, int) and isinstance(n, int) else None for s, n in zip(x.shape, times)]
+    return g.op("Tile", x, g.ints(times)).known(x.dtype, shape)
+
+
+@form("repeat_interleave")
+def repeat_interleave(g: Builder, self: Value, repeats: Any, dim: int | None = None) -> Value:
+    if isinstance(repeats, Value) and repeats.constant is not None and repeats.constant.size == 1:
+        repeats = int(repeats.constant.reshape(()))
+    if not isinstance(repeats, int):
+        raise NotImplementedError("repeat_interleave with a tensor of repeats")
+    x = self if dim is not None else g.reshape(self, [-1]).known(self.dtype, (None,))
+    dim = 0 if dim is None else _wrapped(x, dim)
+    wide = g.unsqueeze(x, [dim + 1])
+    times = [1] * (x.rank + 1)
+    times[dim + 1] = repeats
+    tiled = g.op("Tile", wide, g.ints(times)).known(x.dtype, None)
+    sizes = [-1 if d == dim else g.size(x, d) for d in range(x.rank)]
+    size = x.shape[dim]
+    shape = [(size * repeats if isinstance(size, int) else None) if d == dim else s for d, s in enumerate(x.shape)]
+    return g.reshape(tiled, sizes).known(x.dtype, shape)
+
+
+@form("cat", "concat", "concatenate")
+def cat(g: Builder, tensors: list[Value], dim: int = 0) -> Value:
+    parts = [p for p in tensors if not (p.rank == 1 and p.shape[0] == 0 and any((q.rank or 0) > 1 for q in tensors))]
+    dtype = promoted(*parts) if len(parts) > 1 else parts[0].dtype
+    dim = _wrapped(parts[0], dim)
+    parts = [g.cast(p, dtype) for p in parts]
+    shape = None
+    if all(p.shape is not None for p in parts):
+        sizes = [p.shape[dim] for p in parts]
+        total = sum(sizes) if all(isinstance(s, int) for s in sizes) else None
+        shape = [total if i == dim else s for i, s in enumerate(parts[0].shape)]
+    return g.op("Concat", *parts, axis_i=dim).known(dtype, shape)
+
+
+@form("stack")
+def stack(g: Builder, tensors: list[Value], dim: int = 0) -> Value:
+    dim = _wrapped(tensors[0], dim, 1)
+    return cat(g, [g.unsqueeze(x, [dim]) for x in tensors], dim)
+
+
+@form("hstack", "vstack", "dstack", "column_stack")
+def hstack(g: Builder, tensors: list[Value], name: str = "") -> Value:
+    rank = tensors[0].rank
+    if name.endswith("vstack"):
+        return cat(g, [g.unsqueeze(x, list(range(2 - x.rank))) if x.rank < 2 else x for x in tensors], 0)
+    if name.endswith("dstack"):
+        wide = [g.unsqueeze(x, [0, 2] if x.rank == 1 else [2]) if 0 < x.rank < 3 else x for x in tensors]
+        return cat(g, wide, 2)
+    if name.endswith("column_stack"):
+        return cat(g, [g.reshape(x, [-1, 1]) if x.rank < 2 else x for x in tensors], 1)
+    if rank == 0:
+        return cat(g, [g.unsqueeze(x, [0]) for x in tensors], 0)
+    return cat(g, tensors, 0 if rank == 1 else 1)
+
+
+def parts(g: Builder, x: Value, sizes: list[Any], dim: int) -> list[Value]:
+    """Cut a tensor into parts of these sizes."""
+    made, at = [], 0
+    total = 0
+    for n in sizes:
+        total = g.arithmetic("Add", total, n)
+    if all(isinstance(n, int) for n in sizes):
+        if g.opset < 13:
+            out = g.op("Split", x, axis_i=dim, split_i=sizes, outputs=len(sizes))
+        elif g.opset >= 18 and len(set(sizes)) == 1 and len(sizes) == 1:
+            out = g.op("Identity", x)
+        else:
+            out = g.op("Split", x, g.ints(sizes), axis_i=dim, outputs=len(sizes))
+        out = out if isinstance(out, tuple) else (out,)
+        for value, n in zip(out, sizes):
+            value.known(x.dtype, None if x.shape is None else [n if i == dim else s for i, s in enumerate(x.shape)])
+        return list(out)
+    start: Any = at
+    for n in sizes:
+        end = g.arithmetic("Add", start, n)
+        made.append(g.slice(x, [dim], [start], [end]))
+        start = end
+    return made
+
+
+def _fixed(x: Value, dim: int, what: str) -> int:
+    size = x.shape[dim] if x.shape is not None else None
+    if not isinstance(size, int):
+        raise NotImplementedError(f"{what} along a dimension whose size changes")
+    return size
+
+
+@form("split", "unsafe_split", "split_with_sizes", "unsafe_split_with_sizes")
+def split(g: Builder, self: Value, split_size: Any = None, split_sizes: Any = None, dim: int = 0) -> list[Value]:
+    dim = _wrapped(self, dim)
+    sizes = split_sizes if split_sizes is not None else split_size
+    if isinstance(sizes, int):
+        total = _fixed(self, dim, "split")
+        sizes = [min(sizes, total - at) for at in range(0, total, sizes)] or [0]
+    return parts(g, self, list(sizes), dim)
+
+
+@form("chunk", "unsafe_chunk", "tensor_split")
+def chunk(
+    g: Builder, self: Value, chunks: Any = None, dim: int = 0, sections: Any = None, indices: Any = None, name: str = ""
+) -> list[Value]:
+    dim = _wrapped(self, dim)
+    total = _fixed(self, dim, "chunk")
+    if indices is not None:
+        cuts = [0, *indices, total]
+        return parts(g, self, [max(b - a, 0) for a, b in zip(cuts, cuts[1:])], dim)
+    if name.endswith("tensor_split"):
+        if not isinstance(sections, int):
+            raise NotImplementedError("tensor_split by a tensor")
+        base, extra = divmod(total, sections)
+        return parts(g, self, [base + (i < extra) for i in range(sections)], dim)
+    each = -(-total // chunks)
+    return split(g, self, max(each, 1), dim=dim)
+
+
+@form("unbind")
+def unbind(g: Builder, self: Value, dim: int = 0) -> list[Value]:
+    dim = _wrapped(self, dim)
+    count = _fixed(self, dim, "unbind")
+    return [g.squeeze(p, [dim]) for p in (parts(g, self, [1] * count, dim) if count != 1 else [self])]
+
+
+@form("hsplit", "vsplit", "dsplit")
+def hsplit(g: Builder, self: Value, sections: Any = None, indices: Any = None, name: str = "") -> list[Value]:
+    dim = {"h": 1 if (self.rank or 0) > 1 else 0, "v": 0, "d": 2}[name.rpartition("::")[2][0]]
+    return chunk(g, self, dim=dim, sections=sections, indices=indices, name="tensor_split")
+
+
+@form("ravel")
+def ravel(g: Builder, self: Value) -> Value:
+    return g.reshape(self, [-1])
+
+
+@form("narrow")
+def narrow(g: Builder, self: Value, dim: int, start: Any, length: Any) -> Value:
+    return g.slice(self, [_wrapped(self, dim)], [start], [g.arithmetic("Add", start, length)])
+
+
+@form("flip", "fliplr", "flipud")
+def flip(g: Builder, self: Value, dims: Any = None, name: str = "") -> Value:
+    dims = [1] if name.endswith("lr") else [0] if name.endswith("ud") else dims
+    dims = [_wrapped(self, d) for d in dims]
+    if not dims:
+        return self
+    return g.slice(self, dims, [-1] * len(dims), [-LARGEST] * len(dims), [-1] * len(dims)).known(self.dtype, self.shape)
+
+
+@form("roll")
+def roll(g: Builder, self: Value, shifts: Any, dims: Any = ()) -> Value:
+    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
+    dims = [dims] if isinstance(dims, int) else list(dims)
+    if not dims:
+        flat = g.reshape(self, [-1]).known(self.dtype, (None,))
+        return view_as(g, roll(g, flat, shifts, [0]), self)
+    x = self
+    for n, d in zip(shifts, dims):
+        d = _wrapped(x, d)
+        size = x.shape[d]
+        cut = -n % size if isinstance(size, int) and size else -n
+        if cut:
+            x = cat(g, [g.slice(x, [d], [cut], [LARGEST]), g.slice(x, [d], [0], [cut])], d)
+    return x.known(self.dtype, self.shape)
+
+
+@form("rot90")
+def rot90(g: Builder, self: Value, k: int = 1, dims: Any = (0, 1)) -> Value:
+    a, b = dims
+    k %= 4
+    if k == 1:
+        return transpose(g, flip(g, self, [b]), a, b)
+    if k == 2:
+        return flip(g, self, [a, b])
+    return flip(g, transpose(g, self, a, b), [b]) if k == 3 else self
+
+
+@form("tril", "triu")
+def tril(g: Builder, self: Value, diagonal: Any = 0, name: str = "") -> Value:
+    upper = int(name.endswith("triu"))
+    x = self
+    if g.opset < 14:
+        rows, columns = (g.size(x, d) for d in (-2, -1))
+        if not isinstance(rows, int) or not isinstance(columns, int):
+            raise NotImplementedError("tril and triu of sizes that change need opset 14 or later")
+        ones = np.ones((rows, columns), bool)
+        mask = np.triu(ones, diagonal) if upper else np.tril(ones, diagonal)
+        return g.op("Where", g.constant(mask), x, g.number(0, x)).known(x.dtype, x.shape)
+    small = x.dtype in (flambeau.int8, flambeau.int16, flambeau.uint8, flambeau.bfloat16)
+    if small:
+        x = g.cast(x, flambeau.float32)
+    k = g.number(diagonal, flambeau.int64)
+    made = g.op("Trilu", x, k, upper_i=upper).known(x.dtype, self.shape)
+    return g.cast(made, self.dtype)
+
+
+@form("diagonal", "diag", "linalg_diagonal")
+def diagonal(
+    g: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1, diagonal: Any = None, name: str = ""
+) -> Value:
+    offset = diagonal if diagonal is not None else offset
+    if name.endswith("linalg_diagonal"):
+        dim1, dim2 = -2, -1
+    if self.rank == 1:
+        return diag_embed(g, self, offset)
+    dim1, dim2 = _wrapped(self, dim1), _wrapped(self, dim2)
+    order = [d for d in range(self.rank) if d not in (dim1, dim2)] + [dim1, dim2]
+    x = permute(g, self, order)
+    rows, columns = _fixed(x, -2, "diagonal"), _fixed(x, -1, "diagonal")
+    count = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    places = np.array([(i - min(offset, 0)) * columns + i + max(offset, 0) for i in range(count)], np.int64)
+    flat = g.reshape(x, [*(g.size(x, d) for d in range(x.rank - 2)), rows * columns])
+    return g.op("Gather", flat, g.constant(places), axis_i=x.rank - 2).known(x.dtype, [*x.shape[:-2], count])
+
+
+@form("diag_embed")
+def diag_embed(g: Builder, self: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
+    n = _fixed(self, -1, "diag_embed")
+    wide = n + abs(offset)
+    picks = np.zeros((wide, wide), np.int64)
+    mask = np.zeros((wide, wide), bool)
+    for i in range(n):
+        row, column = i - min(offset, 0), i + max(offset, 0)
+        picks[row, column], mask[row, column] = i, True
+    x = g.op("Gather", self, g.constant(picks), axis_i=self.rank - 1)
+    made = g.op("Where", g.constant(mask), x, g.number(0, self)).known(self.dtype, [*self.shape[:-1], wide, wide])
+    rank = self.rank + 1
+    a, b = dim1 % rank, dim2 % rank
+    return made if (a, b) == (rank - 2, rank - 1) else movedim(g, made, [rank - 2, rank - 1], [a, b])
+
+
+@form("pixel_shuffle")
+def pixel_shuffle(g: Builder, self: Value, upscale_factor: int) -> Value:
+    made = (
+        g.op("DepthToSpace", self, blocksize_i=upscale_factor, mode_s="CRD")
+        if g.opset >= 11 and self.rank == 4
+        else None
+    )
+    if made is None:
+        raise NotImplementedError("pixel_shuffle needs four dimensions and opset 11 or later")
+    n, c, h, w = self.shape
+    r = upscale_factor
+    return made.known(self.dtype, [n, c // (r * r), *(s * r if isinstance(s, int) else None for s in (h, w))])
+
+
+@form("pixel_unshuffle", "channel_shuffle")
+def pixel_unshuffle(g: Builder, self: Value, downscale_factor: int = 1, groups: int = 1, name: str = "") -> Value:
+    if name.endswith("channel_shuffle"):
+        sizes = g.sizes(self)
+        x = g.reshape(self, [sizes[0], groups, sizes[1] // groups, *sizes[2:]])
+        x = g.op("Transpose", x, perm_i=[0, 2, 1, *range(3, self.rank + 1)]).known(self.dtype, None)
+        return g.reshape(x, sizes).known(self.dtype, self.shape)
+    n, c, h, w = g.sizes(self)
+    r = downscale_factor
+    h, w = g.arithmetic("Div", h, r), g.arithmetic("Div", w, r)
+    x = g.reshape(self, [n, c, h, r, w, r])
+    x = g.op("Transpose", x, perm_i=[0, 1, 3, 5, 2, 4]).known(self.dtype, None)
+    return g.reshape(x, [n, c * r * r, h, w])
+
+
+@form("meshgrid")
+def meshgrid(g: Builder, tensors: list[Value], indexing: str = "ij") -> list[Value]:
+    given = [g.reshape(x, [-1]).known(x.dtype, x.shape if x.rank == 1 else (1,)) for x in tensors]
+    swapped = indexing == "xy" and len(given) > 1
+    if swapped:
+        given[0], given[1] = given[1], given[0]
+    sizes = [g.size(x, 0) for x in given]
+    made = []
+    for i, x in enumerate(given):
+        shaped = g.unsqueeze(x, [d for d in range(len(given)) if d != i])
+        made.append(g.expand(shaped, sizes))
+    if swapped:
+        made = [transpose(g, m, 0, 1) for m in made]
+        made[0], made[1] = made[1], made[0]
+    return made
+
+
+@form("unfold")
+def unfold(g: Builder, self: Value, dimension: int, size: int, step: int) -> Value:
+    dim = _wrapped(self, dimension)
+    total = _fixed(self, dim, "unfold")
+    picks = np.array([[at + i for i in range(size)] for at in range(0, total - size + 1, step)], np.int64)
+    made = g.op("Gather", self, g.constant(picks), axis_i=dim)
+    shape = [*self.shape[:dim], len(picks), size, *self.shape[dim + 1 :]]
+    return movedim(g, made.known(self.dtype, shape), dim + 1, -1)
+
+
+@form("as_strided")
+def as_strided(g: Builder, self: Value, size: Any, stride: Any, storage_offset: Any = None) -> Value:
+    if not all(isinstance(n, int) for n in (*size, *stride)):
+        raise NotImplementedError("as_strided of sizes that change")
+    places = np.full((1,) * len(size), storage_offset or 0, np.int64)
+    for d, (n, s) in enumerate(zip(size, stride)):
+        places = places + (np.arange(n) * s).reshape([-1 if i == d else 1 for i in range(len(size))])
+    flat = g.reshape(self, [-1])
+    return g.op("Gather", flat, g.constant(places.reshape(size)), axis_i=0).known(self.dtype, tuple(size))
+
+
+# -- making tensors ----------------------------------------------------------------------------------------------------------------
+
+
+def filled(g: Builder, size: Any, value: Any, dtype: DType) -> Value:
+    if (
+        not isinstance(size, Value)
+        and all(isinstance(n, int) for n in size)
+        and not isinstance(value, Value)
+        and math.prod(size) <= 1024
+    ):
+        return (
+            g.constant(np.full(size, value).tolist() if size else value, dtype)
+            if math.prod(size)
+            else g.expand(g.constant(value, dtype), list(size))
+        )
+    if isinstance(value, Value):
+        return g.expand(g.cast(value, dtype), size)
+    shape = None if isinstance(size, Value) else [n if isinstance(n, int) else None for n in size]
+    one = g.constant([value], dtype).constant
+    return g.op("ConstantOfShape", g.ints(size), value_t=one).known(dtype, shape)
+
+
+def _default(dtype: DType | None) -> DType:
+    return dtype if dtype is not None else flambeau.get_default_dtype()
+
+
+def _filling(name: str, value: Any) -> None:
+    @form(name, *(["empty"] if name == "zeros" else []))
+    def made(g: Builder, size: Any, dtype: DType | None = None) -> Value:
+        return filled(g, size, value, _default(dtype))
+
+    @form(f"{name}_like", *(["empty_like"] if name == "zeros" else []))
+    def like(g: Builder, self: Value, dtype: DType | None = None) -> Value:
+        return full_like(g, self, value, dtype)
+
+    @form(f"new_{name}", *(["new_empty", "new_empty_strided"] if name == "zeros" else []))
+    def new(g: Builder, self: Value, size: Any, dtype: DType | None = None) -> Value:
+        return filled(g, size, value, self.dtype if dtype is None else dtype)
+
+
+_filling("zeros", 0)
+_filling("ones", 1)
+
+
+@form("full")
+def full(g: Builder, size: Any, fill_value: Any, dtype: DType | None = None) -> Value:
+    if dtype is None:
+        dtype = promoted(fill_value) if isinstance(fill_value, Value) else flambeau.full((), fill_value).dtype
+    return filled(g, size, fill_value, dtype)
+
+
+@form("full_like", "fill")
+def full_like(g: Builder, self: Value, fill_value: Any = None, dtype: DType | None = None, value: Any = None) -> Value:
+    given = fill_value if fill_value is not None else value
+    dtype = self.dtype if dtype is None else dtype
+    if self.shape is not None and all(isinstance(s, int) for s in self.shape):
+        return filled(g, list(self.shape), given, dtype)
+    return filled(g, g.shape_of(self), given, dtype).known(dtype, self.shape)
+
+
+@form("zero")
+def zero(g: Builder, self: Value) -> Value:
+    return full_like(g, self, 0)
+
+
+@form("new_full")
+def new_full(g: Builder, self: Value, size: Any, fill_value: Any, dtype: DType | None = None) -> Value:
+    return filled(g, size, fill_value, self.dtype if dtype is None else dtype)
+
+
+@form("scalar_tensor", "tensor", "as_tensor")
+def scalar_tensor(g: Builder, s: Any = None, data: Any = None, dtype: DType | None = None) -> Value:
+    given = s if s is not None else data
+    if isinstance(given, Value):
+        return given if dtype is None else g.cast(given, dtype)
+    if isinstance(given, (list, tuple)) and any(isinstance(v, Value) for v in given):
+        return g.ints(given) if dtype is None else g.cast(g.ints(given), dtype)
+    return g.constant(given, dtype if dtype is not None else flambeau.tensor(given).dtype)
+
+
+@form("arange")
+def arange(g: Builder, end: Any, start: Any = 0, step: Any = 1, dtype: DType | None = None) -> Value:
+    if dtype is None:
+        floats = any(
+            isinstance(n, float) or (isinstance(n, Value) and n.dtype.is_floating_point) for n in (start, end, step)
+        )
+        dtype = flambeau.get_default_dtype() if floats else flambeau.int64
+    return g.range(start, end, step, dtype)
+
+
+@form("linspace")
+def linspace(g: Builder, start: Any, end: Any, steps: Any, dtype: DType | None = None) -> Value:
+    if any(isinstance(n, Value) for n in (start, end, steps)):
+        raise NotImplementedError("linspace of numbers that change")
+    made = flambeau.linspace(start, end, steps, dtype=dtype)
+    return g.constant(made.tolist(), made.dtype)
+
+
+@form("eye")
+def eye(g: Builder, n: Any, m: Any = None, dtype: DType | None = None) -> Value:
+    from ..dtypes import NUMBER  # noqa: PLC0415
+
+    dtype = _default(dtype)
+    m = n if m is None else m
+    base = filled(g, [n, m], 0, dtype)
+    return g.op("EyeLike", base, dtype_i=NUMBER[dtype]).known(dtype, base.shape)
+
+
+def _drawn(name: str, kind: str, **attributes: float) -> None:
+    from ..dtypes import NUMBER  # noqa: PLC0415
+
+    @form(name)
+    def made(g: Builder, size: Any, dtype: DType | None = None) -> Value:
+        dtype = _default(dtype)
+        if all(isinstance(n, int) for n in size):
+            return g.op(kind, shape_i=list(size), dtype_i=NUMBER[dtype]).known(dtype, size)
+        return g.op(f"{kind}Like", filled(g, size, 0, dtype), dtype_i=NUMBER[dtype]).known(dtype, [None] * len(size))
+
+    @form(f"{name}_like")
+    def like(g: Builder, self: Value, dtype: DType | None = None) -> Value:
+        dtype = self.dtype if dtype is None else dtype
+        return g.op(f"{kind}Like", self, dtype_i=NUMBER[dtype]).known(dtype, self.shape)
+
+
+_drawn("rand", "RandomUniform")
+_drawn("randn", "RandomNormal")
+
+
+@form("bernoulli")
+def bernoulli(g: Builder, self: Value, p: float | None = None) -> Value:
+    x = self if p is None else full_like(g, self, p)
+    return g.op("Bernoulli", x).known(self.dtype, self.shape)
+
+
+@form("multinomial")
+def multinomial(g: Builder, self: Value, num_samples: int, replacement: bool = False) -> Value:
+    if not replacement and num_samples > 1:
+        raise NotImplementedError("multinomial without replacement")
+    logs = g.op("Log", self if self.rank == 2 else g.unsqueeze(self, [0]))
+    made = g.op("Multinomial", logs, sample_size_i=num_samples, dtype_i=7).known(
+        flambeau.int64, [self.shape[0] if self.rank == 2 else 1, num_samples]
+    )
+    return made if self.rank == 2 else g.squeeze(made, [0])
+
+
+# -- sizes as values ------------------------------------------------------------------------------------------------------------------
+
+
+@form("size", "sym_size")
+def size(g: Builder, self: Value, dim: int | None = None) -> Any:
+    return g.sizes(self) if dim is None else g.size(self, dim)
+
+
+@form("numel", "sym_numel")
+def numel(g: Builder, self: Value) -> Any:
+    return g.numel(self)
+
+
+@form("dim")
+def dim(g: Builder, self: Value) -> int:
+    return self.rank or 0
+
+
+@form("_shape_as_tensor")
+def shape_as_tensor(g: Builder, self: Value) -> Value:
+    return g.shape_of(self)
+
+
+@form("item", "_local_scalar_dense", "Int", "Float", "Bool", "IntImplicit", "FloatImplicit", "ScalarImplicit")
+def item(g: Builder, self: Any = None, a: Any = None, name: str = "") -> Any:
+    x = self if self is not None else a
+    if not isinstance(x, Value):
+        return {"Int": int, "Float": float, "Bool": bool}.get(name.rpartition("::")[2], lambda v: v)(x)
+    if x.rank:
+        x = g.squeeze(x)
+        x.shape = ()
+    wanted = {"aten::Int": flambeau.int64, "aten::Float": flambeau.float32, "aten::Bool": flambeau.bool}.get(name)
+    return x if wanted is None else g.cast(x, wanted)

@@ -1,0 +1,169 @@
+"""Exported programs (torch.export) as ONNX graphs."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import flambeau
+
+from ..core.tensor import Tensor
+from ..fx.node import Node
+from .builder import Builder, Value
+from .converter import Converter, Described, Slot
+from .registry import FORMS
+
+_SIZES = {
+    operator.add: "Add",
+    operator.sub: "Sub",
+    operator.mul: "Mul",
+    operator.floordiv: "Div",
+}
+
+
+def described(meta: dict[str, Any], value: Any = None) -> Any:
+    """What the export knows of a node's result."""
+    value = meta.get("val") if value is None else value
+    if isinstance(value, Tensor):
+        sizes = meta.get("sizes")
+        shape = tuple(value.shape) if sizes is None else tuple(_size(s) for s in sizes)
+        return Described(value.dtype, shape)
+    if isinstance(value, (list, tuple)):
+        return [Described(v.dtype, None) if isinstance(v, Tensor) else None for v in value]
+    return None
+
+
+def _size(size: Any) -> Any:
+    if isinstance(size, int):
+        return size
+    constant = getattr(size, "is_constant", None)
+    if constant is not None and (constant() if callable(constant) else constant):
+        return int(size.hint() if callable(size.hint) else size.hint)
+    return str(size)
+
+
+class ProgramReader:
+    """Walks a program's nodes."""
+
+    def __init__(self, program: Any, builder: Builder, table: dict[Any, Any] | None = None) -> None:
+        self.program, self.g = program, builder
+        self.converter = Converter(builder, table)
+        self.known: dict[Node, Any] = {}
+
+    def run(self) -> None:
+        signature = self.program.graph_signature
+        self.kinds = {spec.arg.name: spec for spec in signature.input_specs}
+        for node in self.program.graph.nodes:
+            getattr(self, node.op)(node)
+        self.converter.finish()
+
+    def placeholder(self, node: Node) -> None:
+        spec: Any = self.kinds.get(node.name)
+        kind = spec.kind.name if spec is not None else "USER_INPUT"
+        about = described(node.meta)
+        if kind in ("PARAMETER", "BUFFER", "CONSTANT_TENSOR"):
+            target = spec.target
+            tensor = self.program.state_dict.get(target)
+            tensor = self.program.constants[target] if tensor is None else tensor
+            value = Value(target, tensor.dtype, tuple(tensor.shape))
+            self.g.graph.parameters[target] = (value, tensor)
+            self.known[node] = Slot(value)
+        elif about is None:  # a number that the program was exported with
+            self.known[node] = node.meta.get("val", getattr(spec.arg, "value", None))
+        else:
+            value = Value(node.name, about.dtype, about.shape)
+            self.g.graph.inputs.append(value)
+            self.known[node] = Slot(value)
+
+    def _taken(self, thing: Any) -> Any:
+        if isinstance(thing, Node):
+            return self.known[thing]
+        if isinstance(thing, (list, tuple)):
+            return [self._taken(t) for t in thing]
+        return thing
+
+    def get_attr(self, node: Node) -> None:
+        found: Any = self.program.graph_module
+        for part in node.target.split("."):
+            found = getattr(found, part)
+        self.known[node] = Slot(self.g.value(found)) if isinstance(found, Tensor) else found
+
+    def call_function(self, node: Node) -> None:
+        target, args = node.target, self._taken(node.args)
+        with self.g.inside(_scope(node)):
+            if target is operator.getitem:
+                self.known[node] = args[0][args[1]]
+                if isinstance(self.known[node], Slot):
+                    self.converter._describe(self.known[node].value, described(node.meta))
+            elif target in _SIZES:
+                a, b = (self.converter.plain(x) for x in args)
+                self.known[node] = self.g.arithmetic(_SIZES[target], a, b)
+            elif str(target).startswith("aten._assert"):  # what the program promises; there is no such node
+                self.known[node] = None
+            elif hasattr(target, "_schema"):
+                self.known[node] = self._operator(
+                    node, target, args, {k: self._taken(v) for k, v in node.kwargs.items()}
+                )
+                self._name(node)
+            else:
+                self.converter.missing.setdefault((str(target), ""), _place(node))
+
+    def _name(self, node: Node) -> None:
+        """What a node gives, and the ONNX node that makes it, are called after it."""
+        made = self.known[node]
+        value = made.value if isinstance(made, Slot) else None
+        if (
+            value is not None
+            and value.producer is not None
+            and not value.producer.name
+            and value.producer.op_type != "Constant"
+        ):
+            value.producer.name = f"node_{node.name}"
+            value.label = node.name
+
+    def _operator(self, node: Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        schema = target._schema
+        arguments: dict[str, Any] = {}
+        for i, argument in enumerate(schema.arguments):
+            if i < len(args):
+                arguments[argument.name] = args[i]
+            elif argument.name in kwargs:
+                arguments[argument.name] = kwargs[argument.name]
+            elif argument.name in getattr(FORMS.get(schema.name), "wanted", ()) or schema.name not in FORMS:
+                default = getattr(argument, "default_value", None)
+                if default is not None:
+                    arguments[argument.name] = default
+        result = self.converter.call(schema.name, arguments, described(node.meta), _place(node), target)
+        return (
+            result.value
+            if isinstance(result, Slot) and schema.name in ("aten::sym_size", "aten::sym_numel", "aten::item")
+            else result
+        )
+
+    def output(self, node: Node) -> None:
+        from .serialize import as_output  # noqa: PLC0415
+
+        for name, thing in zip(_output_names(node), flambeau.utils._pytree.tree_leaves(node.args[0])):
+            taken = self._taken(thing)
+            if taken is None:
+                continue
+            value = self.converter.current(taken) if isinstance(taken, Slot) else self.g.value(taken)
+            as_output(self.g, value, name)
+
+
+def _output_names(node: Node) -> list[str]:
+    leaves = flambeau.utils._pytree.tree_leaves(node.args[0])
+    return [leaf.name if isinstance(leaf, Node) else f"output_{i}" for i, leaf in enumerate(leaves)]
+
+
+def _scope(node: Node) -> str:
+    stack = node.meta.get("nn_module_stack")
+    if not stack:
+        return ""
+    return list(stack.values())[-1][0]
+
+
+def _place(node: Node) -> str:
+    """The user's line: the outermost that is named."""
+    trace = (node.meta.get("stack_trace") or "").strip().splitlines()
+    return " ".join(line.strip() for line in trace[:2])

@@ -1,0 +1,347 @@
+"""Compiled programs (TorchScript) as ONNX graphs, with their branches and loops.
+
+Each value of the program is followed twice: as what stands for it in the ONNX graph, and as what it is for the example inputs. The example
+tells dtypes and ranks, which TorchScript does not know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau
+
+from ..core.tensor import Tensor
+from ..jit import operators
+from ..jit.interpreter import _schema_of
+from ..jit.ir import Block, Node, constant_of
+from ..jit.ir import Value as ScriptValue
+from ..jit.types import ClassType, FunctionType
+from .builder import Builder, Value
+from .converter import Converter, Described, Slot
+from .errors import OnnxExporterError
+from .forms.pointwise import compare
+
+_NONE = object()  # what a branch that was not taken would have given
+
+
+class Pair:
+    """A value of the program: in the graph, and for the example."""
+
+    __slots__ = ("example", "thing")
+
+    def __init__(self, thing: Any, example: Any) -> None:
+        self.thing, self.example = thing, example
+
+
+class Raises(Exception):
+    """The block ends by raising an exception: it has no ONNX form and is not taken."""
+
+
+def _shadow(example: Any) -> Any:
+    if isinstance(example, Tensor):
+        return Described(example.dtype, (None,) * example.dim() if example.dim() else ())
+    if isinstance(example, (list, tuple)):
+        return [_shadow(e) for e in example]
+    return None
+
+
+class ScriptReader:
+    """Walks a compiled program's nodes."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.g = builder
+        self.converter = Converter(builder)
+
+    def run(self, graph: Any, module: Any, inputs: list[tuple[str, Any]]) -> list[Any]:
+        """Write the graph; gives what it returns."""
+        known: dict[ScriptValue, Pair] = {}
+        values = list(graph.inputs_)
+        if module is not None:
+            known[values.pop(0)] = Pair(("", module), module)
+        for value, (name, example) in zip(values, inputs):
+            known[value] = Pair(self._input(name or value.name, example), example)
+        self.block(graph, known)
+        self.converter.finish()
+        return [known[v] for v in graph.outputs_]
+
+    def _input(self, name: str, example: Any) -> Any:
+        if isinstance(example, (list, tuple)):
+            return [self._input(f"{name}.{i}", e) for i, e in enumerate(example)]
+        if isinstance(example, bool):
+            dtype, shape = flambeau.bool, ()
+        elif isinstance(example, int):
+            dtype, shape = flambeau.int64, ()
+        elif isinstance(example, float):
+            dtype, shape = flambeau.float32, ()
+        elif isinstance(example, Tensor):
+            dtype, shape = example.dtype, tuple(example.shape)
+        else:
+            return example
+        value = Value(name, dtype, shape)
+        self.g.graph.inputs.append(value)
+        return Slot(value)
+
+    # -- blocks ----------------------------------------------------------------------------------------------------------------------
+    def block(self, block: Block, known: dict[ScriptValue, Pair]) -> None:
+        for node in block.nodes_:
+            self.node(node, known)
+
+    def node(self, node: Node, known: dict[ScriptValue, Pair]) -> None:
+        kind = node.kind_.replace("::", "_")
+        pairs = [known[v] for v in node.inputs_]
+        special = getattr(self, kind, None)
+        results = special(node, pairs, known) if special is not None else [self.operator(node, pairs)]
+        for out, pair in zip(node.outputs_, results):
+            known[out] = pair
+
+    def prim_Constant(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        value = constant_of(node.outputs_[0])[1]
+        return [Pair(Slot(self.g.value(value)) if isinstance(value, Tensor) else value, value)]
+
+    def prim_GetAttr(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        path, owner = pairs[0].thing
+        name = node.attributes["name"]
+        found = getattr(owner, name) if hasattr(owner, name) else owner._slot(name)
+        full = f"{path}.{name}" if path else name
+        if isinstance(found, Tensor):
+            parameters = self.g.graph.parameters
+            if full not in parameters:
+                parameters[full] = (Value(full, found.dtype, tuple(found.shape)), found)
+            return [Pair(Slot(parameters[full][0]), found)]
+        if isinstance(found, flambeau.nn.Module):
+            return [Pair((full, found), found)]
+        return [Pair(found, found)]
+
+    def prim_CallMethod(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        kind = node.inputs_[0].type
+        method = kind.find_method(node.attributes["name"]) if isinstance(kind, ClassType) else None
+        if method is None:
+            raise OnnxExporterError(f"the call of {node.attributes['name']} cannot be exported")
+        with self.g.inside(pairs[0].thing[0]):
+            return self._called(method.graph, pairs)
+
+    def prim_CallFunction(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        kind = node.inputs_[0].type
+        assert isinstance(kind, FunctionType)
+        return self._called(kind.function.graph, pairs[1:])
+
+    def _called(self, graph: Any, pairs: list[Pair]) -> list[Pair]:
+        inner = dict(zip(graph.inputs_, pairs))
+        self.block(graph, inner)
+        return [inner[v] for v in graph.outputs_]
+
+    # -- containers ---------------------------------------------------------------------------------------------------------------------
+    def prim_ListConstruct(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        return [Pair([p.thing for p in pairs], [p.example for p in pairs])]
+
+    def prim_TupleConstruct(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        return [Pair(tuple(p.thing for p in pairs), tuple(p.example for p in pairs))]
+
+    def prim_ListUnpack(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        return [Pair(t, e) for t, e in zip(pairs[0].thing, pairs[0].example)]
+
+    prim_TupleUnpack = prim_ListUnpack  # noqa: N815
+
+    def prim_TupleIndex(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        at = pairs[1].example
+        return [Pair(pairs[0].thing[at], pairs[0].example[at])]
+
+    def aten___getitem__(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:
+        if isinstance(pairs[1].thing, Slot):
+            raise OnnxExporterError("a list or dict indexed by a number that the program computes cannot be exported")
+        return self.prim_TupleIndex(node, pairs, known)
+
+    def prim_DictConstruct(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        things = {k.example: v.thing for k, v in zip(pairs[0::2], pairs[1::2])}
+        return [Pair(things, {k.example: v.example for k, v in zip(pairs[0::2], pairs[1::2])})]
+
+    def aten_append(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:
+        pairs[0].thing.append(pairs[1].thing)
+        pairs[0].example.append(pairs[1].example)
+        return [pairs[0]]
+
+    def aten_len(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:
+        if isinstance(pairs[0].thing, Slot):
+            value = self.g.size(self.converter.current(pairs[0].thing), 0)
+            return [Pair(Slot(value) if isinstance(value, Value) else value, len(pairs[0].example))]
+        return [Pair(len(pairs[0].thing), len(pairs[0].example))]
+
+    # -- the same value -------------------------------------------------------------------------------------------------------------------
+    def _same(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:
+        return [pairs[0]]
+
+    prim_unchecked_cast = prim_unchecked_unwrap_optional = aten__unwrap_optional = prim_data = _same  # noqa: N815
+    prim_NumToTensor = prim_profile = prim_AnnotateType = _same  # noqa: N815
+
+    def prim_Uninitialized(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        return [Pair(None, None)]
+
+    def prim_RaiseException(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        raise Raises
+
+    def prim_Print(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        return []
+
+    # -- branches and loops ------------------------------------------------------------------------------------------------------------------
+    def prim_If(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        condition = pairs[0]
+        if not isinstance(condition.thing, Slot):
+            return self._branch(node.blocks_[0 if condition.thing else 1], known)
+        taken = 0 if condition.example else 1
+        branches: list[tuple[Builder, list[Pair]] | None] = [None, None]
+        for i in (taken, 1 - taken):
+            inner = self.g.inner("then_branch" if i == 0 else "else_branch")
+            try:
+                branches[i] = (inner, self._inside(inner, lambda b=node.blocks_[i]: self._branch(b, known)))  # type: ignore[misc]
+            except Raises:
+                continue
+        if branches[0] is None or branches[1] is None:  # an assertion: what does not raise goes on
+            return self._branch(node.blocks_[1 if branches[0] is None else 0], known)
+        for inner, results in branches:  # type: ignore[misc]
+            self._give(inner, results)
+        graphs = {f"{word}_branch": b[0].graph for word, b in zip(("then", "else"), branches) if b is not None}
+        made = self.g.op("If", self.converter.current(condition.thing), outputs=max(len(node.outputs_), 1), **graphs)
+        values = [made] if len(node.outputs_) == 1 else list(made)
+        found = branches[taken][1]  # type: ignore[index]
+        return [self._joined(value, pair) for value, pair in zip(values, found)]
+
+    def _branch(self, block: Block, known: dict[ScriptValue, Pair]) -> list[Pair]:
+        inner = dict(known)
+        self.block(block, inner)
+        return [inner[v] for v in block.outputs_]
+
+    def _inside(self, inner: Builder, run: Any) -> list[Pair]:
+        """Write nodes into a graph inside the present one."""
+        outer, changes = self.g, len(self.converter.changed)
+        self.g = self.converter.g = inner
+        try:
+            found = run()
+        finally:
+            self.g = self.converter.g = outer
+        if len(self.converter.changed) != changes:
+            raise OnnxExporterError(
+                "a branch or loop that changes a tensor in place cannot be exported: write x = x + 1, not x += 1"
+            )
+        return found
+
+    def _give(self, inner: Builder, pairs: list[Pair]) -> None:
+        for pair in pairs:
+            value = self._value(inner, pair)
+            inner.graph.outputs.append(inner.op("Identity", value).known(value.dtype, value.shape))
+
+    def _value(self, g: Builder, pair: Pair) -> Value:
+        if isinstance(pair.thing, Slot):
+            return self.converter.current(pair.thing)
+        if isinstance(pair.thing, (bool, int, float)):
+            return g.value(pair.thing)  # type: ignore[return-value]
+        raise OnnxExporterError(
+            f"a branch or loop that gives {type(pair.example).__name__} cannot be exported: only tensors and numbers can"
+        )
+
+    def _joined(self, value: Value, pair: Pair) -> Pair:
+        example = pair.example
+        if isinstance(example, Tensor):
+            value.known(example.dtype, (None,) * example.dim())
+        else:
+            value.known({bool: flambeau.bool, int: flambeau.int64}.get(type(example), flambeau.float32), ())
+        return Pair(Slot(value), example)
+
+    def prim_Loop(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
+        count, condition, carried = pairs[0], pairs[1], pairs[2:]
+        body = node.blocks_[0]
+        endless = not isinstance(count.thing, Slot) and count.thing >= 2**31 - 1
+        if not isinstance(count.thing, Slot) and not isinstance(condition.thing, Slot) and not endless:
+            simple = all(isinstance(p.thing, Slot) for p in carried)
+            if not simple or not carried:
+                return self._unrolled(body, count.thing, condition, carried, known)
+        inner = self.g.inner("body")
+        step, going = Value("", flambeau.int64, ()), Value("", flambeau.bool, ())
+        starts = [self._joined(Value(), p) for p in carried]
+        inner.graph.inputs = [step, going, *(p.thing.value for p in starts)]
+
+        def run() -> list[Pair]:
+            inside = dict(known)
+            for value, pair in zip(body.inputs_, [Pair(Slot(step), 0), *starts]):
+                inside[value] = pair
+            self.block(body, inside)
+            return [inside[v] for v in body.outputs_]
+
+        results = self._inside(inner, run)
+        self._give(inner, results)
+        trips = None if endless else self._value(self.g, count)
+        made = self.g.op(
+            "Loop", trips, self._value(self.g, condition), *(self._value(self.g, p) for p in carried), body=inner.graph,
+            outputs=max(len(carried), 1),
+        )  # fmt: skip
+        values = [made] if len(carried) == 1 else list(made)
+        return [self._joined(value, pair) for value, pair in zip(values, results[1:])]
+
+    def _unrolled(self, body: Block, count: int, condition: Pair, carried: list[Pair], known: dict) -> list[Pair]:
+        for i in range(count):
+            if not condition.thing:
+                break
+            inside = dict(known)
+            for value, pair in zip(body.inputs_, [Pair(i, i), *carried]):
+                inside[value] = pair
+            self.block(body, inside)
+            condition, *carried = [inside[v] for v in body.outputs_]
+            if isinstance(condition.thing, Slot):
+                raise OnnxExporterError("a loop over Python values that ends by a tensor's value cannot be exported")
+        return carried
+
+    # -- operators ---------------------------------------------------------------------------------------------------------------------------
+    def operator(self, node: Node, pairs: list[Pair]) -> Pair:
+        schema = node.schema_ or _schema_of(node)
+        example = self._example(schema, pairs)
+        if not any(_holds_slots(p.thing) for p in pairs):
+            if example is _NONE:
+                raise OnnxExporterError(f"{node.kind_} cannot be computed while exporting")
+            return Pair(example if not isinstance(example, Tensor) else Slot(self.g.value(example)), example)
+        if node.kind_.startswith("prim::") and not isinstance(example, Tensor):
+            if node.kind_ in ("prim::min", "prim::max") and len(pairs) == 2:
+                return Pair(Slot(self._number(node.kind_[6:], pairs)), example)
+            return Pair(example, example)  # device, dtype, is_cuda, ...
+        arguments = {}
+        for argument, pair in zip(schema.arguments, pairs):
+            convert = operators._converter(argument.type)
+            arguments[argument.name] = (
+                convert(pair.thing) if convert is not None and not isinstance(pair.thing, Slot) else pair.thing
+            )
+        if "b" in arguments and "a" in arguments:  # operators of numbers
+            return Pair(self._of_numbers(node, arguments, example), example)
+        place = node.range.highlight().strip() if node.range is not None else ""
+        made = self.converter.call(node.kind_, arguments, _shadow(example), place)
+        return Pair(Slot(made) if isinstance(made, Value) else made, example)
+
+    def _of_numbers(self, node: Node, arguments: dict[str, Any], example: Any) -> Any:
+        names = {"a": "self", "b": "other"}
+        renamed = {names.get(k, k): v for k, v in arguments.items()}
+        return self.converter.call(node.kind_, renamed, None)
+
+    def _number(self, word: str, pairs: list[Pair]) -> Value:
+        a, b = (self._value(self.g, p) for p in pairs)
+        first = compare(self.g, "Less" if word == "min" else "Greater", a, b)
+        return self.g.op("Where", first, a, b).known(a.dtype, ())
+
+    def _example(self, schema: Any, pairs: list[Pair]) -> Any:
+        """The operator's result for the example; nothing where a branch that is not taken computes what cannot be."""
+        run: Any = operators.find(schema.key) or operators.implementation(schema)
+        examples = [
+            p.example.clone() if isinstance(p.example, Tensor) and schema.is_mutable else p.example for p in pairs
+        ]
+        with flambeau.no_grad():
+            return run(*examples)
+
+
+def _holds_slots(thing: Any) -> bool:
+    if isinstance(thing, (list, tuple)):
+        return any(_holds_slots(t) for t in thing)
+    if isinstance(thing, dict):
+        return any(_holds_slots(t) for t in thing.values())
+    return isinstance(thing, (Slot, Value))
+
+
+def has_control_flow(block: Block) -> bool:
+    """Whether a compiled program has branches or loops."""
+    return any(
+        n.kind_ in ("prim::If", "prim::Loop") or any(has_control_flow(b) for b in n.blocks_) for n in block.nodes_
+    )

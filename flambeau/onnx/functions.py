@@ -1,0 +1,45 @@
+"""Whether an export is under way, and what it does with functions that say their own ONNX form."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..export._trace import FunctionTarget, keeping
+
+
+class _State(threading.local):
+    opset: int | None = None
+
+
+_state = _State()
+
+
+def is_in_onnx_export() -> bool:
+    """Whether the model is being run by an export to ONNX, so that it can take another way."""
+    return _state.opset is not None
+
+
+def current_opset() -> int:
+    """The version that is being exported to; the default where nothing is."""
+    return _state.opset or 20
+
+
+def form_of_function(target: Any) -> Callable | None:
+    """The form of an autograd.Function is its `symbolic`."""
+    return target.function.symbolic if isinstance(target, FunctionTarget) else None  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def exporting(opset: int) -> Iterator[None]:
+    """Inside, an export is under way."""
+    before, wanted = _state.opset, keeping.wanted
+    _state.opset = opset
+    keeping.wanted = lambda function: hasattr(function, "symbolic")  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        _state.opset = before
+        keeping.wanted = wanted  # type: ignore[method-assign]

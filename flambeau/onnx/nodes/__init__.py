@@ -1,0 +1,19 @@
+"""What each ONNX operator computes: functions by their names, a file for each family."""
+
+from __future__ import annotations
+
+from . import elementwise, layers, pooling, recurrent, reductions, sequences, shapes, signals
+from .table import NODES, Call
+
+__all__ = [
+    "NODES",
+    "Call",
+    "elementwise",
+    "layers",
+    "pooling",
+    "recurrent",
+    "reductions",
+    "sequences",
+    "shapes",
+    "signals",
+]

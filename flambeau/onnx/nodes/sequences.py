@@ -1,0 +1,223 @@
+"""Branches, loops, sequences, optional values and strings."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+import flambeau
+
+from ...core.tensor import Tensor
+from ..dtypes import tensor_of
+from .table import Call, node, numbers
+
+
+@node("If")
+def if_(call: Call, condition: Tensor, then_branch: Any, else_branch: Any) -> tuple:
+    taken = then_branch if bool(condition.reshape(()).item()) else else_branch
+    return tuple(taken.call(call.known, []))
+
+
+@node("Loop")
+def loop(call: Call, most: Any = None, condition: Any = None, *carried: Any, body: Any) -> tuple:
+    count = len(carried)
+    values = list(carried)
+    scanned: list[list[Any]] = [[] for _ in range(call.outputs - count)]
+    step, going = 0, True if condition is None else bool(condition.item())
+    limit = None if most is None else int(most.item())
+    while going and (limit is None or step < limit):
+        results = body.call(call.known, [flambeau.tensor(step), flambeau.tensor(going), *values])
+        going = bool(results[0].item())
+        values = results[1 : 1 + count]
+        for kept, value in zip(scanned, results[1 + count :]):
+            kept.append(value)
+        step += 1
+    return (*values, *(flambeau.stack(s) if s else flambeau.zeros(0) for s in scanned))
+
+
+@node("Scan")
+def scan(
+    call: Call, *given: Any, body: Any, num_scan_inputs: int, scan_input_axes: Any = None, scan_input_directions: Any = None,
+    scan_output_axes: Any = None, scan_output_directions: Any = None, directions: Any = None,
+) -> tuple:  # fmt: skip
+    if call.opset < 9:
+        return _scan_of_batches(call, given[1:], body, num_scan_inputs)
+    states, inputs = list(given[: len(given) - num_scan_inputs]), list(given[len(given) - num_scan_inputs :])
+    axes = list(scan_input_axes or [0] * len(inputs))
+    turned = list(scan_input_directions or [0] * len(inputs))
+    rows = [x.flip(a).unbind(a) if t else x.unbind(a) for x, a, t in zip(inputs, axes, turned)]
+    outs: list[list[Any]] = [[] for _ in range(call.outputs - len(states))]
+    for row in zip(*rows):
+        results = body.call(call.known, [*states, *row])
+        states = results[: len(states)]
+        for kept, value in zip(outs, results[len(states) :]):
+            kept.append(value)
+    out_axes = list(scan_output_axes or [0] * len(outs))
+    flips = list(scan_output_directions or [0] * len(outs))
+    stacked = [flambeau.stack(o[::-1] if f else o, a) for o, a, f in zip(outs, out_axes, flips)]
+    return (*states, *stacked)
+
+
+def _scan_of_batches(call: Call, given: tuple, body: Any, count: int) -> tuple:
+    """The first form of Scan, with a batch around it."""
+    batches = []
+    for b in range(given[-1].shape[0]):
+        mine = [g[b] for g in given]
+        inner = Call(call.kind, 9, call.outputs, call.domain)
+        inner.known = call.known
+        batches.append(scan(inner, *mine, body=body, num_scan_inputs=count))
+    return tuple(flambeau.stack(list(values)) for values in zip(*batches))
+
+
+# -- sequences ------------------------------------------------------------------------------------------------------------------------
+
+
+@node("SequenceConstruct")
+def sequence_construct(call: Call, *values: Any) -> list:
+    return list(values)
+
+
+@node("SequenceEmpty")
+def sequence_empty(call: Call, dtype: int = 1) -> list:
+    return []
+
+
+@node("SequenceAt")
+def sequence_at(call: Call, values: list, place: Tensor) -> Any:
+    return values[int(place.item())]
+
+
+@node("SequenceInsert")
+def sequence_insert(call: Call, values: list, value: Any, place: Any = None) -> list:
+    made = list(values)
+    made.insert(len(made) if place is None else int(place.item()), value)
+    return made
+
+
+@node("SequenceErase")
+def sequence_erase(call: Call, values: list, place: Any = None) -> list:
+    made = list(values)
+    del made[-1 if place is None else int(place.item())]
+    return made
+
+
+@node("SequenceLength")
+def sequence_length(call: Call, values: list) -> Tensor:
+    return flambeau.tensor(len(values))
+
+
+@node("SplitToSequence")
+def split_to_sequence(call: Call, x: Tensor, split: Any = None, axis: int = 0, keepdims: int = 1) -> list:
+    if split is None:
+        return list(flambeau.split(x, 1, axis)) if keepdims else list(x.unbind(axis))
+    return list(flambeau.split(x, int(split.item()) if split.dim() == 0 else numbers(split), axis))
+
+
+@node("ConcatFromSequence")
+def concat_from_sequence(call: Call, values: list, axis: int, new_axis: int = 0) -> Tensor:
+    return flambeau.stack(values, axis) if new_axis else flambeau.cat(values, axis)
+
+
+@node("SequenceMap")
+def sequence_map(call: Call, first: list, *rest: Any, body: Any) -> tuple:
+    outs: list[list[Any]] = [[] for _ in range(call.outputs)]
+    for i, value in enumerate(first):
+        args = [value, *(r[i] if isinstance(r, list) else r for r in rest)]
+        for kept, result in zip(outs, body.call(call.known, args)):
+            kept.append(result)
+    return tuple(outs)
+
+
+@node("Optional")
+def optional(call: Call, value: Any = None, type: Any = None) -> Any:
+    return value
+
+
+@node("OptionalHasElement")
+def optional_has_element(call: Call, value: Any = None) -> Tensor:
+    return flambeau.tensor(value is not None)
+
+
+@node("OptionalGetElement")
+def optional_get_element(call: Call, value: Any) -> Any:
+    if value is None:
+        raise RuntimeError("the optional value is empty")
+    return value
+
+
+# -- strings: arrays of Python strings ----------------------------------------------------------------------------------------------------
+
+
+@node("StringConcat")
+def string_concat(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.vectorize(lambda x, y: x + y, otypes=[object])(a, b)
+
+
+@node("RegexFullMatch")
+def regex_full_match(call: Call, x: np.ndarray, pattern: str) -> Tensor:
+    return tensor_of(np.array([re.fullmatch(pattern, s) is not None for s in x.reshape(-1)], bool).reshape(x.shape))
+
+
+@node("StringSplit")
+def string_split(call: Call, x: np.ndarray, delimiter: str | None = None, maxsplit: int | None = None) -> tuple:
+    cut = [s.split(delimiter or None, -1 if maxsplit is None else maxsplit) for s in x.reshape(-1)]
+    most = max((len(c) for c in cut), default=0)
+    rows = np.array([[*c, *[""] * (most - len(c))] for c in cut], object).reshape(*x.shape, most)
+    return rows, tensor_of(np.array([len(c) for c in cut], np.int64).reshape(x.shape))
+
+
+@node("StringNormalizer")
+def string_normalizer(
+    call: Call,
+    x: np.ndarray,
+    case_change_action: str = "NONE",
+    is_case_sensitive: int = 0,
+    locale: str = "en_US",
+    stopwords: Any = None,
+) -> np.ndarray:
+    stops = set(stopwords or []) if is_case_sensitive else {w.lower() for w in stopwords or []}
+    change = {"UPPER": str.upper, "LOWER": str.lower}.get(case_change_action, lambda s: s)
+    rows = []
+    for row in x.reshape(1, -1) if x.ndim == 1 else x:
+        rows.append([change(s) for s in row if (s if is_case_sensitive else s.lower()) not in stops] or [""])
+    made = np.array(rows, object)
+    return made.reshape(-1) if x.ndim == 1 else made
+
+
+@node("ai.onnx.ml::LabelEncoder")
+def label_encoder(call: Call, x: Any, **given: Any) -> Any:
+    keys = next(v for k, v in given.items() if k.startswith("keys_"))
+    values = next(v for k, v in given.items() if k.startswith("values_"))
+    default = next((v for k, v in given.items() if k.startswith("default_")), None)
+    keys, values = (v.tolist() if hasattr(v, "tolist") else v for v in (keys, values))
+    if default is None:
+        default = "_Unused" if isinstance(values[0], str) else -0.0 if isinstance(values[0], float) else -1
+    default = (
+        default.item()
+        if isinstance(default, Tensor)
+        else default.item()
+        if isinstance(default, np.ndarray)
+        else default
+    )
+    table = dict(zip(keys, values))
+    nan = next((v for k, v in table.items() if k != k), None)
+    flat = x.reshape(-1).tolist()
+    found = [nan if v != v and nan is not None else table.get(v, default) for v in flat]
+    if isinstance(values[0], str):
+        return np.array(found, object).reshape(tuple(x.shape))
+    given_dtype = next((v.dtype for k, v in given.items() if k.startswith("values_") and isinstance(v, Tensor)), None)
+    return flambeau.tensor(
+        found, dtype=given_dtype or (flambeau.float32 if isinstance(values[0], float) else flambeau.int64)
+    ).reshape(x.shape)
+
+
+@node("ai.onnx.ml::ArrayFeatureExtractor")
+def array_feature_extractor(call: Call, x: Tensor, places: Tensor) -> Tensor:
+    return x[..., places.reshape(-1)]
+
+
+@node("ai.onnx.ml::Binarizer")
+def binarizer(call: Call, x: Tensor, threshold: float = 0.0) -> Tensor:
+    return (x > threshold).to(x.dtype)

@@ -1,0 +1,256 @@
+"""Smaller graphs: constants computed, batch normalisation folded into convolutions, nodes that do nothing removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .builder import Builder, Graph, Node, Value
+from .dtypes import DTYPE, array_of, dtype_of_array, tensor_of
+
+_LIMIT = 1 << 16  # elements: larger results are not worth a constant
+
+
+def optimized(g: Builder, fold_batch_norm: bool) -> None:
+    """Apply all passes to a graph that is being written."""
+    _fold_constants(g.graph)
+    _merge_twins(g.graph)
+    _drop_identities(g.graph)
+    if fold_batch_norm:
+        _fold_batch_norms(g.graph)
+    if g.opset >= 13:
+        _transposed_weights(g.graph)
+
+
+def optimized_proto(model: Any) -> Any:
+    """The same model with what onnx's own shape inference finds; the graph passes have run while it was written."""
+    from .serialize import onnx_package  # noqa: PLC0415
+
+    return onnx_package().shape_inference.infer_shapes(model)
+
+
+def _constant_of(value: Value | None) -> np.ndarray | None:
+    return None if value is None else value.constant
+
+
+def _gathered(data: np.ndarray, places: np.ndarray, axis: int) -> np.ndarray:
+    return np.take(data, places, axis=axis)
+
+
+def _sliced(inputs: list[np.ndarray]) -> np.ndarray:
+    data, starts, ends = inputs[:3]
+    axes = inputs[3] if len(inputs) > 3 else np.arange(len(starts))
+    steps = inputs[4] if len(inputs) > 4 else np.ones(len(starts), np.int64)
+    index: list[Any] = [slice(None)] * data.ndim
+    for a, b, e, s in zip(axes, starts, ends, steps):
+        stop = None if s < 0 and e < -data.shape[a] else int(e)
+        index[int(a)] = slice(int(b), stop, int(s))
+    return data[tuple(index)]
+
+
+def _computed(node: Node, inputs: list[np.ndarray]) -> np.ndarray | None:
+    """What a node gives for constants; None where it is not worth knowing."""
+    kind, attributes = node.op_type, node.attributes
+    if kind == "Concat":
+        return np.concatenate(inputs, axis=attributes["axis"])
+    if kind == "Gather":
+        return _gathered(inputs[0], inputs[1], attributes.get("axis", 0))
+    if kind == "Cast":
+        return array_of(tensor_of(inputs[0]).to(DTYPE[attributes["to"]]))
+    if kind == "Unsqueeze":
+        return np.expand_dims(inputs[0], tuple(int(a) for a in (inputs[1] if len(inputs) > 1 else attributes["axes"])))
+    if kind == "Squeeze":
+        axes = inputs[1] if len(inputs) > 1 else attributes.get("axes")
+        return np.squeeze(inputs[0], None if axes is None else tuple(int(a) for a in axes))
+    if kind == "Transpose":
+        return np.transpose(inputs[0], attributes.get("perm"))
+    if kind == "Slice" and len(inputs) > 2:
+        return _sliced(inputs)
+    if kind == "Reshape" and 0 not in inputs[1]:
+        return inputs[0].reshape(inputs[1])
+    if kind == "ConstantOfShape":
+        fill = attributes.get("value", np.zeros(1, np.float32))
+        return np.full(inputs[0], fill.reshape(-1)[0], fill.dtype) if np.prod(inputs[0]) <= 64 else None
+    same = {
+        "Add": np.add,
+        "Sub": np.subtract,
+        "Mul": np.multiply,
+        "Neg": np.negative,
+        "Less": np.less,
+        "Equal": np.equal,
+    }
+    if kind in same and inputs[0].dtype.kind in "iub":
+        return same[kind](*inputs)
+    if kind == "Where" and inputs[1].dtype.kind in "iub":
+        return np.where(*inputs)
+    if kind == "Identity":
+        return inputs[0]
+    return None
+
+
+def _fold_constants(graph: Graph) -> None:
+    for i, node in enumerate(graph.nodes):
+        if not node.inputs or node.domain or len(node.outputs) != 1:
+            continue
+        inputs = [_constant_of(v) for v in node.inputs]
+        if any(a is None for a in inputs) or sum(a.size for a in inputs if a is not None) > _LIMIT:
+            continue
+        found = _computed(node, inputs)  # type: ignore[arg-type]
+        if found is None or found.size > _LIMIT:
+            continue
+        value = node.outputs[0]
+        found = np.ascontiguousarray(found).reshape(found.shape)
+        made = Node("", "Constant", [], {"value": found}, 0)
+        made.outputs, made.scope = [value], node.scope
+        value.producer, value.constant = made, found
+        value.known(dtype_of_array(found), found.shape)
+        graph.nodes[i] = made
+
+
+def _merge_twins(graph: Graph) -> None:
+    """Two nodes that compute the same from the same become one."""
+    seen: dict[Any, list[Value]] = {}
+    swapped: dict[int, Value] = {}
+    kept = []
+    for node in graph.nodes:
+        node.inputs = [swapped.get(id(v), v) for v in node.inputs]
+        key = _key(node)
+        if key is not None and key in seen and not any(o in graph.outputs for o in node.outputs):
+            for mine, first in zip(node.outputs, seen[key]):
+                swapped[id(mine)] = first
+            continue
+        if key is not None:
+            seen[key] = node.outputs
+        kept.append(node)
+    graph.nodes = kept
+    _replace_inside(graph, swapped)
+
+
+def _key(node: Node) -> Any:
+    if node.op_type.startswith("Random") or node.op_type in ("Dropout", "Bernoulli", "Multinomial") or node.domain:
+        return None
+    parts = []
+    for name, value in sorted(node.attributes.items()):
+        if isinstance(value, Graph):
+            return None
+        parts.append(
+            (name, (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value))
+        )
+    return (node.op_type, tuple(id(v) for v in node.inputs), tuple(parts), len(node.outputs))
+
+
+def _replace_inside(graph: Graph, swapped: dict[int, Value]) -> None:
+    for node in graph.nodes:
+        node.inputs = [swapped.get(id(v), v) for v in node.inputs]
+        for attribute in node.attributes.values():
+            if isinstance(attribute, Graph):
+                _replace_inside(attribute, swapped)
+                attribute.outputs = [swapped.get(id(v), v) for v in attribute.outputs]
+
+
+def _drop_identities(graph: Graph) -> None:
+    swapped: dict[int, Value] = {}
+    kept = []
+    for node in graph.nodes:
+        node.inputs = [swapped.get(id(v), v) for v in node.inputs]
+        if (
+            node.op_type == "Identity"
+            and not node.domain
+            and node.outputs[0] not in graph.outputs
+            and node.inputs[0] is not None
+        ):
+            swapped[id(node.outputs[0])] = node.inputs[0]
+        else:
+            kept.append(node)
+    graph.nodes = kept
+    _replace_inside(graph, swapped)
+
+
+def _parameter(graph: Graph, value: Value | None) -> np.ndarray | None:
+    if value is None:
+        return None
+    if value.constant is not None:
+        return value.constant
+    found = graph.parameters.get(value.name)
+    return array_of(found[1]) if found is not None and found[0] is value else None
+
+
+def _uses(graph: Graph) -> dict[int, int]:
+    counts: dict[int, int] = {}
+    for node in graph.nodes:
+        for v in node.inputs:
+            counts[id(v)] = counts.get(id(v), 0) + 1
+        for attribute in node.attributes.values():
+            if isinstance(attribute, Graph):
+                for key, n in _uses(attribute).items():
+                    counts[key] = counts.get(key, 0) + n
+    for v in graph.outputs:
+        counts[id(v)] = counts.get(id(v), 0) + 1
+    return counts
+
+
+def _fold_batch_norms(graph: Graph) -> None:
+    """Conv then BatchNormalization: one Conv with other weights."""
+    counts = _uses(graph)
+    kept = []
+    for node in graph.nodes:
+        conv = node.inputs[0].producer if node.op_type == "BatchNormalization" and node.inputs[0] is not None else None
+        if (
+            conv is None
+            or conv.op_type != "Conv"
+            or counts.get(id(conv.outputs[0])) != 1
+            or node.attributes.get("training_mode")
+        ):
+            kept.append(node)
+            continue
+        arrays = [_parameter(graph, v) for v in (conv.inputs[1], *node.inputs[1:5])]
+        if any(a is None for a in arrays) or counts.get(id(conv.inputs[1])) != 1:
+            kept.append(node)
+            continue
+        weight, scale, shift, mean, var = (a.astype(np.float64) for a in arrays)  # type: ignore[union-attr]
+        bias_value = conv.inputs[2] if len(conv.inputs) > 2 else None
+        bias = _parameter(graph, bias_value)
+        if bias_value is not None and bias is None:
+            kept.append(node)
+            continue
+        factor = scale / np.sqrt(var + node.attributes.get("epsilon", 1e-5))
+        new = weight * factor.reshape(-1, *([1] * (weight.ndim - 1)))
+        old = np.zeros_like(mean) if bias is None else bias.astype(np.float64)
+        offset = (old - mean) * factor + shift
+        first = arrays[0]
+        assert first is not None and conv.inputs[1] is not None
+        name = conv.inputs[1].name
+        weights = Value(name, conv.inputs[1].dtype, conv.inputs[1].shape)
+        offsets_name = bias_value.name if bias_value is not None and counts.get(id(bias_value)) == 1 else f"{name}_bias"
+        offsets = Value(offsets_name, conv.inputs[1].dtype, offset.shape)
+        graph.parameters[name] = (weights, tensor_of(new.astype(first.dtype)))
+        graph.parameters[offsets_name] = (offsets, tensor_of(offset.astype(first.dtype)))
+        conv.inputs = [conv.inputs[0], weights, offsets]
+        conv.outputs = node.outputs
+        for out in conv.outputs:
+            out.producer = conv
+    graph.nodes = kept
+
+
+def _transposed_weights(graph: Graph) -> None:
+    """A parameter that is only ever used turned is kept turned."""
+    counts = _uses(graph)
+    kept = []
+    for node in graph.nodes:
+        value = node.inputs[0] if node.op_type == "Transpose" else None
+        found = graph.parameters.get(value.name) if value is not None else None
+        if (
+            value is None
+            or found is None
+            or found[0] is not value
+            or counts.get(id(value)) != 1
+            or node.outputs[0] in graph.outputs
+        ):
+            kept.append(node)
+            continue
+        out = node.outputs[0]
+        out.name, out.producer = value.name, None
+        tensor = found[1].detach().permute(node.attributes["perm"])
+        graph.parameters[value.name] = (out.known(value.dtype, tuple(tensor.shape)), tensor)
+    graph.nodes = kept

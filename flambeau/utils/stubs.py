@@ -1,0 +1,161 @@
+"""What type checkers and editors know about the methods of tensors: `core/tensor_methods.pyi`, written from the operators' records.
+
+python -m flambeau.utils.stubs            # write it again, after an operator was added or changed
+python -m flambeau.utils.stubs --check    # fails if it is not up to date
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+from .. import core
+from ..core.tensor import Tensor
+
+FILE = Path(core.__path__[0]) / "tensor_methods.pyi"
+_HEAD = """# Written by `python -m flambeau.utils.stubs` from the operators' records. Do not change it by hand.
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .tensor import Tensor
+
+class TensorMethods:
+"""
+_KNOWN = frozenset(
+    [
+        "int",
+        "float",
+        "bool",
+        "str",
+        "bytes",
+        "None",
+        "complex",
+        "Tensor",
+        "Any",
+        "tuple",
+        "list",
+        "dict",
+        "Callable",
+        "Iterator",
+        "Sequence",
+    ]
+)
+_OMITTED = (frozenset(vars(object)) | {"__annotations__", "__dict__", "__slots__", "__weakref__"}) - {
+    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__",
+}  # fmt: skip
+_SHADOWED = frozenset(("int", "float", "bool"))  # which are methods of tensors too
+
+
+def _type(annotation: Any) -> str:
+    """An annotation as it may stand in the stub: what is not known there is Any."""
+    if isinstance(annotation, type):
+        annotation = "None" if annotation is type(None) else annotation.__name__
+    words = set(re.findall(r"[A-Za-z_]\w*", annotation)) if isinstance(annotation, str) else {""}
+    if not words <= _KNOWN:
+        return "Any"
+    return re.sub(r"\b(int|float|bool)\b", r"_\1", annotation)
+
+
+def _parameters(parameters: list[inspect.Parameter]) -> str:
+    parts, starred = ["self"], False
+    for p in parameters:
+        kind = _type(p.annotation)
+        if p.kind is p.VAR_POSITIONAL:
+            parts.append(f"*{p.name}: {kind}")
+            starred = True
+        elif p.kind is p.VAR_KEYWORD:
+            parts.append(f"**{p.name}: {kind}")
+        else:
+            if p.kind is p.KEYWORD_ONLY and not starred:
+                parts.append("*")
+                starred = True
+            parts.append(f"{p.name}: {kind}" + ("" if p.default is p.empty else " = ..."))
+    return ", ".join(parts)
+
+
+def _method(name: str, member: Any) -> str | None:
+    """One line of the stub; None for what is no part of the interface."""
+    if isinstance(member, property) or inspect.isdatadescriptor(member):
+        getter = getattr(member, "fget", None)
+        result = _type(inspect.signature(getter).return_annotation) if getter is not None else "Any"
+        writable = getattr(member, "fset", None) is not None
+        setter = f"\n    @{name}.setter\n    def {name}(self, value: Any) -> None: ..." if writable else ""
+        return f"    @property\n    def {name}(self) -> {result}: ..." + setter
+    if isinstance(member, (staticmethod, classmethod)):
+        return f"    {name}: Any"
+    if not callable(member):
+        return f"    {name}: Any"
+    if name in ("__eq__", "__ne__"):
+        return f"    def {name}(self, other: Any) -> Tensor: ...  # type: ignore[override]"
+    op = getattr(member, "op", None)
+    if re.fullmatch(r"__[ir]?(add|sub|mul|div|truediv)__", name):  # which know `alpha` and the like, too
+        return f"    def {name}(self, other: Any) -> Tensor: ..."
+    try:
+        found = list(op.arguments.values()) if op is not None and op.source is not None else None
+        signature = inspect.signature(
+            member if op is None or op.source is None else op.source, follow_wrapped=op is None
+        )
+    except (TypeError, ValueError):
+        return f"    {name}: Any"
+    parameters = list(signature.parameters.values()) if found is None else found
+    if not parameters or parameters[0].kind in (parameters[0].VAR_POSITIONAL, parameters[0].VAR_KEYWORD):
+        return f"    def {name}(self, *args: Any, **kwargs: Any) -> Any: ..."
+    result = (
+        "Tensor"
+        if op is not None and op.kind in ("pointwise", "reduction", "view")
+        else _type(signature.return_annotation)
+    )
+    return f"    def {name}({_parameters(parameters[1:])}{_numpy_names(op, parameters)}) -> {result}: ..."
+
+
+def _numpy_names(op: Any, parameters: list[inspect.Parameter]) -> str:
+    """Operators that know `dim` know `axis` too, and so on."""
+    takes_more = op is not None and any(p.name in ("dim", "keepdim") for p in parameters)
+    ends = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    return ", **others: Any" if takes_more and not ends else ""
+
+
+@functools.cache
+def _defined_in_class() -> frozenset[str]:
+    """What the class itself says: type checkers read that."""
+    tree = ast.parse((Path(core.__path__[0]) / "tensor.py").read_text())
+    body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Tensor").body
+    names = {n.name for n in body if isinstance(n, ast.FunctionDef)}
+    names |= {n.target.id for n in body if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
+    return frozenset(
+        names | {t.id for n in body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+    )
+
+
+def written() -> str:
+    """The stub of everything that operators and other rooms bind to the class."""
+    lines = []
+    for name, member in sorted(vars(Tensor).items()):
+        if name not in _defined_in_class() and name.isidentifier() and name not in _OMITTED:
+            line = _method(name, member)
+            if line is not None:
+                lines.append(line)
+    spare = "".join(f"_{name} = {name}\n" for name in sorted(_SHADOWED))
+    return _HEAD.replace("class TensorMethods", f"{spare}\nclass TensorMethods") + "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    text = written()
+    if parser.parse_args().check:
+        if not FILE.exists() or FILE.read_text() != text:
+            print(f"{FILE.name} is not up to date: run python -m flambeau.utils.stubs")
+            return 1
+        return 0
+    FILE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,20 @@
+"""What type checkers and editors know about methods of tensors is written from the records, and up to date."""
+
+from __future__ import annotations
+
+import ast
+
+from flambeau.core.tensor import Tensor
+from flambeau.ops import OPS
+from flambeau.utils import stubs
+
+
+def test_the_stub_is_up_to_date() -> None:
+    assert stubs.FILE.read_text() == stubs.written(), "run python -m flambeau.utils.stubs"
+
+
+def test_every_method_of_an_operator_is_known_to_type_checkers() -> None:
+    (methods,) = [n for n in ast.parse(stubs.written()).body if isinstance(n, ast.ClassDef)]
+    known = {n.name for n in methods.body if isinstance(n, ast.FunctionDef)} | stubs._defined_in_class()
+    bound = {op.name for op in OPS.values() if op.method is not None and getattr(Tensor, op.name, None) is op.method}
+    assert len(bound) > 300 and bound - known == set()
