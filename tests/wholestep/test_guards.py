@@ -602,3 +602,25 @@ def test_what_reaches_outside_the_process_is_not_compiled(tmp_path):
         for k in range(5):
             compiled(flambeau.full((2,), float(k)))
     assert flambeau.load(place).tolist() == [4, 4]
+
+
+REDUCED = {
+    "sum": lambda x, y: ((x - y) * 2).exp().sum(),
+    "rows": lambda x, y: (x * y + 1).sum(1),
+    "columns": lambda x, y: (x * y + 1).tanh().mean(0),
+    "max": lambda x, y: (x.abs() + y).amax(1),
+    "any": lambda x, y: ((x + 3) * y > 0).any(),
+    "argmax": lambda x, y: (x * y).argmax(1),
+    "norm": lambda x, y: (x - y).norm(),
+    "half": lambda x, y: (x.bfloat16() * y.bfloat16() + 1).sum(),
+    "kept": lambda x, y: [(z := x * y).sum(), z],
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_reductions_of_formulas(name):
+    twins = settled(lambda: (REDUCED[name], None), lambda: (flambeau.randn(7, 33), flambeau.randn(7, 33)))
+    recorded = twins.behind.found
+    graphs = [r.program.graph for e in recorded.values() if type(e) is list for r in e]
+    if name != "kept":
+        assert len(graphs[0].steps) == 1, graphs[0].text()
