@@ -232,10 +232,25 @@ class Recorder(modes.Mode):
         if threading.get_ident() != self.thread:
             return
         place = self.memory.find(address)
-        if place is None or self.leaf is None:
+        if place is None:
             self._problem("a fill of unknown memory")
             return
-        self.leaf.steps.append(Launch(self.leaf.name, _MEMSET, "pil", [place, value, size]))
+        self._step(Launch("zeros" if self.leaf is None else self.leaf.name, _MEMSET, "pil", [place, value, size]))
+
+    def loaded(self, address: int, size: int) -> None:
+        """New memory got values that Python had: they depend on nothing but guarded values."""
+        if threading.get_ident() != self.thread:
+            return
+        place = self.memory.find(address)
+        if place is None:
+            self._problem("values for unknown memory")
+            return
+        name = "values" if self.leaf is None else self.leaf.name
+        self._step(Launch(name, _MEMCPY, "ppl", [place, ctypes.string_at(address, size), size]))
+
+    def _step(self, step: Any) -> None:
+        """The next step: of the operator that runs, or between operators."""
+        (self.graph.steps if self.leaf is None else self.leaf.steps).append(step)
 
     def tested(self, address: int, size: int, error: Exception | None) -> None:
         """An operator tests a number in which a kernel reports errors."""
@@ -265,15 +280,11 @@ class Recorder(modes.Mode):
     def _launched(self, kernel: int, given: list[Any]) -> None:
         signature = jit.signatures[kernel]
         leaf = self.leaf
-        name = "?" if leaf is None else leaf.name
-        launch = Launch(name, kernel, signature, [])
-        if leaf is None:
-            self._problem("a native call outside any operator")
-            return
+        launch = Launch("between operators" if leaf is None else leaf.name, kernel, signature, [])
         if kernel in self.plans.runners:
             launch.plan = self.plans.find(given[0])
             if launch.plan is None:
-                leaf.problem = leaf.problem or "its plan of oneDNN is not known"
+                self._not_native("its plan of oneDNN is not known")
                 return
             if launch.plan.scratch_size:
                 self.plans.know_workspace(self.memory)
@@ -285,10 +296,17 @@ class Recorder(modes.Mode):
             else:
                 place = self.memory.find(value) or self.plans.in_workspace(self.memory, value)
                 if place is None:
-                    leaf.problem = leaf.problem or "it uses memory of its own"
+                    self._not_native("it uses memory of its own")
                     return
                 launch.arguments.append(place)
-        leaf.steps.append(launch)
+        self._step(launch)
+
+    def _not_native(self, why: str) -> None:
+        """The operator that runs does something that native calls alone do not do again."""
+        if self.leaf is None:
+            self._problem(f"a native call between operators: {why}")
+        else:
+            self.leaf.problem = self.leaf.problem or why
 
     # -- optimizers -------------------------------------------------------------------------------------------------
     def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:
