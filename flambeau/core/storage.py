@@ -26,7 +26,7 @@ _free = at_once(free)
 
 
 # Who wants to know of new storages (`made`), of looks at their bytes (`looked`, `tested`) and of bytes that are not written by kernels
-# (`filled`, `loaded`): recordings of whole steps. See `watch`.
+# (`filled`, `loaded`) or never change (`constant`): recordings of whole steps. See `watch`.
 watchers: list[Any] = []
 
 

@@ -419,6 +419,9 @@ class _Collector:
     def loaded(self, address: int, size: int) -> None:
         pass
 
+    def constant(self, t: Any) -> None:
+        pass
+
 
 def _bits(value: float, size: int) -> int:
     return (

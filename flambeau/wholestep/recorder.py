@@ -189,6 +189,8 @@ class Recorder(modes.Mode):
     def _finish(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict]) -> None:
         """The operator is done: its native calls are its effect, or it will be called again as a whole."""
         touched = {ref.buffer for step in leaf.steps for ref in step.refs()}
+        if not leaf.steps and not leaf.problem and op.name in _UNINITIALISED:
+            return
         if not leaf.problem and any(b not in touched and self.memory.buffers[b].size for b in leaf.makes):
             leaf.problem = "it fills memory by itself"
         changes = op.writes or op.draws or leaf.name.endswith("_")
@@ -247,6 +249,11 @@ class Recorder(modes.Mode):
             return
         name = "values" if self.leaf is None else self.leaf.name
         self._step(Launch(name, _MEMCPY, "ppl", [place, ctypes.string_at(address, size), size]))
+
+    def constant(self, t: Tensor) -> None:
+        """A table of this library's, which never changes, is about to be read."""
+        if threading.get_ident() == self.thread and t.device is cpu:
+            self.know(t._storage, "state")
 
     def _step(self, step: Any) -> None:
         """The next step: of the operator that runs, or between operators."""
@@ -361,6 +368,7 @@ class Recorder(modes.Mode):
 
 
 _MEMSET = ctypes.cast(ctypes.CDLL(None).memset, ctypes.c_void_p).value or 0
+_UNINITIALISED = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
 _MEMCPY = ctypes.cast(ctypes.CDLL(None).memcpy, ctypes.c_void_p).value or 0
 _CALLBACK = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
 
