@@ -287,13 +287,8 @@ def fuse_reductions(graph: Graph, results: set[int]) -> None:
         if not isinstance(step, Launch) or step.address not in compiled.reductions:
             continue
         for ref in step.reads():
-            buffer = graph.buffers[ref.buffer]
-            if (
-                buffer.source != "new"
-                or ref.buffer in results
-                or len(users[ref.buffer]) != 2
-                or users[ref.buffer][1] != i
-            ):
+            of = graph.buffers[ref.buffer]
+            if of.source != "new" or ref.buffer in results or len(users[ref.buffer]) != 2 or users[ref.buffer][1] != i:
                 continue
             at = users[ref.buffer][0]
             made = graph.steps[at]
