@@ -23,7 +23,7 @@ from .guards import (
 )
 from .program import Program
 from .reach import Reach
-from .recorded import GradSlot, Recorded
+from .recorded import GradSlot, Recorded, extent
 from .recorder import NotRecordable, Recorder
 from .results import Results, leaves_of, saved_storages
 
@@ -219,14 +219,18 @@ class Prepared:
         return None
 
     def _only_known(self, graph: Any) -> None:
+        """Steps touch arguments only between their first and last elements: what lies around them may be another tensor next time."""
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for t in self.given.tensors:
+            place = self.recorder.memory.find(t._storage.ptr) if t._storage.ptr else None
+            if place is not None:
+                start = t._offset * t.dtype.itemsize
+                spans.setdefault(place.buffer, []).append((start, start + extent(t)))
         for step in graph.steps:
             for ref in step.refs():
-                if (
-                    ref.buffer >= 0
-                    and graph.buffers[ref.buffer].source == "new"
-                    and graph.buffers[ref.buffer].storage is not None
-                ):
-                    raise NotRecordable("it uses memory of unknown origin")
+                known = spans.get(ref.buffer) if ref.buffer in self.arguments else None
+                if known is not None and not any(start <= ref.offset < max(stop, start + 1) for start, stop in known):
+                    raise NotRecordable("it reaches beyond an argument")
 
 
 def _is_ours(optimizer: Any) -> bool:

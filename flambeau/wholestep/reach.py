@@ -265,6 +265,15 @@ class Reach:
                 self._add(f"{what}.{name}", getattr(o, name, None))
         for c in cls.__mro__:
             self._methods(c, False)
+            if (
+                isinstance(o, Module)
+                and "forward" in c.__dict__
+                and _trusted(c.__module__)
+                and (id(c), True) not in self.seen
+            ):
+                self.seen[id(c), True] = c  # type: ignore[index]
+                self.items.append(DictItem(c.__qualname__, gc.get_referents(c.__dict__)[0], ("forward",)))
+                self._add(f"{c.__qualname__}.forward", c.__dict__["forward"])  # somebody may have exchanged it
 
     def _class(self, what: str, cls: type) -> None:
         for c in cls.__mro__:

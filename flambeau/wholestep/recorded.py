@@ -165,11 +165,13 @@ class Recorded:
         for index in written:
             buffer = graph.buffers[index]
             if buffer.source == "state" or index in self.program.arguments:
-                address = buffer.address
-                if index in self.program.arguments:
-                    i, shift = self.program.arguments[index]
-                    address = tensors[i].data_ptr() - shift
-                kept.append((address, ctypes.string_at(address, buffer.size)))
+                if index not in self.program.arguments:
+                    kept.append((buffer.address, ctypes.string_at(buffer.address, buffer.size)))
+                    continue
+                first = tensors[self.program.arguments[index][0]]
+                for t in tensors:
+                    if t._storage.ptr == first._storage.ptr and t.data_ptr():
+                        kept.append((t.data_ptr(), ctypes.string_at(t.data_ptr(), extent(t))))
         marks = [(g, g.state_bytes()) for g in dict.fromkeys([default_generator, *graph.draws])]
         made = [UntypedStorage(slot.size) for slot in self.slots]
         self.program.poison(made)
@@ -214,6 +216,13 @@ class Recorded:
         return ""
 
 
+def extent(t: Tensor) -> int:
+    """Bytes from the first to the last element."""
+    if 0 in t.shape:
+        return 0
+    return (1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides))) * t.dtype.itemsize
+
+
 def _written(step: Any) -> list[Any]:
     return step.writes() if hasattr(step, "writes") else [r for r in step.refs() if r.buffer >= 0]
 
@@ -230,4 +239,4 @@ def tensors_in(value: Any) -> list[Tensor]:
     return [t for v in value for t in tensors_in(v)] if isinstance(value, (list, tuple)) else []
 
 
-__all__ = ["GradSlot", "Recorded", "tensors_in"]
+__all__ = ["GradSlot", "Recorded", "extent", "tensors_in"]

@@ -624,3 +624,25 @@ def test_reductions_of_formulas(name):
     graphs = [r.program.graph for e in recorded.values() if type(e) is list for r in e]
     if name != "kept":
         assert len(graphs[0].steps) == 1, graphs[0].text()
+
+
+def test_a_forward_of_the_librarys_that_is_exchanged(monkeypatch):
+    def build():
+        layer = nn.Linear(6, 3)
+        return (lambda x: layer(x).detach()), layer
+
+    twins = settled(build)
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: x * SCALE)
+    twins.call(vector(), 4)
+
+
+def test_arguments_that_are_parts_of_larger_memory():
+    def build():
+        return (lambda x: x.mul_(2).sum()), None
+
+    def inside():
+        return (flambeau.randn(1000)[500:506],)
+
+    twins = settled(build, inside)
+    for make in (vector(), inside, lambda: (flambeau.randn(6)[0:],), vector(), inside):
+        twins.call(make, 3)
