@@ -25,7 +25,8 @@ _free_blocks = allocator.free_blocks
 _free = at_once(free)
 
 
-# Who wants to know of new storages (`made`) and of looks at their bytes (`looked`): recordings of whole steps. See `watch`.
+# Who wants to know of new storages (`made`), of looks at their bytes (`looked`, `tested`) and of bytes that are not written by kernels
+# (`filled`, `loaded`) or never change (`constant`): recordings of whole steps. See `watch`.
 watchers: list[Any] = []
 
 
