@@ -101,6 +101,8 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
 class _CudaDeviceProperties:
     """Facts of a GPU."""
 
+    name: str
+
     def __init__(self, index: int):
         facts = {name: driver.attribute(name, index) for name in driver.ATTRIBUTES}
         self.__dict__.update(facts, name=driver.device_name(index), total_memory=driver.total_memory(index))

@@ -10,6 +10,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.generator import Generator
 from ...core.tensor import Tensor, empty, numel_of
+from ..index.unique import searchsorted
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..nn.random_activation import random_slopes
@@ -29,7 +30,8 @@ def _(out: Tensor, input: Tensor, num_samples: int, replacement: bool, generator
         return
     steps = weights.float().cumsum(-1)  # type: ignore[attr-defined]
     chosen = fill(empty(out.shape, dt.float32, out.device), generator, Uniform())
-    raw_copy(out, steps.searchsorted(chosen * steps[..., -1:], right=True).clamp_(max=weights.shape[-1] - 1))
+    places = searchsorted(steps, chosen * steps[..., -1:], right=True)  # there is no such method
+    raw_copy(out, places.clamp_(max=weights.shape[-1] - 1))
 
 
 # A thread draws as many numbers as it needs: it has its own sequence, of which `Stream` hands out one number at a time.
