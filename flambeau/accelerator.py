@@ -1,31 +1,114 @@
-"""`torch.accelerator`: the device beside the CPU, of which there is none yet."""
+"""`torch.accelerator`: the device beside the CPU, where there is one."""
 
 from __future__ import annotations
 
-from .core.absent import raising as _raising
+from typing import Any
+
+from . import cuda as _cuda
+from .core.backend import has_backend as _has_backend
 from .core.device import device
+
+_CUDA = device("cuda")
 
 
 def is_available() -> bool:
     """Whether there is a GPU that Flambeau can use."""
-    return False
+    return _has_backend(_CUDA)
 
 
 def device_count() -> int:
     """How many there are."""
-    return 0
+    return _cuda.device_count()
 
 
 def current_accelerator(check_available: bool = False) -> device | None:
-    """The type of accelerator this build knows: none."""
-    return None
+    """The type of accelerator that is there; None without one."""
+    return _CUDA if is_available() else None
 
 
-globals().update(
-    _raising(
-        """current_device_index set_device_index current_stream set_stream synchronize empty_cache memory_allocated
-        max_memory_allocated memory_reserved max_memory_reserved memory_stats reset_peak_memory_stats""",
-        RuntimeError,
-        "Cannot access accelerator device when none is available.",
-    )
-)
+def _there() -> Any:
+    if not is_available():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return _cuda
+
+
+def current_device_index() -> int:
+    """The number of the device that is chosen in this thread."""
+    return _there().current_device()
+
+
+current_device_idx = current_device_index
+
+
+def set_device_index(device: Any, /) -> None:
+    """Choose a device for this thread."""
+    _there().set_device(device)
+
+
+set_device_idx = set_device_index
+
+
+class device_index:
+    """Inside, another device is chosen; None changes nothing."""
+
+    def __init__(self, device: int | None, /):
+        self.idx = device
+
+    def __enter__(self) -> None:
+        if self.idx is not None:
+            self.before = _there().current_device()
+            _cuda.set_device(self.idx)
+
+    def __exit__(self, *exc: Any) -> None:
+        if self.idx is not None:
+            _cuda.set_device(self.before)
+
+
+def current_stream(device: Any = None, /) -> Any:
+    """This thread's stream on a device."""
+    return _there().current_stream(device)
+
+
+def set_stream(stream: Any) -> None:
+    """Choose this thread's stream."""
+    _there().set_stream(stream)
+
+
+def synchronize(device: Any = None, /) -> None:
+    """Wait until everything that was started on a device is done."""
+    _there().synchronize(device)
+
+
+def empty_cache() -> None:
+    """Give memory that no tensor uses back to the device."""
+    _there().empty_cache()
+
+
+def memory_allocated(device_index: Any = None, /) -> int:
+    """Bytes that tensors use."""
+    return _there().memory_allocated(device_index)
+
+
+def max_memory_allocated(device_index: Any = None, /) -> int:
+    """The most that tensors used at once."""
+    return _there().max_memory_allocated(device_index)
+
+
+def memory_reserved(device_index: Any = None, /) -> int:
+    """Bytes that were taken from the device."""
+    return _there().memory_reserved(device_index)
+
+
+def max_memory_reserved(device_index: Any = None, /) -> int:
+    """The most that was taken from the device at once."""
+    return _there().max_memory_reserved(device_index)
+
+
+def memory_stats(device_index: Any = None, /) -> Any:
+    """Figures of the allocator."""
+    return _there().memory_stats(device_index)
+
+
+def reset_peak_memory_stats(device_index: Any = None, /) -> None:
+    """Begin to look for the peak anew."""
+    _there().reset_peak_memory_stats(device_index)

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .core.backend import backend_of, has_backend
 from .core.device import device as Device
 from .core.generator import Generator, default_generator, initial_seed, manual_seed, seed
 from .core.tensor import Tensor
@@ -47,7 +48,7 @@ def fork_rng(
 ) -> Iterator[None]:
     """Inside, random numbers may be drawn and seeds set; afterwards the default generator is where it was.
 
-    Generators of other devices are not saved: naming any raises, as there are none.
+    The generators of `devices` (by default of all GPUs) are saved as well; naming one that is not there raises.
 
     >>> with fork_rng():
     ...     noise = flambeau.rand(3)
@@ -56,12 +57,17 @@ def fork_rng(
         yield
         return
     kind = Device(device_type or "cuda").type
-    if devices and list(devices):
+    where = Device(kind)
+    present = has_backend(where)
+    chosen = list(devices) if devices is not None else list(range(backend_of(where).device_count)) if present else []
+    if chosen and not present:
         raise AssertionError(
             f"fork_rng() saves the generator of the CPU, and there is no {kind} device to save others of"
         )
-    saved = default_generator.state_bytes()
+    others = [backend_of(where).generator(Device(kind, d) if isinstance(d, int) else Device(d)) for d in chosen]
+    saved = [(g, g.state_bytes()) for g in (default_generator, *others)]
     try:
         yield
     finally:
-        default_generator.set_state_bytes(saved)
+        for generator, state in saved:
+            generator.set_state_bytes(state)

@@ -3,6 +3,7 @@
     python -m tests.door                       every operator of PyTorch's database: forward and backward
     python -m tests.door --only 'conv|pool'    some of them
     python -m tests.door --toy                 the same on a device whose memory the host cannot read: nothing may read garbage
+    python -m tests.door --device cuda         the same on a GPU
 
 `Door` is a mode that looks into composites and lets every other operator compute; what is computed outside one is a violation, named by the
 line of Flambeau that did it. `install` must come before the first kernel is made."""
@@ -156,10 +157,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="")
     parser.add_argument("--toy", action="store_true")
+    parser.add_argument("--device", help="another device that is there, such as cuda")
     parser.add_argument("--samples", type=int, default=4)
     given = parser.parse_args()
     install()
-    where = None
+    where = given.device
     if given.toy:
         from tests.backends.toy_device import ToyBackend
 

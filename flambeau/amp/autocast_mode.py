@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..core.backend import has_backend
 from ..core.device import device
 from ..core.dtype import bfloat16, dtype, float16, float64
 from ..core.tensor import Tensor
@@ -59,7 +60,7 @@ class autocast:
     def _works(self) -> bool:
         """Whether the device and its dtype can be had; PyTorch warns if not, and goes on without autocast."""
         kind = device(self.device).type
-        problem = _MISSING.get(kind)
+        problem = None if has_backend(device(kind)) else _MISSING.get(kind)
         if problem is None and self.fast_dtype not in _SUPPORTED:
             name = kind.upper()
             problem = (

@@ -21,7 +21,7 @@ _convert = unwatched(convert)
 
 
 class Casting(modes.Mode):
-    """Autocast on the CPU, for the threads in which it is on."""
+    """Autocast, for the threads and types of device for which it is on."""
 
     stays = True
     parts = False
@@ -30,7 +30,13 @@ class Casting(modes.Mode):
         run = unwatched(function)
         if not casts.active:
             return run(*args, **kwargs)
+        kind = _kind_of((*args, *kwargs.values()))
+        if kind not in casts.enabled:
+            return run(*args, **kwargs)
+        casts.kind, casts.dtype = kind, casts.enabled[kind]
         policy: Any = op.autocast or ""
+        if kind == "cuda" and op.autocast_cuda is not None:
+            policy = op.autocast_cuda
         if type(policy) is not str:
             policy, run = policy(run, args, kwargs)
         if policy == "parts":
@@ -44,6 +50,19 @@ class Casting(modes.Mode):
             return run(*args, **kwargs)
         finally:
             casts.active = True
+
+
+def _kind_of(values: tuple) -> str:
+    """The type of device that a call computes on: that of its first tensor, or the only one that autocast is on for."""
+    for value in values:
+        if isinstance(value, Tensor):
+            if value.shape or value.device is not cpu:
+                return value.device.type
+        elif type(value) in (list, tuple):
+            for item in value:
+                if isinstance(item, Tensor):
+                    return item.device.type
+    return casts.kind if casts.kind in casts.enabled else next(iter(casts.enabled))
 
 
 def _target(policy: str, args: tuple, kwargs: dict) -> dtype:
@@ -61,7 +80,7 @@ def _wider(widest: dtype, value: Any) -> dtype:
     if isinstance(value, (list, tuple)):
         for item in value:
             widest = _wider(widest, item)
-    elif isinstance(value, Tensor) and value.dtype.is_floating_point and value.device is cpu:
+    elif isinstance(value, Tensor) and value.dtype.is_floating_point and value.device.type == casts.kind:
         if value.dtype not in (casts.dtype, float32, float64):
             raise RuntimeError(
                 f"Unexpected floating point dtype {value.dtype} in an operator that promotes: autocast to {casts.dtype} expects"
@@ -75,12 +94,12 @@ def _cast(value: Any, target: dtype) -> Any:
     """Tensors of floats in the target dtype; doubles and everything else as they are."""
     if isinstance(value, Tensor):
         d = value.dtype
-        if d is target or not d.is_floating_point or d is float64 or value.device is not cpu:
+        if d is target or not d.is_floating_point or d is float64 or value.device.type != casts.kind:
             return value
         keeps = d is float32 and target is casts.dtype and casts.cache_enabled
         if keeps and value.requires_grad and value._base is None and value.is_leaf and not grad_mode.inference:
             return _kept(value, target)
-        return _convert(value, target, cpu, preserve_format)
+        return _convert(value, target, value.device, preserve_format)
     if type(value) in (list, tuple):
         return type(value)([_cast(x, target) for x in value])
     return value
@@ -93,7 +112,7 @@ def _kept(leaf: Tensor, target: dtype) -> Tensor:
     if found is None:
         before, grad_mode.enabled = grad_mode.enabled, True
         try:
-            found = casts.cache[key] = (leaf, _convert(leaf, target, cpu, preserve_format))
+            found = casts.cache[key] = (leaf, _convert(leaf, target, leaf.device, preserve_format))
         finally:
             grad_mode.enabled = before
     return found[1]

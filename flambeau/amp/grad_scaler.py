@@ -10,6 +10,7 @@ from typing import Any
 
 from ..autograd import no_grad
 from ..core import dtype as dt
+from ..core.backend import has_backend
 from ..core.device import device as make_device
 from ..core.tensor import Tensor
 from ..ops.creation.filled import full
@@ -58,7 +59,7 @@ class GradScaler:
     ):
         self._device = device
         self._enabled = enabled
-        if enabled and make_device(device).type == "cuda":
+        if enabled and make_device(device).type == "cuda" and not has_backend(make_device(device)):
             warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
             self._enabled = False
         if self._enabled:
@@ -90,9 +91,9 @@ class GradScaler:
             return outputs
         if isinstance(outputs, Tensor):
             if self._scale is None:
-                self._scale = full((), float(self._init_scale), dtype=dt.float32)
-                self._growth_tracker = full((), self._init_growth_tracker, dtype=dt.int32)
-            return outputs * self._scale
+                self._scale = full((), float(self._init_scale), dtype=dt.float32, device=outputs.device)
+                self._growth_tracker = full((), self._init_growth_tracker, dtype=dt.int32, device=outputs.device)
+            return outputs * self._scale.to(outputs.device)
         if isinstance(outputs, Iterable):
             scaled = map(self.scale, outputs)
             return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
@@ -116,6 +117,7 @@ class GradScaler:
     def _unscale_grads_(self, optimizer: Optimizer, factor: Tensor, allow_fp16: bool) -> dict[Any, Tensor]:
         """Multiply the gradients by the factor; returns, by device, whether one of them is not finite."""
         found: dict[Any, Tensor] = {}
+        factors: dict[Any, Tensor] = {}
         with no_grad():
             for parameter in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
                 grad = parameter.grad
@@ -125,10 +127,13 @@ class GradScaler:
                     parameter.grad = grad = grad.coalesce()
                 values = grad._values() if grad.is_sparse else grad
                 if grad.device not in found:
-                    found[grad.device] = full((), 0.0, dtype=dt.float32)
-                if not values.isfinite().all():
-                    found[grad.device].fill_(1.0)
-                values.mul_(factor)
+                    found[grad.device] = full((), 0.0, dtype=dt.float32, device=grad.device)
+                    factors[grad.device] = factor.to(grad.device)
+                # without asking the device for the answer: it is read once, in `step`
+                found[grad.device].add_(values.isfinite().all().logical_not())
+                values.mul_(factors[grad.device])
+            for total in found.values():
+                total.clamp_(max=1.0)
         return found
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -170,7 +175,9 @@ class GradScaler:
             current = self._current("step")
             factor = current if own is None else current * own
             optimizer.grad_scale = None if progress.stage is OptState.UNSCALED else factor
-            optimizer.found_inf = sum(progress.found_inf.values(), full((), 0.0, dtype=dt.float32))
+            optimizer.found_inf = sum(
+                (f.to(current.device) for f in progress.found_inf.values()), full((), 0.0, dtype=dt.float32, device=current.device)
+            )
         result = optimizer.step(*args, **kwargs)
         progress.stage = OptState.STEPPED
         if not takes_scaler:

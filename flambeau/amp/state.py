@@ -21,6 +21,9 @@ DEFAULT_DTYPES = {
 }  # fmt: skip
 
 
+CASTING = ("cpu", "cuda")  # types of device whose operators choose
+
+
 class _Switches(threading.local):
     """What this thread has set. The parts are replaced, not changed, so that `switch` needs no calls."""
 
@@ -74,13 +77,17 @@ def switch(setting: Setting, nesting: int) -> None:
     if nesting < 0 and not _switches.nesting:
         casts.cache = {}
     _switches.dtypes = {**_switches.dtypes, kind: dtype}
-    was_enabled = kind in _switches.enabled
     _switches.enabled = _switches.enabled | {kind} if enabled else _switches.enabled - {kind}
-    if kind == "cpu":
-        casts.dtype, casts.active = dtype, enabled
-        if enabled is not was_enabled:
+    if kind in CASTING:
+        others = {k: d for k, d in casts.enabled.items() if k != kind}
+        was_active = bool(casts.enabled)
+        casts.enabled = {**others, kind: dtype} if enabled else others
+        casts.active = bool(casts.enabled)
+        if enabled:
+            casts.kind, casts.dtype = kind, dtype
+        if casts.active is not was_active:
             stack = modes.own.stack
-            if enabled:
+            if casts.active:
                 stack.push(_casting, 0)
             else:
                 stack.take(_casting)

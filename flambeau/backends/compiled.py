@@ -42,8 +42,8 @@ def map_kernel(
             found = jit.compile(lambda: elementwise.build(roots, in_dtypes, out_dtypes, kinds, rank), text, brief)
             maps[jit.address_of(found)] = (roots, in_dtypes, out_dtypes, kinds, rank)
         else:
-            found = backend_of(where).compile(
-                lambda: elementwise.build(roots, in_dtypes, out_dtypes, kinds, rank), text
+            found = backend_of(where).compile_for(
+                lambda: elementwise.build(roots, in_dtypes, out_dtypes, kinds, rank), text, where
             )
         _maps[key] = found
     return found
@@ -93,9 +93,10 @@ def reduce_kernel(
         text = (
             f"reduce {combine} {letters} {kept_rank} {reduced_rank} {inner} {kinds} {elementwise.formula_text(roots)}"
         )
-        compile = jit.compile if where is cpu else backend_of(where).compile
-        found = compile(lambda: build_reduction(reduction, inner), text)
         if where is cpu:
+            found = jit.compile(lambda: build_reduction(reduction, inner), text)
             reductions[jit.address_of(found)] = (reduction, inner)
+        else:
+            found = backend_of(where).compile_for(lambda: build_reduction(reduction, inner), text, where)
         _reductions[key] = found
     return found

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from ..core.backend import backend_of
 from ..core.tensor import Tensor
 
 
@@ -52,15 +53,39 @@ def _on_absent_device(name: str, error: type[Exception], message: str) -> Callab
     return method
 
 
-def cuda_array_interface(self: Tensor) -> NoReturn:
-    """Only tensors on a GPU have it."""
+def cuda_array_interface(self: Tensor) -> dict[str, Any]:
+    """Where the elements of a tensor on a GPU lie, for other libraries. Only tensors on a GPU have it."""
+    if self.is_cuda:
+        if self.requires_grad:
+            raise RuntimeError(
+                "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use"
+                " var.detach() to get Variable that doesn't require grad."
+            )
+        size = self.dtype.itemsize
+        return {
+            "typestr": "|b1" if self.dtype.kind == "b" else f"<{'f' if self.dtype.kind == 'f' else self.dtype.kind}{size}",
+            "shape": tuple(self.shape),
+            "strides": None if self.is_contiguous() else tuple(s * size for s in self.stride()),
+            "data": (self.data_ptr() if self.numel() else 0, False),
+            "version": 2,
+        }
     raise AttributeError(
         f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {self.type()} If CUDA data is required use"
         " tensor.cuda() to copy tensor to device memory."
     )
 
 
+def record_stream(self: Tensor, s: Any) -> None:
+    """Work on the stream `s` uses the tensor: its memory is given to others only when that work is done."""
+    if not self.is_cuda:
+        raise NotImplementedError(
+            f"Could not run 'aten::record_stream' with arguments from the '{self.device.type.upper()}' backend: it has no streams"
+        )
+    backend_of(self.device).record_stream(self._storage.ptr, s.cuda_stream, self.device)
+
+
 _METHODS: dict[str, Any] = {
+    "record_stream": record_stream,
     "__delitem__": delete_item,
     "__long__": Tensor.__int__,
     "__nonzero__": Tensor.__bool__,

@@ -6,11 +6,24 @@ which kernel is missing."""
 
 from __future__ import annotations
 
+import ctypes
+import importlib
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from . import device as devices
 from .device import device
+
+
+class _Fetched(threading.local):
+    """Room for a few bytes of a device."""
+
+    def __init__(self) -> None:
+        self.buffer = ctypes.create_string_buffer(16)
+
+
+_fetched = _Fetched()
 
 
 class Backend:
@@ -35,6 +48,24 @@ class Backend:
         """Copy bytes from host memory to the device."""
         raise NotImplementedError(f"{type(self).__name__} cannot copy memory from the host")
 
+    def fetch(self, address: int, nbytes: int, where: device) -> int:
+        """Where in the host's memory a few bytes of the device are, until this thread calls again."""
+        held = _fetched.buffer
+        self.read(ctypes.addressof(held), address, nbytes, where)
+        return ctypes.addressof(held)
+
+    def read_later(self, host: int, address: int, nbytes: int, where: device) -> None:
+        """`read` that need not be done when this returns: the caller synchronises."""
+        self.read(host, address, nbytes, where)
+
+    def write_later(self, address: int, host: int, nbytes: int, where: device) -> None:
+        """`write` that may still read host memory when this returns, where that is locked for the device."""
+        self.write(address, host, nbytes, where)
+
+    def pinned(self, nbytes: int) -> Any:
+        """A storage in host memory that is locked for copies to the device."""
+        raise NotImplementedError(f"{type(self).__name__} locks no host memory")
+
     def copy(self, destination: int, source: int, nbytes: int, where: device) -> None:
         """Copy bytes within the device."""
         raise NotImplementedError(f"{type(self).__name__} cannot copy memory")
@@ -48,9 +79,42 @@ class Backend:
         tells it from all others."""
         raise NotImplementedError(f"{type(self).__name__} cannot compile kernels")
 
+    def compile_for(self, build: Callable[[], Any], key: str, where: device) -> Callable:
+        """`compile` for one of several devices of this type."""
+        return self.compile(build, key)
+
+    def compile_lists(
+        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device
+    ) -> Callable | None:
+        """A function that applies formulas to many tensors at once: run(rows, numbers), where a row has the addresses of tensors of
+        these dtypes and how many elements they have, and roots[k] is stored to tensor positions[k] of each. None: there is none."""
+        return None
+
+    def indexed(self, where: device) -> device:
+        """The device that is meant: where there are several, one with its number."""
+        return where
+
+    def copy_across(self, destination: int, there: device, source: int, here: device, nbytes: int) -> None:
+        """Copy bytes from one device of this type to another: through the host, unless there is a better way."""
+        staging = ctypes.create_string_buffer(nbytes)
+        self.read(ctypes.addressof(staging), source, nbytes, here)
+        self.write(destination, ctypes.addressof(staging), nbytes, there)
+
     def generator(self, where: device) -> Any:
         """The device's default generator of random numbers."""
         raise NotImplementedError(f"{type(self).__name__} draws no random numbers")
+
+    def new_generator(self, where: device) -> Any:
+        """A new generator of random numbers for the device."""
+        raise NotImplementedError(f"{type(self).__name__} draws no random numbers")
+
+    def seed(self, seed: int) -> None:
+        """Seed the default generators of all devices of this type."""
+
+    def report_address(self, where: device) -> int:
+        """Where kernels may leave a bad index (two int64: 1, and the index) that the host looks at when it next waits for the device;
+        0 if it has to look after every kernel."""
+        return 0
 
     def synchronize(self, where: device) -> None:
         """Wait until everything that was started has finished. What runs at once has nothing to wait for."""
@@ -59,12 +123,23 @@ class Backend:
         """The queue that work is put into; None where calls run at once."""
         return None
 
+    def record_stream(self, address: int, stream: int, where: device) -> None:
+        """Work on another stream uses a block. What runs at once has nothing to remember."""
+
+    def hand_over(self, where: device, stream: int | None) -> None:
+        """Another library will read memory on its stream: that must come after the work that was started here."""
+        self.synchronize(where)
+
     def properties(self, where: device) -> dict[str, Any]:
         """What there is to know about a device."""
         return {"name": where.type}
 
 
 _BACKENDS: dict[str, Backend] = {}
+# Types of device that come with the library, and are started when they are first used: what to import for the backend (its
+# function `start`), and what declares its kernels.
+_OPTIONAL = {"cuda": ("flambeau.backends.nvidia", "flambeau.ops.on_cuda")}
+_absent: dict[str, str] = {}  # why one of them cannot be used here
 
 
 def register(name: str, backend: Backend) -> None:
@@ -81,7 +156,7 @@ def register(name: str, backend: Backend) -> None:
 
 def has_backend(where: device) -> bool:
     """Whether a device other than the CPU and meta can hold tensors."""
-    return where.type in _BACKENDS
+    return where.type in _BACKENDS or _start(where.type)
 
 
 def backend_of(where: device) -> Backend:
@@ -89,10 +164,49 @@ def backend_of(where: device) -> Backend:
     try:
         return _BACKENDS[where.type]
     except KeyError:
-        raise RuntimeError(f"there is no device of type {where.type!r} here: {_why_absent(where.type)}") from None
+        if _start(where.type):
+            return _BACKENDS[where.type]
+        raise RuntimeError(f"there is no device of type {where.type!r} here: {why_absent(where.type)}") from None
 
 
-def _why_absent(kind: str) -> str:
+_seed_of_program: list[int] = []  # the last seed given to all devices: one that is started later begins with it
+
+
+def seed_devices(seed: int) -> None:
+    """Seed the default generators of every device that is there, and of those that will be."""
+    _seed_of_program[:] = [seed]
+    for backend in _BACKENDS.values():
+        backend.seed(seed)
+
+
+def indexed(where: device) -> device:
+    """The device that is meant by a type of device alone: the chosen one of several."""
+    return backend_of(where).indexed(where)
+
+
+devices.numbered.update(dict.fromkeys(_OPTIONAL, indexed))
+
+
+def _start(kind: str) -> bool:
+    """Start an optional backend at its first use; whether it is there."""
+    if kind not in _OPTIONAL or kind in _absent:
+        return False
+    module, kernels = _OPTIONAL[kind]
+    try:
+        backend = importlib.import_module(module).start()
+    except RuntimeError as problem:
+        _absent[kind] = str(problem)
+        return False
+    _BACKENDS[kind] = backend
+    for seed in _seed_of_program:
+        backend.seed(seed)
+    importlib.import_module(kernels)
+    return True
+
+
+def why_absent(kind: str) -> str:
+    """Why there is no such device here, in a sentence."""
     if kind == "cuda":
-        return "CUDA needs an NVIDIA GPU and `pip install flambeau[cuda]`"
+        problem = _absent.get(kind, "")
+        return f"{problem}{'; ' if problem else ''}CUDA needs an NVIDIA GPU and `pip install flambeau[cuda]`"
     return "register a backend for it with flambeau.backends.register"

@@ -9,10 +9,13 @@ from .tensor import Tensor
 
 
 class Casts(threading.local):
-    """What one thread casts to on the CPU. `active` is False, too, while an operator whose arguments have been cast runs."""
+    """What one thread casts to. `active` is False, too, while an operator whose arguments have been cast runs. `kind` and `dtype`
+    are those of the operator at hand; `enabled` has the dtype for every type of device that autocast is on for."""
 
     def __init__(self) -> None:
         self.active = False
+        self.enabled: dict[str, dtype] = {}
+        self.kind = "cpu"
         self.dtype: dtype = bfloat16
         self.cache_enabled = True
         # (tensor, copy) by the tensor's identity and the copy's dtype; the tensor is kept so that the identity stays its own

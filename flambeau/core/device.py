@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .uninterrupted import uninterrupted
@@ -16,11 +17,11 @@ _TYPES: tuple[str, ...] = (
 class device:
     """`device("cuda:0")`, `device("cuda", 0)`; usable as a context manager that sets the default device."""
 
-    __slots__ = ("type", "index", "_previous")
+    __slots__ = ("type", "index", "memory", "_previous")
 
     type: str
     index: int | None
-    _hash: int
+    memory: Any  # allocate(nbytes) -> address and release(address), where the backend has such an object for the device
     _previous: list[device | None]
 
     def __new__(cls, type: Any = None, index: int | None = None) -> device:
@@ -48,6 +49,7 @@ class device:
         if self is None:
             self = object.__new__(cls)
             self.type, self.index = kind, index
+            self.memory = None
             self._previous = []
             _KNOWN[kind, index] = self
         return self
@@ -100,9 +102,16 @@ meta = device("meta")
 _default: list[device] = [cpu]
 
 
+# Types of device of which there are several: how "cuda" becomes "cuda:0".
+numbered: dict[str, Callable[[device], device]] = {}
+
+
 def default_device() -> device:
     """The device on which new tensors are made."""
-    return _default[0]
+    found = _default[0]
+    if found is cpu or found.index is not None or found.type not in numbered:
+        return found
+    return numbered[found.type](found)
 
 
 _Device = device  # for the function whose parameter is called `device`

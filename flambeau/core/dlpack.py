@@ -13,7 +13,7 @@ from . import dtype as dt
 from .dtype import dtype
 from .uninterrupted import at_once, uninterrupted
 
-CPU = 1
+CPU, CUDA, CUDA_HOST = 1, 2, 3  # numbers of devices
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _BFLOAT = 4
 _BY_CODE: dict[tuple[int, int], dtype] = {
@@ -80,16 +80,23 @@ def _drop_unused(capsule: int) -> None:
 
 
 def export(
-    ptr: int, shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, owner: Any, versioned: bool = False
+    ptr: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    d: dtype,
+    owner: Any,
+    versioned: bool = False,
+    place: tuple[int, int] = (CPU, 0),
 ) -> Any:
-    """A capsule over CPU memory that `owner` keeps alive."""
+    """A capsule over memory that `owner` keeps alive; `place` is the device and its number."""
     if d in dt.FLOAT8:
         raise BufferError(f"{d} tensors cannot be handed over through DLPack")
     rank = len(shape)
     sizes, steps = (ctypes.c_int64 * max(rank, 1))(*shape), (ctypes.c_int64 * max(rank, 1))(*strides)
     managed: Any = _Versioned() if versioned else _Managed()
     t = managed.tensor
-    t.data, t.device_type, t.device_id, t.ndim = ptr or None, CPU, 0, rank
+    t.data, t.ndim = ptr or None, rank
+    t.device_type, t.device_id = place
     t.code = _BFLOAT if d is dt.bfloat16 else _CODES[d.kind]
     t.bits, t.lanes, t.byte_offset = d.itemsize * 8, 1, 0
     t.shape = ctypes.cast(sizes, ctypes.POINTER(ctypes.c_int64))
@@ -108,6 +115,7 @@ class Imported(NamedTuple):
     strides: tuple[int, ...]
     dtype: dtype
     owner: Any
+    place: tuple[int, int]
 
 
 class _Lease:
@@ -142,8 +150,9 @@ def load(capsule: Any) -> Imported:
     address = _pointer(capsule, name)
     managed: Any = (_Versioned if versioned else _Managed).from_address(address)
     t = managed.tensor
-    if t.device_type != CPU:
-        raise BufferError(f"from_dlpack: only CPU memory can be shared, got DLPack device type {t.device_type}")
+    if t.device_type not in (CPU, CUDA, CUDA_HOST):
+        raise BufferError(f"from_dlpack: only memory of the CPU and of CUDA can be shared, got DLPack device type {t.device_type}")
+    place = t.device_type, t.device_id
     d = _BY_CODE.get((t.code, t.bits))
     if d is None or t.lanes != 1:
         raise BufferError(f"from_dlpack: unsupported element type (code {t.code}, {t.bits} bits, {t.lanes} lanes)")
@@ -158,4 +167,4 @@ def load(capsule: Any) -> Imported:
     ptr = (t.data or 0) + t.byte_offset
     lease = _Lease(address, managed.deleter)
     _rename(capsule, used)
-    return Imported(ptr, shape, strides, d, lease)
+    return Imported(ptr, shape, strides, d, lease, place)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from flambeau.core.allocator import make_sure_of
+from flambeau.core.backend import backend_of, has_backend, seed_devices
 from flambeau.core.device import cpu
 from flambeau.core.device import device as Device
 from flambeau.core.dtype import uint8, uint32
@@ -59,6 +60,12 @@ class Generator:
     )
 
     kept_normal: float | None  # second value of a Box-Muller pair, waiting for the next call
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        """Generators of other devices are made by the device's backend."""
+        if cls is Generator and device is not None and Device(device).type not in ("cpu", "meta") and has_backend(Device(device)):
+            return backend_of(Device(device)).new_generator(Device(device))
+        return object.__new__(cls)
 
     def __init__(self, device: Any = "cpu") -> None:
         self._device = Device("cpu" if device is None else device)
@@ -253,7 +260,8 @@ default_generator.seed()  # an unseeded program gets different numbers each run,
 
 
 def manual_seed(seed: Any) -> Generator:
-    """Seeds the default generator; anything `int()` takes is a seed."""
+    """Seeds the default generators of all devices; anything `int()` takes is a seed."""
+    seed_devices(int(seed))
     return default_generator.manual_seed(int(seed))
 
 

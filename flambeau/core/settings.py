@@ -1,7 +1,7 @@
 """Global switches that programs written for PyTorch set.
 
 Results on the CPU are the same in every run and float32 products are computed in float32, so the switches for
-determinism and precision are remembered for whoever asks, and change nothing."""
+determinism and precision change nothing there; libraries on a GPU heed them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,50 @@ _PRECISIONS = ("highest", "high", "medium")
 attention_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
+class MatmulSwitches:
+    """Which shortcuts matrix products on a GPU may take. `state` changes with them, for whoever keeps plans."""
+
+    allow_fp16_reduced_precision_reduction: bool
+    allow_bf16_reduced_precision_reduction: bool
+    allow_fp16_accumulation: bool
+    state: int
+
+    def __init__(self) -> None:
+        values = {"precision": "highest", "allow_fp16_reduced_precision_reduction": True}
+        self.__dict__.update(values, allow_bf16_reduced_precision_reduction=True, allow_fp16_accumulation=False)
+        self._renew()
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "allow_tf32":
+            name, value = "precision", "high" if value else "highest"
+        if name not in self.__dict__:
+            raise AttributeError(f"Unknown attribute {name}")
+        self.__dict__[name] = value
+        self._renew()
+
+    def _renew(self) -> None:
+        self.__dict__["allow_tf32"] = self.__dict__["precision"] != "highest"
+        switches = [bool(v) for k, v in self.__dict__.items() if k.startswith("allow")]
+        self.__dict__["state"] = sum(on << i for i, on in enumerate(switches))
+
+
+class CudnnSwitches:
+    """How cuDNN chooses its kernels: the most exact (float32 in 19 bits or not), the same in every run, the fastest by trial."""
+
+    enabled = True
+    benchmark = False
+    benchmark_limit: int | None = None
+    deterministic = False
+    allow_tf32 = True
+
+
+matmul_switches = MatmulSwitches()
+cudnn_switches = CudnnSwitches()
+
+
 class _State:
     deterministic = False
     warn_only = False
-    precision = "highest"
     warn_always = False
     fill_uninitialized_memory = True
 
@@ -78,12 +118,12 @@ def set_float32_matmul_precision(precision: str) -> None:
     if precision not in _PRECISIONS:
         warnings.warn(f"{precision} is not one of 'highest', 'high', or 'medium'; nothing was changed.", stacklevel=2)
         return
-    _State.precision = precision
+    matmul_switches.precision = precision  # type: ignore[attr-defined]
 
 
 def get_float32_matmul_precision() -> str:
     """ "highest", "high" or "medium": how exact float32 matrix products must be."""
-    return _State.precision
+    return matmul_switches.precision  # type: ignore[attr-defined]
 
 
 def set_warn_always(b: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .allocator import LARGE, allocator, free, round_size
-from .backend import backend_of
+from .backend import backend_of, has_backend
 from .device import cpu
 from .device import device as Device
 from .graph import INFERENCE, grad_mode, inference_threads
@@ -25,7 +26,8 @@ _free_blocks = allocator.free_blocks
 _free = at_once(free)
 
 
-# Who wants to know of new storages (`made`) and of looks at their bytes (`looked`): recordings of whole steps. See `watch`.
+# Who wants to know of new storages (`made`), of looks at their bytes (`looked`, `tested`) and of bytes that are not written by kernels
+# (`filled`, `loaded`) or never change (`constant`): recordings of whole steps. See `watch`.
 watchers: list[Any] = []
 
 
@@ -63,6 +65,15 @@ class _NoAddress:
 _NO_ADDRESS: Any = _NoAddress()
 
 
+class _Transfers(threading.local):
+    """Whether this thread's copies between the host and a device are waited for."""
+
+    wait = True
+
+
+transfers = _Transfers()
+
+
 def move_bytes(destination: int, there: Device, source: int, here: Device, nbytes: int) -> None:
     """Copy bytes within a device or from one to another."""
     if not nbytes or there.type == "meta":
@@ -77,9 +88,17 @@ def move_bytes(destination: int, there: Device, source: int, here: Device, nbyte
         else:
             backend_of(here).copy(destination, source, nbytes, here)
     elif there is cpu:
-        backend_of(here).read(destination, source, nbytes, here)
+        if transfers.wait:
+            backend_of(here).read(destination, source, nbytes, here)
+        else:
+            backend_of(here).read_later(destination, source, nbytes, here)
     elif here is cpu:
-        backend_of(there).write(destination, source, nbytes, there)
+        if transfers.wait:
+            backend_of(there).write(destination, source, nbytes, there)
+        else:
+            backend_of(there).write_later(destination, source, nbytes, there)
+    elif here.type == there.type:
+        backend_of(here).copy_across(destination, there, source, here, nbytes)
     else:  # through the host
         staging = ctypes.create_string_buffer(nbytes)
         backend_of(here).read(ctypes.addressof(staging), source, nbytes, here)
@@ -148,12 +167,17 @@ class UntypedStorage:
                     pass
             self.ptr = _allocate(size)
             self.capacity = size
+        elif type(device) is Device and device.memory is not None and type(nbytes) is int:
+            self.ptr = device.memory.allocate(nbytes) if nbytes else 0
+            self.capacity = nbytes
         else:
             self.capacity, self.ptr = 0, 0 if device is cpu else _NO_ADDRESS
             if type(device) is not Device or type(nbytes) is not int:
                 self._place(nbytes, device)
             elif device is not cpu and device.type != "meta":
                 backend = backend_of(device)
+                if device.index is None:
+                    self.device = device = backend.indexed(device)
                 self.ptr = 0
                 if nbytes:
                     self.ptr = backend.allocate(nbytes, device)
@@ -188,7 +212,9 @@ class UntypedStorage:
             size = self.capacity
             if size:
                 if self.device is not cpu:
-                    if self.ptr:
+                    if self.device.memory is not None:
+                        self.device.memory.release(self.ptr)
+                    elif self.ptr:
                         backend_of(self.device).release(self.ptr, size, self.device)
                     return
                 if size >= LARGE:
@@ -284,7 +310,15 @@ class UntypedStorage:
         return "torch.storage.UntypedStorage"
 
     def is_pinned(self, device: Any = "cuda") -> bool:
-        return False
+        """Whether the bytes lie in host memory that is locked for a device."""
+        root = self.owner if isinstance(self.owner, UntypedStorage) else self
+        return getattr(root.owner, "is_pinned", False)
+
+    def pin_memory(self, device: Any = "cuda") -> UntypedStorage:
+        """A copy in host memory that is locked for copies to a device; itself if it is."""
+        if self.device is not cpu:
+            raise TypeError(f"cannot pin 'torch.storage.UntypedStorage' on {self.device}: only CPU memory can be pinned")
+        return self if self.is_pinned() else pinned_storage(self.size_bytes).copy_(self)
 
     def get_device(self) -> int:
         return -1 if self.device.index is None else self.device.index
@@ -322,8 +356,11 @@ class UntypedStorage:
         if isinstance(self.owner, UntypedStorage):
             self.owner.resize_(nbytes)
             return self
-        if self.device is not cpu:
+        if self.device.type == "meta":
             self._move(0, nbytes)
+            return self
+        if self.device is not cpu:
+            self._resize_on_device(nbytes)
             return self
         if nbytes <= self.capacity:  # a shrunken storage keeps its block: tensors may still look at all of it
             self._move(self.ptr, nbytes)
@@ -337,6 +374,17 @@ class UntypedStorage:
         if old:
             _release(old, old_capacity)
         return self
+
+    def _resize_on_device(self, nbytes: int) -> None:
+        if nbytes <= self.capacity:
+            self._move(self.ptr, nbytes)
+            return
+        fresh = UntypedStorage(nbytes, self.device)
+        if self.ptr and self.size_bytes:
+            move_bytes(fresh.ptr, self.device, self.ptr, self.device, min(self.size_bytes, nbytes))
+        self.ptr, fresh.ptr = fresh.ptr, self.ptr  # the old block goes with `fresh`
+        self.capacity, fresh.capacity = fresh.capacity, self.capacity
+        self._move(self.ptr, nbytes)
 
     def numpy(self) -> np.ndarray:
         """The bytes as a uint8 array that shares memory and keeps the storage alive."""
@@ -486,6 +534,14 @@ def watch(watcher: Any) -> Iterator[None]:
         watchers.remove(watcher)
         if not watchers:
             UntypedStorage.__init__ = _plain_init  # type: ignore[method-assign]
+
+
+def pinned_storage(nbytes: int) -> UntypedStorage:
+    """Host memory that is locked for copies to the accelerator, of which there must be one."""
+    accelerator = Device("cuda")
+    if not has_backend(accelerator):
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return backend_of(accelerator).pinned(nbytes)
 
 
 def _check_buffer(length: int, order: str | None, count: int, offset: int, width: int) -> None:

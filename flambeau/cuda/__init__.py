@@ -1,162 +1,319 @@
-"""`torch.cuda` where there is no CUDA device: it says so, and everything that would need one raises PyTorch's error.
+"""`torch.cuda`: NVIDIA GPUs. Where there is none it says so, and what would need one raises PyTorch's error.
 
->>> flambeau.cuda.is_available()
-False
+>>> flambeau.cuda.device_count() >= 0
+True
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
-from typing import Any, NoReturn
+import functools
+from typing import Any
 
+from ..backends.nvidia import driver, streams, threads
+from ..backends.nvidia.driver import CudaError as CudaError
+from ..backends.nvidia.graphs import CUDAGraph as _CUDAGraph
+from ..backends.nvidia.graphs import is_capturing
 from ..compat.legacy import CUDA_TENSOR_TYPES
-from ..core.absent import raising
+from ..core.backend import backend_of, has_backend, why_absent
+from ..core.device import device as Device
+from ..core.errors import AcceleratorError as AcceleratorError
 from ..core.errors import OutOfMemoryError as OutOfMemoryError
-from ..core.tensor import Tensor
 from . import amp as amp
 
 _NO_CUDA = "Torch not compiled with CUDA enabled"
+_CUDA = Device("cuda")
+DeferredCudaCallError = type("DeferredCudaCallError", (Exception,), {"__doc__": "An error of a call that was put off."})
+has_half, has_magma = True, False
 
 
 def is_available() -> bool:
     """Whether there is a GPU that Flambeau can use."""
-    return False
+    return has_backend(_CUDA)
+
+
+def _need(name: str, error: type[Exception] = AssertionError) -> Any:
+    """The backend; PyTorch's error where there is none."""
+    if not has_backend(_CUDA):
+        raise error(f"{_NO_CUDA}: cuda.{name}() needs a CUDA device ({why_absent('cuda')})")
+    return backend_of(_CUDA)
+
+
+def _index(where: Any, optional: bool = True) -> int:
+    """The number of a device; None, or "cuda" alone, means the current one."""
+    if where is None:
+        return threads.mine.chosen
+    found = Device(where)
+    if found.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {found}")
+    if found.index is None and not optional:
+        raise ValueError(f'Expected a torch.device with a specified index or an integer, but got:"{found}"')
+    return backend_of(_CUDA).indexed(found).index or 0
+
+
+def init() -> None:
+    """Start CUDA now instead of at the first use."""
+    _need("init")
 
 
 def is_initialized() -> bool:
     """Whether CUDA has been started."""
-    return False
+    return driver.loaded() is not None and has_backend(_CUDA)
+
+
+def device_count() -> int:
+    """How many GPUs there are."""
+    return backend_of(_CUDA).device_count if is_available() else 0
+
+
+def current_device() -> int:
+    """The number of the device that "cuda" means in this thread."""
+    _need("current_device")
+    return threads.mine.chosen
+
+
+def set_device(device: Any) -> None:
+    """Choose the device that "cuda" means in this thread."""
+    _need("set_device")
+    if _index(device) >= 0:
+        threads.choose(_index(device))
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until everything that was started on a device is done."""
+    _need("synchronize").synchronize(Device("cuda", _index(device)))
+
+
+# -- facts ------------------------------------------------------------------------------------------------------------
+
+
+def get_device_name(device: Any = None) -> str:
+    """What the GPU is called."""
+    _need("get_device_name")
+    return driver.device_name(_index(device))
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """The generation of its instructions: (9, 0) for Hopper."""
+    _need("get_device_capability")
+    return driver.capability(_index(device))
+
+
+class _CudaDeviceProperties:
+    """Facts of a GPU."""
+
+    def __init__(self, index: int):
+        facts = {name: driver.attribute(name, index) for name in driver.ATTRIBUTES}
+        self.__dict__.update(facts, name=driver.device_name(index), total_memory=driver.total_memory(index))
+        self.is_integrated, self.is_multi_gpu_board = bool(facts["is_integrated"]), bool(facts["is_multi_gpu_board"])
+        raw = driver.device_uuid(index).hex()
+        self.uuid = "-".join((raw[:8], raw[8:12], raw[12:16], raw[16:20], raw[20:]))
+        self.gcnArchName = self.name
+
+    def __repr__(self) -> str:
+        d: Any = self.__dict__
+        return (
+            f"_CudaDeviceProperties(name='{d['name']}', major={d['major']}, minor={d['minor']},"
+            f" total_memory={d['total_memory'] >> 20}MB, multi_processor_count={d['multi_processor_count']}, uuid={d['uuid']},"
+            f" pci_bus_id={d['pci_bus_id']}, pci_device_id={d['pci_device_id']}, pci_domain_id={d['pci_domain_id']},"
+            f" L2_cache_size={d['L2_cache_size'] >> 20}MB)"
+        )
+
+
+@functools.cache
+def _properties(index: int) -> _CudaDeviceProperties:
+    return _CudaDeviceProperties(index)
+
+
+def get_device_properties(device: Any = None) -> _CudaDeviceProperties:
+    """Name, memory, multiprocessors and other facts of a GPU."""
+    _need("get_device_properties")
+    return _properties(_index(device))
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether one GPU can read another's memory directly."""
+    _need("can_device_access_peer")
+    return driver.can_access_peer(_index(device), _index(peer_device))
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
     """Whether the GPU computes in bfloat16."""
-    return False
+    return is_available() and (including_emulation or get_device_capability()[0] >= 8)
 
 
-def device_count() -> int:
-    """How many there are."""
-    return 0
+def is_tf32_supported() -> bool:
+    """Whether the GPU can multiply matrices in TF32."""
+    return is_available() and get_device_capability()[0] >= 8
 
 
 def get_arch_list() -> list[str]:
-    """The GPU architectures there are kernels for."""
-    return []
+    """The GPU architectures there are kernels for: kernels are compiled for the GPUs that are there."""
+    if not is_available():
+        return []
+    return sorted({"sm_{}{}".format(*driver.capability(i)) for i in range(device_count())})
 
 
-_NEEDS_DEVICE = raising(
-    """init current_device set_device synchronize current_stream default_stream get_device_name get_device_capability
-    get_device_properties can_device_access_peer mem_get_info reset_peak_memory_stats get_rng_state set_rng_state initial_seed
-    ipc_collect""",
-    AssertionError,
-    _NO_CUDA + ": cuda.{}() needs a CUDA device",
-)
-globals().update(_NEEDS_DEVICE)
+def get_gencode_flags() -> str:
+    """The architectures as options of nvcc."""
+    return " ".join(f"-gencode compute=compute_{a[3:]},code={a}" for a in get_arch_list())
 
 
-# Without devices there is nothing to seed, to free or to count: these have nothing to do, as in PyTorch.
+# -- streams, devices, graphs -----------------------------------------------------------------------------------------
 
 
-def manual_seed(seed: int) -> None:
-    int(seed)
+class Stream(streams.Stream):
+    """A queue of kernels and copies; work of different streams may run at the same time."""
+
+    def __init__(self, device: Any = None, priority: int = 0, **known: Any):
+        _need("Stream", RuntimeError)
+        super().__init__(device, priority, **known)
 
 
-def manual_seed_all(seed: int) -> None:
-    int(seed)
+class ExternalStream(streams.ExternalStream, Stream):
+    """A stream that another library has made."""
 
 
-def seed() -> None:
-    """Nothing to seed."""
+class Event(streams.Event):
+    """A mark in a stream: to wait for, to ask whether it has passed, and with enable_timing to measure time."""
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False):
+        _need("Event", RuntimeError)
+        super().__init__(enable_timing, blocking, interprocess, external)
 
 
-def seed_all() -> None:
-    """Nothing to seed."""
+class StreamContext(streams.StreamContext):
+    """Inside, kernels are queued on another stream; with None, nothing changes."""
 
-
-def empty_cache() -> None:
-    """Nothing to free."""
-
-
-def get_rng_state_all() -> list[Tensor]:
-    return []
-
-
-def set_rng_state_all(new_states: Iterable[Tensor]) -> None:
-    for state in new_states:
-        _NEEDS_DEVICE["set_rng_state"](state)
-
-
-def memory_allocated(device: Any = None) -> int:
-    return 0
-
-
-def max_memory_allocated(device: Any = None) -> int:
-    return 0
-
-
-def memory_reserved(device: Any = None) -> int:
-    return 0
-
-
-def max_memory_reserved(device: Any = None) -> int:
-    return 0
-
-
-def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
-    return OrderedDict()
-
-
-class _NeedsDevice:
-    def __init__(self, *args: Any, **kwargs: Any):
-        raise RuntimeError(f"torch.cuda.{type(self).__name__} requires CUDA support")
-
-
-class Stream(_NeedsDevice):
-    """A queue of kernels; needs a device."""
-
-
-class Event(_NeedsDevice):
-    """A mark in a stream; needs a device."""
-
-
-class CUDAGraph(_NeedsDevice):
-    """A recorded sequence of kernels; needs a device."""
-
-
-class graph(_NeedsDevice):
-    """Records kernels into a CUDAGraph; needs a device."""
-
-
-class StreamContext:
-    """Inside, kernels would be queued on another stream; with None, nothing changes."""
-
-    def __init__(self, stream: Stream | None):
+    def __init__(self, stream: Any):
         if stream is not None:
-            raise AssertionError(f"{_NO_CUDA}: streams need a CUDA device")
-        self.stream = stream
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *exc: Any) -> None:
-        """Nothing was changed."""
+            _need("stream")
+        super().__init__(stream)
 
 
-def stream(stream: Stream | None) -> StreamContext:
+def stream(stream: Any) -> StreamContext:
+    """A context manager that selects a stream."""
     return StreamContext(stream)
 
 
+def current_stream(device: Any = None) -> streams.Stream:
+    """This thread's stream on a device."""
+    _need("current_stream")
+    return streams.current_stream(device)
+
+
+def default_stream(device: Any = None) -> streams.Stream:
+    """The stream that work goes to unless another is chosen."""
+    _need("default_stream")
+    return streams.default_stream(device)
+
+
+def set_stream(stream: Any) -> None:
+    """Choose this thread's stream."""
+    streams.set_stream(stream)
+
+
+def get_stream_from_external(data_ptr: int, device: Any = None) -> streams.Stream:
+    """The stream behind a handle of another library."""
+    _need("get_stream_from_external")
+    return ExternalStream(data_ptr, device)
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether work on the current stream is being recorded into a graph."""
+    return is_initialized() and is_capturing(threads.mine.chosen)
+
+
 class device:
-    """Selects a device for the length of a `with` block; needs one."""
+    """Selects a device for the length of a `with` block."""
 
     def __init__(self, device: Any):
         self.device = device
+        self.idx = -1
 
-    def __enter__(self) -> NoReturn:
-        raise RuntimeError(f"{_NO_CUDA}: cuda.device({self.device!r}) needs a CUDA device")
+    def __enter__(self) -> None:
+        if not has_backend(_CUDA):
+            raise RuntimeError(f"{_NO_CUDA}: cuda.device({self.device!r}) needs a CUDA device")
+        self.idx = _index(self.device)
+        self.prev_idx = threads.choose(self.idx)
 
     def __exit__(self, *exc: Any) -> None:
-        return None
+        threads.choose(self.prev_idx)
 
+
+class device_of(device):
+    """Selects the device of a tensor, if it is on a GPU."""
+
+    def __init__(self, obj: Any):
+        super().__init__(obj.device if obj.is_cuda else None)
+
+    def __enter__(self) -> None:
+        if self.device is not None:
+            super().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        if self.device is not None:
+            super().__exit__(*exc)
+
+
+_DeviceGuard = device
+
+
+class CUDAGraph(_CUDAGraph):
+    """Recorded work. Use `flambeau.cuda.graph` to record, and `replay` to run it."""
+
+    def __init__(self, keep_graph: bool = False):
+        _need("CUDAGraph", RuntimeError)
+        super().__init__(keep_graph)
+
+
+def current_blas_handle() -> int:
+    """cuBLASLt, which is used here, works without a current handle."""
+    raise NotImplementedError("cuda.current_blas_handle(): products go to cuBLASLt, whose handles do not belong to streams")
+
+
+def ipc_collect() -> None:
+    """Memory of other processes is not held back here."""
+    _need("ipc_collect")
+
+
+def get_sync_debug_mode() -> int:
+    """Whether waiting for the device is reported: never."""
+    _need("get_sync_debug_mode")
+    return 0
+
+
+def set_sync_debug_mode(debug_mode: Any) -> None:
+    """Report operations that wait for the device: only "default" (no) is there."""
+    _need("set_sync_debug_mode")
+    if debug_mode not in (0, "default"):
+        raise NotImplementedError("cuda.set_sync_debug_mode(): operations that wait for the device are not reported")
+
+
+def cudart() -> Any:
+    """The runtime library of CUDA, which is not used: the driver is."""
+    raise NotImplementedError("cuda.cudart(): Flambeau calls the driver, not the runtime library")
+
+
+from .memory import *  # noqa: E402, F403, I001 - they use what is above, and each other
+from .memory import empty_cache as empty_cache  # noqa: E402
+from .graphs import graph as graph  # noqa: E402
+from .graphs import graph_pool_handle as graph_pool_handle  # noqa: E402
+from .graphs import make_graphed_callables as make_graphed_callables  # noqa: E402
+from .random import *  # noqa: E402, F403
 
 globals().update(CUDA_TENSOR_TYPES)  # FloatTensor and its kin: programs compare with them
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("nvtx", "profiler", "nccl", "graphs", "memory", "random", "streams", "sparse", "comm"):
+        import importlib  # noqa: PLC0415
+
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError:
+            pass
+    if name == "default_generators":
+        return tuple(backend_of(_CUDA).generator(Device("cuda", i)) for i in range(device_count()))
+    raise AttributeError(f"module 'flambeau.cuda' has no attribute {name!r}")
+
+

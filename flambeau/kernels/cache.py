@@ -17,7 +17,8 @@ from typing import Any
 
 _MAGIC = b"FLAMBEAU-KERNEL2"
 _HEADER = len(_MAGIC) + 32
-KERNEL, ENTRY = ".kernel", ".entry"  # an entry is the code between Python and kernels of one signature
+# An entry is the code between Python and kernels of one signature; a cubin is a kernel for NVIDIA's GPUs.
+KERNEL, ENTRY, CUBIN = ".kernel", ".entry", ".cubin"
 _checked: dict[str, str | None] = {}  # folder -> what is wrong with it
 
 
@@ -123,7 +124,7 @@ def _is_usable(folder: Path) -> bool:
 def _files() -> list[os.DirEntry]:
     try:
         with os.scandir(directory()) as entries:
-            return [e for e in entries if e.name.endswith((KERNEL, ENTRY)) and e.is_file(follow_symlinks=False)]
+            return [e for e in entries if e.name.endswith((KERNEL, ENTRY, CUBIN)) and e.is_file(follow_symlinks=False)]
     except OSError:
         return []
 

@@ -32,13 +32,75 @@ __device__ __forceinline__ unsigned short fb_to_half(float f) {
 }
 __device__ __forceinline__ float fb_bfloat(unsigned short h) { return __uint_as_float((unsigned)h << 16); }
 __device__ __forceinline__ unsigned short fb_to_bfloat(float f) {
-  unsigned u = __float_as_uint(f);
-  if (f != f) return (unsigned short)(u >> 16 | 0x40);
-  return (unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+  unsigned short h; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h) : "f"(f)); return h;
 }
+// Floats of 8 bits: MAN bits of mantissa, exponents from BIAS below zero on; what is too large becomes OVER.
+template <int MAN, int BIAS> __device__ __forceinline__ float fb_from_byte(unsigned char b) {
+  const unsigned exponent = b >> MAN & ((1u << (7 - MAN)) - 1u), mantissa = b & ((1u << MAN) - 1u);
+  float f;
+  if (MAN == 3 ? (b & 0x7f) == 0x7f : (b & 0x7f) > 0x7c) f = __int_as_float(0x7fc00000);
+  else if (MAN == 2 && (b & 0x7f) == 0x7c) f = __int_as_float(0x7f800000);
+  else if (exponent == 0) f = (float)mantissa * __int_as_float((127 - BIAS + 1 - MAN) << 23);
+  else f = __int_as_float((int)((exponent + 127 - BIAS) << 23 | mantissa << (23 - MAN)));
+  return b & 0x80 ? -f : f;
+}
+template <int MAN, int BIAS, unsigned LIMIT, unsigned OVER> __device__ __forceinline__ unsigned char fb_to_byte(float f) {
+  const unsigned sign = __float_as_uint(f) >> 24 & 0x80u;
+  unsigned u = __float_as_uint(f) & 0x7fffffffu, r;
+  if (u > 0x7f800000u) r = 0x7f;
+  else if (u >= LIMIT) r = OVER;
+  else if (u < (unsigned)(128 - BIAS) << 23) {  // below the normal numbers: let an addition round
+    const unsigned shift = (unsigned)(127 - BIAS + 23 - MAN + 1) << 23;
+    r = __float_as_uint(__uint_as_float(u) + __uint_as_float(shift)) - shift;
+  } else {
+    u += ((unsigned)(BIAS - 127) << 23) + ((1u << (22 - MAN)) - 1u) + (u >> (23 - MAN) & 1u);
+    r = u >> (23 - MAN);
+  }
+  return (unsigned char)(r | sign);
+}
+#define fb_e4m3(b) fb_from_byte<3, 7>(b)
+#define fb_e5m2(b) fb_from_byte<2, 15>(b)
+#define fb_to_e4m3(f) fb_to_byte<3, 7, 0x43e00000u, 0x7eu>(f)
+#define fb_to_e5m2(f) fb_to_byte<2, 15, 143u << 23, 0x7cu>(f)
 template <class To, class From> __device__ __forceinline__ To fb_bitcast(From from) {
   static_assert(sizeof(To) == sizeof(From), "bitcast keeps the size");
   union { From a; To b; } both; both.a = from; return both.b;
+}
+template <class T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) fb_vec { T at[N]; };
+template <class T, int N> __device__ __forceinline__ void fb_load(fb_vec<T, N>& to, const T* from) {
+  if (N > 1 && ((unsigned long long)from & (alignof(fb_vec<T, N>) - 1)) == 0) { to = *(const fb_vec<T, N>*)from; return; }
+  _Pragma("unroll") for (int v = 0; v < N; ++v) to.at[v] = from[v];
+}
+template <class T, int N> __device__ __forceinline__ void fb_store(T* to, const fb_vec<T, N>& from) {
+  if (N > 1 && ((unsigned long long)to & (alignof(fb_vec<T, N>) - 1)) == 0) { *(fb_vec<T, N>*)to = from; return; }
+  _Pragma("unroll") for (int v = 0; v < N; ++v) to[v] = from.at[v];
+}
+template <class T> struct alignas(2 * sizeof(T)) fb_cx {
+  T re, im;
+  fb_cx() = default;
+  __device__ __forceinline__ fb_cx(double a, double b = 0) : re((T)a), im((T)b) {}
+};
+template <class T> __device__ __forceinline__ fb_cx<T> operator+(fb_cx<T> a, fb_cx<T> b) {
+  fb_cx<T> r; r.re = a.re + b.re; r.im = a.im + b.im; return r;
+}
+template <class T> __device__ __forceinline__ fb_cx<T> operator*(fb_cx<T> a, fb_cx<T> b) {
+  fb_cx<T> r; r.re = a.re * b.re - a.im * b.im; r.im = a.re * b.im + a.im * b.re; return r;
+}
+template <class T> __device__ __forceinline__ T fb_from_lane(T mine, int lane, int width = 32) {
+  constexpr int words = (sizeof(T) + 3) / 4;
+  union both { unsigned word[words]; T value; __device__ both() {} } x;
+  x.word[words - 1] = 0;
+  x.value = mine;
+  _Pragma("unroll") for (int w = 0; w < words; ++w) x.word[w] = __shfl_sync(0xffffffffu, x.word[w], lane, width);
+  return x.value;
+}
+template <class T> __device__ __forceinline__ T fb_from_other(T mine, int distance, int width = 32) {
+  constexpr int words = (sizeof(T) + 3) / 4;
+  union both { unsigned word[words]; T value; __device__ both() {} } x;
+  x.word[words - 1] = 0;
+  x.value = mine;
+  _Pragma("unroll") for (int w = 0; w < words; ++w) x.word[w] = __shfl_xor_sync(0xffffffffu, x.word[w], distance, width);
+  return x.value;
 }
 template <class T> __device__ __forceinline__ T fb_rem(T a, T b) {
   if (b == 0) return 0;
@@ -106,22 +168,35 @@ template <class T> __device__ T fb_digamma(T given) {
 def value_type(d: dtype) -> str:
     """The C type of a dtype inside expressions."""
     name = opmath(d).name
+    if d.is_complex and d.to_real().name in _C_NAMES:
+        return f"fb_cx<{_C_NAMES[d.to_real().name]}>"
     if name not in _C_NAMES:
         raise NotImplementedError(f"CUDA kernels do not compute in {d}")
     return _C_NAMES[name]
 
 
+_BYTES = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
+
+
 def memory_type(d: dtype) -> str:
+    if d in dt.FLOAT8:
+        if d.name not in _BYTES:
+            raise NotImplementedError(f"CUDA kernels do not compute with {d}")
+        return "unsigned char"
     return "unsigned short" if opmath(d) is not d else value_type(d)
 
 
 def loaded(text: str, d: dtype) -> str:
+    if d.name in _BYTES:
+        return f"fb_{_BYTES[d.name]}({text})"
     if d is dt.float16:
         return f"fb_half({text})"
     return f"fb_bfloat({text})" if d is dt.bfloat16 else text
 
 
 def stored(text: str, d: dtype) -> str:
+    if d.name in _BYTES:
+        return f"fb_to_{_BYTES[d.name]}({text})"
     if d is dt.float16:
         return f"fb_to_half({text})"
     return f"fb_to_bfloat({text})" if d is dt.bfloat16 else text
@@ -177,7 +252,7 @@ def convert(text: str, source: dtype, target: dtype) -> str:
 
 def bitcast(text: str, to: dtype) -> str:
     if opmath(to) is not to:
-        return loaded(f"fb_bitcast<unsigned short>({text})", to)
+        return loaded(f"fb_bitcast<{memory_type(to)}>({text})", to)
     return f"fb_bitcast<{value_type(to)}>({text})"
 
 

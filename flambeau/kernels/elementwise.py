@@ -12,6 +12,7 @@ Otherwise:           kernel(geometry, outputs..., inputs...), where geometry is 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ..core import dtype as dt
@@ -84,6 +85,17 @@ class Operands:
         return substitute((root,), replace)[0]
 
 
+@dataclass(frozen=True)
+class Map:
+    """What a pointwise kernel computes: the arguments of `build`."""
+
+    roots: tuple[Expr, ...]
+    in_dtypes: tuple[dtype, ...]
+    out_dtypes: tuple[dtype, ...]
+    kinds: str
+    rank: int
+
+
 def weight(roots: tuple[Expr, ...]) -> int:
     """How much an element costs, relative to adding two numbers: decides when threads pay."""
     nodes = [x.op for x in walk(roots)]
@@ -152,14 +164,15 @@ def build(
     roots: tuple[Expr, ...], in_dtypes: tuple[dtype, ...], out_dtypes: tuple[dtype, ...], kinds: str, rank: int
 ) -> Kernel:
     operands = Operands(in_dtypes, out_dtypes, kinds)
+    recipe = Map(roots, in_dtypes, out_dtypes, kinds, rank)
     used = {operands.inputs[x.args[0]] for x in walk(roots) if x.op == "arg"}
     if rank == 1 and "s" not in kinds:
         body = _row(roots, operands, used, {}, {}, const(0), index_var("n"), parallel=True)
-        return Kernel("map", [Scalar("n", dt.int64), *operands.params], body, may_alias=True)
+        return Kernel("map", [Scalar("n", dt.int64), *operands.params], body, may_alias=True, recipe=recipe)
     geometry = Buffer("geometry", dt.int64)
     body = _read_geometry(geometry, operands, rank)
     body += _strided(roots, operands, used, rank)
-    return Kernel("map", [geometry, *operands.params], body, may_alias=True)
+    return Kernel("map", [geometry, *operands.params], body, may_alias=True, recipe=recipe)
 
 
 def _stride(p: Buffer, d: int) -> Expr:
@@ -267,4 +280,4 @@ def _advance(operands: Operands, outer: int) -> list[Statement]:
     return advance(outer, "at", "size", {f"{p.name}.offset": f"{p.name}.stride" for p in operands.pointers})
 
 
-__all__ = ["Operands", "PASSED", "build", "formula_text", "passing"]
+__all__ = ["Map", "Operands", "PASSED", "build", "formula_text", "passing"]

@@ -8,7 +8,7 @@ stores: `launches` says which, and how many iterations each has.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..expr.node import Expr, walk
 from ..expr.typing import infer, operand_dtype
 from . import complex_nests, cuda_values, ir
 from .cuda_values import PRELUDE, constant, convert, memory_type, value_type
+from .nest_analysis import assigned_in, exposed, expressions, statements
 
 THREADS = 256
 
@@ -32,65 +33,70 @@ class Launch:
 
     def iterations(self, scalars: dict[str, Any]) -> int | None:
         """How many iterations the parallel loop has for these parameters; None if only the device can tell."""
-        return _count(self.statements, dict(scalars)) if self.parallel else 1
+        if not self.parallel:
+            return 1
+        known = dict(scalars)
+        loop = locate_parallel(self.statements, known)
+        ends = [] if loop is None else [evaluate(e, known) for e in (loop.start, loop.stop, loop.step)]
+        return None if None in ends or not ends else len(range(*ends))
 
 
 def emit(kernel: ir.Kernel) -> str:
     """CUDA source of a kernel: one extern "C" function per launch, all with the kernel's parameters."""
     kernel = complex_nests.split(kernel)
-    functions = [_Function(launch.name, kernel).text(launch.statements) for launch in launches(kernel)]
+    functions = [Function(launch.name, kernel).text(launch.statements) for launch in launches(kernel)]
     scalars = {text: None for f in functions for text in f.helpers}
     return PRELUDE + "\n".join([*scalars, *(f.source for f in functions)])
 
 
 def launches(kernel: ir.Kernel) -> list[Launch]:
-    """Cut a kernel where its threads would have to wait for each other."""
+    """Cut a kernel where its threads would have to wait for each other: each parallel loop is a launch, and so is what stands between
+    two of them. Values that need no memory written by the kernel are computed by every launch for itself."""
     kernel = complex_nests.split(kernel)
-    shared: list[ir.Statement] = []  # scalars that every part computes for itself
-    parts: list[Launch] = []
     name = re.sub(r"\W", "_", kernel.name)
     written = {s.buffer for s in statements(kernel.body) if isinstance(s, ir.Store) and not s.buffer.local_size}
+    shared: list[ir.Statement] = []
+    between: list[ir.Statement] = []
+    lost: set[str] = set()  # variables that only one launch knows
+    parts: list[Launch] = []
+
+    def cut(body: list[ir.Statement], parallel: bool) -> None:
+        missing = exposed(body)[0] & lost
+        if missing:
+            raise NotImplementedError(
+                f"'{min(missing)}' is computed between two parallel loops and used after the second"
+            )
+        parts.append(Launch(f"{name}_{len(parts)}", body, parallel))
+
+    def flush() -> None:
+        nonlocal between
+        if _stores(between):
+            cut([*shared, *between], False)
+        if between:
+            lost.update(assigned_in(between) - assigned_in(shared))
+            between = []
+
     for s in kernel.body:
-        if not _stores([s]):
-            _check_shared(s, written)
-            shared.append(s)
-        else:
+        if any(isinstance(x, ir.For) and x.parallel for x in statements([s])):
+            flush()
             _check_parallel([s], inside_loop=False)
-            parallel = any(isinstance(x, ir.For) and x.parallel for x in statements([s]))
-            parts.append(Launch(f"{name}_{len(parts)}", [*shared, s], parallel))
+            cut([*shared, s], True)
+            lost |= assigned_in([s]) - assigned_in(shared)
+        elif _stores([s]) or _reads([s], written) or exposed([s])[0] & (lost | assigned_in(between)):
+            between.append(s)
+        else:
+            lost -= assigned_in([s])
+            shared.append(s)
+    flush()
     return parts
-
-
-def statements(block: Iterable[ir.Statement]) -> Iterator[ir.Statement]:
-    """Every statement of a block, inner ones after the one that holds them."""
-    for s in block:
-        yield s
-        if isinstance(s, ir.If):
-            yield from statements([*s.then, *s.otherwise])
-        elif isinstance(s, (ir.For, ir.While)):
-            yield from statements(s.body)
-
-
-def expressions(block: Iterable[ir.Statement]) -> Iterator[Expr]:
-    for s in statements(block):
-        if isinstance(s, ir.Assign):
-            yield s.value
-        elif isinstance(s, ir.Store):
-            yield from (s.index, s.value)
-        elif isinstance(s, ir.For):
-            yield from (s.start, s.stop, s.step)
-        elif isinstance(s, (ir.If, ir.While)):
-            yield s.condition
 
 
 def _stores(block: list[ir.Statement]) -> bool:
     return any(isinstance(s, ir.Store) and not s.buffer.local_size for s in statements(block))
 
 
-def _check_shared(s: ir.Statement, written: set[ir.Buffer]) -> None:
-    for x in walk(tuple(expressions([s]))):
-        if x.op == "load" and x.args[0] in written:
-            raise NotImplementedError(f"a value read from '{x.args[0].name}' is used after the kernel writes to it")
+def _reads(block: list[ir.Statement], buffers: set[ir.Buffer]) -> bool:
+    return any(x.op == "load" and x.args[0] in buffers for x in walk(tuple(expressions(block))))
 
 
 def _check_parallel(block: list[ir.Statement], inside_loop: bool) -> None:
@@ -107,7 +113,7 @@ def _check_parallel(block: list[ir.Statement], inside_loop: bool) -> None:
 
 
 @dataclass
-class _Function:
+class Function:
     """Writes one function: declarations on top, then statements. Shared subexpressions become constants."""
 
     name: str
@@ -119,7 +125,7 @@ class _Function:
     _depth: int = 1
     _temporaries: int = 0
 
-    def text(self, body: list[ir.Statement]) -> _Function:
+    def text(self, body: list[ir.Statement]) -> Function:
         parameters = [self.parameter(p) for p in self.kernel.params]
         declarations = self.declare(body)
         self.block(body)
@@ -128,7 +134,7 @@ class _Function:
         return self
 
     def parameter(self, p: ir.Buffer | ir.Scalar) -> str:
-        self.symbols[p if isinstance(p, ir.Buffer) else p.name] = symbol = _identifier(p.name)
+        self.symbols[p if isinstance(p, ir.Buffer) else p.name] = symbol = identifier(p.name)
         if isinstance(p, ir.Scalar):
             return f"{value_type(p.dtype)} {symbol}"
         alias = "" if self.kernel.may_alias else " __restrict__"
@@ -138,10 +144,10 @@ class _Function:
         lines = []
         for s in statements(body):
             if isinstance(s, ir.Assign) and s.name not in self.symbols:
-                self.symbols[s.name] = _identifier(s.name)
+                self.symbols[s.name] = identifier(s.name)
                 lines.append(f"  {value_type(s.dtype)} {self.symbols[s.name]};")
             elif isinstance(s, ir.DeclareLocal) and s.buffer not in self.symbols:
-                self.symbols[s.buffer] = symbol = _identifier(s.buffer.name)
+                self.symbols[s.buffer] = symbol = identifier(s.buffer.name)
                 lines.append(f"  {memory_type(s.buffer.dtype)} {symbol}[{s.buffer.local_size}];")
         return lines
 
@@ -185,7 +191,7 @@ class _Function:
 
     def loop(self, s: ir.For) -> None:
         start, stop, step = (self.value(e, dt.int64) for e in (s.start, s.stop, s.step))
-        i = self.symbols[s.name] = _identifier(s.name)
+        i = self.symbols[s.name] = identifier(s.name)
         if s.parallel:
             first = f"{start} + (i64)(blockIdx.x * (i64)blockDim.x + threadIdx.x) * ({step})"
             step = f"(i64)gridDim.x * blockDim.x * ({step})"
@@ -258,7 +264,7 @@ def scalar_function(symbol: str, function: Any, kinds: tuple[dtype, ...], result
     """A __device__ function for a `call` node, after those it calls itself."""
     names, body, value = function.inline(kinds)
     params = [ir.Scalar(n, d) for n, d in zip(names, kinds)]
-    inner = _Function(symbol, ir.Kernel(symbol, list(params), body))
+    inner = Function(symbol, ir.Kernel(symbol, list(params), body))
     parameters = ", ".join(inner.parameter(p) for p in params)
     declarations = inner.declare(body)
     inner.block(body)
@@ -268,7 +274,7 @@ def scalar_function(symbol: str, function: Any, kinds: tuple[dtype, ...], result
     return {**inner.helpers, source: None}
 
 
-def _identifier(name: str) -> str:
+def identifier(name: str) -> str:
     """A C name that no CUDA name can be."""
     return "v_" + re.sub(r"\W", "_", name)
 
@@ -284,7 +290,7 @@ def _uses(root: Expr) -> dict[int, int]:
 
 # --- how many iterations -------------------------------------------------------------------------------------------
 
-_INTEGER_OPS: dict[str, Callable[..., Any]] = {
+INTEGER_OPS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -307,7 +313,7 @@ _INTEGER_OPS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _evaluate(root: Expr, known: dict[str, Any]) -> Any:
+def evaluate(root: Expr, known: dict[str, Any]) -> Any:
     values: dict[int, Any] = {}
     for x in walk((root,)):
         if x.op == "const":
@@ -316,24 +322,28 @@ def _evaluate(root: Expr, known: dict[str, Any]) -> Any:
             values[id(x)] = known.get(x.args[0])
         else:
             operands = [values[id(a)] for a in x.args if isinstance(a, Expr)]
-            operation = _INTEGER_OPS.get(x.op)
+            operation = INTEGER_OPS.get(x.op)
             values[id(x)] = None if operation is None or None in operands else operation(*operands)
     return values[id(root)]
 
 
-def _count(block: list[ir.Statement], known: dict[str, Any]) -> int | None:
-    """Walk to the parallel loop with the scalars in hand."""
+def locate_parallel(block: list[ir.Statement], known: dict[str, Any]) -> ir.For | None:
+    """Walk to the parallel loop with the scalars in hand, adding to `known` what is computed on the way; None if only the device can tell."""
     for s in block:
         if isinstance(s, ir.Assign):
-            known[s.name] = _evaluate(s.value, known)
+            known[s.name] = evaluate(s.value, known)
         elif isinstance(s, ir.If):
-            condition = _evaluate(s.condition, known)
-            if condition is None and any(isinstance(x, ir.For) and x.parallel for x in statements([s])):
-                return None
-            found = _count(s.then if condition else s.otherwise, known)
+            condition = evaluate(s.condition, known)
+            if condition is None:
+                if any(isinstance(x, ir.For) and x.parallel for x in statements([s])):
+                    return None
+                known.update(dict.fromkeys(assigned_in([s])))
+                continue
+            found = locate_parallel(s.then if condition else s.otherwise, known)
             if found is not None:
                 return found
         elif isinstance(s, ir.For) and s.parallel:
-            start, stop, step = (_evaluate(e, known) for e in (s.start, s.stop, s.step))
-            return None if None in (start, stop, step) else len(range(start, stop, step))
+            return s
+        elif isinstance(s, (ir.For, ir.While)):
+            known.update(dict.fromkeys(assigned_in([s])))
     return None

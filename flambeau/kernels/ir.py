@@ -106,15 +106,25 @@ class Continue(Statement):
     """Go on with the innermost loop's next iteration."""
 
 
+@dataclass(frozen=True)
+class LoopCall:
+    """Which loop kernel a nest was made of, and what each of its parameters was bound to: a buffer, a scalar or a constant."""
+
+    name: str
+    bindings: dict[str, object]
+
+
 @dataclass
 class Kernel:
     """A complete native function: `name(params...)`. Writable buffers never alias other buffers unless
-    `may_alias`. At most one level of parallel loops."""
+    `may_alias`. At most one level of parallel loops. `recipe` is what the loops were made of (a formula, a reduction), for
+    emitters whose machine wants other loops."""
 
     name: str
     params: list[Buffer | Scalar]
     body: list[Statement]
     may_alias: bool = False
+    recipe: object = None
 
 
 def var(name: str, dtype: dtype) -> Expr:

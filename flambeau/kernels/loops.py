@@ -46,6 +46,8 @@ from .loops_language import *  # noqa: F403
 from .scalar_function import ScalarFunction as _ScalarFunction
 from .scalar_function import describe_constant, fingerprint
 
+ON_HOST = "on_host"  # a constant of this name is True on the CPU and False on other devices, whose memory is slower than their arithmetic
+
 Compiler = Callable[[Callable[[], ir.Kernel], str], Callable]
 _compiler: Compiler | None = None
 _compiler_chosen = False
@@ -157,7 +159,7 @@ class LoopKernel:
         def slow(*operands: Any) -> None:
             interpret(self.function, dict(zip(self.positional, operands)), known)
 
-        dtypes, passed, placed = [], [], ""
+        dtypes, passed, tensors = [], [], []
         for i, (name, value) in enumerate(operands.items()):
             how = _passing(value)
             if how is None:
@@ -167,8 +169,8 @@ class LoopKernel:
                 )
             if how[0]:
                 dtypes.append(how[0].format(f"a{i}"))
-            if not placed and hasattr(value, "_storage"):
-                placed = f" if a{i}.device is not cpu: return elsewhere(a{i}.device, ARGUMENTS)\n"
+            if hasattr(value, "_storage"):
+                tensors.append(f"a{i}")
             if how[1]:
                 passed.append(how[1].format(f"a{i}"))
         templates = [_template(v) for v in operands.values()]
@@ -179,13 +181,31 @@ class LoopKernel:
             found = table[key] = slow if only_interpreted else self._compile(templates, key, known)
             return found
 
+        compiled: dict[tuple, Callable] = {}
+
         def elsewhere(where: device, *operands: Any) -> None:
-            self._run_elsewhere(where, operands, templates, known)
+            moved, dtypes, blocks = self._moved(where, operands, templates)
+            key = (where, *dtypes)
+            run = compiled.get(key)
+            if run is None:
+                run = compiled[key] = self._compile(templates, dtypes, known, where)
+            run(*moved)
 
         table: dict[tuple, Callable] = {}
         names = ", ".join(f"a{i}" for i in range(len(operands)))
+        placed = ""
+        if tensors:
+            there = " and ".join(f"{t}.device is where" for t in tensors)
+            only_tensors = not any(isinstance(v, np.ndarray) for v in operands.values())
+            placed = f" where = {tensors[0]}.device\n if where is not cpu:\n"
+            if only_tensors:  # written out: small kernels wait for this
+                key = f"(where, {''.join(d + ', ' for d in dtypes)})"
+                placed += (
+                    f"  run = compiled({key})\n  if run is not None and {there}: return run({', '.join(passed)})\n"
+                )
+            placed += f"  return elsewhere(where, {names})\n"
         source = (
-            f"def entry({names}):\n{placed.replace('ARGUMENTS', names)}"
+            f"def entry({names}):\n{placed}"
             f" key = ({''.join(d + ', ' for d in dtypes)})\n native = table.get(key)\n"
             f" if native is None: native = build(key)\n if native is slow: return slow({names})\n"
             f" native({', '.join(passed)})\n"
@@ -195,6 +215,7 @@ class LoopKernel:
             "build": build,
             "slow": slow,
             "elsewhere": elsewhere,
+            "compiled": compiled.get,
             "cpu": cpu,
             "FROM_NUMPY": FROM_NUMPY,
             "address": _array_address,
@@ -202,35 +223,37 @@ class LoopKernel:
         exec(source, space)  # the text is made of operand positions only
         return space["entry"]
 
-    def _run_elsewhere(self, where: device, operands: tuple, templates: list[Any], known: dict[str, Any]) -> None:
-        """Run the kernel on another device than the CPU. NumPy arrays among the operands are copied there first."""
-        backend = backend_of(where)
-        if not backend.compiles:
-            raise NotImplementedError(f"{self!r}: the device '{where}' compiles no kernels")
-        moved, blocks = [], []
-        for name, value in zip(self.positional, operands):
-            if isinstance(value, np.ndarray):
-                if not value.flags.c_contiguous:
-                    raise ValueError(f"{self!r}: the NumPy operand '{name}' must be contiguous")
-                block = UntypedStorage(value.nbytes, where)
-                backend.write(block.ptr, value.ctypes.data, value.nbytes, where)
-                blocks.append(block)
-                moved.append(block.ptr)
-            elif hasattr(value, "_storage"):
+    def _moved(
+        self, where: device, operands: tuple, templates: list[Any]
+    ) -> tuple[list[Any], tuple[dtype, ...], list[UntypedStorage]]:
+        """The native arguments of a call on another device than the CPU, the dtypes of its buffers, and memory to be kept until it has
+        been started: NumPy arrays among the operands are copied there first."""
+        moved: list[Any] = []
+        dtypes: list[dtype] = []
+        blocks: list[UntypedStorage] = []
+        for value, template in zip(operands, templates):
+            if hasattr(value, "_storage"):
                 if value.device is not where:
                     raise RuntimeError(
                         f"Expected all tensors to be on the same device, but found at least two devices, {where} and"
                         f" {value.device}! (in {self.__name__})"
                     )
                 moved.append(value._storage.ptr + value._offset * value.dtype.itemsize)
-            elif value is not None:
+                dtypes.append(value.dtype)
+            elif isinstance(value, np.ndarray):
+                moved.append(self._copied(value, where, blocks))
+                dtypes.append(FROM_NUMPY[value.dtype])
+            elif template is not None:
                 moved.append(int(value) if isinstance(value, np.integer) else value)
-        dtypes = tuple(
-            FROM_NUMPY[v.dtype] if isinstance(v, np.ndarray) else v.dtype
-            for v, template in zip(operands, templates)
-            if template is dtype
-        )
-        self._compile(templates, dtypes, known, where)(*moved)
+        return moved, tuple(dtypes), blocks
+
+    def _copied(self, array: np.ndarray, where: device, blocks: list[UntypedStorage]) -> int:
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{self!r}: a NumPy operand must be contiguous")
+        block = UntypedStorage(array.nbytes, where)
+        backend_of(where).write(block.ptr, array.ctypes.data, array.nbytes, where)
+        blocks.append(block)
+        return block.ptr
 
     def _compile(
         self, templates: list[Any], dtypes: tuple[dtype, ...], known: dict[str, Any], where: device = cpu
@@ -240,11 +263,17 @@ class LoopKernel:
         bindings = {n: _binding(n, kind, self) for n, kind in zip(self.positional, kinds)}
         if self._fingerprint is None:
             self._fingerprint = fingerprint(self.function)
+        if where is not cpu and ON_HOST in self.constants:
+            known = {**known, ON_HOST: False}
         described = [(n, describe_constant(v)) for n, v in known.items()]
         key = f"loop kernel {self._fingerprint} {self.may_alias} {kinds} {described}"
-        compile = _compiler if where is cpu else backend_of(where).compile
-        assert compile is not None
-        return compile(lambda: self._lower(bindings, known), key)
+        if where is not cpu:
+            backend = backend_of(where)
+            if not backend.compiles:
+                raise NotImplementedError(f"{self!r}: the device '{where}' compiles no kernels")
+            return backend.compile_for(lambda: self._lower(bindings, known), key, where)
+        assert _compiler is not None
+        return _compiler(lambda: self._lower(bindings, known), key)
 
 
 @functools.cache

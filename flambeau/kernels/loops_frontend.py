@@ -439,7 +439,7 @@ def lower_kernel(function: Any, bindings: dict[str, Any], name: str, may_alias: 
     env = {n: _scalar_value(b) if isinstance(b, ir.Scalar) else b for n, b in bindings.items()}
     body: list[ir.Statement] = []
     FunctionLowering(function, env, Names(list(bindings)), body).run()
-    return ir.Kernel(name, params, body, may_alias)
+    return ir.Kernel(name, params, body, may_alias, ir.LoopCall(name, bindings))
 
 
 def _scalar_value(scalar: ir.Scalar) -> Value:

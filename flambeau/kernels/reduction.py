@@ -19,7 +19,9 @@ from .reduction_rows import build_rows
 
 def build(reduction: Reduction, inner: str) -> Kernel:
     """The loops; `inner` says whether the innermost runs over a "reduced" or a "kept" dimension."""
-    return build_rows(reduction) if inner == "reduced" else build_columns(reduction)
+    kernel = build_rows(reduction) if inner == "reduced" else build_columns(reduction)
+    kernel.recipe = (reduction, inner)
+    return kernel
 
 
 __all__ = ["ARG_COMBINES", "COMBINES", "Reduction", "build"]

@@ -31,9 +31,11 @@ from typing import Any, Protocol
 
 from ..core import dtype as dt
 from ..core import modes
+from ..core.backend import backend_of
 from ..core.device import cpu
 from ..core.dtype import dtype, opmath
-from ..core.tensor import Tensor
+from ..core.layout import is_non_overlapping_and_dense
+from ..core.tensor import Tensor, numel_of
 from ..expr import Expr, arg, as_expr
 from ..expr.node import PREDICATES, cast, children, rebuild, walk
 from ..expr.simplify import simplify
@@ -91,7 +93,8 @@ class Update:
                 if p.grad is not None:
                     self.run_tensors(owner, group, p, options)
             return
-        if modes.active and modes.watching():
+        params = list(params)
+        if (modes.active and modes.watching()) or (params and params[0].device is not cpu and compiles(params[0].device)):
             self.run_together(owner, group, params, options)
             return
         numbers = [v.item() if isinstance(v, Tensor) else v for v in options.values() if _is_number(v)]
@@ -160,13 +163,17 @@ class Update:
         count = len(used.scalars)
         known: tuple | None = None
         values: tuple = ()
+        waiting: list[tuple[Tensor, ...]] = []  # parameters with the same scalars: one launch where the device can
         for p, grad, *state in zip(params, grads, *states):
             scalars = tuple(s.item() for s in state[:count])
             if scalars != known or not values:
+                used.launch_all(waiting, values[count:])
+                waiting = []
                 known, values = scalars, used.prologue(*scalars, *numbers)
-            used.launch((p, grad, *state[count:]), values[count:])
+            waiting.append((p, grad, *state[count:]))
             for cell, value in zip(state, values[:count]):
                 cell.fill_(value)
+        used.launch_all(waiting, values[count:])
 
     def run_tensors(self, owner: Owner, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
         """The same update by tensor operations, which autograd sees if the group is differentiable."""
@@ -229,6 +236,7 @@ class Variant:
         inputs = {id(symbols[n]): n for n in (*self.scalars, *numbers)}
         self.prologue = scalar_function([*scalar_results, *hoisted], inputs, [*self.scalars, *numbers])
         self.plans: dict[tuple, tuple] = {}
+        self.lists: dict[tuple, Any] = {}
         self.run = loop_over_parameters(self, numbers, len(hoisted))
 
     def make_plan(self, key: tuple, tensors: tuple[Tensor, ...]) -> tuple[Any, Any]:
@@ -254,6 +262,46 @@ class Variant:
             self.plans.clear()
         self.plans[key] = plan
         return plan
+
+    def launch_all(self, rows: list[tuple[Tensor, ...]], numbers: tuple) -> None:
+        """Run the kernel on many parameters with their gradients and states: at once those whose tensors are alike and dense."""
+        groups: dict[tuple, list[tuple[Tensor, ...]]] = {}
+        for tensors in rows:
+            param = tensors[0]
+            where, strides = param.device, param._strides
+            alike = where is not cpu and all(
+                t.device is where and t._strides == strides and t.shape == param.shape for t in tensors
+            )
+            if alike and 0 not in param.shape and is_non_overlapping_and_dense(param.shape, strides):
+                groups.setdefault((where, *[t.dtype for t in tensors]), []).append(tensors)
+            else:
+                self.launch(tensors, numbers)
+        for key, members in groups.items():
+            run = self._list_kernel(key, members[0])
+            if run is None:
+                for tensors in members:
+                    self.launch(tensors, numbers)
+                continue
+            for tensors in members:
+                for i in self.positions:
+                    check_writable(tensors[i])
+            run([(*[t._storage.ptr + t._offset * t.dtype.itemsize for t in m], numel_of(m[0].shape)) for m in members], numbers)
+            for tensors in members:
+                for i in self.positions:
+                    tensors[i]._bump(self.name)
+
+    def _list_kernel(self, key: tuple, tensors: tuple[Tensor, ...]) -> Any:
+        """What runs the formulas over lists of such tensors; None where there is no such thing, or for complex numbers."""
+        if key not in self.lists:
+            where, *dtypes = key
+            run = None
+            if not any(d.is_complex for d in dtypes):
+                compute = opmath(dtypes[0])
+                roots = tuple(simplify(r, True) for r in self._typed(compute, dtypes))
+                numbers = tuple(dt.float64 for _ in self.predicates)
+                run = backend_of(where).compile_lists(roots, tuple(dtypes), self.positions, numbers, where)
+            self.lists[key] = run
+        return self.lists[key]
 
     def launch(self, tensors: tuple[Tensor, ...], numbers: tuple) -> None:
         """Run the kernel on one parameter with its gradient and state, on whatever device they are."""

@@ -36,7 +36,7 @@ class ArchiveWriter:
         if isinstance(data, str):
             data = data.encode()
         elif isinstance(data, UntypedStorage):
-            data = data.numpy()
+            data = data.cpu().numpy()
         contents = memoryview(data).cast("B")[: len(data) if size is None else size]
         crc = zlib.crc32(contents) if save_options.compute_crc32 else 0
         header = self._open(name, len(contents))

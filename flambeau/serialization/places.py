@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..core.backend import backend_of, has_backend
 from ..core.device import device
 from ..core.storage import UntypedStorage
 from ..core.typed_storage import TypedStorage
@@ -52,6 +53,15 @@ def _on_meta(storage: Any, location: str) -> Any:
 
 def validate_cuda_device(location: str) -> int:
     """The number of the CUDA device that a tag names."""
+    where = device(location)
+    if has_backend(where):
+        count = backend_of(where).device_count
+        if (where.index or 0) < count:
+            return backend_of(where).indexed(where).index or 0
+        raise RuntimeError(
+            f"Attempting to deserialize object on CUDA device {where.index} but torch.cuda.device_count() is {count}. Please use"
+            " torch.load with map_location to map your storages to an existing device."
+        )
     raise RuntimeError(
         "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running on a"
         " CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to the CPU."
@@ -60,7 +70,8 @@ def validate_cuda_device(location: str) -> int:
 
 def _on_cuda(storage: Any, location: str) -> Any:
     if location.partition(":")[0] == "cuda":
-        validate_cuda_device(location)
+        return UntypedStorage(storage.nbytes(), device("cuda", validate_cuda_device(location))).copy_(storage)
+    return None
 
 
 register_package(10, lambda storage: "cpu" if storage.device.type == "cpu" else None, _on_cpu)

@@ -263,7 +263,7 @@ def write_legacy(obj: Any, file: Any, pickler_type: Any, protocol: int) -> None:
         storage = pickler.storages[key]
         kind = pickler.numels[key][1]
         write_all(file, struct.pack("<q", storage.size_bytes // (kind.itemsize if kind else 1)))
-        write_all(file, storage.numpy())
+        write_all(file, storage.cpu().numpy())
 
 
 # -- save -----------------------------------------------------------------------------------------------------------------

@@ -179,3 +179,15 @@ def test_what_a_trace_cannot_show_is_an_error_and_no_constant() -> None:
 
     with pytest.raises(NotImplementedError, match="TorchScript has no operator for it"):
         torch.jit.trace(lambda x: own(x), torch.ones(2))
+
+
+def test_subscripts_with_tensors_are_traced_by_what_they_are_made_of() -> None:
+    def picked(x: Any, i: Any) -> Any:
+        y = x[i] * 2
+        y[0, 1:] = x[1, : x.shape[1] - 1]
+        return y
+
+    i = torch.tensor([1, 0])
+    traced = torch.jit.trace(picked, (torch.randn(3, 4), i))
+    x = torch.randn(5, 4)
+    assert torch.equal(traced(x, i), picked(x, i))

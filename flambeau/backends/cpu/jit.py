@@ -77,6 +77,11 @@ def support_function(text: str, entry: str, signature: str, brief: bool) -> Any:
     return _callable(signature, _support(text, entry, signature), brief)
 
 
+def support_code(text: str, entry: str) -> int:
+    """The address of a function that is given as LLVM text."""
+    return _support(text, entry)
+
+
 def available() -> bool:
     """Whether kernels can be compiled here."""
     return importlib.util.find_spec("llvmlite") is not None

@@ -41,8 +41,9 @@ def address(name: str) -> int:
     return found
 
 
-def builtin(entry: int, kernel: int) -> Any:
-    """A built-in that enters at `entry` (code from `text`) and calls `kernel`, which it keeps as its `__self__`."""
+def builtin(entry: int, kernel: int | bytes) -> Any:
+    """A built-in that enters at `entry` (code from `text`) and calls `kernel`, which it keeps as its `__self__`; other entries may
+    want to find bytes there that say more."""
     global _new_builtin
     if _new_builtin is None:
         _new_builtin = ctypes.pythonapi.PyCFunction_NewEx

@@ -7,19 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..core.settings import attention_kernels
+from ..core.settings import attention_kernels, matmul_switches
 
-
-class _MatmulSettings:
-    """Which shortcuts matrix products may take."""
-
-    allow_tf32 = False
-    allow_fp16_reduced_precision_reduction = True
-    allow_bf16_reduced_precision_reduction = True
-    allow_fp16_accumulation = False
-
-
-matmul = _MatmulSettings()
+matmul = matmul_switches
 
 
 def is_built() -> bool:

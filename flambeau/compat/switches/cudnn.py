@@ -1,28 +1,37 @@
-"""`torch.backends.cudnn`: switches that programs set before training on a GPU. Kept for whoever asks; the CPU heeds none."""
+"""`torch.backends.cudnn`: switches for the library that computes convolutions, attention and recurrent layers on a GPU."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
 
-enabled = True
-benchmark = False
-benchmark_limit: int | None = None
-deterministic = False
-allow_tf32 = True
+from ..core.settings import cudnn_switches as _switches
+from . import nvidia
+from .nvidia import cudnn_graph
 
-
-def is_available() -> bool:
-    return False
+_NAMES = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
 
 
 def version() -> int | None:
-    return None
+    """The library's version, 91900 for 9.19.0; None where it is missing."""
+    try:
+        nvidia.start()
+        return cudnn_graph.version()
+    except nvidia.NoDevice:  # or no library: a MissingLibrary is one
+        return None
 
 
-def is_acceptable(tensor: object) -> bool:
+def is_available() -> bool:
+    """Whether there is a GPU and the library for it."""
+    return version() is not None
+
+
+def is_acceptable(tensor: Any) -> bool:
     """Whether cuDNN can work on this tensor."""
-    return False
+    return tensor.is_cuda and tensor.dtype.is_floating_point and tensor.dtype.itemsize > 1 and is_available()
 
 
 @contextlib.contextmanager
@@ -34,13 +43,28 @@ def flags(
     allow_tf32: bool = True,
 ) -> Iterator[None]:
     """The switches, for the length of a `with` block."""
-    inside = {
-        "enabled": enabled, "benchmark": benchmark, "benchmark_limit": benchmark_limit, "deterministic": deterministic,
-        "allow_tf32": allow_tf32,
-    }  # fmt: skip
-    before = {name: globals()[name] for name in inside}
-    globals().update(inside)
+    before = {name: getattr(_switches, name) for name in _NAMES}
+    inside = (enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
+    _switches.__dict__.update(zip(_NAMES, inside))
     try:
         yield
     finally:
-        globals().update(before)
+        _switches.__dict__.update(before)
+
+
+class _Switches(ModuleType):
+    """The module: its switches are those that the library's callers read."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _NAMES:
+            return getattr(_switches, name)
+        raise AttributeError(f"module '{self.__name__}' has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _NAMES:
+            setattr(_switches, name, value)
+        else:
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Switches

@@ -1,8 +1,11 @@
 """Whether mixed precision can work on CUDA at all."""
 
+from ...core.backend import has_backend
+from ...core.device import device
+
 __all__ = ["amp_definitely_not_available"]
 
 
 def amp_definitely_not_available() -> bool:
-    """True: there is no CUDA device."""
-    return True
+    """Whether there is no CUDA device."""
+    return not has_backend(device("cuda"))

@@ -9,19 +9,21 @@ from __future__ import annotations
 from ..loops import i64, local, loop_kernel, minimum, prange, simd
 
 ROWS = 1024  # positions in one task
+NOWHERE = -(1 << 60)  # the offset of an index that is out of bounds
 COLUMNS = 64  # columns in one task of put_positions: enough for whole cache lines
 
 
 @loop_kernel
 def add_offsets(picked, index, error, count, size, stride, *, first):
     """picked[p] = (or +=, unless `first`) index[p] * stride, where a negative index counts from the end. error[0], zero
-    before, becomes 1 if an index is out of bounds."""
+    before, becomes 1 if an index is out of bounds; its offset is far below zero."""
     for task in prange((count + ROWS - 1) // ROWS, ROWS):
         bad = 0
         for p in simd(task * ROWS, minimum(task * ROWS + ROWS, count)):
             j = index[p]
-            bad += 0 if -size <= j < size else 1
-            offset = (j + size if j < 0 else j) * stride
+            inside = -size <= j < size
+            bad += 0 if inside else 1
+            offset = (j + size if j < 0 else j) * stride if inside else NOWHERE
             if first:
                 picked[p] = offset
             else:

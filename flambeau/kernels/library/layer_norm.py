@@ -41,8 +41,9 @@ def layer_norm_backward(grad_x, partial, grad, x, mean, rstd, weight, rows, n, c
     for chunk in prange(chunks, 6 * size * n):
         if partial is not None:
             sums = chunk * 2 * n
-            for j in simd(2 * n):
+            for j in simd(n):
                 partial[sums + j] = 0
+                partial[sums + n + j] = 0
         for i in range(chunk * size, minimum((chunk + 1) * size, rows)):
             base = i * n
             m = like(x, mean[i])

@@ -79,7 +79,9 @@ def reduce_losses(loss, stats, target, weight, count, n, ignore, all_weights, *,
 
 
 @loop_kernel
-def cross_entropy_rows(loss, stats, soft, x, target, weight, rows, n, ignore, smoothing, *, reduction, smooth):
+def cross_entropy_rows(
+    loss, stats, soft, x, target, weight, rows, n, ignore, smoothing, *, reduction, smooth, on_host=True
+):
     """loss = -weight[t] * log softmax(x)[t], mixed with the mean over classes if `smooth`; one number unless reduction
     is "none"."""
     all_weights = class_weights(x, weight, n)
@@ -89,9 +91,13 @@ def cross_entropy_rows(loss, stats, soft, x, target, weight, rows, n, ignore, sm
         for j in range(n):
             top = maximum(top, x[base + j])
         total = like(x, 0)
-        if soft is None:
+        if soft is None or not on_host:
             for j in range(n):
                 total += exp(x[base + j] - top)
+            if soft is not None:  # computed again: that is less work than to store it twice
+                factor = 1 / total
+                for j in simd(n):
+                    soft[base + j] = exp(x[base + j] - top) * factor
         else:
             for j in range(n):
                 e = exp(x[base + j] - top)
@@ -108,7 +114,7 @@ def cross_entropy_rows(loss, stats, soft, x, target, weight, rows, n, ignore, sm
 
 @loop_kernel
 def cross_entropy_columns(
-    loss, stats, soft, x, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth
+    loss, stats, soft, x, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth, on_host=True
 ):
     """The same with classes before the last dimension, BLOCK neighbouring columns at a time."""
     all_weights = class_weights(x, weight, n)
@@ -129,13 +135,14 @@ def cross_entropy_columns(
         for k in range(n):
             for c in simd(width):
                 e = exp(x[base + k * inner + c] - top[c])
-                if soft is not None:
+                if soft is not None and on_host:
                     soft[base + k * inner + c] = e
                 total[c] = total[c] + e
         if soft is not None:
             for k in range(n):
                 for c in simd(width):
-                    soft[base + k * inner + c] = soft[base + k * inner + c] / total[c]
+                    e = soft[base + k * inner + c] if on_host else exp(x[base + k * inner + c] - top[c])
+                    soft[base + k * inner + c] = e / total[c]
         for c in range(width):
             target_loss(
                 x, target, weight, stats, place + c, base + c, n, inner, top[c], log(total[c]), ignore, smoothing,

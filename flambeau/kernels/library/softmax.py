@@ -9,7 +9,7 @@ BLOCK = 64  # columns handled together when the reduced dimension is not the las
 
 
 @loop_kernel
-def softmax_rows(out, x, rows, n, *, log_result=False):
+def softmax_rows(out, x, rows, n, *, log_result=False, on_host=True):
     """out = softmax(x) of every row, or its logarithm. A row of -inf gives nan, as in PyTorch."""
     for i in prange(rows, 4 * n):
         base = i * n
@@ -23,7 +23,7 @@ def softmax_rows(out, x, rows, n, *, log_result=False):
             shift = log(total)
             for j in simd(n):
                 out[base + j] = x[base + j] - top - shift
-        elif out.dtype is bfloat16 or out.dtype is float16:  # stored twice, the result would be rounded twice
+        elif not on_host or out.dtype is bfloat16 or out.dtype is float16:  # stored twice, it would be rounded twice
             for j in range(n):
                 total += exp(x[base + j] - top)
             scale = 1 / total
@@ -58,11 +58,11 @@ def softmax_backward_rows(grad_in, grad, y, rows, n, *, log_result=False):
 
 
 @loop_kernel
-def softmax_columns(out, x, outer, n, inner, *, log_result=False):
+def softmax_columns(out, x, outer, n, inner, *, log_result=False, on_host=True):
     """softmax along a dimension that is not the last: BLOCK neighbouring columns at a time, so that memory is read
     in order."""
     blocks = (inner + BLOCK - 1) // BLOCK
-    narrow = out.dtype is bfloat16 or out.dtype is float16
+    narrow = not on_host or out.dtype is bfloat16 or out.dtype is float16
     for task in prange(outer * blocks, 4 * n * BLOCK):
         first = task % blocks * BLOCK
         width = minimum(BLOCK, inner - first)

@@ -3,9 +3,11 @@
 from typing import Any
 
 from ...core import naming as _naming
-from .data_parallel import DataParallel, data_parallel
+from .data_parallel import DataParallel, data_parallel, gather, parallel_apply, replicate, scatter
 
-__all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
+__all__ = [
+    "DataParallel", "DistributedDataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

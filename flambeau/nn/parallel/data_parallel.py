@@ -1,28 +1,146 @@
 """DataParallel: one process, a batch split over the devices of one machine.
 
-Without an accelerator, and with one device, the module is simply called; what remains is the `module.` in front of the
-names of saved parameters, which checkpoints of such models carry."""
+Parts of the batch and copies of the parameters move to the devices by operators that autograd knows, so that gradients come back and
+add up by themselves. Without an accelerator, and with one device, the module is simply called; what remains is the `module.` in front
+of the names of saved parameters, which checkpoints of such models carry."""
 
 from __future__ import annotations
 
+import copy
+import threading
 from collections.abc import Sequence
 from typing import Any
 
+from ...core.backend import backend_of, has_backend
+from ...core.device import device
+from ...core.graph import grad_mode
+from ...core.pytree import tree_flatten, tree_map, tree_unflatten
+from ...core.tensor import Tensor
+from ...ops.shape.joining import cat, stack
 from ..modules.module import Module
+
+_CUDA = device("cuda")
+
+
+def _devices(ids: Sequence[Any] | None) -> list[device]:
+    """The devices that are meant: all of the machine's, unless some are named."""
+    if not has_backend(_CUDA):
+        return []
+    if ids is None:
+        return [device("cuda", i) for i in range(backend_of(_CUDA).device_count)]
+    return [backend_of(_CUDA).indexed(device("cuda", d) if isinstance(d, int) else device(d)) for d in ids]
+
+
+def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
+    """Tensors cut into parts along `dim`, one for each device; everything else goes to all of them."""
+    places = _devices(target_gpus)
+    leaves, structure = tree_flatten(inputs)
+    parts: list[Any] = [x.chunk(len(places), dim) if isinstance(x, Tensor) else None for x in leaves]
+    count = max((len(p) for p in parts if p is not None), default=len(places))
+    return [
+        tree_unflatten([x if p is None else p[k].to(places[k]) for x, p in zip(leaves, parts)], structure) for k in range(count)
+    ]
+
+
+def gather(outputs: Sequence[Any], target_device: Any, dim: int = 0) -> Any:
+    """Results of the devices joined along `dim` on one of them; numbers without dimensions become a vector."""
+    where = _devices([target_device])[0]
+
+    def joined(*parts: Any) -> Any:
+        if not isinstance(parts[0], Tensor):
+            return parts[0]
+        moved = [p.to(where) for p in parts]
+        return cat(moved, dim) if moved[0].shape else stack(moved)
+
+    return tree_map(joined, *outputs)
+
+
+def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Module]:
+    """The module on each of the devices: its parameters are copies through which gradients flow back."""
+    return [_replica(network, where, detach, {}) for where in _devices(devices)]
+
+
+def _replica(module: Module, where: device, detach: bool, made: dict[int, Module]) -> Module:
+    if id(module) in made:
+        return made[id(module)]
+    twin: Any = copy.copy(module)
+    made[id(module)] = twin
+    twin.__dict__ = dict(module.__dict__)
+    moved = {
+        name: None if p is None else (p.detach() if detach else p).to(where) for name, p in module._parameters.items()
+    }
+    twin._parameters = {}
+    twin._buffers = {name: None if b is None else b.to(where) for name, b in module._buffers.items()}
+    twin._modules = {n: None if m is None else _replica(m, where, detach, made) for n, m in module._modules.items()}
+    for name, p in moved.items():  # a copy is no leaf, so it is an ordinary attribute of the replica
+        twin.__dict__[name] = p
+    return twin
+
+
+def parallel_apply(
+    modules: Sequence[Module],
+    inputs: Sequence[Any],
+    kwargs_tup: Sequence[dict] | None = None,
+    devices: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Call each module with its inputs, each in a thread of its own on its device."""
+    named = kwargs_tup or [{}] * len(modules)
+    places = _devices(devices)
+    results: list[Any] = [None] * len(modules)
+    enabled = grad_mode.enabled
+
+    def work(k: int) -> None:
+        grad_mode.enabled = enabled
+        try:
+            with backend_of(_CUDA).chosen(places[k]):  # type: ignore[attr-defined]
+                given = inputs[k] if isinstance(inputs[k], (tuple, list)) else (inputs[k],)
+                results[k] = modules[k](*given, **named[k])
+        except Exception as problem:
+            results[k] = problem
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(1, len(modules))]
+    for t in threads:
+        t.start()
+    work(0)
+    for t in threads:
+        t.join()
+    for k, result in enumerate(results):
+        if isinstance(result, Exception):
+            raise RuntimeError(f"Caught {type(result).__name__} in replica {k} on device {places[k]}: {result}") from result
+    return results
 
 
 class DataParallel(Module):
-    """Calls `module`; its parameters are saved under names that begin with `module.`."""
+    """Splits a batch over GPUs; its parameters are saved under names that begin with `module.`."""
 
     def __init__(
         self, module: Module, device_ids: Sequence[Any] | None = None, output_device: Any = None, dim: int = 0
     ) -> None:
         super().__init__()
-        self.module = module
-        self.device_ids: list[Any] = []
+        self.module, self.dim = module, dim
+        places = _devices(device_ids)
+        self.device_ids: list[Any] = [p.index for p in places]
+        self.output_device = places[0].index if places and output_device is None else output_device
+        if len(places) == 1:
+            self.module.to(places[0])
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        return self.module(*inputs, **kwargs)
+        if not self.device_ids:
+            return self.module(*inputs, **kwargs)
+        first = device("cuda", self.device_ids[0])
+        for t in (*self.module.parameters(), *self.module.buffers()):
+            if t.device is not first:
+                raise RuntimeError(
+                    f"module must have its parameters and buffers on device {first} (device_ids[0]) but found one of them on"
+                    f" device: {t.device}"
+                )
+        parts = scatter((inputs, kwargs), self.device_ids, self.dim)
+        if len(parts) == 1:
+            return self.module(*parts[0][0], **parts[0][1])
+        used = self.device_ids[: len(parts)]
+        replicas = replicate(self.module, used, not grad_mode.enabled)
+        results = parallel_apply(replicas, [p[0] for p in parts], [p[1] for p in parts], used)
+        return gather(results, self.output_device, self.dim)
 
 
 def data_parallel(
@@ -35,4 +153,4 @@ def data_parallel(
 ) -> Any:
     """Calls the module once as a DataParallel would."""
     args = inputs if isinstance(inputs, tuple) else (inputs,)
-    return module(*args, **(module_kwargs or {}))
+    return DataParallel(module, device_ids, output_device, dim)(*args, **(module_kwargs or {}))

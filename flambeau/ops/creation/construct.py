@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from ...core import dlpack, nested
+from ...core.backend import backend_of
 from ...core.device import cpu, default_device
 from ...core.device import device as Device
-from ...core.dtype import dtype
+from ...core.dtype import FROM_NUMPY, dtype
 from ...core.layout import dense_strides, preserve_format
 from ...core.promotion import get_default_dtype
 from ...core.size import make_size
 from ...core.storage import UntypedStorage
-from ...core.tensor import Tensor, copy_of_array, from_array, is_contiguous_layout
+from ...core.tensor import Tensor, contiguous_strides, copy_of_array, from_array, is_contiguous_layout
 from ...core.tensor import empty as raw_empty
 from ...core.tensor import empty_strided as raw_empty_strided
 from ...core.tensor import new_tensor as header
@@ -102,6 +103,9 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     chosen = read_options("as_tensor", {"dtype": dtype, "device": device})
     if isinstance(data, Tensor):
         return data.to(device=chosen.device or data.device, dtype=chosen.dtype or data.dtype)
+    if hasattr(data, "__cuda_array_interface__"):
+        shared = _from_cuda_interface(data)
+        return shared.to(device=chosen.device or shared.device, dtype=chosen.dtype or shared.dtype)
     if isinstance(data, np.ndarray):
         shared = from_numpy(data)
         if dtype is None and device is None and default_device() is shared.device:
@@ -232,24 +236,42 @@ def _from_buffer(name: str, buffer: Any, d: dtype, count: int, offset: int) -> T
 
 @composite(method=False)
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of another library's array, which must be the CPU's."""
+    """A tensor over the memory of another library's array, on the CPU or a GPU."""
     if device is not None and not isinstance(device, (str, Device)):
         raise AssertionError(f"from_dlpack: unsupported device type: {type(device)}")
-    if device is not None and as_device(device) is not cpu:
-        raise BufferError(f"from_dlpack: memory of the CPU cannot be had on device {device}")
     if isinstance(ext_tensor, Tensor):
         result = ext_tensor.detach()
         return result.clone() if copy else result
     capsule = ext_tensor
     if hasattr(ext_tensor, "__dlpack__"):
+        on_gpu = hasattr(ext_tensor, "__dlpack_device__") and ext_tensor.__dlpack_device__()[0] == dlpack.CUDA
+        # the producer makes that stream wait for its work; 1 is the default one
+        options = {"stream": backend_of(Device("cuda")).current_stream(Device("cuda", 0)) or 1} if on_gpu else {}
         try:
-            capsule = ext_tensor.__dlpack__(max_version=(1, 0))
+            capsule = ext_tensor.__dlpack__(max_version=(1, 0), **options)
         except TypeError:  # a producer older than DLPack 1.0
-            capsule = ext_tensor.__dlpack__()
-    ptr, shape, strides, d, owner = dlpack.load(capsule)
+            capsule = ext_tensor.__dlpack__(**options)
+    ptr, shape, strides, d, owner, place = dlpack.load(capsule)
+    where = as_device(Device("cuda", place[1])) if place[0] == dlpack.CUDA else cpu
+    if device is not None and as_device(device) is not where:
+        raise BufferError(f"from_dlpack: memory of {where} cannot be had on device {device}")
     if any(s < 0 for s in strides):
         raise ValueError(f"from_dlpack: tensors with negative strides are not supported, got strides {list(strides)}")
     extent = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides))
-    storage = UntypedStorage.borrow(ptr, extent * d.itemsize, owner)
-    result = header(storage, make_size(shape), strides, 0, d, cpu, is_contiguous_layout(shape, strides))
+    storage = UntypedStorage.borrow(ptr, extent * d.itemsize, owner, where)
+    result = header(storage, make_size(shape), strides, 0, d, where, is_contiguous_layout(shape, strides))
     return result.clone() if copy else result
+
+
+def _from_cuda_interface(obj: Any) -> Tensor:
+    """A tensor over GPU memory of an object with `__cuda_array_interface__`."""
+    facts = obj.__cuda_array_interface__
+    d = FROM_NUMPY[np.dtype(facts["typestr"])]
+    shape, steps = tuple(facts["shape"]), facts.get("strides")
+    strides = contiguous_strides(shape) if steps is None else tuple(s // d.itemsize for s in steps)
+    if any(s < 0 for s in strides):
+        raise ValueError(f"tensors with negative strides are not supported, got strides {list(strides)}")
+    where = as_device("cuda")
+    extent = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides))
+    storage = UntypedStorage.borrow(facts["data"][0], extent * d.itemsize, obj, where)
+    return header(storage, make_size(shape), strides, 0, d, where, is_contiguous_layout(shape, strides))

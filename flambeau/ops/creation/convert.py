@@ -26,7 +26,7 @@ from ...core.layout import (
 from ...core.promotion import scalar_dtype
 from ...core.settings import fills_empty, is_warn_always_enabled
 from ...core.size import make_size
-from ...core.storage import UntypedStorage
+from ...core.storage import UntypedStorage, transfers
 from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout
 from ...core.tensor import empty as raw_empty
 from ...core.tensor import new_tensor as header
@@ -219,8 +219,20 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         where = self.device
         if kind is where or (type(kind) is str and kind == where.type and where.index is None):
             return self
-    d, place, _, copy, fmt = parse_to(args, kwargs)
-    return converted(self, d or self.dtype, self.device if place is None else as_device(place), fmt, copy)
+    d, place, later, copy, fmt = parse_to(args, kwargs)
+    where = self.device if place is None else as_device(place)
+    if later and where is not self.device:
+        return _converted_later(self, d or self.dtype, where, fmt, copy)
+    return converted(self, d or self.dtype, where, fmt, copy)
+
+
+def _converted_later(*arguments: Any) -> Tensor:
+    """`converted` for copies between host and device that nobody waits for (see `non_blocking`)."""
+    before, transfers.wait = transfers.wait, False
+    try:
+        return converted(*arguments)
+    finally:
+        transfers.wait = before
 
 
 def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = None, copy: bool = False) -> Tensor:
@@ -281,7 +293,9 @@ Tensor.cpu = cpu_  # type: ignore[method-assign]
 @composite(function=False)
 def cuda(self: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = preserve_format) -> Tensor:
     """The tensor on a CUDA device."""
-    return converted(self, self.dtype, as_device("cuda" if device is None else device), memory_format)
+    where = as_device("cuda" if device is None else device)
+    convert_it = _converted_later if non_blocking else converted
+    return convert_it(self, self.dtype, where, memory_format)
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
@@ -320,7 +334,14 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     if grad_mode.enabled and (self.requires_grad or src.requires_grad) and self.dtype.category > 1:
         node = copied(self, src).grad_fn
     if self is not src:
-        copy_raw(self, src)
+        if non_blocking and self.device is not src.device:
+            before, transfers.wait = transfers.wait, False
+            try:
+                copy_raw(self, src)
+            finally:
+                transfers.wait = before
+        else:
+            copy_raw(self, src)
     self._bump("copy_")
     if node is not None:
         rebase_history(self, node, 0)

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.backend import backend_of
 from ...core.device import cpu, device
-from ...core.storage import is_zero, watchers
-from ...core.tensor import Tensor, copy_of_array, empty
+from ...core.size import make_size
+from ...core.storage import UntypedStorage, is_zero, watchers
+from ...core.tensor import Tensor, copy_of_array, empty, new_tensor
 
 
 class BadIndex(threading.local):
     """Two numbers of this thread on every device, in which kernels report a bad index (see kernels.library.index); zero in
-    between."""
+    between. On a device that runs behind the host, nobody waits to look at them: the error comes with the next wait."""
 
     def __init__(self) -> None:
         self.buffer = empty((2,), dt.int64)
@@ -24,20 +26,28 @@ class BadIndex(threading.local):
         numbers[:] = [0, 0]
         self._buffers: dict[device, Tensor] = {cpu: self.buffer}
         self._readable: dict[device, Any] = {cpu: numbers}
+        self._later: set[device] = set()
 
     def on(self, where: device) -> Tensor:
         """The numbers in a device's memory."""
         found = self._buffers.get(where)
         if found is None:
-            zeros: Any = copy_of_array(np.zeros(2, np.int64), dt.int64)
-            found = self._buffers[where] = zeros.to(where)
+            address = backend_of(where).report_address(where)
+            if address:
+                self._later.add(where)
+                storage = UntypedStorage.borrow(address, 16, self, where)
+                found = new_tensor(storage, make_size((2,)), (1,), 0, dt.int64, where, True)
+            else:
+                zeros: Any = copy_of_array(np.zeros(2, np.int64), dt.int64)
+                found = zeros.to(where)
+            self._buffers[where] = found
         return found
 
     def taken(self, where: device = cpu) -> int | None:
         """The bad index that the last kernel met there, if there was one."""
         numbers = self._readable.get(where)
         if numbers is None:
-            return self._read_back(where)
+            return None if where in self._later else self._read_back(where)
         if watchers:
             is_zero(self.buffer._storage.ptr, 8)
         if not numbers[0]:

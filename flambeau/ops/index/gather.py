@@ -373,6 +373,7 @@ def _scatter_add_layout(input: Tensor, dim: int, index: Tensor, src: Tensor) -> 
     out="exact",
     runs_empty=True,
     batching="along",
+    autocast_cuda="widest",
 )
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Like scatter, with values that meet at one place summed."""

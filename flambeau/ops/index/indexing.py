@@ -389,7 +389,7 @@ def _put_shared(t: Tensor, indices: Any, values: Tensor, accumulate: bool = Fals
     put_shared_(t, _prepare_indices(t, indices), values, accumulate)
 
 
-@composite(inplace=_put_into, shared=_put_shared, quirks=Quirks(inplace_function=True))
+@composite(inplace=_put_into, shared=_put_shared, quirks=Quirks(inplace_function=True), autocast_cuda="widest")
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """A copy of input with input[indices] = values (or += values)."""
     _check_put(indices)

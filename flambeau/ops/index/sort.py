@@ -68,14 +68,16 @@ def sort_rows(values: Tensor, index: Tensor, rows: Tensor, descending: bool) -> 
     sort_kernels.sort_rows(values, index, spare, spare_index, count, n, descending=descending)
 
 
-def sort_along(values: Tensor, index: Tensor, input: Tensor, dim: int, descending: bool) -> None:
+def sort_along(
+    values: Tensor, index: Tensor, input: Tensor, dim: int, descending: bool, rows_sorter: Any = sort_rows
+) -> None:
     """The lines of `dim` sorted, and their order, into dense memory of the same shape. For kernels."""
     rows = to_rows(input, dim)
     if values._contig and dim >= len(input.shape) - 1:
-        sort_rows(values, index, rows, descending)
+        rows_sorter(values, index, rows, descending)
         return
     ordered, order = empty(rows.shape, rows.dtype, rows.device), empty(rows.shape, dt.int64, rows.device)
-    sort_rows(ordered, order, rows, descending)
+    rows_sorter(ordered, order, rows, descending)
     raw_copy(_seen_as_rows(values, dim), ordered)
     raw_copy(_seen_as_rows(index, dim), order)
 

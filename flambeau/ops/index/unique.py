@@ -8,6 +8,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.bfloat16 import bits_to_float32
+from ...core.device import cpu
 from ...core.layout import wrap_dim
 from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, empty, is_contiguous_layout, new_tensor, numel_of
@@ -250,10 +251,17 @@ def places_between(edges: Tensor, values: Tensor, sorter: Tensor | None, right: 
     """How many edges are below each value (or, if `right`, not above); `sorter` sorts the edges."""
 
 
+def _leaves_range(sorter: Tensor, n: int) -> bool:
+    """Whether an index is out of bounds: known before the search, which trusts them."""
+    if sorter.device is cpu:
+        return first_bad_index(sorter, n) is not None
+    return numel_of(sorter.shape) > 0 and bool(((sorter < 0) | (sorter >= n)).any().item())  # type: ignore[operator]
+
+
 @places_between.on("any")
 def _(out: Tensor, edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> None:
     n, count = edges.shape[-1], numel_of(out.shape)
-    if sorter is not None and first_bad_index(sorter, n) is not None:
+    if sorter is not None and _leaves_range(sorter, n):
         raise RuntimeError("torch.searchsorted(): sorter index out of range")
     if count:
         per_row = count if len(edges.shape) == 1 else out.shape[-1]

@@ -14,6 +14,7 @@ from . import (  # noqa: F401
     orthogonal,
     products,
     removed,
+    scaled,
     solving,
     spectral,
     triangular,

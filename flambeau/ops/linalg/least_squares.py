@@ -288,7 +288,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if A.shape[-2] != B.shape[-1 if vector else -2]:
         dimension = "-1" if vector else "-2"
         raise RuntimeError(f"{name}: input.size(-2) should match other.size({dimension})")
-    chosen = "gelsy" if driver is None else driver
+    chosen = ("gels" if A.device.type == "cuda" else "gelsy") if driver is None else driver
     if chosen not in _DRIVERS:
         raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     if rcond is None:

@@ -87,7 +87,7 @@ _factor_result = named_result("linalg_lu_factor", "LU", "pivots")
 _lu_result = named_result("linalg_lu", "P", "L", "U")
 
 
-def _factors_layout(A: Tensor) -> list:
+def _factors_layout(A: Tensor, pivot: bool) -> list:
     pivots = (*A.shape[:-2], min(A.shape[-2:]))
     return [support.columns(A.shape, A.dtype, A.device), (pivots, dt.int32, A.device), support.infos(A)]
 
@@ -99,12 +99,14 @@ def _factors_layout(A: Tensor) -> list:
     quirks=Quirks(label="LinalgLuFactorExBackward0"),
     batching="leading",
 )
-def packed_factors(A: Tensor) -> Any:
-    """L and U in one matrix, the row swaps, and where the first zero pivot is."""
+def packed_factors(A: Tensor, pivot: bool) -> Any:
+    """L and U in one matrix, the row swaps (none without `pivot`), and where the first zero pivot is."""
 
 
 @packed_factors.on("cpu")
-def _(out: list[Tensor], A: Tensor) -> None:
+def _(out: list[Tensor], A: Tensor, pivot: bool) -> None:
+    if not pivot:
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
     for result, array in zip(out, lapack.lu(A._array())):
         support.store(result, array)
 
@@ -113,9 +115,7 @@ def _checked_factors(name: str, A: Tensor, pivot: bool) -> Any:
     support.check_matrix(name, A)
     support.check_floating(name, A, False)
     support.check_kernel("lu_factor_cpu", A)
-    if not pivot:
-        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
-    return packed_factors(A)
+    return packed_factors(A, bool(pivot))
 
 
 @composite(namespaces=("linalg",), method=False, out="exact", batching="leading")
@@ -140,7 +140,8 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:
     """A = P L U: a permutation, a unit lower and an upper triangular matrix."""
     packed, pivots, _ = _checked_factors("linalg.lu", A, pivot)
     L, U = _packed_parts(packed)
-    return _lu_result((permutation_matrix(pivots, A.shape[-2], A.dtype), L, U))
+    P = permutation_matrix(pivots, A.shape[-2], A.dtype) if pivot else packed.detach().new_empty((0,))
+    return _lu_result((P, L, U))
 
 
 @composite(name="lu", autocast="float32")

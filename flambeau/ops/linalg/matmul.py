@@ -8,6 +8,7 @@ from typing import Any
 
 from ...backends.cpu import heavy
 from ...core.caching import remember
+from ...core.device import cpu
 from ...core.dtype import opmath
 from ...core.layout import broadcast_shapes, has_internal_overlap
 from ...core.tensor import Tensor
@@ -66,6 +67,24 @@ def _multiply(form: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None,
     heavy.keep_product(form, a, b, bias, out, made)
 
 
+# Functions (form, a, b, bias) of other devices that give the product of operands like those of an earlier one, or None.
+known_products: dict[str, Callable[..., Any]] = {}
+
+
+def _known(form: str) -> Callable[..., Any]:
+    """The shortcut of an operator: the whole result, where how to compute it was kept."""
+    on_cpu = heavy.known_product(form)
+
+    def known(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor | None:
+        where = a.device
+        if where is cpu:
+            return on_cpu(a, b, bias)
+        find = known_products.get(where.type)
+        return None if find is None else find(form, a, b, bias)
+
+    return known
+
+
 def _column(vec: Tensor) -> Tensor:
     return vec._view((vec.shape[0], 1), (vec._strides[0], 1), vec._offset)
 
@@ -83,7 +102,7 @@ def _mm_layout(input: Tensor, mat2: Tensor) -> tuple:
 
 @primitive(
     layout=_mm_layout,
-    shortcut=heavy.known_product("mm"),
+    shortcut=_known("mm"),
     grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)},
     out="exact",
     autocast="lower",
@@ -112,7 +131,7 @@ def _bmm_layout(input: Tensor, mat2: Tensor) -> tuple:
 
 @primitive(
     layout=_bmm_layout,
-    shortcut=heavy.known_product("bmm"),
+    shortcut=_known("bmm"),
     grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)},
     out="exact",
     autocast="lower",
@@ -142,9 +161,10 @@ def _mv_layout(input: Tensor, vec: Tensor) -> tuple:
 
 @primitive(
     layout=_mv_layout,
-    shortcut=heavy.known_product("mv"),
+    shortcut=_known("mv"),
     grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
     out="exact",
+    autocast_cuda="lower",
 )
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector."""
@@ -173,9 +193,10 @@ def _dot_layout(input: Tensor, tensor: Tensor) -> tuple:
 
 @primitive(
     layout=_dot_layout,
-    shortcut=heavy.known_product("dot"),
+    shortcut=_known("dot"),
     grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()},
     out="exact",
+    autocast_cuda="widest",
 )
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """The inner product of two vectors."""
@@ -187,7 +208,7 @@ def _(out: Tensor, input: Tensor, tensor: Tensor) -> None:
     _multiply("dot", out, input, tensor, None, (out._view((1, 1), (1, 1), 0), row, _column(tensor)))
 
 
-@composite(out="exact")
+@composite(out="exact", autocast_cuda="widest")
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The inner product with the first vector conjugated."""
     return dot(input.conj() if input.dtype.is_complex else input, other)
@@ -332,7 +353,7 @@ def _checked_sum(input: Tensor, mat1: Tensor, mat2: Tensor) -> tuple:
     return (n, m), mat1.dtype, mat1.device
 
 
-_known_addmm = heavy.known_product("addmm")
+_known_addmm = _known("addmm")
 
 
 def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> Tensor | None:
@@ -419,7 +440,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     return _combine(input, shape, beta, alpha, lambda: bmm(batch1, batch2).sum(0, dtype=batch1.dtype))
 
 
-@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS, inplace_function=True))
+@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS, inplace_function=True), autocast_cuda="lower")
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * mat @ vec"""
     if len(mat.shape) != 2 or len(vec.shape) != 1 or len(input.shape) > 1:
@@ -436,7 +457,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
     return _combine(input, (mat.shape[0],), beta, alpha, lambda: mv(mat, vec))
 
 
-@composite(out=True, inplace=True, quirks=Quirks(former=_FACTORS))
+@composite(out=True, inplace=True, quirks=Quirks(former=_FACTORS), autocast_cuda="lower")
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * outer(vec1, vec2)"""
     for name, vec in (("vec1", vec1), ("vec2", vec2)):
@@ -507,7 +528,7 @@ def _left_over(t: Tensor, contracted: Any) -> int:
     return math.prod(n for d, n in enumerate(t.shape) if d not in gone)
 
 
-@composite(method=False, out="exact", autocast=_autocast_tensordot)
+@composite(method=False, out="exact", autocast=_autocast_tensordot, autocast_cuda="widest")
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     """Contract dimensions of a with dimensions of b."""
     if isinstance(dims, Tensor):
@@ -558,7 +579,7 @@ def _linear_layout(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple:
 
 @internal(
     layout=_linear_layout,
-    shortcut=heavy.known_product("linear"),
+    shortcut=_known("linear"),
     grads={
         "bias": lambda g, bias_shape: g.sum_to_size(bias_shape),
         "input": _linear_input_grad,

@@ -35,7 +35,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     return a.roll(-1, d) * b.roll(-2, d) - a.roll(-2, d) * b.roll(-1, d)
 
 
-@composite(name="cross", out="disjoint")
+@composite(name="cross", out="disjoint", autocast_cuda="widest")
 def old_cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross product along `dim`, by default the first dimension of size three."""
     if dim is None:
@@ -144,7 +144,7 @@ def _chain(tensors: list[Tensor], split: list[list[int]], i: int, j: int) -> Ten
     return _chain(tensors, split, i, k).mm(_chain(tensors, split, k + 1, j))
 
 
-@composite(namespaces=("linalg",), method=False, out="exact")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast_cuda="lower")
 def multi_dot(tensors: Any) -> Tensor:
     """The product of several matrices in the cheapest order; the first and the last may be vectors."""
     items = list(tensors)
@@ -167,7 +167,7 @@ def multi_dot(tensors: Any) -> Tensor:
     return result.squeeze(-1) if column else result
 
 
-@composite(method=False)
+@composite(method=False, autocast_cuda="lower")
 def chain_matmul(*matrices: Any, out: Any = None) -> Tensor:
     """The older form of linalg.multi_dot."""
     warnings.warn(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.backend import has_backend
+from ...core.backend import has_backend, indexed, why_absent
 from ...core.device import default_device, device
 from ...core.dtype import dtype
 from ...core.layout import layout, memory_format, strided
@@ -49,14 +49,17 @@ def as_device(where: Any) -> device:
     """A device argument; None is the default device."""
     if where is None:
         return default_device()
+    if type(where) is device and where.memory is not None:
+        return where
     found = device(where)
     if found.type in ("cpu", "meta"):
         return found
     if not has_backend(found):
         if found.type in ("cuda", "xpu"):
-            raise AssertionError(f"Torch not compiled with {found.type.upper()} enabled")
+            reason = f": {why_absent(found.type)}" if found.type == "cuda" else ""
+            raise AssertionError(f"Torch not compiled with {found.type.upper()} enabled{reason}")
         raise RuntimeError(f"{found.type} devices are not supported: only cpu, meta and those with a backend are")
-    return found
+    return indexed(found)
 
 
 def is_int(value: Any) -> bool:

@@ -61,6 +61,7 @@ def declare_pointwise(
     out: bool | str = True,
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
+    autocast_cuda: str | None = None,
     **options: Any,
 ) -> Any:
     """Declare a pointwise operator from its scalar formula. `options` are those of `Pointwise`: dtypes, derivative, checks.
@@ -83,7 +84,7 @@ def declare_pointwise(
     face = make_face(impl, bool(out))
     op = Op(
         op_name, "pointwise", face, namespaces if function else (), face if method else None, None, bool(out),
-        impl.differentiable, impl, aliases, formula.__doc__ or "", quirks=quirks,
+        impl.differentiable, impl, aliases, formula.__doc__ or "", quirks=quirks, autocast_cuda=autocast_cuda,
     )  # fmt: skip
     if inplace:
         changes: dict[str, Any] = {} if inplace_grad is None else {"grad": inplace_grad}

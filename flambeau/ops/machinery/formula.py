@@ -36,7 +36,7 @@ from .dtype_rules import (
 )
 from .gradient import run_plan
 from .parameters import NO_DEFAULT, parameter_names, parameters, positional_count
-from .plan import Form, Layout, PointwisePlan, broadcast, common_device, compiles, kernel, result_strides
+from .plan import Form, Layout, PointwisePlan, broadcast, common_device, compiles, is_by_value, kernel, result_strides
 from .quirks import NO_QUIRKS, Quirks
 from .record import Op
 from .watched import PrivateCall
@@ -239,7 +239,8 @@ class Pointwise:
         plan.fn = plan.native = plan.first = None
         if form.is_native and plan.nbytes:
             plan.native, plan.first = kernel(plan.roots, [plan], self._inputs(plan, operands))
-            plan.fn = plan.native if plan.guard is None and "z" not in plan.passing else None
+            direct = plan.guard is None and "z" not in plan.passing
+            plan.fn = plan.native if direct and not any(is_by_value(x, form.device) for x in operands) else None
         if len(self.plans) >= _MAX_PLANS:
             self.forget_plans()
         self.plans[key] = plan
@@ -291,7 +292,10 @@ class Pointwise:
             if i in form.constants:
                 symbols.append(None if x is None else const(x))
                 continue
-            symbol = self._symbol(i, x, math_type, inputs)
+            if is_by_value(x, form.device):
+                symbol = self._value_symbol(i, x, math_type, inputs)
+            else:
+                symbol = self._symbol(i, x, math_type, inputs)
             symbols.append(cast(cast(symbol, compute), math_type) if self._rounds(i, x, compute) else symbol)
         symbols += self._parameter_symbols(params, math_type, inputs)
         form.in_dtypes = tuple(inputs)
@@ -312,7 +316,9 @@ class Pointwise:
     def _inputs(plan: PointwisePlan, operands: tuple) -> list[tuple[dtype, tuple[int, ...] | None]]:
         """Dtype and expanded strides of everything the kernel reads; None for what is passed by value."""
         strides = [
-            expand_strides(x.shape, x._strides, plan.shape) if isinstance(x, Tensor) else None
+            expand_strides(x.shape, x._strides, plan.shape)
+            if isinstance(x, Tensor) and not is_by_value(x, plan.device)
+            else None
             for i, x in enumerate(operands)
             if i not in plan.constants
         ]
@@ -349,6 +355,16 @@ class Pointwise:
             return arg(position) if opmath(x.dtype) is math_type else cast(arg(position), math_type)
         return self._number_symbol(x, math_type, inputs)
 
+    def _value_symbol(self, i: int, x: Tensor, math_type: dtype, inputs: list[dtype]) -> Expr:
+        """The expression for a 0-dim tensor of the host, whose value goes to another device with the call."""
+        d = dt.complex128 if x.dtype.is_complex else dt.float64 if x.dtype.is_floating_point else dt.int64
+        inputs.append(d)
+        symbol = arg(len(inputs) - 1)
+        if self.reads_condition and i == 0:
+            return symbol != 0
+        symbol = symbol if d is opmath(x.dtype) else cast(symbol, opmath(x.dtype))
+        return symbol if opmath(x.dtype) is math_type else cast(symbol, math_type)
+
     @staticmethod
     def _number_symbol(x: Any, math_type: dtype, inputs: list[dtype]) -> Expr:
         """A number that is passed by value: as a float where the computation is in floats, so that 2 and 2.0 share code."""
@@ -381,7 +397,7 @@ class Pointwise:
                 letters += "-"
             else:
                 d = next(rest)
-                letters += "p" if isinstance(x, Tensor) else passing(d)
+                letters += "p" if isinstance(x, Tensor) and not is_by_value(x, form.device) else passing(d)
         return letters + "".join(map(passing, rest))
 
     # -- derivative -------------------------------------------------------------------------------------------------

@@ -77,6 +77,8 @@ class Recipe:
         if any(isinstance(e, Exception) for e in self.shares.values()):
             return False
         layouts = [self.plan, *(layout for layout in self.plan.operands if layout is not None)]
+        if any(layout.device is not self.plan.device for layout in layouts):  # a number from the host
+            return False
         is_real = not g.dtype.is_complex and not any(layout.dtype.is_complex for layout in layouts)
         return is_real and self.plan.nbytes > 0 and g.shape == self.plan.shape and compiles(self.plan.device)
 

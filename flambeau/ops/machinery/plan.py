@@ -116,7 +116,10 @@ class PointwisePlan(Layout):
             if how == "p":
                 arguments.append(x._storage.ptr + x._offset * x.dtype.itemsize)
             elif how == "z":
+                x = x.item() if isinstance(x, Tensor) else x
                 arguments += (x.real, x.imag)
+            elif isinstance(x, Tensor) and how != "-":
+                arguments.append(x.item())
             elif how != "-":
                 arguments.append(x)
         self.native(self.first, out._storage.ptr + out._offset * out.dtype.itemsize, *arguments)
@@ -152,6 +155,11 @@ def common_device(operands: tuple, where: device | None = None) -> device:
                 f" {where} and {x.device}!"
             )
     return where or cpu
+
+
+def is_by_value(x: Any, where: device) -> bool:
+    """Whether an operand is a number in a tensor of the host, and the call runs elsewhere: its value goes along."""
+    return isinstance(x, Tensor) and x.device is cpu and where is not cpu and where.type != "meta"
 
 
 def broadcast(operands: tuple) -> tuple[int, ...]:
@@ -206,6 +214,8 @@ def kernel(
     where = outputs[0].device
     brief = where is cpu and sum(o.nbytes for o in outputs) < _BRIEF
     fn = map_kernel(roots, tuple(d for d, _ in inputs), out_dtypes, kinds, rank, where, brief)
-    if rank == 1 and "s" not in kinds:
-        return fn, sizes[0]
-    return fn, array("q", [*sizes, *(s for operand in planned for s in operand)]).tobytes()
+    argument: Any = sizes[0]
+    if rank > 1 or "s" in kinds:
+        argument = array("q", [*sizes, *(s for operand in planned for s in operand)]).tobytes()
+    fixed = None if where is cpu else getattr(fn, "fixed", None)  # where a launch can be prepared for its geometry
+    return fn if fixed is None else fixed(argument), argument

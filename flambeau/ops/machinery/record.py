@@ -50,7 +50,7 @@ class Op:
 
     `autocast` is the precision it computes in where operators choose: "lower", "float32" or "widest" (of its arguments); "parts" if
     the operators it is made of choose, "" if it is left alone with them; or a function of a call that returns one of these and the
-    function to run. `batching` is the rule of `vmap`: the name of a common one ("along" a dimension, "leading" dimensions, images
+    function to run; `autocast_cuda` is the same for CUDA where that is another one. `batching` is the rule of `vmap`: the name of a common one ("along" a dimension, "leading" dimensions, images
     "folded" into one batch, ..., "each" element by itself; see func.rules), or the rule. Kinds other than primitives and views need
     none. `sparse` is the form for sparse tensors."""
 
@@ -75,6 +75,7 @@ class Op:
     draws: bool = False
     reads_values: bool = False
     autocast: str | Callable | None = None
+    autocast_cuda: str | Callable | None = None
     batching: str | Batched | Callable | None = None
     sparse: Callable | None = None
     flops: Callable | None = None

@@ -20,7 +20,8 @@ from ...core.layout import (
 from ...core.promotion import can_cast as can_cast_dtypes
 from ...core.promotion import promote_types as promote
 from ...core.promotion import result_dtype
-from ...core.tensor import Tensor, numel_of
+from ...core.storage import pinned_storage
+from ...core.tensor import Tensor, contiguous_strides, new_tensor, numel_of
 from ...core.typed_storage import TypedStorage
 from ..machinery.arguments import as_dtype, need_tensor
 from ..machinery.declare import composite
@@ -119,7 +120,17 @@ def batch_adjoint(self: Tensor) -> Any:
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    raise RuntimeError("Cannot access accelerator device when none is available.")
+    """A copy in host memory that is locked for copies to the accelerator; itself if it lies there."""
+    if not self.is_cpu:
+        raise RuntimeError(f"cannot pin 'torch.{self.device.type}.{type(self).__name__}' only dense CPU tensors can be pinned")
+    if self._storage.is_pinned():
+        return self
+    dense = self.contiguous()
+    nbytes = dense.numel() * dense.dtype.itemsize
+    fresh = new_tensor(
+        pinned_storage(nbytes), dense.shape, contiguous_strides(dense.shape), 0, dense.dtype, cpu, True
+    )
+    return fresh.copy_(dense.detach())
 
 
 def share_memory_(self: Tensor) -> Tensor:
@@ -132,7 +143,7 @@ _METHODS = {
     "size": size, "stride": stride, "dim_order": dim_order,
     "const_data_ptr": Tensor.data_ptr, "is_distributed": lambda self: False, "pin_memory": pin_memory, "share_memory_": share_memory_,
     "nelement": Tensor.numel, "ndimension": Tensor.dim,
-    "is_pinned": lambda self, device=None: False,
+    "is_pinned": lambda self, device=None: self._storage.is_pinned(),
     "is_shared": lambda self: self._storage.is_shared(),
     "is_set_to": lambda self, other: (
         self._storage is other._storage and self.shape == other.shape and self._strides == other._strides

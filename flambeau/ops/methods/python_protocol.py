@@ -12,6 +12,7 @@ import numpy as np
 
 from ...core import dlpack, printing
 from ...core import dtype as dt
+from ...core.backend import backend_of
 from ...core.device import cpu, default_device
 from ...core.dtype import dtype
 from ...core.float8 import readable
@@ -43,14 +44,18 @@ def read_number(t: Tensor) -> Any:
     """The element at t's first position, which must exist, as a Python number."""
     if watchers:
         tell_looked()
-    address = t._storage.ptr + t._offset * t.dtype.itemsize
-    read = _READERS.get(t.dtype)
+    return _number_at(t._storage.ptr + t._offset * t.dtype.itemsize, t.dtype)
+
+
+def _number_at(address: int, d: dtype) -> Any:
+    """The number of dtype `d` in the host's memory."""
+    read = _READERS.get(d)
     if read is not None:
         return read(address).value
-    raw = ctypes.string_at(address, t.dtype.itemsize)
-    if t.dtype is dt.bfloat16:
+    raw = ctypes.string_at(address, d.itemsize)
+    if d is dt.bfloat16:
         return struct.unpack("f", b"\0\0" + raw)[0]
-    return readable(np.frombuffer(raw, t.dtype.numpy), t.dtype)[0].item()
+    return readable(np.frombuffer(raw, d.numpy), d)[0].item()
 
 
 @composite(function=False, kind="primitive", reads_values=True)
@@ -61,7 +66,9 @@ def item(self: Tensor) -> Any:
     if self.device is not cpu:
         if self.device.type == "meta":
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-        return read_number(self.detach().cpu())
+        d, where = self.dtype, self.device
+        address = self._storage.ptr + self._offset * d.itemsize
+        return _number_at(backend_of(where).fetch(address, d.itemsize, where), d)
     return read_number(self)
 
 
@@ -236,22 +243,27 @@ def to_dlpack(
 ) -> Any:
     if self.requires_grad:
         raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-    if self.device is not cpu:
+    if not (self.is_cpu or self.is_cuda):
         raise BufferError(f"Cannot pack tensors on {self.device}")
     if stream is not None and not isinstance(stream, int):
         raise TypeError(f"stream must be int or None, got {type(stream).__name__}")
-    if stream not in (None, -1):
+    if self.is_cuda:
+        backend_of(self.device).hand_over(self.device, stream)
+    elif stream not in (None, -1):
         raise AssertionError(f"stream should be None on cpu, got {stream}")
-    if dl_device is not None and tuple(dl_device) != (dlpack.CPU, 0):
-        raise BufferError(f"cannot move a tensor from cpu to the DLPack device {dl_device}")
+    place = dlpack_device(self)
+    if dl_device is not None and tuple(dl_device) != place:
+        raise BufferError(f"cannot move a tensor from {self.device} to the DLPack device {dl_device}")
     t = self.clone() if copy else self
     versioned = max_version is not None and max_version[0] >= 1
     t._storage.fix()
-    return dlpack.export(t.data_ptr(), t.shape, t._strides, t.dtype, t._storage, versioned)
+    return dlpack.export(t.data_ptr(), t.shape, t._strides, t.dtype, t._storage, versioned, place)
 
 
 def dlpack_device(self: Tensor) -> tuple[int, int]:
-    if self.device is not cpu:
+    if self.is_cuda:
+        return (dlpack.CUDA, self.device.index or 0)
+    if not self.is_cpu:
         raise ValueError(f"Unknown device type {self.device.type} for Dlpack")
     return (dlpack.CPU, 0)
 

@@ -180,7 +180,7 @@ def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale:
 
 def _flash_layout(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float, causal: bool) -> list:
     batch, heads, rows, _ = query.shape
-    return [_layout(query, tuple(value.shape)[3]), ((batch, heads, rows), query.dtype, query.device)]
+    return [_layout(query, tuple(value.shape)[3]), ((batch, heads, rows), opmath(query.dtype), query.device)]
 
 
 @internal(
@@ -208,10 +208,17 @@ def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: flo
     )  # fmt: skip
 
 
+# What the fused kernels of devices take: dtypes, and whether there may be a mask.
+_FUSED = {
+    "cpu": (frozenset((dt.float32, dt.float64) if NATIVE else ()), True),
+    "meta": (frozenset((dt.float32, dt.float64)), True),
+    "cuda": (frozenset((dt.float16, dt.bfloat16)), False),
+}
+
+
 def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: bool) -> bool:
-    if not NATIVE or query.dtype not in (dt.float32, dt.float64):
-        return False
-    if query.device.type not in flash_attention.op.kernels and query.device.type != "meta":
+    dtypes, masked = _FUSED.get(query.device.type, ((), False))
+    if query.dtype not in dtypes or (mask is not None and not masked):
         return False
     if not len(query.shape) == len(key.shape) == len(value.shape) == 4:
         return False
@@ -298,11 +305,14 @@ def scaled_dot_product_attention(
         _check_groups(query, key, value)
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     given = query.dtype
-    wide = opmath(given)
+    fused = attention_kernels["flash"] and dropout_p == 0
+    takes = fused and _flash_takes(query, key, value, attn_mask, enable_gqa)
+    wide = given if takes else opmath(given)
     if wide is not given:
         query, key, value = query.to(wide), key.to(wide), value.to(wide)
         attn_mask = attn_mask.to(wide) if attn_mask is not None and attn_mask.dtype is given else attn_mask
-    if attention_kernels["flash"] and dropout_p == 0 and _flash_takes(query, key, value, attn_mask, enable_gqa):
+        takes = fused and _flash_takes(query, key, value, attn_mask, enable_gqa)
+    if takes:
         result = flash_attention(query, key, value, attn_mask, factor, is_causal)
     elif not attention_kernels["math"]:
         raise RuntimeError(

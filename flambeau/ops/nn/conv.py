@@ -12,6 +12,7 @@ from typing import Any
 
 from ...backends.cpu import heavy
 from ...core import dtype as dt
+from ...core.caching import remember
 from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, has_internal_overlap, suggests_channels_last
 from ...core.tensor import Tensor
@@ -316,6 +317,19 @@ def _checked_window(
     return stride, pads, dilation, groups
 
 
+_known_windows: dict[tuple, Window] = {}  # calls that went well
+
+
+def _call_key(name: str, input: Any, weight: Any, bias: Any, settings: tuple) -> tuple | None:
+    """All that the checks of a call look at; None where it is not made of tensors and numbers."""
+    if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
+        return None
+    added = bias if bias is None else (bias.shape, bias.dtype) if isinstance(bias, Tensor) else ()
+    if added == () or any(type(value) not in (int, tuple, str) for value in settings):
+        return None
+    return name, input.shape, weight.shape, input.dtype, weight.dtype, added, settings
+
+
 def _convolve(
     name: str,
     dims: int,
@@ -327,6 +341,9 @@ def _convolve(
     dilation: Any,
     groups: int,
 ) -> Tensor:
+    key = _call_key(name, input, weight, bias, (stride, padding, dilation, groups))
+    if key is not None and key in _known_windows:
+        return conv_forward(input, weight, bias, _known_windows[key])
     _check_operands(name, input, weight, bias, dims)
     window = _window(dims, weight.shape[2:], stride, padding, dilation, groups)
     batched = _check_channels(name, input, weight, bias, dims, groups, False)
@@ -340,6 +357,8 @@ def _convolve(
             " input size"
         )
     out: Any = conv_forward(x, weight, bias, window)
+    if key is not None and batched and x.shape[1]:
+        remember(_known_windows, key, window)
     if not x.shape[1]:
         out = out.narrow(1, 0, 0)  # PyTorch makes no channels of none, whatever the weight says
     return out if batched else out.squeeze(0)

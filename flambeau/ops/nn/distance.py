@@ -27,7 +27,7 @@ from ..machinery.quirks import Quirks
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}
 
 
-@composite(**_BOTH)
+@composite(**_BOTH, autocast_cuda="float32")
 def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along `dim`."""
     need_tensors("cosine_similarity", x1=x1, x2=x2)
@@ -148,7 +148,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_eucl
     return all_distances(x1, x2, p)
 
 
-@composite(**_BOTH)
+@composite(**_BOTH, autocast_cuda="float32")
 def pdist(input: Any, p: float = 2) -> Tensor:
     """The distances between all pairs of rows of `input`, each pair once."""
     need_tensors("pdist", input=input)

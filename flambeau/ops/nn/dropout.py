@@ -19,7 +19,7 @@ from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..random.random_fill import fill, store
-from ..random.samplers import Bernoulli
+from ..random.samplers import Bernoulli, KeptElements
 
 _ALPHA = 1.7580993408473766  # minus the limit of selu towards -infinity
 
@@ -56,7 +56,8 @@ def dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool)
     if p == 1:
         noise = input.new_zeros(())
     else:
-        noise = fill(_noise(input, features), default_generator, Bernoulli(1.0 - p, _kept(p, input)))
+        kind = Bernoulli if features else KeptElements
+        noise = fill(_noise(input, features), default_generator, kind(1.0 - p, _kept(p, input)))
     return input.mul_(noise) if inplace else input.mul(noise)
 
 
@@ -141,7 +142,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         fill_raw(mask, True)
         return masked_scale(input, mask, 1.0), mask
     _check(p, RuntimeError)
-    fill(mask, default_generator, Bernoulli(1.0 - p))
+    fill(mask, default_generator, KeptElements(1.0 - p))
     return masked_scale(input, mask, 1.0 / (1.0 - p) if p < 1 else 0.0), mask
 
 

@@ -123,9 +123,9 @@ def _(out: Tensor, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad
 @embedding_rows.on("any")
 def _(out: Tensor, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> None:
     n, dim = weight.shape
-    bad = fill_raw(empty((2,), dt.int64, out.device), 0)
-    kernels.embedding(out, dense(weight), dense(indices), bad, numel_of(indices.shape), n, dim)
-    if bad.tolist()[0]:
+    where = out.device
+    kernels.embedding(out, dense(weight), dense(indices), bad_index.on(where), numel_of(indices.shape), n, dim)
+    if bad_index.taken(where) is not None:
         raise IndexError("index out of range in self")
 
 

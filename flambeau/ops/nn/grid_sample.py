@@ -150,7 +150,7 @@ def _sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) 
     return _SAMPLERS[len(input.shape) - 2](input, grid, mode, padding, align)
 
 
-@composite(method=False, namespaces=("nn.functional",), autocast="float32")
+@composite(method=False, namespaces=("nn.functional",), autocast="float32", autocast_cuda="widest")
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
 ) -> Tensor:
@@ -169,7 +169,7 @@ def grid_sample(
     return _sampled(input, grid, mode, padding_mode, bool(align_corners))
 
 
-@composite(method=False, aliases=("grid_sampler_2d", "grid_sampler_3d"), autocast="float32")
+@composite(method=False, aliases=("grid_sampler_2d", "grid_sampler_3d"), autocast="float32", autocast_cuda="widest")
 def grid_sampler(
     input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:

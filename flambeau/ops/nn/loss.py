@@ -135,7 +135,17 @@ def _check_unit(input: Tensor, target: Tensor) -> None:
         raise_if_set(losses.outside_unit.over((t._bare_alias(),)), error)
 
 
-@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
+def _refused(run: Any, args: tuple, kwargs: dict) -> Any:
+    """PyTorch refuses this loss under autocast on CUDA: a sigmoid in half precision before it would lose too much."""
+    raise RuntimeError(
+        "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\nMany models use a sigmoid layer right"
+        " before the binary cross entropy layer.\nIn this case, combine the two layers using"
+        " torch.nn.functional.binary_cross_entropy_with_logits\nor torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and"
+        " BCEWithLogits are\nsafe to autocast."
+    )
+
+
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss", autocast_cuda=_refused)
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -38,19 +38,19 @@ _MOST_CODES = 256
 
 
 def pool_by_table(
-    out: Tensor, indices: Tensor | None, input: Tensor, table: np.ndarray, steps: tuple[int, ...]
+    out: Tensor, indices: Tensor | None, input: Tensor, table: np.ndarray | Tensor, steps: tuple[int, ...]
 ) -> None:
     """Maxima over the windows of a table (see kernels.max_pool_windows), and their positions."""
     dims, where = len(steps), out.device
     extent = (1,) * (3 - dims) + tuple(input.shape[len(input.shape) - dims :])
     target = (1,) * (3 - dims) + tuple(out.shape[len(out.shape) - dims :])
-    tables = table.shape[0] if table.ndim == 2 else 1
+    tables = table.shape[0] if len(table.shape) == 2 else 1
     values = out if out._contig else empty(out.shape, out.dtype, where)
     places = indices if indices is None or indices._contig else empty(indices.shape, dt.int64, where)
     kernels.max_pool_windows(
         values, places, bare(input), table, planes(input, dims), tables, *extent, *target, *(1,) * (3 - dims), *steps
     )
-    if tables == 1:
+    if tables == 1 and isinstance(table, np.ndarray):  # a table made on the device has windows inside the input only
         _fill_empty_windows(values, table, target)
     for filled, wanted in ((values, out), (places, indices)):
         if filled is not None and filled is not wanted:

@@ -160,7 +160,7 @@ def _check_normalized(input: Tensor, normalized_shape: Any, weight: Any, bias: A
     return shape
 
 
-@composite(method=False, namespaces=_BOTH)
+@composite(method=False, namespaces=_BOTH, autocast_cuda="float32")
 def layer_norm(input: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Normalise over the last dimensions, then scale and shift."""
     shape = _check_normalized(input, normalized_shape, weight, bias)
@@ -170,7 +170,7 @@ def layer_norm(input: Tensor, normalized_shape: Any, weight: Any = None, bias: A
     return layer_norm_rows(input, weight, bias, len(shape), eps)
 
 
-@composite(method=False)
+@composite(method=False, autocast_cuda="float32")
 def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> tuple:
     """layer_norm together with the mean and 1/std it used."""
     shape = _check_normalized(input, normalized_shape, weight, bias)
@@ -200,7 +200,7 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Any = None, eps: floa
 # -- groups and neighbours ------------------------------------------------------------------------------------------------
 
 
-@composite(method=False, namespaces=("nn.functional",))
+@composite(method=False, namespaces=("nn.functional",), autocast_cuda="float32")
 def group_norm(input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Normalise groups of channels of every sample."""
     if len(input.shape) >= 2:
@@ -212,7 +212,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Any = None, bias: Any = N
     return _group_norm(input, num_groups, weight, bias, eps)
 
 
-@composite(method=False, namespaces=("torch",), name="group_norm")
+@composite(method=False, namespaces=("torch",), name="group_norm", autocast_cuda="float32")
 def torch_group_norm(
     input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
 ) -> Tensor:

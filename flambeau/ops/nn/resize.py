@@ -179,7 +179,7 @@ def interpolated(
     return _resize(input, wanted, factors, mode, bool(align_corners), antialias)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
+@composite(method=False, namespaces=_FUNCTIONAL, autocast_cuda="float32")
 def interpolate(
     input: Tensor,
     size: Any = None,

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...backends.cpu import heavy
+from ...core.dtype import uint8
 from ...core.graph import grad_mode
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, new_tensor
@@ -133,11 +134,11 @@ def rnn_layer_gates(
     (for a gru, else it is the same), and of the first states."""
 
 
-@rnn_layer_gates.on("cpu")
-def _(
-    out: list[Tensor], dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor,
+def run_gates(
+    multiply: Callable, out: list[Tensor], dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor,
     c_before: Tensor, cells: Tensor, steps: Steps, batch: int,
 ) -> None:  # fmt: skip
+    """The kernel, with `multiply(result, a, b)` for matrix products."""
     grad_pre, grad_rec, dh, *more = out
     hidden, d, where = h_before.shape[1], h_before.dtype, h_before.device
     dout = fill_raw(empty(h_before.shape, d, where), 0) if dout is None else dense(dout)
@@ -155,9 +156,12 @@ def _(
         else:
             kernels.plain_step_backward(grad_pre, dout, dh, cells, start, n, hidden, relu=kind == "relu")
         state = _first_rows(dh, n)
-        heavy.matmul(state, _rows(grad_rec, start, n), w_hh)
+        multiply(state, _rows(grad_rec, start, n), w_hh)
         if carry is not None:
             state.add_(_first_rows(carry, n))
+
+
+rnn_layer_gates.on("cpu")(functools.partial(run_gates, heavy.matmul))
 
 
 def _layer_layout(
@@ -194,23 +198,23 @@ def rnn_layer(
     are the states before each step, the gates, and the cells (without cells, the outputs once more: the first ones may be changed)."""
 
 
-@rnn_layer.on("cpu")
-def _(
-    results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
+def run_layer(
+    multiply: Callable, results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
     steps: Steps,
 ) -> None:  # fmt: skip
+    """The kernel, with `multiply(result, a, b, bias)` for matrix products."""
     out, h, *states, h_before, gates, c_before, cells = results
     b_ih, b_hh = (None if b is None else dense(b) for b in (b_ih, b_hh))
     rows, hidden, width = data.shape[0], h0.shape[1], w_ih.shape[0]
     pre = empty((rows, width), data.dtype, data.device)
-    heavy.matmul(pre, dense(data), dense(w_ih).t(), b_ih)
+    multiply(pre, dense(data), dense(w_ih).t(), b_ih)
     raw_copy(h, h0)
     if kind == "lstm":
         raw_copy(states[0], c0)
     recurrent = empty((h0.shape[0], width), data.dtype, data.device)
     weight = dense(w_hh).t()
     for start, n in steps:
-        heavy.matmul(_first_rows(recurrent, n), _first_rows(h, n), weight, b_hh)
+        multiply(_first_rows(recurrent, n), _first_rows(h, n), weight, b_hh)
         if kind == "lstm":
             kernels.lstm_step(out, h, states[0], gates, h_before, c_before, cells, pre, recurrent, start, n, hidden)
         elif kind == "gru":
@@ -219,6 +223,9 @@ def _(
             kernels.plain_step(out, h, h_before, pre, recurrent, start, n, hidden, relu=kind == "relu")
     if GATES[kind] == 1:
         raw_copy(cells, out)
+
+
+rnn_layer.on("cpu")(functools.partial(run_layer, heavy.matmul))
 
 
 # -- the same out of differentiable operators, for second derivatives and projections -------------------------------------
@@ -323,6 +330,135 @@ def _step_backward(
 
 # -- whole networks ---------------------------------------------------------------------------------------------------------
 
+# Devices whose library computes all layers at once: (kind, data, h0, sizes, layers, both, biased, training) -> bytes that it keeps for
+# the backward computation, or None if it has no such network.
+fused_networks: dict[str, Callable] = {}
+
+
+def _network_layout(
+    kind: str,
+    data: Tensor,
+    h0: Tensor,
+    c0: Any,
+    weights: Tensor,
+    sizes: tuple,
+    layers: int,
+    both: bool,
+    biased: bool,
+    kept: int,
+) -> list:
+    d, where, state = data.dtype, data.device, (h0.shape, data.dtype, data.device)
+    out = ((data.shape[0], h0.shape[2] * (2 if both else 1)), d, where)
+    return [out, state, *([state] if kind == "lstm" else []), ((kept,), uint8, where)]
+
+
+def _network_backward(
+    g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Tensor, sizes: tuple, layers: int, both: bool, biased: bool,
+    out: list, reserve: Tensor,
+) -> tuple:  # fmt: skip
+    if grad_mode.enabled:
+        raise NotImplementedError(
+            "the derivative for '_cudnn_rnn_backward' is not implemented. Double backwards is not supported for CuDNN RNNs due to"
+            " limitations in the CuDNN API. To run double backwards, please disable the CuDNN backend temporarily while running the"
+            " forward pass of your RNN. For example: \nwith torch.backends.cudnn.flags(enabled=False):\n    output = model(inputs)"
+        )
+    dout, dhn, dcn = g if len(g) == 3 else (*g, None)
+    dx, dh, *dc, dw = rnn_network_grads(
+        dout, dhn, dcn, kind, data, h0, c0, weights, out[0], reserve, sizes, layers, both, biased
+    )
+    return dx, dh, dc[0] if dc else None, dw
+
+
+@internal(
+    layout=_network_layout,
+    saves=("reserve",),
+    grads={("data", "h0", "c0", "weights"): _network_backward},
+    quirks=Quirks(label="CudnnRnnBackward0"),
+    batching="each",
+)
+def rnn_network(
+    kind: str,
+    data: Tensor,
+    h0: Tensor,
+    c0: Tensor | None,
+    weights: Tensor,
+    sizes: tuple[int, ...],
+    layers: int,
+    both: bool,
+    biased: bool,
+    kept: int,
+) -> tuple:
+    """All layers and directions over rows of `data`, `sizes` of them at each time step; weights are one block: the matrices, then the
+    biases."""
+
+
+def _network_grads_layout(
+    dout: Any, dhn: Any, dcn: Any, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Tensor, *settings: Any
+) -> list:
+    return [(t.shape, t.dtype, t.device) for t in (data, h0, *([h0] if kind == "lstm" else []), weights)]
+
+
+@internal(layout=_network_grads_layout, batching="each")
+def rnn_network_grads(
+    dout: Tensor | None,
+    dhn: Tensor | None,
+    dcn: Tensor | None,
+    kind: str,
+    data: Tensor,
+    h0: Tensor,
+    c0: Tensor | None,
+    weights: Tensor,
+    out: Tensor,
+    reserve: Tensor,
+    sizes: tuple[int, ...],
+    layers: int,
+    both: bool,
+    biased: bool,
+) -> tuple:
+    """The gradients of `rnn_network` with respect to data, first states and weights."""
+
+
+def _fitting(kind: str, data: Tensor, h0: Tensor, c0: Any, params: Any, sizes: tuple, settings: tuple) -> bool:
+    """Whether these are the tensors of such a network, as libraries trust it."""
+    has_biases, layers, _, _, both = settings
+    directions, hidden, per = 2 if both else 1, h0.shape[2], 4 if has_biases else 2
+    if len(params) != layers * directions * per or any(
+        t.dtype is not data.dtype or t.device is not data.device for t in (h0, *params)
+    ):
+        return False
+    for i, p in enumerate(params):
+        width = hidden if i % per == 1 else data.shape[1] if i < per * directions else hidden * directions
+        if tuple(p.shape) != ((GATES[kind] * hidden,) if i % per > 1 else (GATES[kind] * hidden, width)):
+            return False
+    states = (layers * directions, sizes[0] if sizes else 0, hidden)
+    return (
+        all(tuple(t.shape) == states for t in (h0, *(() if c0 is None else (c0,))))
+        and 0 not in (*states, *data.shape)
+        and sum(sizes) == data.shape[0]
+        and list(sizes) == sorted(sizes, reverse=True)
+    )
+
+
+def _run_fused(
+    kind: str, data: Tensor, sizes: tuple, h0: Tensor, c0: Any, settings: tuple
+) -> tuple[Tensor, Tensor, Any] | None:
+    """The whole network by the device's library, if it has one for this."""
+    params, has_biases, layers, dropout, train, both = settings
+    find = fused_networks.get(data.device.type)
+    if find is None or (dropout > 0 and train and layers > 1):
+        return None
+    if not _fitting(kind, data, h0, c0, params, sizes, (has_biases, layers, dropout, train, both)):
+        return None
+    trains = grad_mode.enabled and any(t.requires_grad for t in (data, h0, *params, *(() if c0 is None else (c0,))))
+    kept = find(kind, data, h0, sizes, layers, bool(both), bool(has_biases), trains)
+    if kept is None:
+        return None
+    per = 4 if has_biases else 2
+    order = [p for i, p in enumerate(params) if i % per < 2] + [p for i, p in enumerate(params) if i % per > 1]
+    weights = cat([p.reshape(-1) for p in order], 0)
+    out, h, *c = rnn_network(kind, data, h0, c0, weights, sizes, layers, bool(both), bool(has_biases), kept)
+    return out, h, c[0] if c else None
+
 
 def _run_stack(
     kind: str, data: Tensor, sizes: tuple, h0: Tensor, c0: Any, settings: tuple, composed: bool
@@ -330,6 +466,10 @@ def _run_stack(
     """All layers and directions over packed rows: (output rows, h_n, c_n). `composed`: out of ordinary operators."""
     params, has_biases, num_layers, dropout, train, bidirectional = settings
     projected = c0 is not None and h0.shape[2] != c0.shape[2]
+    if fused_networks and not composed and not projected:
+        found = _run_fused(kind, data, sizes, h0, c0, settings)
+        if found is not None:
+            return found
     orders = [_steps(sizes, reverse) for reverse in ((False, True) if bidirectional else (False,))]
     per = (4 if has_biases else 2) + projected
     final_h: list[Tensor] = []
@@ -399,26 +539,26 @@ def _autocast_steps(kind: str, cell: bool = False) -> Callable:
     return lambda run, args, kwargs: ("parts", functools.partial(composed_cell if cell else composed_network, kind))
 
 
-@composite(method=False, autocast=_autocast_lstm)
+@composite(method=False, autocast=_autocast_lstm, autocast_cuda="lower")
 def lstm(*args: Any) -> tuple:
     """lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or packed:
     lstm(data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)."""
     return _network("lstm", args)
 
 
-@composite(method=False, autocast=_autocast_steps("gru"))
+@composite(method=False, autocast=_autocast_steps("gru"), autocast_cuda="lower")
 def gru(*args: Any) -> tuple:
     """Gated recurrent units; arguments as for lstm, with one hidden state."""
     return _network("gru", args)
 
 
-@composite(method=False, autocast=_autocast_steps("tanh"))
+@composite(method=False, autocast=_autocast_steps("tanh"), autocast_cuda="lower")
 def rnn_tanh(*args: Any) -> tuple:
     """A plain recurrent network with tanh; arguments as for gru."""
     return _network("tanh", args)
 
 
-@composite(method=False, autocast=_autocast_steps("relu"))
+@composite(method=False, autocast=_autocast_steps("relu"), autocast_cuda="lower")
 def rnn_relu(*args: Any) -> tuple:
     """A plain recurrent network with relu; arguments as for gru."""
     return _network("relu", args)
@@ -442,25 +582,25 @@ def _cell(kind: str, input: Tensor, h: Tensor, c: Any, *weights: Any) -> tuple:
     return rnn_layer(kind, input, h, c, *weights, _steps((input.shape[0],), False))[1:]
 
 
-@composite(method=False, autocast=_autocast_steps("lstm", cell=True))
+@composite(method=False, autocast=_autocast_steps("lstm", cell=True), autocast_cuda="lower")
 def lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> tuple:
     """One LSTM step: (h, c)."""
     return _cell("lstm", input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
 
 
-@composite(method=False, autocast=_autocast_steps("gru", cell=True))
+@composite(method=False, autocast=_autocast_steps("gru", cell=True), autocast_cuda="lower")
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One GRU step."""
     return _cell("gru", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
-@composite(method=False, autocast=_autocast_steps("tanh", cell=True))
+@composite(method=False, autocast=_autocast_steps("tanh", cell=True), autocast_cuda="lower")
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One step of a plain recurrent network with tanh."""
     return _cell("tanh", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
-@composite(method=False, autocast=_autocast_steps("relu", cell=True))
+@composite(method=False, autocast=_autocast_steps("relu", cell=True), autocast_cuda="lower")
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
     """One step of a plain recurrent network with relu."""
     return _cell("relu", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]

@@ -157,7 +157,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return _mixed(input, groups)
 
 
-@composite(**_BOTH, autocast="")
+@composite(**_BOTH, autocast="", autocast_cuda="widest")
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any = None) -> Tensor:
     """sum over i, j of input1[..., i] * weight[o, i, j] * input2[..., j] + bias[o]."""
     need_tensors("bilinear", input1=input1, input2=input2, weight=weight)

@@ -161,7 +161,7 @@ def _prepare(name: str, input: Tensor, dim: Any, dtype: Any) -> Tensor:
     return input if dtype is None else input.to(as_dtype(dtype, name))
 
 
-@composite(batching="along")
+@composite(batching="along", autocast_cuda="float32")
 def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> Tensor:
     """exp(input) divided by its sum along a dimension."""
     if type(dim) is not int or dtype is not None or not isinstance(input, Tensor):
@@ -170,7 +170,7 @@ def softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> T
     return result if out is None else write_out("softmax", out, result, exact=True)
 
 
-@composite(batching="along")
+@composite(batching="along", autocast_cuda="float32")
 def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) -> Tensor:
     """The logarithm of softmax, without overflow."""
     if type(dim) is not int or dtype is not None or not isinstance(input, Tensor):
@@ -179,13 +179,13 @@ def log_softmax(input: Tensor, dim: int, dtype: Any = None, *, out: Any = None) 
     return result if out is None else write_out("log_softmax", out, result, exact=True)
 
 
-@composite(name="softmax", namespaces=("special",), method=False, batching="along")
+@composite(name="softmax", namespaces=("special",), method=False, batching="along", autocast_cuda="float32")
 def special_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """exp(input) divided by its sum along a dimension."""
     return softmax(input, dim, dtype)
 
 
-@composite(name="log_softmax", namespaces=("special",), method=False, batching="along")
+@composite(name="log_softmax", namespaces=("special",), method=False, batching="along", autocast_cuda="float32")
 def special_log_softmax(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """The logarithm of softmax, without overflow."""
     return log_softmax(input, dim, dtype)
@@ -202,13 +202,13 @@ def _implicit_dim(name: str, rank: int, level: int) -> int:
     return 0 if rank in (0, 1, 3) else 1
 
 
-@composite(name="softmax", namespaces=("nn.functional",), method=False)
+@composite(name="softmax", namespaces=("nn.functional",), method=False, autocast_cuda="float32")
 def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """exp(input) divided by its sum along a dimension."""
     return softmax(input, _implicit_dim("softmax", len(input.shape), _stacklevel) if dim is None else dim, dtype)
 
 
-@composite(name="log_softmax", namespaces=("nn.functional",), method=False)
+@composite(name="log_softmax", namespaces=("nn.functional",), method=False, autocast_cuda="float32")
 def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """The logarithm of softmax, without overflow."""
     return log_softmax(
@@ -216,7 +216,7 @@ def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: i
     )
 
 
-@composite(namespaces=("nn.functional",), method=False)
+@composite(namespaces=("nn.functional",), method=False, autocast_cuda="float32")
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """softmax of the negated input."""
     return softmax(-input, _implicit_dim("softmin", len(input.shape), _stacklevel) if dim is None else dim, dtype)

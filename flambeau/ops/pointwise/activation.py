@@ -342,6 +342,7 @@ mish = _with_inplace(_mish)
     inplace=False,
     constants={"beta": None},
     grad=lambda g, input, beta, threshold, out: (f.where(input * beta > threshold, g, g * f.sigmoid(input * beta)),),
+    autocast_cuda="float32",
 )
 def softplus(input, beta=1, threshold=20):
     """log(1 + exp(beta * input)) / beta, and input itself where that is above the threshold"""

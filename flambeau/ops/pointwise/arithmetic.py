@@ -117,6 +117,7 @@ def _value_fits(compute: dtype, operands: tuple) -> Callable | None:
     kinds="ifc",
     kernel="addcmul_cpu_out",
     quirks=Quirks(former=("value",)),
+    autocast_cuda="widest",
 )
 def addcmul(input, tensor1, tensor2, *, value=1, compute=None):
     """input + value * tensor1 * tensor2"""
@@ -137,7 +138,7 @@ def _check_addcdiv(op: Pointwise, operands: tuple, params: tuple) -> None:
     _check_value(op, operands, params)
 
 
-@pointwise(numbers=(), check=_check_addcdiv, quirks=Quirks(former=("value",)))
+@pointwise(numbers=(), check=_check_addcdiv, quirks=Quirks(former=("value",)), autocast_cuda="widest")
 def addcdiv(input, tensor1, tensor2, *, value=1):
     """input + value * tensor1 / tensor2"""
     return input + value * tensor1 / tensor2
@@ -327,7 +328,7 @@ def fmod(input, other):
     return f.fmod(input, other)
 
 
-@pointwise(rule=promote_float, grad=lambda g, input, out: (-g * f.conj(out * out),))
+@pointwise(rule=promote_float, grad=lambda g, input, out: (-g * f.conj(out * out),), autocast_cuda="float32")
 def reciprocal(input):
     """1 / input"""
     return 1 / input
@@ -383,6 +384,7 @@ def _check_power(op: Pointwise, operands: tuple) -> None:
     guard=_no_negative_exponent,
     grad=_power_gradient,
     quirks=Quirks(label=_power_label, numbers_apart=True),
+    autocast_cuda="float32",
 )
 def pow(input, exponent, compute=None):
     """input ** exponent"""

@@ -61,6 +61,7 @@ def erfc(input):
     aliases=("special.erfinv",),
     grad=lambda g, input, out: (g * (0.5 * math.sqrt(math.pi) * f.exp(out * out)),),
     quirks=Quirks(inplace_function=False),
+    autocast_cuda="float32",
 )
 def erfinv(input):
     """The inverse of erf."""

@@ -16,7 +16,7 @@ _LOG2 = math.log(2)
 # -- exponentials, logarithms, roots -------------------------------------------------------------------------------------
 
 
-@pointwise(rule=promote_float, grad=lambda g, input, out: (g * f.conj(out),))
+@pointwise(rule=promote_float, grad=lambda g, input, out: (g * f.conj(out),), autocast_cuda="float32")
 def exp(input):
     """e ** input"""
     return f.exp(input)
@@ -28,31 +28,38 @@ def exp2(input):
     return f.exp2(input)
 
 
-@pointwise(rule=promote_float, grad=lambda g, input, out: (g * f.conj(out + 1),), aliases=("special.expm1",))
+@pointwise(
+    rule=promote_float,
+    grad=lambda g, input, out: (g * f.conj(out + 1),),
+    aliases=("special.expm1",),
+    autocast_cuda="float32",
+)
 def expm1(input):
     """exp(input) - 1, accurate near zero"""
     return f.expm1(input)
 
 
-@pointwise(rule=promote_float)
+@pointwise(rule=promote_float, autocast_cuda="float32")
 def log(input):
     """The natural logarithm."""
     return f.log(input)
 
 
-@pointwise(rule=promote_float)
+@pointwise(rule=promote_float, autocast_cuda="float32")
 def log2(input):
     """The logarithm to base 2."""
     return f.log2(input)
 
 
-@pointwise(rule=promote_float)
+@pointwise(rule=promote_float, autocast_cuda="float32")
 def log10(input):
     """The logarithm to base 10."""
     return f.log10(input)
 
 
-@pointwise(rule=promote_float, aliases=("special.log1p",), quirks=Quirks(label="Log1PBackward0"))
+@pointwise(
+    rule=promote_float, aliases=("special.log1p",), quirks=Quirks(label="Log1PBackward0"), autocast_cuda="float32"
+)
 def log1p(input):
     """log(1 + input), accurate near zero"""
     return f.log1p(input)
@@ -64,7 +71,9 @@ def sqrt(input):
     return f.sqrt(input)
 
 
-@pointwise(rule=promote_float, grad=lambda g, input, out: (-0.5 * g * f.conj(out * out * out),))
+@pointwise(
+    rule=promote_float, grad=lambda g, input, out: (-0.5 * g * f.conj(out * out * out),), autocast_cuda="float32"
+)
 def rsqrt(input):
     """1 / sqrt(input)"""
     return f.rsqrt(input)
@@ -85,19 +94,19 @@ def cos(input):
     return f.cos(input)
 
 
-@pointwise(rule=promote_float, grad=lambda g, input, out: (g * f.conj(1 + out * out),))
+@pointwise(rule=promote_float, grad=lambda g, input, out: (g * f.conj(1 + out * out),), autocast_cuda="float32")
 def tan(input):
     """The tangent."""
     return f.tan(input)
 
 
-@pointwise(rule=promote_float, aliases=("arcsin",))
+@pointwise(rule=promote_float, aliases=("arcsin",), autocast_cuda="float32")
 def asin(input):
     """The angle whose sine is the input."""
     return f.asin(input)
 
 
-@pointwise(rule=promote_float, aliases=("arccos",))
+@pointwise(rule=promote_float, aliases=("arccos",), autocast_cuda="float32")
 def acos(input):
     """The angle whose cosine is the input."""
     return f.acos(input)
@@ -109,13 +118,13 @@ def atan(input):
     return f.atan(input)
 
 
-@pointwise(rule=promote_float)
+@pointwise(rule=promote_float, autocast_cuda="float32")
 def sinh(input):
     """The hyperbolic sine."""
     return f.sinh(input)
 
 
-@pointwise(rule=promote_float)
+@pointwise(rule=promote_float, autocast_cuda="float32")
 def cosh(input):
     """The hyperbolic cosine."""
     return f.cosh(input)
@@ -151,7 +160,9 @@ def _atan2_gradient(g, input, other, out):
     return share * other, -share * input
 
 
-@pointwise(rule=promote_float, kinds="bif", numbers=(), grad=_atan2_gradient, aliases=("arctan2",))
+@pointwise(
+    rule=promote_float, kinds="bif", numbers=(), grad=_atan2_gradient, aliases=("arctan2",), autocast_cuda="widest"
+)
 def atan2(input, other):
     """The angle of the point (other, input)."""
     return f.atan2(input, other)

@@ -11,7 +11,6 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core import random_algorithms as algorithms
-from ...core import random_integers as integers
 from ...core.dtype import dtype
 from ...core.generator import Generator
 from ...core.promotion import get_default_dtype
@@ -24,7 +23,19 @@ from ..machinery.declare import composite, effect
 from ..machinery.dtype_rules import unsupported
 from ..machinery.plan import NATIVE
 from .random_fill import as_generator, fill, fill_inplace
-from .samplers import Bernoulli, Exponential, General, Integers, Normal, Permutation, Sampler, Uniform
+from .samplers import (
+    Bernoulli,
+    Cauchy,
+    Exponential,
+    FullIntegers,
+    Geometric,
+    Integers,
+    LogNormal,
+    Normal,
+    Permutation,
+    Sampler,
+    Uniform,
+)
 from .varying_samplers import bernoulli_samples
 
 _FLOATS = (dt.float32, dt.float64)
@@ -208,7 +219,7 @@ def normal_(self: Tensor, mean: Any = 0.0, std: Any = 1.0, *, generator: Any = N
 def log_normal_(self: Tensor, mean: Any = 1.0, std: Any = 2.0, *, generator: Any = None) -> Tensor:
     """Every element becomes exp of a normal sample with this mean and standard deviation."""
     mean, std = _reals("log_normal_", mean=mean, std=std)
-    sample = General(lambda source, n, d: algorithms.log_normal(source, n, d, mean, std))
+    sample = LogNormal(mean, std)
     return _fill_(self, "log_normal_", "LogNormalBackward0", sample, generator)
 
 
@@ -223,7 +234,7 @@ def exponential_(self: Tensor, lambd: Any = 1.0, *, generator: Any = None) -> Te
 def cauchy_(self: Tensor, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any = None) -> Tensor:
     """Every element becomes a sample of the Cauchy distribution."""
     median, sigma = _reals("cauchy_", median=median, sigma=sigma)
-    sample = General(lambda source, n, d: algorithms.cauchy(source, n, d, median, sigma))
+    sample = Cauchy(median, sigma)
     return _fill_(self, "cauchy_", "CauchyBackward0", sample, generator)
 
 
@@ -231,7 +242,7 @@ def cauchy_(self: Tensor, median: Any = 0.0, sigma: Any = 1.0, *, generator: Any
 def geometric_(self: Tensor, p: Any, *, generator: Any = None) -> Tensor:
     """Every element becomes the number of trials up to the first success of probability `p`."""
     (chance,) = _reals("geometric_", p=p)
-    sample = General(lambda source, n, d: algorithms.geometric(source, n, d, chance))
+    sample = Geometric(chance)
     return _fill_(self, "geometric_", "GeometricBackward0", sample, generator)
 
 
@@ -243,7 +254,7 @@ def random_(self: Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> T
         raise TypeError(f"random_() takes from, to and generator, but got {len(args)} arguments and {sorted(kwargs)}")
     given.update(kwargs)
     if not given:
-        return _fill_(self, "random_", "RandomBackward2", General(integers.random_full), generator)
+        return _fill_(self, "random_", "RandomBackward2", FullIntegers(), generator)
     label = "RandomBackward0" if "from" in given else "RandomBackward1"
     low = as_int(given.get("from", 0), "random_", "from", 1)
     high = given.get("to")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -35,16 +34,6 @@ class Sampler:
         return False
 
 
-class General(Sampler):
-    """A distribution without a kernel: `draw(generator, n, dtype)`."""
-
-    def __init__(self, draw: Callable[[Generator, int, dtype], np.ndarray]):
-        self.draw = draw
-
-    def flat(self, generator: Generator, n: int, d: dtype, contiguous: bool) -> np.ndarray:
-        return self.draw(generator, n, d)
-
-
 def _parts(out: Tensor, n: int) -> Tensor:
     """A complex tensor as twice as many real numbers."""
     real = out.dtype.to_real()
@@ -53,6 +42,37 @@ def _parts(out: Tensor, n: int) -> Tensor:
 
 _plain_uniform = kernels.uniform.with_constants(plain=True)
 _scaled_uniform = kernels.uniform.with_constants(plain=False)
+
+
+class LogNormal(Sampler):
+    def __init__(self, mean: float, std: float):
+        self.mean, self.std = mean, std
+
+    def flat(self, generator: Generator, n: int, d: dtype, contiguous: bool) -> np.ndarray:
+        return algorithms.log_normal(generator, n, d, self.mean, self.std)
+
+
+class Cauchy(Sampler):
+    def __init__(self, median: float, sigma: float):
+        self.median, self.sigma = median, sigma
+
+    def flat(self, generator: Generator, n: int, d: dtype, contiguous: bool) -> np.ndarray:
+        return algorithms.cauchy(generator, n, d, self.median, self.sigma)
+
+
+class Geometric(Sampler):
+    def __init__(self, p: float):
+        self.p = p
+
+    def flat(self, generator: Generator, n: int, d: dtype, contiguous: bool) -> np.ndarray:
+        return algorithms.geometric(generator, n, d, self.p)
+
+
+class FullIntegers(Sampler):
+    """Any number of the dtype that is not negative."""
+
+    def flat(self, generator: Generator, n: int, d: dtype, contiguous: bool) -> np.ndarray:
+        return integers.random_full(generator, n, d)
 
 
 class Uniform(Sampler):
@@ -136,6 +156,10 @@ class Bernoulli(Sampler):
             engine, words, _, _ = generator.native()
             kernels.bernoulli(out, engine, words, n, math.ceil(self.p * 2.0**53), self.one)
         return True
+
+
+class KeptElements(Bernoulli):
+    """What dropout multiplies each element by."""
 
 
 class Integers(Sampler):

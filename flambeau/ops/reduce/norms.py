@@ -171,7 +171,7 @@ def _deliver(name: str, result: Tensor, out: Any) -> Tensor:
     return write_out(name, out, result)
 
 
-@composite(namespaces=("linalg",), method=False)
+@composite(namespaces=("linalg",), method=False, autocast_cuda="float32")
 def vector_norm(
     x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None
 ) -> Tensor:
@@ -232,7 +232,7 @@ def _singular_norm(A: Tensor, order: Any, rows: int, columns: int, keepdim: bool
     return result.unsqueeze(-1).permute(back)
 
 
-@composite(namespaces=("linalg",), method=False)
+@composite(namespaces=("linalg",), method=False, autocast_cuda="float32")
 def matrix_norm(
     A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None, out: Any = None
 ) -> Tensor:
@@ -258,7 +258,7 @@ def _either_norm(A: Tensor, order: Any, dim: Any, keepdim: bool, dtype: Any) -> 
     return vector_norm_of(A, order, dims, keepdim, dtype)
 
 
-@composite(name="norm", namespaces=("linalg",), method=False)
+@composite(name="norm", namespaces=("linalg",), method=False, autocast_cuda="float32")
 def linalg_norm(
     A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Any = None, dtype: Any = None
 ) -> Tensor:
@@ -267,7 +267,7 @@ def linalg_norm(
     return _deliver("linalg.norm", _either_norm(A, ord, dim, keepdim, dtype), out)
 
 
-@composite
+@composite(autocast_cuda="float32")
 def norm(
     input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, out: Any = None, dtype: Any = None
 ) -> Tensor:
@@ -295,6 +295,7 @@ def _dist_grad(g: Tensor, input: Tensor, other: Tensor, p: float, out: Tensor) -
         "other": lambda g, input, other, p, out: -_dist_grad(g, input, other, p, out).sum_to_size(other.shape),
     },
     batching="each",
+    autocast_cuda="float32",
 )
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other."""
@@ -324,7 +325,7 @@ def _renorm_grad(g: Tensor, input: Tensor, p: float, dim: int, maxnorm: float) -
     return _shrink_grad.call((g, direction, along, n, float(maxnorm)))
 
 
-@primitive(grads={"input": _renorm_grad}, out="exact", inplace=True, batching="each")
+@primitive(grads={"input": _renorm_grad}, out="exact", inplace=True, batching="each", autocast_cuda="float32")
 def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     """Slices along `dim` scaled so that their p-norm is at most maxnorm."""
     need_tensor("renorm", input)

@@ -76,7 +76,7 @@ def _prepared(name: str, input: Tensor, dtype: Any, out: Any) -> Tensor:
     return input if input.dtype is dtype else input.to(dtype)
 
 
-@composite
+@composite(autocast_cuda="float32")
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The sum of everything up to each element along a dimension."""
     x = _prepared("cumsum", input, dtype, out)
@@ -146,7 +146,7 @@ def _(out: Tensor, input: Tensor, dim: int) -> None:
     _RUNNING["prod", False].fill_from(out, dim, input)
 
 
-@composite
+@composite(autocast_cuda="float32")
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None, out: Any = None) -> Tensor:
     """The product of everything up to each element along a dimension."""
     x = _prepared("cumprod", input, dtype, out)

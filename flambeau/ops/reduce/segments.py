@@ -145,7 +145,7 @@ def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0) -> Tensor:
     return vector_norm(v, pow, others, keepdim=True)
 
 
-@composite(method=False, out=True)
+@composite(method=False, out=True, autocast_cuda="float32")
 def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """The root of the sum of squares over `dim`. Deprecated: use `linalg.vector_norm`."""
     warnings.warn(
@@ -157,7 +157,7 @@ def frobenius_norm(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     return vector_norm(input, 2, dim if isinstance(dim, int) or len(dim) else None, keepdim=keepdim)
 
 
-@composite(method=False, out=True)
+@composite(method=False, out=True, autocast_cuda="float32")
 def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> Tensor:
     """The sum of the singular values. Deprecated: use `linalg.matrix_norm`."""
     warnings.warn(

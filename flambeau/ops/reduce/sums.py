@@ -41,6 +41,7 @@ from ..machinery.reduction_faces import plain_dim, reduction
     grad=spread,
     quirks=Quirks(label=("SumBackward0", "SumBackward1")),
     takes_dtype=True,
+    autocast_cuda="float32",
 )
 def sum_(x: Any) -> Any:
     """The sum of all elements, or over the given dimensions. Integers are summed in int64."""
@@ -249,7 +250,13 @@ def _logsumexp_backward(g: Tensor, input: Tensor, out: Tensor, dim: Any, keepdim
 _times_exp = Pointwise("times_exp", lambda g, x, out: g * f.exp(x - out))
 
 
-@primitive(grads={"input": _logsumexp_backward}, out=True, namespaces=("torch", "special"), batching="along")
+@primitive(
+    grads={"input": _logsumexp_backward},
+    out=True,
+    namespaces=("torch", "special"),
+    batching="along",
+    autocast_cuda="float32",
+)
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over the given dimensions, without overflow."""
     need_tensor("logsumexp", input)

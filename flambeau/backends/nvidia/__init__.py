@@ -1,0 +1,78 @@
+"""NVIDIA GPUs: the driver, NVRTC, memory, streams, graphs, random numbers and libraries.
+
+Importing this package loads nothing of CUDA. `start()` does, for the first tensor or question that needs a GPU."""
+
+from __future__ import annotations
+
+import functools
+
+from ...core.device import device
+from ...core.storage import UntypedStorage
+from . import alarms, driver, threads
+from .alarms import error_code, error_flag
+from .driver import CudaError, NoDevice, check
+from .gpu import CudaBackend
+from .gpu import host_value as _host_value
+from .libraries import library
+from .modules import Module, load_source
+
+
+def start() -> CudaBackend:
+    """The backend of "cuda"; NoDevice, with a sentence that says why, where there is none."""
+    if not driver.functions() or not driver.device_count():
+        raise NoDevice("the NVIDIA driver shows no GPU")
+    library("nvrtc")  # without a compiler there are no kernels: better said now
+    return backend()
+
+
+@functools.cache
+def backend() -> CudaBackend:
+    """The one backend of this process."""
+    return CudaBackend()
+
+
+def activate(where: device) -> None:
+    """Make the device's context current in this thread, as libraries need it."""
+    threads.activate(where.index or 0)
+
+
+def current_stream(where: device) -> int:
+    """The handle (CUstream) of this thread's stream on a device, whose context it makes current; 0 is the default one."""
+    return threads.activate(where.index or 0)
+
+
+def workspace(nbytes: int, where: device) -> UntypedStorage:
+    """Device memory for one library call: use its `ptr`, then drop it. Later work on the same stream may reuse it."""
+    return UntypedStorage(nbytes, where)
+
+
+def scratch(nbytes: int, where: device) -> int:
+    """The stream's scratch memory; the next call gives the same memory."""
+    return backend().scratch(nbytes, where)
+
+
+def processors(where: device) -> int:
+    """How many multiprocessors a device has."""
+    return driver.attribute("multi_processor_count", where.index or 0)
+
+
+def capability(where: device) -> tuple[int, int]:
+    """(9, 0) for Hopper."""
+    return driver.capability(where.index or 0)
+
+
+def host_value(address: int, nbytes: int, where: device) -> bytes:
+    """Bytes of the device, once everything on the current stream is done."""
+    return _host_value(backend(), address, nbytes, where)
+
+
+def look_for_errors() -> None:
+    """Raise the error that an earlier kernel has left for the host, if any."""
+    alarms.look()
+
+
+__all__ = [
+    "CudaBackend", "CudaError", "Module", "NoDevice", "activate", "backend", "capability", "check", "current_stream", "error_code",
+    "error_flag", "host_value", "library", "load_source", "look_for_errors", "processors", "scratch", "start", "workspace",
+]  # fmt: skip
+

@@ -1,0 +1,96 @@
+"""CUDA C++ to machine code with NVRTC, kept on disk. Compiling needs no GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.locks import COMPILER, new_lock
+from ...kernels import cache
+from .driver import CudaError
+from .libraries import library
+
+_lock = new_lock(COMPILER)
+
+
+@dataclass
+class Stats:
+    """Counters since the process started."""
+
+    compiled: int = 0
+    loaded: int = 0  # from disk
+    compile_seconds: float = 0.0
+
+
+stats = Stats()
+
+
+def cubin(source: str, architecture: str, options: tuple[str, ...] = ()) -> bytes:
+    """The machine code of a CUDA source for an architecture such as "sm_90"."""
+    every = (f"--gpu-architecture={architecture}", "--std=c++17", "-default-device", *options)
+    name = cache.digest(source, *every, _version())
+    stored = cache.read(name, cache.CUBIN)
+    if stored is not None:
+        stats.loaded += 1
+        return stored
+    with _lock:
+        started = time.perf_counter()
+        code = _compile(source, every)
+        stats.compiled += 1
+        stats.compile_seconds += time.perf_counter() - started
+    cache.write(name, code, cache.CUBIN)
+    return code
+
+
+@functools.cache
+def _version() -> str:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    nvrtc = library("nvrtc")
+    nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return f"nvrtc {major.value}.{minor.value}"
+
+
+def _compile(source: str, options: tuple[str, ...]) -> bytes:
+    nvrtc: Any = library("nvrtc")
+    program = ctypes.c_void_p()
+    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None), "create")
+    try:
+        words = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
+        status = nvrtc.nvrtcCompileProgram(program, len(options), words)
+        if status:
+            raise CudaError(f"NVRTC does not compile a kernel: {_log(nvrtc, program)}\n--- the source:\n{_numbered(source)}")
+        size = ctypes.c_size_t()
+        _check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)), "size")
+        code = ctypes.create_string_buffer(size.value)
+        _check(nvrtc.nvrtcGetCUBIN(program, code), "code")
+        return code.raw
+    finally:
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _log(nvrtc: Any, program: Any) -> str:
+    size = ctypes.c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    text = ctypes.create_string_buffer(size.value + 1)
+    nvrtc.nvrtcGetProgramLog(program, text)
+    return text.value.decode(errors="replace")
+
+
+def _numbered(source: str) -> str:
+    return "\n".join(f"{i:4} {line}" for i, line in enumerate(source.splitlines(), 1))
+
+
+def _check(status: int, what: str) -> None:
+    if status:
+        raise CudaError(f"NVRTC failed with status {status} ({what})")
+
+
+def include_folders() -> list[str]:
+    """Folders with CUDA's headers, for sources that include some."""
+    path = getattr(library("nvrtc"), "_name", "")
+    roots = [os.path.join(os.path.dirname(os.path.dirname(path)), "include"), "/usr/local/cuda/include"]
+    return [root for root in roots if os.path.isdir(root)]

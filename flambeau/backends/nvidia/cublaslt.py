@@ -1,0 +1,368 @@
+"""Matrix products by cuBLASLt.
+
+A product is described once: for operands of the same shapes, strides, dtypes and alignment the descriptors, the algorithm that the
+library's heuristic recommends and the argument list are kept by thread, and the next call only puts addresses in place."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+import threading
+from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+from ...core import dtype as dt
+from ...core.settings import matmul_switches
+from ...core.storage import UntypedStorage
+from ...core.tensor import new_tensor
+from .. import nvidia
+from ..cpu import jit, native_call
+
+_E4M3, _E5M2 = dt.BY_NAME["float8_e4m3fn"], dt.BY_NAME["float8_e5m2"]
+
+# cudaDataType, cublasComputeType and the type of alpha and beta, by dtype.
+DATA_TYPES = {
+    dt.float32: 0, dt.float64: 1, dt.float16: 2, dt.bfloat16: 14, dt.complex64: 4, dt.complex128: 5,
+    _E4M3: 28, _E5M2: 29,
+}  # fmt: skip
+_F32, _F32_TF32, _F64 = 68, 77, 70
+_ROUTES = {
+    dt.float32: (_F32, 0), dt.float64: (_F64, 1), dt.float16: (_F32, 0), dt.bfloat16: (_F32, 0), dt.complex64: (_F32, 4),
+    dt.complex128: (_F64, 5), _E4M3: (_F32, 0), _E5M2: (_F32, 0),
+}  # fmt: skip
+BIASED = frozenset((dt.float32, dt.float16, dt.bfloat16))  # dtypes whose products take a bias along
+_TRANSA, _TRANSB, _EPILOGUE, _BIAS_POINTER, _A_SCALE, _B_SCALE = 3, 4, 7, 8, 17, 18
+_FAST_ACCUMULATION, _BIAS_TYPE, _POINTER_MODE = 25, 26, 2
+_BATCH_COUNT, _BATCH_OFFSET = 5, 6
+_MAX_WORKSPACE, _REDUCTIONS, _ALIGNMENT = 1, 3, 5
+_NO_SPLIT_ROUNDING = 0 | 2  # in the compute type only: partial sums are not rounded to the result's type
+_WORKSPACE = 32 << 20
+_LIMIT = 4096  # plans kept by a thread
+
+EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relubias": 6, "gelu": 32, "gelubias": 36}
+
+
+class _Heuristic(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t"""
+
+    _fields_ = [
+        ("algorithm", c_uint64 * 8), ("workspace", c_size_t), ("status", c_int), ("waves", c_float), ("reserved", c_int * 4),
+    ]  # fmt: skip
+
+
+class _Local(threading.local):
+    """What belongs to one thread: plans, and the workspaces of streams."""
+
+    def __init__(self) -> None:
+        self.plans: dict[tuple, Any] = {}
+        self.products: dict[tuple, tuple] = {}
+        self.workspaces: dict[tuple, Any] = {}
+
+
+_local = _Local()
+
+
+@functools.cache
+def _library() -> Any:
+    found = nvidia.library("cublasLt")
+    found.cublasLtGetStatusString.restype = ctypes.c_char_p
+    return found
+
+
+@functools.cache
+def _handle(where: Any) -> c_void_p:
+    nvidia.activate(where)
+    handle = c_void_p()
+    _check(_library().cublasLtCreate(byref(handle)), "cublasLtCreate")
+    return handle
+
+
+def _check(status: int, what: str) -> None:
+    if status:
+        text = _library().cublasLtGetStatusString(c_int(status)).decode()
+        raise nvidia.CudaError(f"CUDA error: {text} when calling `{what}`")
+
+
+def _workspace(where: Any, stream: int) -> int:
+    """The address of memory that products in one stream of one device may use, one after the other."""
+    key = (where, stream)
+    found = _local.workspaces.get(key)
+    if found is None:
+        found = _local.workspaces[key] = nvidia.workspace(_WORKSPACE, where)
+    return found.ptr
+
+
+def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int] | None:
+    """How the last two dimensions lie in memory: (whether rows are contiguous, distance of one row or column from the next). None if
+    the library cannot take them as they are."""
+    (rows, columns), (down, right) = shape[-2:], strides[-2:]
+    if (right == 1 or columns == 1) and (down >= columns or rows == 1):
+        return True, max(columns, down if rows > 1 else columns)
+    if (down == 1 or rows == 1) and (right >= rows or columns == 1):
+        return False, max(rows, right if columns > 1 else rows)
+    return None
+
+
+# The words of a plan: what machine code passes on to the library, and where it puts the answer.
+_CALL, _HANDLE, _DESCRIPTOR, _ALPHA, _FIRST, _SECOND, _BETA, _RESULT, _ALGORITHM, _SPACE, _SIZE, _STREAM, _STATUS = (
+    range(13)
+)
+
+_RUNNER = """
+define void @lt_run(ptr %table, ptr %out, ptr %first, ptr %second) {
+READS
+  %status = call i32 %w0(ptr %w1, ptr %w2, ptr %w3, ptr %first, ptr %w4, ptr %second, ptr %w5, ptr %w6, ptr %out, ptr %w7, ptr %out,
+    ptr %w7, ptr %w8, ptr %w9, ptr %w10, ptr %w11)
+  %place = getelementptr i64, ptr %table, i64 12
+  %wide = zext i32 %status to i64
+  store i64 %wide, ptr %place
+  ret void
+}
+"""
+
+
+@functools.cache
+def _runner() -> Any:
+    """A function (address of a plan's words, result, first factor, second factor) that calls the library."""
+    if not jit.available() or not native_call.supported():
+        return _through_ctypes
+    reads = [f"  %p{i} = getelementptr ptr, ptr %table, i64 {i}\n  %w{i} = load ptr, ptr %p{i}" for i in range(_STATUS)]
+    return jit.support_function(_RUNNER.replace("READS", "\n".join(reads)), "lt_run", "pppp", True)
+
+
+def _through_ctypes(table: int, out: int, first: int, second: int) -> None:
+    words = (c_uint64 * (_STATUS + 1)).from_address(table)
+    w = [c_void_p(word) for word in words]
+    x, y, result = c_void_p(first), c_void_p(second), c_void_p(out)
+    words[_STATUS] = _library().cublasLtMatmul(
+        w[1], w[2], w[3], x, w[4], y, w[5], w[6], result, w[7], result, w[7], w[8], w[9], w[10], w[11]
+    )
+
+
+class _Plan:
+    """One product, ready to be called with addresses."""
+
+    __slots__ = ("words", "table", "descriptor", "flipped", "stream", "bias", "where", "kept", "call")
+
+    def __init__(self, out: Any, a: Any, b: Any, epilogue: str, factors: tuple, alignment: int, scales: bool) -> None:
+        library = _library()
+        self.where = out.device
+        compute, scale = _ROUTES[a.dtype]
+        if a.dtype is dt.float32 and matmul_switches.allow_tf32:
+            compute = _F32_TF32
+        self.descriptor = c_void_p()
+        _check(library.cublasLtMatmulDescCreate(byref(self.descriptor), c_int(compute), c_int(scale)), "cublasLtMatmul")
+        self.kept: tuple = ()
+        row_major, ld = _required(out)
+        # The library thinks in columns: rows of the result are columns of its transpose, which is the product of the
+        # transposed operands in the other order.
+        self.flipped = row_major
+        first, second = (b, a) if row_major else (a, b)
+        layouts = []
+        for t, attribute in ((first, _TRANSA), (second, _TRANSB)):
+            order, step = _required(t)
+            self._set(attribute, c_int32(int(order != row_major)))
+            layouts.append(_layout(t, order, step))
+        layouts.append(_layout(out, row_major, ld))
+        self.kept = tuple(layouts)
+        self._set(_EPILOGUE, c_uint32(EPILOGUES[epilogue]))
+        if scales:
+            self._set(_FAST_ACCUMULATION, ctypes.c_int8(1))
+        if epilogue.endswith("bias"):
+            self._set(_BIAS_TYPE, c_int32(DATA_TYPES[out.dtype]))
+        algorithm = self._choose(layouts, alignment, a.dtype)
+        alpha, beta = (_number(f, scale) for f in factors)
+        self.kept += (algorithm, alpha, beta)
+        self.stream = self.bias = -1
+        self.words = (c_uint64 * (_STATUS + 1))(
+            ctypes.cast(library.cublasLtMatmul, c_void_p).value or 0, _handle(self.where).value or 0, self.descriptor.value or 0,
+            ctypes.addressof(alpha), layouts[0].value or 0, layouts[1].value or 0, ctypes.addressof(beta), layouts[2].value or 0,
+            ctypes.addressof(algorithm), 0, _WORKSPACE,
+        )  # fmt: skip
+        self.table = ctypes.addressof(self.words)
+        self.call = _runner()
+
+    def _set(self, attribute: int, value: Any) -> None:
+        status = _library().cublasLtMatmulDescSetAttribute(
+            self.descriptor, c_int(attribute), byref(value), c_size_t(ctypes.sizeof(value))
+        )
+        _check(status, "cublasLtMatmulDescSetAttribute")
+
+    def _choose(self, layouts: list, alignment: int, d: Any) -> _Heuristic:
+        """What the library recommends."""
+        library = _library()
+        wishes = c_void_p()
+        _check(library.cublasLtMatmulPreferenceCreate(byref(wishes)), "cublasLtMatmulPreferenceCreate")
+        settings: list[tuple[int, Any]] = [(_MAX_WORKSPACE, c_uint64(_WORKSPACE))]
+        settings += [(_ALIGNMENT + i, c_uint32(alignment)) for i in range(4)]
+        if (d is dt.float16 and not matmul_switches.allow_fp16_reduced_precision_reduction) or (
+            d is dt.bfloat16 and not matmul_switches.allow_bf16_reduced_precision_reduction
+        ):
+            settings.append((_REDUCTIONS, c_uint32(_NO_SPLIT_ROUNDING)))
+        try:
+            for attribute, value in settings:
+                size = c_size_t(ctypes.sizeof(value))
+                _check(library.cublasLtMatmulPreferenceSetAttribute(wishes, c_int(attribute), byref(value), size), "")
+            found, count = _Heuristic(), c_int()
+            status = library.cublasLtMatmulAlgoGetHeuristic(
+                _handle(self.where), self.descriptor, *layouts, layouts[2], wishes, c_int(1), byref(found), byref(count)
+            )
+            if not status and (not count.value or found.status):
+                status = 15  # not supported
+            _check(status, "cublasLtMatmulAlgoGetHeuristic")
+            return found
+        finally:
+            library.cublasLtMatmulPreferenceDestroy(wishes)
+
+    def run(self, out: int, a: int, b: int, bias: int, scales: tuple[int, int] | None = None) -> None:
+        stream = nvidia.current_stream(self.where)
+        if stream != self.stream:
+            self.words[_STREAM], self.words[_SPACE] = stream, _workspace(self.where, stream)
+            self.stream = stream
+        if bias != self.bias:
+            if bias:
+                self._set(_BIAS_POINTER, c_void_p(bias))
+            self.bias = bias
+        if scales is not None:
+            self._set(_A_SCALE, c_void_p(scales[1] if self.flipped else scales[0]))
+            self._set(_B_SCALE, c_void_p(scales[0] if self.flipped else scales[1]))
+        if self.flipped:
+            self.call(self.table, out, b, a)
+        else:
+            self.call(self.table, out, a, b)
+        if self.words[_STATUS]:
+            _check(self.words[_STATUS], "cublasLtMatmul")
+
+    def __del__(self, finalizing: Any = sys.is_finalizing) -> None:
+        if finalizing():  # the driver may be gone
+            return
+        library = _library()
+        for layout in self.kept[:3]:
+            library.cublasLtMatrixLayoutDestroy(layout)
+        library.cublasLtMatmulDescDestroy(self.descriptor)
+
+
+def _required(t: Any) -> tuple[bool, int]:
+    found = matrix_order(t.shape, t._strides)
+    if found is None:
+        raise RuntimeError("cublasLt: a matrix whose rows and columns both have gaps must be copied first")
+    return found
+
+
+def _layout(t: Any, row_major: bool, step: int) -> c_void_p:
+    """The matrix as it lies, seen in columns."""
+    rows, columns = t.shape[-2:]
+    tall, wide = (columns, rows) if row_major else (rows, columns)
+    layout = c_void_p()
+    library = _library()
+    kind = c_int(DATA_TYPES[t.dtype])
+    _check(
+        library.cublasLtMatrixLayoutCreate(byref(layout), kind, c_uint64(tall), c_uint64(wide), c_int64(step)),
+        "cublasLtMatrixLayoutCreate",
+    )
+    if len(t.shape) == 3:
+        for attribute, value in ((_BATCH_COUNT, c_int32(t.shape[0])), (_BATCH_OFFSET, c_int64(t._strides[0]))):
+            size = c_size_t(ctypes.sizeof(value))
+            _check(
+                library.cublasLtMatrixLayoutSetAttribute(layout, c_int(attribute), byref(value), size), "cublasLtMatmul"
+            )
+    return layout
+
+
+def _number(value: complex, scale_type: int) -> Any:
+    kind = ctypes.c_double if scale_type in (1, 5) else c_float
+    if scale_type < 4:
+        return kind(value.real)
+    return (kind * 2)(value.real, value.imag)
+
+
+def _address(t: Any) -> int:
+    return t._storage.ptr + t._offset * t.dtype.itemsize
+
+
+def plan_key(out: Any, a: Any, b: Any, bias: Any, epilogue: str, alpha: complex, beta: complex) -> tuple:
+    """What a plan is kept under: everything but addresses, of which the alignment counts."""
+    together = (_address(a) | _address(b) | _address(out)) & 255
+    return (
+        a.shape, b.shape, a._strides, b._strides, out._strides, a.dtype, b.dtype, out.dtype, out.device,
+        epilogue if bias is None else f"{epilogue}bias", alpha, beta, together and together & -together, matmul_switches.state,
+    )  # fmt: skip
+
+
+def known_plan(out: Any, a: Any, b: Any, bias: Any, alpha: complex, beta: complex) -> _Plan | None:
+    """The plan for operands like these, if there is one."""
+    return _local.plans.get(plan_key(out, a, b, bias, "", alpha, beta))
+
+
+def run(plan: _Plan, out: Any, a: Any, b: Any, bias: Any) -> None:
+    plan.run(_address(out), _address(a), _address(b), 0 if bias is None else _address(bias))
+
+
+def matmul(
+    out: Any,
+    a: Any,
+    b: Any,
+    bias: Any = None,
+    epilogue: str = "",
+    alpha: complex = 1,
+    beta: complex = 0,
+    scales: Any = None,
+) -> None:
+    """out = alpha * a @ b + beta * out, then the row `bias` is added to every row and the epilogue's function applied. Matrices, or
+    batches of them (three dimensions) with any distance from one to the next; each lies by rows or by columns (`matrix_order`).
+    float8 factors come with `scales`, tensors of one float32 for each."""
+    if scales is not None:
+        kind = (a.shape, b.shape, a._strides, b._strides, out._strides, a.dtype, b.dtype, out.dtype, out.device)
+        plan = _local.plans.get(kind)
+        if plan is None:
+            nvidia.activate(out.device)
+            plan = _local.plans[kind] = _Plan(out, a, b, epilogue, (alpha, beta), 16, True)
+        plan.run(_address(out), _address(a), _address(b), 0, (_address(scales[0]), _address(scales[1])))
+        return
+    key = plan_key(out, a, b, bias, epilogue, alpha, beta)
+    plan = _local.plans.get(key)
+    if plan is None:
+        nvidia.activate(out.device)
+        if len(_local.plans) >= _LIMIT:
+            _local.plans.clear()
+            _local.products.clear()
+        plan = _local.plans[key] = _Plan(out, a, b, key[9], (alpha, beta), key[12] or 256, False)
+    run(plan, out, a, b, bias)
+
+
+# -- products that were computed before ---------------------------------------------------------------------------------------
+
+
+def _product_key(form: str, a: Any, b: Any, bias: Any) -> tuple:
+    size = a.dtype.itemsize
+    together = (a._storage.ptr + a._offset * size | b._storage.ptr + b._offset * size) & 255
+    return (
+        form, a.shape, b.shape, a._strides, b._strides, a.dtype, b.dtype, a.device, b.device,
+        bias if bias is None else (bias.shape, bias._strides, bias.dtype, bias.device), together and together & -together,
+        matmul_switches.state,
+    )  # fmt: skip
+
+
+def keep_product(form: str, a: Any, b: Any, bias: Any, out: Any, plan: _Plan | None) -> None:
+    """Remember that the plan computes the operator `form` of operands like a, b and bias, at their addresses."""
+    if plan is not None and out._contig:
+        size = out.dtype.itemsize
+        numel = out._storage.size_bytes // size
+        _local.products[_product_key(form, a, b, bias)] = (plan, numel * size, out.shape, out._strides, out.dtype)
+
+
+def known_product(form: str, a: Any, b: Any, bias: Any = None) -> Any:
+    """The product in a new tensor, where one of operands like these was kept under `form`; else None."""
+    found = _local.products.get(_product_key(form, a, b, bias))
+    if found is None:
+        return None
+    plan, nbytes, shape, strides, d = found
+    where = plan.where
+    storage = UntypedStorage(nbytes, where)
+    size = a.dtype.itemsize
+    plan.run(
+        storage.ptr, a._storage.ptr + a._offset * size, b._storage.ptr + b._offset * size,
+        0 if bias is None else bias._storage.ptr + bias._offset * size,
+    )  # fmt: skip
+    return new_tensor(storage, shape, strides, 0, d, where, True)

@@ -1,0 +1,116 @@
+"""Convolutions and their gradients by cuDNN.
+
+Operands are tensors (batch, channels, one to three sizes), weights (out channels, in channels / groups, sizes); padding is the same on
+both sides of a dimension."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from ...core import dtype as dt
+from ...core.settings import are_deterministic_algorithms_enabled, cudnn_switches
+from .. import nvidia
+from .cudnn_graph import DATA_TYPES, DOUBLE, FLOAT, Descriptor, Graph, Plan
+
+_LIMIT = 4096
+_OPERATIONS = {  # descriptor, and the attributes alpha, beta, convolution, and those of the tensors by role
+    "forward": ("conv_forward", 700, 701, 702, {"w": 703, "x": 704, "y": 705}),
+    "input": ("conv_input", 706, 707, 708, {"w": 709, "x": 710, "y": 711}),
+    "weight": ("conv_weight", 712, 713, 714, {"w": 715, "x": 716, "y": 717}),
+}
+_UIDS = {"x": 1, "w": 2, "y": 3}
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.plans: dict[tuple, Plan] = {}
+        self.known: dict[tuple, Plan] = {}
+
+
+_local = _Local()
+
+
+def _address(t: Any) -> int:
+    return t._storage.ptr + t._offset * t.dtype.itemsize
+
+
+def _key(kind: str, x: Any, w: Any, y: Any, *geometry: Any) -> tuple:
+    together = (_address(x) | _address(w) | _address(y)) & 15
+    switches = cudnn_switches
+    return (
+        kind, x.shape, w.shape, y.shape, x._strides, w._strides, y._strides, x.dtype, x.device, *geometry,
+        together and together & -together, switches.allow_tf32, switches.benchmark, switches.deterministic,
+        are_deterministic_algorithms_enabled(),
+    )  # fmt: skip
+
+
+def run_known(kind: str, x: Any, w: Any, y: Any, window: tuple) -> bool:
+    """`convolve`, if operands like these came through it before as they are."""
+    plan = _local.known.get(_key(kind, x, w, y, window))
+    if plan is None:
+        return False
+    plan.run({1: _address(x), 2: _address(w), 3: _address(y)})
+    return True
+
+
+def keep(kind: str, x: Any, w: Any, y: Any, window: tuple, plan: Plan) -> None:
+    """From now on `run_known` computes operands like these by the plan."""
+    _local.known[_key(kind, x, w, y, window)] = plan
+
+
+def convolve(kind: str, x: Any, w: Any, y: Any, stride: tuple, padding: tuple, dilation: tuple, last: bool) -> Plan:
+    """y from x and w ("forward"), x from y and w ("input": the gradient, or the transposed convolution), or w from x and y
+    ("weight"). All lie contiguously, or all with channels last."""
+    addresses = {1: _address(x), 2: _address(w), 3: _address(y)}
+    key = _key(kind, x, w, y, stride, padding, dilation, last)
+    plan = _local.plans.get(key)
+    if plan is None:
+        nvidia.activate(x.device)
+        graph = _described(kind, {"x": x, "w": w, "y": y}, stride, padding, dilation, last, key[-5] or 16)
+        trial = addresses if cudnn_switches.benchmark else None
+        exact = x.dtype is dt.float32 and not cudnn_switches.allow_tf32
+        deterministic = cudnn_switches.deterministic or are_deterministic_algorithms_enabled()
+        plan = graph.plan(exact, deterministic, trial, cudnn_switches.benchmark_limit or 10)
+        if len(_local.plans) >= _LIMIT:
+            _local.plans.clear()
+            _local.known.clear()
+        _local.plans[key] = plan
+    plan.run(addresses)
+    return plan
+
+
+def _described(
+    kind: str, tensors: dict, stride: tuple, padding: tuple, dilation: tuple, last: bool, alignment: int
+) -> Graph:
+    double = tensors["x"].dtype is dt.float64
+    compute = DOUBLE if double else FLOAT
+    graph = Graph(tensors["x"].device, compute)
+    spatial = len(stride)
+    if spatial == 1:  # as images of one row
+        stride, padding, dilation = (1, *stride), (0, *padding), (1, *dilation)
+        spatial = 2
+    window = (
+        (100, "data", compute), (101, "convolution", 1), (102, "int64", dilation), (103, "int64", stride), (104, "int64", padding),
+        (105, "int64", padding), (106, "int64", spatial),
+    )  # fmt: skip
+    name, alpha, beta, window_attribute, roles = _OPERATIONS[kind]
+    number = "double" if double else "float"
+    how = Descriptor("convolution", *window)
+    attributes: list = [(window_attribute, "descriptor", how), (alpha, number, 1.0), (beta, number, 0.0)]
+    for role, t in tensors.items():
+        sizes = t.shape if len(t.shape) > 3 else (*t.shape[:2], 1, t.shape[2])
+        described = graph.tensor(sizes, _dense(sizes, last), DATA_TYPES[t.dtype], _UIDS[role], alignment)
+        attributes.append((roles[role], "descriptor", described))
+    graph.add(name, *attributes)
+    return graph
+
+
+def _dense(sizes: tuple[int, ...], last: bool) -> tuple[int, ...]:
+    """The strides of a filled tensor; dimensions of one element get the step that they would have if there were more: the library
+    tells formats apart by them."""
+    strides, step = [0] * len(sizes), 1
+    for i in (1, *reversed(range(2, len(sizes))), 0) if last else reversed(range(len(sizes))):
+        strides[i] = step
+        step *= sizes[i]
+    return tuple(strides)

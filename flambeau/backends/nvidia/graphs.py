@@ -1,0 +1,196 @@
+"""CUDA graphs: the work of a piece of program, recorded once and started again with one call.
+
+While a graph is captured, nothing runs: kernels and copies become its nodes. Memory comes from a pool that belongs to the graph, so
+that every replay finds its tensors where they were. Random numbers go on: kernels read seed and offset from device memory that a
+replay writes first."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from typing import Any
+
+from ...core.backend import backend_of
+from ...core.device import device
+from . import driver, threads
+from .memory import DeviceMemory, Pool
+from .modules import load_source
+
+_MODES = {"global": 0, "thread_local": 1, "relaxed": 2}
+_AUTO_FREE = 1  # CU_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH
+_handles = itertools.count(1)
+_pools: dict[tuple[int, tuple[int, int]], Pool] = {}  # by device and handle
+
+
+def graph_pool_handle() -> tuple[int, int]:
+    """A token for memory that several graphs share."""
+    return 0, next(_handles)
+
+
+class CUDAGraph:
+    """Recorded work. Use `flambeau.cuda.graph` to record, and `replay` to run it."""
+
+    def __init__(self, keep_graph: bool = False):
+        self.keep_graph = keep_graph
+        self.graph = self.executable = 0
+        self.index = -1
+        self.handle: tuple[int, int] | None = None
+        self.generators: dict[Any, int] = {}  # generators that kernels of the graph draw from -> how far a replay goes
+        self.stream = 0
+
+    def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
+        """Record what is put into the current stream from now on."""
+        if capture_error_mode not in _MODES:
+            raise RuntimeError(
+                f"Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got {capture_error_mode}"
+            )
+        if self.executable:
+            raise RuntimeError(
+                "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance."
+            )
+        self.index = index = threads.mine.chosen
+        stream = threads.activate(index)
+        if not stream:
+            raise RuntimeError(
+                "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on the"
+                " default stream.)"
+            )
+        self.stream = stream
+        memory = _memory(index)
+        if memory.capturing is not None:
+            raise RuntimeError("another graph is captured on this device already")
+        self.handle = graph_pool_handle() if pool is None else pool
+        shared = _pools.get((index, self.handle))
+        if shared is None:
+            shared = _pools[index, self.handle] = Pool(stream, private=True)
+        else:
+            shared.graphs += 1
+        memory.capturing, memory.capturing_stream = shared, stream
+        _capturing[index] = self
+        try:
+            driver.call("cuStreamBeginCapture_v2", stream, _MODES[capture_error_mode])
+        except driver.CudaError:
+            self._leave_memory(memory)
+            raise
+
+    def capture_end(self) -> None:
+        """Stop recording, and make the graph ready to run."""
+        memory = _memory(self.index)
+        threads.activate(self.index)
+        graph = ctypes.c_uint64()
+        status = driver.functions().cuStreamEndCapture(self.stream, ctypes.byref(graph))
+        self._leave_memory(memory)
+        driver.check(status, "cuStreamEndCapture")
+        self.graph = graph.value
+        if not self.graph:
+            raise RuntimeError("nothing was captured: an operation that cannot be captured has ended the capture")
+        if not self.keep_graph:
+            self.instantiate()
+
+    def _leave_memory(self, memory: DeviceMemory) -> None:
+        memory.capturing = None
+        _capturing.pop(self.index, None)
+
+    def instantiate(self) -> None:
+        """Make the recorded graph ready to run."""
+        self.executable = driver.number("cuGraphInstantiateWithFlags", self.graph, _AUTO_FREE)
+        if not self.keep_graph:
+            driver.call("cuGraphDestroy", self.graph)
+            self.graph = 0
+
+    def replay(self) -> None:
+        """Run the recorded work on the current stream."""
+        if not self.executable:
+            if not self.graph:
+                raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
+            self.instantiate()
+        stream = threads.activate(self.index)
+        for generator, distance in self.generators.items():
+            generator.prepare_replay(distance, stream)
+        status = driver.functions().cuGraphLaunch(self.executable, stream)
+        if status:
+            raise driver.CudaError(status, "cuGraphLaunch")
+
+    def reset(self) -> None:
+        """Forget the recorded work and give its memory back."""
+        if self.executable:
+            driver.call("cuGraphExecDestroy", self.executable)
+        if self.graph:
+            driver.call("cuGraphDestroy", self.graph)
+        self.executable = self.graph = 0
+        if self.handle is not None and self.index >= 0:
+            pool = _pools.get((self.index, self.handle))
+            if pool is not None:
+                _memory(self.index).leave(pool)
+                if not pool.graphs:
+                    del _pools[self.index, self.handle]
+            self.handle = None
+
+    def pool(self) -> tuple[int, int]:
+        """The token of the graph's memory, to share it with another graph."""
+        if self.handle is None:
+            raise RuntimeError("Called CUDAGraph::pool() without a preceding successful capture.")
+        return self.handle
+
+    def register_generator_state(self, generator: Any) -> None:
+        """Let kernels of the graph draw from this generator: it happens by itself when they do."""
+        self.generators.setdefault(generator, 0)
+
+    def raw_cuda_graph(self) -> int:
+        """The handle of the graph (with keep_graph=True)."""
+        return self.graph
+
+    def raw_cuda_graph_exec(self) -> int:
+        """The handle of the graph that is ready to run."""
+        return self.executable
+
+    def node_count(self) -> int:
+        """How many kernels and copies were recorded (with keep_graph=True)."""
+        count = ctypes.c_size_t()
+        driver.call("cuGraphGetNodes", self.graph, None, ctypes.byref(count))
+        return count.value
+
+    def enable_debug_mode(self) -> None:
+        """Keep the graph after it was made ready, so that it can be looked at."""
+        self.keep_graph = True
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None) is not None and driver.loaded() is not None:
+            try:
+                self.reset()
+            except driver.CudaError:  # the device is lost, and with it the graph
+                pass
+
+
+_capturing: dict[int, CUDAGraph] = {}  # by device
+
+
+def captured_on(index: int) -> CUDAGraph | None:
+    """The graph that is captured on a device now."""
+    return _capturing.get(index)
+
+
+def is_capturing(index: int) -> bool:
+    """Whether work on this thread's stream is being recorded."""
+    graph = _capturing.get(index)
+    return graph is not None and graph.stream == threads.mine.streams[index]
+
+
+def _memory(index: int) -> DeviceMemory:
+    where = device("cuda", index)
+    return backend_of(where).memory(where)  # type: ignore[attr-defined]
+
+
+# Writing two numbers by a kernel keeps their values in the launch itself: no host memory has to stay as it is until then.
+_WRITE = """
+extern "C" __global__ void set_pair(unsigned long long* out, unsigned long long a, unsigned long long b) { out[0] = a; out[1] = b; }
+"""
+_writers: dict[int, Any] = {}
+
+
+def write_pair(index: int, address: int, first: int, second: int) -> None:
+    """Put two 64-bit numbers into device memory, in the order of the current stream."""
+    writer = _writers.get(index)
+    if writer is None:
+        writer = _writers[index] = load_source(_WRITE, device("cuda", index)).function("set_pair", ("q", "q", "q"))
+    writer(1, 1, address, first, second)

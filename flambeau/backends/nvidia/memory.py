@@ -1,0 +1,367 @@
+"""Device memory: blocks are cut out of large segments, kept when they are freed, and joined again when a larger one is needed.
+
+A freed block first goes to a list of blocks of exactly its size, where the next tensor of that size finds it in one step. It may be
+used again at once by work on the same stream, because that work runs after whatever still reads it; other streams are remembered
+with `record_stream`. So every stream has a pool of its own, and a CUDA graph has one that nobody else uses."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import ctypes
+from typing import Any
+
+from ...core.errors import OutOfMemoryError
+from ...core.locks import new_lock
+from . import driver, threads
+
+ROUND = 512  # every block is a multiple of this
+SMALL, SMALL_SEGMENT = 1 << 20, 2 << 20  # blocks up to the one size share segments of the other
+MEDIUM, MEDIUM_SEGMENT = 10 << 20, 20 << 20
+LARGE_ROUND = 2 << 20
+_LARGE_REST = 1 << 20  # of a large segment, less than this is not worth a block of its own
+_mine = threads.mine
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: memory may be allocated while a graph is captured
+
+
+def rounded(nbytes: int) -> int:
+    """The size of the block for so many bytes."""
+    return (nbytes + ROUND - 1) // ROUND * ROUND if nbytes > ROUND else ROUND
+
+
+def segment_size(size: int) -> int:
+    """How much is asked of the driver for a block of this size."""
+    if size <= SMALL:
+        return SMALL_SEGMENT
+    return MEDIUM_SEGMENT if size < MEDIUM else (size + LARGE_ROUND - 1) // LARGE_ROUND * LARGE_ROUND
+
+
+def in_words(nbytes: int) -> str:
+    """1536 -> "1.50 KiB"."""
+    size, unit = float(nbytes), "bytes"
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            break
+        size /= 1024
+    return f"{nbytes} bytes" if unit == "bytes" else f"{size:.2f} {unit}"
+
+
+class Block:
+    """A piece of a segment; `free` to be cut and joined, or in use, or waiting in a bin to be used again."""
+
+    __slots__ = ("address", "size", "pool", "small", "before", "after", "free", "streams")
+
+    def __init__(self, address: int, size: int, pool: Pool, small: bool):
+        self.address, self.size, self.pool, self.small = address, size, pool, small
+        self.before: Block | None = None  # neighbours in the segment
+        self.after: Block | None = None
+        self.free = False
+        self.streams: set[int] | None = None  # other streams that work on it
+
+    def order(self) -> tuple[int, int]:
+        return self.size, self.address
+
+
+class Pool:
+    """Segments whose blocks follow one stream's order, or belong to graphs."""
+
+    def __init__(self, stream: int, private: bool = False):
+        self.stream, self.private = stream, private
+        self.bins: collections.defaultdict[int, list[Block]] = collections.defaultdict(list)
+        self.free: dict[bool, list[Block]] = {True: [], False: []}  # of small and of other segments, by size
+        self.segments: dict[int, int] = {}  # address -> size
+        self.graphs = 1 if private else 0  # graphs that use it
+
+    def put(self, block: Block) -> None:
+        """Make a block free, joined with its free neighbours."""
+        left, right = block.before, block.after
+        if left is not None and left.free:
+            self._remove(left)
+            self._join(left, block)
+            block = left
+        if right is not None and right.free:
+            self._remove(right)
+            self._join(block, right)
+        block.free = True
+        bisect.insort(self.free[block.small], block, key=Block.order)
+
+    @staticmethod
+    def _join(block: Block, next_one: Block) -> None:
+        block.size += next_one.size
+        block.after = next_one.after
+        if block.after is not None:
+            block.after.before = block
+
+    def _remove(self, block: Block) -> None:
+        blocks = self.free[block.small]
+        del blocks[bisect.bisect_left(blocks, block.order(), key=Block.order)]
+        block.free = False
+
+    def best(self, size: int) -> Block | None:
+        """The smallest free block of at least `size`, cut to it where the rest is worth keeping."""
+        small = size <= SMALL
+        blocks = self.free[small]
+        at = bisect.bisect_left(blocks, (size, 0), key=Block.order)
+        if at == len(blocks):
+            return None
+        block = blocks.pop(at)
+        block.free = False
+        rest = block.size - size
+        if rest >= ROUND if small else rest > _LARGE_REST:
+            tail = Block(block.address + size, rest, self, small)
+            tail.before, tail.after, tail.free = block, block.after, True
+            if block.after is not None:
+                block.after.before = tail
+            block.after, block.size = tail, size
+            bisect.insort(blocks, tail, key=Block.order)
+        return block
+
+    def flush(self) -> bool:
+        """Empty the bins, so that neighbours join; whether there was anything."""
+        found = False
+        for blocks in list(self.bins.values()):
+            while blocks:
+                self.put(blocks.pop())
+                found = True
+        return found
+
+    def whole_segments(self) -> list[Block]:
+        """Free blocks that are a whole segment each."""
+        return [
+            b for blocks in self.free.values() for b in blocks if b.before is None and b.after is None
+        ]
+
+
+class DeviceMemory:
+    """The allocator of one device."""
+
+    def __init__(self, index: int):
+        self.index = index
+        self.lock = new_lock()
+        self.pools: dict[int, Pool] = {}  # by stream
+        self.abandoned: list[Pool] = []  # of graphs that are gone, while tensors still use them
+        self.blocks: dict[int, Block] = {}  # in use, by address
+        self.capturing: Pool | None = None  # where memory comes from while a graph is captured
+        self.capturing_stream = 0
+        self.waiting: collections.deque[tuple[list[int], Block]] = collections.deque()  # until events of other streams
+        self.held_back: list[Block] = []  # freed while a graph is captured, with work of other streams to wait for
+        self.limit: int | None = None
+        self.allocated = self.peak = self.reserved = self.reserved_peak = 0
+        self.total_freed = self.frees = 0
+        self.segment_count = self.retries = self.failures = 0
+
+    # -- the two calls that matter ----------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of a block of at least so many bytes, for work on the thread's current stream."""
+        size = (nbytes + 511) & -512
+        stream = _mine.streams[self.index]
+        try:
+            pool = self.pools[stream] if self.capturing is None else self._pool(stream)
+            block = pool.bins[size].pop()
+        except (KeyError, IndexError):
+            block = self._find(size, stream)
+        address = block.address
+        self.blocks[address] = block
+        self.allocated = now = self.allocated + block.size
+        if now > self.peak:
+            self.peak = now
+        return address
+
+    def release(self, address: int) -> None:
+        """Give a block back."""
+        block = self.blocks.pop(address)
+        self.allocated -= block.size
+        self.total_freed += block.size
+        self.frees += 1
+        if block.streams is None:
+            block.pool.bins[block.size].append(block)
+        else:
+            self._release_later(block)
+
+    # -- looking for memory -----------------------------------------------------------------------------------------
+
+    def _pool(self, stream: int) -> Pool:
+        if self.capturing is not None and stream == self.capturing_stream:
+            return self.capturing
+        found = self.pools.get(stream)
+        if found is None:
+            found = self.pools[stream] = Pool(stream)
+        return found
+
+    def _find(self, size: int, stream: int) -> Block:
+        with self.lock:
+            pool = self._pool(stream)
+            if self.waiting:
+                self.settle()
+            block = pool.best(size)
+            if block is None and pool.flush():
+                block = pool.best(size)
+            if block is None:
+                self._grow(pool, size)
+                block = pool.best(size)
+                assert block is not None
+            return block
+
+    def _grow(self, pool: Pool, size: int) -> None:
+        wanted = segment_size(size)
+        address = self._from_driver(wanted)
+        if address is None:
+            self.retries += 1
+            self.empty_cache()
+            address = self._from_driver(wanted)
+        if address is None:
+            self.failures += 1
+            raise OutOfMemoryError(self._complaint(size))
+        pool.segments[address] = wanted
+        self.segment_count += 1
+        self.reserved += wanted
+        self.reserved_peak = max(self.reserved_peak, self.reserved)
+        pool.put(Block(address, wanted, pool, size <= SMALL))
+
+    def _from_driver(self, size: int) -> int | None:
+        if self.limit is not None and self.reserved + size > self.limit:
+            return None
+        threads.activate(self.index)
+        place = ctypes.c_uint64()
+        with relaxed():
+            status = driver.functions().cuMemAlloc_v2(ctypes.byref(place), size)
+        if status == driver.OUT_OF_MEMORY:
+            return None
+        driver.check(status, "cuMemAlloc")
+        return place.value
+
+    def _complaint(self, size: int) -> str:
+        free, total = self.info()
+        rest = self.reserved - self.allocated
+        text = (
+            f"CUDA out of memory. Tried to allocate {in_words(size)}. GPU {self.index} has a total capacity of {in_words(total)}"
+            f" of which {in_words(free)} is free. Of the memory of this process {in_words(self.allocated)} is in use by"
+            f" tensors, and {in_words(rest)} is reserved but unallocated."
+        )
+        if self.limit is not None:
+            text += f" This process may have {in_words(self.limit)} (set_per_process_memory_fraction)."
+        held = self.largest()
+        return text + (f" Tensors hold: {', '.join(held)}." if held else "")
+
+    def largest(self, count: int = 8) -> list[str]:
+        """The sizes that take most of the memory in use, in words."""
+        sizes = collections.Counter(block.size for block in list(self.blocks.values()))
+        ranked = sorted(sizes.items(), key=lambda entry: -entry[0] * entry[1])
+        words = [f"{n} x {in_words(size)}" for size, n in ranked[:count]]
+        return [*words, f"{sum(n for _, n in ranked[count:])} smaller ones"] if len(ranked) > count else words
+
+    # -- other streams ----------------------------------------------------------------------------------------------
+
+    def record_stream(self, address: int, stream: int) -> None:
+        """Work on another stream uses a block: it is free again only when that work is done, too."""
+        block = self.blocks.get(address)
+        if block is not None and stream != block.pool.stream:
+            if block.streams is None:
+                block.streams = set()
+            block.streams.add(stream)
+
+    def _release_later(self, block: Block) -> None:
+        if self.capturing is not None:
+            self.held_back.append(block)  # events cannot be asked while a graph is captured
+            return
+        events = []
+        threads.activate(self.index)
+        for stream in block.streams or ():
+            event = driver.number("cuEventCreate", 2)  # without timing
+            driver.call("cuEventRecord", event, stream)
+            events.append(event)
+        block.streams = None
+        self.waiting.append((events, block))
+
+    def settle(self) -> None:
+        """Free the blocks whose work on other streams is done."""
+        if self.capturing is not None:
+            return
+        while self.held_back:
+            self._release_later(self.held_back.pop())
+        functions = driver.functions()
+        for _ in range(len(self.waiting)):
+            events, block = self.waiting.popleft()
+            while events and functions.cuEventQuery(events[-1]) != driver.NOT_READY:
+                functions.cuEventDestroy_v2(events.pop())
+            if events:
+                self.waiting.append((events, block))
+            else:
+                block.pool.bins[block.size].append(block)
+
+    # -- giving back ------------------------------------------------------------------------------------------------
+
+    def empty_cache(self) -> None:
+        """Give segments in which nothing is used back to the driver."""
+        with self.lock:
+            if self.capturing is not None:
+                return
+            threads.activate(self.index)
+            driver.call("cuCtxSynchronize")
+            self.settle()
+            for pool in [*self.pools.values(), *self.abandoned]:
+                pool.flush()
+                for block in pool.whole_segments():
+                    if pool.private and pool.graphs:
+                        continue
+                    pool._remove(block)
+                    size = pool.segments.pop(block.address)
+                    driver.call("cuMemFree_v2", block.address)
+                    self.reserved -= size
+            self.abandoned = [pool for pool in self.abandoned if pool.segments]
+
+    def leave(self, pool: Pool) -> None:
+        """A graph that used this pool is gone."""
+        pool.graphs -= 1
+        if not pool.graphs and pool not in self.abandoned:
+            self.abandoned.append(pool)
+
+    # -- figures ----------------------------------------------------------------------------------------------------
+
+    def info(self) -> tuple[int, int]:
+        """Free and total bytes of the device."""
+        threads.activate(self.index)
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        driver.call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        return free.value, total.value
+
+    def reset_peak(self) -> None:
+        self.peak, self.reserved_peak = self.allocated, self.reserved
+
+    def reset_totals(self) -> None:
+        self.total_freed = self.frees = self.retries = self.failures = 0
+
+    def every_pool(self) -> list[Pool]:
+        pools = [*self.pools.values(), *self.abandoned]
+        return pools if self.capturing is None or self.capturing in pools else [*pools, self.capturing]
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Every segment with its blocks, as PyTorch's memory_snapshot has them."""
+        with self.lock:
+            used = {block.address: block for block in self.blocks.values()}
+            segments = []
+            for pool in self.every_pool():
+                for address, size in sorted(pool.segments.items()):
+                    inside = [b for a, b in sorted(used.items()) if address <= a < address + size]
+                    held = sum(b.size for b in inside)
+                    segments.append({
+                        "device": self.index, "address": address, "total_size": size, "allocated_size": held,
+                        "active_size": held, "stream": pool.stream,
+                        "segment_type": "small" if size == SMALL_SEGMENT else "large",
+                        "blocks": [
+                            {"address": b.address, "size": b.size, "state": "active_allocated"} for b in inside
+                        ],
+                    })  # fmt: skip
+            return segments
+
+
+class relaxed:
+    """Inside, this thread may allocate memory although some stream is captured into a graph."""
+
+    def __enter__(self) -> None:
+        self.mode = ctypes.c_int(_RELAXED)
+        driver.call("cuThreadExchangeStreamCaptureMode", ctypes.byref(self.mode))
+
+    def __exit__(self, *exc: Any) -> None:
+        driver.functions().cuThreadExchangeStreamCaptureMode(ctypes.byref(self.mode))

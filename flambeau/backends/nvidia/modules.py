@@ -1,0 +1,80 @@
+"""Sources as loaded modules, whose kernels are Python functions."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ...core.device import device
+from . import compiler, driver, launch, threads
+
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_PLAIN_SHARED = 48 << 10  # what a block may have without asking
+
+
+class Module:
+    """Machine code loaded on one device."""
+
+    def __init__(self, code: bytes, index: int):
+        threads.activate(index)
+        self.index = index
+        self.handle = driver.number("cuModuleLoadData", code, kind=ctypes.c_void_p)
+
+    def address(self, name: str) -> int:
+        """The handle of a kernel."""
+        return driver.number("cuModuleGetFunction", self.handle, name.encode(), kind=ctypes.c_void_p)
+
+    def function(self, name: str, kinds: tuple, shared: int = 0) -> Callable:
+        """The kernel as f(grid, block, *values) on the current stream. `kinds` says how each value travels (see launch.Kinds);
+        `shared` is the size of its dynamic shared memory."""
+        threads.activate(self.index)
+        handle = self.address(name)
+        if shared > _PLAIN_SHARED:
+            driver.call("cuFuncSetAttribute", handle, _MAX_DYNAMIC_SHARED, shared)
+        return launch.launcher(handle, tuple(kinds), self.index, shared)
+
+    def fixed(self, name: str, kinds: tuple, grid: Any, block: Any, first: tuple, shared: int = 0) -> Callable:
+        """The kernel as f(_, *values): grid, block and its `first` arguments are always these, and what the call gives first is
+        ignored. For plans, which are called often."""
+        threads.activate(self.index)
+        return launch.fixed_launcher(self.address(name), tuple(kinds), self.index, shared, grid, block, first)
+
+    def variable(self, name: str) -> int:
+        """The address of a global variable."""
+        place, size = ctypes.c_uint64(), ctypes.c_size_t()
+        driver.call("cuModuleGetGlobal_v2", ctypes.byref(place), ctypes.byref(size), self.handle, name.encode())
+        return place.value
+
+
+def architecture(index: int) -> str:
+    """What NVRTC calls a device's instructions: sm_90a where kernels may use all that Hopper has."""
+    major, minor = driver.capability(index)
+    return f"sm_{major}{minor}"
+
+
+@functools.cache
+def _load(source: str, index: int, options: tuple[str, ...]) -> Module:
+    return Module(compiler.cubin(source, architecture(index), options), index)
+
+
+def load_source(source: str, where: device, options: tuple[str, ...] = ()) -> Module:
+    """Compile a source (or find it on disk) and load it on a device; once."""
+    return _load(source, where.index or 0, tuple(options))
+
+
+def loaded_count() -> int:
+    """How many modules are loaded."""
+    return _load.cache_info().currsize
+
+
+class Bound:
+    """A device as `kernels.cuda_program` wants to see it."""
+
+    def __init__(self, where: device, scratch: Callable[[int], int]):
+        self.where, self.scratch = where, scratch
+        self.processors = driver.attribute("multi_processor_count", where.index or 0)
+
+    def load(self, source: str) -> Module:
+        return load_source(source, self.where)

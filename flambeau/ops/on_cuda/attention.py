@@ -1,0 +1,69 @@
+"""Attention on NVIDIA GPUs: cuDNN's fused kernels for half-width floats, operators where the library refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...backends.nvidia import cudnn_attention
+from ...backends.nvidia.cudnn_graph import Unsupported
+from ...core import dtype as dt
+from ...core.tensor import Tensor
+from ..machinery.inplace import raw_copy
+from ..machinery.memory import dense
+from ..nn.attention import _plain_gradients, _repeated_heads, flash_attention, flash_gradients
+
+_REFUSED: set[tuple] = set()  # shapes for which cuDNN has no kernel
+
+
+def _aligned(t: Tensor) -> Tensor:
+    """Features adjacent, everything else in steps of 16 bytes: else a copy."""
+    step = 16 // t.dtype.itemsize
+    fits = t._strides[3] == 1 and not any(s % step for s, n in zip(t._strides[:3], t.shape) if n > 1)
+    return t if fits and t.data_ptr() % 16 == 0 else dense(t._bare_alias().contiguous())  # type: ignore[attr-defined]
+
+
+def _takes(query: Tensor, value: Tensor) -> bool:
+    return query.shape[3] % 8 == 0 and value.shape[3] % 8 == 0
+
+
+def _by_operators(out: list[Tensor], query: Any, key: Any, value: Any, scale: float, causal: bool) -> None:
+    group = query.shape[1] // key.shape[1]
+    q, k, v = (t._bare_alias().float() for t in (query, key, value))
+    scores = q.matmul(_repeated_heads(k, group).transpose(-2, -1)) * scale
+    if causal:
+        seen = scores.new_ones(scores.shape[-2:], dtype=dt.bool_).tril()
+        scores = scores.masked_fill(~seen, float("-inf"))
+    raw_copy(out[0], scores.softmax(-1).matmul(_repeated_heads(v, group)))
+    raw_copy(out[1], scores.logsumexp(-1))
+
+
+@flash_attention.on("cuda")
+def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> None:
+    kind = (query.shape, key.shape, value.shape, causal)
+    if not _takes(query, value) or kind in _REFUSED:
+        _by_operators(out, query, key, value, scale, causal)
+        return
+    try:
+        q, k, v = map(_aligned, (query, key, value))
+        cudnn_attention.forward(out[0], out[1], q, k, v, None, scale, causal)
+    except Unsupported:
+        _REFUSED.add(kind)
+        _by_operators(out, query, key, value, scale, causal)
+
+
+@flash_gradients.on("cuda")
+def _(
+    grads: list[Tensor], g: Any, out: Any, logs: Tensor, query: Any, key: Any, value: Any, mask: Any, scale: float,
+    causal: bool,
+) -> None:  # fmt: skip
+    kind = ("backward", query.shape, key.shape, value.shape, causal)
+    if _takes(query, value) and kind not in _REFUSED:
+        g, out, q, k, v = map(_aligned, (g, out, query, key, value))
+        try:
+            cudnn_attention.backward(grads, g, out, logs, q, k, v, None, scale, causal)
+            return
+        except Unsupported:
+            _REFUSED.add(kind)
+    wide: list[Any] = [t._bare_alias().float() for t in (g, query, key, value)]
+    for result, found in zip(grads, _plain_gradients(wide[0], wide[1], wide[2], wide[3], None, scale, causal)):
+        raw_copy(result, found)

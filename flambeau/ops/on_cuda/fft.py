@@ -1,0 +1,107 @@
+"""Fourier transforms on NVIDIA GPUs, by cuFFT.
+
+The layout rules put the transformed dimensions last in memory, which is how the library likes them: up to three of them are one call, for
+all that lies in front of them. More, or those that lie elsewhere, are first copied into that order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...backends.nvidia import cufft
+from ...core.tensor import Tensor, empty_strided
+from ..machinery.inplace import raw_copy
+from ..signal.fourier import _strides, complex_transform, inverse_real_transform, real_transform
+
+_AT_ONCE = 3
+
+
+def _ordered(x: Tensor, last: tuple[int, ...]) -> Tensor:
+    """A copy whose memory has the dimensions `last` at its end, in this order."""
+    rest = sorted((d for d in range(len(x.shape)) if d not in last), key=lambda d: -x._strides[d])
+    copy = empty_strided(x.shape, _strides(x.shape, [*rest, *last]), x.dtype, x.device)
+    raw_copy(copy, x)
+    return copy
+
+
+def _innermost(x: Tensor, dims: tuple[int, ...]) -> list[int]:
+    """The dims in the order in which they lie, slowest first; [] unless they are at the end of memory that is filled."""
+    order = sorted(dims, key=lambda d: (-x._strides[d], d))
+    step = 1
+    for d in reversed(order):
+        if x.shape[d] > 1 and x._strides[d] != step:
+            return []
+        step *= x.shape[d]
+    return order
+
+
+def _count(x: Tensor, dims: Any) -> int:
+    count = 1
+    for d in range(len(x.shape)):
+        if d not in dims:
+            count *= x.shape[d]
+    return count
+
+
+def _in_place(x: Tensor, dims: tuple[int, ...], forward: bool) -> None:
+    """Transform complex numbers where they are, in filled memory."""
+    for i in range(0, len(dims), _AT_ONCE):
+        some = dims[i : i + _AT_ONCE]
+        order = _innermost(x, some)
+        target = x if order else _ordered(x, some)
+        sizes = tuple([x.shape[d] for d in order or some])
+        cufft.transform(target, target, sizes, _count(x, some), forward)
+        if target is not x:
+            raw_copy(x, target)
+
+
+def _scale(out: Any, factor: float) -> None:
+    if factor != 1:
+        out.mul_(factor)
+
+
+@complex_transform.on("cuda")
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> None:
+    raw_copy(out, input)
+    _in_place(out, dims, forward)
+    _scale(out, scale)
+
+
+@real_transform.on("cuda")
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> None:
+    if not onesided:
+        raw_copy(out, input)
+        _in_place(out, dims, True)
+    else:  # the halved dimension first, then the others
+        last = dims[-1]
+        order = sorted(range(len(out.shape)), key=lambda d: -out._strides[d])
+        order = [d for d in order if d != last] + [last]
+        x = empty_strided(input.shape, _strides(input.shape, order), input.dtype, input.device)
+        raw_copy(x, input)
+        half = out if _innermost(out, (last,)) else _ordered(out, (last,))
+        if half is not out or any(
+            s != w for s, w, n in zip(out._strides, _strides(out.shape, order), out.shape) if n > 1
+        ):
+            half = empty_strided(out.shape, _strides(out.shape, order), out.dtype, out.device)
+        cufft.transform(half, x, (x.shape[last],), _count(x, (last,)))
+        if half is not out:
+            raw_copy(out, half)
+        _in_place(out, dims[:-1], True)
+    _scale(out, scale)
+
+
+@inverse_real_transform.on("cuda")
+def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> None:
+    last = dims[-1]
+    half = size // 2 + 1
+    spectrum: Any = input if input.shape[last] <= half else input._bare_alias().narrow(last, 0, half)  # type: ignore[attr-defined]
+    if len(dims) > 1:
+        spectrum = _ordered(spectrum, dims[:-1])
+        _in_place(spectrum, dims[:-1], False)
+    order = sorted(range(len(out.shape)), key=lambda d: -out._strides[d])
+    order = [d for d in order if d != last] + [last]
+    lines = empty_strided(spectrum.shape, _strides(spectrum.shape, order), spectrum.dtype, spectrum.device)
+    raw_copy(lines, spectrum)
+    real = empty_strided(out.shape, _strides(out.shape, order), out.dtype, out.device)
+    cufft.transform(real, lines, (size,), _count(out, (last,)))
+    raw_copy(out, real)
+    _scale(out, scale)

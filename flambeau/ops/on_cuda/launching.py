@@ -1,0 +1,39 @@
+"""How hand-written kernels are found: CUDA text, compiled once for a device."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from ...backends import nvidia
+from ...core.device import device
+from ...core.dtype import dtype
+from ...core.tensor import Tensor
+from ...kernels.cuda_values import PRELUDE, loaded, memory_type, stored, value_type
+
+
+@functools.cache
+def function(source: str, name: str, kinds: str, where: device) -> Callable:
+    """The function `name` of a text, with one letter per parameter (see nvidia.load_source): f(grid, block, *values)."""
+    return nvidia.load_source(PRELUDE + source, where).function(name, tuple(kinds))
+
+
+def address(t: Tensor) -> int:
+    return t._storage.ptr + t._offset * t.dtype.itemsize
+
+
+def element_text(d: dtype) -> str:
+    """Types of an element in memory (T) and in arithmetic (A), and how one becomes the other."""
+    return f"""
+typedef {memory_type(d)} T;
+typedef {value_type(d)} A;
+__device__ __forceinline__ A get(T v) {{ return {loaded("v", d)}; }}
+__device__ __forceinline__ T put(A v) {{ return {stored("v", d)}; }}
+"""
+
+
+def blocks_for(count: int, per_block: int, most: int = 1 << 30) -> int:
+    return max(1, min(-(-count // per_block), most))
+
+
+__all__ = ["address", "blocks_for", "element_text", "function"]

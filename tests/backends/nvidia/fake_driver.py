@@ -1,0 +1,214 @@
+"""A driver without a GPU: memory is the host's, everything runs at once, and kernels run on the CPU (tests.kernels.cuda_on_cpu).
+
+It counts what is asked of it, so that tests see which calls a piece of code makes, and it can be made to have little memory."""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import threading
+from pathlib import Path
+from typing import Any
+
+from flambeau.backends.nvidia import driver
+from tests.kernels import cuda_on_cpu
+
+_ATTRIBUTES = {"max_threads_per_block": 1024, "warp_size": 32, "multi_processor_count": 4, "major": 9, "minor": 0,
+               "max_threads_per_multi_processor": 2048, "shared_memory_per_block_optin": 232448}  # fmt: skip
+_BY_NUMBER = {number: _ATTRIBUTES.get(name, 1) for name, number in driver.ATTRIBUTES.items()}
+
+
+def _set(place: Any, value: int) -> None:
+    place._obj.value = value
+
+
+class FakeDriver:
+    """Functions of the driver that do on the host what they say; each returns a status."""
+
+    def __init__(self, devices: int = 1, memory: int = 1 << 26):
+        self.devices, self.memory = devices, memory
+        self.calls: collections.Counter[str] = collections.Counter()
+        self.blocks: dict[int, Any] = {}
+        self.events: dict[int, int] = {}
+        self.pending: set[int] = set()  # events that have not passed yet
+        self.handles = iter(range(1000, 1 << 40))
+        self.capturing: dict[int, list[tuple]] = {}
+        self.graphs: dict[int, list[tuple]] = {}
+        self.lock = threading.Lock()
+        self.refuse: dict[str, int] = {}  # status to return from a function instead of doing it
+
+    def __getattr__(self, name: str) -> Any:
+        plain = name.removesuffix("_v2")
+        action = getattr(type(self), "_" + plain, None)
+
+        def function(*arguments: Any) -> int:
+            self.calls[plain] += 1
+            if plain in self.refuse:
+                return self.refuse[plain]
+            return (action(self, *arguments) or 0) if action is not None else 0
+
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+        return function
+
+    def used(self) -> int:
+        return sum(len(b) for b in self.blocks.values())
+
+    # -- devices
+    def _cuDeviceGetCount(self, out: Any) -> None:
+        _set(out, self.devices)
+
+    def _cuDeviceGet(self, out: Any, index: int) -> None:
+        _set(out, index)
+
+    def _cuDeviceGetAttribute(self, out: Any, number: int, index: int) -> None:
+        _set(out, _BY_NUMBER[number])
+
+    def _cuDeviceGetName(self, text: Any, size: int, index: int) -> None:
+        text.value = b"Fake GPU"
+
+    def _cuDeviceTotalMem(self, out: Any, index: int) -> None:
+        _set(out, self.memory)
+
+    def _cuDevicePrimaryCtxRetain(self, out: Any, index: int) -> None:
+        _set(out, 100 + index)
+
+    def _cuDeviceCanAccessPeer(self, out: Any, a: int, b: int) -> None:
+        _set(out, 1)
+
+    def _cuDriverGetVersion(self, out: Any) -> None:
+        _set(out, 13000)
+
+    # -- memory
+    def _cuMemGetInfo(self, free: Any, total: Any) -> None:
+        _set(free, self.memory - self.used())
+        _set(total, self.memory)
+
+    def _cuMemAlloc(self, out: Any, size: int) -> int:
+        if self.used() + size > self.memory:
+            return driver.OUT_OF_MEMORY
+        block = ctypes.create_string_buffer(size + 512)
+        address = (ctypes.addressof(block) + 511) // 512 * 512
+        self.blocks[address] = block
+        _set(out, address)
+        return 0
+
+    def _cuMemFree(self, address: int) -> None:
+        del self.blocks[address]
+
+    def _cuMemHostAlloc(self, out: Any, size: int, flags: int) -> None:
+        block = ctypes.create_string_buffer(size)
+        self.events[ctypes.addressof(block)] = 0
+        self.__dict__.setdefault("host", []).append(block)
+        _set(out, ctypes.addressof(block))
+
+    def _cuMemHostGetDevicePointer(self, out: Any, host: int, flags: int) -> None:
+        _set(out, host)
+
+    def _move(self, stream: int, to: int, source: int, size: int) -> None:
+        self._do(stream, (ctypes.memmove, to, source, size))
+
+    def _do(self, stream: int, action: tuple) -> None:
+        """Run an action, or record it where the stream is captured."""
+        if stream in self.capturing:
+            self.capturing[stream].append(action)
+        else:
+            with self.lock:  # emulated kernels share their registers
+                action[0](*action[1:])
+
+    def _cuMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: int) -> None:
+        self._move(stream, to, source, size)
+
+    _cuMemcpyDtoHAsync = _cuMemcpyDtoDAsync = _cuMemcpyHtoDAsync
+
+    def _cuMemcpyPeerAsync(self, to: int, there: int, source: int, here: int, size: int, stream: int) -> None:
+        self._move(stream, to, source, size)
+
+    def _cuMemsetD8Async(self, address: int, byte: int, size: int, stream: int) -> None:
+        self._do(stream, (ctypes.memset, address, byte, size))
+
+    # -- streams, events, graphs
+    def _cuStreamCreateWithPriority(self, out: Any, flags: int, priority: int) -> None:
+        _set(out, next(self.handles))
+
+    def _cuCtxGetStreamPriorityRange(self, lowest: Any, highest: Any) -> None:
+        _set(lowest, 0)
+        _set(highest, -5)
+
+    def _cuEventCreate(self, out: Any, flags: int) -> None:
+        _set(out, next(self.handles))
+
+    def _cuEventQuery(self, event: int) -> int:
+        return driver.NOT_READY if event in self.pending else 0
+
+    def _cuEventElapsedTime(self, out: Any, a: int, b: int) -> None:
+        out._obj.value = 1.5
+
+    def _cuStreamBeginCapture(self, stream: int, mode: int) -> None:
+        self.capturing[stream] = []
+
+    def _cuStreamEndCapture(self, stream: int, out: Any) -> None:
+        handle = next(self.handles)
+        self.graphs[handle] = self.capturing.pop(stream)
+        _set(out, handle)
+
+    def _cuGraphInstantiateWithFlags(self, out: Any, graph: int, flags: int) -> None:
+        handle = next(self.handles)
+        self.graphs[handle] = self.graphs[graph]
+        _set(out, handle)
+
+    def _cuGraphLaunch(self, graph: int, stream: int) -> None:
+        for action, *arguments in self.graphs[graph]:
+            action(*arguments)
+
+
+# Functions of CUDA that the emulation does not have.
+_MORE = """
+#define __grid_constant__
+static void __sincosf(float v, float* s, float* c) { *s = sinf(v); *c = cosf(v); }
+static void sincospi(double v, double* s, double* c) { *s = sin(v * 3.14159265358979323846); *c = cos(v * 3.14159265358979323846); }
+"""
+
+
+class Module:
+    """A source whose kernels run on the CPU, launched in the order of the thread's stream."""
+
+    def __init__(self, fake: FakeDriver, source: str, folder: Path, index: int):
+        self.fake, self.index = fake, index
+        self.module = cuda_on_cpu.Module(_MORE + source, cuda_on_cpu.EmulatedDevice(folder))
+
+    def function(self, name: str, kinds: tuple, shared: int = 0) -> Any:
+        from flambeau.backends.nvidia import threads
+
+        native = self.module.function(name, kinds, shared)
+
+        def run(grid: int, block: int, *values: Any) -> None:
+            self.fake.calls["cuLaunchKernel"] += 1
+            self.fake._do(threads.activate(self.index), (native, grid, block, *[0 if v is None else v for v in values]))
+
+        return run
+
+    def fixed(self, name: str, kinds: tuple, grid: Any, block: Any, first: tuple, shared: int = 0) -> Any:
+        run = self.function(name, kinds, shared)
+        return lambda _, *values: run(grid, block, *first, *values)
+
+
+def install(folder: Path, devices: int = 1, memory: int = 1 << 26) -> FakeDriver:
+    """Make this process believe that it has such GPUs. Not to be undone: for processes of their own."""
+    from flambeau.backends.nvidia import libraries, modules
+
+    fake = FakeDriver(devices, memory)
+    driver.use(fake)
+    loaded: dict[tuple[str, int], Module] = {}
+
+    def load(source: str, index: int, options: tuple = ()) -> Module:
+        if (source, index) not in loaded:
+            loaded[source, index] = Module(fake, source, folder, index)
+        return loaded[source, index]
+
+    modules._load = load
+    libraries.library.cache_clear()
+    import flambeau.backends.nvidia as nvidia
+
+    nvidia.library = lambda name: None
+    return fake
