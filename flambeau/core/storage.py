@@ -317,7 +317,9 @@ class UntypedStorage:
     def pin_memory(self, device: Any = "cuda") -> UntypedStorage:
         """A copy in host memory that is locked for copies to a device; itself if it is."""
         if self.device is not cpu:
-            raise TypeError(f"cannot pin 'torch.storage.UntypedStorage' on {self.device}: only CPU memory can be pinned")
+            raise TypeError(
+                f"cannot pin 'torch.storage.UntypedStorage' on {self.device}: only CPU memory can be pinned"
+            )
         return self if self.is_pinned() else pinned_storage(self.size_bytes).copy_(self)
 
     def get_device(self) -> int:

@@ -112,6 +112,7 @@ def _compile_old_style(self: Any) -> None:
         for name in dir(type(self))
         if hasattr(value := inspect.getattr_static(type(self), name, None), "__wrapped_script__")
     }
+    texts = self.__dict__.pop("_texts", ())
     concrete = recursive._read(self, True, {})
     kind = recursive._make_type(concrete)
     concrete.script_type = kind
@@ -127,7 +128,7 @@ def _compile_old_style(self: Any) -> None:
             )
     for name, function in marked.items():
         kind.methods[name] = recursive.method_for(kind, function, name)
-    for text in self.__dict__.pop("_texts", ()):
+    for text in texts:
         self.define(text)
     for name, function in marked.items():
         self.__dict__[name] = ScriptMethod(self, kind.methods[name].ensure(), function.__doc__)

@@ -94,7 +94,8 @@ class CompiledFunction:
         self.limit = options.get("recompile_limit") or _LIMIT
         self.found: dict[tuple, Any] = {}
         self.causes: list[str] = []  # why there was another recording
-        self.reasons: list[str] = []  # why calls run as they are
+        # why calls run as they are
+        self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
         self.tries = 0
         self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
         self.seconds = 0.0
