@@ -195,7 +195,9 @@ def _large_gpt(lib: Any) -> Any:
 
 TRAIN: dict[str, Make] = {
     "ResNet-18, 32x32, batch 256": _classification(models.resnet18, (256, 3, 32, 32), _sgd),
-    "GPT, 12 layers, d=768, T=1024, batch 16, bfloat16 autocast": _sequence(_large_gpt, (16, 1024), 50304, _adam, "bf16"),
+    "GPT, 12 layers, d=768, T=1024, batch 16, bfloat16 autocast": _sequence(
+        _large_gpt, (16, 1024), 50304, _adam, "bf16"
+    ),
     "MLP 784-256-128-10, batch 64": _classification(models.mlp, (64, 784), _adam),
     "CNN, 28x28, batch 64": _classification(lambda lib: models.cnn(lib, 0.0), (64, 1, 28, 28), _sgd),
     "LSTM, 2 layers, 256, T=35, batch 20": _sequence(models.language_lstm, (35, 20), 1000, _sgd),
@@ -281,7 +283,12 @@ def curves(steps: int = 20) -> list[tuple[str, str]]:
                 a.copy_(flambeau.from_dlpack(b))
             pairs = [(theirs().item(), mine().item()) for _ in range(steps)]
             worst = max(abs(a - b) / abs(a) for a, b in pairs)
-            rows.append((name, f"{pairs[0][0]:.4f} to {pairs[-1][0]:.4f} | {pairs[0][1]:.4f} to {pairs[-1][1]:.4f} | {worst:.1e}"))
+            rows.append(
+                (
+                    name,
+                    f"{pairs[0][0]:.4f} to {pairs[-1][0]:.4f} | {pairs[0][1]:.4f} to {pairs[-1][1]:.4f} | {worst:.1e}",
+                )
+            )
         except Exception as error:
             traceback.print_exc(limit=-3)
             rows.append((name, f"{type(error).__name__}: {str(error)[:120]} | | "))
@@ -320,7 +327,9 @@ def write(part: str, heading: str, rows: list[tuple[str, str]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="host,kernels,curves,train", help="comma list of host, kernels, curves, train")
+    parser.add_argument(
+        "--only", default="host,kernels,curves,train", help="comma list of host, kernels, curves, train"
+    )
     parser.add_argument("--write", action="store_true", help="update docs/cuda.md")
     options = parser.parse_args()
     import torch

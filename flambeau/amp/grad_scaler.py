@@ -176,7 +176,8 @@ class GradScaler:
             factor = current if own is None else current * own
             optimizer.grad_scale = None if progress.stage is OptState.UNSCALED else factor
             optimizer.found_inf = sum(
-                (f.to(current.device) for f in progress.found_inf.values()), full((), 0.0, dtype=dt.float32, device=current.device)
+                (f.to(current.device) for f in progress.found_inf.values()),
+                full((), 0.0, dtype=dt.float32, device=current.device),
             )
         result = optimizer.step(*args, **kwargs)
         progress.stage = OptState.STEPPED

@@ -63,7 +63,9 @@ def cuda_array_interface(self: Tensor) -> dict[str, Any]:
             )
         size = self.dtype.itemsize
         return {
-            "typestr": "|b1" if self.dtype.kind == "b" else f"<{'f' if self.dtype.kind == 'f' else self.dtype.kind}{size}",
+            "typestr": "|b1"
+            if self.dtype.kind == "b"
+            else f"<{'f' if self.dtype.kind == 'f' else self.dtype.kind}{size}",
             "shape": tuple(self.shape),
             "strides": None if self.is_contiguous() else tuple(s * size for s in self.stride()),
             "data": (self.data_ptr() if self.numel() else 0, False),

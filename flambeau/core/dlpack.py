@@ -151,7 +151,9 @@ def load(capsule: Any) -> Imported:
     managed: Any = (_Versioned if versioned else _Managed).from_address(address)
     t = managed.tensor
     if t.device_type not in (CPU, CUDA, CUDA_HOST):
-        raise BufferError(f"from_dlpack: only memory of the CPU and of CUDA can be shared, got DLPack device type {t.device_type}")
+        raise BufferError(
+            f"from_dlpack: only memory of the CPU and of CUDA can be shared, got DLPack device type {t.device_type}"
+        )
     place = t.device_type, t.device_id
     d = _BY_CODE.get((t.code, t.bits))
     if d is None or t.lanes != 1:

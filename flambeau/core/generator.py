@@ -63,7 +63,12 @@ class Generator:
 
     def __new__(cls, device: Any = "cpu") -> Any:
         """Generators of other devices are made by the device's backend."""
-        if cls is Generator and device is not None and Device(device).type not in ("cpu", "meta") and has_backend(Device(device)):
+        if (
+            cls is Generator
+            and device is not None
+            and Device(device).type not in ("cpu", "meta")
+            and has_backend(Device(device))
+        ):
             return backend_of(Device(device)).new_generator(Device(device))
         return object.__new__(cls)
 

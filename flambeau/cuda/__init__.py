@@ -178,7 +178,9 @@ class ExternalStream(streams.ExternalStream, Stream):
 class Event(streams.Event):
     """A mark in a stream: to wait for, to ask whether it has passed, and with enable_timing to measure time."""
 
-    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False):
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+    ):
         _need("Event", RuntimeError)
         super().__init__(enable_timing, blocking, interprocess, external)
 
@@ -270,7 +272,9 @@ class CUDAGraph(_CUDAGraph):
 
 def current_blas_handle() -> int:
     """cuBLASLt, which is used here, works without a current handle."""
-    raise NotImplementedError("cuda.current_blas_handle(): products go to cuBLASLt, whose handles do not belong to streams")
+    raise NotImplementedError(
+        "cuda.current_blas_handle(): products go to cuBLASLt, whose handles do not belong to streams"
+    )
 
 
 def ipc_collect() -> None:
@@ -317,5 +321,3 @@ def __getattr__(name: str) -> Any:
     if name == "default_generators":
         return tuple(backend_of(_CUDA).generator(Device("cuda", i)) for i in range(device_count()))
     raise AttributeError(f"module 'flambeau.cuda' has no attribute {name!r}")
-
-

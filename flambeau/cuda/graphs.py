@@ -27,7 +27,9 @@ class graph:
 
     default_capture_stream: Any = None
 
-    def __init__(self, cuda_graph: Any, pool: Any = None, stream: Any = None, capture_error_mode: str = "global", **_: Any):
+    def __init__(
+        self, cuda_graph: Any, pool: Any = None, stream: Any = None, capture_error_mode: str = "global", **_: Any
+    ):
         _need("graph", RuntimeError)
         if stream is None:
             if graph.default_capture_stream is None:
@@ -74,7 +76,8 @@ def make_graphed_callables(
     samples = (sample_args,) if single else sample_args
     shared = graph_pool_handle() if pool is None else pool
     made = tuple(
-        _graphed(f, tuple(s), num_warmup_iters, allow_unused_input, shared) for f, s in zip(functions, samples, strict=True)
+        _graphed(f, tuple(s), num_warmup_iters, allow_unused_input, shared)
+        for f, s in zip(functions, samples, strict=True)
     )
     return made[0] if single else made
 
@@ -150,5 +153,3 @@ def _graphed(function: Any, sample: tuple, warmup: int, allow_unused: bool, pool
 
     module.forward = replaced
     return module
-
-

@@ -190,7 +190,9 @@ class Part:
         widths = [b.dtype.itemsize for b in (*touched.reads, *touched.writes)]
         for team, vector in shapes(length, min(widths, default=4)):
             try:
-                written = RowFunction(self.launch.name, self.kernel).prepare(team, False).hold(length, vector)  # type: ignore[attr-defined]
+                written = RowFunction(self.launch.name, self.kernel)
+                written.prepare(team, False)
+                written.hold(length, vector)
                 written.text(body)
                 return written
             except (DoesNotFit, NotForTeams):
@@ -201,7 +203,9 @@ class Part:
         for vector in (8, 4, 2):
             if vector * itemsize <= 16 and length % vector == 0:
                 try:
-                    written = StreamFunction(self.launch.name, self.kernel).prepare(ALONE, False).hold(length, vector)  # type: ignore[attr-defined]
+                    written = StreamFunction(self.launch.name, self.kernel)
+                    written.prepare(ALONE, False)
+                    written.hold(length, vector)
                     written.row_bytes = length * itemsize
                     written.text(body)
                     return written

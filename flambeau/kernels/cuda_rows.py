@@ -53,7 +53,7 @@ class Held:
 class RowFunction(TeamFunction):
     """A TeamFunction for loops over exactly `length` elements, `vector` of them at a time."""
 
-    def hold(self, length: int, vector: int) -> RowFunction:
+    def hold(self, length: int, vector: int) -> None:
         self.length, self.vector = length, vector
         self.turns = -(-length // (self.team * vector))
         self.held: dict[Any, Held] = {}
@@ -64,7 +64,6 @@ class RowFunction(TeamFunction):
         self.once: dict[str, Expr] = {}
         self.written: set[ir.Buffer] = set()
         self.row_bytes = 1
-        return self
 
     def text(self, body: list[ir.Statement]) -> TeamFunction:
         counts: dict[str, int] = {}

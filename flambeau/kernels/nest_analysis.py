@@ -3,6 +3,7 @@ touch the same memory."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,12 +42,23 @@ def expressions(block: Iterable[ir.Statement]) -> Iterator[Expr]:
         yield from own_expressions(s)
 
 
+@functools.lru_cache(1 << 14)
+def _names(root: Expr) -> frozenset[str]:
+    return frozenset(x.args[0] for x in walk((root,)) if x.op == "var")
+
+
+@functools.lru_cache(1 << 14)
+def _loads(root: Expr) -> tuple[tuple[ir.Buffer, Expr], ...]:
+    return tuple((x.args[0], x.args[1]) for x in walk((root,)) if x.op == "load")
+
+
 def names_in(*roots: Expr) -> set[str]:
-    return {x.args[0] for x in walk(roots) if x.op == "var"}
+    found: set[str] = set()
+    return found.union(*map(_names, roots))
 
 
 def loads_in(*roots: Expr) -> list[tuple[ir.Buffer, Expr]]:
-    return [(x.args[0], x.args[1]) for x in walk(roots) if x.op == "load"]
+    return [load for root in roots for load in _loads(root)]
 
 
 def assigned_in(block: Iterable[ir.Statement]) -> set[str]:

@@ -94,7 +94,9 @@ class Update:
                     self.run_tensors(owner, group, p, options)
             return
         params = list(params)
-        if (modes.active and modes.watching()) or (params and params[0].device is not cpu and compiles(params[0].device)):
+        if (modes.active and modes.watching()) or (
+            params and params[0].device is not cpu and compiles(params[0].device)
+        ):
             self.run_together(owner, group, params, options)
             return
         numbers = [v.item() if isinstance(v, Tensor) else v for v in options.values() if _is_number(v)]
@@ -285,7 +287,10 @@ class Variant:
             for tensors in members:
                 for i in self.positions:
                     check_writable(tensors[i])
-            run([(*[t._storage.ptr + t._offset * t.dtype.itemsize for t in m], numel_of(m[0].shape)) for m in members], numbers)
+            run(
+                [(*[t._storage.ptr + t._offset * t.dtype.itemsize for t in m], numel_of(m[0].shape)) for m in members],
+                numbers,
+            )
             for tensors in members:
                 for i in self.positions:
                     tensors[i]._bump(self.name)

@@ -41,7 +41,9 @@ def same(a: Any, b: Any, tolerance: float = 0.0) -> None:
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
     else:
         wrong = (a != b) & ~(np.isnan(a) & np.isnan(b))
-        assert not wrong.any(), f"{wrong.sum()} of {a.size} differ, first at {np.argwhere(wrong)[0]}: {a[wrong][:4]} {b[wrong][:4]}"
+        assert not wrong.any(), (
+            f"{wrong.sum()} of {a.size} differ, first at {np.argwhere(wrong)[0]}: {a[wrong][:4]} {b[wrong][:4]}"
+        )
 
 
 @check
@@ -73,11 +75,11 @@ def cost_of_calls() -> Any:
         "sum(1)": lambda m: (lambda a: lambda: a.sum(1))(m.ones(32, 32, device="cuda")),
         "softmax": lambda m: (lambda a: lambda: a.softmax(-1))(m.ones(32, 32, device="cuda")),
         "mm": lambda m: (lambda a: lambda: a @ a)(m.ones(64, 64, device="cuda")),
-        "empty": lambda m: (lambda: m.empty(1024, device="cuda")),
-        "zeros": lambda m: (lambda: m.zeros(1024, device="cuda")),
+        "empty": lambda m: lambda: m.empty(1024, device="cuda"),
+        "zeros": lambda m: lambda: m.zeros(1024, device="cuda"),
         "view": lambda m: (lambda a: lambda: a.view(32, 32))(m.ones(1024, device="cuda")),
         "item": lambda m: (lambda a: lambda: a.item())(m.ones((), device="cuda")),
-        "rand": lambda m: (lambda: m.rand(1024, device="cuda")),
+        "rand": lambda m: lambda: m.rand(1024, device="cuda"),
     }
     for name, make in cases.items():
         try:
@@ -383,8 +385,13 @@ _random("random_cauchy", lambda m: m[0].empty(m[1], device="cuda").cauchy_())
 _random("random_geometric", lambda m: m[0].empty(m[1], device="cuda").geometric_(0.3))
 _random("random_log_normal", lambda m: m[0].empty(m[1], device="cuda").log_normal_())
 _random("random_dropout", lambda m: m[0].nn.functional.dropout(m[0].ones(m[1], device="cuda"), 0.3))
-_random("random_dropout_bfloat16", lambda m: m[0].nn.functional.dropout(m[0].ones(m[1], device="cuda", dtype=m[0].bfloat16), 0.3))
+_random(
+    "random_dropout_bfloat16",
+    lambda m: m[0].nn.functional.dropout(m[0].ones(m[1], device="cuda", dtype=m[0].bfloat16), 0.3),
+)
 _random("random_dropout2d", lambda m: m[0].nn.functional.dropout2d(m[0].ones(1, m[1], 1, 1, device="cuda"), 0.3))
+
+
 @check
 def dropout_of_halves() -> Any:
     """What there is to find out how sixteen-bit dropout takes its numbers."""

@@ -14,7 +14,7 @@ from flambeau.core import dtype as dt
 from flambeau.core.dtype import bfloat16, bool_, complex64, float32, float64, int64
 from flambeau.expr.functions import cast, exp, floordiv, maximum, tanh, where
 from flambeau.expr.node import arg
-from flambeau.kernels import cuda_operands, cuda_program, elementwise, geometry
+from flambeau.kernels import cuda_operands, cuda_program, elementwise, geometry, loops
 from flambeau.kernels.cuda_loops import LoopProgram
 from flambeau.kernels.cuda_maps import MapProgram
 from flambeau.kernels.cuda_reductions import ReduceProgram
@@ -378,3 +378,26 @@ def test_programs_refuse_what_they_cannot_do():
     with pytest.raises(NotImplementedError, match="complex128"):
         kinds = (dt.complex128, int64, dt.complex128, float, int64, int, int, int, int)
         cuda_program.make(index.scatter.lower(*kinds, reduce="multiply"))
+
+
+def test_kernels_know_whether_they_run_on_the_host(monkeypatch):
+    @loop_kernel
+    def where_am_i(out, n, *, on_host=True):
+        for i in prange(n):
+            out[i] = 1 if on_host else 2
+
+    seen = []
+
+    class Elsewhere(flambeau.backends.Backend):
+        compiles = True
+
+        def compile_for(self, build, key, where):
+            seen.append((build().recipe.bindings["on_host"], "on_host" in key))
+            return lambda *arguments: None
+
+    monkeypatch.setattr(loops, "backend_of", lambda where: Elsewhere())
+    where_am_i.native(float32, int, where=flambeau.device("meta"))
+    assert seen == [(False, True)]
+    out = np.zeros(3, "f4")
+    where_am_i(out, 3)
+    assert out.tolist() == [1, 1, 1]

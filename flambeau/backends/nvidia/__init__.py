@@ -75,4 +75,3 @@ __all__ = [
     "CudaBackend", "CudaError", "Module", "NoDevice", "activate", "backend", "capability", "check", "current_stream", "error_code",
     "error_flag", "host_value", "library", "load_source", "look_for_errors", "processors", "scratch", "start", "workspace",
 ]  # fmt: skip
-

@@ -62,7 +62,9 @@ def _compile(source: str, options: tuple[str, ...]) -> bytes:
         words = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
         status = nvrtc.nvrtcCompileProgram(program, len(options), words)
         if status:
-            raise CudaError(f"NVRTC does not compile a kernel: {_log(nvrtc, program)}\n--- the source:\n{_numbered(source)}")
+            raise CudaError(
+                f"NVRTC does not compile a kernel: {_log(nvrtc, program)}\n--- the source:\n{_numbered(source)}"
+            )
         size = ctypes.c_size_t()
         _check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)), "size")
         code = ctypes.create_string_buffer(size.value)

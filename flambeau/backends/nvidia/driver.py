@@ -158,7 +158,9 @@ def functions() -> Any:
         found = Functions(library)
         status = found.cuInit(0)
         if status:
-            raise NoDevice(f"the NVIDIA driver does not start (status {status}): is there a GPU, and may this user use it?")
+            raise NoDevice(
+                f"the NVIDIA driver does not start (status {status}): is there a GPU, and may this user use it?"
+            )
         _loaded.append(found)
     return _loaded[0]
 
@@ -228,7 +230,9 @@ def can_access_peer(index: int, other: int) -> bool:
 def context(index: int) -> int:
     """The device's primary context, which libraries and other frameworks in this process use too."""
     if index >= device_count():
-        raise CudaError(f"CUDA error: invalid device ordinal: there is no cuda:{index}, there are {device_count()} devices")
+        raise CudaError(
+            f"CUDA error: invalid device ordinal: there is no cuda:{index}, there are {device_count()} devices"
+        )
     return number("cuDevicePrimaryCtxRetain", _device(index), kind=_ptr)
 
 

@@ -27,7 +27,12 @@ _PLACES: dict[str, tuple[tuple[str, ...], str]] = {
 # Libraries that others open by name: these come first.
 _NEEDS = {"cublas": ("cublasLt",), "cusolver": ("cublas", "nvJitLink", "cusparse"), "cusparse": ("nvJitLink",),
           "cudnn": ("cublas", "nvrtc")}  # fmt: skip
-_SYSTEM = ("/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64")
+_SYSTEM = (
+    "/usr/local/cuda/lib64",
+    "/usr/local/cuda/targets/x86_64-linux/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+)
 
 
 class MissingLibrary(NoDevice):

@@ -127,9 +127,7 @@ class Pool:
 
     def whole_segments(self) -> list[Block]:
         """Free blocks that are a whole segment each."""
-        return [
-            b for blocks in self.free.values() for b in blocks if b.before is None and b.after is None
-        ]
+        return [b for blocks in self.free.values() for b in blocks if b.before is None and b.after is None]
 
 
 class DeviceMemory:

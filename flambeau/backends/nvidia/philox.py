@@ -104,7 +104,9 @@ class CudaGenerator(Generator):
         return twin
 
     def raw(self, n: int) -> Any:
-        raise RuntimeError("a CUDA generator draws on its device only: its numbers cannot be taken one by one on the host")
+        raise RuntimeError(
+            "a CUDA generator draws on its device only: its numbers cannot be taken one by one on the host"
+        )
 
     native = position = random32 = random64 = skip = raw  # type: ignore[assignment]
 

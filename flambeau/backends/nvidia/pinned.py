@@ -111,4 +111,8 @@ def stats() -> dict[str, int]:
     """How much host memory is locked, and how much of it is used."""
     reserved = sum(block.size for block in _blocks.values())
     free = sum(block.size for blocks in _free.values() for block in blocks)
-    return {"allocated_bytes.current": reserved, "active_bytes.current": reserved - free, "segment.current": len(_blocks)}
+    return {
+        "allocated_bytes.current": reserved,
+        "active_bytes.current": reserved - free,
+        "segment.current": len(_blocks),
+    }

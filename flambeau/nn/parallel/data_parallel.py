@@ -38,7 +38,8 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
     parts: list[Any] = [x.chunk(len(places), dim) if isinstance(x, Tensor) else None for x in leaves]
     count = max((len(p) for p in parts if p is not None), default=len(places))
     return [
-        tree_unflatten([x if p is None else p[k].to(places[k]) for x, p in zip(leaves, parts)], structure) for k in range(count)
+        tree_unflatten([x if p is None else p[k].to(places[k]) for x, p in zip(leaves, parts)], structure)
+        for k in range(count)
     ]
 
 
@@ -106,7 +107,9 @@ def parallel_apply(
         t.join()
     for k, result in enumerate(results):
         if isinstance(result, Exception):
-            raise RuntimeError(f"Caught {type(result).__name__} in replica {k} on device {places[k]}: {result}") from result
+            raise RuntimeError(
+                f"Caught {type(result).__name__} in replica {k} on device {places[k]}: {result}"
+            ) from result
     return results
 
 

@@ -74,9 +74,9 @@ def compute({signature}):
     _result._set_history(_node)
     return _result
 """
-_HOLDS_NONE = frozenset(["int", "float", "bool", "str", "int | None", "float | None", "str | None", "dtype", "dtype_type", "device"]) | {
-    "tuple[int, ...]"
-}
+_HOLDS_NONE = frozenset(
+    ["int", "float", "bool", "str", "int | None", "float | None", "str | None", "dtype", "dtype_type", "device"]
+) | {"tuple[int, ...]"}
 
 
 def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Callable | None:

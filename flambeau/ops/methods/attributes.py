@@ -122,14 +122,14 @@ def batch_adjoint(self: Tensor) -> Any:
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
     """A copy in host memory that is locked for copies to the accelerator; itself if it lies there."""
     if not self.is_cpu:
-        raise RuntimeError(f"cannot pin 'torch.{self.device.type}.{type(self).__name__}' only dense CPU tensors can be pinned")
+        raise RuntimeError(
+            f"cannot pin 'torch.{self.device.type}.{type(self).__name__}' only dense CPU tensors can be pinned"
+        )
     if self._storage.is_pinned():
         return self
     dense = self.contiguous()
     nbytes = dense.numel() * dense.dtype.itemsize
-    fresh = new_tensor(
-        pinned_storage(nbytes), dense.shape, contiguous_strides(dense.shape), 0, dense.dtype, cpu, True
-    )
+    fresh = new_tensor(pinned_storage(nbytes), dense.shape, contiguous_strides(dense.shape), 0, dense.dtype, cpu, True)
     return fresh.copy_(dense.detach())
 
 

@@ -66,6 +66,8 @@ def item(self: Tensor) -> Any:
     if self.device is not cpu:
         if self.device.type == "meta":
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+        if watchers:
+            tell_looked()
         d, where = self.dtype, self.device
         address = self._storage.ptr + self._offset * d.itemsize
         return _number_at(backend_of(where).fetch(address, d.itemsize, where), d)

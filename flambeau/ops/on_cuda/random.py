@@ -164,7 +164,9 @@ extern "C" __global__ void islands(const long long* keys, long long* data, long 
 
 
 @functools.cache
-def _kernel(where: device, d: dt.dtype, draw: str, count: int, body: str, numbers: str, inputs: tuple, vector: int) -> Any:
+def _kernel(
+    where: device, d: dt.dtype, draw: str, count: int, body: str, numbers: str, inputs: tuple, vector: int
+) -> Any:
     """A launch function of (grid, block, out, inputs..., numbers..., seed, offset, held, n)."""
     parameters = f"{_TYPES[d]}* out, " + "".join(f"const {_TYPES[x]}* in{i}, " for i, x in enumerate(inputs))
     kinds = {"f": "float", "d": "double", "q": "long long"}
@@ -232,7 +234,9 @@ def _(t: Tensor, generator: Generator, sample: Sampler) -> None:
     if is_non_overlapping_and_dense(t.shape, t._strides):
         _sample(_real(t), generator, sample)
         return
-    order = sorted(range(len(t.shape)), key=lambda i: -t._strides[i])  # elements take their numbers in the order of memory
+    order = sorted(
+        range(len(t.shape)), key=lambda i: -t._strides[i]
+    )  # elements take their numbers in the order of memory
     shape = make_size(tuple(t.shape[i] for i in order))
     flat = empty(shape, t.dtype, t.device)
     _sample(_real(flat), generator, sample)
@@ -282,13 +286,17 @@ def _normal(t: Tensor, generator: Generator, sample: Normal) -> None:
 def _log_normal(t: Tensor, generator: Generator, sample: LogNormal) -> None:
     _, count, _, letter = _uniform_numbers(t)
     draw = f"normal(engine, {'0.0' if count == 2 else '0.0f'})"
-    launch(t, generator, draw, count, _as(t, f"{_fast(letter, 'exp')}(r * p1 + p0)"), letter * 2, (sample.mean, sample.std))
+    launch(
+        t, generator, draw, count, _as(t, f"{_fast(letter, 'exp')}(r * p1 + p0)"), letter * 2, (sample.mean, sample.std)
+    )
 
 
 def _exponential(t: Tensor, generator: Generator, sample: Exponential) -> None:
     draw, count, kind, letter = _uniform_numbers(t)
     tiny = "2.220446049250313e-16" if letter == "d" else "1.1920929e-07f"
-    body = f"{kind} l = r >= 1 - {tiny} / 2 ? -{tiny} / 2 : {_fast(letter, 'log')}(r); " + _as(t, f"({kind})-1 / p0 * l")
+    body = f"{kind} l = r >= 1 - {tiny} / 2 ? -{tiny} / 2 : {_fast(letter, 'log')}(r); " + _as(
+        t, f"({kind})-1 / p0 * l"
+    )
     launch(t, generator, draw, count, body, letter, (sample.rate,))
 
 
@@ -303,7 +311,9 @@ def _cauchy(t: Tensor, generator: Generator, sample: Cauchy) -> None:
 
 def _geometric(t: Tensor, generator: Generator, sample: Geometric) -> None:
     draw, count, kind, letter = _uniform_numbers(t)
-    launch(t, generator, draw, count, _as(t, f"({kind})ceil({_fast(letter, 'log')}(r) / log1p(-p0))"), letter, (sample.p,))
+    launch(
+        t, generator, draw, count, _as(t, f"({kind})ceil({_fast(letter, 'log')}(r) / log1p(-p0))"), letter, (sample.p,)
+    )
 
 
 def _vectors(t: Tensor) -> tuple[int, ...]:
@@ -335,7 +345,11 @@ def _integers(t: Tensor, generator: Generator, sample: Integers) -> None:
 
 def _whole_range(t: Tensor, generator: Generator, low: int) -> None:
     """random_(from, None): up to the largest number of the dtype."""
-    largest = 2**63 - 1 if not t.dtype.is_floating_point else 2 ** {"float64": 53, "float32": 24, "float16": 11}.get(t.dtype.name, 8)
+    largest = (
+        2**63 - 1
+        if not t.dtype.is_floating_point
+        else 2 ** {"float64": 53, "float32": 24, "float16": 11}.get(t.dtype.name, 8)
+    )
     if t.dtype in (dt.int64, dt.uint64) and low == -(2**63):
         launch(t, generator, "pairs(engine)", 2, _as(t, "(long long)r"))
         return
@@ -387,7 +401,9 @@ def _(t: Tensor, p: Tensor, generator: Generator) -> None:
     chances = p.contiguous()  # type: ignore[attr-defined]
     body = _as(out, f"r <= (float)Read<{_TYPES[chances.dtype]}>::of(in0[i])")
     n = numel_of(out.shape)  # four neighbours to a thread, and ten numbers set aside, whatever the size
-    launch(out, generator, "uniform(engine, 0.0f)", 4, body, inputs=(chances,), vector=4, shape=(-(-n // (4 * _BLOCK)), 12))
+    launch(
+        out, generator, "uniform(engine, 0.0f)", 4, body, inputs=(chances,), vector=4, shape=(-(-n // (4 * _BLOCK)), 12)
+    )
     if out is not t:
         raw_copy(t, out)
 

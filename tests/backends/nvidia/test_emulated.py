@@ -65,6 +65,17 @@ graph.replay()
 assert r.tolist() != drawn
 assert graph.pool() and fl.cuda.memory_stats()["allocation.all.current"] > 0
 
+values = [fl.arange(6.0).view(2, 3), fl.ones(40_000), fl.ones(5)]
+twins = [[fl.nn.Parameter(v.clone().to(d)) for v in values] for d in ("cpu", "cuda")]
+for params in twins:
+    optimizer = fl.optim.SGD(params, lr=0.1, weight_decay=0.5)
+    for p in params:
+        p.grad = fl.ones(p.shape).to(p.device)
+    launches = fake.calls["cuLaunchKernel"]
+    optimizer.step()
+assert fake.calls["cuLaunchKernel"] == launches + 1  # all parameters at once
+assert all(a.tolist() == b.tolist() for a, b in zip(*twins))
+
 class Shift(fl.nn.Module):
     def __init__(self):
         super().__init__()
@@ -95,5 +106,7 @@ print("done")
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler (g++) to run CUDA text on the CPU")
 def test_tensors_on_an_emulated_gpu(tmp_path):
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", _PROGRAM, str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _PROGRAM, str(tmp_path)], capture_output=True, text=True
+    )
     assert done.stdout.strip().endswith("done"), done.stderr[-3000:]

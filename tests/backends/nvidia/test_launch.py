@@ -44,7 +44,11 @@ class _Machine:
         self.contexts: list[int] = []
         self.status = 0
         self.functions = _LAUNCH(self.launched), _SET_CONTEXT(self.chosen)
-        monkeypatch.setattr(driver, "functions", lambda: types.SimpleNamespace(cuLaunchKernel=self.functions[0], cuCtxSetCurrent=self.functions[1]))
+        monkeypatch.setattr(
+            driver,
+            "functions",
+            lambda: types.SimpleNamespace(cuLaunchKernel=self.functions[0], cuCtxSetCurrent=self.functions[1]),
+        )
         monkeypatch.setattr(driver, "context", lambda index: 99)
         monkeypatch.setattr(launch, "_is_native", lambda: True)
         self.call = launch.launcher(77, kinds, device, 1234)

@@ -45,7 +45,9 @@ def test_a_freed_block_is_used_again_without_asking_the_driver(memory, fake):
 
 
 def test_blocks_do_not_overlap(memory):
-    spans = sorted((memory.allocate(n), rounded(n)) for n in (1, 600, 512, 5000, 3 * MB, 1, 700_000, 4 * MB) for _ in range(3))
+    spans = sorted(
+        (memory.allocate(n), rounded(n)) for n in (1, 600, 512, 5000, 3 * MB, 1, 700_000, 4 * MB) for _ in range(3)
+    )
     assert all(a + size <= b for (a, size), (b, _) in zip(spans, spans[1:]))
 
 
@@ -111,7 +113,9 @@ def test_memory_that_is_kept_is_given_back_before_there_is_none(memory):
 
 def test_the_error_tells_what_is_held(memory):
     held = [memory.allocate(20 * MB) for _ in range(2)]
-    with pytest.raises(OutOfMemoryError, match=r"Tried to allocate 40.00 MiB. GPU 0 has a total capacity of 64.00 MiB") as error:
+    with pytest.raises(
+        OutOfMemoryError, match=r"Tried to allocate 40.00 MiB. GPU 0 has a total capacity of 64.00 MiB"
+    ) as error:
         memory.allocate(40 * MB)
     assert "2 x 20.00 MiB" in str(error.value)
     memory.release(held.pop())
@@ -139,6 +143,8 @@ def test_a_graph_has_memory_of_its_own(memory):
     assert inside not in {segment["address"] for segment in memory.snapshot()}
 
 
-@pytest.mark.parametrize(("n", "text"), [(5, "5 bytes"), (1536, "1.50 KiB"), (3 << 30, "3.00 GiB"), (5 << 40, "5120.00 GiB")])
+@pytest.mark.parametrize(
+    ("n", "text"), [(5, "5 bytes"), (1536, "1.50 KiB"), (3 << 30, "3.00 GiB"), (5 << 40, "5120.00 GiB")]
+)
 def test_sizes_in_words(n, text):
     assert in_words(n) == text

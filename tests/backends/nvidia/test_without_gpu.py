@@ -16,8 +16,14 @@ absent = pytest.mark.skipif(flambeau.cuda.is_available(), reason="there is a GPU
 
 @absent
 def test_asking_for_the_device_says_what_is_missing():
-    for make in (lambda: flambeau.ones(2, device="cuda"), lambda: flambeau.ones(2).cuda(), lambda: flambeau.ones(2).to("cuda:1")):
-        with pytest.raises(AssertionError, match=r"Torch not compiled with CUDA enabled: .*pip install flambeau\[cuda\]"):
+    for make in (
+        lambda: flambeau.ones(2, device="cuda"),
+        lambda: flambeau.ones(2).cuda(),
+        lambda: flambeau.ones(2).to("cuda:1"),
+    ):
+        with pytest.raises(
+            AssertionError, match=r"Torch not compiled with CUDA enabled: .*pip install flambeau\[cuda\]"
+        ):
             make()
     with flambeau.device("cuda"), pytest.raises(RuntimeError, match="no device of type 'cuda'"):
         flambeau.ones(2)
@@ -50,7 +56,9 @@ def test_importing_loads_nothing_of_cuda():
 def test_a_missing_library_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(libraries, "candidates", lambda name: ["libnothing_of_that_name.so"])
     libraries.library.cache_clear()
-    with pytest.raises(libraries.MissingLibrary, match=r"`pip install flambeau\[cuda\]` brings it \(in the package nvidia-cudnn"):
+    with pytest.raises(
+        libraries.MissingLibrary, match=r"`pip install flambeau\[cuda\]` brings it \(in the package nvidia-cudnn"
+    ):
         libraries.library("cudnn")
     libraries.library.cache_clear()
 
