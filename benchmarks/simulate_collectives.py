@@ -173,12 +173,24 @@ def real_doubling(lib: Any, x: Any, spare: Any) -> None:
         x.add_(spare)
 
 
-def exchange(lib: Any, x: Any, spare: Any) -> None:
-    """A message to the neighbour and one back, at the same time: what a round of every algorithm is made of."""
+def exchanges(lib: Any, x: Any, spare: Any, count: int) -> float:
+    """Seconds of a message to the neighbour and one back at the same time, many in a row: what rounds are made of."""
     dist, rank = lib.distributed, lib.distributed.get_rank()
-    sent = dist.isend(x, rank ^ 1)
-    dist.recv(spare, rank ^ 1)
-    sent.wait()
+    dist.barrier()
+    begin = time.perf_counter()
+    for _ in range(count):
+        sent = dist.isend(x, rank ^ 1)
+        dist.recv(spare, rank ^ 1)
+        sent.wait()
+    return (time.perf_counter() - begin) / count
+
+
+def additions(lib: Any, x: Any, spare: Any, count: int) -> float:
+    lib.distributed.barrier()
+    begin = time.perf_counter()
+    for _ in range(count):
+        x.add_(spare)
+    return (time.perf_counter() - begin) / count
 
 
 def median(lib: Any, function: Any, x: Any, spare: Any, times: int) -> float:
@@ -202,22 +214,24 @@ def measure(rank: int, size: int, path: str, results: Any) -> None:
     lib.distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
     found: dict[str, float] = {}
     for label, nbytes in SIZES.items():
-        x, spare = lib.ones(max(size, nbytes // 4 // size * size)), lib.zeros(max(size, nbytes // 4 // size * size))
-        times = 5 if nbytes > 1e7 else 30
-        for name, function in {"exchange": exchange, "ring": real_ring, "doubling": real_doubling}.items():
+        count = max(size, nbytes // 4 // size * size)
+        x, spare = lib.ones(count), lib.zeros(count)
+        times = 4 if nbytes > 1e7 else 30
+        for name, function in {"ring": real_ring, "doubling": real_doubling}.items():
             found[f"{name}, {label}"] = median(lib, function, x, spare, times)
-    x, y = lib.ones(1 << 18), lib.ones(1 << 18)
-    begin = time.perf_counter()
-    for _ in range(50):
-        x.add_(y)
-    found["add"] = (time.perf_counter() - begin) / 50 / (1 << 20)
+            part = nbytes / size if name == "ring" else nbytes  # bytes of one of its messages
+            one, other = lib.ones(max(1, int(part // 4))), lib.zeros(max(1, int(part // 4)))
+            repeat = max(2, min(60, int(1e8 / part)))
+            found[f"{name} message, {label}"] = exchanges(lib, one, other, repeat)
+            found[f"{name} addition, {label}"] = additions(lib, one, other, repeat)
     if rank == 0:
         results.put(found)
     lib.distributed.destroy_process_group()
 
 
 def compare(counts: list[int]) -> None:
-    """Costs are fitted to single exchanges with the same number of ranks at work; rings and trees are predicted from them."""
+    """What one round costs is measured with messages of its size, between pairs of all ranks; whole rings and trees are predicted
+    from that, and measured."""
     context = multiprocessing.get_context("spawn")
     print("| ranks | all_reduce | measured | predicted | predicted / measured |\n| --: | --- | --: | --: | --: |")
     for size in counts:
@@ -229,10 +243,11 @@ def compare(counts: list[int]) -> None:
             found = results.get(timeout=120)
             for process in ranks:
                 process.join()
-        long = found["exchange, 100 MB"]
-        network = Network("this machine", found["exchange, 8 B"], long / 100e6, found["add"], 0.3)
         for label, nbytes in SIZES.items():
             for name in ("ring", "doubling"):
+                part = nbytes / size if name == "ring" else nbytes
+                message, addition = found[f"{name} message, {label}"], found[f"{name} addition, {label}"]
+                network = Network("this machine", message, 0.0, addition / part)
                 real, model = found[f"{name}, {label}"], predicted(name, size, nbytes, network)
                 print(f"| {size} | {name}, {label} | {shown(real)} | {shown(model)} | {model / real:.2f} |", flush=True)
 

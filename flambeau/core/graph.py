@@ -393,14 +393,14 @@ class Trace(NamedTuple):
 
 def user_trace() -> Trace:
     """The stack outside this package, as anomaly detection shows it."""
-    frames = [f for f in traceback.walk_stack(sys._getframe(1)) if not _is_own(f[0])]
+    frames = [f for f in traceback.walk_stack(sys._getframe(1)) if not is_own(f[0])]
     return Trace("".join(traceback.StackSummary.extract(reversed(frames)).format()), grad_mode.evaluating)
 
 
 _FOLDER = os.path.join(os.path.dirname(os.path.dirname(user_trace.__code__.co_filename)), "")  # the package's own
 
 
-def _is_own(frame: FrameType) -> bool:
+def is_own(frame: FrameType) -> bool:
     """Whether code of this package runs in the frame: a file of it, or text that it made."""
     file = frame.f_code.co_filename
     made = file.startswith("<") and frame.f_globals.get("__name__", "").startswith(_INSIDE)

@@ -16,6 +16,7 @@ from types import CodeType
 from typing import Any
 
 from . import modes
+from .graph import is_own
 from .uninterrupted import uninterrupted
 
 _REGISTERED: set[type] = set()  # the classes that override operators
@@ -113,14 +114,12 @@ def _is_newcomer(cls: type) -> bool:
 
 def discovers(args: tuple, kwargs: dict) -> bool:
     """After a call that failed: whether an argument's class overrides operators and was not known to. It is now, so that
-    the same call again reaches it. Where a calling operator was given that argument too, the whole call is its to make.
-    A tensor of the real PyTorch is nothing that any call can take, and is named."""
+    the same call again reaches it. Where another operator made this call, the failure is handed on to that one: the whole call
+    is its to make. A tensor of the real PyTorch is nothing that any call can take, and is named."""
     values = list(_flat((*args, *kwargs.values())))
     refuse_real_tensors(values)
     newcomers = [value for value in values if _is_newcomer(type(value))]
-    if not newcomers or _disabled.depth:
-        return False
-    if any(x is y for values in _calling_operators() for x in values for y in newcomers):
+    if not newcomers or _disabled.depth or _made_by_operator():
         return False
     register_arguments(newcomers)
     return True
@@ -137,19 +136,21 @@ def refuse_real_tensors(values: Iterable[Any]) -> None:
             ) from None
 
 
-def _calling_operators() -> Iterator[list[Any]]:
-    """The arguments of the operators around the one that asks, except those that only hand their call to a mode."""
-    frame: Any = sys._getframe(2)
-    handed, own = False, True
-    while frame is not None:
-        if frame.f_code is _INTERCEPT:
-            handed = frame.f_locals.get("top") is not _subclass_mode
-        elif frame.f_code in FACE_CODES:
+def _made_by_operator() -> bool:
+    """Whether the call that asks was made by another operator, and not by a user, be it a user's function that one called. An operator
+    that only handed its call to a mode made none."""
+    frame: Any = sys._getframe(1)
+    own, handed, inner = True, False, None
+    while frame is not None and is_own(frame):
+        code = frame.f_code
+        if code is _INTERCEPT:
+            handed = inner is not _HANDLE
+        elif code in FACE_CODES:
             if not own and not handed:
-                values = list(frame.f_locals.values())
-                yield [x for v in values for x in _flat(v.values() if type(v) is dict else (v,))]
+                return True
             own = handed = False
-        frame = frame.f_back
+        frame, inner = frame.f_back, code
+    return False
 
 
 _INTERCEPT = modes.intercept.__code__
@@ -233,6 +234,7 @@ class _SubclassMode(modes.Mode):
             modes.own.stack.take(self)
 
 
+_HANDLE = _SubclassMode.handle.__code__
 _subclass_mode = _SubclassMode()
 
 

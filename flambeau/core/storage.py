@@ -26,7 +26,8 @@ _free_blocks = allocator.free_blocks
 _free = at_once(free)
 
 
-# Who wants to know of new storages (`made`) and of looks at their bytes (`looked`): recordings of whole steps. See `watch`.
+# Who wants to know of new storages (`made`), of looks at their bytes (`looked`, `tested`) and of bytes that are not written by kernels
+# (`filled`, `loaded`) or never change (`constant`): recordings of whole steps. See `watch`.
 watchers: list[Any] = []
 
 
@@ -500,14 +501,6 @@ class UntypedStorage:
         return (_storage_from_bytes, (self.numpy().tobytes(),))
 
 
-def pinned_storage(nbytes: int) -> UntypedStorage:
-    """Host memory that is locked for copies to the accelerator, of which there must be one."""
-    accelerator = Device("cuda")
-    if not has_backend(accelerator):
-        raise RuntimeError("Cannot access accelerator device when none is available.")
-    return backend_of(accelerator).pinned(nbytes)
-
-
 def tell_looked() -> None:
     """The host looks at bytes of a tensor."""
     for watcher in watchers:
@@ -543,6 +536,14 @@ def watch(watcher: Any) -> Iterator[None]:
         watchers.remove(watcher)
         if not watchers:
             UntypedStorage.__init__ = _plain_init  # type: ignore[method-assign]
+
+
+def pinned_storage(nbytes: int) -> UntypedStorage:
+    """Host memory that is locked for copies to the accelerator, of which there must be one."""
+    accelerator = Device("cuda")
+    if not has_backend(accelerator):
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+    return backend_of(accelerator).pinned(nbytes)
 
 
 def _check_buffer(length: int, order: str | None, count: int, offset: int, width: int) -> None:

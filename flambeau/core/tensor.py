@@ -22,7 +22,7 @@ from .graph import INFERENCE, AutogradState, Node, grad_mode, user_frame
 from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass, register_plain, register_subclass
 from .shadowing import shadow
 from .size import Size, make_size
-from .storage import UntypedStorage
+from .storage import UntypedStorage, watchers
 
 _new_object = object.__new__
 
@@ -449,4 +449,6 @@ def copy_of_array(array: np.ndarray, d: dtype) -> Tensor:
     if t._storage.size_bytes:
         array = np.ascontiguousarray(array, d.numpy)
         ctypes.memmove(t._storage.ptr, address_of(array), t._storage.size_bytes)
+        for watcher in watchers:
+            watcher.loaded(t._storage.ptr, t._storage.size_bytes)
     return t

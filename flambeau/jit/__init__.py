@@ -205,7 +205,7 @@ def optimized_execution(should_optimize: bool) -> Iterator[None]:
 def fuser(name: str) -> Iterator[None]:
     """Accepted if PyTorch knows the fuser ("fuser0", "fuser1", "fuser2", "fuser3"): graphs are interpreted operator by operator, and
     none is fused."""
-    if name not in ("", "fuser0", "fuser1", "fuser2", "fuser3"):
+    if name not in ("", "none", "fuser0", "fuser1", "fuser2", "fuser3"):
         raise Exception(f"unrecognized fuser option (name: {name})")
     yield
 

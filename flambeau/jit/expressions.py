@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -683,7 +684,24 @@ class Expressions:
         self.builtin(place, "aten::_set_item", [owner, index, after])
 
     # -- comprehensions --------------------------------------------------------------------------------------------------
+    def _own_variables(self: Any, node: Any) -> Any:
+        """The comprehension with other names for variables that the function has, too: those keep their values."""
+        part = node.generators[0]
+        names = {n.id for n in ast.walk(part.target) if isinstance(n, ast.Name)}
+        new = {name: self.fresh(name) for name in names if self.frame.holder(name) is not None}
+        if not new:
+            return node
+        made = copy.deepcopy(node)
+        inside = [made.generators[0].target, *made.generators[0].ifs]
+        inside += [made.elt] if isinstance(made, ast.ListComp) else [made.key, made.value]
+        for tree in inside:
+            for name in ast.walk(tree):
+                if isinstance(name, ast.Name) and name.id in new:
+                    name.id = new[name.id]
+        return made
+
     def of_ListComp(self: Any, node: ast.ListComp, wanted: Type | None) -> Sugared:
+        node = self._own_variables(node)
         place, part = self.at(node), self._generator(node)
         hint = _hinted(wanted, ListType)
         iterable = self.sugared(part.iter).iterate(place, self)
@@ -726,6 +744,7 @@ class Expressions:
         return values
 
     def of_DictComp(self: Any, node: ast.DictComp, wanted: Type | None) -> Sugared:
+        node = self._own_variables(node)
         place, part = self.at(node), self._generator(node)
         hint = _hinted(wanted, DictType)
         made = self.graph.dict_of(hint or DictType(STRING, TENSOR), [], place)

@@ -66,6 +66,29 @@ class ScriptModule(_Module):
             return kind.static_methods[name]
         return None
 
+    # -- programs ---------------------------------------------------------------------------------------------------------
+    def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("there is no executor with a debug state in Flambeau")
+
+    def save(self, f: Any, **kwargs: Any) -> None:
+        """Write the module to a file that `load` reads."""
+        archive.save(self, f, **kwargs)
+
+    def save_to_buffer(self, **kwargs: Any) -> bytes:
+        """The bytes of such a file."""
+        buffer = io.BytesIO()
+        self.save(buffer, **kwargs)
+        return buffer.getvalue()
+
+    def define(self, src: str) -> None:
+        """Add methods from their text; while the module is still being made, as soon as it is."""
+        from . import compilation  # noqa: PLC0415  modules, classes and functions need one another
+
+        if "script_type" in self.__dict__:
+            compilation.define_methods(self, src)
+        else:
+            self.__dict__.setdefault("_texts", []).append(src)
+
     # -- what programs see -----------------------------------------------------------------------------------------------
     def _slot(self, name: str) -> Any:
         own = self.__dict__
@@ -89,6 +112,7 @@ def _compile_old_style(self: Any) -> None:
         for name in dir(type(self))
         if hasattr(value := inspect.getattr_static(type(self), name, None), "__wrapped_script__")
     }
+    texts = self.__dict__.pop("_texts", ())
     concrete = recursive._read(self, True, {})
     kind = recursive._make_type(concrete)
     concrete.script_type = kind
@@ -104,15 +128,17 @@ def _compile_old_style(self: Any) -> None:
             )
     for name, function in marked.items():
         kind.methods[name] = recursive.method_for(kind, function, name)
-    for name in marked:
-        kind.methods[name].ensure()
+    for text in texts:
+        self.define(text)
+    for name, function in marked.items():
+        self.__dict__[name] = ScriptMethod(self, kind.methods[name].ensure(), function.__doc__)
 
 
 class ScriptMethod:
     """A method of a compiled module, bound to it."""
 
-    def __init__(self, owner: Any, function: Function):
-        self.owner, self.function = owner, function
+    def __init__(self, owner: Any, function: Function, doc: str | None = None):
+        self.owner, self.function, self.__doc__ = owner, function, doc
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         overriding = overrides.overriding_arguments(args, kwargs)
@@ -306,23 +332,6 @@ class RecursiveScriptModule(ScriptModule):
         super().__setattr__(name, value)
 
     # -- programs ---------------------------------------------------------------------------------------------------------
-    def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("there is no executor with a debug state in Flambeau")
-
-    def save(self, f: Any, **kwargs: Any) -> None:
-        archive.save(self, f, **kwargs)
-
-    def save_to_buffer(self, **kwargs: Any) -> bytes:
-        buffer = io.BytesIO()
-        self.save(buffer, **kwargs)
-        return buffer.getvalue()
-
-    def define(self, src: str) -> None:
-        """Add methods from their text."""
-        from . import compilation  # noqa: PLC0415  modules, classes and functions need one another
-
-        compilation.define_methods(self, src)
-
     def _method_names(self) -> list[str]:
         return list(self.script_type.methods)
 

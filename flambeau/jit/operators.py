@@ -921,6 +921,22 @@ def _encoder_layer(
     return second(src + fed(src))
 
 
+def _same_tensors(a: list, b: list) -> bool:
+    """Whether lists hold the same values; as PyTorch asks, tensors of one element each."""
+    return len(a) == len(b) and all(bool(x.eq(y).item()) for x, y in zip(a, b))
+
+
+def _count_tensors(items: list, item: Tensor) -> int:
+    return sum(bool(other.eq(item).item()) for other in items)
+
+
+def _index_tensor(items: list, item: Tensor) -> int:
+    for place, other in enumerate(items):
+        if bool(other.eq(item).item()):
+            return place
+    raise ValueError(f"'{item}' is not in list")
+
+
 def _adaptive_max(dims: int) -> Callable:
     return lambda x, size: getattr(torch.nn.functional, f"adaptive_max_pool{dims}d")(x, size, return_indices=True)
 
@@ -929,7 +945,9 @@ TABLE.update(
     {
         "aten::_native_multi_head_attention": _native_attention, "aten::_transformer_encoder_layer_fwd": _encoder_layer,
         **{f"aten::adaptive_max_pool{d}d": _adaptive_max(d) for d in (1, 2, 3)},
-        "aten::wait": lambda future: future.wait(),
+        "aten::wait": lambda future: future.wait(), "aten::matrix_H": lambda x: x.H,
+        "aten::sort.Tensor": _sort, "aten::reverse.t": lambda items: items.reverse(), "aten::count.Tensor": _count_tensors,
+        "aten::index.list_Tensor": _index_tensor, "aten::eq.Tensor_list": _same_tensors, "aten::ne.Tensor_list": lambda a, b: not _same_tensors(a, b),
         **{f"aten::{n}_": _inplace_by_copy(n) for n in ("silu", "mish", "hardsigmoid", "hardswish", "relu6", "gelu")},
         "aten::_unsafe_view": lambda x, size: x.reshape(size), "aten::log_sigmoid": torch.nn.functional.logsigmoid,
         "aten::im2col": torch.nn.functional.unfold, "aten::col2im": torch.nn.functional.fold, "aten::_unique2": _unique,

@@ -40,6 +40,21 @@ from .values import (
 _INTERNAL = frozenset(torch.nn.Module().__dict__) - {"training"}
 
 
+class _Same:
+    """Equal to what stands for the very same object, which it keeps: a number from `id` could be given to another one later."""
+
+    __slots__ = ("thing",)
+
+    def __init__(self, thing: Any):
+        self.thing = thing
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.thing is other.thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+
 class Concrete:
     """What is known of a Python module beyond its compiled type."""
 
@@ -59,11 +74,12 @@ class Concrete:
         self.done: ClassType | None = None  # of a module that was compiled before
 
     def key(self) -> tuple:
-        modules = tuple((n, id(c.script_type) if isinstance(c, Concrete) else id(c)) for n, c in self.modules.items())
+        modules = tuple((n, _Same(c.script_type if isinstance(c, Concrete) else c)) for n, c in self.modules.items())
         constants = tuple((n, type(v).__name__, repr(v)) for n, v in self.constants.items())
-        functions = tuple((n, id(f)) for n, f in self.functions.items())
+        functions = tuple((n, _Same(f)) for n, f in self.functions.items())
         attributes = tuple(
-            (n, str(t), id(t) if isinstance(t, (ClassType, InterfaceType)) else 0) for n, t in self.attributes.items()
+            (n, str(t), _Same(t) if isinstance(t, (ClassType, InterfaceType)) else 0)
+            for n, t in self.attributes.items()
         )
         return (
             self.python_class, attributes, tuple(sorted(self.parameters)), tuple(sorted(self.buffers)), constants, modules,
@@ -184,7 +200,7 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
     for name, (type_, _) in layers.extra_attributes(module).items():
         made.attributes[name] = type_
         made.failed.pop(name, None)
-    made.hooks = (*map(id, module._forward_pre_hooks.values()), "|", *map(id, module._forward_hooks.values()))
+    made.hooks = (*map(_Same, module._forward_pre_hooks.values()), "|", *map(_Same, module._forward_hooks.values()))
     return made
 
 
@@ -358,8 +374,8 @@ class ModuleValue(Sugared):
         if name in kind.properties:
             return MethodValue(self.value, [kind.properties[name][0].base_name]).call(place, m, [], [])
         found = inspect.getattr_static(self.concrete.python_class, name, None)
-        if found is None:
-            return None
+        if found is None:  # a method that was given as text
+            return MethodValue(self.value, [name]) if name in kind.methods else None
         if isinstance(found, property):
             return self._property(place, m, name, found)
         if isinstance(found, (staticmethod, classmethod)):

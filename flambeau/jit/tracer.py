@@ -56,7 +56,7 @@ from .values import FunctionValue
 _FORWARD = "prim::TracedModuleForward"
 
 # Operators of Flambeau that are called otherwise in graphs.
-_OTHER_NAMES = {"slice_dim": "slice", "permute_dims": "permute", "where_tensor": "where"}
+_OTHER_NAMES = {"slice_dim": "slice", "permute_dims": "permute", "where_tensor": "where", "put_at_": "index_put_"}
 _END = 9223372036854775807  # what a slice without an end is written with
 _CASTS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32", "short": "int16",
@@ -311,8 +311,12 @@ class Tracer(modes.Mode):
             return self._run(function, args, kwargs)
         call = self._subscript(*args) if name == "__getitem__" else self._node_for(name, op, args, kwargs)
         if call is None:  # made of operators that have names in graphs: record those
-            with self:
-                result = self._run(modes.unwatched(function), args, kwargs, recording=True)
+            before, self.reads_python = self.reads_python, False
+            try:
+                with self:
+                    result = self._run(modes.unwatched(function), args, kwargs, recording=True)
+            finally:
+                self.reads_python = before
             self._check_seen(name, args, kwargs, result)
             return result
         result = self._run(function, args, kwargs)
@@ -356,6 +360,10 @@ class Tracer(modes.Mode):
             return self.insert(
                 "aten::to", [self.value(args[0]), self.constant(operators.number_of(getattr(torch, _CASTS[name])), INT)]
             )
+        if name == "true_positions":
+            flat = self.insert("aten::flatten", [self.value(args[0]), self.constant(0, INT), self.constant(-1, INT)])
+            places = self.insert("aten::nonzero", [flat])
+            return self.insert("aten::select", [places, self.constant(1, INT), self.constant(0, INT)])
         if name == "interpolate" and isinstance(kwargs.get("scale_factor"), int):
             kwargs = {**kwargs, "scale_factor": float(kwargs["scale_factor"])}
         if name == "einsum" and len(args) > 1 and not isinstance(args[1], (list, tuple)):

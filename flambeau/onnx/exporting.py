@@ -11,6 +11,7 @@ from typing import Any
 
 import flambeau
 
+from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.tensor import Tensor
 from ..export import ExportedProgram
 from ..jit.inlining import inlined

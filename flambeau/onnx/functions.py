@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .. import export  # noqa: F401  the whole room before its parts: see naming.load
 from ..export._trace import FunctionTarget, keeping
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -172,8 +171,6 @@ def _stop(wait: bool) -> int:
     Path("key_file.json").unlink(missing_ok=True)
     return 0
 
-
-__all__ = ["subprocess", "torchserve", "torchserve_parser"]
 
 if __name__ == "__main__":
     sys.exit(torchserve())

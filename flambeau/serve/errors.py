@@ -86,10 +86,6 @@ class MethodNotAllowedException(ServeError):
         super().__init__(message)
 
 
-class RequestTimeoutException(ServeError):
-    status = 408
-
-
 class ConflictStatusException(ServeError):
     status = 409
 
@@ -103,10 +99,6 @@ class InternalServerException(ServeError):
 
 
 class InvalidModelVersionException(ServeError):
-    status = 500
-
-
-class WorkerInitializationException(ServeError):
     status = 500
 
 

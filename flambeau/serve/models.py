@@ -79,6 +79,9 @@ class Model:
             return False
         if self.settings.use_job_ticket and sum(w.idle for w in self.workers) <= len(self.batcher):
             return False
+        ahead = sum(len(w.batches) - 1 for w in self.workers if len(w.batches) > 1)  # these jobs wait, too
+        if ahead and len(self.batcher) + ahead * self.settings.batch_size >= self.settings.job_queue_size:
+            return False
         if not self.batcher.offer(job):
             return False
         self.pump()

@@ -89,10 +89,11 @@ class Worker(asyncio.Protocol):
     @property
     def takes_more(self) -> bool:
         """Whether a further batch may be sent ahead. With a fast handler, or while the front end is busy (refusing what comes
-        too much, say), the worker would otherwise wait for the front end's turn."""
+        too much, say), the worker would otherwise wait for the front end's turn. An only worker gets the next batch anyway."""
         count = len(self.batches)
-        enough = FAST + 2 * self.delay
-        return self.state == LOADED and self.transport is not None and 0 < count < AHEAD and self.usual * count < enough
+        if self.state != LOADED or self.transport is None or not 0 < count < AHEAD:
+            return False
+        return self.usual * count < FAST + 2 * self.delay or (count == 1 and len(self.model.workers) == 1)
 
     # -- life --
 

@@ -9,6 +9,9 @@
     results         what the function returned and left behind, as instructions for making it again
     differentiable  functions whose results are differentiated by the caller
     comparing       whether the first run gave what the function gives
+    arguments       what a call looks like
+    preparing       from a recorded call to a recording
+    recorded        one recording that can be run
     function        the compiled function: which recording fits a call, and when to record again
     show            what became of it, as text
 

@@ -22,16 +22,26 @@ from .graph import Graph, Launch, Ref, Test
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
 _POINTERS = 14  # of a joined loop
 _NODES = 400  # of its formulas
+# Functions of many instructions. Two of them, one after the other, in one loop take longer than in two: a processor cannot begin with
+# the next elements before it is nearly through with these (measured: 5 tanh on 1e6 elements 4.4 ms in one loop, 2.1 ms in five).
+_LONG = frozenset(
+    ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+     "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "atan2", "pow", "call")
+)  # fmt: skip
 _BRIEF = 1 << 15
 
 
 def run(graph: Graph, results: set[int]) -> list[tuple[str, str]]:
     """All passes in order. What the graph looked like after each, by name."""
     trail = [("recording", graph.text())]
-    for name, work in (("fusing loops", fuse), ("dropping dead steps", drop_dead)):
-        before = len(graph.steps)
+    for name, work in (
+        ("fusing loops", fuse),
+        ("fusing reductions", fuse_reductions),
+        ("dropping dead steps", drop_dead),
+    ):
+        before = [id(step) for step in graph.steps]
         work(graph, results)
-        if len(graph.steps) != before:
+        if [id(step) for step in graph.steps] != before:
             trail.append((name, graph.text()))
     return trail
 
@@ -143,7 +153,13 @@ def joined(first: Loop, second: Loop, lasting: Callable[[int], bool]) -> Loop | 
     pointers = sum(type(p) is tuple for p, _ in reads) + sum(lasting(p[0].buffer) for p in results)
     if pointers > _POINTERS or sum(1 for _ in walk(tuple(r for r, _ in results.values()))) > _NODES:
         return None
+    if _long(results) > max(1, _long(first.results), _long(second.results)):
+        return None
     return Loop(second.sizes, [*first.names, *second.names], reads, results, first.at, first.weight + second.weight)
+
+
+def _long(results: dict[Place, tuple[Expr, dtype]]) -> int:
+    return sum(x.op in _LONG for x in walk(tuple(root for root, _ in results.values())))
 
 
 def _key(place: Any, d: dtype) -> Any:
@@ -187,18 +203,16 @@ def fuse(graph: Graph, results: set[int]) -> None:
         if loop is None:
             slots.append(step)
             continue
+        place = len(slots)
         for position in range(len(slots) - 1, max(-1, len(slots) - 1 - _BACK), -1):
             before = slots[position]
-            if isinstance(before, Loop):
-                both = joined(before, loop, lasting)
-                if both is not None:
-                    slots[position] = both
-                    loop = None
-                    break
-            if _conflict(before, loop):
+            both = joined(before, loop, lasting) if isinstance(before, Loop) else None
+            if both is not None:  # and perhaps with one further up, too
+                del slots[position]
+                loop, place = both, position
+            elif _conflict(before, loop):
                 break
-        if loop is not None:
-            slots.append(loop)
+        slots.insert(place, loop)
     needed = _needed_after(slots, results, graph)
     graph.steps = [
         s if not isinstance(s, Loop) else s.launch if s.launch is not None else _emitted(s, keep)
@@ -270,6 +284,93 @@ def _emitted(loop: Loop, keep: list[Place]) -> Launch:
     given = [first, *(p[0] for p in keep), *(p[0] if type(p) is tuple else p for p, _ in reads)]
     address = jit.address_of(fn)
     return Launch("+".join(dict.fromkeys(loop.names)), address, jit.signatures[address], given, weight=loop.weight)
+
+
+# -- reductions ---------------------------------------------------------------------------------------------------------
+
+
+def fuse_reductions(graph: Graph, results: set[int]) -> None:
+    """Let reductions compute what they reduce, where a plain loop made it for nobody else. The order of sums stays the same."""
+    users: dict[int, list[int]] = {}
+    for i, step in enumerate(graph.steps):
+        for buffer in _used(step):
+            users.setdefault(buffer, []).append(i)
+    for i, step in enumerate(graph.steps):
+        if not isinstance(step, Launch) or step.address not in compiled.reductions:
+            continue
+        for ref in step.reads():
+            of = graph.buffers[ref.buffer]
+            if of.source != "new" or ref.buffer in results or len(users[ref.buffer]) != 2 or users[ref.buffer][1] != i:
+                continue
+            at = users[ref.buffer][0]
+            made = graph.steps[at]
+            if isinstance(made, Launch) and not any(_rewrites(graph.steps[k], made) for k in range(at + 1, i)):
+                both = _reduced(made, step, ref)
+                if both is not None:
+                    graph.steps[i] = both  # the loop is dead now
+                    break
+
+
+def _rewrites(step: Any, loop: Launch) -> bool:
+    """Whether a step may change what a loop reads."""
+    read = {r.buffer for r in loop.reads()}
+    written = step.writes() if isinstance(step, Launch) else [] if isinstance(step, Test) else list(step.refs())
+    return any(r.buffer in read for r in written)
+
+
+def _reduced(made: Launch, step: Launch, ref: Ref) -> Launch | None:
+    """A reduction over the formula that made what it reads, instead of over its values."""
+    loop = parsed(made, 0)
+    reduction, inner = compiled.reductions[step.address]
+    if loop is None or len(loop.sizes) != 1 or len(loop.results) != 1 or "z" in reduction.kinds:
+        return None
+    place, (root, d) = next(iter(loop.results.items()))
+    geometry_bytes, out, *given = step.arguments
+    if place != (ref, (1,)) or type(geometry_bytes) is not bytes or sum(a == ref for a in given) != 1:
+        return None
+    if any(type(p) is tuple and p[1][0] not in (0, 1) for p, _ in loop.reads):
+        return None
+    numbers = struct.unpack(f"{len(geometry_bytes) // 8}q", geometry_bytes)
+    kept, total = reduction.kept_rank, reduction.kept_rank + reduction.reduced_rank
+    sizes, rest = numbers[:total], numbers[total + kept :]
+    strides = iter([rest[total * k : total * (k + 1)] for k in range(len(rest) // total)])
+    operands = [
+        (a, k, t, next(strides) if k in "cbs" else None) for a, k, t in zip(given, reduction.kinds, reduction.in_dtypes)
+    ]
+    position = next(n for n, (a, _, _, _) in enumerate(operands) if a == ref)
+    _, kind, stored, walked = operands[position]
+    dense = sorted((s, n) for s, n in zip(walked or (), sizes) if n > 1)
+    step_size = 1
+    for s, n in dense:
+        if s != step_size:
+            return None
+        step_size *= n
+    if stored is not d or math.prod(sizes) != loop.sizes[0]:
+        return None
+    extra = [
+        (p[0], kind if p[1][0] else "b", t, walked if p[1][0] else (0,) * total)
+        if type(p) is tuple
+        else (p, passing(t), t, None)
+        for p, t in loop.reads
+    ]
+    others = operands[:position] + operands[position + 1 :]
+    inside = replace_arguments((root,), {n: arg(len(others) + n) for n in range(len(extra))})[0]
+    value = cast(inside, d)
+    values = {n: arg(n - (n > position)) for n in range(len(operands)) if n != position}
+    values[position] = value if opmath(d) is d else cast(value, opmath(d))
+    map_root = simplify(replace_arguments((reduction.map_root,), values)[0], True)
+    joined_operands = [*others, *extra]
+    if sum(s is not None for *_, s in joined_operands) > _POINTERS:
+        return None
+    fn = compiled.reduce_kernel(
+        map_root, reduction.combine, reduction.final, tuple(t for _, _, t, _ in joined_operands), reduction.out_dtype,
+        reduction.acc_dtype, kept, reduction.reduced_rank, inner, "".join(k for _, k, _, _ in joined_operands),
+    )  # fmt: skip
+    numbers = (*numbers[: total + kept], *(n for *_, s in joined_operands if s is not None for n in s))
+    address = jit.address_of(fn)
+    arguments = [array("q", numbers).tobytes(), out, *(a for a, _, _, _ in joined_operands)]
+    name = f"{made.name}+{step.name}"
+    return Launch(name, address, jit.signatures[address], arguments, weight=made.weight + step.weight)
 
 
 # -- dead steps ---------------------------------------------------------------------------------------------------------

@@ -416,6 +416,12 @@ class _Collector:
     def filled(self, address: int, value: int, size: int) -> None:
         pass
 
+    def loaded(self, address: int, size: int) -> None:
+        pass
+
+    def constant(self, t: Any) -> None:
+        pass
+
 
 def _bits(value: float, size: int) -> int:
     return (

@@ -45,6 +45,9 @@ _PURE_MODULES = frozenset(
      "inspect", "numpy", "__future__", "bisect", "_bisect", "heapq", "_heapq", "collections.abc", "_collections_abc", "copyreg")
 )  # fmt: skip
 _IMPURE_BUILTINS = frozenset(("print", "input", "open", "eval", "exec", "globals", "locals", "breakpoint", "compile"))
+_OUTSIDE = frozenset(
+    ("distributed", "horovod", "save", "load")
+)  # names of this library's that reach outside the process
 _BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr"))
 # Methods that this library calls on objects of users.
 _CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad", "__call__"))
@@ -111,6 +114,8 @@ class Reach:
         if original is not None:  # a compiled function: what is behind it counts
             self._add(what, original)
             return
+        if _communicates(f.__module__):
+            raise Unreachable(f"{what} talks to other processes")
         if _trusted(f.__module__):
             return
         self._code(what, f.__code__, f.__globals__)
@@ -177,6 +182,8 @@ class Reach:
 
     def _module_object(self, what: str, module: types.ModuleType) -> None:
         name = module.__name__
+        if _trusted(name) and (_communicates(name) or self.names & _OUTSIDE):
+            raise Unreachable(f"{what} may reach files or other processes ({', '.join(self.names & _OUTSIDE) or name})")
         if _trusted(name) or name.partition(".")[0] in _PURE_MODULES:
             if name.partition(".")[0] == "numpy" and "random" in self.names:
                 raise Unreachable(f"{what} may draw random numbers of NumPy")
@@ -240,6 +247,8 @@ class Reach:
         foreign = next((c for c in cls.__mro__ if not _written_in_python(c)), None)
         if foreign is not None:
             raise Unreachable(f"{what} is a {foreign.__module__}.{foreign.__name__}, whose state cannot be seen")
+        if _communicates(cls.__module__):
+            raise Unreachable(f"{what} talks to other processes")
         own = _trusted(cls.__module__)
         held = getattr(o, "__dict__", None)
         slots = [n for c in cls.__mro__ for n in _slots(c)]
@@ -256,6 +265,15 @@ class Reach:
                 self._add(f"{what}.{name}", getattr(o, name, None))
         for c in cls.__mro__:
             self._methods(c, False)
+            if (
+                isinstance(o, Module)
+                and "forward" in c.__dict__
+                and _trusted(c.__module__)
+                and (id(c), True) not in self.seen
+            ):
+                self.seen[id(c), True] = c  # type: ignore[index]
+                self.items.append(DictItem(c.__qualname__, gc.get_referents(c.__dict__)[0], ("forward",)))
+                self._add(f"{c.__qualname__}.forward", c.__dict__["forward"])  # somebody may have exchanged it
 
     def _class(self, what: str, cls: type) -> None:
         for c in cls.__mro__:
@@ -328,6 +346,13 @@ _HEAP_TYPE = 1 << 9  # classes that are made at run time: those of Python, and s
 
 def _trusted(module: str | None) -> bool:
     return (module or "").partition(".")[0] == _PACKAGE
+
+
+def _communicates(module: str | None) -> bool:
+    """Whether a room of this library does more than compute."""
+    return (module or "").startswith(
+        tuple(f"{_PACKAGE}.{room}" for room in ("distributed", "horovod", "serialization", "serve"))
+    )
 
 
 def _slots(cls: type) -> list[str]:

@@ -22,6 +22,7 @@ from ..core.tensor import Tensor
 from ..ops.index.bad_index import bad_index
 from ..optim.fused import Update as FusedUpdate
 from .graph import Buffer, Call, Graph, Held, Launch, Number, Ref, Test, Update, mapped
+from .last_words import only_returned
 
 
 class NotRecordable(Exception):
@@ -85,7 +86,8 @@ class Recorder(modes.Mode):
         self.plans = _Plans()
         self.graph.buffers = self.memory.buffers
         self._callback = _CALLBACK(self._called)
-        self.stacks: list[str] = []
+        self.codes: frozenset = frozenset()  # of the function itself
+        self.numbers: list[tuple[float, int, int]] = []  # that are only returned: value, buffer, size
 
     # -- what existed before ----------------------------------------------------------------------------------------
     def know(self, held: storage.UntypedStorage, source: Any) -> Buffer | None:
@@ -121,6 +123,8 @@ class Recorder(modes.Mode):
             return None
         if self.leaf is not None:  # a part of an operator that runs
             return function(*args, **kwargs)
+        if op.key == "item" and only_returned(self.codes):
+            return self._number(function, args)
         leaf = self.leaf = _Leaf(op.key or op.name, function)
         if op.reads_values:
             self._problem(f"{leaf.name} depends on values")
@@ -133,6 +137,24 @@ class Recorder(modes.Mode):
             self.leaf = None
         self._finish(leaf, op, given)
         return result
+
+    def _number(self, function: Callable, args: tuple) -> Any:
+        """The function reads a number only to return it: put it aside, where it is found when the program has run."""
+        t: Tensor = args[0]
+        held = self._held(t)
+        watchers, storage.watchers[:] = list(storage.watchers), []
+        try:
+            value = function(*args)
+        finally:
+            storage.watchers[:] = watchers
+        if type(value) is not float or held is None or t.dtype.name not in ("float32", "float64"):
+            self._problem("item depends on values")
+            return value
+        aside = Buffer(len(self.memory.buffers), 0, t.dtype.itemsize)
+        self.memory.buffers.append(aside)
+        self.graph.steps.append(Launch("item", _MEMCPY, "ppl", [Ref(aside.index, 0), held.place, aside.size]))
+        self.numbers.append((value, aside.index, aside.size))
+        return value
 
     def _described(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         """The arguments with tensors replaced by what they look like."""
@@ -167,6 +189,8 @@ class Recorder(modes.Mode):
     def _finish(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict]) -> None:
         """The operator is done: its native calls are its effect, or it will be called again as a whole."""
         touched = {ref.buffer for step in leaf.steps for ref in step.refs()}
+        if not leaf.steps and not leaf.problem and op.name in _UNINITIALISED:
+            return
         if not leaf.problem and any(b not in touched and self.memory.buffers[b].size for b in leaf.makes):
             leaf.problem = "it fills memory by itself"
         changes = op.writes or op.draws or leaf.name.endswith("_")
@@ -210,10 +234,30 @@ class Recorder(modes.Mode):
         if threading.get_ident() != self.thread:
             return
         place = self.memory.find(address)
-        if place is None or self.leaf is None:
+        if place is None:
             self._problem("a fill of unknown memory")
             return
-        self.leaf.steps.append(Launch(self.leaf.name, _MEMSET, "pil", [place, value, size]))
+        self._step(Launch("zeros" if self.leaf is None else self.leaf.name, _MEMSET, "pil", [place, value, size]))
+
+    def loaded(self, address: int, size: int) -> None:
+        """New memory got values that Python had: they depend on nothing but guarded values."""
+        if threading.get_ident() != self.thread:
+            return
+        place = self.memory.find(address)
+        if place is None:
+            self._problem("values for unknown memory")
+            return
+        name = "values" if self.leaf is None else self.leaf.name
+        self._step(Launch(name, _MEMCPY, "ppl", [place, ctypes.string_at(address, size), size]))
+
+    def constant(self, t: Tensor) -> None:
+        """A table of this library's, which never changes, is about to be read."""
+        if threading.get_ident() == self.thread and t.device is cpu:
+            self.know(t._storage, "state")
+
+    def _step(self, step: Any) -> None:
+        """The next step: of the operator that runs, or between operators."""
+        (self.graph.steps if self.leaf is None else self.leaf.steps).append(step)
 
     def tested(self, address: int, size: int, error: Exception | None) -> None:
         """An operator tests a number in which a kernel reports errors."""
@@ -243,15 +287,11 @@ class Recorder(modes.Mode):
     def _launched(self, kernel: int, given: list[Any]) -> None:
         signature = jit.signatures[kernel]
         leaf = self.leaf
-        name = "?" if leaf is None else leaf.name
-        launch = Launch(name, kernel, signature, [])
-        if leaf is None:
-            self._problem("a native call outside any operator")
-            return
+        launch = Launch("between operators" if leaf is None else leaf.name, kernel, signature, [])
         if kernel in self.plans.runners:
             launch.plan = self.plans.find(given[0])
             if launch.plan is None:
-                leaf.problem = leaf.problem or "its plan of oneDNN is not known"
+                self._not_native("its plan of oneDNN is not known")
                 return
             if launch.plan.scratch_size:
                 self.plans.know_workspace(self.memory)
@@ -263,10 +303,17 @@ class Recorder(modes.Mode):
             else:
                 place = self.memory.find(value) or self.plans.in_workspace(self.memory, value)
                 if place is None:
-                    leaf.problem = leaf.problem or "it uses memory of its own"
+                    self._not_native("it uses memory of its own")
                     return
                 launch.arguments.append(place)
-        leaf.steps.append(launch)
+        self._step(launch)
+
+    def _not_native(self, why: str) -> None:
+        """The operator that runs does something that native calls alone do not do again."""
+        if self.leaf is None:
+            self._problem(f"a native call between operators: {why}")
+        else:
+            self.leaf.problem = self.leaf.problem or why
 
     # -- optimizers -------------------------------------------------------------------------------------------------
     def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:
@@ -321,6 +368,8 @@ class Recorder(modes.Mode):
 
 
 _MEMSET = ctypes.cast(ctypes.CDLL(None).memset, ctypes.c_void_p).value or 0
+_UNINITIALISED = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
+_MEMCPY = ctypes.cast(ctypes.CDLL(None).memcpy, ctypes.c_void_p).value or 0
 _CALLBACK = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
 
 

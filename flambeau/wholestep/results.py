@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -61,6 +62,12 @@ class Results:
         self.slots: list[Slot] = []
         self._slot_of: dict[int, int] = {}
         self.live: list[Tensor] = []
+        self.numbers: dict[int, tuple[int, Any]] = {}
+
+    def add_number(self, value: float, buffer: int, size: int) -> None:
+        """A number that is only returned; the program leaves it in this buffer."""
+        self.numbers[id(value)] = (len(self.slots), ctypes.c_float if size == 4 else ctypes.c_double)
+        self.slots.append(Slot(buffer, size))
 
     def slot(self, storage: UntypedStorage) -> int | None:
         """The slot of a storage that the function made; None for one that existed before."""
@@ -97,6 +104,9 @@ class Results:
         """A function (arguments, new storages, node of the derivative) that makes the returned value again."""
         if isinstance(value, Tensor):
             return self._tensor_maker(value)
+        if id(value) in self.numbers:
+            slot, kind = self.numbers[id(value)]
+            return lambda arguments, made, node: kind.from_address(made[slot].ptr).value
         if type(value) in ATOMS or id(value) in self.known:
             return lambda arguments, made, node: value
         if isinstance(value, tuple) and hasattr(value, "_make"):

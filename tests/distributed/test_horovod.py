@@ -85,6 +85,11 @@ state = hvd.elastic.TorchState(model=model, epoch=3)
 state.epoch = 9
 state.restore()
 assert state.epoch == 3
+sampler = hvd.elastic.ElasticSampler(list(range(8)), shuffle=False)
+sampler.record_batch(0, 1)
+assert sampler.processed_num == 2 and list(sampler) == [0 + rank, 2 + rank, 4 + rank, 6 + rank]
+sampler.load_state_dict(sampler.state_dict())
+assert list(sampler) == [2 + rank, 4 + rank, 6 + rank]
 
 # once more
 hvd.barrier()

@@ -261,6 +261,7 @@ def two_nodes(tmp_path, stop):
         nodes.append(start(settings, TRAINING, tmp_path / name, STOP=str(stop)))
         if not nodes[1:]:
             while not _listens(port):
+                assert nodes[0].poll() is None
                 time.sleep(0.05)
     return nodes
 

@@ -179,3 +179,76 @@ def test_what_a_trace_cannot_show_is_an_error_and_no_constant() -> None:
 
     with pytest.raises(NotImplementedError, match="TorchScript has no operator for it"):
         torch.jit.trace(lambda x: own(x), torch.ones(2))
+
+
+def test_subscripts_with_tensors_are_traced_by_what_they_are_made_of() -> None:
+    def picked(x: Any, i: Any) -> Any:
+        y = x[i] * 2
+        y[0, 1:] = x[1, : x.shape[1] - 1]
+        return y
+
+    i = torch.tensor([1, 0])
+    traced = torch.jit.trace(picked, (torch.randn(3, 4), i))
+    x = torch.randn(5, 4)
+    assert torch.equal(traced(x, i), picked(x, i))
+
+
+# -- variables --------------------------------------------------------------------------------------------------------------
+
+
+def doubled(xs: list[int], x: int):  # type: ignore[no-untyped-def]
+    y = [x * 2 for x in xs]
+    if x > 0:
+        y = [x + 1 for x in y]
+    return y, {x: -x for x in xs}, x
+
+
+def test_comprehensions_have_variables_of_their_own() -> None:
+    assert torch.jit.script(doubled)([1, 2], 5) == doubled([1, 2], 5) == ([3, 5], {1: -1, 2: -2}, 5)
+
+
+def test_old_style_modules_save_define_and_show_their_graphs(tmp_path: Any) -> None:
+    class Old(torch.jit.ScriptModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2))
+            self.define("def twice(self, x): return self.weight * x * 2")
+
+        @torch.jit.script_method
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            return self.twice(x) + 1
+
+    module = Old()
+    assert "aten::add" in str(module.forward.graph) and torch.equal(module(torch.ones(2)), torch.full((2,), 3.0))
+    module.save(str(tmp_path / "old.pt"))
+    assert torch.equal(torch.jit.load(str(tmp_path / "old.pt"))(torch.ones(2)), module(torch.ones(2)))
+
+
+def test_tensors_of_one_element_become_numbers_and_lists_of_tensors_are_compared() -> None:
+    @torch.jit.script
+    def added(a: int, b: float):  # type: ignore[no-untyped-def]
+        return a + b
+
+    @torch.jit.script
+    def found(items: list[torch.Tensor], item: torch.Tensor):  # type: ignore[no-untyped-def]
+        return items.count(item), items.index(item), items == items
+
+    assert added(torch.tensor(2), torch.tensor(0.5)) == 2.5
+    assert found([torch.tensor(3), torch.tensor(1), torch.tensor(1)], torch.tensor(1)) == (2, 1, True)
+
+
+def test_modules_with_other_hooks_are_of_other_types() -> None:
+    class Hooked(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    def plus_one(self, input: tuple[torch.Tensor], out: torch.Tensor) -> torch.Tensor:
+        return out + 1
+
+    def plus_two(self, input: tuple[torch.Tensor], out: torch.Tensor) -> torch.Tensor:
+        return out + 2
+
+    for hook, expected in ((plus_one, 1.0), (plus_two, 2.0), (plus_one, 1.0)):
+        module = Hooked()
+        module.register_forward_hook(hook)
+        assert torch.jit.script(module)(torch.zeros(1)).item() == expected

@@ -385,6 +385,9 @@ def write_serialized(framework: ModuleType, kind: str, path: Path) -> list[float
     model = framework.nn.Sequential(framework.nn.Linear(4, 8), framework.nn.ReLU(), framework.nn.Linear(8, 3)).eval()
     if kind == "pt":
         framework.jit.script(model).save(str(path))
+    elif kind == "onnx":
+        batch = framework.export.Dim("batch")
+        framework.onnx.export(model, (framework.ones(2, 4),), str(path), dynamic_shapes=({0: batch},))
     else:
         batch = framework.export.Dim("batch")
         program = framework.export.export(model, (framework.ones(2, 4),), dynamic_shapes=({0: batch},))
@@ -392,11 +395,14 @@ def write_serialized(framework: ModuleType, kind: str, path: Path) -> list[float
     return model(framework.ones(4)).tolist()
 
 
-@pytest.mark.parametrize("writer", ["flambeau", "torch"])
-@pytest.mark.parametrize("kind", ["pt", "pt2"])
+@pytest.mark.parametrize(
+    "kind, writer", [("pt", "flambeau"), ("pt", "torch"), ("pt2", "flambeau"), ("pt2", "torch"), ("onnx", "flambeau")]
+)
 def test_serialized_models_need_no_code(client: Client, store: Path, kind: str, writer: str):
     name = f"serialized-{kind}-{writer}"
     framework = torch if writer == "flambeau" else pytest.importorskip("torch")
+    if kind == "onnx":
+        pytest.importorskip("onnx", reason="ONNX files need the package onnx")
     wanted = write_serialized(framework, kind, store / f"{name}.{kind}")
     archiver.package_model(name, version="1.0", handler="tensor_handler", serialized_file=str(store / f"{name}.{kind}"),
                            export_path=str(store), force=True)  # fmt: skip

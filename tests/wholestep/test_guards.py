@@ -555,3 +555,94 @@ def test_compile_of_a_module_in_place():
         for _ in range(5):
             assert model(flambeau.ones(1, 3)).equal(expected)
     assert "recording 0" in model._compiled_call_impl.explain()
+
+
+def test_numbers_that_are_only_returned():
+    def build():
+        w = flambeau.ones(3, requires_grad=True)
+        optimizer = flambeau.optim.SGD([w], lr=0.1)
+
+        def function(x):
+            optimizer.zero_grad()
+            loss = (w * x).square().sum()
+            loss.backward()
+            optimizer.step()
+            size = w.detach().norm()
+            return loss.item(), {"size": size.item()}
+
+        return function, [w, optimizer]
+
+    twins = Twins(build)
+    twins.call(vector(3), 7)
+    assert twins.native >= 3, twins.compiled.explain()
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["v = x.sum().item()\n    return v + 1", "return float(x.sum())", "return x * x.sum().item()", "return round(x.sum().item(), 1)",
+     "return x if x.sum().item() > 0 else -x", "return '%.2f' % x.sum().item()", "return [x.sum().item()] * 2", "return x.argmax().item()"],
+)  # fmt: skip
+def test_numbers_that_are_used(body):
+    space = {"__name__": "program"}
+    exec(f"def function(x):\n    {body}\n", space)
+    twins = Twins(lambda: (space["function"], None))
+    twins.call(vector(), 7)
+    assert not twins.native
+
+
+def test_what_reaches_outside_the_process_is_not_compiled(tmp_path):
+    place = str(tmp_path / "x.pt")
+
+    def function(x):
+        flambeau.save(x, place)
+        return x * 2
+
+    compiled = flambeau.compile(function)
+    with pytest.warns(UserWarning, match="files or other processes"):
+        for k in range(5):
+            compiled(flambeau.full((2,), float(k)))
+    assert flambeau.load(place).tolist() == [4, 4]
+
+
+REDUCED = {
+    "sum": lambda x, y: ((x - y) * 2).exp().sum(),
+    "rows": lambda x, y: (x * y + 1).sum(1),
+    "columns": lambda x, y: (x * y + 1).tanh().mean(0),
+    "max": lambda x, y: (x.abs() + y).amax(1),
+    "any": lambda x, y: ((x + 3) * y > 0).any(),
+    "argmax": lambda x, y: (x * y).argmax(1),
+    "norm": lambda x, y: (x - y).norm(),
+    "half": lambda x, y: (x.bfloat16() * y.bfloat16() + 1).sum(),
+    "kept": lambda x, y: [(z := x * y).sum(), z],
+}
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_reductions_of_formulas(name):
+    twins = settled(lambda: (REDUCED[name], None), lambda: (flambeau.randn(7, 33), flambeau.randn(7, 33)))
+    recorded = twins.behind.found
+    graphs = [r.program.graph for e in recorded.values() if type(e) is list for r in e]
+    if name != "kept":
+        assert len(graphs[0].steps) == 1, graphs[0].text()
+
+
+def test_a_forward_of_the_librarys_that_is_exchanged(monkeypatch):
+    def build():
+        layer = nn.Linear(6, 3)
+        return (lambda x: layer(x).detach()), layer
+
+    twins = settled(build)
+    monkeypatch.setattr(nn.Linear, "forward", lambda self, x: x * SCALE)
+    twins.call(vector(), 4)
+
+
+def test_arguments_that_are_parts_of_larger_memory():
+    def build():
+        return (lambda x: x.mul_(2).sum()), None
+
+    def inside():
+        return (flambeau.randn(1000)[500:506],)
+
+    twins = settled(build, inside)
+    for make in (vector(), inside, lambda: (flambeau.randn(6)[0:],), vector(), inside):
+        twins.call(make, 3)

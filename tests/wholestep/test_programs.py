@@ -228,3 +228,74 @@ def test_a_model_in_an_ordinary_training_loop(training):
         for a, b in zip(outcomes[0][1], outcomes[1][1]):
             flambeau.testing.assert_close(a, b)
     assert "recording 0" in run.explain(), run.explain()
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_a_language_model_trained_as_public_programs_do(lower):
+    """Micro-batches, autocast around the compiled model, a scaler that is off, clipping, a schedule, evaluation in between."""
+
+    class Attention(nn.Module):
+        def __init__(self, width, heads):
+            super().__init__()
+            self.heads = heads
+            self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+        def forward(self, x):
+            b, t, c = x.size()
+            q, k, v = self.c_attn(x).split(c, dim=2)
+            q, k, v = (p.view(b, t, self.heads, c // self.heads).transpose(1, 2) for p in (q, k, v))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.c_proj(y.transpose(1, 2).contiguous().view(b, t, c))
+
+    class Model(nn.Module):
+        def __init__(self, vocabulary=11, width=16, context=8):
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
+            self.norm, self.attention, self.drop = nn.LayerNorm(width), Attention(width, 2), nn.Dropout(0.1)
+            self.head = nn.Linear(width, vocabulary, bias=False)
+            self.wte.weight = self.head.weight
+
+        def forward(self, idx, targets=None):
+            positions = flambeau.arange(0, idx.size(1), dtype=flambeau.long)
+            x = self.drop(self.wte(idx) + self.wpe(positions))
+            x = x + self.attention(self.norm(x))
+            if targets is None:
+                return self.head(x[:, [-1], :]), None
+            logits = self.head(x)
+            return logits, F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
+
+    def run(compiled):
+        flambeau.manual_seed(0)
+        model = Model()
+        raw = model
+        model = flambeau.compile(model) if compiled else model
+        optimizer = flambeau.optim.AdamW(raw.parameters(), lr=1e-2)
+        scaler = flambeau.amp.GradScaler("cpu", enabled=False)
+        history = []
+        for it in range(7):
+            for group in optimizer.param_groups:
+                group["lr"] = 1e-2 / (1 + it)
+            for _ in range(2):
+                x, y = flambeau.randint(0, 11, (3, 8)), flambeau.randint(0, 11, (3, 8))
+                with flambeau.autocast("cpu", dtype=flambeau.bfloat16, enabled=lower):
+                    _, loss = model(x, y)
+                    loss = loss / 2
+                scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad(set_to_none=True)
+            history.append(loss.item())
+            model.eval()
+            with flambeau.no_grad():
+                history.append(model(x)[0].float().sum().item())
+            model.train()
+        return history, [p.detach() for p in raw.parameters()], model
+
+    plain, parameters, _ = run(False)
+    ours, others, model = run(True)
+    assert plain == pytest.approx(ours, rel=1e-5)
+    for a, b in zip(parameters, others):
+        flambeau.testing.assert_close(a, b)
+    assert "recording 0" in model.explain(), model.explain()

@@ -99,8 +99,8 @@ class TorchState(ObjectState):
 
     def sync(self) -> None:
         told = functions.broadcast_object({name: value.state_dict() for name, value in self._held.items()}, 0)
-        if state.rank() != 0:
-            for name, value in self._held.items():
+        for name, value in self._held.items():
+            if state.rank() != 0 or isinstance(value, ElasticSampler):  # samplers share out anew what is left
                 value.load_state_dict(told[name])
         super().sync()
 
@@ -125,50 +125,44 @@ def run(func: Callable) -> Callable:
 
 
 class ElasticSampler(Sampler[int]):
-    """Shares out the samples that have not been seen yet in this epoch, over however many processes there are."""
+    """Shares out the samples that have not been seen yet in this epoch, over however many processes there are. All processes go
+    through the same order together, so a number says what has been seen."""
 
     def __init__(self, dataset: Any, shuffle: bool = True, seed: int = 0) -> None:
         self.dataset, self.shuffle, self.seed = dataset, shuffle, seed
-        self.epoch = 0
-        self.processed_indices: set[int] = set()
-        self.reset()
+        self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-        self.processed_indices = set()
+        """Begin an epoch: nothing has been seen."""
+        self.epoch, self.processed_num = epoch, 0
         self.reset()
 
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
-        """Remember a batch as seen."""
-        self.record_indices(self.get_indices(batch_idx, batch_size))
-
-    def record_indices(self, indices: Any) -> None:
-        self.processed_indices.update(indices)
-
-    def get_indices(self, batch_idx: int, batch_size: int) -> list[int]:
-        return self.indices[batch_idx * batch_size : (batch_idx + 1) * batch_size]
+        """Remember that every process has seen a batch."""
+        self.processed_num += batch_size * self.num_replicas
 
     def state_dict(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "processed_indices": self.processed_indices}
+        return {"epoch": self.epoch, "processed_num": self.processed_num}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self.epoch, self.processed_indices = state_dict["epoch"], set(state_dict["processed_indices"])
+        self.epoch, self.processed_num = state_dict["epoch"], state_dict["processed_num"]
         self.reset()
 
     def reset(self) -> None:
-        count = state.size() if state.is_initialized() else 1
-        rank = state.rank() if state.is_initialized() else 0
-        self.remaining_indices = [i for i in range(len(self.dataset)) if i not in self.processed_indices]
+        """Share out anew what is left."""
+        self.num_replicas = state.size() if state.is_initialized() else 1
+        self.rank = state.rank() if state.is_initialized() else 0
+        order = list(range(len(self.dataset)))
         if self.shuffle:
-            Random(self.seed + self.epoch).shuffle(self.remaining_indices)
-        self.num_samples = -(-len(self.remaining_indices) // count)
-        padded = (
-            self.remaining_indices + self.remaining_indices[: self.num_samples * count - len(self.remaining_indices)]
-        )
-        self.indices = padded[rank::count][: self.num_samples]
+            Random(self.seed + self.epoch).shuffle(order)
+        self.remaining_indices = order[self.processed_num :]
+        self.num_samples = -(-len(self.remaining_indices) // self.num_replicas)
+        self.total_size = self.num_samples * self.num_replicas
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self.indices)
+        missing = self.total_size - len(self.remaining_indices)
+        padded = self.remaining_indices + self.remaining_indices[:missing]
+        return iter(padded[self.rank :: self.num_replicas])
 
     def __len__(self) -> int:
         return self.num_samples

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.tensor import Tensor
+from ...ops.creation.filled import fill_raw
 from .overloads import aten
 from .public import _RESIZES, entry
 
@@ -102,3 +103,11 @@ def _interpolate(
 def _alias(recorder: Any, input: Tensor) -> Any:
     """A view of everything: x[:, :]."""
     return aten.alias.default(input)
+
+
+@entry("internal.fill_raw")
+def _fill_raw(recorder: Any, t: Tensor, value: complex) -> Any:
+    """A number that becomes a tensor on the way (x[0] = 2) is a constant of the graph."""
+    if id(t) in getattr(recorder, "known", ()):
+        return aten.fill_.Scalar(t, value)
+    return recorder.unseen(lambda: fill_raw(t, value))

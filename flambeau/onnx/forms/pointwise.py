@@ -215,7 +215,7 @@ def _with_alpha(g: Builder, kind: str, a: Any, b: Any, alpha: Any) -> Value:
     return g.op(kind, x, y).known(x.dtype, broadcast(x, y))
 
 
-@form("add", "add_")
+@form("add")
 def add(g: Builder, self: Any, other: Any, alpha: Any = 1) -> Any:
     if isinstance(self, list):
         return self + other

@@ -15,6 +15,7 @@ from ...core.modes import active, intercept, watching
 from ...core.tensor import Tensor, empty, empty_strided
 from .primitive import Saved
 from .record import Op
+from .written import written
 
 # The door of one operator, written out for its parameters: packing and unpacking arguments costs more than the rest.
 _ONE = """
@@ -157,27 +158,27 @@ def planned_result(op: Op, layout: Callable) -> Callable:
 def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Callable:
     """The template filled in for the operator's parameters."""
     parameters = list(op.arguments.values())
-    checks = [check for p in parameters for check in _check_text(p)]
     margin = template.partition("{checks}")[0].rpartition("\n")[2]
     space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters}
     space.update(
         names, op=op, empty=empty, new=new, Saved=Saved, kernel_for=kernel_for, kernel_on=op.chosen.get, refuse=_refuse,
-        look_into=_look_into, empty_strided=empty_strided,
+        look_into=_look_into, empty_strided=empty_strided, __name__=__name__,
     )  # fmt: skip
     taken = set(op.arguments) & {*space, "_described", "_found", "_kernel", "_out", "_plan", "_results", "_where"}
     if taken:
         raise ValueError(
             f"operator '{op.name}': its door uses the name {min(taken)!r} itself, call the parameter otherwise"
         )
-    source = template.format(
-        signature=_signature(parameters),
-        arguments=_arguments(op),
-        first=parameters[0].name if parameters else "",
-        checks=f"\n{margin}".join(checks) or "pass",
-        **texts,
+    return written(
+        lambda: template.format(
+            signature=_signature(parameters),
+            arguments=_arguments(op),
+            first=parameters[0].name if parameters else "",
+            checks=f"\n{margin}".join([check for p in parameters for check in _check_text(p)]) or "pass",
+            **texts,
+        ),
+        space,
     )
-    exec(source, space)  # noqa: S102 - made of parameter names only
-    return space["compute"]
 
 
 def _arguments(op: Op) -> str:

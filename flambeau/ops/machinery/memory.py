@@ -10,7 +10,7 @@ from ...core.device import cpu, device
 from ...core.dtype import dtype
 from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, is_channels_last, suggests_channels_last
-from ...core.storage import is_zero
+from ...core.storage import is_zero, watchers
 from ...core.tensor import Tensor, copy_of_array, empty, empty_strided
 from .inplace import transfer
 
@@ -59,6 +59,8 @@ class Table:
             if found is not made:
                 transfer(found, made)
             self.places[where] = found
+        for watcher in watchers:
+            watcher.constant(found)
         return found
 
 

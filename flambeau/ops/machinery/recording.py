@@ -11,6 +11,7 @@ from ...core import graph
 from ...core.graph import SavedTensor, grad_mode, gradient_edge
 from ...core.tensor import Tensor
 from .primitive import Needs, Primitive, Saved, make_independent
+from .written import written
 
 _CALL = """
 def compute({signature}):
@@ -74,20 +75,8 @@ def compute({signature}):
     return _result
 """
 _HOLDS_NONE = frozenset(
-    (
-        "int",
-        "float",
-        "bool",
-        "str",
-        "int | None",
-        "float | None",
-        "str | None",
-        "tuple[int, ...]",
-        "dtype",
-        "dtype_type",
-        "device",
-    )
-)
+    ["int", "float", "bool", "str", "int | None", "float | None", "str | None", "dtype", "dtype_type", "device"]
+) | {"tuple[int, ...]"}
 
 
 def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Callable | None:
@@ -99,11 +88,22 @@ def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Ca
         return None
     if not plain or not kinds or not kinds <= {"Tensor", "Tensor | None"} or impl.view or impl.star is not None:
         return None
+    space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters.values()}
+    space.update(
+        _mode=grad_mode, _Saved=Saved, _Tensor=Tensor, _make_independent=make_independent, _record=impl.record,
+        _known_needs=impl.known_needs, _needs_for=impl.needs_for, _impl=impl, _new=object.__new__, _sequence=graph._sequence,
+        _unusual=graph.unusual, _user_trace=graph.user_trace, _gradient_edge=gradient_edge, _nothing={}, __name__=__name__,
+        _holds_tensors=_holds_tensors, _make_saver=lambda needs: _make_saver(needs, parameters),
+    )  # fmt: skip
+    return written(lambda: _source(impl, parameters), space)
+
+
+def _source(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> str:
     by_name = [f"{n}={n}" if p.kind is p.KEYWORD_ONLY else n for n, p in parameters.items()]
     wanted = {n: parameters[n].annotation for n in impl.differentiable}
     signature = str(inspect.Signature([_bare(p) for p in parameters.values()]))[1:-1]
-    source = _CALL.format(
-        signature=signature.replace("=Ellipsis", ""),
+    return _CALL.format(
+        signature=signature,
         needed=" or ".join(_needs_grad(n, kind) for n, kind in wanted.items()),
         arguments=", ".join(by_name),
         values="".join(f"{n}, " for n in parameters),
@@ -111,15 +111,6 @@ def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Ca
         edges="".join(f"{_edge(n, kind)}, " for n, kind in wanted.items()),
         flags="".join(f"_edges[{i}] is not None, " for i in range(len(wanted))),
     )
-    space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters.values()}
-    space.update(
-        _mode=grad_mode, _Saved=Saved, _Tensor=Tensor, _make_independent=make_independent, _record=impl.record,
-        _known_needs=impl.known_needs, _needs_for=impl.needs_for, _impl=impl, _new=object.__new__, _sequence=graph._sequence,
-        _unusual=graph.unusual, _user_trace=graph.user_trace, _gradient_edge=gradient_edge, _nothing={},
-        _holds_tensors=_holds_tensors, _make_saver=lambda needs: _make_saver(needs, parameters),
-    )  # fmt: skip
-    exec(source, space)  # noqa: S102 - made of parameter names only
-    return space["compute"]
 
 
 class _Name:
@@ -170,7 +161,7 @@ def _make_saver(needs: Needs, parameters: dict[str, inspect.Parameter]) -> Calla
         else:
             kept.append(f"{read!r}: _pack({name if read in parameters else f'_extras[{read!r}]'})")
             read_back[read] = f"_unpack(_saved[{read!r}], _node)"
-    space = {"_Saved": SavedTensor, "_pack": _pack, "_unpack": _unpack, "_wanted": needs.wanted}
+    space = {"_Saved": SavedTensor, "_pack": _pack, "_unpack": _unpack, "_wanted": needs.wanted, "__name__": __name__}
     needs.saver = eval(f"lambda _extras, _result, {', '.join(parameters)}: {{{', '.join(kept)}}}", space)  # noqa: S307
     if needs.one_by_one is not None:
         shares = []

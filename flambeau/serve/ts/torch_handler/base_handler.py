@@ -83,10 +83,11 @@ class BaseHandler:
         )
 
     def _load_onnx_model(self, path: str) -> Any:
+        """A session of onnxruntime where that is installed, as with TorchServe; else a module of Flambeau's own."""
         try:
             import onnxruntime  # noqa: PLC0415  an optional package
-        except ImportError as e:
-            raise RuntimeError("serving .onnx files needs the package onnxruntime: pip install onnxruntime") from e
+        except ImportError:
+            return torch.onnx.load(path, trainable=False).to(self.device).eval()
         return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
 
     def _load_pickled_model(self, model_dir: str, model_file: str, model_pt_path: str | None) -> Any:

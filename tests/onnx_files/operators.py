@@ -1,6 +1,6 @@
 """Every operator of PyTorch's database, exported to ONNX and run in onnxruntime.
 
-    python -m tests.onnx_operators [--opset 20] [--only REGEX] [--samples 4]
+    python -m tests.onnx_files.operators [--opset 20] [--only REGEX] [--samples 4]
 
 Prints what differs, what has no form, and how many operators are right."""
 

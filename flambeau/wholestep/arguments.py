@@ -1,0 +1,103 @@
+"""What a call looks like: its tensors, and a key of everything else that decides which recording fits."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from ..backends.cpu import heavy, threads
+from ..core import settings
+from ..core.casts import casts
+from ..core.device import cpu, default_device
+from ..core.graph import grad_mode
+from ..core.promotion import get_default_dtype
+from ..core.tensor import Tensor
+from ..nn.parameter import Parameter
+from .guards import (
+    ATOMS,
+    layout_of,
+)
+
+generation = [0]  # counts resets: recordings of an earlier one are not used
+
+
+class Arguments:
+    """The tensors among the arguments of a call, and a key of everything else about them."""
+
+    __slots__ = ("tensors", "key", "objects")
+
+    def __init__(self, args: tuple, kwargs: dict):
+        self.tensors: list[Tensor] = []
+        self.objects: list[Any] = []  # that are neither tensors nor plain values
+        parts = [self._describe(a) for a in args]
+        if kwargs:
+            parts.append(tuple([(name, self._describe(value)) for name, value in kwargs.items()]))
+        self.key = (*parts, self._shared())
+
+    def plain(self, args: tuple) -> bool:
+        """Whether these are all tensors that `Last` knows how to compare."""
+        tensors = self.tensors
+        if len(args) != len(tensors) or any(a is not t for a, t in zip(args, tensors)) or self.key[-1]:
+            return False
+        return all(
+            type(t) is Tensor and t._autograd is None and t._base is None and t.device is cpu and not t.is_sparse
+            for t in tensors
+        )
+
+    def _describe(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is Tensor or kind is Parameter:
+            self.tensors.append(value)
+            meta = value._autograd
+            if value.is_sparse:
+                return "sparse"
+            history = None if meta is None else (value.requires_grad, meta.grad_fn is None, layout_of(meta.grad))
+            base = value._base is not None and value._base.requires_grad
+            return kind, value.shape, value._strides, value.dtype, value.device, history, base
+        if kind in ATOMS:
+            return kind, value if value == value else repr(value)
+        if kind is tuple or kind is list:
+            return kind, tuple([self._describe(v) for v in value])
+        if kind is dict:
+            return kind, tuple([(k, self._describe(v)) for k, v in value.items()])
+        self.objects.append(value)
+        return "object", id(value)
+
+    def _shared(self) -> Any:
+        """Which tensors share memory, and how far from each other they begin."""
+        tensors = self.tensors
+        if len(tensors) < 2:
+            return None
+        seen: dict[int, int] = {}
+        found: list[Any] = []
+        if any(t._storage.owner is not None for t in tensors if not t.is_sparse) and self._overlapping():
+            found.append(id(self))  # unlike any other call
+        for i, t in enumerate(tensors):
+            at = getattr(t._storage, "ptr", 0) or 0
+            first = seen.setdefault(at, i)
+            if first != i and at:
+                found.append(
+                    (first, i, t._offset * t.dtype.itemsize - tensors[first]._offset * tensors[first].dtype.itemsize)
+                )
+        return tuple(found)
+
+    def _overlapping(self) -> bool:
+        """Whether the memory of two tensors overlaps, though their storages begin at different places."""
+        storages = {t._storage.ptr: t._storage for t in self.tensors if not t.is_sparse}
+        spans = sorted((s.ptr, s.ptr + s.size_bytes) for s in storages.values() if s.ptr)
+        return any(a[1] > b[0] for a, b in zip(spans, spans[1:]))
+
+
+def settings_key() -> tuple:
+    """The switches that decide what operators do."""
+    cast = (casts.dtype, casts.cache_enabled) if casts.active else None
+    state = settings._State
+    return (
+        grad_mode.enabled, grad_mode.inference, cast, get_default_dtype(), default_device(), threads.get_num_threads(),
+        heavy._use_onednn, state.deterministic, state.fill_uninitialized_memory, tuple(settings.attention_kernels.values()),
+        threading.get_ident(), os.getpid(), generation[0],
+    )  # fmt: skip
+
+
+__all__ = ["Arguments", "generation", "settings_key"]

@@ -1,0 +1,257 @@
+"""From a recorded call to a recording: how everything was before, what the call has changed, and whether that can be done again."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..core.device import cpu
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor
+from ..optim.elementwise import ElementwiseOptimizer
+from . import passes
+from .arguments import Arguments
+from .differentiable import Derivative
+from .guards import (
+    AutogradItem,
+    DictItem,
+    GroupItem,
+    Guard,
+    TensorItem,
+    observe,
+)
+from .program import Program
+from .reach import Reach
+from .recorded import GradSlot, Recorded, extent
+from .recorder import NotRecordable, Recorder
+from .results import Results, leaves_of, saved_storages
+
+
+class Changes(NotRecordable):
+    """The function changes Python's state."""
+
+
+class Prepared:
+    """Everything as it is before the recorded call, to be compared with what it is afterwards."""
+
+    def __init__(self, reach: Reach, recorder: Recorder, given: Arguments):
+        self.reach, self.recorder, self.given = reach, recorder, given
+        self.state = [t for _, t in reach.tensors.values()]
+        self.observed = observe(reach.items)
+        self.grads_before = {id(t): t.grad if t.is_leaf else None for t in [*self.state, *given.tensors]}
+        self.storages: dict[int, UntypedStorage] = {}
+        for t in self.state:
+            self._know(t)
+            if t.is_leaf and t.grad is not None and not t.grad.is_sparse:
+                self._know(t.grad)
+        own = {s.ptr for s in self.storages.values()}
+        self.arguments: dict[int, tuple[int, int]] = {}
+        for i, t in enumerate(given.tensors):
+            self._argument(i, t, own)
+        self.versions = [(s, s.version) for s in self.storages.values()]
+        self.argument_versions = [t._storage.version for t in given.tensors]
+        self.headers = [TensorItem(f"argument {i}", t) for i, t in enumerate(given.tensors)]
+
+    def _know(self, t: Tensor) -> None:
+        self.storages[id(t._storage)] = t._storage
+        self.recorder.know(t._storage, "state")
+
+    def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
+        if t.is_sparse or t.device is not cpu:
+            raise NotRecordable(f"an argument is on {t.device} with layout {t.layout}")
+        if t._storage.ptr in own:
+            raise NotRecordable("an argument shares memory with a parameter or a buffer")
+        if t._autograd is not None and (t._autograd.hooks or t._autograd.post_hooks):
+            raise NotRecordable("an argument has hooks")
+        if t.is_leaf and t.grad is not None:
+            self._know(t.grad)
+        if not t._storage.ptr:
+            return
+        buffer = self.recorder.know(t._storage, ("argument", i))
+        if buffer is not None and buffer.index not in self.arguments:
+            self.arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
+
+    # -- afterwards -------------------------------------------------------------------------------------------------
+    def finish(self, result: Any) -> Recorded:
+        recorder = self.recorder
+        if recorder.problems:
+            raise NotRecordable(recorder.problems[0])
+        known = {**{id(t): t for t in self.state}, **self.reach.seen}
+        results = Results(recorder.memory, self.given.tensors, known)
+        for number in recorder.numbers:
+            results.add_number(*number)
+        grads = self._grads(results)
+        self._unchanged()
+        make = results.maker(result)
+        self.live = results.live
+        derivative, saves = self._derivative(results)
+        graph = recorder.graph
+        self._guard_grads(graph)
+        buffers = [s.buffer for s in results.slots]
+        self._only_known(graph)
+        trail = passes.run(graph, set(buffers))
+        program = Program(graph, self.arguments, [b if b >= 0 else -1 for b in buffers])
+        options = self._live_options(graph)
+        recorded = Recorded(program, Guard(self.observed), results, make, grads)
+        recorded.trail = trail
+        recorded.derivative, recorded.saves = derivative, saves
+        recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v]
+        after = [t._storage.version for t in self.given.tensors]
+        recorded.argument_bumps = [
+            (i, new - old)
+            for i, (old, new) in enumerate(zip(self.argument_versions, after))
+            if new != old and self._first(i)
+        ]
+        recorded.state_addresses = frozenset(s.ptr for s in self.storages.values() if s.ptr)
+        recorded.state_ranges = [(s.ptr, s.ptr + s.size_bytes) for s in self.storages.values() if s.ptr]
+        recorded.options = options
+        return recorded
+
+    def _derivative(self, results: Results) -> tuple[Derivative | None, list[Any]]:
+        """What stands for the graph behind the results, where there is one, and the memory that it reads."""
+        if not results.live:
+            return None, []
+        positions = {id(t): i for i, t in enumerate(self.given.tensors)}
+        state = {id(t) for t in self.state}
+        leaves: list[Any] = []
+        for leaf in leaves_of(results.live):
+            if id(leaf) not in positions and id(leaf) not in state:
+                raise NotRecordable("it makes leaves of its own")
+            leaves.append(positions.get(id(leaf), leaf))
+        saved = saved_storages(results.live)
+        saves = [slot if slot is not None else self._standing(s) for slot, s in zip(results.keep(saved), saved)]
+        return Derivative(leaves, results.live, dict(self.storages), len(saved)), saves
+
+    def _standing(self, storage: UntypedStorage) -> UntypedStorage:
+        """A storage of the state; for that of an argument, which comes with each call, something empty."""
+        return storage if id(storage) in self.storages else UntypedStorage(0)
+
+    def pass_on(self, originals: list[Tensor]) -> None:
+        """Gradients that arrived at leaves which stand for arguments with a history go on from there."""
+        for t, leaf in zip(originals, self.given.tensors):
+            if t is not leaf and leaf.grad is not None:
+                t.backward(leaf.grad)
+                self.recorder.problems.append("it differentiates an argument that has a history")
+
+    def _first(self, i: int) -> bool:
+        """Whether no earlier argument has the same storage."""
+        tensors = self.given.tensors
+        return all(tensors[k]._storage is not tensors[i]._storage for k in range(i))
+
+    def _grads(self, results: Results) -> list[GradSlot]:
+        """Which gradients the function has set."""
+        found = []
+        holders: list[Any] = [*self.state, *range(len(self.given.tensors))]
+        for holder in holders:
+            t = self.given.tensors[holder] if type(holder) is int else holder
+            if not t.is_leaf:
+                continue
+            before, after = self.grads_before[id(t)], t.grad
+            if before is after:
+                continue
+            if after is None:
+                found.append(GradSlot(holder, None))
+                continue
+            if after.is_sparse or after.requires_grad or type(after) is not Tensor:
+                raise NotRecordable("it makes a gradient that is sparse or has a history")
+            header = results.header(after)
+            if header is None:
+                raise NotRecordable("a gradient shares memory with something that existed before")
+            found.append(GradSlot(holder, header))
+        return found
+
+    def _unchanged(self) -> None:
+        """Nothing but gradients may have changed."""
+        for item in self.reach.items:
+            if isinstance(item, AutogradItem):
+                before, now = item.seen, item._state()
+                if before[:5] != now[:5]:
+                    raise Changes(f"it changes Python's state: {item.difference()}")
+                continue
+            problem = item.difference()
+            if problem:
+                raise Changes(f"it changes Python's state: {problem}")
+        for item in self.headers:
+            problem = item.difference()
+            if problem:
+                raise Changes(f"it changes an argument: {problem}")
+
+    def _guard_grads(self, graph: Any) -> None:
+        """A gradient that the function reads must stay where it is."""
+        used = {r.buffer for s in graph.steps for r in s.refs()}
+        extra: list[Any] = []
+        for t in [*self.state, *self.given.tensors]:
+            before = self.grads_before[id(t)]
+            if before is None or before.is_sparse or not before._storage.ptr:
+                continue
+            buffers = [b for b in graph.buffers if b.storage is before._storage]
+            if any(b.index in used for b in buffers):
+                if any(t is a for a in self.given.tensors):
+                    raise NotRecordable("it adds to the gradient of an argument")
+                extra += [TensorItem("a gradient", before), _GradItem(t, before)]
+        self.observed += observe(extra)
+
+    def _live_options(self, graph: Any) -> list[Callable[[], dict[str, Any]]]:
+        """Where the options of updates come from in each call: the optimizer's groups, whose numbers may change. Where the function
+        itself looks at groups, or a group is used otherwise, they are what they were."""
+        found: list[Callable[[], dict[str, Any]]] = []
+        for update in graph.updates:
+            item = None if "param_groups" in self.reach.names or self.reach.computed else self._group_item(update)
+            found.append(functools.partial(getattr, update if item is None else item, "options"))
+        return found
+
+    def _group_item(self, update: Any) -> GroupItem | None:
+        for optimizer in self.reach.optimizers:
+            for group in optimizer.param_groups:
+                if not isinstance(optimizer, ElementwiseOptimizer) or not _is_ours(optimizer):
+                    continue
+                if not update.parameters <= {id(p) for p in group["params"]}:
+                    continue
+                options = optimizer._options(group)
+                if options != update.options:
+                    return None
+                for k, (item, rows) in enumerate(self.observed):
+                    if isinstance(item, DictItem) and item.held is group:
+                        if not isinstance(item, GroupItem):
+                            self.observed[k] = (GroupItem(item.what, group, optimizer, options), rows)
+                        return self.observed[k][0]  # type: ignore[return-value]
+        return None
+
+    def _only_known(self, graph: Any) -> None:
+        """Steps touch arguments only between their first and last elements: what lies around them may be another tensor next time."""
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for t in self.given.tensors:
+            place = self.recorder.memory.find(t._storage.ptr) if t._storage.ptr else None
+            if place is not None:
+                start = t._offset * t.dtype.itemsize
+                spans.setdefault(place.buffer, []).append((start, start + extent(t)))
+        for step in graph.steps:
+            for ref in step.refs():
+                known = spans.get(ref.buffer) if ref.buffer in self.arguments else None
+                if known is not None and not any(start <= ref.offset < max(stop, start + 1) for start, stop in known):
+                    raise NotRecordable("it reaches beyond an argument")
+
+
+def _is_ours(optimizer: Any) -> bool:
+    return type(optimizer).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+class _GradItem(TensorItem):
+    """A leaf's gradient is a certain tensor."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: Tensor, grad: Tensor):
+        super().__init__("a gradient", grad)
+        self.leaf = leaf
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        return None
+
+    def difference(self) -> str:
+        meta = self.leaf._autograd
+        return "" if meta is not None and meta.grad is self.held else "a gradient is another tensor"
+
+
+__all__ = ["Changes", "Prepared"]

@@ -1,0 +1,242 @@
+"""One recording that can be run: the program, and what an eager call would leave behind besides values in memory."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..core.allocator import allocator
+from ..core.generator import default_generator
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor
+from .arguments import Arguments
+from .comparing import close, equal
+from .differentiable import Derivative, FunctionNode
+from .guards import (
+    GRADIENTS_ARE_KNOWN,
+    Guard,
+    Words,
+    gradient_rows,
+)
+from .program import Program
+from .results import Header, Results
+
+_TIMED = 0.2  # seconds: programs that take longer are not run once more to know how long each native call takes
+_LARGE_ARENA = 1 << 26
+
+
+class GradSlot:
+    """A leaf whose gradient the function sets: a tensor of the state, or an argument."""
+
+    def __init__(self, holder: Any, header: Header | None):
+        self.holder, self.header = holder, header
+        self.tensor: Tensor | None = None
+        self.counts = (0, 0)
+
+
+class Recorded:
+    """One recording that can be run."""
+
+    def __init__(self, program: Program, guard: Guard, results: Results, make: Callable, grads: list[GradSlot]):
+        self.program, self.guard, self.make, self.grads = program, guard, make, grads
+        self.slots = results.slots
+        self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
+        self.argument_bumps: list[tuple[int, int]] = []
+        self.options: list[Any] = []
+        self.checked = False
+        self.calls = 0
+        self.state_addresses: frozenset[int] = frozenset()
+        self.kept: list[Any] = []  # the storages of gradients that were made last, by slot
+        self.others: list[int] = []
+        self.exclusive: Any = None
+        self.state_ranges: list[tuple[int, int]] = []
+        self.seconds = 0.0
+        self.times: list[tuple[str, float]] = []  # of native calls, when it was compared
+        self.trail: list[tuple[str, str]] = []
+        self.busy = False  # whether it runs, further out: a recording belongs to one thread
+        self.derivative: Derivative | None = None
+        self.saves: list[Any] = []  # slots of what the derivative reads, or the storage itself where it existed before
+
+    def fits(self, given: Arguments) -> str:
+        """Why the recording cannot be used for this call, or nothing."""
+        for t in given.tensors:
+            storage = t._storage
+            if storage.ptr in self.state_addresses or (storage.owner is not None and self._in_state(storage)):
+                return "an argument shares memory with a parameter or a buffer"
+        return self.guard.difference()
+
+    def _in_state(self, storage: UntypedStorage) -> bool:
+        """Whether memory that belongs to something else overlaps that of the state."""
+        end = storage.ptr + storage.size_bytes
+        return any(start < end and storage.ptr < stop for start, stop in self.state_ranges)
+
+    # -- running ----------------------------------------------------------------------------------------------------
+    def run(self, tensors: Any) -> Any:
+        made, reused = self._storages()
+        self.program.run(tensors, made, self._options())
+        self._leave(tensors, made, reused)
+        self.calls += 1
+        return self.make(tensors, made, None) if self.derivative is None else self._with_history(tensors, made)
+
+    def _with_history(self, tensors: list[Tensor], made: list[UntypedStorage]) -> Any:
+        """The results, with a node that knows their derivative."""
+        assert self.derivative is not None
+        saved = [made[s] if type(s) is int else s for s in self.saves]
+        return self.make(tensors, made, FunctionNode(self.derivative, tensors, saved))
+
+    def _options(self) -> list[dict[str, Any]]:
+        return [o() for o in self.options]
+
+    def _storages(self) -> tuple[list[UntypedStorage], bool]:
+        """Memory for the results. Gradients that nobody but their leaf holds are written where they are."""
+        if self.kept and self.exclusive.unchanged():
+            made = self.kept.copy()
+            for i in self.others:
+                made[i] = UntypedStorage(self.slots[i].size)
+            return made, True
+        grads = self.grads
+        made = [None] * len(self.slots)
+        reused = True
+        for slot in grads:
+            header = slot.header
+            if header is None:
+                continue
+            held = slot.tensor
+            if (
+                held is not None
+                and type(slot.holder) is not int
+                and slot.holder.grad is held
+                and (sys.getrefcount(held), sys.getrefcount(held._storage)) == slot.counts
+                and held._autograd is None
+            ):
+                made[header.slot] = held._storage
+            else:
+                slot.tensor, reused = None, False
+        for i, one in enumerate(self.slots):
+            if made[i] is None:
+                made[i] = UntypedStorage(one.size)
+        return made, reused
+
+    def _leave(self, tensors: list[Tensor], made: list[UntypedStorage], reused: bool) -> None:
+        """What eager would have left behind besides values in memory."""
+        for storage, count in self.bumps:
+            storage.version += count
+        for i, count in self.argument_bumps:
+            tensors[i]._storage.version += count
+        if not reused or any(s.header is None for s in self.grads):
+            for slot in self.grads:
+                if type(slot.holder) is int:
+                    grad = None if slot.header is None else slot.header.make(made)
+                    tensors[slot.holder]._ensure_autograd().grad = grad
+                elif slot.header is None:
+                    slot.holder.grad = None
+                elif slot.tensor is None:
+                    slot.tensor = slot.holder.grad = slot.header.make(made)
+                    held = slot.tensor
+                    slot.counts = sys.getrefcount(held), sys.getrefcount(held._storage) - 1
+                    del held
+            self._remember(made)
+
+    def _remember(self, made: list[UntypedStorage]) -> None:
+        """From now on one look at the words of the gradients says whether they can be written where they are."""
+        slots = [s for s in self.grads if s.header is not None]
+        self.kept = []
+        if not GRADIENTS_ARE_KNOWN or len(slots) != len(self.grads) or any(type(s.holder) is int for s in slots):
+            return
+        if len({s.header.slot for s in slots if s.header}) != len(slots):
+            return  # two gradients in one storage
+        rows: list[tuple[int, int]] = []
+        for s in slots:
+            rows += gradient_rows(s.tensor, s.holder._autograd)
+        mine = {s.header.slot for s in slots if s.header}
+        self.others = [i for i in range(len(made)) if i not in mine]
+        self.kept = [storage if i in mine else None for i, storage in enumerate(made)]
+        self.exclusive = Words(rows)
+
+    # -- the first run ----------------------------------------------------------------------------------------------
+    def check(self, tensors: list[Tensor], run: Callable[[], Any]) -> tuple[str, Any]:
+        """Run the recording, undo it, run the function, and compare: why they differ (or nothing), and the function's result."""
+        graph = self.program.graph
+        written = sorted({r.buffer for s in graph.steps for r in _written(s)} | _cells(graph))
+        kept = []
+        for index in written:
+            buffer = graph.buffers[index]
+            if buffer.source == "state" or index in self.program.arguments:
+                if index not in self.program.arguments:
+                    kept.append((buffer.address, ctypes.string_at(buffer.address, buffer.size)))
+                    continue
+                first = tensors[self.program.arguments[index][0]]
+                for t in tensors:
+                    if t._storage.ptr == first._storage.ptr and t.data_ptr():
+                        kept.append((t.data_ptr(), ctypes.string_at(t.data_ptr(), extent(t))))
+        marks = [(g, g.state_bytes()) for g in dict.fromkeys([default_generator, *graph.draws])]
+        made = [UntypedStorage(slot.size) for slot in self.slots]
+        self.program.poison(made)
+        problem = ""
+        started = time.perf_counter()
+        try:
+            self.program.run(tensors, made, self._options())
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        after = [ctypes.string_at(address, len(old)) for address, old in kept]
+        contents = [ctypes.string_at(s.ptr, s.size_bytes) if s.ptr else b"" for s in made]
+        if not problem and self.program.only is not None and time.perf_counter() - started < _TIMED:
+            self.times = self.program.timed()
+        for storage, content in zip(made, contents):
+            ctypes.memmove(storage.ptr, content, len(content))
+        for address, old in kept:
+            ctypes.memmove(address, old, len(old))
+        for g, mark in marks:
+            g.set_state_bytes(mark)
+        result = run()
+        if not problem:
+            problem = self._compare(tensors, made, result, [(a, new) for (a, _), new in zip(kept, after)])
+        self.checked = not problem
+        if self.checked and self.program.arena_size > _LARGE_ARENA:
+            allocator.empty_cache()  # blocks that the arena stands for now
+        return problem, result
+
+    def _compare(
+        self, tensors: list[Tensor], made: list[UntypedStorage], result: Any, kept: list[tuple[int, bytes]]
+    ) -> str:
+        for address, new in kept:
+            if ctypes.string_at(address, len(new)) != new and not close(address, new):
+                return f"a state of {len(new)} bytes came out differently"
+        ours, theirs = tensors_in(self.make(tensors, made, None)), tensors_in(result)
+        for a, b in zip(ours, theirs):
+            if not equal(a, b):
+                return f"a result of shape {list(b.shape)} came out differently"
+        for slot in self.grads:
+            held = tensors[slot.holder].grad if type(slot.holder) is int else slot.holder.grad
+            if slot.header is not None and not equal(slot.header.make(made), held):
+                return f"a gradient of shape {list(slot.header.shape)} came out differently"
+        return ""
+
+
+def extent(t: Tensor) -> int:
+    """Bytes from the first to the last element."""
+    if 0 in t.shape:
+        return 0
+    return (1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides))) * t.dtype.itemsize
+
+
+def _written(step: Any) -> list[Any]:
+    return step.writes() if hasattr(step, "writes") else [r for r in step.refs() if r.buffer >= 0]
+
+
+def _cells(graph: Any) -> set[int]:
+    return {r.buffer for u in graph.updates for refs in u.scalars for r in refs}
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for v in value for t in tensors_in(v)] if isinstance(value, (list, tuple)) else []
+
+
+__all__ = ["GradSlot", "Recorded", "extent", "tensors_in"]

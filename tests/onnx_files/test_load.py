@@ -1,0 +1,81 @@
+"""ONNX files as modules: ONNX's own tests, training, exporting again."""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+
+onnx = pytest.importorskip("onnx", reason="ONNX files need the package onnx")
+pytest.importorskip("onnxruntime", reason="exported models are run by onnxruntime")
+
+
+def saved(model, x, **options):
+    file = io.BytesIO()
+    torch.onnx.export(model, x, file, dynamo=False, **options)
+    return file.getvalue()
+
+
+def test_a_module_that_trains_and_is_exported_again():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+    x, y = torch.randn(8, 1, 6, 6), torch.randint(0, 3, (8,))
+    again = torch.onnx.load(saved(model, x))
+    assert set(again.state_dict()) == set(model.state_dict())
+    torch.testing.assert_close(again(x), model(x))
+    optimizer = torch.optim.Adam(again.parameters(), 0.01)
+    losses = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(again(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2
+    third = torch.onnx.load(saved(again, x))
+    torch.testing.assert_close(third(x), again(x), rtol=1e-4, atol=1e-5)
+    model.load_state_dict(again.state_dict())
+    torch.testing.assert_close(model(x), again(x), rtol=1e-4, atol=1e-5)
+
+
+def test_wrong_files_and_calls(tmp_path):
+    (tmp_path / "bad.onnx").write_bytes(b"\x08\x01nonsense")
+    with pytest.raises(torch.onnx.OnnxExporterError, match="not an ONNX file"):
+        torch.onnx.load(tmp_path / "bad.onnx")
+    with pytest.raises(FileNotFoundError):
+        torch.onnx.load(tmp_path / "absent.onnx")
+    model = torch.onnx.load(saved(nn.ReLU(), torch.ones(2)))
+    with pytest.raises(TypeError, match="takes 1 inputs"):
+        model(torch.ones(2), torch.ones(2))
+    with pytest.raises(TypeError, match="missing"):
+        model()
+    node = onnx.helper.make_node("Strange", ["x"], ["y"], domain="nowhere")
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", 1, [1])],
+        [onnx.helper.make_tensor_value_info("y", 1, [1])],
+    )
+    strange = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("nowhere", 1)]
+    )
+    with pytest.raises(torch.onnx.OnnxExporterError, match="nowhere::Strange"):
+        torch.onnx.load(strange)
+
+
+@pytest.mark.parametrize("kind", ["pytorch-converted", "pytorch-operator", "simple"])
+def test_onnx_files_of_others(kind):
+    """Networks that come with the package onnx."""
+    from onnx.backend.test.loader import load_model_tests
+
+    from tests.onnx_files.backend import run
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for case in load_model_tests(kind=kind):
+            if "gradient" not in case.name:  # a preview of ONNX's training, for which nobody writes files
+                run(case)
