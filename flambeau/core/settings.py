@@ -17,6 +17,8 @@ attention_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn"
 class MatmulSwitches:
     """Which shortcuts matrix products on a GPU may take. `state` changes with them, for whoever keeps plans."""
 
+    precision: str
+    allow_tf32: bool
     allow_fp16_reduced_precision_reduction: bool
     allow_bf16_reduced_precision_reduction: bool
     allow_fp16_accumulation: bool
@@ -118,12 +120,12 @@ def set_float32_matmul_precision(precision: str) -> None:
     if precision not in _PRECISIONS:
         warnings.warn(f"{precision} is not one of 'highest', 'high', or 'medium'; nothing was changed.", stacklevel=2)
         return
-    matmul_switches.precision = precision  # type: ignore[attr-defined]
+    matmul_switches.precision = precision
 
 
 def get_float32_matmul_precision() -> str:
     """ "highest", "high" or "medium": how exact float32 matrix products must be."""
-    return matmul_switches.precision  # type: ignore[attr-defined]
+    return matmul_switches.precision
 
 
 def set_warn_always(b: bool) -> None:

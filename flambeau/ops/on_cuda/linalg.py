@@ -130,6 +130,8 @@ def _(out: list[Tensor], A: Tensor, upper: bool) -> None:
     factor, info = out
     n, count, d, where = A.shape[-1], numel_of(A.shape[:-2]), A.dtype, A.device
     fill_raw(info, 0)
+    if not n:
+        return
     raw_copy(factor, A)
     uplo = cublas.UPPER if upper else cublas.LOWER
     if count >= _BATCHED_FROM and n <= _BATCHED_SIZE:
@@ -306,8 +308,10 @@ def _no_hermitian(name: str, t: Tensor, hermitian: bool) -> None:
 def _(out: list[Tensor], A: Tensor, *, hermitian: bool, check_errors: bool) -> None:
     _no_hermitian("torch.linalg.ldl_factor", A, hermitian)
     packed, pivots, info = out
-    raw_copy(packed, _bare(A).tril())
     fill_raw(info, 0)
+    if not A.shape[-1]:
+        return
+    raw_copy(packed, _bare(A).tril())
     for a, p, i in zip(_addresses(packed, 2), _addresses(pivots, 1), _addresses(info, 0)):
         cusolver.ldl(a, A.shape[-1], p, i, A.dtype, A.device)
     if check_errors:

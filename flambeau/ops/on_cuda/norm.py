@@ -284,7 +284,7 @@ class _Channels:
             self.sizes = (batch, c, space)
         kind = "columns" if self.by_columns else "planes"
         self.sum, self.write = kernels[f"sums_{kind}"], kernels[f"apply_{kind}"]
-        small = not self.by_columns and x.shape.numel() < 1 << 31 and self.sizes[2] // vector < _THREADS  # type: ignore[misc]
+        small = not self.by_columns and x.shape.numel() < 1 << 31 and _planes(x)[2] // vector < _THREADS
         if small:
             self.write, self.apply_block = kernels["apply_flat"], (_THREADS, 1, 1)
             self.apply_grid = (max(1, min(8 * _BLOCKS, -(-x.shape.numel() // (vector * _THREADS)))), 1, 1)
