@@ -197,7 +197,9 @@ class Part:
                 return written
             except (DoesNotFit, NotForTeams):
                 continue
-        return self._write_stream(body, length, min(widths, default=4)) if length > LONG_ROW else None
+        # Worth it for whole words, where every loop goes over the row (as measured; half-width rows do better in small blocks).
+        streams = length > LONG_ROW and min(widths, default=0) >= 4 and len(rows) == len(loops)
+        return self._write_stream(body, length, min(widths)) if streams else None
 
     def _write_stream(self, body: list[ir.Statement], length: int, itemsize: int) -> RowFunction | None:
         for vector in (8, 4, 2):
