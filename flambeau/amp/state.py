@@ -79,10 +79,12 @@ def switch(setting: Setting, nesting: int) -> None:
     _switches.dtypes = {**_switches.dtypes, kind: dtype}
     _switches.enabled = _switches.enabled | {kind} if enabled else _switches.enabled - {kind}
     if kind in CASTING:
-        others = {k: d for k, d in casts.enabled.items() if k != kind}
-        was_active = bool(casts.enabled)
-        casts.enabled = {**others, kind: dtype} if enabled else others
-        casts.active = bool(casts.enabled)
+        was_active = casts.enabled != {}  # neither calls nor loops: see core/uninterrupted.py
+        on = {**casts.enabled, kind: dtype}
+        if not enabled:
+            del on[kind]
+        casts.enabled = on
+        casts.active = on != {}
         if enabled:
             casts.kind, casts.dtype = kind, dtype
         if casts.active is not was_active:

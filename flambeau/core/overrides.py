@@ -238,6 +238,11 @@ _HANDLE = _SubclassMode.handle.__code__
 _subclass_mode = _SubclassMode()
 
 
+def only_for_subclasses(mode: modes.Mode) -> bool:
+    """Whether a mode is the one that asks arguments of classes with a `__torch_function__`: it changes nothing for others."""
+    return mode is _subclass_mode
+
+
 def asks_arguments() -> bool:
     """Whether a call made now would ask its arguments."""
     return _subclass_mode in modes.own.stack

@@ -20,6 +20,7 @@ from ..core.device import cpu
 from ..core.generator import default_generator
 from ..core.graph import grad_mode, unusual
 from ..core.locks import new_lock
+from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor
 from ..nn.modules import module as module_room
 from .arguments import Arguments, generation, settings_key
@@ -112,7 +113,7 @@ class CompiledFunction:
         ):
             return self.function(*args, **kwargs)
         stack = modes.own.stack
-        if stack and (len(stack) > 1 or not stack[0].stays):
+        if stack and not all(mode.stays or only_for_subclasses(mode) for mode in stack):
             return self.function(*args, **kwargs)
         last = self.last
         like_last = last is not None and not kwargs and len(args) == len(last.layouts) and last.takes(args)

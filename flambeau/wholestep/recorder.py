@@ -18,6 +18,7 @@ from ..backends.cpu.onednn import direct, plan, sequence
 from ..core import modes, storage
 from ..core.device import cpu
 from ..core.generator import Generator, default_generator
+from ..core.overrides import overriding_arguments
 from ..core.tensor import Tensor
 from ..ops.index.bad_index import bad_index
 from ..optim.fused import Update as FusedUpdate
@@ -112,6 +113,9 @@ class Recorder(modes.Mode):
             native_call.recorder.value = None
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if overriding_arguments(args, kwargs):
+            self._problem("an argument's class overrides operators")
+            return function(*args, **kwargs)
         if op.kind == "composite" or (op.kind == "random" and not op.draws):
             with self:
                 stack = modes.own.stack

@@ -193,8 +193,8 @@ def fingerprint() -> Any:
     classes = (Tensor, Parameter, Size, UntypedStorage, TypedStorage, devices.device, dt.dtype, layout)
     shared = [names.SAFE[key] for key in names.SAFE]
     return (
-        [(d.type, d.index, d._hash, list(d._previous)) for d in (devices.cpu, devices.meta)],
-        [key for key, d in devices._KNOWN.items() if key != (d.type, d.index) or d._hash != hash(key) or d._previous],
+        [(d.type, d.index, d.memory, list(d._previous)) for d in (devices.cpu, devices.meta)],
+        [key for key, d in devices._KNOWN.items() if key != (d.type, d.index) or d._previous],
         kinds,
         [sorted(vars(c)) for c in classes],
         [vars(s).copy() for s in shared if isinstance(s, names.StorageType)],

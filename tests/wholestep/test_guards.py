@@ -646,3 +646,23 @@ def test_arguments_that_are_parts_of_larger_memory():
     twins = settled(build, inside)
     for make in (vector(), inside, lambda: (flambeau.randn(6)[0:],), vector(), inside):
         twins.call(make, 3)
+
+
+def test_classes_that_override_operators_do_not_switch_it_off():
+    """Once there is such a class a mode is on for good; functions of plain tensors are compiled all the same."""
+
+    class Marked(flambeau.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    marked = flambeau.ones(6).as_subclass(Marked)
+    assert type(marked + 1) is Marked
+    settled(lambda: ((lambda x: x * 2 + 1), None))
+
+    @flambeau.compile
+    def twice(x):
+        return x * 2
+
+    for _ in range(6):
+        assert type(twice(marked)) is Marked
