@@ -1,8 +1,7 @@
 """Running sums, products, logarithms of sums of exponentials and extremes on NVIDIA GPUs.
 
-Lines along the last dimension are read once: a block takes a tile, says what it amounts to, and looks back at the tiles before it for what
-lies before. Other lines are scanned by neighbouring threads, in chunks where there are too few of them to fill the device: one kernel
-finds what each chunk amounts to, a second one what lies before each chunk, a third one writes the result.
+A line is cut into chunks where there are too few lines to fill the device: one kernel finds what each chunk amounts to, a second one what
+lies before each chunk, a third one writes the result. Lines along the last dimension are scanned by blocks, others by neighbouring threads.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from typing import Any
 from ...backends import nvidia
 from ...core import dtype as dt
 from ...core.tensor import Tensor, empty
-from ..creation.filled import fill_raw
 from ..machinery.along import split_at
 from ..machinery.memory import dense
 from ..reduce.scan import _RUNNING, cummax, cummin, running_logsumexp, running_product, running_sum
@@ -48,11 +46,11 @@ __device__ __forceinline__ S made(T v, i64 place) { S s; s.value = get(v); s.pla
 """
 _PLAIN = """
 #define INFINITY __int_as_float(0x7f800000)
-typedef %s S;
+typedef A S;
 __device__ __forceinline__ S start() { return (S)%s; }
 __device__ __forceinline__ S join(S a, S b) { %s }
 __device__ __forceinline__ S made(T v, i64) { return get(v); }
-#define KEEP(s, at) out[at] = put((A)(s));
+#define KEEP(s, at) out[at] = put(s);
 """
 _BODY = r"""
 #define PLACE(p) (REVERSE ? n - 1 - (p) : (p))
@@ -85,64 +83,42 @@ __device__ __forceinline__ void take(T* items, const T* x, i64 p, i64 end, i64 n
   }
   _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) if (p + k < end) items[k] = x[PLACE(p + k)];
 }
-// What another block has written, not what the cache of this multiprocessor remembers.
-__device__ __forceinline__ S fresh(const S* from) {
-  union both { unsigned word[sizeof(S) / 4]; S value; __device__ both() {} } x;
-  _Pragma("unroll") for (int w = 0; w < (int)(sizeof(S) / 4); ++w) x.word[w] = ((volatile const unsigned*)from)[w];
-  return x.value;
-}
-// One pass: a block takes the next tile, says what it amounts to, and looks back at the tiles before it until one knows everything before.
-extern "C" __global__ void __launch_bounds__(THREADS) scan_rows(T* out, i64* places, const T* x, S* amounts, S* sums, unsigned* flags, i64 n, i64 tiles) {
-  __shared__ S shared[THREADS / 32];
-  __shared__ S lead_shared;
-  __shared__ unsigned ticket;
-  if (threadIdx.x == 0) ticket = atomicAdd(flags, 1u);
-  __syncthreads();
-  const i64 tile = ticket, row = tile / tiles, first = tile % tiles;
-  volatile unsigned* known = flags + 1;
+// mode 0: what each chunk amounts to; 1: the result, `partial` holding what lies before each chunk (or nothing)
+template <int MODE> __device__ __forceinline__ void rows(T* out, i64* places, const T* x, S* partial, i64 n, i64 chunks, i64 length) {
+  __shared__ S shared[2][THREADS / 32];
+  const i64 row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
+  const i64 first = chunk * length, end = first + length < n ? first + length : n;
   x += row * n;
-  out += row * n;
-  if (places) places += row * n;
-  const i64 p = first * TILE + threadIdx.x * ITEMS;
-  T items[ITEMS];
-  take(items, x, p, n, n);
-  S mine = start();
-  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) if (p + k < n) mine = join(mine, made(items[k], PLACE(p + k)));
-  S all;
-  const S lead = before_me(mine, all, shared);
-  if (first == 0) {
-    if (threadIdx.x == 0) { sums[tile] = all; __threadfence(); known[tile] = 2u; lead_shared = start(); }
-  } else if (threadIdx.x < 32) {
-    if (threadIdx.x == 0) { amounts[tile] = all; __threadfence(); known[tile] = 1u; }
-    S before = start();
-    for (i64 nearest = tile - 1;; nearest -= 32) {
-      const i64 at = nearest - threadIdx.x;
-      const bool inside = at >= row * tiles;
-      unsigned flag = inside ? known[at] : 2u;
-      while (__any_sync(0xffffffffu, flag == 0u)) flag = inside ? known[at] : 2u;
-      __threadfence();
-      const unsigned whole = __ballot_sync(0xffffffffu, flag == 2u);
-      const int last = whole ? __ffs(whole) - 1 : 31;
-      S found = start();
-      if (inside && (int)threadIdx.x <= last) found = fresh(flag == 2u ? sums + at : amounts + at);
-      _Pragma("unroll") for (int d = 1; d < 32; d *= 2) {
-        const S earlier = fb_from_lane(found, threadIdx.x + d < 32 ? threadIdx.x + d : threadIdx.x);
-        if (threadIdx.x + d < 32) found = join(earlier, found);
+  if (MODE) { out += row * n; if (places) places += row * n; }
+  S carry = MODE && partial ? partial[blockIdx.x] : start();
+  int turn = 0;
+  for (i64 tile = first; tile < end; tile += TILE, turn ^= 1) {
+    const i64 p = tile + threadIdx.x * ITEMS;
+    T items[ITEMS];
+    take(items, x, p, end, n);
+    S mine = start();
+    _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) if (p + k < end) mine = join(mine, made(items[k], PLACE(p + k)));
+    S all;
+    const S lead = before_me(mine, all, shared[turn]);
+    if (MODE) {
+      S running = join(carry, lead);
+      fb_vec<T, VECTOR> results[ITEMS / VECTOR];
+      const bool whole = EXTREME == 0 && !REVERSE && p + ITEMS <= end && ((unsigned long long)(out + p) & (alignof(fb_vec<T, VECTOR>) - 1)) == 0;
+      _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) if (p + k < end) {
+        running = join(running, made(items[k], PLACE(p + k)));
+        if (whole) STASH(results[k / VECTOR].at[k % VECTOR], running) else { const i64 at = PLACE(p + k); KEEP(running, at) }
       }
-      before = join(found, before);
-      if (whole) break;
+      if (whole) _Pragma("unroll") for (int k = 0; k < ITEMS / VECTOR; ++k) *(fb_vec<T, VECTOR>*)(out + p + k * VECTOR) = results[k];
     }
-    if (threadIdx.x == 0) { lead_shared = before; sums[tile] = join(before, all); __threadfence(); known[tile] = 2u; }
+    carry = join(carry, all);
   }
-  __syncthreads();
-  S running = join(lead_shared, lead);
-  fb_vec<T, VECTOR> results[ITEMS / VECTOR];
-  const bool whole = EXTREME == 0 && !REVERSE && p + ITEMS <= n && ((unsigned long long)(out + p) & (alignof(fb_vec<T, VECTOR>) - 1)) == 0;
-  _Pragma("unroll") for (int k = 0; k < ITEMS; ++k) if (p + k < n) {
-    running = join(running, made(items[k], PLACE(p + k)));
-    if (whole) STASH(results[k / VECTOR].at[k % VECTOR], running) else { const i64 at = PLACE(p + k); KEEP(running, at) }
-  }
-  if (whole) _Pragma("unroll") for (int k = 0; k < ITEMS / VECTOR; ++k) *(fb_vec<T, VECTOR>*)(out + p + k * VECTOR) = results[k];
+  if (!MODE && threadIdx.x == 0) partial[blockIdx.x] = carry;
+}
+extern "C" __global__ void __launch_bounds__(THREADS) rows_amount(const T* x, S* partial, i64 n, i64 chunks, i64 length) {
+  rows<0>((T*)0, (i64*)0, x, partial, n, chunks, length);
+}
+extern "C" __global__ void __launch_bounds__(THREADS) rows_result(T* out, i64* places, const T* x, S* partial, i64 n, i64 chunks, i64 length) {
+  rows<1>(out, places, x, partial, n, chunks, length);
 }
 // What lies before each chunk, in place: a thread takes a line. Chunks of line l are `step` apart, from l * lead on.
 extern "C" __global__ void __launch_bounds__(THREADS) chunks_before(S* partial, i64 lines, i64 chunks, i64 lead, i64 step) {
@@ -154,6 +130,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) chunks_before(S* partial, 
     const S here = *at;
     *at = carry;
     carry = join(carry, here);
+  }
+}
+// The same for few lines with many chunks: a block takes a line.
+extern "C" __global__ void __launch_bounds__(THREADS) chunks_before_wide(S* partial, i64 chunks) {
+  __shared__ S shared[2][THREADS / 32];
+  S carry = start();
+  int turn = 0;
+  for (i64 first = 0; first < chunks; first += THREADS, turn ^= 1) {
+    const i64 c = first + threadIdx.x;
+    S* at = partial + blockIdx.x * chunks + c;
+    S all;
+    const S lead = before_me(c < chunks ? *at : start(), all, shared[turn]);
+    if (c < chunks) *at = join(carry, lead);
+    carry = join(carry, all);
   }
 }
 template <int MODE> __device__ __forceinline__ void columns(T* out, i64* places, const T* x, S* partial, i64 lines, i64 n, i64 inner, i64 chunks, i64 length) {
@@ -186,8 +176,8 @@ def source(d: dt.dtype, op: str, reverse: bool) -> str:
         stash = "#define STASH(to, s) { to = put((s).value); }\n"
     else:
         _, body, first = _JOINS[op]
-        join = _PLAIN % ("int" if d.category < 2 and d.itemsize < 4 else "A", first, body)
-        stash = "#define STASH(to, s) { to = put((A)(s)); }\n"
+        join = _PLAIN % (first, body)
+        stash = "#define STASH(to, s) { to = put(s); }\n"
     vector = max(1, min(16 // d.itemsize, _ITEMS))
     numbers = (
         f"#define THREADS {_THREADS}\n#define ITEMS {_ITEMS}\n#define TILE {_TILE}\n#define VECTOR {vector}\n"
@@ -203,13 +193,16 @@ def scan(out: Tensor, places: Tensor | None, x: Tensor, outer: int, n: int, inne
     positions = 0 if places is None else address(places)
     processors = nvidia.processors(where)
     if inner == 1:
-        tiles = -(-n // _TILE)
-        room = empty((2 * outer * tiles * width,), dt.uint8, where)
-        flags = fill_raw(empty((outer * tiles + 1,), dt.int32, where), 0)
-        run = function(text, "scan_rows", "qqqqqqqq", where)
-        amounts = address(room)
-        sums = amounts + outer * tiles * width
-        run(outer * tiles, _THREADS, address(out), positions, address(x), amounts, sums, address(flags), n, tiles)
+        chunks = max(1, min(n // (2 * _TILE), 16 * processors // outer))
+        length = -(-n // (chunks * _TILE)) * _TILE
+        chunks = -(-n // length)
+        partial = _partial(outer * chunks * width, chunks, where)
+        spot = address(partial) if partial is not None else 0
+        if chunks > 1:
+            function(text, "rows_amount", "qqqqq", where)(outer * chunks, _THREADS, address(x), spot, n, chunks, length)
+            function(text, "chunks_before_wide", "qq", where)(outer, _THREADS, spot, chunks)
+        run = function(text, "rows_result", "qqqqqqq", where)
+        run(outer * chunks, _THREADS, address(out), positions, address(x), spot, n, chunks, length)
         return
     lines = outer * inner
     chunks = max(1, min(n // 32, 1024 * processors // lines))
