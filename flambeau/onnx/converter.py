@@ -146,8 +146,8 @@ class Converter:
         )
         first = next(iter(arguments.values()), None)
         if in_place and isinstance(first, Slot):
-            result = self._in_place(name[:-1], first, arguments, place)
-            return first if result is not None else first
+            self._in_place(name[:-1], first, arguments, place)
+            return first
         result = self._run(name, arguments, place, target)
         if result is _MISSING:
             result = _unknown(described)
@@ -156,17 +156,15 @@ class Converter:
             return self._views(name, first, arguments, result)
         return slots(result)
 
-    def _in_place(self, name: str, first: Slot, arguments: dict[str, Any], place: str) -> Any:
+    def _in_place(self, name: str, first: Slot, arguments: dict[str, Any], place: str) -> None:
         before = self.current(first)
         if name == "aten::copy":
             value = self.plain(arguments["src"])
             value = self.g.number(value, before.dtype)
         else:
             value = self._run(name, arguments, place)
-        if value is _MISSING:
-            return None
-        self.change(first, value)
-        return first
+        if value is not _MISSING:
+            self.change(first, value)
 
     def _run(self, name: str, arguments: dict[str, Any], place: str, target: Any = None) -> Any:
         plain = {key: self.plain(value) for key, value in arguments.items()}
@@ -197,15 +195,9 @@ class Converter:
 
     def _describe(self, result: Any, described: Any) -> None:
         if isinstance(described, Described) and isinstance(result, Value):
-            if (
-                described.dtype is not None
-                and result.dtype != described.dtype
-                and result.dtype is not None
-                and result.constant is None
-            ):
-                pass  # the form knows better than the trace: a cast it made is in the graph
-            else:
-                result.dtype = result.dtype or described.dtype
+            result.dtype = (
+                result.dtype or described.dtype
+            )  # what a form says of its nodes goes before what the trace saw
             if described.shape is not None and result.constant is None:
                 result.shape = tuple(described.shape)
         elif isinstance(described, (list, tuple)) and isinstance(result, (list, tuple)):

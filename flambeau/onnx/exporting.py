@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -94,6 +93,12 @@ def export(
         raise TypeError(
             f"operator_export_type must be an OperatorExportTypes, not {type(operator_export_type).__name__}"
         )
+    if operator_export_type is not OperatorExportTypes.ONNX:
+        raise NotImplementedError(
+            f"operator_export_type={operator_export_type}: only ONNX's own operators can be written"
+        )
+    if report or profile or dump_exported_program:
+        raise NotImplementedError("report, profile and dump_exported_program: reports of an export are not written")
     if export_modules_as_functions:
         raise OnnxExporterError(
             "export_modules_as_functions was removed from PyTorch's exporter, and is not here either"
@@ -305,7 +310,3 @@ class _Called(Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self.inner(*args, **kwargs)
-
-
-def path_of(f: Any) -> str:
-    return os.fspath(f)

@@ -23,8 +23,6 @@ from flambeau.onnx.errors import UnsupportedOperatorError
 from flambeau.utils import _pytree as pytree
 from tests.door import converted, function_of
 
-_DTYPES = (flambeau.float32, flambeau.int64, flambeau.bool, flambeau.int32, flambeau.float64)
-
 
 class Call(flambeau.nn.Module):
     """One call of an operator: the tensors are the inputs, everything else is fixed."""

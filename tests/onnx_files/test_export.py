@@ -229,6 +229,8 @@ def test_everything_that_is_missing_is_named_at_once():
 def test_wrong_calls():
     with pytest.raises(ValueError, match="opset version: 99"):
         exported(nn.ReLU(), torch.ones(1), 99)
+    with pytest.raises(NotImplementedError, match="ONNX_ATEN"):
+        exported(nn.ReLU(), torch.ones(1), operator_export_type=torch.onnx.OperatorExportTypes.ONNX_ATEN)
     with pytest.raises(RuntimeError, match="exceeded number of outputs"):
         exported(nn.ReLU(), torch.ones(1), output_names=["a", "b"])
 

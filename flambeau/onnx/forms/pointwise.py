@@ -362,7 +362,7 @@ def negated(g: Builder, x: Value) -> Value:
     return g.op("Not", x).known(flambeau.bool, x.shape)
 
 
-@form("eq", "equal_elements")
+@form("eq")
 def eq(g: Builder, self: Any, other: Any) -> Value:
     return compare(g, "Equal", self, other)
 
@@ -674,7 +674,7 @@ def logit(g: Builder, self: Value, eps: float | None = None) -> Value:
 
 @form(
     "detach", "detach_", "alias", "contiguous", "lift", "lift_fresh", "lift_fresh_copy", "positive", "resolve_conj", "resolve_neg",
-    "conj", "conj_physical", "_conj", "pin_memory", "real", "requires_grad_", "view_as_real_identity",
+    "conj", "conj_physical", "_conj", "pin_memory", "real", "requires_grad_",
 )  # fmt: skip
 def same(g: Builder, self: Value) -> Value:
     if self.dtype is not None and self.dtype.is_complex:
