@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.backend import BACKENDS
 from ...core.caching import remember
 from ...core.device import device
 from ...core.layout import broadcast_shapes, output_strides
@@ -136,7 +137,7 @@ def places(t: Tensor, indices: Sequence[Tensor | None]) -> Places:
 
 def beside(index: Any, t: Tensor) -> Tensor:
     """An index tensor on the device of the tensor that it indexes; it may come from the CPU."""
-    if index.device.type != "cpu":
+    if not BACKENDS[index.device.type].on_host:
         raise RuntimeError(
             f"indices should be either on cpu or on the same device as the indexed tensor ({t.device}), got {index.device}"
         )

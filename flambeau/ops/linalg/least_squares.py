@@ -173,6 +173,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
 
 _lstsq_result = named_result("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+_USUAL_DRIVER = {"cuda": "gels"}  # by type of device; elsewhere "gelsy"
 
 
 def _lstsq_gradients(g: tuple, A: Tensor, B: Tensor, out: list, needs: dict) -> tuple:
@@ -288,7 +289,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if A.shape[-2] != B.shape[-1 if vector else -2]:
         dimension = "-1" if vector else "-2"
         raise RuntimeError(f"{name}: input.size(-2) should match other.size({dimension})")
-    chosen = ("gels" if A.device.type == "cuda" else "gelsy") if driver is None else driver
+    chosen = _USUAL_DRIVER.get(A.device.type, "gelsy") if driver is None else driver
     if chosen not in _DRIVERS:
         raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     if rcond is None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from ...backends.cpu import heavy
 from ...core.caching import remember
-from ...core.device import cpu
 from ...core.dtype import opmath
 from ...core.layout import broadcast_shapes, has_internal_overlap
 from ...core.tensor import Tensor
@@ -67,19 +66,16 @@ def _multiply(form: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None,
     heavy.keep_product(form, a, b, bias, out, made)
 
 
-# Functions (form, a, b, bias) of other devices that give the product of operands like those of an earlier one, or None.
-known_products: dict[str, Callable[..., Any]] = {}
+# By type of device: functions (form, a, b, bias) that give the product of operands like those of an earlier one, or None.
+known_products: dict[str, Callable[..., Any]] = {"cpu": heavy.known_product}
 
 
 def _known(form: str) -> Callable[..., Any]:
     """The shortcut of an operator: the whole result, where how to compute it was kept."""
-    on_cpu = heavy.known_product(form)
+    finder = known_products.get
 
     def known(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor | None:
-        where = a.device
-        if where is cpu:
-            return on_cpu(a, b, bias)
-        find = known_products.get(where.type)
+        find = finder(a.device.type)
         return None if find is None else find(form, a, b, bias)
 
     return known

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ...core.backend import backend_of
-from ...core.device import cpu, device
+from ...core.device import device
 from ...core.modes import active, intercept, watching
 from ...core.tensor import Tensor, empty, empty_strided
 from .primitive import Saved
@@ -228,7 +228,7 @@ def kernel_for(op: Op, where: device) -> Callable | None:
     kernel = op.kernels.get(kind)
     if kernel is None and kind == "meta":
         return None
-    if kernel is None and "any" in op.kernels and (where is cpu or backend_of(where).compiles):
+    if kernel is None and "any" in op.kernels and backend_of(where).compiles:
         kernel = op.kernels["any"]
     if kernel is not None:
         op.chosen[kind] = kernel

@@ -21,7 +21,7 @@ from ..machinery.arguments import as_int, as_ints, as_shape, need_tensors, read_
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.inplace import check_writable, resize_out, write_out
-from ..machinery.memory import dense, like_first
+from ..machinery.memory import dense, like_first, raise_if_set
 from ..machinery.plan import NATIVE
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
@@ -105,8 +105,7 @@ def _check_deviation(std: Any) -> None:
     if isinstance(std, Tensor):
         if std.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        if std.device.type != "meta" and numel_of(std.shape) and not (std.min() >= 0).item():
-            raise RuntimeError("normal expects all elements of std >= 0.0")
+        raise_if_set((std >= 0).logical_not().any(), RuntimeError("normal expects all elements of std >= 0.0"))
     elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
 
