@@ -496,7 +496,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     grads={"input": lambda g: g}, quirks=Quirks(label="AliasBackward0"), function=False, method=False, batching="same"
 )
 def alias(input: Tensor) -> Tensor:
-    """Another header over the same memory, a view as far as autograd is concerned."""
+    """The whole tensor as a view of itself, as far as autograd is concerned: what x[...] is."""
     return input._view(input.shape, input._strides, input._offset)
 
 

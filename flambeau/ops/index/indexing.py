@@ -16,7 +16,7 @@ from ...core.layout import broadcast_shapes, dense_strides
 from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, empty, numel_of
 from ...kernels.library import advanced_index as kernels
-from ..machinery.declare import composite, effect, internal, view
+from ..machinery.declare import composite, effect, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
@@ -394,14 +394,6 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     """A copy of input with input[indices] = values (or += values)."""
     _check_put(indices)
     return index_put_prepared(input, _prepare_indices(input, indices), values, accumulate)
-
-
-@view(
-    grads={"input": lambda g: g}, quirks=Quirks(label="AliasBackward0"), function=False, method=False, batching="same"
-)
-def alias(input: Tensor) -> Tensor:
-    """The whole tensor as a view of itself: what x[...] is."""
-    return input._view(input.shape, input._strides, input._offset)
 
 
 def plain_view(t: Tensor, key: Any) -> Tensor | None:

@@ -14,6 +14,7 @@ from ...core.layout import has_internal_overlap
 from ...core.overrides import FACE_CODES, discovers
 from ...core.tensor import Tensor, empty
 from ...core.typenames import type_name
+from ..creation.convert import alias
 from ..creation.filled import check_fits, fill_raw
 from ..machinery.declare import internal
 from ..machinery.inplace import assign, check_disjoint, check_writable
@@ -22,7 +23,6 @@ from ..shape.dimensions import select, slice_dim
 from .indexing import (
     INDEX_DTYPES,
     PLAIN_KEYS,
-    alias,
     apply_basic,
     as_index_tensor,
     index,

@@ -38,7 +38,7 @@ from .primitive import Primitive, any_needs_grad
 from .public import dress, recourse
 from .quirks import NO_QUIRKS, Quirks
 from .record import NUMPY_NAMES, Op, register
-from .recording import specialised
+from .recording import repeat_door, specialised
 from .watched import watched_face
 
 _active = modes.active
@@ -187,15 +187,16 @@ def declare_primitive(
     face = _declare(fn, run, impl, kind, bool(grads), layout=layout, quirks=quirks, **declared)
     if layout is not None:
         if planned:
-            impl.fn = planned_result(face.op, layout)
+            door = planned_result(face.op, layout)
         else:
-            impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty, shortcut)
+            door = new_results(face.op, layout, len(saves), returns, runs_empty, shortcut)
+        impl.fn = door.function()
+        if calls is not None:
+            repeat_door(calls, door, impl.fn)
     elif face.op.writes:
         impl.fn = changed_argument(face.op, runs_empty)
     elif face.op.reads_values:
         impl.fn = found_results(face.op)
-    if calls is not None:
-        calls.__globals__["_fn"] = impl.fn
     face.on, face.unseen = face.op.on, calls or impl
     return face
 

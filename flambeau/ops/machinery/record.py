@@ -190,9 +190,7 @@ def _free_key(op: Op) -> str:
     key = op.name if space in ("torch", "Tensor") else f"{space}.{op.name}"
     if key in OPS and space == "Tensor":  # a method whose arguments differ from the function's
         key = f"Tensor.{op.name}"
-    if space == "internal":  # parts of public operators: several may share a name
-        key += f".{sum(k.startswith(key) for k in OPS)}" if key in OPS else ""
-    return key
+    return f"{key}.{op.overload}" if op.overload else key
 
 
 def lookup(name: str) -> Op:

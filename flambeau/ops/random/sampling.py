@@ -125,21 +125,23 @@ def _normal_layout(mean: Any, std: Any, generator: Generator) -> tuple:
     return shape, source.dtype, source.device
 
 
-def _normal_op(fn: Any, label: str, *differentiable: str) -> Any:
+def _normal_op(overload: str, label: str, *differentiable: str) -> Any:
+    def normal(mean: Any, std: Any, generator: Generator) -> Tensor:
+        """Normal samples, one for each element of mean and std."""
+
     rules = {"mean": lambda g, mean: _zeros(g, mean), "std": lambda g, std: _zeros(g, std)}
     grads = {name: rules[name] for name in differentiable}
-    op = internal(fn, layout=_normal_layout, draws=True, grads=grads, quirks=Quirks(label=label), batching="each")
+    op = internal(
+        normal, layout=_normal_layout, draws=True, grads=grads, quirks=Quirks(label=label), batching="each",
+        overload=overload,
+    )  # fmt: skip
     op.on("any")(_fill_normal)
     return op
 
 
-def _normal_samples(mean: Any, std: Any, generator: Generator) -> Tensor:
-    """Normal samples, one for each element of mean and std."""
-
-
-_normal_of_mean = _normal_op(_normal_samples, "NormalBackward1", "mean")
-_normal_of_std = _normal_op(_normal_samples, "NormalBackward2", "std")
-_normal_of_both = _normal_op(_normal_samples, "NormalBackward3", "mean", "std")
+_normal_of_mean = _normal_op("Tensor_float", "NormalBackward1", "mean")
+_normal_of_std = _normal_op("float_Tensor", "NormalBackward2", "std")
+_normal_of_both = _normal_op("Tensor_Tensor", "NormalBackward3", "mean", "std")
 
 
 @composite(kind="random", method=False)

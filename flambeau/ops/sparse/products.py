@@ -255,7 +255,7 @@ sparse_addmm = sparse_primitive(
         "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), alpha),
     },
     Quirks(label="SparseAddmmBackward0"),
-    name="sparse_addmm",
+    name="sparse_addmm_masked",
 )
 
 
