@@ -20,7 +20,7 @@ from ..machinery.inplace import raw_copy, write_out
 from ..machinery.memory import bare, dense, raise_if_set
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
-from ..machinery.record import lookup
+from ..machinery.record import NewTensor, lookup
 from .sort import sorted_along
 
 # -- unique ------------------------------------------------------------------------------------------------------------
@@ -178,15 +178,12 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     return is_among(elements, test_elements, assume_unique, invert)
 
 
-def _is_among_layout(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> tuple:
+@internal(batching="each")
+def is_among(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> NewTensor:
+    """Which elements occur among the test elements; either may be a number."""
     if isinstance(elements, Tensor):
         return elements.shape, dt.bool_, elements.device
     return (), dt.bool_, test_elements.device
-
-
-@internal(layout=_is_among_layout, batching="each")
-def is_among(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Tensor:
-    """Which elements occur among the test elements; either may be a number."""
 
 
 @is_among.on("cpu")
@@ -240,13 +237,10 @@ def _check_sorter(boundaries: Tensor, sorter: Tensor) -> None:
         )
 
 
-def _search_layout(edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> tuple:
-    return values.shape, dt.int32 if out_int32 else dt.int64, edges.device
-
-
-@internal(layout=_search_layout, runs_empty=True, batching="each")
-def places_between(edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> Tensor:
+@internal(runs_empty=True, batching="each")
+def places_between(edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> NewTensor:
     """How many edges are below each value (or, if `right`, not above); `sorter` sorts the edges."""
+    return values.shape, dt.int32 if out_int32 else dt.int64, edges.device
 
 
 @places_between.on("any")

@@ -171,8 +171,9 @@ def declare_primitive(
 ) -> Any:
     """Declare an operator with kernels of its own and derivative rules `grads` (see ops.machinery.primitive).
 
-    `layout` has the arguments of the operator and says what its results look like (see `Op`); then `fn` is only their signature
-    and description, and kernels are declared with `@operator.on("cpu")` or, made of compiled kernels, `@operator.on("any")`.
+    A function that returns a `NewTensor` or `NewTensors` is a layout rule: it says what the results look like (see `Op`) and touches
+    no memory, and kernels are declared with `@operator.on("cpu")` or, made of compiled kernels, `@operator.on("any")`. A rule that
+    several operators share is given as `layout`; then `fn` is only their signature and description.
     `saves` names results at the end of the list that are kept for the derivative and not returned, `keeps` some that are
     returned too, by their positions; `returns` makes what the user gets of the list of the others. Kernels are not called for
     results without elements, unless it `runs_empty`. `shortcut` has the operator's arguments and may give the whole result at once,
@@ -180,6 +181,8 @@ def declare_primitive(
     strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an
     operator that `writes` changes its first argument and returns it, and the kernels of one that `reads_values` make and return
     its results. `declared` are faces (see `_declare`) and other fields of the record."""
+    if layout is None and fn.__annotations__.get("return") in ("NewTensor", "NewTensors"):
+        layout = fn
     impl = Primitive(fn, grads or {}, quirks, kind == "view", multi_view)
     impl.saves, impl.keeps = saves, keeps or {}
     calls = None if layout is None else specialised(impl, dict(inspect.signature(fn).parameters))

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...core import modes
 from ...core.tensor import Tensor
@@ -20,6 +20,11 @@ from .schema import Schema, described
 
 # NumPy's names for the same arguments, which PyTorch takes too.
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+
+# What an operator's new results look like, one or several: (shape, dtype, device), with strides behind them where they are not contiguous;
+# a list of those where there are several, or more that only the derivative reads.
+NewTensor: TypeAlias = "tuple[Any, ...] | list[tuple[Any, ...]]"
+NewTensors: TypeAlias = NewTensor
 
 
 @dataclass(frozen=True)

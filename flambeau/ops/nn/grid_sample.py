@@ -19,6 +19,7 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import Table, bare, layout_in_format_of
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor, NewTensors
 from .grid_points import Points, composed_gradients
 
 _MODES = ("bilinear", "nearest", "bicubic")
@@ -43,17 +44,12 @@ def _sample(out: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, a
         raw_copy(out, target)
 
 
-def _grads_layout(
-    g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, wants: tuple[bool, ...]
-) -> list:
-    return [(t.shape, t.dtype, t.device) for t, wanted in zip((input, grid), wants) if wanted]
-
-
-@internal(layout=_grads_layout, returns=iter, runs_empty=True, batching="each")
+@internal(returns=iter, runs_empty=True, batching="each")
 def sample_grads(
     g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, wants: tuple[bool, ...]
-) -> Any:
+) -> NewTensors:
     """The gradients of grid_sample with respect to input and grid, as far as wanted, in one pass over the points."""
+    return [(t.shape, t.dtype, t.device) for t, wanted in zip((input, grid), wants) if wanted]
 
 
 @sample_grads.on("any")
@@ -205,13 +201,10 @@ def _affine_backward(g: Tensor, size: tuple[int, ...], align_corners: bool) -> T
     return flat.transpose(1, 2) @ _base_like(g, size, align_corners)
 
 
-def _affine_layout(theta: Tensor, size: tuple[int, ...], align_corners: bool) -> tuple:
-    return (theta.shape[0], *size[2:], len(size) - 2), theta.dtype, theta.device
-
-
-@primitive(layout=_affine_layout, grads={"theta": _affine_backward}, method=False, batching="each")
-def affine_grid_generator(theta: Tensor, size: tuple[int, ...], align_corners: bool) -> Tensor:
+@primitive(grads={"theta": _affine_backward}, method=False, batching="each")
+def affine_grid_generator(theta: Tensor, size: tuple[int, ...], align_corners: bool) -> NewTensor:
     """The points that affine maps (N, 2, 3) or (N, 3, 4) send the places of an image or volume to."""
+    return (theta.shape[0], *size[2:], len(size) - 2), theta.dtype, theta.device
 
 
 @affine_grid_generator.on("any")

@@ -25,6 +25,7 @@ from ..machinery.memory import dense, like_first, raise_if_set
 from ..machinery.plan import NATIVE
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from .fills import fill_bernoulli
 from .gamma_gradient import dirichlet_gradient, gamma_gradient
 from .random_fill import as_generator, fill
@@ -226,13 +227,10 @@ def _multinomial(input: Tensor, num_samples: Any, replacement: bool, generator: 
     return _drawn(input, num_samples, bool(replacement), source)
 
 
-def _drawn_layout(input: Tensor, num_samples: int, replacement: bool, generator: Generator) -> tuple:
-    return (*input.shape[:-1], num_samples), dt.int64, input.device
-
-
-@internal(layout=_drawn_layout, draws=True, batching="each")
-def _drawn(input: Tensor, num_samples: int, replacement: bool, generator: Generator) -> Tensor:
+@internal(draws=True, batching="each")
+def _drawn(input: Tensor, num_samples: int, replacement: bool, generator: Generator) -> NewTensor:
     """Indices drawn with the weights in each row of `input`."""
+    return (*input.shape[:-1], num_samples), dt.int64, input.device
 
 
 @_drawn.on("cpu")
@@ -315,13 +313,10 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     return _binomial(count, prob, source)
 
 
-def _binomial_layout(count: Tensor, prob: Tensor, generator: Generator) -> tuple:
-    return broadcast_two(count.shape, prob.shape), count.dtype, count.device
-
-
-@internal(layout=_binomial_layout, draws=True, batching="each")
-def _binomial(count: Tensor, prob: Tensor, generator: Generator) -> Tensor:
+@internal(draws=True, batching="each")
+def _binomial(count: Tensor, prob: Tensor, generator: Generator) -> NewTensor:
     """How many of `count` trials succeed, each with probability `prob`."""
+    return broadcast_two(count.shape, prob.shape), count.dtype, count.device
 
 
 @_binomial.on("cpu")
@@ -336,19 +331,15 @@ def _(out: Tensor, count: Tensor, prob: Tensor, generator: Generator) -> None:
 # -- gamma ------------------------------------------------------------------------------------------------------------
 
 
-def _gamma_grad_layout(input: Tensor, output: Tensor) -> tuple:
-    return broadcast_two(input.shape, output.shape), input.dtype, input.device
-
-
 @primitive(
-    layout=_gamma_grad_layout,
     grads={("input", "output"): unknown_derivative("_standard_gamma_grad")},
     name="_standard_gamma_grad",
     method=False,
     batching="each",
 )
-def standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
+def standard_gamma_grad(input: Tensor, output: Tensor) -> NewTensor:
     """How a sample of the gamma distribution moves with its parameter: d output / d input."""
+    return broadcast_two(input.shape, output.shape), input.dtype, input.device
 
 
 @standard_gamma_grad.on("cpu")
@@ -378,19 +369,15 @@ def standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     return _gamma(input, source)
 
 
-def _dirichlet_grad_layout(x: Tensor, alpha: Tensor, total: Tensor) -> tuple:
-    return broadcast_two(broadcast_two(x.shape, alpha.shape), total.shape), x.dtype, x.device
-
-
 @primitive(
-    layout=_dirichlet_grad_layout,
     grads={("x", "alpha", "total"): unknown_derivative("_dirichlet_grad")},
     name="_dirichlet_grad",
     method=False,
     batching="each",
 )
-def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
+def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> NewTensor:
     """How component `x` of a Dirichlet sample moves with its own parameter `alpha`; `total` is the sum of all."""
+    return broadcast_two(broadcast_two(x.shape, alpha.shape), total.shape), x.dtype, x.device
 
 
 @dirichlet_grad.on("cpu")

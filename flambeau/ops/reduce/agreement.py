@@ -16,7 +16,7 @@ from ..machinery.arguments import need_tensor, need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.quirks import Quirks
-from ..machinery.record import lookup
+from ..machinery.record import NewTensor, lookup
 from ..machinery.reduction import Reduction, reduced_dims, reduced_shape, to_bool
 from ..machinery.reduction_faces import plain_dim
 from .sums import sum_
@@ -123,13 +123,10 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
     return xor_of_bits(wide, dims, shape)
 
 
-def _xor_layout(input: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) -> tuple:
-    return shape, dt.uint64, input.device
-
-
-@internal(layout=_xor_layout, batching="each")
-def xor_of_bits(input: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+@internal(batching="each")
+def xor_of_bits(input: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) -> NewTensor:
     """The exclusive or of the bits of elements of 64 bits over some dimensions, in a result of `shape`."""
+    return shape, dt.uint64, input.device
 
 
 @xor_of_bits.on("cpu")
