@@ -140,10 +140,11 @@ class Text:
     def _filled(self, template: str, texts: dict[str, str]) -> str:
         parameters = list(self.op.arguments.values())
         margin = template.partition("{checks}")[0].rpartition("\n")[2]
+        checked = parameters[1:] if "{first}.device" in template else parameters  # the first is where the kernel runs
         return template.format(
             signature=_signature(parameters),
             first=parameters[0].name if parameters else "",
-            checks=f"\n{margin}".join([check for p in parameters for check in _check_text(p)]) or "pass",
+            checks=f"\n{margin}".join([check for p in checked for check in _check_text(p)]) or "pass",
             **{**self.texts, **texts},
         )
 
