@@ -247,12 +247,17 @@ composite: Any = takes_options(declare_composite)
 
 
 def declare_transparent(
-    fn: Callable, *, name: str | None = None, namespaces: tuple[str, ...] = ("torch",), **fields: Any
+    fn: Callable,
+    *,
+    name: str | None = None,
+    namespaces: tuple[str, ...] = ("torch",),
+    inline: dict[str, Any] | None = None,
+    **fields: Any,
 ) -> Any:
-    """Declare a public function that only calls another operator, with as little as possible in between. `fields` are those of
-    its record."""
+    """Declare a public function that only calls another operator, with as little as possible in between (`inline`: see
+    `watched_face`). `fields` are those of its record."""
     op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "", source=fn, **fields)
-    op.function = watched_face(op, fn)
+    op.function = watched_face(op, fn, **(inline or {}))
     op.function.__module__ = "flambeau"
     FACE_CODES.add(op.function.__code__)
     return register(op).function
