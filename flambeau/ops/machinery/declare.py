@@ -166,6 +166,7 @@ def declare_primitive(
     runs_empty: bool = False,
     shortcut: Callable | None = None,
     keeps: dict[str, int] | None = None,
+    sums: bool = False,
     planned: bool = False,
     **declared: Any,
 ) -> Any:
@@ -176,7 +177,7 @@ def declare_primitive(
     several operators share is given as `layout`; then `fn` is only their signature and description.
     `saves` names results at the end of the list that are kept for the derivative and not returned, `keeps` some that are
     returned too, by their positions; `returns` makes what the user gets of the list of the others. Kernels are not called for
-    results without elements, unless it `runs_empty`. `shortcut` has the operator's arguments and may give the whole result at once,
+    results without elements, unless it `runs_empty`; nor where tensors it `sums` over have none, where all results are zero. `shortcut` has the operator's arguments and may give the whole result at once,
     or None: for what kernels remember of earlier calls. The rule of an operator that is `planned` gives (shape, dtype, device,
     strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an
     operator that `writes` changes its first argument and returns it, and the kernels of one that `reads_values` make and return
@@ -192,7 +193,7 @@ def declare_primitive(
         if planned:
             door = planned_result(face.op, layout)
         else:
-            door = new_results(face.op, layout, len(saves), returns, runs_empty, shortcut)
+            door = new_results(face.op, layout, len(saves), returns, runs_empty, shortcut, sums)
         impl.fn = door.function()
         if calls is not None:
             repeat_door(calls, door, impl.fn)

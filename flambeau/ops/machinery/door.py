@@ -33,7 +33,7 @@ if _kernel is None:
         return _out
 if {runs}:
     {checks}
-    _kernel(_out, {arguments})
+    {kernel}(_out, {arguments})
 return _out
 """
 
@@ -54,7 +54,7 @@ def several(_described, {signature}):
         _kernel = kernel_for(op, _where)
     if _kernel is not None and ({any_runs}):
         {checks}
-        _kernel(_results, {arguments})
+        {kernel}(_results, {arguments})
     return {finished}
 """
 
@@ -150,10 +150,17 @@ class Text:
 
 
 def new_results(
-    op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool, shortcut: Callable | None
+    op: Op,
+    layout: Callable,
+    hidden: int,
+    returns: Callable | None,
+    runs_empty: bool,
+    shortcut: Callable | None,
+    sums: bool,
 ) -> Text:
     """The door of a primitive that computes into new memory. `hidden` results at the end are for the derivative only, which
-    also reads those that it `keeps`, by their positions. Where the `shortcut` knows the whole result, it is asked first."""
+    also reads those that it `keeps`, by their positions. Where the `shortcut` knows the whole result, it is asked first. What `sums`
+    over its arguments is zero where one of them has no elements."""
     public = f"_results[:-{hidden}]" if hidden else "_results"
     finished = f"_results[0] if len(_results) == {hidden + 1} else tuple({public})"
     if returns is not None:
@@ -162,6 +169,7 @@ def new_results(
     kept += [f"{name}=_results[{position}]" for name, position in op.impl.keeps.items()]
     values = "".join(f"{name}, " for name in op.arguments)
     texts = {
+        "kernel": f"(clear if {_nothing(op)} else _kernel)" if sums else "_kernel",
         "public": finished,
         "finished": f"Saved({finished}, {', '.join(kept)})" if kept else finished,
         "runs": "True" if runs_empty else "0 not in _out.shape",
@@ -170,7 +178,17 @@ def new_results(
         else "0 not in _results[0].shape or any([0 not in _out.shape for _out in _results])",
         "shortcut": "" if shortcut is None else _SHORTCUT.format(arguments=_arguments(op), values=values),
     }
-    return Text(op, _ONE, texts, _SEVERAL, layout=layout, returns=returns, known=shortcut)
+    return Text(op, _ONE, texts, _SEVERAL, layout=layout, returns=returns, known=shortcut, clear=_clear)
+
+
+def _nothing(op: Op) -> str:
+    return " or ".join(f"0 in {p.name}.shape" for p in op.arguments.values() if p.annotation == "Tensor")
+
+
+def _clear(results: Tensor | list[Tensor], *_: Any, **__: Any) -> None:
+    """The kernel of sums over nothing."""
+    for t in results if isinstance(results, list) else (results,):
+        t._storage.fill_(0)
 
 
 def changed_argument(op: Op, runs_empty: bool = False) -> Callable:

@@ -9,7 +9,6 @@ from ...core.dtype import float32, opmath
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import batch_norm as kernels
-from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.inplace import raw_copy
@@ -69,7 +68,7 @@ def _backward(
     return in_place_of(wanted, batch_norm_grads(g, input, weight, mean, rstd, training, wanted))
 
 
-@internal(returns=tuple, runs_empty=True, batching="each")
+@internal(returns=tuple, sums=True, batching="each")
 def batch_norm_grads(
     g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> NewTensors:
@@ -83,10 +82,6 @@ def batch_norm_grads(
 def _(
     out: list[Tensor], g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> None:
-    if 0 in input.shape:
-        for t in out:
-            fill_raw(t, 0)
-        return
     input, kept, where = without_gaps(input), mean.dtype, mean.device
     channels = input.shape[1]
     dx, *results = in_place_of(wanted, out)

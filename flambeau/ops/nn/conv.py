@@ -22,7 +22,7 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
-from ..machinery.together import together
+from ..machinery.together import in_place_of, together
 
 Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
 
@@ -104,7 +104,7 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: W
         heavy.conv_forward(out, input, weight, bias if bias is None or bias._contig else bias.contiguous(), *window)
 
 
-@internal(returns=tuple, runs_empty=True, batching="each")
+@internal(returns=tuple, sums=True, batching="each")
 def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> NewTensors:
     """The gradients of a convolution with respect to input, weight and bias, as far as wanted, in one pass over dy."""
     every = (
@@ -119,12 +119,7 @@ def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants:
 def _(
     out: list[Tensor], dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]
 ) -> None:
-    if 0 in dy.shape or 0 in input.shape or 0 in weight.shape:
-        for t in out:
-            fill_raw(t, 0)
-        return
-    found = iter(out)
-    dx, dw, db = [next(found) if wanted else None for wanted in wants]
+    dx, dw, db = in_place_of(wants, out)
     heavy.conv_backward(dx, dw, db, dy, input, weight, *window)
 
 
@@ -133,6 +128,7 @@ def _(
         "dy": lambda g, weight, window: conv_forward(g, _conj(weight), None, window),
         "weight": lambda g, dy, weight_shape, window: conv_weight_grad(g, _conj(dy), weight_shape, window),
     },
+    sums=True,
     quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
 )
 def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
@@ -142,10 +138,7 @@ def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: 
 
 @conv_input_grad.on("cpu")
 def _(out: Tensor, dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> None:
-    if 0 in dy.shape or 0 in weight.shape:
-        fill_raw(out, 0)
-    else:
-        heavy.conv_backward_input(out, dy, weight, *window)
+    heavy.conv_backward_input(out, dy, weight, *window)
 
 
 @internal(
@@ -153,6 +146,7 @@ def _(out: Tensor, dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: W
         "input": lambda g, input_shape, dy, window: conv_input_grad(_conj(dy), g, input_shape, window),
         "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
     },
+    sums=True,
     quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
 )
 def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
@@ -162,10 +156,7 @@ def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: 
 
 @conv_weight_grad.on("cpu")
 def _(out: Tensor, input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> None:
-    if 0 in input.shape or 0 in dy.shape:
-        fill_raw(out, 0)
-    else:
-        heavy.conv_backward_weight(out, None, dy, input, *window)
+    heavy.conv_backward_weight(out, None, dy, input, *window)
 
 
 def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:

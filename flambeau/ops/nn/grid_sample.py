@@ -12,7 +12,6 @@ from ...core.dtype import dtype, opmath
 from ...core.graph import grad_mode as recording_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import sample as kernels
-from ..creation.filled import fill_raw
 from ..machinery.arguments import as_ints, need_tensor, need_tensors
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
@@ -44,7 +43,7 @@ def _sample(out: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, a
         raw_copy(out, target)
 
 
-@internal(returns=iter, runs_empty=True, batching="each")
+@internal(returns=iter, sums=True, batching="each")
 def sample_grads(
     g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, wants: tuple[bool, ...]
 ) -> NewTensors:
@@ -63,10 +62,6 @@ def _(
     align: bool,
     wants: tuple[bool, ...],
 ) -> None:
-    if 0 in g.shape:
-        for t in out:
-            fill_raw(t, 0)
-        return
     points, grad = Points(input.shape, grid.shape, mode), bare(g)
     index, weights, slopes = points.look_up(grid, mode, padding, align, wants[1])
     if wants[0]:

@@ -8,7 +8,6 @@ from ...core.dtype import opmath
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import group_norm as kernels
-from ..creation.filled import fill_raw
 from ..machinery.declare import internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, is_last, layout_like, without_gaps
@@ -56,7 +55,7 @@ def _backward(
     return in_place_of(wanted, group_norm_grads(g[0], input, weight, bias, mean, scale, groups, wanted))
 
 
-@internal(returns=tuple, runs_empty=True, batching="each")
+@internal(returns=tuple, sums=True, batching="each")
 def group_norm_grads(
     g: Tensor,
     input: Tensor,
@@ -78,10 +77,6 @@ def _(
     wanted: Wanted,
 ) -> None:  # fmt: skip
     batch, _, channels, space = _geometry(input.shape, groups)
-    if 0 in input.shape:
-        for t in out:
-            fill_raw(t, 0)
-        return
     dx, dw, db = in_place_of(wanted, out)
     input, factor = without_gaps(input), None if weight is None else dense(weight)
     shape, kept, where = (batch, groups * channels), mean.dtype, mean.device

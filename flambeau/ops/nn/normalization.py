@@ -11,7 +11,6 @@ from ...core.modes import active as _active
 from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import layer_norm as row_kernels
-from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.memory import bare, dense
@@ -51,7 +50,7 @@ def _layer_norm_backward(
     return in_place_of(wanted, layer_norm_grads(g, input, weight, bias, mean, rstd, inner, wanted))
 
 
-@internal(returns=tuple, runs_empty=True, batching="each")
+@internal(returns=tuple, sums=True, batching="each")
 def layer_norm_grads(
     g: Tensor,
     input: Tensor,
@@ -72,10 +71,6 @@ def _(
     wanted: Wanted,
 ) -> None:  # fmt: skip
     rows, n = _rows(input.shape, inner)
-    if rows == 0 or n == 0:
-        for t in out:
-            fill_raw(t, 0)
-        return
     dx, dw, db = in_place_of(wanted, out)
     chunks = min(rows, 32)
     partial = empty((chunks, 2, n), mean.dtype, mean.device) if wanted[1] or wanted[2] else None
