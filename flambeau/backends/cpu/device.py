@@ -35,7 +35,11 @@ class CpuBackend(Backend):
             tell_looked()
         ctypes.memmove(destination, source, nbytes)
 
-    read = write = copy
+    def read(self, host: int, address: int, nbytes: int, where: device) -> None:
+        self.copy(host, address, nbytes, where)
+
+    def write(self, address: int, host: int, nbytes: int, where: device) -> None:
+        self.copy(address, host, nbytes, where)
 
     def fetch(self, address: int, nbytes: int, where: device) -> int:
         if watchers:

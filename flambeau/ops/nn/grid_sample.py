@@ -19,6 +19,7 @@ from ..machinery.inplace import raw_copy
 from ..machinery.memory import Table, bare, layout_in_format_of
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
+from ..machinery.together import gradients_of
 from .grid_points import Points, composed_gradients
 
 _MODES = ("bilinear", "nearest", "bicubic")
@@ -48,7 +49,7 @@ def sample_grads(
     g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, wants: tuple[bool, ...]
 ) -> NewTensors:
     """The gradients of grid_sample with respect to input and grid, as far as wanted, in one pass over the points."""
-    return [(t.shape, t.dtype, t.device) for t, wanted in zip((input, grid), wants) if wanted]
+    return gradients_of(wants, input, grid)
 
 
 @sample_grads.on("any")

@@ -13,7 +13,7 @@ from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, is_last, layout_like, without_gaps
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensors
-from ..machinery.together import Wanted, in_place_of
+from ..machinery.together import Wanted, gradients_of, in_place_of
 from .max_pool import in_format_of
 from .windows import need_dtype
 
@@ -68,7 +68,7 @@ def group_norm_grads(
 ) -> NewTensors:
     """The gradients of group_norm_apply with respect to input, weight and bias, as far as wanted."""
     layouts = [layout_like(input)] if wanted[0] else []
-    return layouts + [(t.shape, t.dtype, t.device) for t, flag in zip((weight, bias), wanted[1:]) if flag]
+    return layouts + gradients_of(wanted[1:], weight, bias)
 
 
 @group_norm_grads.on("any")

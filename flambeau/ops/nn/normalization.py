@@ -16,7 +16,7 @@ from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.memory import bare, dense
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
-from ..machinery.together import Wanted, in_place_of, together
+from ..machinery.together import Wanted, gradients_of, in_place_of, together
 from .group_norm import group_norm_apply
 
 _BOTH = ("nn.functional", "torch")
@@ -62,7 +62,7 @@ def layer_norm_grads(
     wanted: Wanted,
 ) -> NewTensors:
     """The gradients of layer_norm_rows with respect to input, weight and bias, as far as wanted."""
-    return [(t.shape, t.dtype, t.device) for t, flag in zip((input, weight, bias), wanted) if flag]
+    return gradients_of(wanted, input, weight, bias)
 
 
 @layer_norm_grads.on("any")
