@@ -248,7 +248,7 @@ def _(out: Tensor, edges: Tensor, values: Tensor, sorter: Tensor | None, right: 
     n, count = edges.shape[-1], numel_of(out.shape)
     if sorter is not None:  # the search trusts it
         error = RuntimeError("torch.searchsorted(): sorter index out of range")
-        raise_if_set(((sorter < 0) | (sorter >= n)).any(), error)  # type: ignore[operator]
+        raise_if_set(((sorter < 0) | (sorter >= n)).any(), error)
     if count:
         per_row = count if len(edges.shape) == 1 else out.shape[-1]
         order = None if sorter is None else dense(sorter)

@@ -276,9 +276,9 @@ def gaussian_nll_loss(
     if not isinstance(var, Tensor):
         if var < 0:
             raise ValueError("var has negative entry/entries")
-        var = input.new_full(input.shape, var)  # type: ignore[attr-defined]
+        var = input.new_full(input.shape, var)
     else:
-        raise_if_set((var < 0).any(), ValueError("var has negative entry/entries"))  # type: ignore[operator]
+        raise_if_set((var < 0).any(), ValueError("var has negative entry/entries"))
     if var.shape != input.shape:
         if input.shape[:-1] == var.shape:
             var = var.unsqueeze(-1)

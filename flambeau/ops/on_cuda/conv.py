@@ -160,7 +160,7 @@ def _(
     if dw is not None:
         _compute("weight", input, dw, dy, window)
     if db is not None:
-        raw_copy(db, dy._bare_alias().sum([0, *range(2, len(dy.shape))]))  # type: ignore[attr-defined]
+        raw_copy(db, dy._bare_alias().sum([0, *range(2, len(dy.shape))]))
 
 
 @conv_input_grad.on("cuda")

@@ -25,7 +25,7 @@ def _(
     scale = None if weight is None else dense(weight)
     row_kernels.layer_norm_backward(dx, partial, dense(g), dense(input), mean, rstd, scale, rows, n, chunks)
     if partial is not None:
-        sums = bare(partial).sum(0)  # type: ignore[attr-defined]
+        sums = bare(partial).sum(0)
         for k, result in enumerate((dw, db)):
             if result is not None:
                 raw_copy(result, sums.select(0, k).reshape(result.shape))
