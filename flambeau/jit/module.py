@@ -147,7 +147,7 @@ class ScriptMethod:
         return self.function(self.owner, *args, **kwargs)
 
     @property
-    def __name__(self) -> str:  # type: ignore[override]
+    def __name__(self) -> str:
         return self.function.base_name
 
     @property

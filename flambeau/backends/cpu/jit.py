@@ -82,6 +82,7 @@ def support_code(text: str, entry: str) -> int:
     return _support(text, entry)
 
 
+@functools.cache
 def available() -> bool:
     """Whether kernels can be compiled here."""
     return importlib.util.find_spec("llvmlite") is not None

@@ -161,11 +161,14 @@ _METHODS = {
     "sparse_dim": lambda self: 0,
 }  # fmt: skip
 
+
+def _is_on(kind: str) -> Any:
+    return lambda self: self.device.type == kind
+
+
 _PROPERTIES = {
     "T": reversed_dims, "mT": matrix_transpose, "H": conjugate_transpose, "mH": batch_adjoint,
-    "is_cuda": lambda self: self.device.type == "cuda",
-    "is_cpu": lambda self: self.device is cpu,
-    "is_meta": lambda self: self.device.type == "meta",
+    **{f"is_{kind}": _is_on(kind) for kind in ("cpu", "cuda", "meta")},
     "layout": lambda self: strided,
     "name": lambda self: None,
     "volatile": lambda self: False,
