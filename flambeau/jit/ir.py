@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .source import Range
-from .types import BOOL, NONE, TENSOR, DictType, ListType, TupleType, Type
+from .types import BOOL, NONE, TENSOR, DictType, EnumType, ListType, TupleType, Type, shown
 
 
 class Value:
@@ -328,6 +329,7 @@ class Graph(Block):
 
     def __init__(self) -> None:
         self._count = -1
+        self.label = ""  # the function's name, for errors
         self.names: dict[str, Value] = {}
         self._suffixes: dict[str, int] = {}
         super().__init__(self, None)
@@ -432,8 +434,8 @@ class Graph(Block):
 
     __repr__ = __str__
 
-    def str(self, show_source: bool = True) -> str:
-        return print_graph(self, show_source)
+    def str(self, print_source_ranges: bool = True) -> str:
+        return print_graph(self, print_source_ranges)
 
     def copy(self) -> Graph:
         return copy_graph(self)
@@ -454,6 +456,7 @@ def constant_of(value: Value) -> tuple[bool, Any]:
 
 def copy_graph(graph: Graph) -> Graph:
     made = Graph()
+    made.label = graph.label
     known: dict[Value, Value] = {}
     copy_block(graph, made, known)
     return made
@@ -552,6 +555,8 @@ def constant_text(value: Any, type: Type) -> str:
         )
     if isinstance(type, ListType) and isinstance(value, (list, tuple)):
         return "[" + ", ".join(_part_text(v, type.element) for v in value) + "]"
+    if isinstance(type, EnumType):
+        return f"{type.enum_name}.{value.name}"
     if hasattr(value, "dim") and hasattr(value, "tolist"):
         if value.dim() == 0:
             number = value.item()
@@ -573,7 +578,7 @@ def _part_text(value: Any, type: Type) -> str:
 def _attributes_text(node: Node) -> str:
     parts = []
     for name, value in node.attributes.items():
-        if name in ("function", "code", "python"):
+        if name in ("function", "code", "python", "keywords", "unannotated"):
             continue
         type = node.outputs_[0].type if node.outputs_ and name == "value" else BOOL
         text = constant_text(value, type)
@@ -588,7 +593,7 @@ def _values_text(values: Sequence[Value]) -> str:
 
 
 def _typed(values: Sequence[Value], separator: str = ", ") -> str:
-    return separator.join(f"%{v.name} : {v.type}" for v in values)
+    return separator.join(f"%{v.name} : {shown(v.type)}" for v in values)
 
 
 def print_node(node: Node, level: int, show_source: bool = True) -> str:
@@ -597,7 +602,7 @@ def print_node(node: Node, level: int, show_source: bool = True) -> str:
     kind = node.kind_
     if kind == "prim::PythonOp":
         kind = f"^{node.attributes.get('name', '?')}"
-        head = f"{indent}{left}{kind}()({_values_text(node.inputs_)})"
+        head = f"{indent}{left}{kind}[]()({_values_text(node.inputs_)})"
     else:
         head = f"{indent}{left}{kind}{_attributes_text(node)}({_values_text(node.inputs_)})"
     if node.scope:
@@ -612,7 +617,15 @@ def print_node(node: Node, level: int, show_source: bool = True) -> str:
     return "".join(out)
 
 
-def print_graph(graph: Graph, show_source: bool = True) -> str:
+class _ShowsSource(threading.local):
+    on = True
+
+
+shows_source = _ShowsSource()
+
+
+def print_graph(graph: Graph, show_source: bool | None = None) -> str:
+    show_source = shows_source.on if show_source is None else show_source
     head = f"graph({_typed(graph.inputs_, ',' + chr(10) + ' ' * 6)}):\n"
     body = "".join(print_node(n, 1, show_source) for n in graph.nodes_)
     return f"{head}{body}  return ({_values_text(graph.outputs_)})\n"

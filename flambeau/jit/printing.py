@@ -554,6 +554,7 @@ _EXPRESSIONS: dict[str, Any] = {
     "prim::unchecked_unwrap_optional": _unchecked, "prim::isinstance": _isinstance, "prim::Uninitialized": _uninitialized,
     "aten::__getitem__": _item, "prim::TupleIndex": _tuple_index, "aten::IntImplicit": _implicit, "aten::FloatImplicit": _implicit,
     "aten::ScalarImplicit": _implicit, "aten::ComplexImplicit": _implicit, "prim::tolist": _to_list,
+    "prim::ModuleContainerIndex": lambda body, node, inputs: f"annotate({body.printer.type_name(node.outputs_[0].type)}, {inputs[0]}[{inputs[1]}])",
     "prim::EnumName": lambda body, node, inputs: f"({inputs[0]}).name",
     "prim::EnumValue": lambda body, node, inputs: f"({inputs[0]}).value",
     "prim::Print": lambda body, node, inputs: f"print({', '.join(inputs)})",
@@ -611,7 +612,7 @@ def _module_code(printer: Printer, kind: ClassType, name: str) -> str:
     for label, value in kind.constants.items():
         if _is_identifier(label):
             t = inferred(value)
-            if t is not None and not isinstance(value, list):
+            if t is not None:
                 lines.append(f"  {label} : Final[{printer.type_name(t)}] = {body.literal(_numbered(value), t)}")
     return "\n".join(lines) + "\n" + _methods_code(printer, kind)
 
