@@ -61,10 +61,7 @@ def script(
     if not enabled():
         return obj
     if example_inputs is not None:
-        warnings.warn(
-            "Warning: monkeytype is not installed. Please install https://github.com/Instagram/MonkeyType to enable Profile-Directed Typing in TorchScript. Refer to https://github.com/Instagram/MonkeyType/blob/master/README.rst to install MonkeyType. ",
-            stacklevel=2,
-        )
+        warnings.warn("example_inputs are not read: the types of arguments come from annotations", stacklevel=2)
     if _python_isinstance(obj, (module.ScriptModule, module.ScriptFunction, interpreter.ScriptObject)):
         return obj
     if _python_isinstance(obj, Module):
@@ -162,16 +159,17 @@ def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001  the name is P
     """
     if _python_isinstance(target_type, (list, set, dict)):
         raise RuntimeError("The second argument to `torch.jit.isinstance` must be a type or a tuple of types")
-    if _is_empty_container(obj):
-        warnings.warn(
-            "The inner type of a container is lost when calling torch.jit.isinstance in eager mode. For example, List[int] would become list and therefore falsely return True for List[float] or List[str].",
-            stacklevel=2,
-        )
+    warn_of_empty_container(obj)
     return _is_of(obj, target_type)
 
 
-def _is_empty_container(obj: Any) -> bool:
-    return _python_isinstance(obj, (list, dict, tuple)) and not obj
+def warn_of_empty_container(obj: Any) -> None:
+    """An empty list says nothing of what it holds."""
+    if _python_isinstance(obj, (list, dict, tuple)) and not obj:
+        warnings.warn(
+            "The inner type of a container is lost when calling torch.jit.isinstance in eager mode. For example, List[int] would become list and therefore falsely return True for List[float] or List[str].",
+            stacklevel=3,
+        )
 
 
 def _is_of(obj: Any, target_type: Any) -> bool:

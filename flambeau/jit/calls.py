@@ -480,6 +480,14 @@ class Calls:
         values = [a.value for a in self.positional(node.args)]
         return SliceValue([None, *values] if len(values) == 1 else values)
 
+    def form_new_device(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """`torch.device("cuda", 0)`, `torch.device(type="cpu")`."""
+        given = [*self.positional(node.args), *self.by_name(node.keywords)]
+        if len(given) == 1 and given[0].name in (None, "type", "device"):
+            given = [Named(given[0].value, place)]
+        named = [g for g in given if g.name is not None]
+        return SimpleValue(self.call_operator(place, "aten::device", [g for g in given if g.name is None], named))
+
     def form_no_grad(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         return SpecialForm("no_grad")
 

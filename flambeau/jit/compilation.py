@@ -22,6 +22,8 @@ from .source import Range, Source, error
 class TextResolver(Resolver):
     """Names in a text: its own functions, then what the caller sees."""
 
+    is_text = True
+
     def __init__(self, names: dict[str, Any], outer: dict[str, Any] | None = None):
         self.names, self.outer = names, outer or {}
 

@@ -510,13 +510,15 @@ class Emitter(Expressions, Calls):
     # -- loops -----------------------------------------------------------------------------------------------------------
     def do_While(self, node: ast.While) -> None:
         if node.orelse:
-            raise error(self.at(node), "else branches of while loops aren't supported", FrontendError)
+            raise error(self.at(node), "else branches of while loops aren't supported", notes.NotSupportedError)
         self.loop(self.at(node), lambda: self.statements(node.body), None, None, node.test)
 
     def do_For(self, node: ast.For) -> None:
         if node.orelse:
-            raise error(self.at(node), "else branches of for loops aren't supported", FrontendError)
+            raise error(self.at(node), "else branches of for loops aren't supported", notes.NotSupportedError)
         place = self.at(node)
+        if self.resolver.is_text and isinstance(node.iter, ast.Tuple) and not self.at(node.iter).text().startswith("("):
+            raise error(place, "List of iterables is not supported currently")
         iterable = self.sugared(node.iter).iterate(self.at(node.iter), self)
         self.for_each(place, node.target, iterable, lambda: self.statements(node.body))
 

@@ -82,7 +82,7 @@ class Expressions:
         if kind is None:
             raise error(place, f"{type(value).__name__} literals aren't supported", FrontendError)
         if type(value) is int and value > 2**63 - 1:
-            raise error(place, "number is too big for a 64-bit integer", FrontendError)
+            raise error(place, "Integer constant out of range: it does not fit in 64 bits")
         return SimpleValue(self.constant(value, kind, place))
 
     def of_JoinedStr(self: Any, node: ast.JoinedStr, wanted: Type | None) -> Sugared:
@@ -486,7 +486,7 @@ class Expressions:
         if isinstance(kind, (ListType, DictType)) or kind is STRING or isinstance(kind, ClassType):
             if isinstance(node.slice, ast.Tuple) and isinstance(kind, ListType):
                 raise error(place, "cannot index a list with a tuple")
-            return owner.item(place, self, self.expression(node.slice))
+            return owner.item(place, self, self.expression(node.slice), wanted)
         raise error(place, f"'{kind.repr_str()}' object is not subscriptable")
 
     def _sugared_item(self: Any, place: Range, node: ast.Subscript, owner: Sugared, wanted: Type | None) -> Sugared:
@@ -625,8 +625,9 @@ class Expressions:
         innermost = kind
         while isinstance(innermost, ListType):
             innermost = innermost.element
-        if isinstance(kind, ListType) and innermost in (INT, BOOL):
-            dtype = Named(self.constant(4 if innermost is INT else 11, INT, place), place, "dtype")
+        if isinstance(kind, ListType) and innermost in (INT, BOOL, FLOAT):  # of floats: an error when it runs, as in PyTorch
+            number = {INT: 4, BOOL: 11, FLOAT: 6}[innermost]
+            dtype = Named(self.constant(number, INT, place), place, "dtype")
             return "tensor", self.call_operator(place, "aten::tensor", [Named(value, place)], [dtype])
         raise error(
             place,
@@ -691,7 +692,7 @@ class Expressions:
             self.builtin(place, "aten::index_put_", [picked, index, after, self.constant(False, BOOL, place)])
             return
         if isinstance(owner.type, TupleType):
-            raise error(place, f"'{owner.type.repr_str()}' does not support augmented assign")
+            raise error(place, f"'{owner.type.repr_str()}' does not support augmented assignment")
         index = self.expression(target.slice)
         before = SimpleValue(owner).item(place, self, index).as_value(place, self)
         after = self.augmented(place, word, before, right)

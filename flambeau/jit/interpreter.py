@@ -176,7 +176,7 @@ def to_script(value: Any, kind: Type) -> Any:
     if isinstance(kind, OptionalType):
         return None if value is None else to_script(value, kind.element)
     if isinstance(kind, UnionType):
-        for member in kind.members:
+        for member in sorted(kind.members, key=lambda m: not fits(value, m)):
             try:
                 return to_script(value, member)
             except TypeError:
@@ -195,8 +195,8 @@ def to_script(value: Any, kind: Type) -> Any:
             return float(value)
         raise TypeError(_unfit(value, kind))
     if kind is BOOL:
-        if isinstance(value, bool):
-            return value
+        if isinstance(value, int):
+            return bool(value)
         raise TypeError(_unfit(value, kind))
     if isinstance(kind, ListType):
         if getattr(value, "script_kind", None) == kind:  # a ScriptList: programs change it in place

@@ -303,7 +303,8 @@ def try_match(
             given = args[position]
             position += 1
         else:
-            found = next((i for i, k in enumerate(kwargs) if k.name == argument.name), None)
+            names = (argument.name, "input") if argument.name == "self" and "::" in schema.name else (argument.name,)
+            found = next((i for i, k in enumerate(kwargs) if k.name in names), None)
             if found is not None:
                 used[found] = True
                 given = kwargs[found]

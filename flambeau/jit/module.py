@@ -43,6 +43,17 @@ class ScriptModule(_Module):
 
         cls.__init__ = init  # type: ignore[method-assign]
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind: ClassType | None = self.__dict__.get("script_type")
+        if type(value).__name__ == "Attribute" and kind is None:  # its type is needed when the module is compiled
+            self.__dict__.setdefault("_attribute_types", {})[name] = value.type
+            value = value.value
+        elif kind is not None and name in kind.constants:
+            raise RuntimeError(f"Cannot mutate TorchScript constant value: '{name}'. Value: '{value}'")
+        elif kind is not None and name in self._modules and not isinstance(value, ScriptModule):
+            raise RuntimeError(f"Cannot re-assign modules in a ScriptModule with non-scripted module, tried to replace existing module '{name}': {value}")  # fmt: skip
+        super().__setattr__(name, value)
+
     def __getattr__(self, name: str) -> Any:
         kind: ClassType | None = self.__dict__.get("script_type")
         if kind is not None:
@@ -85,7 +96,7 @@ class ScriptModule(_Module):
         """Add methods from their text; while the module is still being made, as soon as it is."""
         from . import compilation  # noqa: PLC0415  modules, classes and functions need one another
 
-        names = compilation._seen_by_caller(0)
+        names = compilation._seen_by_caller(1)
         if "script_type" in self.__dict__:
             compilation.define_methods(self, src, names)
         else:
@@ -260,6 +271,8 @@ class RecursiveScriptModule(ScriptModule):
         kind = type(module)
         for name in dir(kind):
             function = inspect.getattr_static(kind, name, None)
+            own = module.__dict__.get(name)
+            function = own.__func__ if inspect.ismethod(own) else function
             if inspect.isfunction(function) and mark_of(function) in (Mark.IGNORE, Mark.UNUSED, Mark.COPY):
                 self.__dict__[name] = function.__get__(self)
 
@@ -350,7 +363,8 @@ class RecursiveScriptModule(ScriptModule):
         return True
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.script_type.methods, *self.script_type.attributes})
+        kind = self.script_type
+        return sorted({*super().__dir__(), *kind.methods, *kind.attributes, *dir(kind.python_class)})
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__

@@ -165,6 +165,7 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
     kind = type(module)
     made = Concrete(kind)
     hints = {} if is_library(kind.__module__) else _hints(kind)
+    hints.update(module.__dict__.get("_attribute_types", {}))
     made.ignored = set(getattr(kind, "__jit_ignored_attributes__", ())) | set(
         getattr(kind, "__jit_unused_properties__", ())
     )
@@ -385,7 +386,16 @@ class ModuleValue(Sugared):
         return self._from_class(place, m, name)
 
     def _function(self, m: Any, place: Range | None, name: str) -> Sugared:
-        return m.resolver.sugared(m, place, self.concrete.functions[name])
+        found = m.resolver.sugared(m, place, self.concrete.functions[name])
+        try:
+            for function in found.functions if isinstance(found, FunctionValue) else ():
+                function.ensure(place)
+        except Exception as problem:
+            raise error(
+                place,
+                f"Module '{short_name(self.script_type)}' has no attribute '{name}' (This function exists as an attribute on the Python module, but we failed to compile it to a TorchScript function. \nThe error stack is reproduced here:\n{problem}",
+            ) from None
+        return found
 
     def _from_class(self, place: Range | None, m: Any, name: str) -> Sugared | None:
         """What the Python class says: methods, properties, static methods, the library's own constants."""

@@ -19,6 +19,7 @@ from typing import Any
 import flambeau as torch
 import flambeau.jit as jit
 
+from .. import _jit_internal
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..compat.legacy import TENSOR_TYPES
 from ..library.operator import OperatorFace
@@ -81,7 +82,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
         "is_tracing": (jit.is_tracing,), "fork": (jit.fork,), "wait": (jit.wait,), "no_grad": (torch.no_grad,),
         "rethrow_optional": (jit._unwrap_optional,), "assert_": (torch._assert,), "check": (torch._check,),
         "false": (torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling),
-        "noop": (torch._C._log_api_usage_once,),
+        "noop": (torch._C._log_api_usage_once,), "new_device": (torch.device,),
     }  # fmt: skip
     for form, things in meanings.items():
         for thing in things:
@@ -91,13 +92,14 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     plain = {
         "aten::round": round, "aten::hash": hash, "aten::hex": hex, "aten::oct": oct, "aten::bin": bin, "aten::ord": ord,
         "aten::chr": chr, "aten::sorted": sorted, "aten::all": all, "aten::any": any, "aten::sum": sum, "prim::min": min,
-        "prim::max": max, "aten::divmod": divmod, "aten::pow": pow, "aten::warn": warnings.warn, "aten::device": torch.device,
+        "prim::max": max, "aten::divmod": divmod, "aten::pow": pow, "aten::warn": warnings.warn,
         "aten::Size": torch.Size, "aten::manual_seed": torch.manual_seed, "aten::is_grad_enabled": torch.is_grad_enabled,
         "aten::set_grad_enabled": torch.set_grad_enabled, "aten::initial_seed": torch.initial_seed, "aten::Generator": torch.Generator,
         "aten::tensor": torch.tensor, "aten::as_tensor": torch.as_tensor, "aten::is_autocast_enabled": torch.is_autocast_enabled,
         "aten::is_autocast_cpu_enabled": torch.is_autocast_cpu_enabled, "aten::get_autocast_dtype": torch.get_autocast_dtype,
         "aten::broadcast_shapes": torch.broadcast_shapes, "prim::id": id, "aten::grad": torch.autograd.grad,
         "aten::backward": torch.autograd.backward, "aten::_infer_size": torch._C._infer_size,
+        "aten::_get_tracing_state": torch._C._get_tracing_state,
     }  # fmt: skip
     for symbol, thing in plain.items():
         put(thing, functools.partial(BuiltinFunction, symbol))
@@ -123,6 +125,7 @@ class Resolver:
     """Resolves names; subclasses say where they look."""
 
     is_library = False  # whether the code is Flambeau's own
+    is_text = False  # whether it was given as text
     trusts_returns = False  # whether a tuple may be returned where a NamedTuple is declared
 
     def lookup(self, name: str) -> tuple[bool, Any]:
@@ -203,6 +206,8 @@ class Resolver:
             return thing
         if isinstance(thing, Function):
             return FunctionValue([thing])
+        if hasattr(thing, "__script_if_tracing_wrapper"):
+            thing = thing.__original_fn
         script = getattr(thing, "script_function", None)
         if isinstance(script, Function):
             return FunctionValue([script])
@@ -279,6 +284,9 @@ class Resolver:
         form = form_of(thing)
         if form is not None:
             return form
+        switch = _jit_internal.boolean_dispatched.get(thing)
+        if switch is not None:
+            return Dispatch(switch["arg_name"], switch["index"], switch["if_true"], switch["if_false"], switch["default"])
         if is_library(getattr(thing, "__module__", None) or "") and hasattr(thing, "op"):
             symbol = f"aten::{thing.op.name}"
             if schemas_of(symbol):
@@ -371,22 +379,25 @@ class Dispatch(Sugared):
 
     kind = "function"
 
-    def __init__(self, name: str, index: int, yes: str, no: str):
-        self.flag, self.index, self.yes, self.no = name, index, yes, no
+    def __init__(self, name: str, index: int, yes: Any, no: Any, default: bool = False):
+        self.flag, self.index, self.yes, self.no, self.default = name, index, yes, no, default
 
     def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
         args, kwargs = list(args), list(kwargs)
         given = next((k for k in kwargs if k.name == self.flag), None)
-        if given is not None:
+        own = isinstance(self.yes, str)  # a function of this library: its two forms do not take the flag
+        if given is not None and own:
             kwargs.remove(given)
-        elif len(args) > self.index:
-            given = args.pop(self.index)
-        truth = False
+        elif given is None and len(args) > self.index:
+            given = args.pop(self.index) if own else args[self.index]
+        truth = self.default
         if given is not None:
             known, truth = m.known(given.value)
             if not known:
                 raise error(place, f"{self.flag} must be known when compiling")
         chosen = self.yes if truth else self.no
+        if not own:
+            return m.resolver.sugared(m, place, chosen).call(place, m, args, kwargs)
         found = form_by_name(chosen) or BuiltinFunction(f"aten::{chosen}")
         return found.call(place, m, args, kwargs)
 

@@ -173,6 +173,8 @@ def type_of(m: Any, node: ast.expr | None) -> Type:
     found = m.resolver.type(m, name)
     if isinstance(found, Type):
         return found
+    if found is not None and found in _BARE:
+        raise error(place, _BARE[found])
     if found is None:
         known = _NAMES.get(name.rpartition(".")[2] if name.startswith(("torch.", "typing.")) else name)
         if known is not None:
@@ -192,6 +194,10 @@ def annotated_type(thing: Any, place: Range) -> Type:
         ) from None
 
 
+_BARE = {
+    typing.Optional: "Attempted to use Optional without a contained type. Please add a contained type, e.g. Optional[int]",
+    typing.Tuple: "Attempted to use Tuple without a contained type. Please add a contained type, e.g. Tuple[int]",  # noqa: UP006
+}
 _SPOKEN: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**"}
 
 
@@ -285,6 +291,8 @@ def schema_of(m: Any, tree: ast.FunctionDef, self_type: Type | None, defaults: d
         else:
             size = _broadcast_size(parameter.annotation)
             given = m.resolver.argument_type(m, tree, parameter.arg)
+            if tree.name == "__setstate__" and parameter.annotation is None and isinstance(self_type, ClassType):
+                given = _state_type(m, tree, self_type)
             if given is not None:
                 kind = given
             elif parameter.annotation is not None and not _says_nothing(m, parameter.annotation):
@@ -300,6 +308,14 @@ def schema_of(m: Any, tree: ast.FunctionDef, self_type: Type | None, defaults: d
     else:
         returns = []
     return Schema(tree.name, "", arguments, returns)
+
+
+def _state_type(m: Any, tree: ast.FunctionDef, owner: ClassType) -> Type:
+    """What `__setstate__` is given: what `__getstate__` returns."""
+    getter = owner.find_method("__getstate__")
+    if getter is None:
+        raise error(m.at(tree), f"'{owner.name}' defines __setstate__ but no __getstate__ (torch.jit.export marks both)")
+    return getter.schema.result_type()
 
 
 def _annotated(m: Any, node: ast.expr, name: str) -> Type:

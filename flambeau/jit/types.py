@@ -49,6 +49,10 @@ class Type:
         """The same kind of type around other types."""
         return self
 
+    def __call__(self) -> Type:
+        """Graphs' values have their type as an attribute here and by a method in PyTorch: `value.type()` works as well."""
+        return self
+
     def isSubtypeOf(self, other: Type) -> bool:  # noqa: N802  PyTorch's name
         return is_subtype(self, other)
 
@@ -441,7 +445,9 @@ def _fulfils(a: Type, b: InterfaceType, why: list[str] | None) -> bool:
             why.append(f"Class '{a}' is not a subtype of the module interface '{b}' , since only ScriptModule class can be subtype of module interface.")  # fmt: skip
         return False
     for name, schema in b.methods.items():
-        mine = a.methods.get(name) if a.methods.get(name) is not None or b.is_module else a.find_method(name)
+        mine = a.methods.get(name)
+        if mine is None and isinstance(a, ClassType) and not b.is_module:
+            mine = a.find_method(name)
         if mine is None:
             if why is not None:
                 why.append(f"Class '{a}' does not have method '{name}' but interface '{b}' does.")
@@ -480,6 +486,8 @@ def union_of(members: Iterable[Type]) -> Type:
             kept = [other for other in kept if not is_subtype(other, m)] + [m]
     if len(kept) == 1:
         return kept[0]
+    if len(kept) == 3 and {INT, FLOAT, COMPLEX} == set(kept):
+        return NUMBER
     rest = [m for m in kept if m is not NONE]
     if len(rest) < len(kept) and len(rest) == 1:
         return OptionalType(rest[0])
@@ -552,3 +560,30 @@ def unify_all(types: Sequence[Type], to_union: bool = False) -> Type | None:
     for t in types[1:]:
         joined = None if joined is None else unify(joined, t, to_union)
     return joined
+
+
+# -- PyTorch's names --------------------------------------------------------------------------------------------------------
+
+
+class _Single:
+    """A type without parts under PyTorch's name for its class: `torch._C.IntType.get()`."""
+
+    def __init__(self, type: Type):
+        self._type = type
+
+    def get(self) -> Type:
+        """The type."""
+        return self._type
+
+    def getInferred(self) -> Type:  # noqa: N802  PyTorch's name
+        """The type of what is not annotated."""
+        return INFERRED if isinstance(self._type, TensorType) else self._type
+
+
+def exposed(name: str) -> Any:
+    """What `torch._C` calls `name`: a class of types with parts, or the holder of one without; None if there is no such type."""
+    parts = {c.__name__: c for c in (ListType, DictType, TupleType, OptionalType, FutureType, UnionType, ClassType, EnumType, InterfaceType)}  # fmt: skip
+    if name in parts:
+        return parts[name]
+    singles = {t.kind(): t for t in NAMED.values()}
+    return _Single(singles[name]) if name in singles else None

@@ -264,6 +264,8 @@ class SimpleValue(Sugared):
             zero = m.constant(0, INT, place)
             return SimpleValue(m.builtin(place, "aten::select", [self.value, zero, index]))
         if isinstance(actual, ClassType):
+            if actual.is_module and isinstance(kind, InterfaceType):
+                return SimpleValue(m.graph.op("prim::ModuleContainerIndex", [self.value, index], kind, place))
             return self.attr(place, m, "__getitem__").call(place, m, [Named(index, place)], [])
         raise error(place, f"'{actual.repr_str()}' object is not subscriptable")
 
