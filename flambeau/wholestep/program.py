@@ -1,7 +1,29 @@
 """A graph made runnable: every buffer has a place, every native call a block of arguments, and the driver runs them all.
 
 Buffers of the function's own lie in one arena, where those that live at different times share memory. What is new in every call
-(addresses of arguments and results, numbers of optimizers) is written into the blocks by the driver before the first step."""
+(addresses of arguments and results, numbers of optimizers) is written into the blocks by the driver before the first step.
+
+Another way of running the steps, such as one captured CUDA graph, takes this class's place. It is made and used like this:
+
+    Program(graph, arguments, results)
+        graph       a `graph.Graph`: `steps` in order (`Launch`, `Test`, `Call`) over `buffers`, which say by `source` whose memory
+                    they are; `updates`, whose `prologue` turns an optimizer's options and step counts into the `Number`s among the
+                    arguments of launches; `generators`, whose engines launches use, and `draws`, all that random numbers come from
+        arguments   {buffer: (position of the argument it belongs to, bytes from the buffer's start to that tensor's first element)}
+        results     the buffer that goes into each storage of `made`, in order; -1 for a storage without memory
+    run(tensors, made, options)
+        tensors     the arguments: anything with `_storage`, `_offset` and `dtype`; their layouts are those of the recorded call
+        made        storages for the results, which the caller keeps
+        options     for each update, the options of its optimizer as they are now
+        Every step runs, in order, and nothing is left to do afterwards. Raises `Stale` before anything has changed where the
+        program does not fit this call, and what an operator would raise where a `Test` finds a number that is not zero.
+    poison(made)    fills memory of the program's own, and these storages, with garbage: the first run is compared with eager on it
+    timed()         names and seconds of the native steps, one by one, on the values of the last run
+    graph, segments, arena_size, bytes, offsets, only
+                    what `show` tells and `recorded` asks: `segments` are the runs between calls through Python, `only` is the one
+                    segment of a program that makes no such call, `offsets` the buffers that lie in the arena, `bytes` what is touched
+
+Whoever makes a program has recorded the graph on one device, and guards it (`recorded`): a program need not look at its arguments."""
 
 from __future__ import annotations
 
