@@ -18,6 +18,7 @@ from .guards import (
     DictItem,
     GroupItem,
     Guard,
+    ListItem,
     TensorItem,
     observe,
 )
@@ -51,7 +52,9 @@ class Prepared:
             self._argument(i, t, own)
         self.versions = [(s, s.version) for s in self.storages.values()]
         self.argument_versions = [t._storage.version for t in given.tensors]
-        self.headers = [TensorItem(f"argument {i}", t) for i, t in enumerate(given.tensors)]
+        self.headers: list[Any] = [TensorItem(f"argument {i}", t) for i, t in enumerate(given.tensors)]
+        for held in given.containers:
+            self.headers.append(ListItem("a list", held) if type(held) is list else DictItem("a dict", held))
 
     def _know(self, t: Tensor) -> None:
         self.storages[id(t._storage)] = t._storage
@@ -78,7 +81,7 @@ class Prepared:
         if recorder.problems:
             raise NotRecordable(recorder.problems[0])
         known = {**{id(t): t for t in self.state}, **self.reach.seen}
-        results = Results(recorder.memory, self.given.tensors, known)
+        results = Results(recorder.memory, self.given.tensors, known, frozenset(map(id, self.given.containers)))
         for number in recorder.numbers:
             results.add_number(*number)
         grads = self._grads(results)

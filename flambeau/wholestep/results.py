@@ -56,8 +56,10 @@ class Slot:
 class Results:
     """Collects what the function made, while the tensors still exist."""
 
-    def __init__(self, memory: Memory, arguments: list[Tensor], known: dict[int, Any]):
-        self.memory, self.known = memory, known
+    def __init__(
+        self, memory: Memory, arguments: list[Tensor], known: dict[int, Any], containers: frozenset[int] = frozenset()
+    ):
+        self.memory, self.known, self.containers = memory, known, containers
         self.positions = {id(t): i for i, t in enumerate(arguments)}
         self.slots: list[Slot] = []
         self._slot_of: dict[int, int] = {}
@@ -109,6 +111,8 @@ class Results:
             return lambda arguments, made, node: kind.from_address(made[slot].ptr).value
         if type(value) in ATOMS or id(value) in self.known:
             return lambda arguments, made, node: value
+        if id(value) in self.containers:
+            raise NotRecordable(f"it returns an argument that is a {type(value).__name__}")
         if isinstance(value, tuple) and hasattr(value, "_make"):
             fields = [self.maker(v) for v in value]
             kind = type(value)
@@ -162,17 +166,41 @@ class Results:
         return [self.slot(s) for s in storages]
 
 
-def replaced(value: Any, table: dict[int, Any]) -> Any:
-    """A returned value with some tensors exchanged."""
+def replaced(value: Any, table: dict[int, Any], copies: list | None = None) -> Any:
+    """A value with some tensors exchanged. Containers without such tensors stay what they are: somebody may write into them.
+    Lists and dicts that are copied are put into `copies`, with their copies."""
     if isinstance(value, Tensor):
         return table.get(id(value), value)
-    if isinstance(value, tuple) and hasattr(value, "_make"):
-        return type(value)(*[replaced(v, table) for v in value])
-    if type(value) in (tuple, list):
-        return type(value)([replaced(v, table) for v in value])
-    if type(value) is dict:
-        return {k: replaced(v, table) for k, v in value.items()}
-    return value
+    if not table:
+        return value
+    if isinstance(value, (tuple, list)) and (type(value) in (tuple, list) or hasattr(value, "_make")):
+        parts = [replaced(v, table, copies) for v in value]
+        if all(a is b for a, b in zip(parts, value)):
+            return value
+        copy: Any = type(value)(*parts) if hasattr(value, "_make") else type(value)(parts)
+    elif type(value) is dict:
+        copy = {k: replaced(v, table, copies) for k, v in value.items()}
+        if all(copy[k] is v for k, v in value.items()):
+            return value
+    else:
+        return value
+    if copies is not None and type(value) in (list, dict):
+        copies.append((value, copy))
+    return copy
+
+
+def write_back(copies: list[tuple[Any, Any]], table: dict[int, Any]) -> None:
+    """What a function did to copies of its arguments, done to the arguments."""
+    inner = {id(copy): original for original, copy in copies}
+    for original, copy in copies:
+        values = copy if type(copy) is list else copy.values()
+        now = [inner[id(v)] if id(v) in inner else replaced(v, table) for v in values]
+        if type(copy) is list:
+            if len(now) != len(original) or any(a is not b for a, b in zip(now, original)):
+                original[:] = now
+        elif list(original) != list(copy) or any(a is not b for a, b in zip(now, original.values())):
+            original.clear()
+            original.update(zip(copy, now))
 
 
 def saved_storages(live: list[Tensor]) -> list[UntypedStorage]:
@@ -246,4 +274,4 @@ def spent(start: Node | None) -> bool:
     return not any(held_storages(node) for node in nodes_of(start))
 
 
-__all__ = ["Header", "Results", "Slot", "held_storages", "leaves_of", "nodes_of", "replaced", "saved_storages", "spent"]
+__all__ = ["Header", "Results", "Slot", "held_storages", "leaves_of", "nodes_of", "replaced", "saved_storages", "spent", "write_back"]
