@@ -19,6 +19,7 @@ from .program import Program
 from .recorder import NotRecordable, Recorder
 from .results import Results
 
+HISTORY = "it differentiates an argument that has a history"
 _DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
 
 
@@ -31,6 +32,23 @@ class Whole:
 
     def __init__(self, storage: UntypedStorage):
         self._storage = storage
+
+
+class Boundary(Node):
+    """Where an argument with a history enters a function: graphs of the function end here. A gradient that comes by goes on to the
+    argument, and is told of: a function that differentiates its arguments cannot be recorded."""
+
+    def __init__(self, t: Tensor, told: list[str]):
+        super().__init__("CompiledArgumentBackward", (gradient_edge(t),))
+        self.output_info = ((t.shape, t.dtype, t.device),)
+        self.told = told
+        self.leaf = t._bare_alias()  # is the argument, inside
+        self.leaf._autograd = AutogradState()
+        self.leaf._autograd.grad_fn = self
+
+    def apply(self, grads: list) -> tuple:
+        self.told.append(HISTORY)
+        return (grads[0],)
 
 
 class Derivative:
@@ -175,4 +193,4 @@ class FunctionNode(Node):
         self.arguments = []
 
 
-__all__ = ["Derivative", "FunctionNode", "Whole"]
+__all__ = ["HISTORY", "Boundary", "Derivative", "FunctionNode", "Whole"]

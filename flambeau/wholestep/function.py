@@ -10,7 +10,6 @@ call before it is recorded."""
 
 from __future__ import annotations
 
-import ast
 import functools
 import threading
 import time
@@ -30,14 +29,14 @@ from ..core.tensor import Tensor
 from ..nn.modules import module as module_room
 from ..nn.modules.module import Module
 from .arguments import Arguments, generation, settings_key
-from .differentiable import Derivative, FunctionNode
+from .differentiable import Boundary, Derivative, FunctionNode
+from .marking import Marks, makers, unreachable
 from .preparing import Changes, Prepared
 from .program import Stale
-from .marking import DIFFERENTIATES, HISTORY, Marks, unreachable
 from .reach import Reach, Unreachable
 from .recorded import Recorded, tensors_in
 from .recorder import NotRecordable, Recorder
-from .results import leaves_of, replaced, saved_storages, spent, write_back
+from .results import is_live, replaced, saved_storages, write_back
 from .source import Source
 from .splitting import Split, find, is_plain
 
@@ -239,12 +238,9 @@ class CompiledFunction:
             Recorder(), reach, given, key, args, kwargs, functools.partial(marks.function, *first), marks.begin
         )
         bad = marks.end()
-        if table:
-            prepared.pass_on(given.tensors)
-        if not bad:  # then it is what it returns
-            bad = {s: why for s in ast.walk(source.tree) if isinstance(s, ast.Return) and s.value is not None}
+        bad |= makers(source, result)
         self._split_at(source, first, bad, key, why)
-        return uncut(given, table, result)
+        return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
 
     def _split_at(self, source: Source, first: tuple, bad: dict[Any, str], key: tuple, why: str) -> bool:
         """Split the function at these statements, if anything is gained by that."""
@@ -275,8 +271,7 @@ class CompiledFunction:
         if not self.fullgraph and self.depth < _DEEPEST and not isinstance(found, str):
             source, first = found
             objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
-            history = grad_mode.enabled and not all(t.is_leaf for t in given.tensors)
-            if self._split_at(source, first, unreachable(source, objects, history), key, why):
+            if self._split_at(source, first, unreachable(source, objects), key, why):
                 return self._by_parts(args, kwargs)
         self.found[key] = Unfit(why)
         return self._eager(args, kwargs, why)
@@ -313,9 +308,10 @@ class CompiledFunction:
 
     def _differentiably(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
         """Run the function as it is, with a node in front of its graph that learns the derivative."""
-        table = cut(given)
+        table = cut(given, [])
         result = self.function(*replaced(args, table), **replaced(kwargs, table))
-        live = [t for t in tensors_in(result) if t.grad_fn is not None and not spent(t.grad_fn)]
+        inside = {id(table.get(id(t), t)) for t in given.tensors}
+        live = [t for t in tensors_in(result) if is_live(t, inside)]
         return attached(derivative, given, table, result, live)
 
     # -- recording --------------------------------------------------------------------------------------------------
@@ -333,8 +329,6 @@ class CompiledFunction:
             reach = self._reach(given)
         except Unreachable as problem:
             return self._unreached(given, key, args, kwargs, str(problem))
-        if grad_mode.enabled and reach.names & DIFFERENTIATES and not all(t.is_leaf for t in given.tensors):
-            return self._unreached(given, key, args, kwargs, HISTORY)
         recorder = Recorder()
         code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
         recorder.codes = frozenset(() if code is None else (code,))
@@ -346,18 +340,16 @@ class CompiledFunction:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
         inside = prepared.given
-        if table:
-            prepared.pass_on(given.tensors)
         try:
             recorded = prepared.finish(result)
         except Changes as problem:  # it may be the last time: state that is made once
             self.tries += 1
             if self.tries >= _TRIES:
                 self._unfit(key, str(problem))
-            return uncut(given, table, result)
+            return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
         except NotRecordable as problem:
             self._unfit(key, str(problem))
-            return uncut(given, table, result)
+            return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
         recorded.seconds = time.perf_counter() - started
         self.seconds += recorded.seconds
         self.found[key] = [*(entry if type(entry) is list else ()), recorded]
@@ -370,15 +362,16 @@ class CompiledFunction:
         begin: Callable | None = None,
     ) -> tuple[Prepared, dict[int, Tensor], Any]:  # fmt: skip
         """Run a function eagerly and write down what it does."""
-        table = cut(given)
+        table = cut(given, recorder.problems)
         copies: list[tuple[Any, Any]] = []
         args, kwargs = replaced(args, table, copies), replaced(kwargs, table, copies)
         try:
-            prepared = Prepared(reach, recorder, Arguments(args, kwargs) if table else given)
+            loose = "a gradient is another tensor" in self.causes
+            prepared = Prepared(reach, recorder, Arguments(args, kwargs) if table else given, loose)
         except NotRecordable as problem:
             raise _NotPrepared(*problem.args) from None
         if begin is not None:
-            begin(recorder, prepared, list(table.values()))
+            begin(recorder, prepared)
         if not _one_at_a_time.acquire(blocking=False):
             raise _Busy
         recording.on, cache, casts.cache = True, casts.cache, {}
@@ -389,7 +382,9 @@ class CompiledFunction:
         finally:
             recording.on, casts.cache = False, cache
             _one_at_a_time.release()
-            write_back(copies, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
+            originals = {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)}
+            write_back(copies, originals)
+            take_histories(given, table, recorder.problems)
         if settings_key() != key[1]:
             recorder.problems.append("it changes settings")
         if default_generator not in recorder.graph.draws and default_generator.state_bytes() != seed:
@@ -416,16 +411,27 @@ def _new_sizes(before: Any, now: Any) -> str:
     return "an argument has another shape"
 
 
-def cut(given: Arguments) -> dict[int, Tensor]:
-    """Arguments with a history, and leaves in their place: what happens inside a function ends there."""
+def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
+    """Arguments with a history, and tensors in their place at which graphs of a function end. `told` gets a reason not to record
+    if a gradient comes by."""
     if not grad_mode.enabled:
         return {}
-    table: dict[int, Tensor] = {}
+    return {id(t): Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
+
+
+def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str]) -> None:
+    """Arguments that a function changed in place have the history that their stand-ins got."""
     for t in given.tensors:
-        if not t.is_leaf:
-            table[id(t)] = t._bare_alias()
-            table[id(t)].requires_grad = True
-    return table
+        inside = table.get(id(t))
+        if inside is None or isinstance(inside.grad_fn, Boundary):
+            continue
+        told.append("it changes an argument that has a history")
+        if t._base is not None:
+            raise RuntimeError(
+                "compile: a function changes in place an argument that is a view with a history; this works only without compile"
+            )
+        meta = t._ensure_autograd()
+        meta.grad_fn, meta.output_nr = inside.grad_fn, inside.output_nr
 
 
 def attached(
@@ -439,19 +445,6 @@ def attached(
     wrapped = {id(t): node.wrap(t, k) for k, t in enumerate(live)}
     wrapped.update({id(alias): t for alias, t in zip(inside, tensors) if alias is not t})
     return replaced(result, wrapped)
-
-
-def uncut(given: Arguments, table: dict[int, Tensor], result: Any) -> Any:
-    """The result of a function that ran with leaves in place of its arguments, connected with their history again."""
-    if not table:
-        return result
-    live = [t for t in tensors_in(result) if t.grad_fn is not None]
-    inside = [table.get(id(t), t) for t in given.tensors]
-    leaves = leaves_of(live)
-    positions = {id(t): i for i, t in enumerate(inside)}
-    derivative = Derivative([positions.get(id(leaf), leaf) for leaf in leaves], live, {}, 0)
-    derivative.problem = "it is not recorded"
-    return attached(derivative, given, table, result, live)
 
 
 __all__ = ["CompiledFunction", "available", "generation", "recording", "stance"]

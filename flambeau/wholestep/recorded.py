@@ -21,7 +21,7 @@ from .guards import (
     Words,
     gradient_rows,
 )
-from .program import Program
+from .program import Program, Stale
 from .results import Header, Results
 
 _TIMED = 0.2  # seconds: programs that take longer are not run once more to know how long each native call takes
@@ -45,6 +45,7 @@ class Recorded:
         self.slots = results.slots
         self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
         self.argument_bumps: list[tuple[int, int]] = []
+        self.inputs: list[tuple[Tensor, int]] = []  # leaves whose gradients it reads wherever they are, and how often it changes them
         self.options: list[Any] = []
         self.checked = False
         self.calls = 0
@@ -74,7 +75,17 @@ class Recorded:
         return any(start < end and storage.ptr < stop for start, stop in self.state_ranges)
 
     # -- running ----------------------------------------------------------------------------------------------------
+    def _with_inputs(self, tensors: Any) -> Any:
+        """The arguments, and behind them the gradients that are read."""
+        if not self.inputs:
+            return tensors
+        grads: list[Any] = [leaf.grad for leaf, _ in self.inputs]
+        if {g._storage.ptr for g in grads} & {t._storage.ptr for t in tensors}:
+            raise Stale("an argument shares memory with a gradient")
+        return [*tensors, *grads]
+
     def run(self, tensors: Any) -> Any:
+        tensors = self._with_inputs(tensors)
         made, reused = self._storages()
         self.program.run(tensors, made, self._options())
         self._leave(tensors, made, reused)
@@ -126,6 +137,8 @@ class Recorded:
             storage.version += count
         for i, count in self.argument_bumps:
             tensors[i]._storage.version += count
+        for leaf, count in self.inputs:
+            leaf.grad._storage.version += count  # type: ignore[union-attr]
         if not reused or any(s.header is None for s in self.grads):
             for slot in self.grads:
                 if type(slot.holder) is int:
@@ -160,6 +173,7 @@ class Recorded:
     def check(self, tensors: list[Tensor], run: Callable[[], Any]) -> tuple[str, Any]:
         """Run the recording, undo it, run the function, and compare: why they differ (or nothing), and the function's result."""
         graph = self.program.graph
+        tensors = self._with_inputs(tensors)
         written = sorted({r.buffer for s in graph.steps for r in _written(s)} | _cells(graph))
         kept = []
         for index in written:

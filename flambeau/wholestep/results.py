@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..autograd.function import FunctionCtx
 from ..core.device import cpu
-from ..core.graph import AccumulateGrad, AutogradState, Node, SavedTensor
+from ..core.graph import GONE, AccumulateGrad, AutogradState, Node, SavedTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
 from ..nn.parameter import Parameter
@@ -95,7 +95,7 @@ class Results:
         layout = (slot, t.shape, t._strides, t._offset, t.dtype, t._contig)
         if t.grad_fn is None:
             return Header(*layout, t.requires_grad)
-        if spent(t.grad_fn):
+        if not is_live(t, self.positions):
             return Header(*layout, True, (t.grad_fn, t.output_nr))
         if any(t._storage is other._storage for other in self.live):
             raise NotRecordable("two results with a history share memory")
@@ -220,24 +220,31 @@ def leaves_of(live: list[Tensor]) -> list[Tensor]:
         for node in nodes_of(t.grad_fn):
             if isinstance(node, AccumulateGrad):
                 found.setdefault(id(node.variable), node.variable)
+            elif _ends(node):
+                found.setdefault(id(node.leaf), node.leaf)  # type: ignore[attr-defined]
     return list(found.values())
 
 
 def nodes_of(start: Node | None) -> list[Node]:
-    """All nodes of a graph."""
+    """All nodes of a graph, as far as the arguments of a function."""
     order = [] if start is None else [start]
     seen = set(map(id, order))
     for node in order:  # grows while it is walked
-        for edge in node.edges:
+        for edge in () if _ends(node) else node.edges:
             if edge is not None and id(edge[0]) not in seen:
                 seen.add(id(edge[0]))
                 order.append(edge[0])
     return order
 
 
+def _ends(node: Node) -> bool:
+    """Whether an argument with a history enters here (a `differentiable.Boundary`)."""
+    return node.label == "CompiledArgumentBackward"
+
+
 def held_storages(node: Node) -> list[UntypedStorage]:
     """The memory that a node keeps for its derivative."""
-    if isinstance(node, AccumulateGrad):
+    if isinstance(node, AccumulateGrad) or _ends(node):
         return []
     found: list[UntypedStorage] = []
     fields = [
@@ -274,4 +281,15 @@ def spent(start: Node | None) -> bool:
     return not any(held_storages(node) for node in nodes_of(start))
 
 
-__all__ = ["Header", "Results", "Slot", "held_storages", "leaves_of", "nodes_of", "replaced", "saved_storages", "spent", "write_back"]
+def is_live(t: Tensor, arguments: Any) -> bool:
+    """Whether a result can be differentiated by the caller in a way that depends on the call: its graph keeps values, or leads to
+    one of these arguments (their ids), which are others in each call."""
+    if t.grad_fn is None:
+        return False
+    if not spent(t.grad_fn):
+        return True
+    walked = any(entry is GONE for node in nodes_of(t.grad_fn) for entry in node.saved_fields().values())
+    return not walked and any(id(leaf) in arguments for leaf in leaves_of([t]))
+
+
+__all__ = ["Header", "Results", "Slot", "held_storages", "is_live", "leaves_of", "nodes_of", "replaced", "saved_storages", "spent", "write_back"]

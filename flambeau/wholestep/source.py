@@ -4,8 +4,8 @@ A tree is only used if it compiles to the code that the function has: a file tha
 out. Functions made of a changed tree see the same globals and the same variables of enclosing functions."""
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import copy
 import inspect
@@ -108,16 +108,19 @@ def _code(tree: ast.FunctionDef, around: list[str], like: types.CodeType) -> typ
 
 def _same(a: types.CodeType, b: types.CodeType) -> bool:
     """Whether two codes do the same, whatever they are called."""
-    fields = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount", "co_kwonlyargcount", "co_flags")
+    fields = ("co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount", "co_kwonlyargcount")
+    if (a.co_flags ^ b.co_flags) & ~inspect.CO_NESTED:
+        return False
     if any(getattr(a, f) != getattr(b, f) for f in fields) or len(a.co_consts) != len(b.co_consts):
         return False
     for x, y in zip(a.co_consts, b.co_consts):
         if isinstance(x, types.CodeType) and isinstance(y, types.CodeType):
             if not _same(x, y):
                 return False
+        elif isinstance(x, str) and isinstance(y, str) and _INNER in x:
+            continue  # the name that a nested function is given
         elif type(x) is not type(y) or (x != y and repr(x) != repr(y)):
-            if not (isinstance(x, str) and isinstance(y, str) and _INNER in x):  # the name that a nested function is given
-                return False
+            return False
     return True
 
 
