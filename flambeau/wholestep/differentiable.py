@@ -183,9 +183,16 @@ class FunctionNode(Node):
         return tuple(found)
 
     def eager(self, grads: list[Tensor]) -> list:
-        """The gradients of the leaves by the function's own graph."""
+        """The gradients of the leaves by the function's own graph, which ends at its arguments."""
         assert self.live is not None
-        return run_backward(self.live, grads, True, False, self.inner, False)
+        ends = [(t.grad_fn, t.grad_fn.edges) for t in self.inner if isinstance(t.grad_fn, Boundary)]
+        for end, _ in ends:
+            end.edges = ()
+        try:
+            return run_backward(self.live, grads, True, False, self.inner, False)
+        finally:
+            for end, edges in ends:
+                end.edges = edges
 
     def release(self) -> None:
         self.saved = None
