@@ -127,7 +127,7 @@ def settings_key() -> tuple:
     state = settings._State
     return (
         grad_mode.enabled, grad_mode.inference, cast, get_default_dtype(), default_device(), threads.get_num_threads(),
-        heavy._use_onednn, state.deterministic, state.fill_uninitialized_memory, tuple(settings.attention_kernels.values()),
+        heavy._enabled, state.deterministic, state.fill_uninitialized_memory, tuple(settings.attention_kernels.values()),
         threading.get_ident(), os.getpid(), generation[0],
     )  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +23,7 @@ from .guards import (
 from .program import Program, Stale
 from .results import Header, Results
 
-_TIMED = 0.2  # seconds: programs that take longer are not run once more to know how long each native call takes
-_LARGE_ARENA = 1 << 26
+_LARGE_ARENA = 1 << 24
 
 
 class GradSlot:
@@ -175,7 +173,7 @@ class Recorded:
         graph = self.program.graph
         tensors = self._with_inputs(tensors)
         written = sorted({r.buffer for s in graph.steps for r in _written(s)} | _cells(graph))
-        kept = []
+        kept: list[tuple[int, bytes]] = []
         for index in written:
             buffer = graph.buffers[index]
             if buffer.source == "state" or index in self.program.arguments:
@@ -187,27 +185,24 @@ class Recorded:
                     if t._storage.ptr == first._storage.ptr and t.data_ptr():
                         kept.append((t.data_ptr(), ctypes.string_at(t.data_ptr(), extent(t))))
         marks = [(g, g.state_bytes()) for g in dict.fromkeys([default_generator, *graph.draws])]
+        if self.program.arena_size > _LARGE_ARENA:
+            allocator.empty_cache()  # blocks that the arena stands for now
         made = [UntypedStorage(slot.size) for slot in self.slots]
         self.program.poison(made)
         problem = ""
-        started = time.perf_counter()
+        self.program.times = self.times = []
         try:
             self.program.run(tensors, made, self._options())
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
-        after = [ctypes.string_at(address, len(old)) for address, old in kept]
-        contents = [ctypes.string_at(s.ptr, s.size_bytes) if s.ptr else b"" for s in made]
-        if not problem and self.program.only is not None and time.perf_counter() - started < _TIMED:
-            self.times = self.program.timed()
-        for storage, content in zip(made, contents):
-            ctypes.memmove(storage.ptr, content, len(content))
-        for address, old in kept:
-            ctypes.memmove(address, old, len(old))
+        self.program.times = None
+        kept = [(address, exchanged(address, old)) for address, old in kept]
+        self.program.rest()
         for g, mark in marks:
             g.set_state_bytes(mark)
         result = run()
         if not problem:
-            problem = self._compare(tensors, made, result, [(a, new) for (a, _), new in zip(kept, after)])
+            problem = self._compare(tensors, made, result, kept)
         self.checked = not problem
         if self.checked and self.program.arena_size > _LARGE_ARENA:
             allocator.empty_cache()  # blocks that the arena stands for now
@@ -228,6 +223,13 @@ class Recorded:
             if slot.header is not None and not equal(slot.header.make(made), held):
                 return f"a gradient of shape {list(slot.header.shape)} came out differently"
         return ""
+
+
+def exchanged(address: int, old: bytes) -> bytes:
+    """Write bytes to a place; what lay there."""
+    new = ctypes.string_at(address, len(old))
+    ctypes.memmove(address, old, len(old))
+    return new
 
 
 def extent(t: Tensor) -> int:
