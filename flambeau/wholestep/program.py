@@ -19,6 +19,7 @@ Another way of running the steps, such as one captured CUDA graph, takes this cl
         program does not fit this call, and what an operator would raise where a `Test` finds a number that is not zero.
     poison(made)    fills memory of the program's own, and these storages, with garbage: the first run is compared with eager on it
     rest()          gives memory of the program's own back to the system until the next run, if it can
+    changed         which storages of `made` are others than in the last run; None if any may be. To be used or not
     times           where this is a list, a run puts the names and seconds of its native steps there, one by one
     graph, segments, arena_size, bytes, offsets, only
                     what `show` tells and `recorded` asks: `segments` are the runs between calls through Python, `only` is the one
@@ -121,6 +122,7 @@ class Program:
         self.plans: list[Any] = []
         self._cells: list[tuple] = []
         self.times: list[tuple[str, float]] | None = None
+        self.changed: list[int] | None = None
         self._build()
 
     # -- building ---------------------------------------------------------------------------------------------------
@@ -290,9 +292,11 @@ class Program:
         for slot, i, shift in self.argument_values:
             t = tensors[i]
             values[slot] = t._storage.ptr + t._offset * t.dtype.itemsize - shift
-        for place, storage in zip(self.result_values, made):
+        places = self.result_values
+        for i in range(len(made)) if self.changed is None else self.changed:
+            place = places[i]
             if place is not None:
-                values[place] = storage.ptr
+                values[place] = made[i].ptr
         if self.scratch or self.workspace is not None:
             self._bind_scratch()
         if self._cells or self.graph.updates:

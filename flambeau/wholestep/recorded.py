@@ -48,6 +48,7 @@ class Recorded:
         self.checked = False
         self.calls = 0
         self.state_addresses: frozenset[int] = frozenset()
+        self.drops_grads = any(s.header is None for s in grads)
         self.kept: list[Any] = []  # the storages of gradients that were made last, by slot
         self.others: list[int] = []
         self.exclusive: Any = None
@@ -105,7 +106,9 @@ class Recorded:
             made = self.kept.copy()
             for i in self.others:
                 made[i] = UntypedStorage(self.slots[i].size)
+            self.program.changed = self.others
             return made, True
+        self.program.changed = None
         grads = self.grads
         made = [None] * len(self.slots)
         reused = True
@@ -137,7 +140,7 @@ class Recorded:
             tensors[i]._storage.version += count
         for leaf, count in self.inputs:
             leaf.grad._storage.version += count  # type: ignore[union-attr]
-        if not reused or any(s.header is None for s in self.grads):
+        if not reused or self.drops_grads:
             for slot in self.grads:
                 if type(slot.holder) is int:
                     grad = None if slot.header is None else slot.header.make(made)
