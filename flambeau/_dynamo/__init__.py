@@ -13,7 +13,7 @@ class ExplainOutput:
 
     def __init__(self, compiled: Any):
         behind = compiled._compiled
-        recorded = [r for entry in behind.found.values() if type(entry) is list for r in entry]
+        recorded = _recordings(behind)
         self.graph_count = len(recorded)
         self.graph_break_count = len(behind.reasons)
         self.op_count = sum(len(r.program.graph.steps) for r in recorded)
@@ -24,12 +24,17 @@ class ExplainOutput:
         return self._text
 
 
+def _recordings(behind: Any) -> list[Any]:
+    """The recordings of a compiled function and of the parts that it is split into."""
+    return [*behind.recordings(), *(r for part in behind.parts() for r in _recordings(part))]
+
+
 def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
     """`explain(f)(*args)` calls f so often that it is recorded, and tells how that went."""
 
     def inner(*args: Any, **kwargs: Any) -> ExplainOutput:
         compiled = compile(f)
-        for _ in range(3):
+        for _ in range(6):
             compiled(*args, **kwargs)
         return ExplainOutput(compiled)
 

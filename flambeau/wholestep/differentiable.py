@@ -15,6 +15,7 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided
 from . import passes
 from .comparing import equal
+from .passes import Stage
 from .program import Program
 from .recorder import NotRecordable, Recorder
 from .results import Results
@@ -65,7 +66,7 @@ class Derivative:
         self.watched: list[UntypedStorage] = []  # of the state
         self.problem = ""
         self.checked = False
-        self.trail: list[tuple[str, str]] = []
+        self.trail: list[Stage] = []
 
     def gradients(self, grads: list) -> list[Tensor]:
         """Incoming gradients as the program expects them: zeros for those that did not come, laid out like the results."""

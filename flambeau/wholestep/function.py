@@ -318,7 +318,9 @@ class CompiledFunction:
     def _record(self, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> Any:
         entry = self.found.get(key)
         kinds = [[len(e) for k in keys if type(e := self.found.get(k)) is list] for keys in self.patterns.values()]
-        resized = type(entry) is not list and any(counts for counts, keys in zip(kinds, self.patterns.values()) if key in keys)
+        resized = type(entry) is not list and any(
+            counts for counts, keys in zip(kinds, self.patterns.values()) if key in keys
+        )
         if not resized and sum(max(counts, default=0) for counts in kinds) >= self.limit:
             why = f"there are {self.limit} recordings already; the last one was because {(self.causes or ['of new arguments'])[-1]}"
             if type(entry) is not list:

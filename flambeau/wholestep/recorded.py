@@ -20,6 +20,7 @@ from .guards import (
     Words,
     gradient_rows,
 )
+from .passes import Stage
 from .program import Program, Stale
 from .results import Header, Results
 
@@ -43,7 +44,9 @@ class Recorded:
         self.slots = results.slots
         self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
         self.argument_bumps: list[tuple[int, int]] = []
-        self.inputs: list[tuple[Tensor, int]] = []  # leaves whose gradients it reads wherever they are, and how often it changes them
+        self.inputs: list[
+            tuple[Tensor, int]
+        ] = []  # leaves whose gradients it reads wherever they are, and how often it changes them
         self.options: list[Any] = []
         self.checked = False
         self.calls = 0
@@ -55,7 +58,7 @@ class Recorded:
         self.state_ranges: list[tuple[int, int]] = []
         self.seconds = 0.0
         self.times: list[tuple[str, float]] = []  # of native calls, when it was compared
-        self.trail: list[tuple[str, str]] = []
+        self.trail: list[Stage] = []
         self.busy = False  # whether it runs, further out: a recording belongs to one thread
         self.derivative: Derivative | None = None
         self.saves: list[Any] = []  # slots of what the derivative reads, or the storage itself where it existed before

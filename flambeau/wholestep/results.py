@@ -292,4 +292,16 @@ def is_live(t: Tensor, arguments: Any) -> bool:
     return not walked and any(id(leaf) in arguments for leaf in leaves_of([t]))
 
 
-__all__ = ["Header", "Results", "Slot", "held_storages", "is_live", "leaves_of", "nodes_of", "replaced", "saved_storages", "spent", "write_back"]
+__all__ = [
+    "Header",
+    "Results",
+    "Slot",
+    "held_storages",
+    "is_live",
+    "leaves_of",
+    "nodes_of",
+    "replaced",
+    "saved_storages",
+    "spent",
+    "write_back",
+]

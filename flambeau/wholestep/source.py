@@ -17,7 +17,16 @@ _FUTURE = 0
 for _name in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _name).compiler_flag
 _INNER = "_flambeau_part"
-SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+SCOPES = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Lambda,
+    ast.ClassDef,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
 
 
 class Source:
@@ -41,7 +50,9 @@ class Source:
         f = self.function
         code = _code(tree, [*self.cells, *extras], f.__code__)
         cells = {**self.cells, **{name: types.CellType(value) for name, value in extras.items()}}
-        made = types.FunctionType(code, f.__globals__, f.__name__, f.__defaults__, tuple(cells[n] for n in code.co_freevars))
+        made = types.FunctionType(
+            code, f.__globals__, f.__name__, f.__defaults__, tuple(cells[n] for n in code.co_freevars)
+        )
         made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
         return made
 

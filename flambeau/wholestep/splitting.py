@@ -24,7 +24,17 @@ _PACKAGE = __name__.partition(".")[0]
 _MOST_INNER = 64  # functions that one statement's calls may be of
 _READERS = frozenset(("item", "tolist", "numpy"))  # methods whose receiver can be computed before
 _TAKERS = frozenset(("float", "int", "bool", "print", "str", "repr", "format"))  # functions whose arguments can be
-_LEAVING = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom, ast.Await, ast.Delete, ast.Global, ast.Nonlocal)
+_LEAVING = (
+    ast.Return,
+    ast.Break,
+    ast.Continue,
+    ast.Yield,
+    ast.YieldFrom,
+    ast.Await,
+    ast.Delete,
+    ast.Global,
+    ast.Nonlocal,
+)
 
 
 def statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -157,7 +167,9 @@ class Split:
         """Whether a `break` or `continue` leaves a loop that the statement holds."""
         if not isinstance(leaving, (ast.Break, ast.Continue)):
             return False
-        return any(leaving in own_nodes(n) for n in own_nodes(s) if isinstance(n, (ast.For, ast.While)) and n is not leaving)
+        return any(
+            leaving in own_nodes(n) for n in own_nodes(s) if isinstance(n, (ast.For, ast.While)) and n is not leaving
+        )
 
     def _staying(self, s: ast.stmt, definite: set[str], looped: bool) -> ast.stmt:
         """A statement that stays, with what is in it split."""
@@ -224,7 +236,12 @@ class Split:
             return [], s
         found: list[ast.stmt] = []
         root = copy.deepcopy(root)
-        if isinstance(s, ast.If) and isinstance(root, ast.UnaryOp) and isinstance(root.op, ast.Not) and _is_computed(root.operand):
+        if (
+            isinstance(s, ast.If)
+            and isinstance(root, ast.UnaryOp)
+            and isinstance(root.op, ast.Not)
+            and _is_computed(root.operand)
+        ):
             root.operand = self._out(root.operand, found, s)
         elif isinstance(s, ast.If) and _is_computed(root):
             root = self._out(root, found, s)

@@ -80,7 +80,9 @@ def shared(tree: ast.FunctionDef, parameters: set[str]) -> set[str]:
     """Variables that functions inside this one see, and that are set more than once: a copy of one would go stale."""
     captured: set[str] = set()
     for n in ast.walk(tree):
-        if n is not tree and isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp)):
+        if n is not tree and isinstance(
+            n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp)
+        ):
             captured |= loads(n)
     counts = dict.fromkeys(parameters, 1)
 
