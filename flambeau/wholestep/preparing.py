@@ -104,7 +104,8 @@ class Prepared:
         recorded.derivative, recorded.saves = derivative, saves
         bumps = {id(s): s.version - v for s, v in self.versions if s.version != v}
         recorded.bumps = [(s, bumps[i]) for i, s in self.storages.items() if i in bumps]
-        recorded.inputs = [(leaf, bumps.get(id(self.grads_before[id(leaf)]._storage), 0)) for leaf in self.inputs]
+        read: list[Any] = [self.grads_before[id(leaf)] for leaf in self.inputs]
+        recorded.inputs = [(leaf, bumps.get(id(grad._storage), 0)) for leaf, grad in zip(self.inputs, read)]
         after = [t._storage.version for t in self.given.tensors]
         recorded.argument_bumps = [
             (i, new - old)

@@ -292,18 +292,16 @@ class Split:
         split = self
 
         class Calls(ast.NodeTransformer):
-            def visit_Call(self, e: ast.Call) -> Any:  # noqa: N802 - ast's name
+            def visit(self, e: Any) -> Any:
+                if isinstance(e, (ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                    return e
                 self.generic_visit(e)
-                if isinstance(e.func, (ast.Name, ast.Attribute)) and not hasattr(builtins, getattr(e.func, "id", "")):
+                named = isinstance(e, ast.Call) and isinstance(e.func, (ast.Name, ast.Attribute))
+                if named and not hasattr(builtins, getattr(e.func, "id", "")):
                     look = ast.Call(ast.Name("_flambeau_inner", ast.Load()), [e.func], [])
                     e.func = located(look, e)
                     split.calls_others = True
                 return e
-
-            def _as_it_is(self, e: Any) -> Any:
-                return e
-
-            visit_Lambda = visit_FunctionDef = visit_ClassDef = visit_AsyncFunctionDef = _as_it_is  # noqa: N815
 
         return Calls().visit(copy.deepcopy(node))
 
