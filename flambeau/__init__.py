@@ -110,6 +110,8 @@ _HOMES = {
     **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
     "GradScaler": "amp",
     "_assert": "symbolic",
+    "classes": "library.native",
+    "export_library": "cpp",
     "autocast": "amp",
     "compile": "compiler",
     "cond": "library.higher_order",

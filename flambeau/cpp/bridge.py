@@ -20,6 +20,7 @@ from ..core.size import make_size
 from ..core.storage import UntypedStorage, tell_looked, watchers
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
 from ..library.aten.calls import _function
+from ..library.native import add_class
 from ..library.registration import Library, fallthrough_kernel
 from ..random import Generator, manual_seed
 
@@ -101,6 +102,19 @@ def library(namespace: str, kind: str, key: str) -> Library:
     with _loading:
         _libraries.append(found)
     return found
+
+
+def new_class(namespace: str, name: str) -> type:
+    return add_class(namespace, name)
+
+
+def add_method(cls: type, name: str, function: Callable) -> None:
+    setattr(cls, name, lambda self, *args: function(self, *args))
+
+
+def bare(cls: type) -> Any:
+    """An object that C++ fills."""
+    return cls.__new__(cls)
 
 
 def define(lib: Library, schema: str) -> None:
