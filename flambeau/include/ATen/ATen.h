@@ -329,7 +329,6 @@ inline void print_scale(std::ostream& out, double scale) {
 inline void print_matrix(std::ostream& out, const double* p, int64_t rows, int64_t columns, int64_t line, int64_t indent) {
   const NumberFormat f = number_format(out, p, rows * columns);
   const std::string margin(static_cast<size_t>(indent), ' ');
-  out << margin;
   const int64_t per_line = (line - indent) / (f.width + 1);
   for (int64_t first = 0, last; first < columns; first = last + 1) {
     last = first + per_line <= columns ? first + per_line - 1 : columns - 1;
