@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import flambeau
 
 from ..autograd import is_grad_enabled, set_grad_enabled
-from ..autograd.function import Function
+from ..autograd.function import Function, FunctionNode
 from ..backends.cpu.threads import get_num_threads, set_num_threads
 from ..core import layout as layouts
 from ..core.device import cpu, device
@@ -84,13 +85,17 @@ class CppFunction(Function):
         return (None, None, *ctx.back(ctx, *grads))
 
 
+@functools.cache
+def _named_function(name: str) -> type[CppFunction]:
+    """The same, whose nodes are called as PyTorch calls them."""
+    made = type(f"CppNode<{name}>", (CppFunction,), {})
+    made._backward_cls = type(made.__name__, (FunctionNode,), {"label": made.__name__})
+    return made
+
+
 def apply(name: str, run: Callable, back: Callable, tensors: list) -> Any:
-    """Run a C++ autograd function; graphs show its name."""
-    found = CppFunction.apply(run, back, *tensors)
-    first = found if isinstance(found, Tensor) else found[0]
-    if first.grad_fn is not None:
-        first.grad_fn.cpp_name = name
-    return found
+    """Run a C++ autograd function."""
+    return _named_function(name).apply(run, back, *tensors)
 
 
 _libraries: list[Library] = []  # what C++ libraries have registered stays

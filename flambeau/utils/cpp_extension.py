@@ -153,6 +153,8 @@ def load(
     build = _Build(name, paths, build_directory, verbose)
     build.flags += [f"-I{p}" for p in extra_include_paths or ()]
     build.flags += [*(["-O2"] if not any(f.startswith("-O") for f in extra_cflags or ()) else []), *(extra_cflags or ())]
+    if is_python_module and not is_standalone:  # torch/torch.h brings pybind11 along
+        build.flags.append("-DTORCH_API_INCLUDE_EXTENSION_H")
     build.cuda_flags += list(extra_cuda_cflags or ())
     build.link_flags += list(extra_ldflags or ())
     path = build.run(program=is_standalone)
@@ -260,7 +262,7 @@ class _Build:
     def __init__(self, name: str, sources: list[str], directory: str | None, verbose: bool) -> None:
         self.name, self.sources, self.verbose = name, sources, verbose
         self.folder = _folder(name, directory)
-        self.flags = [*python_flags(), f"-DTORCH_EXTENSION_NAME={name}", "-DTORCH_API_INCLUDE_EXTENSION_H"]
+        self.flags = [*python_flags(), f"-DTORCH_EXTENSION_NAME={name}"]
         self.cuda_flags: list[str] = []
         self.link_flags: list[str] = []
 

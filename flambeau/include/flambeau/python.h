@@ -6,9 +6,12 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <cxxabi.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <functional>
+#include <typeinfo>
 
 #include <c10/types.h>
 
@@ -125,6 +128,14 @@ class PythonError : public c10::Error {
       : c10::Error(std::move(text)), type_(std::move(type)), value_(std::move(value)), trace_(std::move(trace)) {}
   Object type_, value_, trace_;
 };
+
+inline std::string type_name(const std::type_info& type) {
+  int status;
+  char* text = abi::__cxa_demangle(type.name(), nullptr, nullptr, &status);
+  const std::string found = text ? text : type.name();
+  std::free(text);
+  return found;
+}
 
 inline PyObject* checked(PyObject* result) {
   if (!result) throw PythonError::fetch();

@@ -78,7 +78,7 @@ template <class T> struct Function {
       }
       return ::flambeau::to_py(kept);
     });
-    const auto result = ::flambeau::helper("apply", typeid(X).name(), run, back, tensors);
+    const auto result = ::flambeau::helper("apply", ::flambeau::type_name(typeid(X)), run, back, tensors);
     ::flambeau::Gil gil;
     return ::flambeau::from_py<R>(result.get());
   }
