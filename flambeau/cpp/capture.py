@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ..autograd import no_grad
 from ..backends.cpu.onednn import library as dnnl
+from ..core.device import cpu
 from ..core.tensor import Tensor
 from ..nn import Module
-from ..wholestep.function import CompiledFunction
+from ..wholestep.function import record_once
 from ..wholestep.graph import Call, Graph
 from ..wholestep.program import Program
 from ..wholestep.recorded import Recorded, tensors_in
+from ..wholestep.recorder import NotRecordable
 from .onednn_log import Log, logging
-
-_RUNS = 5  # the second is recorded, the third compared with the function itself; state that is made once may delay that
 
 
 class NotExportable(RuntimeError):
@@ -43,7 +44,6 @@ class Captured:
     inputs: list[Tensor]
     outputs: list[Output]
     log: Log | None
-    example: list[Tensor] = field(default_factory=list)  # what the call returned
 
 
 class _Whole(Module):
@@ -62,14 +62,26 @@ def capture(model: Callable, inputs: tuple) -> Captured:
     """Record `model(*inputs)`, without gradients. Raises NotExportable with all reasons at once."""
     tensors = tensors_in(list(inputs))
     whole = _Whole(model, frozenset(t._storage.ptr for t in tensors))
-    compiled = CompiledFunction(whole, {}, getattr(type(model), "__name__", "model"))
     with no_grad(), _logging() as log:
-        for _ in range(_RUNS):
-            forward_result = compiled(*inputs)
-            recorded = _finished(compiled)
-            if recorded is not None:
-                return _described(recorded, tensors, forward_result, log)
-    raise NotExportable(f"{compiled.name} cannot be one native program: {'; '.join(compiled.reasons) or 'it keeps changing'}")
+        whole(*inputs)  # caches that are filled once
+        try:
+            recorded = record_once(whole, inputs, _others(whole.inputs))
+            problem, _ = recorded.check(tensors, lambda: whole(*inputs))
+        except NotRecordable as error:
+            problem = str(error)
+        if problem:
+            raise NotExportable(f"{type(model).__name__} cannot be one native program: {problem}")
+        return _described(recorded, tensors, log)
+
+
+def _others(inputs: frozenset[int]) -> list[Tensor]:
+    """All dense tensors there are, but for the inputs: parameters, buffers, constants, wherever a model has them."""
+    found = []
+    for one in gc.get_objects():
+        if isinstance(one, Tensor) and hasattr(one, "_storage") and one.device is cpu and not one.is_sparse:
+            if one._storage.ptr and one._storage.ptr not in inputs:
+                found.append(one)
+    return found
 
 
 @contextlib.contextmanager
@@ -81,14 +93,7 @@ def _logging() -> Iterator[Log | None]:
         yield log
 
 
-def _finished(compiled: CompiledFunction) -> Recorded | None:
-    for entry in compiled.found.values():
-        if type(entry) is list and entry[0].checked:
-            return entry[0]
-    return None
-
-
-def _described(recorded: Recorded, inputs: list[Tensor], example: list[Tensor], log: Log | None) -> Captured:
+def _described(recorded: Recorded, inputs: list[Tensor], log: Log | None) -> Captured:
     program = recorded.program
     problems = [f"{s.name}: {s.why}" for s in program.graph.steps if isinstance(s, Call)]
     if program.graph.draws:
@@ -105,4 +110,4 @@ def _described(recorded: Recorded, inputs: list[Tensor], example: list[Tensor], 
         if slot is None:
             raise NotExportable("a result is one of the model's own tensors; return a copy of it")
         outputs.append(Output(program.results[slot], t._offset * t.dtype.itemsize, tuple(t.shape), t.dtype))
-    return Captured(program.graph, program, inputs, outputs, log, example)
+    return Captured(program.graph, program, inputs, outputs, log)

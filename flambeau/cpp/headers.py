@@ -31,6 +31,7 @@ _BY_HAND = frozenset(
     from_file set_data numpy tolist contiguous_format sym_size sym_stride sym_numel sym_storage_offset type ndimension nbytes itemsize
     is_same_size print einsum""".split()
 )
+_ONLY_IN_CPP = ("slice", "alias", "numpy_T", "polygamma")  # methods there, not in Python
 _KEYWORDS = frozenset(
     "and or not xor bool int float double long short char default register union new delete switch case this auto class".split()
 )
@@ -217,7 +218,7 @@ def _written(name: str, overload: str, schema: FunctionSchema, s: _Signature) ->
     else:
         head, body = s.result + " ", f"return {made}.run<{s.result}>();"
     text = f"inline {head}{name}({s.parameters(True)}) {{ {call}{body} }}\n"
-    if not has_self or not hasattr(Tensor, name):
+    if not has_self or not (hasattr(Tensor, name) or name in _ONLY_IN_CPP):
         return text, ""
     given = ", ".join(["*this", *(n for _, n, _ in s.declared[1:])])
     text += f"inline {head}Tensor::{name}({s.parameters(False, True)}) const {{ return at::{name}({given}); }}\n"

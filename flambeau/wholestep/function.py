@@ -263,6 +263,24 @@ class CompiledFunction:
         return attached(recorded.derivative, given, table, result, prepared.live)
 
 
+def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorded:
+    """One call as a recording without guards: for programs that are taken out of Python, where nothing can change. `state` are the
+    tensors that it may find. NotRecordable says everything that stands against it."""
+    reach, recorder = Reach(), Recorder()
+    reach.tensors = {id(t): ("state", t) for t in state}
+    prepared = Prepared(reach, recorder, Arguments(args, {}))
+    with _one_at_a_time:
+        recording.on, cache, casts.cache = True, casts.cache, {}
+        try:
+            with recorder.recording():
+                result = function(*args)
+        finally:
+            recording.on, casts.cache = False, cache
+    if recorder.problems:
+        raise NotRecordable("; ".join(dict.fromkeys(recorder.problems)))
+    return prepared.finish(result)
+
+
 def cut(given: Arguments) -> dict[int, Tensor]:
     """Arguments with a history, and leaves in their place: what happens inside a function ends there."""
     if not grad_mode.enabled:
@@ -301,4 +319,4 @@ def uncut(given: Arguments, table: dict[int, Tensor], result: Any) -> Any:
     return attached(derivative, given, table, result, live)
 
 
-__all__ = ["CompiledFunction", "available", "generation", "recording", "stance"]
+__all__ = ["CompiledFunction", "available", "generation", "record_once", "recording", "stance"]

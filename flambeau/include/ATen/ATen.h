@@ -192,6 +192,7 @@ inline bool Tensor::is_contiguous(MemoryFormat format) const {
   }
   return true;
 }
+inline Tensor Tensor::where(const Tensor& condition, const Tensor& other) const { return at::where(condition, *this, other); }
 inline Scalar Tensor::item() const { return detail::method<Scalar>(*this, "item"); }
 inline bool Tensor::requires_grad() const { return detail::attribute<bool>(*this, "requires_grad"); }
 inline const Tensor& Tensor::requires_grad_(bool value) const {

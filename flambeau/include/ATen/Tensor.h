@@ -148,6 +148,7 @@ class Tensor {
   template <class T> T item() const { return item().to<T>(); }
 
   // -- indexing
+  Tensor where(const Tensor& condition, const Tensor& other) const;
   Tensor operator[](int64_t i) const;
   Tensor operator[](const Tensor& i) const;
   Tensor operator[](const Scalar& i) const;
