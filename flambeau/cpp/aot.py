@@ -49,7 +49,9 @@ def export_library(
     folder = Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
     if getattr(model, "training", False):
-        raise RuntimeError("the model is in training mode: call model.eval() first, or its dropout would be part of the library")
+        raise RuntimeError(
+            "the model is in training mode: call model.eval() first, or its dropout would be part of the library"
+        )
     say("recording the model")
     captured = capture(model, inputs)
     _check_layouts(captured)
@@ -81,7 +83,19 @@ def export_library(
             _run(["ar", "rcs", str(library), *map(str, objects)])
         else:
             runpaths = [f"-Wl,-rpath,{os.path.dirname(p)}" for p in links]
-            _run([*compiler, "-shared", *map(str, objects), *links, *runpaths, "-Wl,-rpath,$ORIGIN", *_SYSTEM, "-o", str(library)])
+            _run(
+                [
+                    *compiler,
+                    "-shared",
+                    *map(str, objects),
+                    *links,
+                    *runpaths,
+                    "-Wl,-rpath,$ORIGIN",
+                    *_SYSTEM,
+                    "-o",
+                    str(library),
+                ]
+            )
     _write_cmake(folder, name, library.name, links, static)
     return library
 
@@ -94,7 +108,11 @@ def _c_compiler(cxx: list[str]) -> list[str]:
     given = os.environ.get("CC")
     if given:
         return given.split()
-    return [next(c for c in ("cc", "gcc", "clang") if shutil.which(c))] if any(map(shutil.which, ("cc", "gcc", "clang"))) else [*cxx, "-x", "c"]
+    return (
+        [next(c for c in ("cc", "gcc", "clang") if shutil.which(c))]
+        if any(map(shutil.which, ("cc", "gcc", "clang")))
+        else [*cxx, "-x", "c"]
+    )
 
 
 def _run(command: list[str]) -> None:
@@ -112,9 +130,9 @@ def _check_layouts(captured: Captured) -> None:
     for i, t in enumerate(captured.inputs):
         if not t.is_contiguous():
             raise NotExportable(f"input {i} is not contiguous: libraries take dense arrays")
-    for t in (*captured.inputs, *captured.outputs):
-        if t.dtype.name not in ELEMENTS:
-            raise NotExportable(f"{t.dtype} has no counterpart in C")
+    for d in {t.dtype for t in captured.inputs} | {o.dtype for o in captured.outputs}:
+        if d.name not in ELEMENTS:
+            raise NotExportable(f"{d} has no counterpart in C")
 
 
 def _write_cmake(folder: Path, name: str, library: str, links: list[str], static: bool) -> None:

@@ -9,21 +9,17 @@ from typing import Any
 
 import flambeau
 
-from ..autograd import is_grad_enabled, set_grad_enabled
 from ..autograd.function import Function, FunctionNode
-from ..backends.cpu.threads import get_num_threads, set_num_threads
 from ..core import layout as layouts
 from ..core.device import cpu, device
-from ..core.dtype import BY_NAME, dtype
+from ..core.dtype import BY_NAME
 from ..core.layout import strided
-from ..core.promotion import promote_types
 from ..core.size import make_size
 from ..core.storage import UntypedStorage, tell_looked, watchers
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
 from ..library.aten.calls import _function
 from ..library.native import add_class
 from ..library.registration import Library, fallthrough_kernel
-from ..random import Generator, manual_seed
 
 # PyTorch's numbers of dtypes, as in c10::ScalarType.
 _NUMBERS = {
@@ -52,7 +48,9 @@ def address(t: Tensor) -> int:
     return t.data_ptr()
 
 
-def from_blob(start: int, size: Sequence[int], strides: Sequence[int] | None, kind: Any, where: Any, owner: Any) -> Tensor:
+def from_blob(
+    start: int, size: Sequence[int], strides: Sequence[int] | None, kind: Any, where: Any, owner: Any
+) -> Tensor:
     """A tensor over memory that belongs to C++; `owner` is dropped when nobody uses it any more."""
     shape = make_size(tuple(size))
     steps = contiguous_strides(shape) if strides is None else tuple(strides)
@@ -88,7 +86,7 @@ class CppFunction(Function):
 @functools.cache
 def _named_function(name: str) -> type[CppFunction]:
     """The same, whose nodes are called as PyTorch calls them."""
-    made = type(f"CppNode<{name}>", (CppFunction,), {})
+    made: Any = type(f"CppNode<{name}>", (CppFunction,), {})
     made._backward_cls = type(made.__name__, (FunctionNode,), {"label": made.__name__})
     return made
 
@@ -117,7 +115,7 @@ def add_method(cls: type, name: str, function: Callable) -> None:
     setattr(cls, name, lambda self, *args: function(self, *args))
 
 
-def bare(cls: type) -> Any:
+def bare(cls: Any) -> Any:
     """An object that C++ fills."""
     return cls.__new__(cls)
 

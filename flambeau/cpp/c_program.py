@@ -130,7 +130,11 @@ class CProgram:
             return self._constant(value)
         if letter in "df":
             return _number(float(value))
-        return "INT64_MIN" if int(value) == -(1 << 63) else f"{int(value)}{'ull' if letter == 'L' else 'll' if letter == 'l' else ''}"
+        return (
+            "INT64_MIN"
+            if int(value) == -(1 << 63)
+            else f"{int(value)}{'ull' if letter == 'L' else 'll' if letter == 'l' else ''}"
+        )
 
     def _constant(self, data: bytes) -> str:
         name = f"c{len(self.constants)}"
@@ -156,7 +160,9 @@ class CProgram:
         lines = [f"if (bind(m, {self._object(a)}, {p})) return 1;" for a, p in zip(plan.user_memories, pointers)]
         for primitive, _, array in plan.steps:
             number = self._arguments(plan, array)
-            lines.append(f"if (execute(m, {self._object(primitive)}, m->a{number}, {self._argument_counts[number]})) return 1;")
+            lines.append(
+                f"if (execute(m, {self._object(primitive)}, m->a{number}, {self._argument_counts[number]})) return 1;"
+            )
         return "\n    ".join(lines)
 
     # -- oneDNN's objects -------------------------------------------------------------------------------------------
@@ -176,7 +182,9 @@ class CProgram:
             number = self._arrays[array] = len(self._argument_counts)
             self._argument_counts.append(len(words) // 2)
             for k in range(0, len(words), 2):
-                self._filling.append(f"m->a{number}[{k // 2}].arg = {words[k]}; m->a{number}[{k // 2}].memory = {self._object(words[k + 1])};")
+                self._filling.append(
+                    f"m->a{number}[{k // 2}].arg = {words[k]}; m->a{number}[{k // 2}].memory = {self._object(words[k + 1])};"
+                )
         return self._arrays[array]
 
     def _numbered(self, text: str) -> str:
@@ -237,7 +245,9 @@ class CProgram:
             f"extern void {n}({', '.join(_C_TYPES[c] for c in s) or 'void'});" for n, s in self.signatures.items()
         ]
         fields = [f"  dnnl_exec_arg_t a{i}[{n}];" for i, n in enumerate(self._argument_counts)]
-        scratch = [f"if (bind(m, {self._object(a)}, m->workspace + {at})) return 1;" for p in self.plans for a, at in p.scratch]
+        scratch = [
+            f"if (bind(m, {self._object(a)}, m->workspace + {at})) return 1;" for p in self.plans for a, at in p.scratch
+        ]
         self._objects = needed(self._wanted)
         made = [*self._creation(), *self._filling, *scratch]
         copies = [
@@ -261,7 +271,9 @@ class CProgram:
             "embedded": int(weights is not None),
             "onednn_types": templates.ONEDNN if self.uses_onednn else "",
             "onednn_calls": templates.ONEDNN_CALLS.replace("${name}", self.name) if self.uses_onednn else "",
-            "create": "(void)m;" if not self.uses_onednn else templates.ONEDNN_START + "  " + self._numbered("\n  ".join(made)),
+            "create": "(void)m;"
+            if not self.uses_onednn
+            else templates.ONEDNN_START + "  " + self._numbered("\n  ".join(made)),
             "destroy": self._destruction(),
             "threads": self.threads,
             "body": self._numbered("\n    ".join([*self.body, *copies])),
@@ -271,7 +283,7 @@ class CProgram:
     def header(self) -> str:
         """The C header: what goes in and comes out, in numbers."""
         upper, lines = self.name.upper(), []
-        sides = [("INPUT", [(t.shape, t.dtype, extent(t)) for t in self.captured.inputs])]
+        sides: list[tuple[str, list]] = [("INPUT", [(t.shape, t.dtype, extent(t)) for t in self.captured.inputs])]
         sides.append(("OUTPUT", [(o.shape, o.dtype, _bytes(o)) for o in self.captured.outputs]))
         for side, tensors in sides:
             lines.append(f"#define {upper}_{side}S {len(tensors)}")
@@ -281,9 +293,15 @@ class CProgram:
                 lines.append(f"#define {upper}_{side}_{i}_TYPE {ELEMENTS[dtype.name]} /* {dtype.name} */")
                 lines.append(f"#define {upper}_{side}_{i}_BYTES {size}")
         lines.append(f"#define {upper}_THREADS {self.threads} /* used where 0 is given to {self.name}_create */")
-        lines.append(f"#define {upper}_WORKSPACE_BYTES {self.arena + self.workspace} /* memory of each model besides its weights */")
+        lines.append(
+            f"#define {upper}_WORKSPACE_BYTES {self.arena + self.workspace} /* memory of each model besides its weights */"
+        )
         lines.append(f"#define {upper}_WEIGHTS_BYTES {len(self.weight_bytes)}")
-        return templates.HEADER.replace("${facts}", "\n".join(lines)).replace("${name}", self.name).replace("${NAME}", upper)
+        return (
+            templates.HEADER.replace("${facts}", "\n".join(lines))
+            .replace("${name}", self.name)
+            .replace("${NAME}", upper)
+        )
 
     def wrapper(self) -> str:
         """The C++ header: a class that holds the model."""

@@ -26,14 +26,79 @@ _HEAD = "// Written by `python -m flambeau.cpp.headers` from the operators' sche
 
 # Written by hand in Tensor.h and ATen.h: what needs no call of Python, or is different in C++.
 _BY_HAND = frozenset(
-    """tensor as_tensor size stride dim numel item to index index_put index_put_ backward requires_grad_ retain_grad data cpu cuda
-    is_floating_point is_complex is_contiguous storage_offset element_size get_device is_leaf output_nr _version layout device dtype
-    from_file set_data numpy tolist contiguous_format sym_size sym_stride sym_numel sym_storage_offset type ndimension nbytes itemsize
-    is_same_size print einsum""".split()
+    [
+        "tensor",
+        "as_tensor",
+        "size",
+        "stride",
+        "dim",
+        "numel",
+        "item",
+        "to",
+        "index",
+        "index_put",
+        "index_put_",
+        "backward",
+        "requires_grad_",
+        "retain_grad",
+        "data",
+        "cpu",
+        "cuda",
+        "is_floating_point",
+        "is_complex",
+        "is_contiguous",
+        "storage_offset",
+        "element_size",
+        "get_device",
+        "is_leaf",
+        "output_nr",
+        "_version",
+        "layout",
+        "device",
+        "dtype",
+        "from_file",
+        "set_data",
+        "numpy",
+        "tolist",
+        "contiguous_format",
+        "sym_size",
+        "sym_stride",
+        "sym_numel",
+        "sym_storage_offset",
+        "type",
+        "ndimension",
+        "nbytes",
+        "itemsize",
+        "is_same_size",
+        "print",
+        "einsum",
+    ]
 )
 _ONLY_IN_CPP = ("slice", "alias", "numpy_T", "polygamma")  # methods there, not in Python
 _KEYWORDS = frozenset(
-    "and or not xor bool int float double long short char default register union new delete switch case this auto class".split()
+    [
+        "and",
+        "or",
+        "not",
+        "xor",
+        "bool",
+        "int",
+        "float",
+        "double",
+        "long",
+        "short",
+        "char",
+        "default",
+        "register",
+        "union",
+        "new",
+        "delete",
+        "switch",
+        "case",
+        "this",
+        "auto",
+        "class",
+    ]
 )
 _PLAIN = {
     "Tensor": "const Tensor &",
@@ -131,7 +196,9 @@ class _Signature:
         kind = _kind(argument)
         name = argument.name + ("_" if argument.name in _KEYWORDS else "")
         standard = None if argument.default is REQUIRED else _literal(argument.default, kind)
-        self.declared.append((_PLAIN[kind], name, "" if standard is None else "{}" if standard == "nullopt" else standard))
+        self.declared.append(
+            (_PLAIN[kind], name, "" if standard is None else "{}" if standard == "nullopt" else standard)
+        )
         value = f"Sized{{{name}, {argument.N}}}" if argument.N and argument.N > 1 and kind == "int[]" else name
         key = f'"{argument.name}", ' if argument.kwarg_only else ""
         if kind == "int[]" and standard is not None and not standard.startswith("{"):

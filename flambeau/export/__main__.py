@@ -84,7 +84,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--onnx", metavar="FILE")
     parser.add_argument("--torchscript", metavar="FILE")
     parser.add_argument("--library", metavar="FOLDER")
-    parser.add_argument("--input", action="append", type=_input, default=[], help="a shape and dtype; once for each input")
+    parser.add_argument(
+        "--input", action="append", type=_input, default=[], help="a shape and dtype; once for each input"
+    )
     parser.add_argument("--name", help="of the library")
     parser.add_argument("--static", action="store_true", help="a library to be linked into the program")
     parser.add_argument("--embed-weights", action="store_true", help="weights in the library, not in a file beside it")
@@ -97,7 +99,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     inputs = tuple(options.input)
     if not inputs and targets != ["torchscript"]:
         parser.error("--input is needed: the model is run once to see what it does")
-    say = _Steps(options.quiet)
+    try:
+        _export(options, targets, inputs, _Steps(options.quiet))
+    except (ModuleNotFoundError, RuntimeError) as problem:
+        print(f"{parser.prog}: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _export(options: argparse.Namespace, targets: list[str], inputs: tuple, say: Callable[[str], None]) -> None:
     say(f"loading {options.model}")
     model = _load(options.model).eval()
     count = sum(p.numel() for p in model.parameters())
@@ -106,7 +116,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         path = _write(target, model, inputs, options, say)
         size = sum(f.stat().st_size for f in ([path] if path.is_file() else path.parent.iterdir()) if f.is_file())
         say(f"wrote {path} ({size / 1e6:.1f} MB)")
-    return 0
 
 
 def _write(target: str, model: Any, inputs: tuple, options: argparse.Namespace, say: Callable[[str], None]) -> Path:

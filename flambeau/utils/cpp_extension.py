@@ -25,7 +25,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-
 from .. import ops
 from ..kernels import cache
 
@@ -152,7 +151,10 @@ def load(
     paths = [os.path.abspath(s) for s in ([sources] if isinstance(sources, str) else sources)]
     build = _Build(name, paths, build_directory, verbose)
     build.flags += [f"-I{p}" for p in extra_include_paths or ()]
-    build.flags += [*(["-O2"] if not any(f.startswith("-O") for f in extra_cflags or ()) else []), *(extra_cflags or ())]
+    build.flags += [
+        *(["-O2"] if not any(f.startswith("-O") for f in extra_cflags or ()) else []),
+        *(extra_cflags or ()),
+    ]
     if is_python_module and not is_standalone:  # torch/torch.h brings pybind11 along
         build.flags.append("-DTORCH_API_INCLUDE_EXTENSION_H")
     build.cuda_flags += list(extra_cuda_cflags or ())
@@ -276,8 +278,8 @@ class _Build:
             commands.append(self._compiling(source, made))
         target = self.folder / (self.name if program else f"{self.name}{LIB_EXT}")
         link = [*_compiler(), *objects, "-fopenmp", *libraries, *self.link_flags, "-o", str(target)]
-        for source, command, made in zip(self.sources, commands, objects):
-            self._make(made, [source, *self._included(made)], command)
+        for source, command, one in zip(self.sources, commands, objects):
+            self._make(one, [source, *self._included(one)], command)
         self._make(str(target), objects, link)
         return str(target)
 
@@ -431,7 +433,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "BuildExtension",
+    "BuildExtension",  # noqa: F822  see __getattr__
     "CUDAExtension",
     "CppExtension",
     "get_default_build_root",

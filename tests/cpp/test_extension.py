@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import sys
 from pathlib import Path
@@ -78,20 +79,25 @@ def test_my_add_in_onnx(my_lib: ModuleType, tmp_path: Path) -> None:
 
 
 INLINE = """
-#include <torch/library.h>
-at::Tensor thrice(const at::Tensor& x) { return NUMBER * x; }
-TORCH_LIBRARY_FRAGMENT(inlined, m) { m.def("NAME", thrice); }
+#include <c10/core/Scalar.h>
+extern "C" __attribute__((visibility("default"))) double thrice(double x) { return c10::Scalar(3 * x).toDouble(); }
 """
 
 
 @needs_compiler
 def test_load_inline_builds_once(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
-    options = {"build_directory": str(tmp_path), "is_python_module": False, "no_implicit_headers": True, "verbose": True}
-    text = INLINE.replace("NUMBER", "3").replace("NAME", "thrice")
-    path = cpp_extension.load_inline("inlined", text, extra_cflags=["-O0"], **options)
-    assert torch.ops.inlined.thrice(torch.ones(2)).tolist() == [3, 3]
+    options = {
+        "build_directory": str(tmp_path),
+        "is_python_module": False,
+        "no_implicit_headers": True,
+        "verbose": True,
+    }
+    path = cpp_extension.load_inline("inlined", INLINE, **options)
+    function = ctypes.CDLL(path).thrice
+    function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double]
+    assert function(2.0) == 6.0 and path in torch.ops.loaded_libraries
     assert "main.cpp" in capfd.readouterr().out
-    assert cpp_extension.load_inline("inlined", text, extra_cflags=["-O0"], **options) == path
+    assert cpp_extension.load_inline("inlined", INLINE, **options) == path
     assert capfd.readouterr().out == ""
     with pytest.raises(RuntimeError, match="(?s)Error building extension 'inlined'.*this is no C"):
         cpp_extension.load_inline("inlined", "#error this is no C++", **options)

@@ -125,7 +125,9 @@ def test_static_with_weights_inside_by_cmake(tmp_path: Path) -> None:
     cmake(tmp_path, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={folder}")
     shutil.rmtree(folder)  # all is in the program
     with torch.no_grad():
-        np.testing.assert_allclose(results(tmp_path / "build" / "main", x), model(x).numpy().ravel(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            results(tmp_path / "build" / "main", x), model(x).numpy().ravel(), rtol=1e-5, atol=1e-6
+        )
 
 
 def test_several_inputs_and_outputs(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder
 
 
-@pytest.mark.parametrize("name", ["blocks", "printt", "version", "prints"])
-def test_prints_what_libtorch_prints(build: Path, name: str) -> None:
-    assert run(build / name) == (PROGRAMS / f"{name}.out").read_text()
+def test_programs_print_what_libtorch_prints(build: Path) -> None:
+    names = ["blocks", "printt", "version", "prints"]
+    assert run(build / "notes") == "".join(f"== {n}\n{(PROGRAMS / f'{n}.out').read_text()}" for n in names)
 
 
 class Gate(torch.nn.Module):
@@ -89,7 +89,11 @@ def shop(build: Path) -> SimpleNamespace:
 
 def test_operators_of_a_library(shop: SimpleNamespace) -> None:
     x = torch.tensor([1.0, -2.0, 3.0])
-    assert shop.twice(x).tolist() == [2, -4, 6] and shop.older(x).tolist() == [2, -4, 6] and shop.half(x).tolist() == [0.5, -1, 1.5]
+    assert (
+        shop.twice(x).tolist() == [2, -4, 6]
+        and shop.older(x).tolist() == [2, -4, 6]
+        and shop.half(x).tolist() == [0.5, -1, 1.5]
+    )
     assert shop.scaled_sum([x, x], 2.0, shift=3).tolist() == [7, -5, 15] and shop.scaled_sum([x]).tolist() == x.tolist()
     parts, number = shop.split(torch.arange(6.0), [2, 3], "abc", True)
     assert parts.shape == (2, 3) and number == 4
@@ -140,5 +144,3 @@ def test_raw_memory_is_seen_by_recordings(shop: SimpleNamespace) -> None:
 def test_a_missing_library() -> None:
     with pytest.raises(OSError, match="cannot open shared object file"):
         torch.ops.load_library("nowhere.so")
-
-
