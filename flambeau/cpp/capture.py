@@ -76,12 +76,9 @@ def capture(model: Callable, inputs: tuple) -> Captured:
 
 def _others(inputs: frozenset[int]) -> list[Tensor]:
     """All dense tensors there are, but for the inputs: parameters, buffers, constants, wherever a model has them."""
-    found = []
-    for one in gc.get_objects():
-        if isinstance(one, Tensor) and hasattr(one, "_storage") and one.device is cpu and not one.is_sparse:
-            if one._storage.ptr and one._storage.ptr not in inputs:
-                found.append(one)
-    return found
+    tensors = [one for one in gc.get_objects() if isinstance(one, Tensor) and hasattr(one, "_storage")]
+    dense = [t for t in tensors if t.device is cpu and not t.is_sparse]
+    return [t for t in dense if t._storage.ptr and t._storage.ptr not in inputs]
 
 
 @contextlib.contextmanager
