@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ class Value:
         self.producer: Node | None = None
         self.items: list[Value] | None = None  # for a sequence that is only put together here
         self.label = ""  # what it would like to be called
+        self.number = 0  # its place among all values, which names it where nothing else does
 
     @property
     def rank(self) -> Any:
@@ -101,6 +103,7 @@ class Node:
         for value in self.outputs:
             value.producer = self
         self.name = self.scope = ""
+        self.ghosts = 0  # values that PyTorch numbers before it and then computes away
 
     def kind(self) -> str:
         return f"{self.domain or 'onnx'}::{self.op_type}"
@@ -115,6 +118,14 @@ class Graph:
         self.outputs: list[Value] = []
         self.nodes: list[Node] = []
         self.parameters: dict[str, tuple[Value, Any]] = {}  # name -> the value, its tensor
+        self.counted: int | None = None  # how many values there were when they were numbered
+
+    def fresh(self, reader: str) -> str:
+        """A name by number for a new parameter that a node reads: `onnx::Conv_17`; none where values have no numbers."""
+        if self.counted is None:
+            return ""
+        self.counted += 1
+        return f"onnx::{reader}_{self.counted - 1}"
 
 
 class Builder:
@@ -125,7 +136,7 @@ class Builder:
     """
 
     def __init__(self, opset: int, graph: Graph | None = None, parent: Builder | None = None) -> None:
-        self.opset = opset
+        self.opset, self.parent = opset, parent
         self.graph = graph or Graph()
         self.domains: set[str] = set() if parent is None else parent.domains
         self.training: bool = False if parent is None else parent.training
@@ -175,8 +186,9 @@ class Builder:
         if array.dtype == np.float64 and dtype is None:
             array = array.astype(np.float32)
         key = (array.dtype.str, array.shape, array.tobytes()) if array.nbytes <= 4096 else None
-        if key in self._constants:
-            return self._constants[key]
+        known = self._known(key)
+        if known is not None:
+            return known
         node = Node("", "Constant", [], {"value": array}, 1)
         node.scope = self.scope
         self.graph.nodes.append(node)
@@ -185,6 +197,11 @@ class Builder:
         if key is not None:
             self._constants[key] = made
         return made
+
+    def _known(self, key: Any) -> Value | None:
+        """A constant that is there already; a graph inside a node sees those around it."""
+        found = self._constants.get(key)
+        return self.parent._known(key) if found is None and self.parent is not None else found
 
     def ints(self, numbers: Any) -> Value:
         """A list of sizes, some of which may be values, as one int64 vector."""
@@ -266,7 +283,7 @@ class Builder:
             if x.shape == shape:
                 return x
             allow_zero = 0 in shape
-        flag = {"allowzero_i": 1} if allow_zero and self.opset >= 14 else {}
+        flag = {"allowzero_i": int(allow_zero)} if self.opset >= 14 else {}
         return self.op("Reshape", x, self.ints(sizes), **flag).known(x.dtype, shape)
 
     def cast(self, x: Any, dtype: DType) -> Value:
@@ -277,11 +294,12 @@ class Builder:
             return (
                 self.constant(x.constant.reshape(-1).tolist() if x.constant.ndim else x.constant.item(), dtype)
                 if (x.constant.ndim <= 1)
-                else self._cast(x, dtype)
+                else self.recast(x, dtype)
             )
-        return self._cast(x, dtype)
+        return self.recast(x, dtype)
 
-    def _cast(self, x: Value, dtype: DType) -> Value:
+    def recast(self, x: Value, dtype: DType) -> Value:
+        """A Cast, even to the dtype that there is."""
         return self.op("Cast", x, to_i=NUMBER[dtype]).known(dtype, x.shape)
 
     def slice(self, x: Value, axes: Sequence[int], starts: Any, ends: Any, steps: Sequence[int] | None = None) -> Value:
@@ -357,9 +375,9 @@ class Builder:
         )
 
     def arithmetic(self, kind: str, a: Any, b: Any) -> Any:
-        """Add, Sub, Mul or Div of sizes: numbers where both are."""
+        """Add, Sub, Mul, Div or Mod of sizes: numbers where both are."""
         if isinstance(a, int) and isinstance(b, int):
-            return {"Add": a + b, "Sub": a - b, "Mul": a * b, "Div": a // b if b else 0}[kind]
+            return _INTEGERS[kind](a, b)
         if (kind, b) in (("Add", 0), ("Sub", 0), ("Mul", 1), ("Div", 1)):
             return a
         if (kind, a) in (("Add", 0), ("Mul", 1)):
@@ -385,6 +403,13 @@ class Builder:
         return self.op(f"aten::{operator}", *args, **kwargs)
 
 
+_INTEGERS = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "Div": operator.floordiv,
+    "Mod": operator.mod,
+}
 _KINDS = ("_i", "_f", "_s", "_t", "_g")
 
 

@@ -57,6 +57,28 @@ def as_output(g: Builder, value: Value, name: str) -> None:
     g.graph.outputs.append(value)
 
 
+def number_values(graph: Graph) -> None:
+    """Count inputs, parameters and results, before anything is simplified: PyTorch names inputs by their number and the first node
+    that reads them (`onnx::Gemm_0`), and results by their number alone."""
+    without_dead(graph)
+    readers: dict[int, str] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            readers.setdefault(id(value), node.op_type)
+    number = 0
+    for value in (*graph.inputs, *(value for value, _ in graph.parameters.values())):
+        value.number, number = number, number + 1
+    for node in graph.nodes:
+        number += node.ghosts
+        for value in node.outputs:
+            value.number, number = number, number + 1
+    graph.counted = number
+    for value in graph.inputs:
+        value.name = value.name or f"onnx::{readers.get(id(value), '')}_{value.number}"
+    for value in graph.outputs:
+        value.name = value.name or str(value.number)
+
+
 def name_everything(graph: Graph, dynamo: bool) -> None:
     """Names for nodes and values: as PyTorch's two exporters give them."""
     used = {v.name for v in graph.inputs} | {v.name for v in graph.outputs} | set(graph.parameters)
@@ -173,7 +195,7 @@ def model_proto(
         _lift_constants(graph)
     name_everything(graph, dynamo)
     made = graph_proto(graph, onnx, export_params)
-    if inputs_too or not export_params:
+    if inputs_too or not export_params or g.opset < 9:
         made.input.extend(_info(v, onnx) for v, _ in graph.parameters.values())
     opsets = [onnx.helper.make_opsetid("", g.opset)]
     opsets += [onnx.helper.make_opsetid(d, custom_opsets.get(d, 1)) for d in sorted(g.domains)]

@@ -13,7 +13,8 @@ from typing import Any
 import flambeau
 
 from ...core.tensor import Tensor
-from ...ops import namespace
+from ...ops import OPS, namespace
+from ...ops.machinery.record import Op
 
 F: Any = SimpleNamespace(**namespace("nn.functional"))
 REDUCTIONS = ("none", "mean", "sum")
@@ -45,6 +46,17 @@ def _function(name: str, overload: str) -> Callable:
     if found is None:
         raise NotImplementedError(f"the operator aten::{name}.{overload} is not in Flambeau yet")
     return found
+
+
+def record_of(name: str) -> Op | None:
+    """The record of the operator that PyTorch calls `aten::name`, where there is one."""
+    for space, prefix in (("torch", ""), ("linalg", "linalg_"), ("fft", "fft_"), ("special", "special_")):
+        found = namespace(space).get(name[len(prefix) :]) if name.startswith(prefix) else None
+        if found is not None and hasattr(found, "op"):
+            return found.op
+    if name in OPS:
+        return OPS[name]  # a method
+    return OPS.get(f"nn.functional.{name}")
 
 
 def run(overload: Any, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -5,6 +5,7 @@ below: each entry makes the calls that PyTorch makes. A function that is none of
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +69,9 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
     if kwargs.get("requires_grad") is False:
         kwargs = {k: v for k, v in kwargs.items() if k != "requires_grad"}
     if overloads_of(name) and kwargs.get("out") is None:
+        if not recorder.keeps(op, name):
+            with contextlib.suppress(NotImplementedError):  # what has no parts that PyTorch knows stays whole
+                return _in_parts(recorder, op, function, args, kwargs)
         found = choose(name, args, kwargs)
         if found is not None:
             schema, values = found
@@ -87,6 +91,12 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
         raise NotImplementedError(
             f"the operator {key or op} has no counterpart among PyTorch's, or not with these arguments"
         )
+    return recorder.again(function, args, kwargs)
+
+
+def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    if op.kind == "pointwise":
+        return formulas.recorded(recorder, op, function, args, kwargs)
     return recorder.again(function, args, kwargs)
 
 

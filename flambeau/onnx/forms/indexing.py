@@ -10,12 +10,12 @@ import numpy as np
 import flambeau
 
 from ..builder import LARGEST, Builder, Value
-from ..registry import form
+from ..registry import aten, form
 from .pointwise import compare, truth
 from .shapes import permute, unsqueeze
 
 
-@form("slice")
+@form(aten.slice)
 def slice_(g: Builder, self: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
     start = 0 if start is None else start
     end = LARGEST if end is None else end
@@ -24,7 +24,7 @@ def slice_(g: Builder, self: Value, dim: int = 0, start: Any = None, end: Any = 
     return g.slice(self, [dim % max(self.rank or 1, 1)], [start], [end], [step])
 
 
-@form("select")
+@form(aten.select)
 def select(g: Builder, self: Value, dim: int, index: Any) -> Value:
     dim %= max(self.rank or 1, 1)
     place = g.number(index, flambeau.int64)
@@ -34,7 +34,7 @@ def select(g: Builder, self: Value, dim: int, index: Any) -> Value:
     return g.op("Gather", self, place, axis_i=dim).known(self.dtype, shape)
 
 
-@form("index_select")
+@form(aten.index_select)
 def index_select(g: Builder, self: Value, dim: int, index: Value) -> Value:
     if self.rank == 0:
         return self
@@ -44,7 +44,7 @@ def index_select(g: Builder, self: Value, dim: int, index: Value) -> Value:
     return g.op("Gather", self, place, axis_i=dim).known(self.dtype, shape)
 
 
-@form("embedding")
+@form(aten.embedding)
 def embedding(
     g: Builder,
     weight: Value,
@@ -56,7 +56,7 @@ def embedding(
     return g.op("Gather", weight, indices).known(weight.dtype, [*(indices.shape or ()), weight.shape[-1]])
 
 
-@form("gather")
+@form(aten.gather)
 def gather(g: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
     index = g.cast(index, flambeau.int64)
     if self.rank == 0:
@@ -70,7 +70,7 @@ def gather(g: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = 
     return g.op("GatherElements", self, index, axis_i=dim % self.rank).known(self.dtype, index.shape)
 
 
-@form("take_along_dim")
+@form(aten.take_along_dim)
 def take_along_dim(g: Builder, self: Value, indices: Value, dim: int | None = None) -> Value:
     if dim is None:
         return gather(
@@ -88,7 +88,7 @@ def take_along_dim(g: Builder, self: Value, indices: Value, dim: int | None = No
     return gather(g, g.expand(self, wide), dim, g.expand(indices, many))
 
 
-@form("take")
+@form(aten.take)
 def take(g: Builder, self: Value, index: Value) -> Value:
     flat = g.reshape(self, [-1])
     return g.op("Gather", flat, index, axis_i=0).known(self.dtype, index.shape)
@@ -104,17 +104,12 @@ def nonzero_columns(g: Builder, x: Value) -> list[Value]:
     return [select(g, found, 0, d) for d in range(x.rank or 0)]
 
 
-@form("nonzero", "argwhere")
+@form(aten.nonzero, aten.argwhere)
 def nonzero(g: Builder, self: Value) -> Value:
     return nonzero_rows(g, self)
 
 
-@form("nonzero_numpy")
-def nonzero_numpy(g: Builder, self: Value) -> list[Value]:
-    return nonzero_columns(g, self)
-
-
-@form("masked_select")
+@form(aten.masked_select)
 def masked_select(g: Builder, self: Value, mask: Value) -> Value:
     x, m = self, truth(g, mask)
     if not x.rank and not m.rank:
@@ -184,7 +179,7 @@ def _adjacent(dims: list[int]) -> bool:
     return dims == list(range(dims[0], dims[0] + len(dims)))
 
 
-@form("index")
+@form(aten.index)
 def index(g: Builder, self: Value, indices: list[Value | None]) -> Value:
     whole, used = _whole(g, self, list(indices))
     if not used:
@@ -203,7 +198,7 @@ def index(g: Builder, self: Value, indices: list[Value | None]) -> Value:
     return permute(g, made, [*range(new, new + before), *range(new), *range(new + before, made.rank)])
 
 
-@form("index_put", "_index_put_impl", "_unsafe_index_put")
+@form(aten.index_put)
 def index_put(
     g: Builder, self: Value, indices: list[Value | None], values: Value, accumulate: bool = False, unsafe: bool = False
 ) -> Value:
@@ -245,7 +240,7 @@ def index_put(
     return made if order == back and order == list(range(len(order))) else permute(g, made, back)
 
 
-@form("index_fill")
+@form(aten.index_fill)
 def index_fill(g: Builder, self: Value, dim: int, index: Value, value: Any) -> Value:
     if not self.rank:
         return g.squeeze(index_fill(g, g.unsqueeze(self, [0]), 0, index, value), [0])
@@ -254,7 +249,7 @@ def index_fill(g: Builder, self: Value, dim: int, index: Value, value: Any) -> V
     return index_put(g, self, indices, g.number(value, self))
 
 
-@form("index_copy", "index_add")
+@form(aten.index_copy, aten.index_add)
 def index_copy(g: Builder, self: Value, dim: int, index: Value, source: Value, alpha: Any = 1, name: str = "") -> Value:
     if not self.rank:
         source = source if source.rank else g.unsqueeze(source, [0])
@@ -269,7 +264,7 @@ def index_copy(g: Builder, self: Value, dim: int, index: Value, source: Value, a
 _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
 
 
-@form("scatter", "scatter_add", "scatter_reduce")
+@form(aten.scatter, aten.scatter_add, aten.scatter_reduce)
 def scatter(
     g: Builder, self: Value, dim: int, index: Value, src: Any = None, value: Any = None, reduce: str | None = None,
     include_self: bool = True, name: str = "",
@@ -294,7 +289,7 @@ def scatter(
     return g.op(kind, self, index, source, axis_i=dim % self.rank, **extra).known(self.dtype, self.shape)
 
 
-@form("masked_scatter")
+@form(aten.masked_scatter)
 def masked_scatter(g: Builder, self: Value, mask: Value, source: Value) -> Value:
     m = g.expand(truth(g, mask), g.sizes(self))
     rows = nonzero_rows(g, m)
@@ -310,13 +305,13 @@ def masked_scatter(g: Builder, self: Value, mask: Value, source: Value) -> Value
     return g.op("ScatterND", self, rows, first).known(self.dtype, self.shape)
 
 
-@form("select_scatter")
+@form(aten.select_scatter)
 def select_scatter(g: Builder, self: Value, src: Value, dim: int, index: int) -> Value:
     dim %= self.rank
     return slice_scatter(g, self, g.unsqueeze(src, [dim]), dim, index, None if index == -1 else index + 1)
 
 
-@form("slice_scatter")
+@form(aten.slice_scatter)
 def slice_scatter(
     g: Builder, self: Value, src: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Value:
@@ -329,7 +324,7 @@ def slice_scatter(
     return index_put(g, self, indices, src)
 
 
-@form("one_hot")
+@form(aten.one_hot)
 def one_hot(g: Builder, self: Value, num_classes: int = -1) -> Value:
     if num_classes == -1:
         raise NotImplementedError("one_hot without num_classes")
@@ -337,7 +332,7 @@ def one_hot(g: Builder, self: Value, num_classes: int = -1) -> Value:
     return made.known(flambeau.int64, [*self.shape, num_classes])
 
 
-@form("_unique2", "unique_dim", "_unique")
+@form(aten._unique2, aten.unique_dim)
 def unique(
     g: Builder,
     self: Value,
@@ -357,7 +352,7 @@ def unique(
     return values, inverse, counts.known(flambeau.int64, (None,))
 
 
-@form("bucketize", "searchsorted")
+@form(aten.bucketize, aten.searchsorted)
 def bucketize(
     g: Builder, self: Any = None, boundaries: Any = None, out_int32: bool = False, right: bool = False, sorted_sequence: Any = None,
     side: Any = None, sorter: Any = None,
@@ -407,23 +402,23 @@ def padded(g: Builder, x: Value, pads: Any, mode: str = "constant", value: Any =
     return g.cast(made, flambeau.bool) if kind else made
 
 
-@form("constant_pad_nd")
+@form(aten.constant_pad_nd)
 def constant_pad_nd(g: Builder, self: Value, pad: Any, value: Any = 0) -> Value:
     return padded(g, self, pad, "constant", value)
 
 
-@form("pad")
+@form(aten.pad)
 def pad(g: Builder, self: Value, pad: Any, mode: str = "constant", value: Any = None) -> Value:
     words = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     return padded(g, self, pad, words[mode], 0 if value is None else value)
 
 
-@form("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+@form(aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d)
 def reflection_pad(g: Builder, self: Value, padding: Any) -> Value:
     return padded(g, self, padding, "reflect")
 
 
-@form("replication_pad1d", "replication_pad2d", "replication_pad3d")
+@form(aten.replication_pad1d, aten.replication_pad2d, aten.replication_pad3d)
 def replication_pad(g: Builder, self: Value, padding: Any) -> Value:
     return padded(g, self, padding, "edge")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..builder import Builder, Value
-from ..registry import form
+from ..registry import aten, form
 from .shapes import cat, permute
 
 _ORDER = {"LSTM": (0, 3, 1, 2), "GRU": (1, 0, 2), "RNN": (0,)}  # where ONNX's gates stand in PyTorch's weights
@@ -83,7 +83,7 @@ def _run(
     return (x, *ends)
 
 
-@form("lstm")
+@form(aten.lstm)
 def lstm(
     g: Builder, input: Any = None, hx: Any = None, params: Any = None, has_biases: bool = True, num_layers: int = 1, dropout: float = 0.0,
     train: bool = False, bidirectional: bool = False, batch_first: bool = False, data: Any = None, batch_sizes: Any = None,
@@ -94,7 +94,7 @@ def lstm(
     return _run(g, "LSTM", input, list(hx), list(params), has_biases, num_layers, bidirectional, batch_first)
 
 
-@form("gru", "rnn_tanh", "rnn_relu")
+@form(aten.gru, aten.rnn_tanh, aten.rnn_relu)
 def gru(
     g: Builder, input: Any = None, hx: Any = None, params: Any = None, has_biases: bool = True, num_layers: int = 1, dropout: float = 0.0,
     train: bool = False, bidirectional: bool = False, batch_first: bool = False, data: Any = None, batch_sizes: Any = None, name: str = "",
@@ -112,7 +112,7 @@ def _check(train: bool, dropout: float) -> None:
         raise NotImplementedError("recurrent networks with dropout while training")
 
 
-@form("lstm_cell")
+@form(aten.lstm_cell)
 def lstm_cell(
     g: Builder, input: Value, hx: list[Value], w_ih: Value, w_hh: Value, b_ih: Any = None, b_hh: Any = None
 ) -> Any:
@@ -123,7 +123,7 @@ def lstm_cell(
     return tuple(g.squeeze(e, [0]) for e in ends)
 
 
-@form("gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
+@form(aten.gru_cell, aten.rnn_tanh_cell, aten.rnn_relu_cell)
 def gru_cell(
     g: Builder, input: Value, hx: Value, w_ih: Value, w_hh: Value, b_ih: Any = None, b_hh: Any = None, name: str = ""
 ) -> Value:

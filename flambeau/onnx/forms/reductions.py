@@ -11,7 +11,7 @@ import flambeau
 
 from ...core.dtype import dtype as DType  # noqa: N812
 from ..builder import Builder, Value
-from ..registry import form
+from ..registry import aten, form
 from .pointwise import as_float, compare, truth
 
 
@@ -36,33 +36,33 @@ def _summed_dtype(x: Value, dtype: DType | None) -> DType:
     return x.dtype if x.dtype.is_floating_point else flambeau.int64
 
 
-@form("sum")
+@form(aten.sum)
 def sum_(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
     return _reduced(g, "ReduceSum", g.cast(self, _summed_dtype(self, dtype)), dim, keepdim)
 
 
-@form("nansum")
+@form(aten.nansum)
 def nansum(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
     x = g.op("Where", g.op("IsNaN", self), g.number(0, self), self).known(self.dtype, self.shape)
     return sum_(g, x, dim, keepdim, dtype)
 
 
-@form("mean")
+@form(aten.mean)
 def mean(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
     return _reduced(g, "ReduceMean", self if dtype is None else g.cast(self, dtype), dim, keepdim)
 
 
-@form("prod")
+@form(aten.prod)
 def prod(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
     return _reduced(g, "ReduceProd", g.cast(self, _summed_dtype(self, dtype)), dim, keepdim)
 
 
-@form("amax", "amin")
+@form(aten.amax, aten.amin)
 def amax(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, name: str = "") -> Value:
     return _reduced(g, "ReduceMax" if name.endswith("max") else "ReduceMin", self, dim, keepdim)
 
 
-@form("max", "min")
+@form(aten.max, aten.min)
 def max_(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, other: Any = None, name: str = "") -> Any:
     biggest = name.endswith("max")
     if other is not None:
@@ -89,7 +89,7 @@ def _arg(g: Builder, kind: str, x: Value, dim: int, keepdim: bool) -> Value:
     return g.op(kind, x, axis_i=dim, keepdims_i=int(keepdim)).known(flambeau.int64, shape)
 
 
-@form("argmax", "argmin")
+@form(aten.argmax, aten.argmin)
 def argmax(g: Builder, self: Value, dim: int | None = None, keepdim: bool = False, name: str = "") -> Value:
     kind = "ArgMax" if name.endswith("max") else "ArgMin"
     if self.rank == 0:
@@ -100,12 +100,12 @@ def argmax(g: Builder, self: Value, dim: int | None = None, keepdim: bool = Fals
     return _arg(g, kind, self, dim % self.rank, keepdim)
 
 
-@form("aminmax")
+@form(aten.aminmax)
 def aminmax(g: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Any:
     return tuple(_reduced(g, kind, self, dim, keepdim) for kind in ("ReduceMin", "ReduceMax"))
 
 
-@form("all", "any")
+@form(aten.all, aten.any)
 def all_(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, name: str = "") -> Value:
     x = g.cast(truth(g, self), flambeau.int32)
     made = _reduced(g, "ReduceMin" if name.endswith("all") else "ReduceMax", x, dim, keepdim)
@@ -151,7 +151,7 @@ def _correction(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
     return dim, int(True if unbiased is None else unbiased)
 
 
-@form("var", "std", "var_mean", "std_mean")
+@form(aten.var, aten.std, aten.var_mean, aten.std_mean)
 def var(
     g: Builder,
     self: Value,
@@ -168,7 +168,7 @@ def var(
     return (spread, centre) if name.endswith("_mean") else spread
 
 
-@form("logsumexp", "special_logsumexp")
+@form(aten.logsumexp, aten.special_logsumexp)
 def logsumexp(g: Builder, self: Value, dim: Any, keepdim: bool = False) -> Value:
     return _reduced(g, "ReduceLogSumExp", as_float(g, self), dim, keepdim)
 
@@ -188,7 +188,7 @@ def vector_norm(g: Builder, x: Value, order: Any, dim: Any, keepdim: bool) -> Va
     return g.op("Pow", total, g.number(1 / order, x)).known(x.dtype, total.shape)
 
 
-@form("norm", "frobenius_norm")
+@form(aten.norm, aten.frobenius_norm)
 def norm(
     g: Builder, self: Value, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Value:
@@ -196,14 +196,14 @@ def norm(
     return vector_norm(g, self if dtype is None else g.cast(self, dtype), order, dim, keepdim)
 
 
-@form("linalg_vector_norm")
+@form(aten.linalg_vector_norm)
 def linalg_vector_norm(
     g: Builder, self: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Value:
     return vector_norm(g, self if dtype is None else g.cast(self, dtype), ord, dim, keepdim)
 
 
-@form("linalg_norm")
+@form(aten.linalg_norm)
 def linalg_norm(
     g: Builder, self: Value, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Value:
@@ -213,7 +213,7 @@ def linalg_norm(
     return linalg_matrix_norm(g, x, ord, dim, keepdim)
 
 
-@form("linalg_matrix_norm")
+@form(aten.linalg_matrix_norm)
 def linalg_matrix_norm(
     g: Builder, self: Value, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: DType | None = None
 ) -> Value:
@@ -229,7 +229,7 @@ def linalg_matrix_norm(
     return made if keepdim else g.squeeze(made, sorted((rows, columns)))
 
 
-@form("dist")
+@form(aten.dist)
 def dist(g: Builder, self: Value, other: Value, p: Any = 2) -> Value:
     from .pointwise import broadcast  # noqa: PLC0415
 
@@ -244,10 +244,9 @@ def _softmax(g: Builder, kind: str, x: Value, dim: int) -> Value:
     if x.rank == 0:
         x1 = g.unsqueeze(x, [0])
         return g.squeeze(_softmax(g, kind, x1, 0), [0])
-    dim = dim % x.rank
+    wanted, dim = dim, dim % x.rank
     if g.opset >= 13 or dim == x.rank - 1:
-        axis = dim if g.opset < 13 else (-1 if dim == x.rank - 1 else dim)
-        return g.op(kind, x, axis_i=axis).known(x.dtype, x.shape)
+        return g.op(kind, x, axis_i=dim if g.opset < 13 else wanted).known(x.dtype, x.shape)
     order = [i for i in range(x.rank) if i != dim]
     order.insert(x.rank - 1, dim)  # the old form works on the last dimensions together
     turned = g.op("Transpose", x, perm_i=order)
@@ -255,23 +254,17 @@ def _softmax(g: Builder, kind: str, x: Value, dim: int) -> Value:
     return g.op("Transpose", g.op(kind, turned, axis_i=x.rank - 1), perm_i=back).known(x.dtype, x.shape)
 
 
-@form("softmax", "_softmax", "special_softmax")
+@form(aten.softmax, aten._softmax, aten.special_softmax)
 def softmax(g: Builder, self: Value, dim: int, dtype: DType | None = None, half_to_float: bool = False) -> Value:
     return _softmax(g, "Softmax", self if dtype is None else g.cast(self, dtype), dim)
 
 
-@form("log_softmax", "_log_softmax", "special_log_softmax")
+@form(aten.log_softmax, aten._log_softmax, aten.special_log_softmax)
 def log_softmax(g: Builder, self: Value, dim: int, dtype: DType | None = None, half_to_float: bool = False) -> Value:
     return _softmax(g, "LogSoftmax", self if dtype is None else g.cast(self, dtype), dim)
 
 
-@form("softmin")
-def softmin(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Value:
-    x = g.op("Neg", self).known(self.dtype, self.shape)
-    return softmax(g, x, dim, dtype)
-
-
-@form("cumsum")
+@form(aten.cumsum)
 def cumsum(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Value:
     x = g.cast(self, _summed_dtype(self, dtype))
     if x.rank == 0:
@@ -281,7 +274,7 @@ def cumsum(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Val
     )
 
 
-@form("logcumsumexp")
+@form(aten.logcumsumexp)
 def logcumsumexp(g: Builder, self: Value, dim: int) -> Value:
     if self.rank == 0:
         return self
@@ -307,14 +300,14 @@ def top_values(g: Builder, x: Value, k: Any, dim: int, largest: bool, sorted: bo
     return made[0].known(x.dtype, shape), made[1].known(flambeau.int64, shape)
 
 
-@form("topk")
+@form(aten.topk)
 def topk(g: Builder, self: Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     if self.rank == 0:
         return self, g.constant(0, flambeau.int64)
     return top_values(g, self, k, dim % self.rank, largest, sorted)
 
 
-@form("sort")
+@form(aten.sort)
 def sort(g: Builder, self: Value, dim: int = -1, descending: bool = False, stable: Any = None) -> Any:
     if self.rank == 0:
         return self, g.constant(0, flambeau.int64)
@@ -323,12 +316,12 @@ def sort(g: Builder, self: Value, dim: int = -1, descending: bool = False, stabl
     return g.cast(values, self.dtype), places
 
 
-@form("argsort")
+@form(aten.argsort)
 def argsort(g: Builder, self: Value, dim: int = -1, descending: bool = False, stable: Any = None) -> Value:
     return sort(g, self, dim, descending)[1]
 
 
-@form("kthvalue")
+@form(aten.kthvalue)
 def kthvalue(g: Builder, self: Value, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     dim = dim % max(self.rank or 1, 1)
     values, places = top_values(g, self, k, dim, False)
@@ -336,18 +329,18 @@ def kthvalue(g: Builder, self: Value, k: int, dim: int = -1, keepdim: bool = Fal
     return tuple(v if keepdim else g.squeeze(v, [dim]) for v in found)
 
 
-@form("count_nonzero")
+@form(aten.count_nonzero)
 def count_nonzero(g: Builder, self: Value, dim: Any = None) -> Value:
     return _reduced(g, "ReduceSum", g.cast(truth(g, self), flambeau.int64), dim, False)
 
 
-@form("equal")
+@form(aten.equal)
 def equal(g: Builder, self: Value, other: Value) -> Value:
     same = g.cast(compare(g, "Equal", self, other), flambeau.int32)
     return g.cast(g.reduce("ReduceMin", same, None, False), flambeau.bool)
 
 
-@form("bincount")
+@form(aten.bincount)
 def bincount(g: Builder, self: Value, weights: Any = None, minlength: int = 0) -> Value:
     if weights is not None or not minlength:
         raise NotImplementedError("bincount without minlength, or with weights")
