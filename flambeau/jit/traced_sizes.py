@@ -27,8 +27,7 @@ class TracedInt(int):
         return int, (int(self),)
 
 
-def _recorded(name: str, symbol: str, turned: bool = False) -> Any:
-    alone = getattr(int, name)
+def _recorded(alone: Callable, symbol: str, turned: bool = False) -> Any:
 
     def run(self: TracedInt, other: Any) -> Any:
         result = alone(self, other)
@@ -42,8 +41,10 @@ def _recorded(name: str, symbol: str, turned: bool = False) -> Any:
 
 
 for _name, _symbol in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("floordiv", "floordiv"), ("mod", "remainder")):
-    setattr(TracedInt, f"__{_name}__", _recorded(f"__{_name}__", _symbol))
-    setattr(TracedInt, f"__r{_name}__", _recorded(f"__r{_name}__", _symbol, turned=True))
+    setattr(TracedInt, f"__{_name}__", _recorded(getattr(int, f"__{_name}__"), _symbol))
+    setattr(TracedInt, f"__r{_name}__", _recorded(getattr(int, f"__r{_name}__"), _symbol, turned=True))
+for _name, _choose in (("min", min), ("max", max)):  # what torch.sym_min and torch.sym_max ask
+    setattr(TracedInt, f"__sym_{_name}__", _recorded(lambda a, b, f=_choose: int(f(a, b)), _name))
 
 
 class TracedSizes:

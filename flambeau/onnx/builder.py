@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -60,6 +61,14 @@ class Value:
 
     def __repr__(self) -> str:
         return f"%{self.name or '?'} : {self.dtype}{list(self.shape) if self.shape is not None else ''}"
+
+
+class Absent(Value):
+    """A result that has no form, of an operator whose others have one: an error only for a model that reads it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self.why = why
 
 
 class ValueType:
@@ -277,14 +286,26 @@ class Builder:
         return made.known(x.dtype, shape)
 
     def reshape(self, x: Value, sizes: Any, allow_zero: bool = False) -> Value:
-        shape = None
+        shape = None if isinstance(sizes, Value) else self._reshaped(x, list(sizes), allow_zero)
         if not isinstance(sizes, Value) and all(isinstance(s, int) and s >= 0 for s in sizes):
-            shape = tuple(sizes)
-            if x.shape == shape:
+            if x.shape == tuple(sizes):
                 return x
-            allow_zero = 0 in shape
+            if not isinstance(x.rank, int) or 0 in sizes[x.rank :] or 0 in (x.shape or ()):
+                allow_zero, shape = 0 in sizes, tuple(sizes)
         flag = {"allowzero_i": int(allow_zero)} if self.opset >= 14 else {}
         return self.op("Reshape", x, self.ints(sizes), **flag).known(x.dtype, shape)
+
+    def _reshaped(self, x: Value, sizes: list[Any], allow_zero: bool) -> list[Size]:
+        """The sizes after a reshape, as far as they are known: 0 keeps one, -1 is what is left."""
+        found = [s if isinstance(s, int) else None for s in sizes]
+        if not allow_zero and x.shape is not None:
+            found = [x.shape[i] if s == 0 and i < len(x.shape) else s for i, s in enumerate(found)]
+        whole = x.shape is not None and all(isinstance(s, int) for s in x.shape)
+        rest = [s for s in found if s != -1]
+        if whole and all(isinstance(s, int) and s for s in rest):
+            left = math.prod(x.shape) // math.prod(rest)
+            return [left if s == -1 else s for s in found]
+        return [None if s == -1 else s for s in found]
 
     def cast(self, x: Any, dtype: DType) -> Value:
         x = self.value(x)
@@ -367,13 +388,6 @@ class Builder:
             return value if dtype is None else self.cast(value, dtype)
         return self.constant(value, dtype)
 
-    def minimum(self, *values: Any) -> Any:
-        return (
-            min(values)
-            if all(isinstance(v, int) for v in values)
-            else self.op("Min", *values).known(flambeau.int64, ())
-        )
-
     def arithmetic(self, kind: str, a: Any, b: Any) -> Any:
         """Add, Sub, Mul, Div or Mod of sizes: numbers where both are."""
         if isinstance(a, int) and isinstance(b, int):
@@ -409,6 +423,8 @@ _INTEGERS = {
     "Mul": operator.mul,
     "Div": operator.floordiv,
     "Mod": operator.mod,
+    "Min": min,
+    "Max": max,
 }
 _KINDS = ("_i", "_f", "_s", "_t", "_g")
 

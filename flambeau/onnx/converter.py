@@ -8,7 +8,7 @@ from typing import Any
 from ..core.dtype import dtype as DType  # noqa: N812
 from ..core.tensor import Tensor
 from . import forms  # noqa: F401  they register themselves
-from .builder import Builder, Size, Value
+from .builder import Absent, Builder, Size, Value
 from .errors import UnsupportedOperatorError
 from .forms.indexing import places_of, put_at
 from .functions import form_of_function
@@ -63,7 +63,10 @@ class Converter:
     def plain(self, thing: Any) -> Any:
         """An argument with values in the place of tensors."""
         if isinstance(thing, Slot):
-            return self.current(thing)
+            value = self.current(thing)
+            if isinstance(value, Absent):
+                raise NotImplementedError(value.why)
+            return value
         if isinstance(thing, (list, tuple)):
             return [self.plain(t) for t in thing]
         if isinstance(thing, Tensor):
@@ -115,8 +118,8 @@ class Converter:
             self.change(first, value)
 
     def _run(self, name: str, arguments: dict[str, Any], place: str, target: Any = None) -> Any:
-        plain = {key: self.plain(value) for key, value in arguments.items()}
         try:
+            plain = {key: self.plain(value) for key, value in arguments.items()}
             if target is not None and target in self.table:
                 return self._translated(self.table[target], plain)
             custom = form_of_function(target) or custom_form(name, self.g.opset)

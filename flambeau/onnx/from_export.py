@@ -19,6 +19,8 @@ _SIZES = {
     operator.mul: "Mul",
     operator.floordiv: "Div",
     operator.mod: "Mod",
+    min: "Min",
+    max: "Max",
 }
 
 

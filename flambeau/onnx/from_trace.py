@@ -38,6 +38,8 @@ _ARITHMETIC = {
     "mul": operator.mul,
     "floordiv": operator.floordiv,
     "remainder": operator.mod,
+    "min": min,
+    "max": max,
 }
 
 
@@ -91,11 +93,7 @@ class SizedRecorder(TracedSizes, Recorder):
     def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         def run() -> Any:
             result = self.run_plain(lambda *a, **k: overload.run(a, k), args, kwargs)
-            self.quiet -= 1  # sizes among the arguments become nodes
-            try:
-                return self.note(overload, args, kwargs, result)
-            finally:
-                self.quiet += 1
+            return self.note(overload, args, kwargs, result)
 
         return self.unseen(run)
 
@@ -103,6 +101,8 @@ class SizedRecorder(TracedSizes, Recorder):
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if op.key in ("item", "tolist", "numpy", "__bool__", "is_nonzero", "equal", "allclose"):
             return self._python_value(op.key, function, args, kwargs)
+        if op.key == "numel":
+            return functools.reduce(operator.mul, args[0].shape, 1)
         before = self.level
         self.level = 0 if _python_in_pytorch(op) else before
         try:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..core.tensor import Tensor
-from .builder import Builder, Graph, Node, Value
+from .builder import Absent, Builder, Graph, Node, Value
 from .dtypes import NUMBER, array_of
+from .errors import UnsupportedOperatorError
 
 IR_VERSION = {
     7: 3,
@@ -44,7 +45,11 @@ def onnx_package() -> Any:
 
 def as_output(g: Builder, value: Value, name: str) -> None:
     """Let a graph give a value; one that is an input, a parameter or given already gets a node of its own."""
+    if isinstance(value, Absent):
+        raise UnsupportedOperatorError([("a result of the model", value.why, "")], g.opset)
     maker = value.producer
+    if name in {v.name for v in g.graph.inputs}:
+        name = f"{name}_1"
     if (
         maker is None
         or maker.op_type == "Constant"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +59,8 @@ class _Steps:
         if not all(isinstance(a, Expr) for a in x.args):
             raise NotImplementedError(f"the step {x.op} of a formula has no counterpart among PyTorch's operators")
         values = [self.value(a) for a in x.args]
+        if not any(isinstance(v, Tensor) for v in values):
+            return _of_numbers(x.op, values)
         if x.op == "where":
             return _where(*values)
         if x.op == "fma":
@@ -71,6 +75,16 @@ class _Steps:
         if name == "pow":
             return aten.pow(*values)
         return getattr(aten, name)(*values)
+
+
+def _of_numbers(op: str, values: list[Any]) -> Any:
+    """A step between numbers."""
+    if op == "where":
+        return values[1] if values[0] else values[2]
+    found = getattr(math, op, None) or getattr(operator, {"div": "truediv", "not": "not_"}.get(op, op), None)
+    if found is None:
+        raise NotImplementedError(f"the step {op} of a formula has no counterpart among PyTorch's operators")
+    return found(*values)
 
 
 def _where(condition: Any, yes: Any, no: Any) -> Any:

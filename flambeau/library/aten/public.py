@@ -174,6 +174,11 @@ def _index(recorder: Any, self: Tensor, indices: Any) -> Any:
     return aten.index.Tensor(self, found)
 
 
+@entry("internal.put_at_")
+def _put_at(recorder: Any, self: Tensor, indices: Any, values: Tensor, accumulate: bool) -> Any:
+    return aten.index_put_.default(self, list(indices), values, accumulate)
+
+
 @entry("tensor")
 def _tensor(recorder: Any, data: Any, **options: Any) -> Any:
     made = recorder.unseen(lambda: flambeau.tensor(data, **options))
@@ -513,6 +518,9 @@ def _split(recorder: Any, tensor: Tensor, split_size_or_sections: Any, dim: int 
 
 @entry("where")
 def _where(recorder: Any, condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    if input is None and other is None:
+        places = aten.nonzero.default(condition)
+        return tuple(aten.select.int(places, 1, d) for d in range(condition.dim()))
     kinds = (isinstance(input, Tensor), isinstance(other, Tensor))
     names = {(True, True): "self", (True, False): "ScalarOther", (False, True): "ScalarSelf", (False, False): "Scalar"}
     return getattr(aten.where, names[kinds])(condition, input, other)
@@ -538,7 +546,12 @@ def _contiguous(recorder: Any, self: Tensor, memory_format: Any = flambeau.conti
 def _unfold(
     recorder: Any, input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Any:
-    return aten.im2col.default(input, kernel_size, dilation, padding, stride)
+    return aten.im2col.default(input, *map(_pair, (kernel_size, dilation, padding, stride)))
+
+
+def _pair(value: Any) -> list:
+    given = list(value) if isinstance(value, (list, tuple)) else [value]
+    return given * 2 if len(given) == 1 else given
 
 
 @entry("nn.functional.fold")

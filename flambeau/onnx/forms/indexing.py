@@ -11,8 +11,8 @@ import flambeau
 
 from ..builder import LARGEST, Builder, Value
 from ..registry import aten, form
-from .pointwise import compare, truth
-from .shapes import permute, unsqueeze
+from .pointwise import compare, div, truth
+from .shapes import cat, filled, full_like, permute, unsqueeze
 
 
 @form(aten.slice)
@@ -271,8 +271,10 @@ def scatter(
 ) -> Value:  # fmt: skip
     if name.endswith("_add"):
         reduce = "add"
-    if reduce is not None and (reduce not in _REDUCTIONS or not include_self):
-        raise NotImplementedError(f"scatter_reduce with {reduce!r} and include_self={include_self}")
+    if reduce == "mean":
+        return _scattered_mean(g, self, dim, index, src, include_self)
+    if not include_self:
+        self = scatter(g, self, dim, index, value=_neutral(_REDUCTIONS[str(reduce)], self.dtype))
     source = g.number(src if src is not None else value, self.dtype)
     if self.rank == 0:
         return g.squeeze(
@@ -287,6 +289,54 @@ def scatter(
     if extra and g.opset < (16 if extra["reduction_s"] in ("add", "mul") else 18):
         raise NotImplementedError(f"scatter with {reduce!r} needs opset 16 (sum, prod) or 18")
     return g.op(kind, self, index, source, axis_i=dim % self.rank, **extra).known(self.dtype, self.shape)
+
+
+def _neutral(kind: str, dtype: Any) -> Any:
+    """What changes nothing."""
+    if kind in ("add", "mul"):
+        return int(kind == "mul")
+    info = flambeau.finfo(dtype) if dtype.is_floating_point else flambeau.iinfo(dtype)
+    return info.min if kind == "max" else info.max
+
+
+def _scattered_mean(g: Builder, x: Value, dim: int, index: Value, src: Value, include_self: bool) -> Value:
+    total = scatter(g, x, dim, index, src, reduce="sum", include_self=include_self)
+    own = full_like(g, x, int(include_self))
+    count = scatter(g, own, dim, index, full_like(g, src, 1, x.dtype), reduce="sum")
+    least = g.op("Max", count, g.number(1, count)).known(x.dtype, x.shape)
+    return div(g, total, least, None if x.dtype.is_floating_point else "floor")
+
+
+@form(aten.put)
+def put(g: Builder, self: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
+    flat = g.reshape(self, [-1])
+    places: list[Value | None] = [g.reshape(index, [-1])]
+    made = index_put(g, flat, places, g.reshape(source, [-1]), accumulate)
+    return g.op("Reshape", made, g.shape_of(self)).known(self.dtype, self.shape)
+
+
+@form(aten.max_unpool2d, aten.max_unpool3d)
+def max_unpool(g: Builder, self: Value, indices: Value, output_size: Any) -> Value:
+    spatial = len(output_size)
+    lead = [g.size(self, d) for d in range(self.rank - spatial)]
+    total = math.prod(output_size)
+    base = filled(g, [*lead, total], 0, self.dtype)
+    rows = [g.reshape(v, [*lead, -1]).known(v.dtype, (*self.shape[:-spatial], None)) for v in (indices, self)]
+    made = g.op("ScatterElements", base, *rows, axis_i=len(lead)).known(self.dtype, (*self.shape[:-spatial], total))
+    return g.reshape(made, [*lead, *output_size])
+
+
+@form(aten.isin)
+def isin(
+    g: Builder, elements: Any = None, test_elements: Any = None, test_element: Any = None, element: Any = None, invert: bool = False,
+    assume_unique: bool = False,
+) -> Value:  # fmt: skip
+    x = g.value(elements if elements is not None else element)
+    among = g.value(test_elements if test_elements is not None else test_element)
+    places = g.reshape(among, [-1]).known(among.dtype, (None,))
+    equal = g.cast(compare(g, "Equal", g.unsqueeze(x, [x.rank]), places), flambeau.int32)
+    found = g.cast(g.reduce("ReduceMax", equal.known(flambeau.int32, (*x.shape, None)), [x.rank], False), flambeau.bool)
+    return g.op("Not", found).known(flambeau.bool, x.shape) if invert else found
 
 
 @form(aten.masked_scatter)
@@ -370,6 +420,10 @@ def bucketize(
 # -- padding ---------------------------------------------------------------------------------------------------------------------
 
 
+def _negative(n: Any) -> bool:
+    return isinstance(n, int) and n < 0
+
+
 def padded(g: Builder, x: Value, pads: Any, mode: str = "constant", value: Any = 0) -> Value:
     """Pads as PyTorch lists them: last dimension first, before and after."""
     rank = x.rank or 0
@@ -379,11 +433,13 @@ def padded(g: Builder, x: Value, pads: Any, mode: str = "constant", value: Any =
         s + b + a if all(isinstance(n, int) for n in (s, b, a)) else None
         for s, b, a in zip(x.shape or (), before, after)
     ]
-    if all(isinstance(n, int) and n == 0 for n in full):
-        return x
-    if mode == "wrap" and g.opset < 19:
-        from .shapes import cat  # noqa: PLC0415
-
+    cut = [(d, b, a) for d, (b, a) in enumerate(zip(before, after)) if _negative(b) or _negative(a)]
+    for d, b, a in cut:  # engines take negative pads for constants only, if at all
+        x = g.slice(x, [d], [-b if _negative(b) else 0], [a if _negative(a) else LARGEST])
+    before, after = ([0 if _negative(n) else n for n in ns] for ns in (before, after))
+    if all(isinstance(n, int) and n == 0 for n in (*before, *after)):
+        return x.known(x.dtype, shape)
+    if mode == "wrap":
         for d, (b, a) in enumerate(zip(before, after)):
             if b or a:
                 size = g.size(x, d)

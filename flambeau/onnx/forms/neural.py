@@ -9,11 +9,11 @@ import numpy as np
 
 import flambeau
 
-from ..builder import Builder, Value
+from ..builder import Absent, Builder, Value
 from ..registry import aten, form
 from .indexing import padded
 from .pointwise import add, clamp, div, mul, sub
-from .reductions import log_softmax, mean, softmax, sum_
+from .reductions import log_softmax, mean, softmax, sum_, variance
 from .shapes import permute, transpose
 
 
@@ -54,15 +54,7 @@ def _convolved(
     if transposed and any(out):
         extra["output_padding_i"] = out
     made = g.op("ConvTranspose" if transposed else "Conv", x, weight, bias, **extra)
-    sizes: list[Any] = []
-    for s, k, st, b, a, d, o in zip(x.shape[2:], kernel, stride, before, after, dilation, out):
-        if not isinstance(s, int):
-            sizes.append(None)
-        elif transposed:
-            sizes.append((s - 1) * st - b - a + d * (k - 1) + 1 + o)
-        else:
-            sizes.append((s + b + a - d * (k - 1) - 1) // st + 1)
-    made.known(x.dtype, (x.shape[0], weight.shape[1] * groups if transposed else weight.shape[0], *sizes))
+    made.known(x.dtype, (x.shape[0], weight.shape[1] * groups if transposed else weight.shape[0], *[None] * spatial))
     return g.squeeze(made, [0]) if unbatched else made
 
 
@@ -99,22 +91,6 @@ def convolution(
 # -- pooling -------------------------------------------------------------------------------------------------------------------------
 
 
-def _pool_sizes(
-    x: Value, spatial: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> list[Any]:
-    sizes: list[Any] = []
-    for s, k, st, p, d in zip(x.shape[-spatial:], kernel, stride, padding, dilation):
-        if not isinstance(s, int):
-            sizes.append(None)
-            continue
-        room = s + 2 * p - d * (k - 1) - 1
-        n = (-(-room // st) if ceil_mode else room // st) + 1
-        if ceil_mode and (n - 1) * st >= s + p:
-            n -= 1
-        sizes.append(n)
-    return sizes
-
-
 def _pooled(
     g: Builder, kind: str, x: Value, spatial: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, outputs: int = 1,
     **extra: Any,
@@ -132,7 +108,7 @@ def _pooled(
     elif ceil_mode or dilation != [1] * spatial:
         raise NotImplementedError("pooling with ceil_mode or dilation needs opset 10 or later")
     made = g.op(kind, x, kernel_shape_i=kernel, pads_i=padding * 2, strides_i=stride, outputs=outputs, **extra)
-    shape = (*x.shape[:2], *_pool_sizes(x, spatial, kernel, stride, padding, dilation, ceil_mode))
+    shape = (*x.shape[:2], *[None] * spatial)  # the program tells the sizes
     outs = list(made) if outputs > 1 else [made]
     outs[0].known(x.dtype, shape)
     for o in outs[1:]:
@@ -227,7 +203,7 @@ def adaptive_max_pool(g: Builder, self: Value, output_size: Any, name: str = "")
     if all(isinstance(s, int) and s % n == 0 for s, n in zip(sizes, wanted)):
         kernel = [s // n for s, n in zip(sizes, wanted)]
         return max_pool_with_indices(g, self, kernel, kernel, name=f"aten::max_pool{spatial}d_with_indices")
-    raise NotImplementedError("places of the largest elements where windows differ in size")
+    return _adaptive(g, self, output_size, spatial, True), Absent("the places of the largest, where windows differ in size")
 
 
 def _adaptive(g: Builder, x: Value, wanted: Any, spatial: int, largest: bool) -> Value:
@@ -353,11 +329,11 @@ def rms_norm(g: Builder, input: Value, normalized_shape: Any, weight: Any = None
     return made if weight is None else mul(g, made, weight)
 
 
-@form(aten.group_norm, aten.native_group_norm)
+@form(aten.group_norm)
 def group_norm(
     g: Builder,
     input: Value,
-    num_groups: Any = None,
+    num_groups: int,
     weight: Any = None,
     bias: Any = None,
     eps: float = 1e-5,
@@ -372,6 +348,16 @@ def group_norm(
             shaped = g.unsqueeze(value, list(range(1, input.rank - 1)))
             made = g.op(kind, made, shaped).known(input.dtype, input.shape)
     return made
+
+
+@form(aten.native_group_norm)
+def native_group_norm(
+    g: Builder, input: Value, weight: Any, bias: Any, N: Any, C: Any, HxW: Any, group: int, eps: float  # noqa: N803  PyTorch's names
+) -> tuple[Value, ...]:
+    x = g.reshape(input, [0, group, -1]).known(input.dtype, (input.shape[0], group, None))
+    spread, centre = variance(g, x, 2, 0, False)
+    inverse = g.op("Reciprocal", g.op("Sqrt", add(g, spread, eps))).known(input.dtype, spread.shape)
+    return group_norm(g, input, group, weight, bias, eps), centre, inverse
 
 
 @form(aten.instance_norm)
@@ -449,8 +435,6 @@ def _resized(
     exact: bool = False,
 ) -> Value:
     spatial = x.rank - 2
-    if g.opset < 11:
-        raise NotImplementedError("resizing needs opset 11 or later")
     where = (
         "asymmetric"
         if mode == "nearest"
@@ -487,7 +471,7 @@ def _factors(spatial: int, *given: Any) -> Any:
     return None
 
 
-@form(aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d, aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d, aten._upsample_nearest_exact3d)
+@form(aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d, aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d, aten._upsample_nearest_exact3d, since=11)
 def upsample_nearest(
     g: Builder, self: Any = None, output_size: Any = None, scales: Any = None, scales_h: Any = None, scales_w: Any = None, scales_d: Any = None,
     input: Any = None, scale_factors: Any = None, name: str = "",
@@ -496,7 +480,7 @@ def upsample_nearest(
     return _resized(g, x, "nearest", output_size, scale_factors, None, exact="exact" in name)
 
 
-@form(aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d, aten.upsample_bicubic2d, aten._upsample_bilinear2d_aa, aten._upsample_bicubic2d_aa)
+@form(aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d, aten.upsample_bicubic2d, aten._upsample_bilinear2d_aa, aten._upsample_bicubic2d_aa, since=11)
 def upsample_linear(
     g: Builder, self: Any = None, output_size: Any = None, align_corners: bool = False, scales: Any = None, scales_h: Any = None,
     scales_w: Any = None, scales_d: Any = None, input: Any = None, scale_factors: Any = None, name: str = "",
@@ -506,12 +490,10 @@ def upsample_linear(
     return _resized(g, x, mode, output_size, scale_factors, align_corners, antialias=name.endswith("_aa"))
 
 
-@form(aten.grid_sampler, aten.grid_sampler_2d, aten.grid_sampler_3d)
+@form(aten.grid_sampler, aten.grid_sampler_2d, aten.grid_sampler_3d, since=16)
 def grid_sampler(
     g: Builder, input: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Value:
-    if g.opset < 16:
-        raise NotImplementedError("grid_sample needs opset 16 or later")
     words = ("linear", "nearest", "cubic") if g.opset >= 20 else ("bilinear", "nearest", "bicubic")
     made = g.op(
         "GridSample", input, grid, mode_s=words[interpolation_mode], padding_mode_s=("zeros", "border", "reflection")[padding_mode],
@@ -552,12 +534,10 @@ def im2col(g: Builder, self: Value, kernel_size: Any, dilation: Any, padding: An
     )
 
 
-@form(aten.col2im)
+@form(aten.col2im, since=18)
 def col2im(
     g: Builder, self: Value, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> Value:
-    if g.opset < 18:
-        raise NotImplementedError("col2im needs opset 18 or later")
     made = g.op(
         "Col2Im",
         self,
@@ -629,12 +609,10 @@ def _reduction(number: int) -> str:
     return ("none", "mean", "sum")[number]
 
 
-@form(aten.nll_loss, aten.nll_loss2d, aten.nll_loss_nd)
+@form(aten.nll_loss, aten.nll_loss2d, aten.nll_loss_nd, since=12)
 def nll_loss(
     g: Builder, self: Value, target: Value, weight: Any = None, reduction: int = 1, ignore_index: int = -100
 ) -> Value:
-    if g.opset < 12:
-        raise NotImplementedError("nll_loss needs opset 12 or later")
     x, t = (g.unsqueeze(v, [0]) for v in (self, target)) if self.rank == 1 else (self, target)
     made = g.op(
         "NegativeLogLikelihoodLoss", x, t, weight, reduction_s=_reduction(reduction), ignore_index_i=ignore_index
@@ -643,7 +621,57 @@ def nll_loss(
     return g.squeeze(made, [0]) if self.rank == 1 and reduction == 0 else made
 
 
-@form(aten.cross_entropy_loss)
+def _by_class(g: Builder, weight: Value, rank: int) -> Value:
+    return weight if rank == 1 else g.unsqueeze(weight, [0, *range(2, rank)])
+
+
+def _soft_cross_entropy(g: Builder, x: Value, target: Value, weight: Any, reduction: int, smoothing: float) -> Value:
+    """The target says how probable each class is."""
+    dim = 1 if x.rank > 1 else 0
+    if smoothing:
+        target = add(g, mul(g, target, 1 - smoothing), smoothing / x.shape[dim])
+    logs = mul(g, log_softmax(g, x, dim), target)
+    if weight is not None:
+        logs = mul(g, logs, _by_class(g, weight, x.rank))
+    made = sum_(g, logs, dim)
+    made = g.op("Neg", made).known(x.dtype, made.shape)
+    if reduction != 1:
+        return _collected(g, made, reduction)
+    count = g.size(x, 0) if dim else 1
+    for d in range(2, x.rank):
+        count = g.arithmetic("Mul", count, g.size(x, d))
+    return div(g, sum_(g, made), g.number(count, x.dtype))
+
+
+def _smoothed_cross_entropy(
+    g: Builder, x: Value, target: Value, weight: Any, reduction: int, ignore_index: int, smoothing: float
+) -> Value:
+    """Part of the loss is that of all classes alike."""
+    dim = 1 if x.rank > 1 else 0
+    logs = log_softmax(g, x, dim)
+    hard = nll_loss(g, logs, target, weight, reduction, ignore_index)
+    every = sum_(g, logs if weight is None else mul(g, logs, _by_class(g, weight, x.rank)), dim)
+    used = g.op("Equal", target, g.number(ignore_index, target)).known(flambeau.bool, target.shape)
+    smooth = g.op("Where", used, g.number(0, x), g.op("Neg", every)).known(x.dtype, every.shape)
+    if reduction == 1:
+        if weight is None:
+            count = sum_(g, g.cast(g.op("Not", used).known(flambeau.bool, used.shape), x.dtype))
+        else:
+            own = g.op("Gather", weight, g.op("Where", used, g.number(0, target), target), axis_i=0)
+            count = sum_(g, g.op("Where", used, g.number(0, x), own).known(x.dtype, target.shape))
+        smooth = div(g, sum_(g, smooth), count)
+    elif reduction == 2:
+        smooth = sum_(g, smooth)
+    return add(g, mul(g, hard, 1 - smoothing), mul(g, smooth, smoothing / x.shape[dim]))
+
+
+@form(aten.soft_margin_loss)
+def soft_margin_loss(g: Builder, self: Value, target: Value, reduction: int = 1) -> Value:
+    inner = mul(g, g.op("Neg", self).known(self.dtype, self.shape), target)
+    return _collected(g, g.op("Softplus", inner).known(inner.dtype, inner.shape), reduction)
+
+
+@form(aten.cross_entropy_loss, since=12)
 def cross_entropy_loss(
     g: Builder,
     self: Value,
@@ -653,15 +681,10 @@ def cross_entropy_loss(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Value:
-    if g.opset < 12:
-        raise NotImplementedError("cross_entropy needs opset 12 or later")
-    if label_smoothing or target.dtype.is_floating_point:
-        if target.dtype.is_floating_point and not label_smoothing and weight is None:
-            logs = mul(g, log_softmax(g, self, 1 if self.rank > 1 else 0), target)
-            made = g.op("Neg", sum_(g, logs, 1 if self.rank > 1 else 0)).known(self.dtype, None)
-            made.shape = tuple(s for i, s in enumerate(self.shape) if i != (1 if self.rank > 1 else 0))
-            return _collected(g, made, reduction)
-        raise NotImplementedError("cross_entropy with smoothed labels or weighted probabilities")
+    if target.dtype.is_floating_point:
+        return _soft_cross_entropy(g, self, target, weight, reduction, label_smoothing)
+    if label_smoothing:
+        return _smoothed_cross_entropy(g, self, target, weight, reduction, ignore_index, label_smoothing)
     if self.rank == 1:
         return nll_loss(g, log_softmax(g, self, 0), target, weight, reduction, ignore_index)
     made = g.op(

@@ -596,10 +596,12 @@ def mish(g: Builder, self: Value) -> Value:
 
 @form(aten.softplus)
 def softplus(g: Builder, self: Value, beta: float = 1, threshold: float = 20) -> Value:
-    if beta == 1:
+    if beta == 1 and threshold == 20:  # where the formula is a straight line to the last digit
         return _same(self, g.op("Softplus", self))
     b = g.number(beta, self)
-    return _same(self, g.op("Div", g.op("Softplus", g.op("Mul", self, b)), b))
+    scaled = g.op("Mul", self, b)
+    curve = g.op("Div", g.op("Softplus", scaled), b)
+    return _same(self, g.op("Where", g.op("Greater", scaled, g.number(threshold, self)), self, curve))
 
 
 @form(aten.hardsigmoid)
@@ -618,6 +620,13 @@ def hardswish(g: Builder, self: Value) -> Value:
 def _shrink(g: Builder, self: Value, lambd: Any = 0.5, name: str = "") -> Value:
     bias = lambd if name.endswith("softshrink") else 0.0
     return _same(self, g.op("Shrink", self, lambd_f=lambd, bias_f=bias))
+
+
+@form(aten.special_ndtr)
+def ndtr(g: Builder, self: Value) -> Value:
+    x = as_float(g, self)
+    curve = g.op("Erf", g.op("Mul", x, g.number(math.sqrt(0.5), x)))
+    return _same(x, g.op("Mul", g.op("Add", curve, g.number(1, x)), g.number(0.5, x)))
 
 
 @form(aten.log_sigmoid)

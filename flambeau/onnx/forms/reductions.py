@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -208,9 +209,10 @@ def linalg_norm(
     g: Builder, self: Value, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Value:
     x = self if dtype is None else g.cast(self, dtype)
-    if ord is None or dim is None or isinstance(dim, int) or len(dim) == 1:
-        return vector_norm(g, x, 2 if ord is None else ord, dim, keepdim)
-    return linalg_matrix_norm(g, x, ord, dim, keepdim)
+    dims = list(range(x.rank)) if dim is None and ord is not None else [dim] if isinstance(dim, int) else dim
+    if ord is None or len(dims) == 1:
+        return vector_norm(g, x, 2 if ord is None else ord, dims, keepdim)
+    return linalg_matrix_norm(g, x, ord, dims, keepdim)
 
 
 @form(aten.linalg_matrix_norm)
@@ -272,6 +274,87 @@ def cumsum(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Val
     return g.op("CumSum", x, g.constant(dim % x.rank, flambeau.int32 if x.rank is None else flambeau.int64)).known(
         x.dtype, x.shape
     )
+
+
+def _scanned(g: Builder, x: Value, dim: int, starts: list[Value], step: Callable, dtypes: list[Any]) -> list[Value]:
+    """Run along a dimension: `step(inner, states, element)` gives the next states, then what to keep of each step."""
+    inner = g.inner("step")
+    for value in (*starts, x):
+        shape = value.shape if value is not x else [s for i, s in enumerate(x.shape) if i != dim]
+        inner.graph.inputs.append(Value("", value.dtype, shape))
+    *states, element = inner.graph.inputs
+    inner.graph.outputs = [inner.op("Identity", v).known(v.dtype, v.shape) for v in step(inner, states, element)]
+    kept = len(dtypes)
+    made = g.op(
+        "Scan", *starts, x, body=inner.graph, num_scan_inputs_i=1, scan_input_axes_i=[dim], scan_output_axes_i=[dim] * kept,
+        outputs=len(starts) + kept,
+    )  # fmt: skip
+    return [v.known(d, x.shape) for v, d in zip(made[len(starts) :], dtypes)]
+
+
+def _start(g: Builder, x: Value, dim: int, value: Any, dtype: DType) -> Value:
+    """What a run along a dimension starts from."""
+    first = g.op("Gather", x, g.constant(0, flambeau.int64), axis_i=dim)
+    first.known(x.dtype, [s for i, s in enumerate(x.shape) if i != dim])
+    return g.expand(g.constant(value, dtype), g.shape_of(first)).known(dtype, first.shape)
+
+
+@form(aten.cumprod, since=9)
+def cumprod(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Value:
+    x = g.cast(self, _summed_dtype(self, dtype))
+    if x.rank == 0:
+        return x
+    dim %= x.rank
+
+    def step(inner: Builder, states: list[Value], element: Value) -> list[Value]:
+        product = inner.op("Mul", states[0], element).known(x.dtype, element.shape)
+        return [product, product]
+
+    return _scanned(g, x, dim, [_start(g, x, dim, 1, x.dtype)], step, [x.dtype])[0]
+
+
+@form(aten.cummax, aten.cummin, since=12)
+def cummax(g: Builder, self: Value, dim: int, name: str = "") -> tuple[Value, Value]:
+    if self.rank == 0:
+        return self, g.constant(0, flambeau.int64)
+    dim %= self.rank
+    info = flambeau.finfo(self.dtype) if self.dtype.is_floating_point else flambeau.iinfo(self.dtype)
+    worst = info.min if name.endswith("max") else info.max
+    kind = "GreaterOrEqual" if name.endswith("max") else "LessOrEqual"
+
+    def step(inner: Builder, states: list[Value], element: Value) -> list[Value]:
+        best, at, now = states
+        better = inner.op(kind, element, best)
+        if self.dtype.is_floating_point:
+            better = inner.op("Or", better, inner.op("IsNaN", element))
+        new = inner.op("Where", better, element, best).known(self.dtype, element.shape)
+        place = inner.op("Where", better, now, at).known(flambeau.int64, element.shape)
+        return [new, place, inner.op("Add", now, inner.constant(1, flambeau.int64)).known(flambeau.int64, ()), new, place]
+
+    starts = [_start(g, self, dim, worst, self.dtype), _start(g, self, dim, 0, flambeau.int64), g.constant(0, flambeau.int64)]
+    values, places = _scanned(g, self, dim, starts, step, [self.dtype, flambeau.int64])
+    return values, places
+
+
+@form(aten.nanmean)
+def nanmean(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
+    there = g.op("Not", g.op("IsNaN", self)).known(flambeau.bool, self.shape)
+    count = _reduced(g, "ReduceSum", g.cast(there, self.dtype if dtype is None else dtype), dim, keepdim)
+    total = nansum(g, self, dim, keepdim, dtype)
+    return g.op("Div", total, count).known(total.dtype, total.shape)
+
+
+@form(aten.median)
+def median(g: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Any:
+    if self.rank == 0:
+        return self if dim is None else (self, g.constant(0, flambeau.int64))
+    x = self if dim is not None else g.reshape(self, [-1])
+    along = 0 if dim is None else dim % self.rank
+    size = x.shape[along]
+    if not isinstance(size, int):
+        raise NotImplementedError("the median of a dimension whose size changes")
+    found = kthvalue(g, x, (size + 1) // 2, along, keepdim)
+    return found[0] if dim is None else found
 
 
 @form(aten.logcumsumexp)

@@ -237,7 +237,7 @@ def _fixed(x: Value, dim: int, what: str) -> int:
     return size
 
 
-@form(aten.split, aten.unsafe_split, aten.split_with_sizes, aten.unsafe_split_with_sizes)
+@form(aten.split, aten.unsafe_split, aten.split_with_sizes, aten.unsafe_split_with_sizes, aten.split_with_sizes_copy)
 def split(g: Builder, self: Value, split_size: Any = None, split_sizes: Any = None, dim: int = 0) -> list[Value]:
     dim = _wrapped(self, dim)
     sizes = split_sizes if split_sizes is not None else split_size
@@ -265,7 +265,7 @@ def chunk(
     return split(g, self, max(each, 1), dim=dim)
 
 
-@form(aten.unbind)
+@form(aten.unbind, aten.unbind_copy)
 def unbind(g: Builder, self: Value, dim: int = 0) -> list[Value]:
     dim = _wrapped(self, dim)
     count = _fixed(self, dim, "unbind")
@@ -283,7 +283,7 @@ def ravel(g: Builder, self: Value) -> Value:
     return g.reshape(self, [-1])
 
 
-@form(aten.narrow)
+@form(aten.narrow, aten.narrow_copy)
 def narrow(g: Builder, self: Value, dim: int, start: Any, length: Any) -> Value:
     return g.slice(self, [_wrapped(self, dim)], [start], [g.arithmetic("Add", start, length)])
 
@@ -344,13 +344,11 @@ def tril(g: Builder, self: Value, diagonal: Any = 0, name: str = "") -> Value:
     return g.cast(made, self.dtype)
 
 
-@form(aten.diagonal, aten.diag, aten.linalg_diagonal)
+@form(aten.diagonal, aten.diag, aten.diagonal_copy)
 def diagonal(
-    g: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1, diagonal: Any = None, name: str = ""
+    g: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1, diagonal: Any = None
 ) -> Value:
     offset = diagonal if diagonal is not None else offset
-    if name.endswith("linalg_diagonal"):
-        dim1, dim2 = -2, -1
     if self.rank == 1:
         return diag_embed(g, self, offset)
     dim1, dim2 = _wrapped(self, dim1), _wrapped(self, dim2)
@@ -361,6 +359,11 @@ def diagonal(
     places = np.array([(i - min(offset, 0)) * columns + i + max(offset, 0) for i in range(count)], np.int64)
     flat = g.reshape(x, [*(g.size(x, d) for d in range(x.rank - 2)), rows * columns])
     return g.op("Gather", flat, g.constant(places), axis_i=x.rank - 2).known(x.dtype, [*x.shape[:-2], count])
+
+
+@form(aten.linalg_diagonal)
+def linalg_diagonal(g: Builder, A: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:  # noqa: N803  PyTorch's name
+    return diagonal(g, A, offset, dim1, dim2)
 
 
 @form(aten.diag_embed)
@@ -420,7 +423,6 @@ def meshgrid(g: Builder, tensors: list[Value], indexing: str = "ij") -> list[Val
         shaped = g.unsqueeze(x, [d for d in range(len(given)) if d != i])
         made.append(g.expand(shaped, sizes))
     if swapped:
-        made = [transpose(g, m, 0, 1) for m in made]
         made[0], made[1] = made[1], made[0]
     return made
 
@@ -538,8 +540,14 @@ def arange(g: Builder, end: Any, start: Any = 0, step: Any = 1, dtype: DType | N
 
 @form(aten.linspace)
 def linspace(g: Builder, start: Any, end: Any, steps: Any, dtype: DType | None = None) -> Value:
-    if any(isinstance(n, Value) for n in (start, end, steps)):
-        raise NotImplementedError("linspace of numbers that change")
+    if isinstance(steps, Value):
+        raise NotImplementedError("linspace with a number of steps that changes")
+    if isinstance(start, Value) or isinstance(end, Value):
+        dtype = _default(dtype)
+        first, last = (g.number(n, dtype) for n in (start, end))
+        places = g.constant((np.arange(steps) / max(steps - 1, 1)).tolist(), dtype)
+        made = g.op("Add", first, g.op("Mul", places, g.op("Sub", last, first)))
+        return made.known(dtype, (steps,))
     made = flambeau.linspace(start, end, steps, dtype=dtype)
     return g.constant(made.tolist(), made.dtype)
 
@@ -572,6 +580,27 @@ def _drawn(name: str, kind: str, **attributes: float) -> None:
 
 _drawn("rand", "RandomUniform")
 _drawn("randn", "RandomNormal")
+
+
+@form(aten.randint)
+def randint(g: Builder, high: int, size: Any, low: int = 0, dtype: DType | None = None) -> Value:
+    dtype = flambeau.int64 if dtype is None else dtype
+    drawn = g.op("RandomUniformLike", filled(g, size, 0, flambeau.float32), low_f=low, high_f=high)
+    return g.cast(g.op("Floor", drawn).known(flambeau.float32, [n if isinstance(n, int) else None for n in size]), dtype)
+
+
+@form(aten.randint_like)
+def randint_like(g: Builder, self: Value, high: int, low: int = 0, dtype: DType | None = None) -> Value:
+    return randint(g, high, g.sizes(self), low, self.dtype if dtype is None else dtype)
+
+
+@form(aten.normal)
+def normal(g: Builder, mean: Any, std: Any = 1.0, size: Any = None, dtype: DType | None = None) -> Value:
+    like = next((v for v in (mean, std) if isinstance(v, Value)), None)
+    base = filled(g, size, 0, _default(dtype)) if like is None else like
+    drawn = g.op("RandomNormalLike", base).known(base.dtype, base.shape)
+    scaled = g.op("Mul", drawn, g.number(std, drawn))
+    return g.op("Add", scaled, g.number(mean, drawn)).known(base.dtype, base.shape)
 
 
 @form(aten.bernoulli)
