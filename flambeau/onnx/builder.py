@@ -179,6 +179,8 @@ class Builder:
 
     def value(self, given: Any) -> Any:
         """A value, or the constant that a Python number or a tensor is."""
+        if isinstance(given, Absent):
+            raise NotImplementedError(given.why)
         if given is None or isinstance(given, Value):
             return given
         if isinstance(given, Tensor):

@@ -8,7 +8,7 @@ from typing import Any
 from ..core.dtype import dtype as DType  # noqa: N812
 from ..core.tensor import Tensor
 from . import forms  # noqa: F401  they register themselves
-from .builder import Absent, Builder, Size, Value
+from .builder import Builder, Size, Value
 from .errors import UnsupportedOperatorError
 from .forms.indexing import places_of, put_at
 from .functions import form_of_function
@@ -63,10 +63,7 @@ class Converter:
     def plain(self, thing: Any) -> Any:
         """An argument with values in the place of tensors."""
         if isinstance(thing, Slot):
-            value = self.current(thing)
-            if isinstance(value, Absent):
-                raise NotImplementedError(value.why)
-            return value
+            return self.current(thing)
         if isinstance(thing, (list, tuple)):
             return [self.plain(t) for t in thing]
         if isinstance(thing, Tensor):

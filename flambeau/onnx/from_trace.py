@@ -234,7 +234,8 @@ class Measured:
             return node.target(*args)
         record = getattr(operator_of(node.target), "op", None)
         if record is not None and record.reads_values:
-            return self._as_recorded(node.meta["val"], first_only=True)
+            along = any(a.name == "dim" for a in node.target._schema.arguments)
+            return self._as_recorded(node.meta["val"], first_only=not along)
         if isinstance(node.target, FunctionTarget):
             return self._as_recorded(node.meta["val"])
         kwargs = {k: "meta" if k == "device" and v is not None else v for k, v in kwargs.items()}
@@ -248,6 +249,7 @@ class Measured:
             return [self._as_recorded(v, first_only) for v in value]
         if not isinstance(value, Tensor) or not self.others:
             return value
+        first_only = first_only and value.dim() <= 2  # places and rows: as many as are found
         shape = [_changed(s) if i == 0 or not first_only else s for i, s in enumerate(value.shape)]
         return flambeau.empty(shape, dtype=value.dtype, device="meta")
 

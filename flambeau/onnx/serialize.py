@@ -48,7 +48,7 @@ def as_output(g: Builder, value: Value, name: str) -> None:
     if isinstance(value, Absent):
         raise UnsupportedOperatorError([("a result of the model", value.why, "")], g.opset)
     maker = value.producer
-    if name in {v.name for v in g.graph.inputs}:
+    if name and name in {v.name for v in g.graph.inputs}:
         name = f"{name}_1"
     if (
         maker is None
