@@ -64,13 +64,13 @@ class _Steps:
         if x.op == "where":
             return _where(*values)
         if x.op == "fma":
-            return aten.add(aten.mul(values[0], values[1]), values[2])
+            return _both("add", _both("mul", values[0], values[1]), values[2])
         if x.op in _SAME_IF_REAL and not values[0].dtype.is_complex:
             return values[0]
         if x.op in ("and", "or") and any(isinstance(v, bool) for v in values):
             return _with_truth(x.op, *values)
         if len(values) == 2 and not isinstance(values[0], Tensor):
-            return _from_number(x.op, *values)
+            return _both(x.op, *values)
         name = _NAMES.get(x.op, x.op)
         if name == "pow":
             return aten.pow(*values)
@@ -101,6 +101,12 @@ def _where(condition: Any, yes: Any, no: Any) -> Any:
 def _with_truth(op: str, left: Any, right: Any) -> Any:
     known, other = (left, right) if isinstance(left, bool) else (right, left)
     return other if known is (op == "and") else known
+
+
+def _both(op: str, left: Any, right: Any) -> Any:
+    if isinstance(left, Tensor):
+        return getattr(aten, op)(left, right)
+    return _from_number(op, left, right) if isinstance(right, Tensor) else _of_numbers(op, [left, right])
 
 
 def _from_number(op: str, number: Any, value: Any) -> Any:

@@ -75,6 +75,8 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
         found = choose(name, args, kwargs)
         if found is not None:
             schema, values = found
+            if getattr(op, "kind", "") == "pointwise":  # the elements of a loss, whose sum or mean is another call
+                values = [0 if a.name == "reduction" else v for a, v in zip(schema.arguments, values)]
             overload = getattr(getattr(aten, name), schema.overload_name or "default")
             positional, named = values_as_call(schema, values)
             makes = not any(isinstance(value, Tensor) for value in positional)
@@ -524,6 +526,11 @@ def _where(recorder: Any, condition: Tensor, input: Any = None, other: Any = Non
     kinds = (isinstance(input, Tensor), isinstance(other, Tensor))
     names = {(True, True): "self", (True, False): "ScalarOther", (False, True): "ScalarSelf", (False, False): "Scalar"}
     return getattr(aten.where, names[kinds])(condition, input, other)
+
+
+@entry("Tensor.where")
+def _where_method(recorder: Any, self: Tensor, condition: Tensor, other: Any) -> Any:
+    return _where(recorder, condition, self, other)
 
 
 @entry("norm")

@@ -11,7 +11,7 @@ import flambeau
 
 from ..builder import LARGEST, Builder, Value
 from ..registry import aten, form
-from .pointwise import compare, div, truth
+from .pointwise import broadcast, compare, div, truth
 from .shapes import cat, filled, full_like, permute, unsqueeze
 
 
@@ -150,8 +150,6 @@ def _counted(g: Builder, x: Value, index: Value, dim: int) -> Value:
 
 def _spread(g: Builder, x: Value, indices: list[Value | None]) -> tuple[Value, Value, list[int], Any]:
     """The indexed dimensions of x first, and the places as rows: (x turned, places, order, shape of the places)."""
-    from .pointwise import broadcast  # noqa: PLC0415
-
     dims = [d for d, i in enumerate(indices) if i is not None]
     order = dims + [d for d in range(x.rank or 0) if d not in dims]
     turned = x if order == list(range(x.rank or 0)) else permute(g, x, order)
@@ -341,6 +339,8 @@ def isin(
 
 @form(aten.masked_scatter)
 def masked_scatter(g: Builder, self: Value, mask: Value, source: Value) -> Value:
+    if (mask.rank or 0) > (self.rank or 0) or mask.shape != self.shape and broadcast(self, mask) != self.shape:
+        self = g.op("Expand", self, g.shape_of(mask)).known(self.dtype, mask.shape)
     m = g.expand(truth(g, mask), g.sizes(self))
     rows = nonzero_rows(g, m)
     flat = g.reshape(source, [-1]).known(source.dtype, (None,))
@@ -376,10 +376,13 @@ def slice_scatter(
 
 @form(aten.one_hot)
 def one_hot(g: Builder, self: Value, num_classes: int = -1) -> Value:
+    if self.rank == 0:
+        return g.squeeze(one_hot(g, g.unsqueeze(self, [0]), num_classes), [0])
+    count: Any = num_classes
     if num_classes == -1:
-        raise NotImplementedError("one_hot without num_classes")
-    made = g.op("OneHot", self, g.constant(np.array([num_classes])), g.constant(np.array([0, 1])), axis_i=-1)
-    return made.known(flambeau.int64, [*self.shape, num_classes])
+        count = g.arithmetic("Add", g.reduce("ReduceMax", self, None, False), 1)
+    made = g.op("OneHot", self, g.ints([count]), g.constant(np.array([0, 1])), axis_i=-1)
+    return made.known(flambeau.int64, [*self.shape, num_classes if num_classes != -1 else None])
 
 
 @form(aten._unique2, aten.unique_dim)

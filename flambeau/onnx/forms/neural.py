@@ -9,6 +9,7 @@ import numpy as np
 
 import flambeau
 
+from ...ops.nn.windows import pooled_size
 from ..builder import Absent, Builder, Value
 from ..registry import aten, form
 from .indexing import padded
@@ -161,6 +162,13 @@ def avg_pool(
     if divisor_override:
         kernel = _many(kernel_size, spatial)
         pads = [p for p in _many(padding, spatial)[::-1] for _ in (0, 1)]
+        if ceil_mode:  # zeros up to the end of the last window
+            steps = _many(stride or kernel, spatial)
+            for i, (size, k, s, p) in enumerate(zip(self.shape[-spatial:], kernel, steps, _many(padding, spatial))):
+                if not isinstance(size, int):
+                    raise NotImplementedError("avg_pool with a divisor_override and ceil_mode, of sizes that change")
+                count = pooled_size(size, k, s, p, 1, True)
+                pads[2 * (spatial - 1 - i) + 1] += max((count - 1) * s + k - size - 2 * p, 0)
         made = _pooled(
             g,
             "AveragePool",
@@ -170,7 +178,7 @@ def avg_pool(
             stride or kernel,
             0,
             1,
-            ceil_mode,
+            False,
             count_include_pad_i=1,
         )
         return mul(g, made, math.prod(kernel) / divisor_override)

@@ -156,8 +156,8 @@ def repeat(g: Builder, self: Value, repeats: Any = None, dims: Any = None) -> Va
 def repeat_interleave(g: Builder, self: Value, repeats: Any, dim: int | None = None) -> Value:
     if isinstance(repeats, Value) and repeats.constant is not None and repeats.constant.size == 1:
         repeats = int(repeats.constant.reshape(()))
-    if not isinstance(repeats, int):
-        raise NotImplementedError("repeat_interleave with a tensor of repeats")
+    if isinstance(repeats, Value):
+        return _repeated_each(g, self, repeats, dim)
     x = self if dim is not None else g.reshape(self, [-1]).known(self.dtype, (None,))
     dim = 0 if dim is None else _wrapped(x, dim)
     wide = g.unsqueeze(x, [dim + 1])
@@ -168,6 +168,19 @@ def repeat_interleave(g: Builder, self: Value, repeats: Any, dim: int | None = N
     size = x.shape[dim]
     shape = [(size * repeats if isinstance(size, int) else None) if d == dim else s for d, s in enumerate(x.shape)]
     return g.reshape(tiled, sizes).known(x.dtype, shape)
+
+
+def _repeated_each(g: Builder, x: Value, repeats: Value, dim: int | None) -> Value:
+    """Each element as often as a tensor says: the element at a place is found by counting the ends that lie before."""
+    x = x if dim is not None else g.reshape(x, [-1])
+    dim = 0 if dim is None else _wrapped(x, dim)
+    repeats = g.expand(g.cast(repeats, flambeau.int64), [g.size(x, dim)])
+    ends = g.op("CumSum", repeats, g.constant(0, flambeau.int64)).known(flambeau.int64, (None,))
+    total = g.reduce("ReduceSum", repeats, None, False)
+    places = g.unsqueeze(g.range(0, total, 1, flambeau.int64), [1])
+    passed = g.op("Not", g.op("Less", places, ends)).known(flambeau.bool, (None, None))
+    index = g.reduce("ReduceSum", g.cast(passed, flambeau.int64), [1], False)
+    return g.op("Gather", x, index, axis_i=dim).known(x.dtype, [None if i == dim else s for i, s in enumerate(x.shape)])
 
 
 @form(aten.cat, aten.concat, aten.concatenate)
@@ -429,6 +442,8 @@ def meshgrid(g: Builder, tensors: list[Value], indexing: str = "ij") -> list[Val
 
 @form(aten.unfold)
 def unfold(g: Builder, self: Value, dimension: int, size: int, step: int) -> Value:
+    if self.rank == 0:
+        return g.reshape(self, [size])
     dim = _wrapped(self, dimension)
     total = _fixed(self, dim, "unfold")
     picks = np.array([[at + i for i in range(size)] for at in range(0, total - size + 1, step)], np.int64)
