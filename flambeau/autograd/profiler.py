@@ -19,23 +19,13 @@ from ..core import modes
 from ..core.naming import PACKAGE, load
 from .profiler_recorder import DeviceClock, Recorder, operator_name
 from .profiler_results import Results
-from .profiler_settings import (
-    DeviceType,
-    ExperimentalConfig,
-    ProfilerActivity,
-    ProfilerState,
-    config_of,
-    kineto_available,
-    supported_activities,
-)
-from .profiler_util import (
-    EventList,
-    FunctionEvent,
-    FunctionEventAvg,
-    Interval,
-    Kernel,
-    MemRecordsAcc,
-)
+from .profiler_settings import DeviceType as DeviceType
+from .profiler_settings import ExperimentalConfig, ProfilerActivity, ProfilerState, config_of, supported_activities
+from .profiler_settings import kineto_available as kineto_available
+from .profiler_util import EventList, FunctionEventAvg
+from .profiler_util import FunctionEvent as FunctionEvent
+from .profiler_util import Interval as Interval
+from .profiler_util import Kernel as Kernel
 
 __all__ = [
     "EnforceUnique",

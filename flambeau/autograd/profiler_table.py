@@ -6,12 +6,36 @@ import math
 from typing import Any
 
 from .profiler_settings import DeviceType
-from .profiler_util import EventList, _format_memory, _format_time, _format_time_share
 
 _WIDTH = 12
 _FLOPS_UNITS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
 _UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
 _ON_DEVICE = (DeviceType.CUDA, DeviceType.PrivateUse1, DeviceType.MTIA, DeviceType.XPU)
+
+
+def _format_time(time_us: float) -> str:
+    """Microseconds in a unit that suits them."""
+    for size, unit in ((1e6, "s"), (1e3, "ms")):
+        if time_us >= size:
+            return f"{time_us / size:.3f}{unit}"
+    return f"{time_us:.3f}us"
+
+
+def _format_time_share(time_us: float, total_time_us: float) -> str:
+    """A part of a time in percent."""
+    if total_time_us == 0:
+        if time_us != 0:
+            raise AssertionError(f"Expected time_us == 0 but got {time_us}")
+        return "NaN"
+    return f"{time_us * 100.0 / total_time_us:.2f}%"
+
+
+def _format_memory(nbytes: int) -> str:
+    """Bytes in a unit that suits them."""
+    for power, unit in ((3, "GB"), (2, "MB"), (1, "KB")):
+        if abs(nbytes) >= 1024**power:
+            return f"{nbytes / 1024**power:.2f} {unit}"
+    return f"{nbytes} B"
 
 
 def _limited(width: int, most: int | None) -> int:
@@ -23,7 +47,7 @@ class Table:
 
     def __init__(
         self,
-        events: EventList,
+        events: list,
         memory: bool,
         flops: bool,
         time_unit: str | None,

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from .profiler_settings import DeviceType
+from .profiler_table import Table, _format_time
 
 __all__ = [
     "EventList",
@@ -26,32 +27,6 @@ __all__ = [
 MEMORY_EVENT_NAME = "[memory]"
 OUT_OF_MEMORY_EVENT_NAME = "[OutOfMemory]"
 _STACK_METRICS = ["self_cpu_time_total", "self_cuda_time_total", "self_xpu_time_total", "self_privateuse1_time_total"]
-
-
-# -- texts ------------------------------------------------------------------------------------------------------------
-def _format_time(time_us: float) -> str:
-    """Microseconds in a unit that suits them."""
-    for size, unit in ((1e6, "s"), (1e3, "ms")):
-        if time_us >= size:
-            return f"{time_us / size:.3f}{unit}"
-    return f"{time_us:.3f}us"
-
-
-def _format_time_share(time_us: float, total_time_us: float) -> str:
-    """A part of a time in percent."""
-    if total_time_us == 0:
-        if time_us != 0:
-            raise AssertionError(f"Expected time_us == 0 but got {time_us}")
-        return "NaN"
-    return f"{time_us * 100.0 / total_time_us:.2f}%"
-
-
-def _format_memory(nbytes: int) -> str:
-    """Bytes in a unit that suits them."""
-    for power, unit in ((3, "GB"), (2, "MB"), (1, "KB")):
-        if abs(nbytes) >= 1024**power:
-            return f"{nbytes / 1024**power:.2f} {unit}"
-    return f"{nbytes} B"
 
 
 def of_device(name: str) -> str:
@@ -512,8 +487,6 @@ class EventList(list):
         time_unit: str | None = None,
     ) -> str:
         """The events as a text, `sort_by` one of their times or sizes, `row_limit` of them."""
-        from .profiler_table import Table
-
         if not self:
             return ""
         events = self
