@@ -33,7 +33,14 @@ def __getattr__(name: str) -> Any:
     return submodule(__name__, name)
 
 
-_OF_PROFILER = ("DeviceType", "ProfilerActivity", "ProfilerConfig", "ProfilerState", "kineto_available", "_profiler_enabled")
+_OF_PROFILER = (
+    "DeviceType",
+    "ProfilerActivity",
+    "ProfilerConfig",
+    "ProfilerState",
+    "kineto_available",
+    "_profiler_enabled",
+)
 
 
 __all__ = [

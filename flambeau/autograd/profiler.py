@@ -186,7 +186,11 @@ class profile:  # noqa: N801
         self.entered = True
         clock = None if self.use_device is None else DeviceClock(_device_module(self.use_device))
         self._recorder = Recorder(
-            shapes=self.record_shapes, memory=self.profile_memory, stack=self.with_stack, clock=clock
+            shapes=self.record_shapes,
+            memory=self.profile_memory,
+            stack=self.with_stack,
+            clock=clock,
+            results=self.with_flops,
         )
         _started.append(self)
         _set_enabled(True)

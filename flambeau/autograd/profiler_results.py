@@ -283,4 +283,4 @@ def type_word(value: Any) -> str:
 def flops_of(note: Note, inputs: list[Any]) -> int:
     """Floating point operations of a call, where its operator's record says how many."""
     op = note.operator
-    return 0 if op is None or op.flops is None else op.flops(*inputs)
+    return 0 if op is None or op.flops is None else op.flops(*inputs, note.result)[1]

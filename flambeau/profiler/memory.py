@@ -56,7 +56,7 @@ class MemoryProfile:
 
     The profile knows where each block was allocated and freed, which says what it was: what the optimizer keeps is its state; what a
     backward pass allocates is a gradient if it stays and a detail if it does not; what the forward pass allocates is an activation if
-    it lives until a backward pass, else temporary; what a loader makes, or no operator, is an input."""
+    it lives until a backward pass, else temporary; what a loader makes, or no operator, or what stays for good, is an input."""
 
     def __init__(self, results: Results):
         self.results = results
@@ -110,8 +110,9 @@ class MemoryProfile:
             return Category.GRADIENT if stays else Category.AUTOGRAD_DETAIL
         if not names or any(name.startswith("enumerate(DataLoader)") for name in names):
             return Category.INPUT
-        until = float("inf") if block.end is None else block.end
-        lives = any(block.start < start <= until for start, _ in self.backwards)
+        if block.end is None:
+            return Category.INPUT
+        lives = any(block.start < start <= block.end for start, _ in self.backwards)
         return Category.ACTIVATION if lives else Category.TEMPORARY
 
     @property
@@ -184,7 +185,7 @@ class MemoryProfile:
             parts.append(
                 f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + across}" y2="{y:.1f}" stroke="#ccc" stroke-width="0.5"/>'
                 f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{most * i / 4 / unit:.2f} {word}</text>'
-                f'<text x="{_LEFT + across * i / 4:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="middle">'
+                f'<text x="{_LEFT + across * i / 4:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="{"end" if i == 4 else "middle"}">'
                 f"{length * i / 4 / 1e6:.2f} ms</text>"
             )
         x = _LEFT

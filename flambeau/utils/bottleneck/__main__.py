@@ -14,7 +14,7 @@ from typing import Any
 
 from ...autograd.profiler import profile
 from ...cuda import is_available
-from ..collect_env import get_env_info
+from ..collect_env import get_pretty_env_info
 
 _RULE = "-" * 80
 _INTRODUCTION = """\
@@ -37,19 +37,7 @@ def headed(title: str, text: str) -> str:
 
 def environment() -> str:
     """What the program runs on."""
-    info: Any = get_env_info()
-    packages = "\n".join(f"{line}" for line in (info.pip_packages or "").splitlines()) or "none found"
-    built = (
-        "not compiled w/ CUDA"
-        if info.cuda_compiled_version in (None, "None", "N/A")
-        else f"compiled w/ CUDA {info.cuda_compiled_version}"
-    )
-    running = f"Running with Python {sys.version_info[0]}.{sys.version_info[1]} and "
-    running += f"CUDA {info.cuda_runtime_version}" if is_available() else "CUDA unavailable"
-    return headed(
-        "Environment Summary",
-        f"Flambeau {info.torch_version} {built}\n{running}\n\n`pip3 list` truncated output:\n{packages}",
-    )
+    return headed("Environment Summary", get_pretty_env_info())
 
 
 def run_cprofile(code: Any, space: dict[str, Any]) -> str:
