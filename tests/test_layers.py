@@ -70,7 +70,7 @@ FLOORS = [
     },  # may only shrink: rooms that belong on floors of their own
     {
         "_C", "_dynamo", "_higher_order_ops", "_inductor", "cpu", "cuda", "distributions", "func", "horovod", "jit", "masked", "onnx",
-        "signal", "startup",
+        "profiler", "signal", "startup",
         "testing", "wholestep",
     },
 ]  # fmt: skip

@@ -76,7 +76,13 @@ def _grads_layout(
     return layouts + [((input.shape[1],), d, input.device) for flag in wanted[1:] if flag]
 
 
-@internal(layout=_grads_layout, returns=tuple, runs_empty=True, batching="each")
+@internal(
+    layout=_grads_layout,
+    returns=tuple,
+    runs_empty=True,
+    batching="each",
+    quirks=Quirks(aten="native_batch_norm_backward"),
+)
 def batch_norm_grads(
     g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> tuple:
@@ -136,7 +142,7 @@ def _composed(
     layout=lambda input, *_: layout_like(input),
     writes=("mean", "rstd", "running_mean", "running_var"),
     grads={("input", "weight", "bias"): _backward},
-    quirks=Quirks(label="NativeBatchNormBackward0", saved_as_input=True),
+    quirks=Quirks(label="NativeBatchNormBackward0", saved_as_input=True, aten="native_batch_norm"),
     batching="each",
 )
 def normalised(

@@ -17,6 +17,7 @@ from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, has_internal_overlap, suggests_channels_last
 from ...core.tensor import Tensor
 from ..creation.filled import fill_raw
+from ..machinery import work
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
@@ -93,7 +94,8 @@ def _conv_layout(input: Tensor, weight: Tensor, bias: Tensor | None, window: Win
 @internal(
     layout=_conv_layout,
     grads={("input", "weight", "bias"): _conv_grads},
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution"),
+    flops=work.convolution,
 )
 def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
     """The convolution of input with weight, plus bias."""
@@ -116,7 +118,10 @@ def _grads_layout(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wan
     return [layout for layout, wanted in zip(every, wants) if wanted]
 
 
-@internal(layout=_grads_layout, returns=tuple, runs_empty=True, batching="each")
+@internal(
+    layout=_grads_layout, returns=tuple, runs_empty=True, batching="each",
+    quirks=Quirks(aten="convolution_backward"), flops=work.convolution_gradients,
+)  # fmt: skip
 def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> tuple:
     """The gradients of a convolution with respect to input, weight and bias, as far as wanted, in one pass over dy."""
 
@@ -144,7 +149,8 @@ def _input_grad_layout(dy: Tensor, weight: Tensor, shape: tuple[int, ...], windo
         "dy": lambda g, weight, window: conv_forward(g, _conj(weight), None, window),
         "weight": lambda g, dy, weight_shape, window: conv_weight_grad(g, _conj(dy), weight_shape, window),
     },
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution_backward"),
+    flops=work.convolution_input_gradient,
 )
 def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
     """The gradient of a convolution with respect to an input of `shape`: dy spread by the weight."""
@@ -168,7 +174,8 @@ def _weight_grad_layout(input: Tensor, dy: Tensor, shape: tuple[int, ...], windo
         "input": lambda g, input_shape, dy, window: conv_input_grad(_conj(dy), g, input_shape, window),
         "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
     },
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution_backward"),
+    flops=work.convolution_weight_gradient,
 )
 def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
     """The gradient of a convolution with respect to a weight of `shape`: input correlated with dy."""
@@ -198,7 +205,8 @@ def _transpose_layout(input: Tensor, weight: Tensor, bias: Any, shape: tuple[int
 @internal(
     layout=_transpose_layout,
     grads={("input", "weight", "bias"): _transpose_grads},
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution"),
+    flops=work.transposed_convolution,
 )
 def conv_transpose_forward(
     input: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, ...], window: Window

@@ -179,7 +179,7 @@ def _codes_layout(g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Wind
 @internal(
     layout=_codes_layout,
     grads={"g": lambda g, codes, window: pick_by_codes(g, codes, window)},
-    quirks=Quirks(label="MaxPool2DWithIndicesBackwardBackward0"),
+    quirks=Quirks(label="MaxPool2DWithIndicesBackwardBackward0", aten="max_pool2d_with_indices_backward"),
     batching=Batched("folded", shape="shape"),
 )
 def max_pool2d_codes_backward(g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
@@ -278,7 +278,7 @@ def _coded_layout(input: Tensor, window: Window, sizes: tuple[int, ...]) -> list
     layout=_coded_layout,
     saves=("codes",),
     grads={"input": lambda g, codes, input_shape, window: max_pool2d_codes_backward(g, codes, input_shape, window)},
-    quirks=Quirks(label="MaxPool2DWithIndicesBackward0"),
+    quirks=Quirks(label="MaxPool2DWithIndicesBackward0", aten="max_pool2d_with_indices"),
     batching="folded",
 )
 def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Any:
