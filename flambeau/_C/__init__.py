@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flambeau as _VariableFunctionsClass  # the functions of `torch` are its attributes
 
+from .. import jit as _jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core import naming as _naming
+from ..core.device import default_device as _default_device
+from ..core.device import device
 from ..core.generator import Generator
 from ..core.layout import broadcast_shapes
 from ..core.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 from ..core.overrides import disabled_torch_function as _disabled_torch_function_impl
 from ..core.size import Size
+from ..core.tensor import Tensor
+from ..jit import tracing_state as _tracing_state
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "Size", "_VariableFunctions", "_VariableFunctionsClass",
@@ -27,6 +34,29 @@ def _infer_size(a: tuple[int, ...], b: tuple[int, ...]) -> Size:
 
 def _log_api_usage_once(event: str) -> None:
     """Libraries report what is used; nobody listens."""
+
+
+_TensorMeta = type(Tensor)  # the class of the class of tensors
+
+
+def _get_tracing_state() -> Any:
+    """The tracer of `torch.jit.trace` that is at work in this thread, or None."""
+    return _tracing_state.active()
+
+
+def _get_default_device() -> str:
+    """The type of the device that new tensors are on."""
+    return _default_device().type
+
+
+def _get_accelerator(check: bool | None = None) -> device:
+    """The accelerator that is there, or the CPU where there is none."""
+    return _naming.load("flambeau.accelerator").current_accelerator() or device("cpu")
+
+
+def _get_privateuse1_backend_name() -> str:
+    """The name of the device type that PyTorch leaves to others; here each has a name of its own."""
+    return "privateuseone"
 
 
 def __getattr__(name: str):
