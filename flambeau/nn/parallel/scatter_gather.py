@@ -22,4 +22,4 @@ def scatter_kwargs(
     placed = scatter(inputs, target_gpus, dim) if inputs else []
     named = scatter(kwargs, target_gpus, dim) if kwargs else []
     count = max(len(placed), len(named))
-    return tuple([*placed, *[()] * (count - len(placed))]), tuple([*named, *[{}] * (count - len(named))])
+    return (*placed, *[()] * (count - len(placed))), (*named, *[{}] * (count - len(named)))
