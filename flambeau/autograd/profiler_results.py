@@ -74,7 +74,7 @@ class Results:
             stack=[frame_text(frame) for frame in note.stack or ()],
             scope=note.scope,
             use_device=self.use_device,
-            is_async=note.end_thread != note.thread,
+            is_async=note.end_thread not in (None, note.thread),
             sequence_nr=note.sequence,
             trace_name=note.name,
             concrete_inputs=[v if isinstance(v, (int, float, str)) else None for v in inputs],
