@@ -150,6 +150,8 @@ class Recorder(modes.Observer, storage.Watcher):
         self._totals: dict[Any, int] = {}
         self._storages = 0
         self._before: modes.Observer | None = None
+        self.activities: list[Any] = []  # what the device did, as `gpu` has recorded it
+        self.gpu: Any = None
 
     # -- on and off -------------------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -160,12 +162,16 @@ class Recorder(modes.Observer, storage.Watcher):
         groups = sys.modules.get(f"{__name__.partition('.')[0]}.distributed.process_group")
         if groups is not None:
             groups.observers.append(self.collective)
+        if self.gpu is not None:
+            self.gpu.start()
         self._before = modes.observe(self)
         self.began_at, self.began = time.time_ns(), _now()
 
     def stop(self) -> None:
         self.ended = _now()
         modes.observe(self._before)
+        if self.gpu is not None:
+            self.activities = self.gpu.stop()
         groups = sys.modules.get(f"{__name__.partition('.')[0]}.distributed.process_group")
         if groups is not None and self.collective in groups.observers:
             groups.observers.remove(self.collective)

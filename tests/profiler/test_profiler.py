@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import subprocess
@@ -15,6 +16,7 @@ import flambeau
 from flambeau import nn
 from flambeau.autograd.profiler import emit_nvtx, profile, record_function
 from flambeau.autograd.profiler_util import EventList, FunctionEvent
+from flambeau.backends.nvidia import cupti
 from flambeau.core import modes
 from flambeau.profiler import ProfilerAction, ProfilerActivity, schedule, tensorboard_trace_handler
 from flambeau.profiler import profile as whole_profile
@@ -324,3 +326,48 @@ def test_programs_are_profiled_from_the_command_line(module, tmp_path):
         assert "aten::mm" in (tmp_path / "flame.svg").read_text()
     else:
         assert "cProfile output" in done.stdout
+
+
+# -- the GPU, as far as it can be had without one ---------------------------------------------------------------------------
+
+
+def test_records_of_kernels_are_read():
+    recording = object.__new__(cupti.Recording)
+    recording._found, recording._calls, recording._offset = [], {}, 1000
+    name = ctypes.create_string_buffer(b"_Z3foov")
+    kernel = (10, 0, 0, 32, 0, 0, 100, 200, 0, 0, 1, 7, 2, 1, 1, 128, 1, 1, 8, 16, 0, 0, 5, 0, ctypes.addressof(name))
+    records = (
+        cupti._KERNEL_RECORD.pack(*kernel), cupti._CALL_RECORD.pack(4, 0, 90, 95, 1, 1, 5, 0),
+        cupti._COPY_RECORD.pack(1, 1, 0, 0, 0, 64, 300, 310, 0, 1, 7, 6), cupti._SET_RECORD.pack(2, 0, 32, 320, 330, 0, 1, 7, 8),
+    )  # fmt: skip
+    for record in records:
+        held = ctypes.create_string_buffer(record)
+        recording.take(ctypes.addressof(held))
+    found = [recording._activity(*entry) for entry in recording._found]
+    assert [a.name for a in found] in (["foo()", "Memcpy HtoD", "Memset"], ["_Z3foov", "Memcpy HtoD", "Memset"])
+    assert (found[0].start, found[0].end, found[0].called, found[1].called) == (1100, 1200, 1090, None)
+    assert found[0].details == {
+        "registers per thread": 32,
+        "shared memory": 24,
+        "grid": [2, 1, 1],
+        "block": [128, 1, 1],
+    }
+
+
+def test_kernels_belong_to_the_innermost_call():
+    with profile() as prof:
+        flambeau.ones(2, 2) @ flambeau.ones(2, 2)
+    results = prof.kineto_results
+    mm = next(note for note in results.notes if note.name == "aten::mm")
+    times = mm.start + 1000, mm.start + 5000, mm.start + 1
+    results.recorder.activities = [cupti.Activity("gemm", "kernel", *times, 0, 1, 7, 3, {"grid": [4, 1, 1]})]
+    results.use_device = prof.use_device = "cuda"
+    prof._function_events = None
+    found = {event.name: event for event in prof.function_events}
+    assert [k.name for k in found["aten::mm"].kernels] == ["gemm"] and not found["aten::matmul"].kernels
+    assert found["aten::matmul"].device_time_total == found["gemm"].device_time_total == pytest.approx(4.0)
+    assert found["gemm"].event_metadata.grid == [4, 1, 1]
+    table = prof.key_averages().table(sort_by="cuda_time_total")
+    assert "Self CUDA %" in table and "Self CUDA time total: 4.000us" in table
+    arrows = [e for e in results.trace()["traceEvents"] if e.get("cat") == "ac2g"]
+    assert [e["ph"] for e in arrows] == ["s", "f"]
