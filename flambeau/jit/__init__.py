@@ -221,7 +221,7 @@ def enable_onednn_fusion(enabled: bool) -> None:
         raise NotImplementedError("graphs are not fused here; single operators use oneDNN by themselves")
 
 
-_overload = overload
+_overload = _overload_method = overload
 _Mark = Mark
 
 del annotations  # the mark of `from __future__`; the module of that name is found by __getattr__
