@@ -42,10 +42,7 @@ def program_row(program: str, found: dict[str, Any], what: str) -> str:
 def descriptions() -> dict[str, str]:
     """What each program does, from the first line of its docstring."""
     source = (harness.HERE / "programs.py").read_text()
-    return {
-        name: text
-        for name, text in re.findall(r'^def (\w+)\(own.*?\n    """(?:\w[\w\'-]*(?: \w+)?: )?(.*?)"""', source, re.M)
-    }
+    return dict(re.findall(r'^def (\w+)\(own.*?\n    """(.*?)\."""', source, re.M))
 
 
 def text(results: dict[str, dict[str, Any]]) -> str:
