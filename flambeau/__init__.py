@@ -109,7 +109,9 @@ _HOMES = {
         ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "symbolic"
     ),
     **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
+    "Future": "futures",
     "GradScaler": "amp",
+    "_disable_dynamo": "compiler",
     "_assert": "symbolic",
     **dict.fromkeys(
         (

@@ -59,6 +59,19 @@ def _get_privateuse1_backend_name() -> str:
     return "privateuseone"
 
 
+def _get_tracing_state() -> Any:
+    """What is known about the tracing that goes on in this thread; None if there is none."""
+    recorder = _naming.load("flambeau.jit.tracing_state").active()
+    return None if recorder is None else _naming.load("flambeau.jit.trace_graph").TracingState(recorder)
+
+
+_IN_JIT = {"Graph": "trace_graph.TracedGraph", "Node": "trace_graph.TracedNode", "ScriptMethod": "module.ScriptMethod",
+           "ScriptFunction": "module.ScriptFunction", "ScriptModule": "module.ScriptModule", "Value": "trace_graph.TracedValue"}  # fmt: skip
+
+
 def __getattr__(name: str):
     """The parts of the compiled part are imported when first used."""
+    if name in _IN_JIT:
+        home, _, own = _IN_JIT[name].partition(".")
+        return getattr(_naming.load(f"flambeau.jit.{home}"), own)
     return _naming.submodule(__name__, name)

@@ -15,6 +15,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from ..backends.nvidia import cupti
+from ..backends.nvidia.libraries import MissingLibrary
 from ..core import modes
 from ..core.naming import PACKAGE, load
 from .profiler_recorder import DeviceClock, Recorder, operator_name
@@ -61,6 +63,15 @@ def _set_enabled(on: bool) -> None:
 
 def _device_module(name: str) -> Any:
     return load(f"{PACKAGE}.{name}")
+
+
+def _gpu_recording() -> Any:
+    """What records kernels; None where NVIDIA's library for that is missing, so that operators are measured by events instead."""
+    try:
+        return cupti.Recording()
+    except MissingLibrary as problem:
+        warnings.warn(f"kernels are not recorded, only operators: {problem}", stacklevel=4)
+        return None
 
 
 class _ProfilerStats:
@@ -184,7 +195,8 @@ class profile:  # noqa: N801
         if _started:
             raise RuntimeError("Profiler is already enabled on this thread")
         self.entered = True
-        clock = None if self.use_device is None else DeviceClock(_device_module(self.use_device))
+        gpu = _gpu_recording() if self.use_device == "cuda" else None
+        clock = None if self.use_device is None or gpu is not None else DeviceClock(_device_module(self.use_device))
         self._recorder = Recorder(
             shapes=self.record_shapes,
             memory=self.profile_memory,
@@ -192,6 +204,7 @@ class profile:  # noqa: N801
             clock=clock,
             results=self.with_flops,
         )
+        self._recorder.gpu = gpu
         _started.append(self)
         _set_enabled(True)
         self._recorder.start()

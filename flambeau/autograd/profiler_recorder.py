@@ -15,6 +15,7 @@ from ..core.graph import is_own
 from ..core.tensor import Tensor
 
 _now = time.perf_counter_ns
+_new = object.__new__
 _PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}
 
 
@@ -22,18 +23,20 @@ class Note:
     """One operator or range. Times are of `time.perf_counter_ns`; `memory` is what was allocated, less what was freed, on the host
     and on devices, without the parts."""
 
-    __slots__ = (
-        "what", "scope", "start", "end", "parent", "sequence", "inputs", "stack", "memory", "device_memory", "marks", "thread",
-        "end_thread", "extra", "result",
-    )  # fmt: skip
-
-    def __init__(self, what: Any, scope: int, parent: Note | None, thread: int):
-        self.what, self.scope, self.parent, self.thread = what, scope, parent, thread
-        self.start = self.end = 0
-        self.sequence = -1
-        self.inputs = self.stack = self.marks = self.extra = self.result = None
-        self.memory = self.device_memory = 0
-        self.end_thread = thread
+    # Fields that most do not need have their values here: noting an event must take little time.
+    what: Any
+    parent: Note | None
+    thread: int
+    scope = modes.FUNCTION
+    start = end = 0
+    sequence = -1
+    inputs: Any = None
+    stack: Any = None
+    marks: Any = None
+    extra: Any = None
+    result: Any = None
+    memory = device_memory = 0
+    end_thread: int | None = None  # if it is another one
 
     @property
     def name(self) -> str:
@@ -132,6 +135,7 @@ class Recorder(modes.Observer, storage.Watcher):
     ):
         self.shapes, self.memory, self.stack, self.clock, self.results = shapes, memory, stack, clock, results
         self.notes: list[Note] = []
+        self.append = self.notes.append
         self.memory_notes: list[MemoryNote] = []
         self.elsewhere: list[
             tuple[str, list, float, float, int]
@@ -146,6 +150,8 @@ class Recorder(modes.Observer, storage.Watcher):
         self._totals: dict[Any, int] = {}
         self._storages = 0
         self._before: modes.Observer | None = None
+        self.activities: list[Any] = []  # what the device did, as `gpu` has recorded it
+        self.gpu: Any = None
 
     # -- on and off -------------------------------------------------------------------------------------------------
     def start(self) -> None:
@@ -156,12 +162,16 @@ class Recorder(modes.Observer, storage.Watcher):
         groups = sys.modules.get(f"{__name__.partition('.')[0]}.distributed.process_group")
         if groups is not None:
             groups.observers.append(self.collective)
+        if self.gpu is not None:
+            self.gpu.start()
         self._before = modes.observe(self)
         self.began_at, self.began = time.time_ns(), _now()
 
     def stop(self) -> None:
         self.ended = _now()
         modes.observe(self._before)
+        if self.gpu is not None:
+            self.activities = self.gpu.stop()
         groups = sys.modules.get(f"{__name__.partition('.')[0]}.distributed.process_group")
         if groups is not None and self.collective in groups.observers:
             groups.observers.remove(self.collective)
@@ -174,8 +184,9 @@ class Recorder(modes.Observer, storage.Watcher):
     # -- operators and ranges -----------------------------------------------------------------------------------------
     def operator(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
         parent = self.current
-        note = Note(op, modes.FUNCTION, parent, self.thread)
-        self.notes.append(note)
+        note = _new(Note)
+        note.what, note.parent, note.thread = op, parent, self.thread
+        self.append(note)
         if self.shapes:
             note.inputs = ([described(v) for v in args], {k: described(v) for k, v in kwargs.items()})
         if self.stack:
@@ -192,17 +203,19 @@ class Recorder(modes.Observer, storage.Watcher):
                 note.marks = (first, self.clock.mark())
             self.current = parent
         one = result[0] if type(result) is tuple and result else result
-        meta = getattr(one, "_autograd", None)
-        if meta is not None and meta.grad_fn is not None and meta.grad_fn.sequence > newest:
-            note.sequence = self.newest = meta.grad_fn.sequence
+        if isinstance(one, Tensor) and one._autograd is not None:
+            made = one._autograd.grad_fn
+            if made is not None and made.sequence > newest:
+                note.sequence = self.newest = made.sequence
         if self.results:
             note.result = described(result)
         return result
 
     def begin(self, name: str, scope: int, sequence: int = -1) -> Note:
-        note = Note(name, scope, self.current, self.thread)
-        note.sequence = sequence
-        self.notes.append(note)
+        note = _new(Note)
+        note.what, note.parent, note.thread = name, self.current, self.thread
+        note.scope, note.sequence = scope, sequence
+        self.append(note)
         if self.stack:
             note.stack = user_stack()
         self.current = note
@@ -213,7 +226,8 @@ class Recorder(modes.Observer, storage.Watcher):
 
     def end(self, event: Note) -> None:
         event.end = _now()
-        event.end_thread = threading.get_native_id() if self.current is not event else self.thread
+        if self.current is not event:
+            event.end_thread = threading.get_native_id()
         if self.clock is not None:
             event.marks = (event.marks[0], self.clock.mark())  # type: ignore[index]
         if self.current is event:

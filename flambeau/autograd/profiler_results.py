@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import functools
 import gzip
 import json
 import os
@@ -53,6 +55,7 @@ class Results:
         made = [self._event(i, note) for i, note in enumerate(self.notes, 1)]
         self._add_memory(made)
         made += self._collectives(len(made))
+        made += self._kernels(made[: len(self.notes)], len(made))
         made.sort(key=lambda e: (e.time_range.start, -e.time_range.end))
         return made
 
@@ -74,7 +77,7 @@ class Results:
             stack=[frame_text(frame) for frame in note.stack or ()],
             scope=note.scope,
             use_device=self.use_device,
-            is_async=note.end_thread != note.thread,
+            is_async=note.end_thread not in (None, note.thread),
             sequence_nr=note.sequence,
             trace_name=note.name,
             concrete_inputs=[v if isinstance(v, (int, float, str)) else None for v in inputs],
@@ -141,6 +144,34 @@ class Results:
                 scope=modes.USER, use_device=self.use_device, is_async=True, trace_name=name, is_user_annotation=True,
             )  # fmt: skip
 
+    def _kernels(self, made: list[FunctionEvent], count: int) -> Iterator[FunctionEvent]:
+        """What the device did, each linked to the innermost call that asked for it."""
+        for i, activity in enumerate(self.recorder.activities, count + 1):
+            owner = self.caller_of(activity)
+            times = self._microseconds(activity.start), self._microseconds(activity.end)
+            if owner is not None:
+                made[owner].append_kernel(activity.name, activity.device, times[1] - times[0])
+            yield FunctionEvent(
+                i, activity.name, 0, *times, overload_name="", fwd_thread=0, input_shapes=[], stack=[], flops=0,
+                use_device=self.use_device, device_type=DeviceType.CUDA, device_index=activity.device,
+                device_resource_id=activity.stream, trace_name=activity.name, activity_type=activity.kind,
+                linked_correlation_id=0 if owner is None else owner + 1,
+                extra_meta={key: json.dumps(value) for key, value in activity.details.items()},
+            )  # fmt: skip
+
+    def caller_of(self, activity: Any) -> int | None:
+        """The position of the innermost note in whose time the host asked for this."""
+        if activity.called is None:
+            return None
+        best = bisect.bisect_right(self._starts, activity.called) - 1
+        while best >= 0 and self.notes[best].end < activity.called:
+            best -= 1
+        return best if best >= 0 else None
+
+    @functools.cached_property
+    def _starts(self) -> list[int]:
+        return [note.start for note in self.notes]
+
     # -- the trace --------------------------------------------------------------------------------------------------
     def save(self, path: str) -> None:
         """Write the trace; packed if the name ends in .gz."""
@@ -154,7 +185,7 @@ class Results:
 
     def trace(self, name: str = "") -> dict[str, Any]:
         """The trace as PyTorch's profiler writes it."""
-        entries = [*self._names(), *self._calls(), *self._links(), *self._memory(), *self._ends()]
+        entries = [*self._names(), *self._calls(), *self._links(), *self._gpu(), *self._memory(), *self._ends()]
         return {
             "schemaVersion": 1,
             "deviceProperties": [],
@@ -228,6 +259,33 @@ class Results:
             start = forward[note.sequence]
             yield {**common, "ph": "s", "tid": start.thread, "ts": self._moment(start.start)}
             yield {**common, "ph": "f", "bp": "e", "tid": note.thread, "ts": self._moment(note.start)}
+
+    def _gpu(self) -> Iterator[dict[str, Any]]:
+        """What the device did, with arrows from the calls that asked for it."""
+        process = os.getpid()
+        for activity in self.recorder.activities:
+            owner = self.caller_of(activity)
+            place = {"pid": activity.device, "tid": activity.stream}
+            start = self._moment(activity.start)
+            args = {
+                "External id": 0 if owner is None else owner + 1, "device": activity.device, "context": activity.context,
+                "stream": activity.stream, "correlation": activity.correlation, **activity.details,
+            }  # fmt: skip
+            length = (activity.end - activity.start) / 1000
+            yield {
+                "ph": "X",
+                "cat": activity.kind,
+                "name": activity.name,
+                **place,
+                "ts": start,
+                "dur": length,
+                "args": args,
+            }
+            if owner is not None:
+                common = {"cat": "ac2g", "name": "ac2g", "id": activity.correlation}
+                called = {"pid": process, "tid": self.notes[owner].thread, "ts": self._moment(activity.called)}
+                yield {**common, "ph": "s", **called}
+                yield {**common, "ph": "f", "bp": "e", **place, "ts": start}
 
     def _memory(self) -> Iterator[dict[str, Any]]:
         process = os.getpid()

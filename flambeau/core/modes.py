@@ -213,6 +213,11 @@ def watching() -> bool:
     return stack.observer is not None or any(mode.parts for mode in stack)
 
 
+def deciding() -> bool:
+    """Whether a mode of this thread must be asked about every call, so that no two may be made one. An observer need not."""
+    return any(mode.parts for mode in own.stack)
+
+
 def staying() -> bool:
     """Whether a mode that stays is on in this thread."""
     stack = own.stack

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 from ...autograd.profiler import profile
-from ...cuda import is_available
+from ...autograd.profiler_settings import ProfilerActivity, supported_activities
 from ..collect_env import get_pretty_env_info
 
 _RULE = "-" * 80
@@ -56,7 +56,7 @@ def run_autograd(code: Any, space: dict[str, Any]) -> list[str]:
     """What the autograd profiler says: on the host, and with the GPU's times where there is one."""
     print("Running your script with the autograd profiler...")
     parts = []
-    for device in (None, "cuda") if is_available() else (None,):
+    for device in (None, "cuda") if ProfilerActivity.CUDA in supported_activities() else (None,):
         with profile(use_device=device) as found:
             exec(code, dict(space), None)  # noqa: S102 - the user's program
         column, mode = ("cpu_time_total", "CPU") if device is None else ("device_time_total", "CUDA")
