@@ -7,6 +7,7 @@ from then on. What cannot be recorded keeps running as it is, for a reason that 
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 import time
 import warnings
@@ -58,15 +59,15 @@ class Last:
 
     def __init__(self, recorded: Recorded, tensors: list[Tensor], settings: tuple):
         self.recorded, self.settings = recorded, settings
-        self.layouts = [(t.shape, t._strides, t.dtype) for t in tensors]
+        self.layouts = [(t.shape, t._strides, t.dtype, t.device) for t in tensors]
         self.several = len(tensors) > 1
 
     def takes(self, args: tuple) -> bool:
         state = self.recorded.state_addresses
-        for t, (shape, strides, d) in zip(args, self.layouts):
+        for t, (shape, strides, d, where) in zip(args, self.layouts):
             if type(t) is not Tensor or t._autograd is not None or t._base is not None or t.dtype is not d:
                 return False
-            if t.shape != shape or t._strides != strides or t.device is not cpu:
+            if t.shape != shape or t._strides != strides or t.device is not where:
                 return False
             storage = t._storage
             if storage.ptr in state or (
@@ -178,7 +179,9 @@ class CompiledFunction:
             if derivative is not None and derivative.program is None:
                 return run(args, kwargs)  # until a backward pass has shown what the derivative is
             if not recorded.checked:
-                problem, result = recorded.check(given.tensors, lambda: run(args, kwargs))
+                problem, result = recorded.check(
+                    given.tensors, lambda table={}: run(replaced(args, table), replaced(kwargs, table))
+                )
                 if problem:
                     self.found[key] = Unfit(problem)
                     self._say(problem)
@@ -217,13 +220,14 @@ class CompiledFunction:
         except Unreachable as problem:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
-        recorder = Recorder()
+        room = _room_for(reach, given)
+        recorder = Recorder() if room is None else room.Observer()
         code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
         recorder.codes = frozenset(() if code is None else (code,))
         table = cut(given)
         inside = given if not table else Arguments(replaced(args, table), replaced(kwargs, table))
         try:
-            prepared = Prepared(reach, recorder, inside)
+            prepared = (Prepared if room is None else room.Prepared)(reach, recorder, inside)
         except NotRecordable as problem:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
@@ -261,6 +265,13 @@ class CompiledFunction:
         if recorded.derivative is None:
             return replaced(result, {id(alias): given.tensors[i] for i, alias in enumerate(inside.tensors)})
         return attached(recorded.derivative, given, table, result, prepared.live)
+
+
+def _room_for(reach: Reach, given: Arguments) -> Any:
+    """What records functions that work on a GPU; None for the CPU."""
+    if not any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
+        return None
+    return importlib.import_module(f"{__package__}.on_gpu")
 
 
 def cut(given: Arguments) -> dict[int, Tensor]:

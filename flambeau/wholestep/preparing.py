@@ -189,7 +189,7 @@ class Prepared:
             if any(b.index in used for b in buffers):
                 if any(t is a for a in self.given.tensors):
                     raise NotRecordable("it adds to the gradient of an argument")
-                extra += [TensorItem("a gradient", before), _GradItem(t, before)]
+                extra += [TensorItem("a gradient", before), GradItem(t, before)]
         self.observed += observe(extra)
 
     def _live_options(self, graph: Any) -> list[Callable[[], dict[str, Any]]]:
@@ -237,7 +237,7 @@ def _is_ours(optimizer: Any) -> bool:
     return type(optimizer).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-class _GradItem(TensorItem):
+class GradItem(TensorItem):
     """A leaf's gradient is a certain tensor."""
 
     __slots__ = ("leaf",)
@@ -254,4 +254,4 @@ class _GradItem(TensorItem):
         return "" if meta is not None and meta.grad is self.held else "a gradient is another tensor"
 
 
-__all__ = ["Changes", "Prepared"]
+__all__ = ["Changes", "GradItem", "Prepared"]

@@ -28,7 +28,7 @@ def explain(compiled: Any) -> str:
 def _recording(one: Any) -> list[str]:
     program = one.program
     lines = [
-        *_program(program),
+        *(["not captured yet: that needs another call"] if program is None else _program(program)),
         f"{one.guard.count} words of memory guard it; {len(one.guard.slow)} objects are compared in Python",
         f"recorded in {one.seconds * 1e3:.1f} ms, called {one.calls} times since",
         *_trail(one.trail),
@@ -40,6 +40,8 @@ def _recording(one: Any) -> list[str]:
 
 
 def _program(program: Any) -> list[str]:
+    if hasattr(program, "told"):  # a captured graph
+        return program.told()
     graph: Graph = program.graph
     launches = [s for s in graph.steps if isinstance(s, Launch)]
     calls = [s for s in graph.steps if isinstance(s, Call)]

@@ -10,8 +10,9 @@ from typing import Any
 
 from ...core.backend import Backend
 from ...core.device import device
+from ...core.storage import tell_looked
 from ...kernels import cuda_lists
-from . import alarms, driver, pinned, threads
+from . import alarms, driver, graphs, pinned, threads
 from .memory import DeviceMemory
 from .modules import Bound
 from .philox import CudaGenerator
@@ -109,11 +110,13 @@ class CudaBackend(Backend):
     # -- copies -----------------------------------------------------------------------------------------------------
 
     def read(self, host: int, address: int, nbytes: int, where: device) -> None:
+        tell_looked()
         stream = threads.activate(where.index or 0)
         driver.call("cuMemcpyDtoHAsync_v2", host, address, nbytes, stream)
         self._wait(stream)
 
     def fetch(self, address: int, nbytes: int, where: device) -> int:
+        tell_looked()
         held = self._held.address
         functions = driver.functions()
         stream = threads.activate(where.index or 0)
@@ -124,12 +127,19 @@ class CudaBackend(Backend):
         return held
 
     def read_later(self, host: int, address: int, nbytes: int, where: device) -> None:
+        tell_looked()
         stream = threads.activate(where.index or 0)
         driver.call("cuMemcpyDtoHAsync_v2", host, address, nbytes, stream)
         pinned.used(host, stream)
 
     def write(self, address: int, host: int, nbytes: int, where: device) -> None:
         stream = threads.activate(where.index or 0)
+        if graphs.is_capturing(where.index or 0):  # a graph reads the bytes whenever it runs
+            held = pinned.storage(nbytes)
+            ctypes.memmove(held.ptr, host, nbytes)
+            graphs.captured_on(where.index or 0).kept.append(held)  # type: ignore[union-attr]
+            driver.call("cuMemcpyHtoDAsync_v2", address, held.ptr, nbytes, stream)
+            return
         driver.call("cuMemcpyHtoDAsync_v2", address, host, nbytes, stream)
         if pinned.holds(host):  # from other memory, the driver has taken the bytes when it returns
             self._wait(stream)
@@ -205,6 +215,7 @@ class CudaBackend(Backend):
         alarms.look()
 
     def synchronize(self, where: device) -> None:
+        tell_looked()
         threads.activate(self.indexed(where).index or 0)
         driver.call("cuCtxSynchronize")
         alarms.look()
