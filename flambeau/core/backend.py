@@ -116,6 +116,11 @@ class Backend:
         0 if it has to look after every kernel."""
         return 0
 
+    def raise_later(self, address: int, nbytes: int, operator: str, error: Exception, where: device) -> bool:
+        """Have this error raised when the host next waits for the device, if the number at an address is not zero then; False if that
+        cannot be done."""
+        return False
+
     def synchronize(self, where: device) -> None:
         """Wait until everything that was started has finished. What runs at once has nothing to wait for."""
 

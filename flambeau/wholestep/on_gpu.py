@@ -33,7 +33,7 @@ from .recorded import GradSlot, Recorded, extent, tensors_in
 from .recorder import Memory, NotRecordable, Recorder
 from .results import Results, Slot, spent
 
-_LIST_ARGUMENTS = 2  # of the kernel over lists of parameters, before the numbers
+_LIST_ARGUMENTS = 3  # of the kernel over lists of parameters, before the numbers
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
 _LARGE_POOL = 1 << 26
 

@@ -14,8 +14,17 @@ from ...core.storage import tell_looked
 from ...kernels import cuda_lists
 from . import alarms, driver, graphs, pinned, threads
 from .memory import DeviceMemory
-from .modules import Bound
+from .modules import Bound, load_source
 from .philox import CudaGenerator
+
+
+# A number that is not zero means the error with this code.
+_TELL = """
+extern "C" __global__ void tell(const unsigned char* number, unsigned long long bytes, unsigned long long* note, unsigned long long code) {
+  for (unsigned long long i = 0; i < bytes; ++i)
+    if (number[i]) { atomicCAS(note, 0ull, code); return; }
+}
+"""
 
 
 class _Held(threading.local):
@@ -41,6 +50,7 @@ class CudaBackend(Backend):
         self.first_seed: int | None = None
         self._scratch: dict[tuple[int, int], tuple[int, int]] = {}
         self._peers: set[tuple[int, int]] = set()
+        self._tellers: dict[int, Callable] = {}
         self._programs: dict[tuple[str, int], Callable] = {}
 
     # -- devices ----------------------------------------------------------------------------------------------------
@@ -88,6 +98,13 @@ class CudaBackend(Backend):
 
     def report_address(self, where: device) -> int:
         return alarms.error_flag(where)
+
+    def raise_later(self, address: int, nbytes: int, operator: str, error: Exception, where: device) -> bool:
+        index = where.index or 0
+        if index not in self._tellers:
+            self._tellers[index] = load_source(_TELL, where).function("tell", ("q", "q", "q", "q"))
+        self._tellers[index](1, 1, address, nbytes, alarms.error_flag(where), alarms.error_code(operator, str(error), type(error)))
+        return True
 
     def scratch(self, nbytes: int, where: device) -> int:
         """Memory for the launches that follow on the current stream; the next call gives the same memory."""

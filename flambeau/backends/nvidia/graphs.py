@@ -163,7 +163,9 @@ class CUDAGraph:
             "cuStreamGetCaptureInfo_v2", self.stream, ctypes.byref(status), ctypes.byref(number), ctypes.byref(graph), None, None
         )  # fmt: skip
         driver.call("cuGraphGetNodes", graph, None, ctypes.byref(count))
-        found = (ctypes.c_uint64 * max(count.value, 1))()
+        if not count.value:
+            return []
+        found = (ctypes.c_uint64 * count.value)()
         driver.call("cuGraphGetNodes", graph, found, ctypes.byref(count))
         return list(found[: count.value])
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.backend import backend_of
 from ...core.device import cpu, device
 from ...core.dtype import dtype
 from ...core.graph import grad_mode
@@ -87,10 +88,13 @@ def recording(x: Tensor) -> bool:
     return grad_mode.enabled and (x.requires_grad or (x._base is not None and x.grad_fn is not None))
 
 
-def raise_if_set(flag: Tensor, error: Exception) -> None:
-    """Raise the error unless the one number in a tensor, in which a kernel has said whether all is well, is zero."""
+def raise_if_set(flag: Tensor, error: Exception, operator: str = "") -> None:
+    """Raise the error unless the one number in a tensor, in which a kernel has said whether all is well, is zero. With an operator's
+    name, devices that can raise it when the host next waits for them do."""
     if flag.device is cpu:
         fine = is_zero(flag.data_ptr(), flag.dtype.itemsize, error)
+    elif operator and backend_of(flag.device).raise_later(flag.data_ptr(), flag.dtype.itemsize, operator, error, flag.device):
+        return
     else:
         fine = not flag.item()  # type: ignore[attr-defined]
     if not fine:

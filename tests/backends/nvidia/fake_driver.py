@@ -161,6 +161,7 @@ class FakeDriver:
         """Nodes are numbered from 1."""
         size = len(self.graphs[getattr(graph, "value", graph)])
         if nodes is not None:
+            assert size, "the driver does not accept a place for no nodes"
             nodes[:size] = range(1, size + 1)
         _set(count, size)
         self.last_graph = getattr(graph, "value", graph)
