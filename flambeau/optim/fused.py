@@ -23,6 +23,7 @@ formula with tensors.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -174,7 +175,7 @@ class Update:
                 known, values = scalars, used.prologue(*scalars, *numbers)
             waiting.append((p, grad, *state[count:]))
             for cell, value in zip(state, values[:count]):
-                cell.fill_(value)
+                _store(cell, value)
         used.launch_all(waiting, values[count:])
 
     def run_tensors(self, owner: Owner, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
@@ -206,6 +207,22 @@ class Update:
                 target.fill_(value)
             else:
                 target.copy_(view_as_complex(value) if target.dtype.is_complex else value)
+
+
+_dense = functools.lru_cache(4096)(
+    lambda shape, strides: 0 not in shape and is_non_overlapping_and_dense(shape, strides)
+)
+_FLOATS = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double}
+
+
+def _store(cell: Tensor, value: float) -> None:
+    """Set a number of the state. There is one for every parameter, so on the host that is one store."""
+    kind = _FLOATS.get(cell.dtype)
+    if cell.device is not cpu or kind is None or cell.shape:
+        cell.fill_(value)  # type: ignore[attr-defined]
+        return
+    kind.from_address(cell._storage.ptr + cell._offset * cell.dtype.itemsize).value = value
+    cell._bump("fill_")
 
 
 def _is_number(value: Any) -> bool:
@@ -271,10 +288,12 @@ class Variant:
         for tensors in rows:
             param = tensors[0]
             where, strides = param.device, param._strides
-            alike = where is not cpu and all(
-                t.device is where and t._strides == strides and t.shape == param.shape for t in tensors
-            )
-            if alike and 0 not in param.shape and is_non_overlapping_and_dense(param.shape, strides):
+            shape = param.shape
+            alike = where is not cpu and _dense(shape, strides)
+            for t in tensors:
+                if t._strides != strides or t.shape != shape or t.device is not where:
+                    alike = False
+            if alike:
                 groups.setdefault((where, *[t.dtype for t in tensors]), []).append(tensors)
             else:
                 self.launch(tensors, numbers)
@@ -286,7 +305,8 @@ class Variant:
                 continue
             for tensors in members:
                 for i in self.positions:
-                    check_writable(tensors[i])
+                    if tensors[i]._autograd is not None or tensors[i]._base is not None:
+                        check_writable(tensors[i])
             run(
                 [(*[t._storage.ptr + t._offset * t.dtype.itemsize for t in m], numel_of(m[0].shape)) for m in members],
                 numbers,
