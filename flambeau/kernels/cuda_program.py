@@ -13,7 +13,9 @@ from .cuda_reductions import ReduceProgram
 from .elementwise import Map
 
 
-def make(kernel: ir.Kernel) -> MapProgram | ReduceProgram | LoopProgram | cuda_irregular.TextProgram | cuda_long_rows.LongRows:
+def make(
+    kernel: ir.Kernel,
+) -> MapProgram | ReduceProgram | LoopProgram | cuda_irregular.TextProgram | cuda_long_rows.LongRows:
     """Formulas and reductions get the loops a GPU wants; loop kernels are cut into launches as they are written."""
     if isinstance(kernel.recipe, Map):
         return MapProgram(kernel.recipe)

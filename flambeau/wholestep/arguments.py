@@ -42,10 +42,7 @@ class Arguments:
         tensors = self.tensors
         if len(args) != len(tensors) or any(a is not t for a, t in zip(args, tensors)) or self.key[-1]:
             return False
-        return all(
-            type(t) is Tensor and t._autograd is None and t._base is None and not t.is_sparse
-            for t in tensors
-        )
+        return all(type(t) is Tensor and t._autograd is None and t._base is None and not t.is_sparse for t in tensors)
 
     def _describe(self, value: Any) -> Any:
         kind = type(value)

@@ -180,7 +180,7 @@ class CompiledFunction:
                 return run(args, kwargs)  # until a backward pass has shown what the derivative is
             if not recorded.checked:
                 problem, result = recorded.check(
-                    given.tensors, lambda table={}: run(replaced(args, table), replaced(kwargs, table))
+                    given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
                 )
                 if problem:
                     self.found[key] = Unfit(problem)

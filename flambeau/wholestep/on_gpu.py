@@ -248,7 +248,7 @@ class GraphProgram:
 class GraphRecorded(Recorded):
     """A recording on a GPU. It is captured when it is first checked."""
 
-    program: GraphProgram
+    program: GraphProgram  # type: ignore[assignment]
 
     def __init__(self, prepared: Prepared, where: device, options: list[Any]):
         super().__init__(None, Guard(prepared.observed), Results(Memory(), [], {}), None, [])  # type: ignore[arg-type]
@@ -344,7 +344,9 @@ class GraphRecorded(Recorded):
                     result = run({id(t): s for t, s in zip(tensors, statics)})
                 if observer.problems:
                     raise NotRecordable(observer.problems[0])
-                results = Results(observer.memory, statics, {**{id(t): t for t in prepared.state}, **prepared.reach.seen})
+                results = Results(
+                    observer.memory, statics, {**{id(t): t for t in prepared.state}, **prepared.reach.seen}
+                )
                 self.grads = _new_grads(prepared.state, grads_before, results)
                 self.make = results.maker(result)
                 if results.live:
@@ -389,7 +391,13 @@ class GraphRecorded(Recorded):
         return inputs, statics
 
     def _differs(
-        self, tensors: list[Tensor], made: list, after: list, before: _Before, result: Any, changed: list[tuple[Tensor, Tensor]]
+        self,
+        tensors: list[Tensor],
+        made: list,
+        after: list,
+        before: _Before,
+        result: Any,
+        changed: list[tuple[Tensor, Tensor]],
     ) -> str:
         with modes_off():
             for new, t, old in zip(after, before.tensors, before.copies):

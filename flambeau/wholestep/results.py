@@ -30,7 +30,9 @@ class Header(NamedTuple):
 
     def make(self, made: list[UntypedStorage], node: Node | None = None) -> Tensor:
         """The tensor; where its graph is to be walked yet, `node` is its history."""
-        t = new_tensor(made[self.slot], self.shape, self.strides, self.offset, self.dtype, made[self.slot].device, self.contiguous)
+        t = new_tensor(
+            made[self.slot], self.shape, self.strides, self.offset, self.dtype, made[self.slot].device, self.contiguous
+        )
         if self.history is not None:
             t._autograd = AutogradState()
             t._autograd.grad_fn, t._autograd.output_nr = self.history

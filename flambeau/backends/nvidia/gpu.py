@@ -17,7 +17,6 @@ from .memory import DeviceMemory
 from .modules import Bound, load_source
 from .philox import CudaGenerator
 
-
 # A number that is not zero means the error with this code.
 _TELL = """
 extern "C" __global__ void tell(const unsigned char* number, unsigned long long bytes, unsigned long long* note, unsigned long long code) {
@@ -103,7 +102,9 @@ class CudaBackend(Backend):
         index = where.index or 0
         if index not in self._tellers:
             self._tellers[index] = load_source(_TELL, where).function("tell", ("q", "q", "q", "q"))
-        self._tellers[index](1, 1, address, nbytes, alarms.error_flag(where), alarms.error_code(operator, str(error), type(error)))
+        self._tellers[index](
+            1, 1, address, nbytes, alarms.error_flag(where), alarms.error_code(operator, str(error), type(error))
+        )
         return True
 
     def scratch(self, nbytes: int, where: device) -> int:

@@ -74,7 +74,7 @@ class KernelPatch:
         """Use these numbers from the next run on."""
         if numbers == self.numbers:
             return
-        self.values[:] = numbers
+        self.values[:] = list(numbers)
         driver.call("cuGraphExecKernelNodeSetParams_v2", executable, self.node, self.at)
         self.numbers = numbers
 

@@ -93,7 +93,9 @@ def raise_if_set(flag: Tensor, error: Exception, operator: str = "") -> None:
     name, devices that can raise it when the host next waits for them do."""
     if flag.device is cpu:
         fine = is_zero(flag.data_ptr(), flag.dtype.itemsize, error)
-    elif operator and backend_of(flag.device).raise_later(flag.data_ptr(), flag.dtype.itemsize, operator, error, flag.device):
+    elif operator and backend_of(flag.device).raise_later(
+        flag.data_ptr(), flag.dtype.itemsize, operator, error, flag.device
+    ):
         return
     else:
         fine = not flag.item()  # type: ignore[attr-defined]

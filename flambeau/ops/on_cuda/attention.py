@@ -40,8 +40,8 @@ def _by_operators(out: list[Tensor], query: Any, key: Any, value: Any, scale: fl
 
 @flash_attention.on("cuda")
 def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> None:
-    if query.dtype is dt.float32:
-        attention32.forward(*out, _rows(query), _rows(key), _rows(value), scale, causal)
+    if query.dtype is dt.float32 and query.shape[3] == value.shape[3]:
+        attention32.forward(out[0], out[1], _rows(query), _rows(key), _rows(value), scale, causal)
         return
     kind = (query.shape, key.shape, value.shape, causal)
     if not _takes(query, value) or kind in _REFUSED:
@@ -60,8 +60,8 @@ def _(
     grads: list[Tensor], g: Any, out: Any, logs: Tensor, query: Any, key: Any, value: Any, mask: Any, scale: float,
     causal: bool,
 ) -> None:  # fmt: skip
-    if query.dtype is dt.float32:
-        attention32.backward(grads, *(_rows(t) for t in (g, out)), logs, *(_rows(t) for t in (query, key, value)), scale, causal)
+    if query.dtype is dt.float32 and query.shape[3] == value.shape[3]:
+        attention32.backward(grads, _rows(g), _rows(out), logs, _rows(query), _rows(key), _rows(value), scale, causal)
         return
     kind = ("backward", query.shape, key.shape, value.shape, causal)
     if _takes(query, value) and kind not in _REFUSED:

@@ -74,7 +74,8 @@ def text(self: Any, *, tensor_contents: str | None = None) -> str:
     grad_fn = self.grad_fn
     meta = self.device.type == "meta"
     components = [
-        printing.Component(n, None if meta else values_on_host(p), p.dtype, p.shape) for n, p in zip(names, self._parts())
+        printing.Component(n, None if meta else values_on_host(p), p.dtype, p.shape)
+        for n, p in zip(names, self._parts())
     ]
     return printing.sparse_repr(
         components,

@@ -40,7 +40,9 @@ class Places:
         if isinstance(value, (np.ndarray, list)):
             array = np.asarray(value)
             kind = dt.bool_ if array.dtype == bool else dt.int64
-            return copy_of_array(np.ascontiguousarray(array, bool if kind is dt.bool_ else np.int64), kind).to(self.t.device)
+            return copy_of_array(np.ascontiguousarray(array, bool if kind is dt.bool_ else np.int64), kind).to(
+                self.t.device
+            )
         return int(value) if isinstance(value, np.integer) else value
 
     def _key(self, key: Any) -> Any:
@@ -112,6 +114,9 @@ class Places:
     def copy(self) -> Places:
         return Places(self.t.clone())
 
+    def __invert__(self) -> Places:
+        return Places(~self.t)
+
     def tolist(self) -> Any:
         return self.t.tolist()
 
@@ -136,7 +141,6 @@ for _name in ("add", "sub", "mul", "floordiv", "mod", "and_", "or_"):
     _declare(_name, True)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     _declare(_name, False)
-Places.__invert__ = lambda self: Places(~self.t)  # type: ignore[attr-defined]
 
 
 def _list(like: Places, parts: Any) -> list[Any]:
