@@ -84,10 +84,11 @@ class Backend:
         return self.compile(build, key)
 
     def compile_lists(
-        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device
+        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device, singles: int = 0
     ) -> Callable | None:
-        """A function that applies formulas to many tensors at once: run(rows, numbers), where a row has the addresses of tensors of
-        these dtypes and how many elements they have, and roots[k] is stored to tensor positions[k] of each. None: there is none."""
+        """A function that applies formulas to many tensors at once: run(rows, numbers, found=0), where a row has the addresses of
+        tensors of these dtypes and how many elements they have (the last `singles` have one), and roots[k] is stored to tensor
+        positions[k] of each; nothing happens if a float32 number at the address `found` is not zero. None: there is none."""
         return None
 
     def indexed(self, where: device) -> device:

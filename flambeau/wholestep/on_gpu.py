@@ -33,7 +33,7 @@ from .recorded import GradSlot, Recorded, extent, tensors_in
 from .recorder import Memory, NotRecordable, Recorder
 from .results import Results, Slot, spent
 
-_LIST_ARGUMENTS = 3  # of the kernel over lists of parameters, before the numbers
+_LIST_ARGUMENTS = 4  # of the kernel over lists of parameters, before the numbers
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
 _LARGE_POOL = 1 << 26
 
@@ -92,8 +92,13 @@ class Observer(Recorder):
 
     def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:
         """The update of a list of parameters: which numbers its kernels get, and where its step counts are."""
+        found = options.pop("found_inf", None)
         used = update.variant(options)
         count = len(used.scalars)
+        if found is not None or any(c.device is not cpu for row in args[2 : 2 + count] for c in row):
+            self._described(args, {})
+            update.update_lists(*args, found_inf=found, **options)  # numbers are guarded, the rest is on the device
+            return
         names = tuple(n for n, v in options.items() if v is not None and type(v) not in (bool, str))
         rows = args[2 : 2 + count]
         if any(isinstance(options[n], Tensor) for n in names):

@@ -249,9 +249,9 @@ class CudaBackend(Backend):
         return found
 
     def compile_lists(
-        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device
+        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device, singles: int = 0
     ) -> Callable | None:
-        program = cuda_lists.ListProgram(roots, dtypes, positions, numbers)
+        program = cuda_lists.ListProgram(roots, dtypes, positions, numbers, singles)
         return program.bind(Bound(where, lambda nbytes: self.scratch(nbytes, where)))
 
     def compile(self, build: Callable[[], Any], key: str) -> Callable:

@@ -79,6 +79,25 @@ except RuntimeError as error:
     assert "binary_cross_entropy: all elements of input should be between 0 and 1" in str(error)
 assert abs(good.item() - 0.4904146) < 1e-6
 """,
+    "a gradient scaler with a fused optimizer": """
+def train(device):
+    w = fl.nn.Parameter(fl.tensor([0.5, -1.0, 2.0, 0.25]).to(device))
+    b = fl.nn.Parameter(fl.tensor([0.1, 0.2]).to(device))
+    optimizer = fl.optim.Adam([w, b], lr=0.1, fused=True)
+    scaler = fl.amp.GradScaler(device, init_scale=8.0, growth_interval=2)
+    seen = []
+    for i in range(6):
+        optimizer.zero_grad()
+        scaler.scale((w * (i + 1)).sum() + (b * b).sum() + (float("inf") * w[0] if i == 3 else 0)).backward()
+        waits = fake.calls["cuStreamSynchronize"]
+        scaler.step(optimizer)
+        scaler.update()
+        assert i < 1 or fake.calls["cuStreamSynchronize"] == waits  # the first step makes the state
+        steps = [state["step"].clone() for state in optimizer.state.values()]
+        seen += [w.detach().clone(), b.detach().clone(), scaler._scale.clone(), *steps]
+    return seen
+alike(train)
+""",
     "sparse tensors": """
 def entries(device):
     t = fl.sparse_coo_tensor([[0, 1, 1, 0], [2, 0, 0, 1]], [3.0, 4.0, 5.0, 6.0], (2, 3), device=device)
