@@ -109,7 +109,11 @@ _HOMES = {
     ),
     **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
     "GradScaler": "amp",
-    "_assert": "symbolic",
+    **dict.fromkeys(
+        ("_assert", "_check", "_check_index", "_check_not_implemented", "_check_type", "_check_value"), "symbolic"
+    ),
+    "classes": "library.native",
+    "export_library": "cpp",
     "autocast": "amp",
     "compile": "compiler",
     "cond": "library.higher_order",

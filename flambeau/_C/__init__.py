@@ -29,6 +29,24 @@ def _log_api_usage_once(event: str) -> None:
     """Libraries report what is used; nobody listens."""
 
 
+def _get_tracing_state():
+    """What `torch.jit.trace` records just now, None where nothing is being recorded."""
+    return _naming.load("flambeau.jit.tracing_state").active()
+
+
 def __getattr__(name: str):
-    """The parts of the compiled part are imported when first used."""
+    """The parts of the compiled part are imported when first used; TorchScript's types and graphs are those of `jit`."""
+    if name in _OF_GRAPHS:
+        return getattr(_naming.load(f"flambeau.jit.{_OF_GRAPHS[name]}"), name)
+    if name.endswith("Type"):
+        found = _naming.load("flambeau.jit.types").exposed(name)
+        if found is not None:
+            return found
     return _naming.submodule(__name__, name)
+
+
+_OF_GRAPHS = {
+    "Graph": "ir", "Node": "ir", "Block": "ir", "Value": "ir", "CompilationUnit": "compilation", "ScriptModule": "module",
+    "ScriptFunction": "module", "ScriptMethod": "module", "ScriptList": "containers", "ScriptDict": "containers",
+    "ScriptObject": "interpreter",
+}  # fmt: skip

@@ -31,7 +31,7 @@ from .guards import Guard, TensorItem, observe
 from .program import Program, Stale
 from .recorded import GradSlot, Recorded, extent, tensors_in
 from .recorder import Memory, NotRecordable, Recorder
-from .results import Results, Slot, spent
+from .results import Results, Slot, is_live
 
 _LIST_ARGUMENTS = 4  # of the kernel over lists of parameters, before the numbers
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
@@ -49,6 +49,7 @@ class Observer(Recorder):
         self.thread = threading.get_ident()
         self.codes = frozenset()
         self.numbers = []
+        self.prepare = Prepared
         self.capture = capture
         self.touched: set[int] = set()  # buffers that existed before and that operators were given
         self.patches: list[list[patches.KernelPatch]] = []  # of each update
@@ -180,7 +181,7 @@ class Prepared(preparing.Prepared):
         if recorder.problems:
             raise NotRecordable(recorder.problems[0])
         self._unchanged()
-        if any(t.grad_fn is not None and not spent(t.grad_fn) for t in tensors_in(result)):
+        if any(is_live(t, {id(a) for a in self.given.tensors}) for t in tensors_in(result)):
             raise NotRecordable("its results are differentiated later, which is not captured on a GPU")
         devices = {t.device for t in [*self.state, *self.given.tensors] if t.device is not cpu}
         if len(devices) != 1:
@@ -357,6 +358,7 @@ class GraphRecorded(Recorded):
                 if results.live:
                     raise NotRecordable("its results are differentiated later, which is not captured on a GPU")
                 self.slots = results.slots
+                self.drops_grads = any(s.header is None for s in self.grads)
                 threads.set_stream(index, outside)  # results belong to the caller, not to the graph
                 mine = {s.header.slot: s for s in self.grads if s.header is not None}
                 made = [

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.backend import backend_of
-from ...core.device import cpu, device
+from ...core.backend import BACKENDS
+from ...core.device import device
 from ...core.dtype import dtype
 from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, is_channels_last, suggests_channels_last
-from ...core.storage import is_zero, watchers
+from ...core.storage import watchers
 from ...core.tensor import Tensor, copy_of_array, empty, empty_strided
 from .inplace import transfer
 
@@ -91,21 +91,16 @@ def recording(x: Tensor) -> bool:
 def raise_if_set(flag: Tensor, error: Exception, operator: str = "") -> None:
     """Raise the error unless the one number in a tensor, in which a kernel has said whether all is well, is zero. With an operator's
     name, devices that can raise it when the host next waits for them do."""
-    if flag.device is cpu:
-        fine = is_zero(flag.data_ptr(), flag.dtype.itemsize, error)
-    elif operator and backend_of(flag.device).raise_later(
-        flag.data_ptr(), flag.dtype.itemsize, operator, error, flag.device
-    ):
+    backend, place = BACKENDS[flag.device.type], (flag.data_ptr(), flag.dtype.itemsize)
+    if operator and backend.raise_later(*place, operator, error, flag.device):
         return
-    else:
-        fine = not flag.item()  # type: ignore[attr-defined]
-    if not fine:
+    if not backend.is_zero(*place, flag.device, error):
         raise error
 
 
 def values_on_host(x: Tensor) -> Any:
     """The values as an array in the host's memory, for reading at once: operators that call this read values."""
-    return (x if x.device is cpu else x.cpu())._array()
+    return (x if BACKENDS[x.device.type].on_host else x.cpu())._array()
 
 
 def like_first(first: Tensor, *_: Any, **__: Any) -> tuple:
