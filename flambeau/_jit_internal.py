@@ -34,7 +34,13 @@ boolean_dispatched: dict[Any, dict[str, Any]] = {}  # functions made by boolean_
 
 
 def boolean_dispatch(
-    arg_name: str, arg_index: int, default: bool, if_true: Callable, if_false: Callable, module_name: str, func_name: str
+    arg_name: str,
+    arg_index: int,
+    default: bool,
+    if_true: Callable,
+    if_false: Callable,
+    module_name: str,
+    func_name: str,
 ) -> Callable:
     """A function that is one of two, by a flag; compiled code needs to know the flag when it is compiled."""
 

@@ -236,7 +236,14 @@ class CompiledFunction:
         marks = Marks(source)
         reach = self._reach(given)
         prepared, table, result = self._watched(
-            _recorder(reach, given), reach, given, key, args, kwargs, functools.partial(marks.function, *first), marks.begin
+            _recorder(reach, given),
+            reach,
+            given,
+            key,
+            args,
+            kwargs,
+            functools.partial(marks.function, *first),
+            marks.begin,
         )
         bad = marks.end()
         bad |= makers(source, result)
