@@ -225,7 +225,7 @@ def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: 
         return False
     if (query.device.type, query.dtype) in _SHORT:
         longest, widest = _SHORT[query.device.type, query.dtype]
-        if max(rows, source) > longest or dim > widest or dim % 4 or dim != value_dim:
+        if max(rows, source) > longest or dim > widest or dim % 16 or dim != value_dim:
             return False
     if of_value != [key_batch, shared, source] or (batch, dim) != (key_batch, key_dim):
         return False

@@ -16,8 +16,9 @@ _TILE = 32
 
 _COMMON = r"""
 #define TILE 32
-#define S (D + 1)
+#define S (D + 4)  // rows of a tile begin at different banks, at multiples of 16 bytes
 #define MINUS (-__int_as_float(0x7f800000))
+struct alignas(16) quad { float v[4]; };
 struct view { const float* at; i64 batch, head, row; };
 __device__ __forceinline__ const float* rows_of(const view& t, i64 b, i64 h) { return t.at + b * t.batch + h * t.head; }
 __device__ __forceinline__ float over_row(float v) {
@@ -35,15 +36,28 @@ __device__ __forceinline__ void tile(float* to, const float* from, i64 first, i6
 }
 __device__ __forceinline__ float dot(const float* a, const float* b) {
   float sum = 0.f;
-  _Pragma("unroll") for (int d = 0; d < D; ++d) sum += a[d] * b[d];
+  _Pragma("unroll") for (int d = 0; d < D; d += 4) {
+    const quad p = *(const quad*)(b + d);
+    _Pragma("unroll") for (int j = 0; j < 4; ++j) sum += a[d + j] * p.v[j];
+  }
   return sum;
+}
+// A thread has every fourth group of four features: number c of its own is this one.
+__device__ __forceinline__ int feature(int part, int c) { return 4 * (part + c / 4 * 4) + c % 4; }
+__device__ __forceinline__ void add(float* sums, float p, const float* row, int part) {
+  _Pragma("unroll") for (int c = 0; c < D / 4; c += 4) {
+    const quad q = *(const quad*)(row + feature(part, c));
+    _Pragma("unroll") for (int j = 0; j < 4; ++j) sums[c + j] += p * q.v[j];
+  }
 }
 """
 
 _FORWARD = r"""
 extern "C" __global__ void __launch_bounds__(128) attend(float* out, i64 ob, i64 oh, i64 orow, float* logs, view q, view k, view v,
     i64 heads, i64 group, i64 rows, i64 source, float scale, int causal) {
-  __shared__ float ks[TILE * S], vs[TILE * S], ps[TILE * (TILE + 1)];
+  __shared__ quad tiles_of_four[TILE * S / 2];
+  __shared__ float ps[TILE * (TILE + 1)];
+  float *ks = tiles_of_four[0].v, *vs = ks + TILE * S;
   const i64 tiles = (rows + TILE - 1) / TILE, which = blockIdx.x / tiles, b = which / heads, h = which % heads;
   const int r = threadIdx.x >> 2, part = threadIdx.x & 3;
   const i64 start = blockIdx.x % tiles * TILE, row = start + r;
@@ -82,11 +96,11 @@ extern "C" __global__ void __launch_bounds__(128) attend(float* out, i64 ob, i64
     _Pragma("unroll") for (int c = 0; c < D / 4; ++c) sums[c] *= fix;
     for (int at = 0; at < TILE; ++at) {
       const float p = ps[r * (TILE + 1) + at];
-      _Pragma("unroll") for (int c = 0; c < D / 4; ++c) sums[c] += p * vs[at * S + part + 4 * c];
+      add(sums, p, vs + at * S, part);
     }
   }
   if (row >= rows) return;
-  _Pragma("unroll") for (int c = 0; c < D / 4; ++c) out[b * ob + h * oh + row * orow + part + 4 * c] = sums[c] / total;
+  _Pragma("unroll") for (int c = 0; c < D / 4; ++c) out[b * ob + h * oh + row * orow + feature(part, c)] = sums[c] / total;
   if (part == 0) logs[which * rows + row] = best + logf(total);
 }
 """
@@ -94,7 +108,9 @@ extern "C" __global__ void __launch_bounds__(128) attend(float* out, i64 ob, i64
 _BACKWARD = r"""
 extern "C" __global__ void __launch_bounds__(128) to_queries(float* dq, i64 ob, i64 oh, i64 orow, float* delta, const float* logs,
     view g, view out, view q, view k, view v, i64 heads, i64 group, i64 rows, i64 source, float scale, int causal) {
-  __shared__ float ks[TILE * S], vs[TILE * S], ds[TILE * (TILE + 1)];
+  __shared__ quad tiles_of_four[TILE * S / 2];
+  __shared__ float ds[TILE * (TILE + 1)];
+  float *ks = tiles_of_four[0].v, *vs = ks + TILE * S;
   const i64 tiles = (rows + TILE - 1) / TILE, which = blockIdx.x / tiles, b = which / heads, h = which % heads;
   const int r = threadIdx.x >> 2, part = threadIdx.x & 3;
   const i64 start = blockIdx.x % tiles * TILE, row = start + r;
@@ -105,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(128) to_queries(float* dq, i64 ob, 
   float share = 0.f;
   _Pragma("unroll") for (int c = 0; c < D / 4; ++c) {
     sums[c] = 0.f;
-    if (row < rows) share += rows_of(g, b, h)[row * g.row + part + 4 * c] * outs[row * out.row + part + 4 * c];
+    if (row < rows) share += rows_of(g, b, h)[row * g.row + feature(part, c)] * outs[row * out.row + feature(part, c)];
   }
   share = over_row(share);
   const float log_sum = row < rows ? logs[which * rows + row] : 0.f;
@@ -125,17 +141,19 @@ extern "C" __global__ void __launch_bounds__(128) to_queries(float* dq, i64 ob, 
     __syncwarp();
     for (int at = 0; at < TILE; ++at) {
       const float p = ds[r * (TILE + 1) + at];
-      _Pragma("unroll") for (int c = 0; c < D / 4; ++c) sums[c] += p * ks[at * S + part + 4 * c];
+      add(sums, p, ks + at * S, part);
     }
   }
   if (row >= rows) return;
-  _Pragma("unroll") for (int c = 0; c < D / 4; ++c) dq[b * ob + h * oh + row * orow + part + 4 * c] = sums[c];
+  _Pragma("unroll") for (int c = 0; c < D / 4; ++c) dq[b * ob + h * oh + row * orow + feature(part, c)] = sums[c];
 }
 
 extern "C" __global__ void __launch_bounds__(128) to_keys(float* dk, i64 kb, i64 kh, i64 krow, float* dv, i64 vb, i64 vh, i64 vrow,
     const float* delta, const float* logs, view g, view q, view k, view v, i64 heads, i64 group, i64 rows, i64 source, float scale,
     int causal) {
-  __shared__ float qs[TILE * S], gs[TILE * S], ps[TILE * (TILE + 1)], ds[TILE * (TILE + 1)];
+  __shared__ quad tiles_of_four[TILE * S / 2];
+  __shared__ float ps[TILE * (TILE + 1)], ds[TILE * (TILE + 1)];
+  float *qs = tiles_of_four[0].v, *gs = qs + TILE * S;
   const i64 tiles = (source + TILE - 1) / TILE, which = blockIdx.x / tiles, b = which / (heads / group), h = which % (heads / group);
   const int r = threadIdx.x >> 2, part = threadIdx.x & 3;
   const i64 start = blockIdx.x % tiles * TILE, row = start + r;
@@ -162,17 +180,15 @@ extern "C" __global__ void __launch_bounds__(128) to_keys(float* dk, i64 kb, i64
       __syncwarp();
       for (int at = 0; at < TILE; ++at) {
         const float p = ps[r * (TILE + 1) + at], s = ds[r * (TILE + 1) + at];
-        _Pragma("unroll") for (int c = 0; c < D / 4; ++c) {
-          to_value[c] += p * gs[at * S + part + 4 * c];
-          to_key[c] += s * qs[at * S + part + 4 * c];
-        }
+        add(to_value, p, gs + at * S, part);
+        add(to_key, s, qs + at * S, part);
       }
     }
   }
   if (row >= source) return;
   _Pragma("unroll") for (int c = 0; c < D / 4; ++c) {
-    dk[b * kb + h * kh + row * krow + part + 4 * c] = to_key[c];
-    dv[b * vb + h * vh + row * vrow + part + 4 * c] = to_value[c];
+    dk[b * kb + h * kh + row * krow + feature(part, c)] = to_key[c];
+    dv[b * vb + h * vh + row * vrow + feature(part, c)] = to_value[c];
   }
 }
 """
