@@ -122,9 +122,9 @@ class Backend:
     def seed(self, seed: int) -> None:
         """Seed the default generators of all devices of this type."""
 
-    def report_address(self, where: device) -> int:
-        """Where kernels may leave a bad index (two int64: 1, and the index) that the host looks at when it next waits for the device;
-        0 if it has to look after every kernel."""
+    def report_address(self, where: device, operator: str = "") -> int:
+        """Where the kernel that is launched next may leave a bad index (two int64: 1, and the index) that the host looks at when it
+        next waits for the device; 0 if it has to look after every kernel."""
         return 0
 
     def raise_later(self, address: int, nbytes: int, operator: str, error: Exception, where: device) -> bool:

@@ -95,8 +95,8 @@ class CudaBackend(Backend):
     def record_stream(self, address: int, stream: int, where: device) -> None:
         self.memory(where).record_stream(address, stream)
 
-    def report_address(self, where: device) -> int:
-        return alarms.error_flag(where)
+    def report_address(self, where: device, operator: str = "") -> int:
+        return alarms.error_flag(where, operator)
 
     def raise_later(self, address: int, nbytes: int, operator: str, error: Exception, where: device) -> bool:
         index = where.index or 0
