@@ -72,7 +72,18 @@ def _(out: Tensor, values: Tensor, index: Tensor, dim: int, shape: tuple[int, ..
     raw_copy(out, 0)
     outer, n, inner = split_at(out.shape, dim)
     picked = index.shape[dim] if index.shape else 1
-    scatter_kernel(out, dense(index), dense(values), 0, bad_index.on(out.device, "scatter_add"), outer, n, picked, inner, reduce="add")
+    scatter_kernel(
+        out,
+        dense(index),
+        dense(values),
+        0,
+        bad_index.on(out.device, "scatter_add"),
+        outer,
+        n,
+        picked,
+        inner,
+        reduce="add",
+    )
     _check(n, out.device)
 
 

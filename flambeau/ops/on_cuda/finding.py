@@ -187,7 +187,9 @@ def _(out: list[Tensor], table: Tensor, bins: list, ranges: list, weight: Tensor
         place = at if place is None else place * size + at
         inside = within if inside is None else inside & within
     total = math.prod(shape)
-    amounts = rows.new_ones(rows.shape[:1], dtype=dt.float64) if weight is None else bare(weight).reshape(-1).to(dt.float64)  # type: ignore[attr-defined]
+    amounts = (
+        rows.new_ones(rows.shape[:1], dtype=dt.float64) if weight is None else bare(weight).reshape(-1).to(dt.float64)
+    )  # type: ignore[attr-defined]
     counts = rows.new_zeros((total,), dtype=dt.float64)
     if rows.shape[0] and total:
         counts = counts.index_add(0, place, amounts.masked_fill(~inside, 0.0))  # type: ignore[operator]

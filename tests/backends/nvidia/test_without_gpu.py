@@ -84,7 +84,8 @@ def test_a_note_of_a_kernel_becomes_an_error_that_names_the_line(monkeypatch, fa
     assert len(set(places)) == 3
     (ctypes.c_int64 * 3).from_address(places[1])[:] = [code, 12, 10]
     with pytest.raises(
-        IndexError, match=r"gather: index 12 is out of bounds for dimension with size 10, in .*test_without_gpu.py:\d+ .*# this line"
+        IndexError,
+        match=r"gather: index 12 is out of bounds for dimension with size 10, in .*test_without_gpu.py:\d+ .*# this line",
     ):
         alarms.look()
     alarms.look()  # told once
