@@ -409,7 +409,7 @@ def _recorder(reach: Reach, given: Arguments) -> Recorder:
     """What watches a function: one that works on a GPU is captured, not written down."""
     if not any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
         return Recorder()
-    return importlib.import_module(f"{__package__}.on_gpu").Observer()
+    return importlib.import_module(f"{__package__}.on_gpu").observer()
 
 
 class _Busy(Exception):

@@ -96,6 +96,52 @@ for i in range(6):
     assert same is x and x.tolist() == [i + 1.0] * 4 and double.tolist() == [2 * i + 2.0] * 4 and x._version == version + 1
 assert "one CUDA graph" in compiled.explain()
 
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w, self.b = nn.Parameter(fl.tensor([0.5, -1.0, 2.0, 0.25])), nn.Parameter(fl.zeros(4))
+        self.register_buffer("count", fl.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        return nn.functional.dropout(x * self.w * self.w + self.b, 0.25)
+
+nets = [Net().cuda() for _ in range(2)]
+compiled = fl.compile(nets[1])
+optimizers = [fl.optim.Adam(net.parameters(), lr=0.1) for net in nets]
+kept = []
+for i in range(9):
+    x = fl.arange(8.0).view(2, 4).cuda() * (i + 1)
+    state = fl.cuda.get_rng_state()
+    seen = []
+    for net, run, optimizer in zip(nets, (nets[0], compiled), optimizers):
+        fl.cuda.set_rng_state(state)
+        y = run(x)
+        if i == 6:  # two forward passes before a backward pass
+            y = y + run(x * 2)
+        loss = (y * y).mean()
+        if i == 7:
+            loss.backward(retain_graph=True)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        seen.append((y.detach(), *(p.detach().clone() for p in net.parameters()), net.count.clone()))
+    for a, b in zip(*seen):  # gradients of two passes are added in another order
+        fl.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+    kept.append((seen[0][0], seen[1][0], seen[0][0].tolist(), seen[1][0].tolist()))
+assert all(a.tolist() == c and b.tolist() == d for a, b, c, d in kept)
+assert "the derivative:" in compiled.explain()
+y = compiled(x)
+loss = (y * y).sum()
+with fl.no_grad():
+    nets[1].w += 1
+try:
+    loss.backward()
+    raise SystemExit("a changed parameter was not noticed")
+except RuntimeError as error:
+    assert "modified by an inplace operation" in str(error)
+del y, loss
+
 def reads(x):
     return x * 2 if x.sum().item() > 3 else x * 3
 warnings.simplefilter("always")

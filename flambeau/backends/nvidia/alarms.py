@@ -36,7 +36,7 @@ class Page:
         self.address = address or driver.number("cuMemHostAlloc", size, _MAPPED, kind=ctypes.c_void_p)
         ctypes.memset(self.address, 0, size)
         words = (ctypes.c_int64 * (_NUMBERS * _PAGE)).from_address(self.address)
-        self.notes = np.frombuffer(words, np.int64).reshape(_PAGE, _NUMBERS)
+        self.notes = np.ctypeslib.as_array(words).reshape(_PAGE, _NUMBERS)
         self.codes = self.notes[:, 0]
         self.given: list[tuple[str, str, int]] = [("", "", 0)] * _PAGE
         self.next = 0

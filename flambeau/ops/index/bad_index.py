@@ -15,7 +15,6 @@ from ...core.size import make_size
 from ...core.storage import UntypedStorage, is_zero, watchers
 from ...core.tensor import Tensor, copy_of_array, empty, new_tensor
 
-
 _TWO = make_size((2,))
 
 
