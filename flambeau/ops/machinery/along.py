@@ -50,7 +50,7 @@ def take_into(out: Tensor, input: Tensor, index: Tensor, dim: int, shape: tuple[
     """The kernel of take_along, for other kernels."""
     outer, n, inner = split_at(input.shape, dim)
     picked = index.shape[dim] if index.shape else 1
-    gather_kernel(out, dense(input), dense(index), bad_index.on(out.device), outer, n, picked, inner)
+    gather_kernel(out, dense(input), dense(index), bad_index.on(out.device, "gather"), outer, n, picked, inner)
     _check(n, out.device)
 
 
@@ -72,7 +72,18 @@ def _(out: Tensor, values: Tensor, index: Tensor, dim: int, shape: tuple[int, ..
     raw_copy(out, 0)
     outer, n, inner = split_at(out.shape, dim)
     picked = index.shape[dim] if index.shape else 1
-    scatter_kernel(out, dense(index), dense(values), 0, bad_index.on(out.device), outer, n, picked, inner, reduce="add")
+    scatter_kernel(
+        out,
+        dense(index),
+        dense(values),
+        0,
+        bad_index.on(out.device, "scatter_add"),
+        outer,
+        n,
+        picked,
+        inner,
+        reduce="add",
+    )
     _check(n, out.device)
 
 
