@@ -12,7 +12,6 @@ from ...backends import nvidia
 from ...core.tensor import Tensor
 from .launching import address, function
 
-
 _COMMON = r"""
 #define TILE 32  // rows that pass by together
 #define ROWS (128 / G)  // of a block; G threads have one
