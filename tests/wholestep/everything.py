@@ -180,7 +180,8 @@ def main() -> int:
         for name, build in globals()[what](given):
             try:
                 once(build)
-            except Exception:
+            except Exception as error:
+                print(f"{what} {name} does not run as it is: {type(error).__name__}: {str(error)[:160]}", flush=True)
                 counts[f"{what}: not as it is either"] += 1
                 continue
             try:
