@@ -73,9 +73,9 @@ class Derivative:
         found = []
         for g, (shape, strides, d, where) in zip(grads, self.layouts):
             if g is None:
-                g = empty_strided(shape, strides, d, where).zero_()  # type: ignore[attr-defined]
+                g = empty_strided(shape, strides, d, where).zero_()
             elif g._strides != strides or g.dtype is not d or g.is_sparse:
-                g = empty_strided(shape, strides, d, where).copy_(g.to_dense() if g.is_sparse else g)  # type: ignore[attr-defined]
+                g = empty_strided(shape, strides, d, where).copy_(g.to_dense() if g.is_sparse else g)
             found.append(g)
         return found
 

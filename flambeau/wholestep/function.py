@@ -413,6 +413,24 @@ def _new_sizes(before: Any, now: Any) -> str:
     return "an argument has another shape"
 
 
+def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorded:
+    """One call as a recording without guards: for programs that are taken out of Python, where nothing can change. `state` are the
+    tensors that it may find. NotRecordable says everything that stands against it."""
+    reach, recorder = Reach(), Recorder()
+    reach.tensors = {id(t): ("state", t) for t in state}
+    prepared = Prepared(reach, recorder, Arguments(args, {}))
+    with _one_at_a_time:
+        recording.on, cache, casts.cache = True, casts.cache, {}
+        try:
+            with recorder.recording():
+                result = function(*args)
+        finally:
+            recording.on, casts.cache = False, cache
+    if recorder.problems:
+        raise NotRecordable("; ".join(dict.fromkeys(recorder.problems)))
+    return prepared.finish(result)
+
+
 def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
     """Arguments with a history, and tensors in their place at which graphs of a function end. `told` gets a reason not to record
     if a gradient comes by."""
@@ -449,4 +467,4 @@ def attached(
     return replaced(result, wrapped)
 
 
-__all__ = ["CompiledFunction", "available", "generation", "recording", "stance"]
+__all__ = ["CompiledFunction", "available", "generation", "record_once", "recording", "stance"]

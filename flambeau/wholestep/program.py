@@ -464,7 +464,7 @@ class Cell(NamedTuple):
     after: bool
 
 
-class _Collector:
+class _Collector(storages.Watcher):
     """The storages that an operator makes, in order."""
 
     def __init__(self) -> None:
@@ -473,21 +473,6 @@ class _Collector:
     def made(self, new: UntypedStorage) -> None:
         if new.ptr and new.device is cpu and new.capacity:
             self.found.append(new)
-
-    def looked(self) -> None:
-        pass
-
-    def tested(self, address: int, size: int, error: Exception | None) -> None:
-        pass
-
-    def filled(self, address: int, value: int, size: int) -> None:
-        pass
-
-    def loaded(self, address: int, size: int) -> None:
-        pass
-
-    def constant(self, t: Any) -> None:
-        pass
 
 
 def _bits(value: float, size: int) -> int:
