@@ -321,7 +321,7 @@ class CompiledFunction:
         table = cut(given, [])
         result = self.function(*replaced(args, table), **replaced(kwargs, table))
         inside = {id(table.get(id(t), t)) for t in given.tensors}
-        live = [t for t in tensors_in(result) if is_live(t, inside)]
+        live = [t for t in tensors_in(result) if id(t) not in inside and is_live(t, inside)]
         return attached(derivative, given, table, result, live)
 
     # -- recording --------------------------------------------------------------------------------------------------
