@@ -111,7 +111,7 @@ _HOMES = {
     "GradScaler": "amp",
     "_assert": "symbolic",
     "classes": "library.native",
-    "export_library": "cpp",
+    "export_library": "cpp.aot",
     "autocast": "amp",
     "compile": "compiler",
     "cond": "library.higher_order",

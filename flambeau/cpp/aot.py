@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .. import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from ..backends.cpu.onednn import library as dnnl
 from ..backends.cpu.threads import get_num_threads
 from ..utils.cpp_extension import _compiler
