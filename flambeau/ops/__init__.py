@@ -7,7 +7,7 @@ from .index import gather, index_vector, indexing, masked, sort, subscript, uniq
 from .machinery.binding import bind_methods, namespace
 from .machinery.declare import user_pointwise as pointwise
 from .machinery.record import OPS
-from .methods import attributes, per_element, python_protocol  # noqa: F401
+from .methods import attributes, names, per_element, python_protocol  # noqa: F401
 from .methods.operators import bind_operators
 from .nn import (  # noqa: F401
     attention,
@@ -27,6 +27,7 @@ from .nn import (  # noqa: F401
     max_pool_more,
     multi_head_attention,
     normalization,
+    packing,
     random_activation,
     resize,
     rnn,

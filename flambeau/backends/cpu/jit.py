@@ -96,6 +96,7 @@ def kernel_text(address: int) -> tuple[str, str]:
     return emit_llvm.emit(kernel), kernel.name
 
 
+@functools.cache
 def available() -> bool:
     """Whether kernels can be compiled here."""
     return importlib.util.find_spec("llvmlite") is not None
