@@ -11,6 +11,7 @@ from ...core.caching import remember
 from ...core.dtype import opmath
 from ...core.layout import broadcast_shapes, has_internal_overlap
 from ...core.tensor import Tensor
+from ..machinery import work
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import cpp_name, type_word
@@ -92,6 +93,7 @@ def _column(vec: Tensor) -> Tensor:
     grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)},
     out="exact",
     autocast="lower",
+    flops=work.mm,
 )
 def mm(input: Tensor, mat2: Tensor) -> NewTensor:
     """The product of two matrices."""
@@ -115,6 +117,7 @@ def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
     grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)},
     out="exact",
     autocast="lower",
+    flops=work.bmm,
 )
 def bmm(input: Tensor, mat2: Tensor) -> NewTensor:
     """A batch of matrix products."""
@@ -328,6 +331,7 @@ def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alp
     inplace=True,
     quirks=Quirks(former=_FACTORS),
     autocast="lower",
+    flops=work.addmm,
 )
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> NewTensor:
     """beta * input + alpha * mat1 @ mat2"""
@@ -378,7 +382,7 @@ def _conj(value: Any) -> Any:
     return value.conjugate() if isinstance(value, complex) else value
 
 
-@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS), autocast="lower")
+@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS), autocast="lower", flops=work.baddbmm)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * batch1 @ batch2, batch by batch"""
     _need_dims(batch1, 3, "batch1 must be a 3D tensor")
@@ -546,7 +550,8 @@ def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
         "input": _linear_input_grad,
         "weight": _linear_weight_grad,
     },
-    quirks=Quirks(label="AddmmBackward0"),
+    quirks=Quirks(label="AddmmBackward0", aten="addmm"),
+    flops=work.linear,
 )
 def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> NewTensor:
     """input @ weight.T + bias for a weight of two dimensions, batch dimensions folded into rows."""

@@ -28,19 +28,24 @@ from ..machinery.declare import composite
 from ..machinery.formula import as_operand
 from ..machinery.quirks import Quirks
 from ..shape.dimensions import permute_dims
+from .names import dimension_called
 
 
-def size(self: Tensor, dim: int | None = None) -> Any:
+def size(self: Tensor, dim: Any = None) -> Any:
     """The shape, or the size of one dimension."""
     if dim is None:
         return self.shape
+    if type(dim) is str:
+        dim = dimension_called(dim, self)
     return self.shape[wrap_dim(dim, len(self.shape), allow_scalar=False)]
 
 
-def stride(self: Tensor, dim: int | None = None) -> Any:
+def stride(self: Tensor, dim: Any = None) -> Any:
     """How far apart neighbours lie in memory, in elements: for all dimensions or one."""
     if dim is None:
         return self._strides
+    if type(dim) is str:
+        dim = dimension_called(dim, self)
     return self._strides[wrap_dim(dim, len(self.shape), allow_scalar=False)]
 
 

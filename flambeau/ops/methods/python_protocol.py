@@ -17,6 +17,7 @@ from ...core.device import default_device
 from ...core.dtype import dtype
 from ...core.float8 import readable
 from ...core.graph import grad_mode
+from ...core.named import is_named
 from ...core.object_state import object_state, set_object_state
 from ...core.overrides import DisableTorchFunctionSubclass
 from ...core.promotion import get_default_dtype
@@ -169,7 +170,9 @@ def text(self: Tensor, *, tensor_contents: str | None = None) -> str:
         return _text(self, tensor_contents)
 
 
-def _text(self: Tensor, contents: str | None) -> str:
+def _text(self: Tensor, contents: str | None, names: tuple | None = None) -> str:
+    if is_named(self):
+        return _text(self._value, contents, self._dims)  # type: ignore[attr-defined]
     try:
         grad_fn = self.grad_fn
         grad_fn_name = None if grad_fn is None else grad_fn.name()
@@ -189,6 +192,7 @@ def _text(self: Tensor, contents: str | None) -> str:
         shape=self.shape if meta else None,
         contents=contents,
         tangent=None if tangent is None else _text(tangent, None),
+        names=names,
         prefix="tensor(" if plain else f"{type(self).__name__}(",
     )
 
