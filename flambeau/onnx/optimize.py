@@ -265,7 +265,7 @@ def _fold_parameters(graph: Graph) -> None:
             kept.append(node)
             continue
         out = node.outputs[0]
-        inputs = [arrays[id(v)] if id(v) in arrays else v.constant for v in node.inputs]  # type: ignore[union-attr]
+        inputs = [arrays.get(id(v), v.constant) for v in node.inputs]  # type: ignore[union-attr]
         arrays[id(out)] = np.ascontiguousarray(_computed(node, inputs))  # type: ignore[arg-type]
         last = [n for n in readers[id(out)] if id(n) not in made]
         if last:
