@@ -110,8 +110,10 @@ class ONNXProgram:
     ) -> None:
         """Write the model to a file (or a file object). With `external_data`, and always above 2 GB, large tensors go to a file beside it."""
         onnx = onnx_package()
-        model = onnx.ModelProto()
-        model.CopyFrom(self.model_proto)
+        model = self.model_proto
+        if keep_initializers_as_inputs or not include_initializers or external_data:
+            model = onnx.ModelProto()  # what follows changes it
+            model.CopyFrom(self.model_proto)
         if keep_initializers_as_inputs:
             have = {i.name for i in model.graph.input}
             for t in model.graph.initializer:
