@@ -163,6 +163,7 @@ class _Export:
         )
         self.loud = loud
         self.g = Builder(opset)
+        self.g.older = not dynamo
         self.g.training = training is TrainingMode.TRAINING or (
             training is TrainingMode.PRESERVE and getattr(model, "training", False)
         )

@@ -60,7 +60,9 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
             return _ENTRIES[name](recorder, *args, **kwargs)
     if key in _READS:
         known = getattr(recorder, "known", {})
-        if isinstance(args[0], Tensor) and not any(id(a) in known for a in args):  # no tensor of the program: a constant
+        if isinstance(args[0], Tensor) and not any(
+            id(a) in known for a in args
+        ):  # no tensor of the program: a constant
             return recorder.unseen(lambda: function(*args, **kwargs))
         raise DataDependent(
             f"Could not extract specialized integer from data-dependent expression: the program asks for the value of a tensor"
