@@ -84,6 +84,7 @@ class Schema:
         fields: Sequence[str] = (),
     ):
         self.fields = tuple(fields)  # the results' names
+        self.shares = False  # whether a result may share memory with an argument
         self.name, self.overload = name, overload
         self.arguments, self.returns = tuple(arguments), tuple(returns)
         self.varargs, self.varrets = varargs, varrets
@@ -277,7 +278,9 @@ def parse_schema(text: str) -> Schema:
         reader.take(")")
     else:
         returns.append(reader.type()[0])
-    return Schema(name, overload, arguments, returns, varargs, varrets, fields)
+    made = Schema(name, overload, arguments, returns, varargs, varrets, fields)
+    made.shares = re.search(r"-> .*\(\w", text) is not None
+    return made
 
 
 # -- the table --------------------------------------------------------------------------------------------------------------
@@ -309,11 +312,13 @@ def _can_write(schema: Schema) -> bool:
     """Whether there is a form with out=: operators of aten that make one tensor from tensors."""
     if not schema.name.startswith("aten::") or schema.is_mutable or [str(r) for r in schema.returns] != ["Tensor"]:
         return False
-    return any(str(a.type).startswith("Tensor") for a in schema.arguments) and schema.index_of("dtype") is None
+    if schema.name == "aten::to" or schema.index_of("device") is not None:  # which make tensors of another kind
+        return False
+    return any(str(a.type).startswith("Tensor") for a in schema.arguments)
 
 
 def _with_out(schema: Schema) -> Schema:
-    overload = "out" if schema.overload in ("", "Tensor") else f"{schema.overload}_out"
+    overload = "out" if schema.overload in ("", "Tensor") else f"{schema.overload.removeprefix('dim_')}_out"
     out = Argument("out", NAMED["Tensor"], keyword_only=True, written=True)
     return Schema(schema.name, overload, (*schema.arguments, out), schema.returns)
 

@@ -94,14 +94,21 @@ class Update:
                     self.run_tensors(owner, group, p, options)
             return
         params = list(params)
-        if (modes.active and modes.watching()) or (
+        if (modes.active and modes.deciding()) or (
             params and params[0].device is not cpu and compiles(params[0].device)
         ):
             self.run_together(owner, group, params, options)
             return
         numbers = [v.item() if isinstance(v, Tensor) else v for v in options.values() if _is_number(v)]
         run = self.variant(options).run
-        run(params, owner.state, partial(owner._begin, group), partial(self.run_one, owner, group, options), *numbers)
+        with modes.named_range(f"aten::_fused_{self.name}_", modes.FUNCTION):
+            run(
+                params,
+                owner.state,
+                partial(owner._begin, group),
+                partial(self.run_one, owner, group, options),
+                *numbers,
+            )
 
     def variant(self, options: dict[str, Any]) -> Variant:
         """What was compiled for these flags."""

@@ -15,6 +15,7 @@ import flambeau
 from ...core.tensor import Tensor
 from ...ops import OPS, namespace
 from ...ops.machinery.record import Op
+from ...ops.sparse import products
 
 F: Any = SimpleNamespace(**namespace("nn.functional"))
 REDUCTIONS = ("none", "mean", "sum")
@@ -226,6 +227,21 @@ def _to_copy(
     return self.to(
         device or self.device, dtype or self.dtype, non_blocking=non_blocking, copy=copy, **_format(memory_format)
     )
+
+
+@special("_pin_memory")
+def _pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    return self.pin_memory(device)
+
+
+@special("_sparse_addmm")
+def _sparse_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return products.sparse_addmm(self, mat1, mat2, beta, alpha)
+
+
+@special("_sparse_mm_reduce_impl")
+def _sparse_mm_reduce_impl(self: Tensor, other: Tensor, reduce: str) -> Any:
+    raise NotImplementedError("aten::_sparse_mm_reduce_impl: use torch.sparse.mm(a, b, reduce)")
 
 
 def _format(memory_format: Any) -> dict[str, Any]:

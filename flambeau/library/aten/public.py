@@ -58,6 +58,8 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
     for name in (written, key) if written.startswith("__") else (key,):
         if name in _ENTRIES:
             return _ENTRIES[name](recorder, *args, **kwargs)
+    if key in _READS and recorder.reads_values:
+        return recorder.unseen(function, *args)
     if key in _READS:
         known = getattr(recorder, "known", {})
         if isinstance(args[0], Tensor) and not any(
@@ -95,9 +97,7 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
             else _as_node(recorder, function, args, kwargs)
         )
     if getattr(op, "kind", "") != "composite":
-        raise NotImplementedError(
-            f"the operator {key or op} has no counterpart among PyTorch's, or not with these arguments"
-        )
+        return recorder.unknown(op, function, args, kwargs)
     return recorder.again(function, args, kwargs)
 
 

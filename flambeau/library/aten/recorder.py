@@ -17,6 +17,8 @@ class AtenRecorder(modes.Mode):
     """Subclass it and say in `note(overload, args, kwargs, result)` what to do with a call that was made."""
 
     parts = True  # a value from a call that is not seen would become a constant of the graph
+    reads_values = False  # whether calls that ask for values are allowed; a graph has none
+    _before: Any = None
 
     def __enter__(self) -> Any:
         self._before = recording.recorder
@@ -45,7 +47,7 @@ class AtenRecorder(modes.Mode):
         on, before = self in stack, recording.recorder
         if on:
             stack.take(self)
-        recording.recorder = None
+        recording.recorder = self._before
         try:
             return function(*args)
         finally:
@@ -63,6 +65,12 @@ class AtenRecorder(modes.Mode):
 
     def before_cast(self, tensor: Any) -> None:
         """Called before a tensor is converted to another type."""
+
+    def unknown(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """A call that has no counterpart among PyTorch's operators."""
+        raise NotImplementedError(
+            f"the operator {op.key or op.name} has no counterpart among PyTorch's, or not with these arguments"
+        )
 
     def note(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
         raise NotImplementedError

@@ -32,6 +32,7 @@ from ..machinery.declare import composite, effect
 from ..machinery.door import new as laid_out
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import copy_values, resize_out
+from ..machinery.quirks import Quirks
 
 _LIMITS = {
     "uint8": (-255, 255), "int8": (-128, 127), "int16": (-(2**15), 2**15 - 1), "int32": (-(2**31), 2**31 - 1),
@@ -102,7 +103,7 @@ def uninitialised(t: Tensor) -> Tensor:
     return t
 
 
-@effect(batching="each")
+@effect(batching="each", quirks=Quirks(aten="fill_"))
 def fill_raw(t: Tensor, value: complex) -> Tensor:
     """Every element becomes `value`. No autograd, no version bump."""
 

@@ -89,7 +89,10 @@ def _find_view_strides(
 
 
 @geometry_view(
-    backward=lambda g, shape, size: g.reshape(shape), quirks=Quirks(label="ViewBackward0"), function=False, method=False
+    backward=lambda g, shape, size: g.reshape(shape),
+    quirks=Quirks(label="ViewBackward0", aten="view"),
+    function=False,
+    method=False,
 )
 def view_shape(input: Tensor, size: tuple[int, ...]) -> tuple:
     """`input` seen as `size` (one of which may be -1), which must be possible without a copy."""
