@@ -25,7 +25,7 @@ from . import cleanup, enabled, operators, recursive
 from . import signatures as notes
 from .emitter import Emitter
 from .functions import Function
-from .inlining import inline
+from .inlining import inline, inlined
 from .ir import Block, Graph, Node, Value, copy_graph, copy_node
 from .matching import Named, carry_out, match_call
 from .module import ScriptFunction, ScriptModule, TopLevelTracedModule
@@ -391,7 +391,9 @@ class Tracer(modes.Mode):
                 return carry_out(
                     self.graph, symbol, match_call(self.graph, None, schemas, given, renamed), user_range()
                 )
-        except RuntimeError:
+        except RuntimeError as problem:
+            if "requires grad as a constant" in str(problem):
+                raise
             for node in reversed(self.frame.block.nodes_[before:]):
                 if not any(v.uses for v in node.outputs_):
                     node.destroy()
@@ -744,12 +746,17 @@ def _record(
     with tracer.watching():
         positional, named = copies[: len(args)], dict(zip(kwargs, copies[len(args) :]))
         result = function(*positional, **named)
-        if strict and isinstance(result, (dict, list)):
-            word = "dict" if isinstance(result, dict) else "list"
-            raise RuntimeError(f"Encountering a {word} at the output of the tracer might cause the trace to be incorrect, this is only valid if the container structure does not change based on the module's inputs. Consider using a constant container instead (e.g. for `list`, use a `tuple` instead. for `dict`, use a `NamedTuple` instead). If you absolutely need this and know the side effects, pass strict=False to trace() to allow this behavior.")  # fmt: skip
         if result is None:
             raise RuntimeError("traced functions must return tensors, got None")
-        out = tracer.value(_checked_output(result))
+        checked = _checked_output(result)
+        if strict and isinstance(result, (dict, list)):
+            text = f"Encountering a {type(result).__name__} at the output of the tracer might cause the trace to be incorrect, this is only valid if the container structure does not change based on the module's inputs. Consider using a constant container instead (e.g. for `list`, use a `tuple` instead. for `dict`, use a `NamedTuple` instead). If you absolutely need this and know the side effects, pass strict=False to trace() to allow this behavior."
+            if isinstance(result, dict):
+                raise RuntimeError(text)
+            warn(text)
+        out = tracer.value(checked)
+        if out.type is INT:  # a size: a tensor in what is traced
+            out = tracer.insert("prim::NumToTensor", [out])
     tracer.graph.add_output(out)
     lift(tracer.graph)
     tidy(tracer.graph)
@@ -757,7 +764,7 @@ def _record(
 
 
 def _checked_output(result: Any) -> Any:
-    if isinstance(result, Tensor):
+    if isinstance(result, (Tensor, TracedInt)):
         return result
     if isinstance(result, tuple):
         return tuple(map(_checked_output, result))
@@ -835,6 +842,8 @@ def trace(
         )
         return func
     if isinstance(func, torch.nn.Module):
+        if any(m._backward_hooks for m in func.modules()):
+            raise ValueError("Modules that have backward hooks assigned can't be compiled: " + str(func))
         examples: Any = example_kwarg_inputs if example_kwarg_inputs is not None else example_inputs
         return trace_module(func, {"forward": examples}, None, check_trace, check_inputs, check_tolerance, strict, example_inputs_is_kwarg=example_kwarg_inputs is not None)  # fmt: skip
     if inspect.ismethod(func) and isinstance(func.__self__, torch.nn.Module):
@@ -852,13 +861,13 @@ def trace(
     )
     made_function = ScriptFunction(Function(name).define(graph, schema), func)
     if check_trace:
-        _check(
-            made_function,
-            func,
-            [args] if check_inputs is None else [_as_tuple(i) for i in check_inputs],
-            kwargs,
-            check_tolerance,
-        )
+        examples = [args] if check_inputs is None else [_as_tuple(i) for i in check_inputs]
+        for example in examples:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TracerWarning)  # the same ones again
+                again, _ = _record(func, _cloned(example), _cloned(kwargs), names, None, None, strict)
+            _compare_graphs(graph, again)
+        _check(made_function, func, examples, kwargs, check_tolerance, graph)
     return made_function
 
 
@@ -919,13 +928,14 @@ def trace_module(
                 if check_inputs is None
                 else [_as_tuple(i[name] if isinstance(i, dict) else i) for i in check_inputs]
             )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TracerWarning)  # the same ones again
-                again = trace_module(
-                    mod, {name: example}, None, False, strict=strict, example_inputs_is_kwarg=example_inputs_is_kwarg
-                )
-            _compare_graphs(kind.methods[name].graph, again.script_type.methods[name].graph)
-            _check(getattr(made, name) if name != "forward" else made, call, checked, kwargs, check_tolerance)
+            for given in [example] if check_inputs is None else checked:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", TracerWarning)  # the same ones again
+                    again = trace_module(
+                        mod, {name: given}, None, False, strict=strict, example_inputs_is_kwarg=example_inputs_is_kwarg
+                    )
+                _compare_graphs(graph, again.script_type.methods[name].graph)
+            _check(getattr(made, name) if name != "forward" else made, call, checked, kwargs, check_tolerance, graph)
     return made
 
 
@@ -934,25 +944,48 @@ def _compare_graphs(first: Graph, second: Graph) -> None:
     kinds = [[n.kind_ for n in g.nodes_ if n.kind_ != "prim::Constant"] for g in (first, second)]
     if kinds[0] != kinds[1]:
         raise TracingCheckError(f"Graphs differed across invocations!\n{first}\n{second}", None)
+    tensors = [[n.attributes["value"] for n in g.nodes_ if n.kind_ == "prim::Constant" and isinstance(n.attributes.get("value"), Tensor)] for g in (first, second)]  # fmt: skip
+    for a, b in zip(*tensors):
+        if a.shape != b.shape or not torch.equal(a, b):
+            raise TracingCheckError(None, f"Tensor-valued Constant nodes differed in value across invocations. This often indicates that the tracer has encountered untraceable code.\n{a}\n{b}")  # fmt: skip
+
+
+_RANDOM = ("aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::rand", "aten::bernoulli", "aten::normal", "aten::multinomial", "aten::rrelu", "aten::uniform")  # fmt: skip
+
+
+def _random_nodes(block: Block) -> list[Node]:
+    """Nodes that draw random numbers; dropout does unless it is known to do nothing."""
+    found = []
+    for node in block.nodes_:
+        still = "dropout" in node.kind_ and node.inputs_[-1].node.attributes.get("value") is False
+        if node.kind_.startswith(_RANDOM) and not still:
+            found.append(node)
+        found += [n for inner in node.blocks_ for n in _random_nodes(inner)]
+    return found
 
 
 def _is_fresh(inner: Any, mod: Any) -> bool:
     return all(inner is not held for held in mod.modules())
 
 
-def _check(traced: Any, function: Callable, examples: Sequence[tuple], kwargs: dict, tolerance: float) -> None:
+def _check(
+    traced: Any, function: Callable, examples: Sequence[tuple], kwargs: dict, tolerance: float, graph: Graph
+) -> None:
     """Run both on the examples; results that differ are told."""
     for args in examples:
         state = torch.get_rng_state()
         with torch.no_grad():
             expected = function(*_cloned(args), **_cloned(kwargs))
-            torch.set_rng_state(state)
             found = traced(*_cloned(args), **_cloned(kwargs))
         torch.set_rng_state(state)
         for number, (a, b) in enumerate(zip(_tensors(expected), _tensors(found))):
             try:
                 torch.testing.assert_close(b.double() if b.is_floating_point() else b, a.double() if a.is_floating_point() else a, rtol=tolerance, atol=tolerance, equal_nan=True)  # fmt: skip
             except AssertionError as problem:
+                random = _random_nodes(inlined(graph))
+                if random:
+                    nodes = "\n\t".join(str(n) for n in random)
+                    warn(f"Trace had nondeterministic nodes. Did you forget call .eval() on your model? Nodes:\n\t{nodes}\nThis may cause errors in trace checking. To disable trace checking, pass check_trace=False to torch.jit.trace()")  # fmt: skip
                 warn(f"Output nr {number + 1}. of the traced function does not match the corresponding output of the Python function. Detailed error:\n{problem}")  # fmt: skip
                 return
 

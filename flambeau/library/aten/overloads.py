@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from ...core import overrides
-from .matching import NoMatch, bind, choose, shortened
+from .matching import NoMatch, bind, choose, refused, shortened, told
 from .schemas import FunctionSchema, overloads_of, schema_of, table
 
 
@@ -73,12 +73,8 @@ class OpOverload:
         """The value of every argument."""
         try:
             return bind(self._schema, args, kwargs, numbers=True)
-        except NoMatch:
-            given = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
-            raise RuntimeError(
-                f"{self._name}() was given arguments that do not fit its schema.\nGiven: ({given})\n"
-                f"Declaration: {self._schema}"
-            ) from None
+        except NoMatch as problem:
+            raise RuntimeError(told(self._schema, problem)) from None
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         overriding = overrides.overriding_arguments(args, kwargs)
@@ -139,7 +135,7 @@ class OpOverloadPacket:
             return overrides.call_override(self, args, kwargs, overriding)
         found = choose(self.__name__, args, kwargs)
         if found is None:
-            raise RuntimeError(f"{self._qualified_op_name}() has no overload that fits the arguments")
+            raise RuntimeError(refused(self.__name__, args, kwargs))
         schema, values = found
         positional, named = values_as_call(schema, values)
         return getattr(self, schema.overload_name or "default")(*positional, **named)
