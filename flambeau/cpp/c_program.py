@@ -9,7 +9,7 @@ from typing import Any
 
 from ..backends.cpu import jit, team
 from ..backends.cpu.onednn.direct import DirectProduct
-from ..backends.cpu.onednn.plan import Plan
+from ..backends.cpu.onednn.plan import PrimitivePlan
 from ..wholestep.graph import Launch, Ref, Test
 from ..wholestep.recorded import extent
 from ..wholestep.recorder import _MEMCPY, _MEMSET
@@ -39,7 +39,7 @@ class CProgram:
         self.weights: dict[int, int] = {}  # place of each buffer of the model's in the file of weights
         self.weight_bytes = bytearray()
         self.workspace = 0
-        self.plans: list[Plan] = []
+        self.plans: list[PrimitivePlan] = []
         self.uses_onednn = False
         self._wanted: list[Made] = []  # oneDNN's objects that steps name
         self._objects: list[Made] = []  # and those they are made of, numbered
@@ -176,7 +176,7 @@ class CProgram:
             self._wanted.append(made)
         return f"m->o[@{id(made)}@]"  # numbered when all are known
 
-    def _arguments(self, plan: Plan, array: int) -> int:
+    def _arguments(self, plan: PrimitivePlan, array: int) -> int:
         if array not in self._arrays:
             words = next(a for a in plan._parts.arrays if ctypes.addressof(a) == array)
             number = self._arrays[array] = len(self._argument_counts)

@@ -196,7 +196,7 @@ def nonzero_matrix(input: Tensor) -> Tensor:
     return coordinates(true_positions(input), input.shape)
 
 
-@composite
+@composite(reads_values=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
     """Coordinates of the non-zero elements: a matrix, or one vector per dimension."""
     if out is not None and as_tuple:
@@ -226,7 +226,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any =
     return result if out is None else out.resize_(result.shape).copy_(result)
 
 
-@composite
+@composite(reads_values=True)
 def argwhere(input: Tensor) -> Tensor:
     """One row of coordinates per non-zero element."""
     return nonzero_matrix(input)
