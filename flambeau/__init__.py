@@ -111,12 +111,20 @@ _HOMES = {
     **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
     "Future": "futures",
     "GradScaler": "amp",
+    "classes": "library.native",
+    "export_library": "cpp",
     "_disable_dynamo": "compiler",
+    "_assert": "symbolic",
     **dict.fromkeys(
         (
+            "_check",
+            "_check_index",
             "_check_is_size",
+            "_check_not_implemented",
             "_check_tensor_all",
             "_check_tensor_all_with",
+            "_check_type",
+            "_check_value",
             "_check_with",
         ),
         "core.checks",
@@ -124,11 +132,6 @@ _HOMES = {
     **dict.fromkeys(("Event", "Stream"), "accelerator"),
     "PyTorchFileReader": "serialization.archive",
     "ScriptModule": "jit",
-    **dict.fromkeys(
-        ("_assert", "_check", "_check_index", "_check_not_implemented", "_check_type", "_check_value"), "symbolic"
-    ),
-    "classes": "library.native",
-    "export_library": "cpp",
     "autocast": "amp",
     "compile": "compiler",
     "cond": "library.higher_order",

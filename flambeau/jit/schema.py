@@ -312,11 +312,13 @@ def _can_write(schema: Schema) -> bool:
     """Whether there is a form with out=: operators of aten that make one tensor from tensors."""
     if not schema.name.startswith("aten::") or schema.is_mutable or [str(r) for r in schema.returns] != ["Tensor"]:
         return False
-    return any(str(a.type).startswith("Tensor") for a in schema.arguments) and schema.index_of("dtype") is None
+    if schema.name == "aten::to" or schema.index_of("device") is not None:  # which make tensors of another kind
+        return False
+    return any(str(a.type).startswith("Tensor") for a in schema.arguments)
 
 
 def _with_out(schema: Schema) -> Schema:
-    overload = "out" if schema.overload in ("", "Tensor") else f"{schema.overload}_out"
+    overload = "out" if schema.overload in ("", "Tensor") else f"{schema.overload.removeprefix('dim_')}_out"
     out = Argument("out", NAMED["Tensor"], keyword_only=True, written=True)
     return Schema(schema.name, overload, (*schema.arguments, out), schema.returns)
 

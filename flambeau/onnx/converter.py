@@ -15,7 +15,22 @@ from .functions import form_of_function
 from .registry import custom_form, form_of, operator_named
 
 # Arguments that say where or how, never what.
-_IGNORED = frozenset("layout device pin_memory memory_format requires_grad non_blocking copy generator implicit stable sparse_grad unsafe".split())
+_IGNORED = frozenset(
+    [
+        "layout",
+        "device",
+        "pin_memory",
+        "memory_format",
+        "requires_grad",
+        "non_blocking",
+        "copy",
+        "generator",
+        "implicit",
+        "stable",
+        "sparse_grad",
+        "unsafe",
+    ]
+)
 
 
 class Slot:
@@ -106,7 +121,9 @@ class Converter:
     def _in_place(self, name: str, first: Slot, arguments: dict[str, Any], place: str, target: Any) -> None:
         """A change in place is the operator's result, put where the tensor was."""
         own = custom_form(name, self.g.opset) is not None or target in self.table
-        plain = name if own or form_of(name[:-1]) is None and custom_form(name[:-1], self.g.opset) is None else name[:-1]
+        plain = (
+            name if own or form_of(name[:-1]) is None and custom_form(name[:-1], self.g.opset) is None else name[:-1]
+        )
         if name == "aten::copy_":
             value = self.g.number(self.plain(arguments["src"]), self.current(first).dtype)
         else:

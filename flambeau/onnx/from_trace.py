@@ -46,9 +46,9 @@ _ARITHMETIC = {
 class SizedRecorder(TracedSizes, Recorder):
     """Records a model together with what it computes with sizes, and what it calls its tensors."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, preserved: tuple[str, ...] = ()) -> None:
         TracedSizes.__init__(self)
-        Recorder.__init__(self, module)
+        Recorder.__init__(self, module, preserved)
         self.level = 1
         self.taken: dict[str, Node] = {}
         self.quiet = 0
@@ -241,7 +241,13 @@ class Measured:
         kwargs = {k: "meta" if k == "device" and v is not None else v for k, v in kwargs.items()}
         try:
             return node.target(*args, **kwargs)
-        except (RuntimeError, NotImplementedError, ValueError, IndexError, TypeError):  # it needs values, or other sizes
+        except (
+            RuntimeError,
+            NotImplementedError,
+            ValueError,
+            IndexError,
+            TypeError,
+        ):  # it needs values, or other sizes
             return self._as_recorded(node.meta["val"])
 
     def _as_recorded(self, value: Any, first_only: bool = False) -> Any:
@@ -272,7 +278,9 @@ def mark_sizes(recorded: Recorded, axes: list[dict[int, str]]) -> None:
         if node.op != "placeholder" and isinstance(value, Tensor):
             other = second[node].shape
             same = len(other) == value.dim()
-            node.meta["sizes"] = [a if same and a == b else None for a, b in zip(value.shape, other if same else value.shape)]
+            node.meta["sizes"] = [
+                a if same and a == b else None for a, b in zip(value.shape, other if same else value.shape)
+            ]
 
 
 class TraceReader(ProgramReader):
@@ -293,5 +301,9 @@ class TraceReader(ProgramReader):
         made = self.known[node]
         listed = [a for a in node.args if isinstance(a, (list, tuple)) and any(isinstance(n, Node) for n in a)]
         producer = made.value.producer if isinstance(made, Slot) else None
-        if producer is not None and producer.op_type in ("Reshape", "Expand") and producer.inputs[1].constant is not None:
+        if (
+            producer is not None
+            and producer.op_type in ("Reshape", "Expand")
+            and producer.inputs[1].constant is not None
+        ):
             producer.ghosts = 3 * sum(map(len, listed))

@@ -14,7 +14,9 @@ from .errors import OnnxExporterError
 
 Form = Callable[..., Any]
 
-CUSTOM: dict[str, dict[int, Form]] = {}  # what users register: by the names they give, then by version; arguments in order
+CUSTOM: dict[
+    str, dict[int, Form]
+] = {}  # what users register: by the names they give, then by version; arguments in order
 
 
 def form(*operators: Any, since: int = 0) -> Callable[[Form], Form]:

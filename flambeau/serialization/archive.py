@@ -13,6 +13,7 @@ import numpy as np
 
 from ..core.device import cpu
 from ..core.dtype import uint8
+from ..core.size import Size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
 from .options import LoadEndianness, load_options, save_options
@@ -283,4 +284,4 @@ class PyTorchFileReader(ArchiveReader):
         """An empty tensor of bytes over the bytes of a record; `numel` is their number (of elements, where dtype is one)."""
         nbytes = numel * getattr(dtype, "itemsize", 1)
         found = self.storage(name.removeprefix("data/"), nbytes)
-        return new_tensor(found, (0,), (1,), 0, uint8, cpu, True)
+        return new_tensor(found, Size((0,)), (1,), 0, uint8, cpu, True)

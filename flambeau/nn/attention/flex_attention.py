@@ -235,16 +235,16 @@ class BlockMask:
 
     def to(self, device: Any) -> BlockMask:
         """The mask on another device."""
-        moved = [None if t is None else t.to(device) for t in (getattr(self, name) for name in self._TENSORS)]
-        return BlockMask(self.seq_lengths, *moved, self.BLOCK_SIZE, self.mask_mod)  # type: ignore[arg-type]
+        moved: Any = {n: None if (t := getattr(self, n)) is None else t.to(device) for n in self._TENSORS}
+        return BlockMask(self.seq_lengths, **moved, BLOCK_SIZE=self.BLOCK_SIZE, mask_mod=self.mask_mod)
 
     def _from_parts(self, change: Callable, lengths: tuple[int, int], mask_mod: MaskMod) -> BlockMask:
         kv = change(self.kv_num_blocks, self.kv_indices)
-        full = (None, None)
+        full: tuple[Any, Any] = (None, None)
         if self.full_kv_num_blocks is not None:
             full = change(self.full_kv_num_blocks, self.full_kv_indices)
         compute_q = self.q_indices is not None
-        return self.from_kv_blocks(*kv, *full, self.BLOCK_SIZE, mask_mod, lengths, compute_q)
+        return self.from_kv_blocks(kv[0], kv[1], full[0], full[1], self.BLOCK_SIZE, mask_mod, lengths, compute_q)
 
     def __getitem__(self, index: Any) -> BlockMask:
         given = index if isinstance(index, tuple) else (index,)

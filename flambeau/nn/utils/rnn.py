@@ -92,7 +92,9 @@ class PackedSequence(_Fields):
 
 
 def _as_lengths(lengths: Any) -> Tensor:
-    return lengths.to(dt.int64) if isinstance(lengths, Tensor) else copy_of_array(np.asarray(lengths, np.int64), dt.int64)
+    return (
+        lengths.to(dt.int64) if isinstance(lengths, Tensor) else copy_of_array(np.asarray(lengths, np.int64), dt.int64)
+    )
 
 
 def pack_padded_sequence(

@@ -211,7 +211,9 @@ def adaptive_max_pool(g: Builder, self: Value, output_size: Any, name: str = "")
     if all(isinstance(s, int) and s % n == 0 for s, n in zip(sizes, wanted)):
         kernel = [s // n for s, n in zip(sizes, wanted)]
         return max_pool_with_indices(g, self, kernel, kernel, name=f"aten::max_pool{spatial}d_with_indices")
-    return _adaptive(g, self, output_size, spatial, True), Absent("the places of the largest, where windows differ in size")
+    return _adaptive(g, self, output_size, spatial, True), Absent(
+        "the places of the largest, where windows differ in size"
+    )
 
 
 def _adaptive(g: Builder, x: Value, wanted: Any, spatial: int, largest: bool) -> Value:
@@ -360,7 +362,15 @@ def group_norm(
 
 @form(aten.native_group_norm)
 def native_group_norm(
-    g: Builder, input: Value, weight: Any, bias: Any, N: Any, C: Any, HxW: Any, group: int, eps: float  # noqa: N803  PyTorch's names
+    g: Builder,
+    input: Value,
+    weight: Any,
+    bias: Any,
+    N: Any,
+    C: Any,
+    HxW: Any,
+    group: int,
+    eps: float,  # noqa: N803  PyTorch's names
 ) -> tuple[Value, ...]:
     x = g.reshape(input, [0, group, -1]).known(input.dtype, (input.shape[0], group, None))
     spread, centre = variance(g, x, 2, 0, False)
@@ -443,13 +453,7 @@ def _resized(
     exact: bool = False,
 ) -> Value:
     spatial = x.rank - 2
-    where = (
-        "asymmetric"
-        if mode == "nearest"
-        else "align_corners"
-        if align_corners
-        else "half_pixel"
-    )
+    where = "asymmetric" if mode == "nearest" else "align_corners" if align_corners else "half_pixel"
     extra: dict[str, Any] = {"coordinate_transformation_mode_s": where, "mode_s": mode}
     if mode == "nearest":
         extra["nearest_mode_s"] = "floor"
@@ -479,7 +483,15 @@ def _factors(spatial: int, *given: Any) -> Any:
     return None
 
 
-@form(aten.upsample_nearest1d, aten.upsample_nearest2d, aten.upsample_nearest3d, aten._upsample_nearest_exact1d, aten._upsample_nearest_exact2d, aten._upsample_nearest_exact3d, since=11)
+@form(
+    aten.upsample_nearest1d,
+    aten.upsample_nearest2d,
+    aten.upsample_nearest3d,
+    aten._upsample_nearest_exact1d,
+    aten._upsample_nearest_exact2d,
+    aten._upsample_nearest_exact3d,
+    since=11,
+)
 def upsample_nearest(
     g: Builder, self: Any = None, output_size: Any = None, scales: Any = None, scales_h: Any = None, scales_w: Any = None, scales_d: Any = None,
     input: Any = None, scale_factors: Any = None, name: str = "",
@@ -488,7 +500,15 @@ def upsample_nearest(
     return _resized(g, x, "nearest", output_size, scale_factors, None, exact="exact" in name)
 
 
-@form(aten.upsample_linear1d, aten.upsample_bilinear2d, aten.upsample_trilinear3d, aten.upsample_bicubic2d, aten._upsample_bilinear2d_aa, aten._upsample_bicubic2d_aa, since=11)
+@form(
+    aten.upsample_linear1d,
+    aten.upsample_bilinear2d,
+    aten.upsample_trilinear3d,
+    aten.upsample_bicubic2d,
+    aten._upsample_bilinear2d_aa,
+    aten._upsample_bicubic2d_aa,
+    since=11,
+)
 def upsample_linear(
     g: Builder, self: Any = None, output_size: Any = None, align_corners: bool = False, scales: Any = None, scales_h: Any = None,
     scales_w: Any = None, scales_d: Any = None, input: Any = None, scale_factors: Any = None, name: str = "",

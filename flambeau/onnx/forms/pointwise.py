@@ -669,7 +669,22 @@ def logit(g: Builder, self: Value, eps: float | None = None) -> Value:
 # -- the same value ------------------------------------------------------------------------------------------------------------------
 
 
-@form(aten.detach, aten.detach_, aten.alias, aten.contiguous, aten.lift_fresh, aten.lift_fresh_copy, aten.positive, aten.resolve_conj, aten.resolve_neg, aten.conj, aten.conj_physical, aten.pin_memory, aten.real, aten.requires_grad_)
+@form(
+    aten.detach,
+    aten.detach_,
+    aten.alias,
+    aten.contiguous,
+    aten.lift_fresh,
+    aten.lift_fresh_copy,
+    aten.positive,
+    aten.resolve_conj,
+    aten.resolve_neg,
+    aten.conj,
+    aten.conj_physical,
+    aten.pin_memory,
+    aten.real,
+    aten.requires_grad_,
+)
 def same(g: Builder, self: Value) -> Value:
     if self.dtype is not None and self.dtype.is_complex:
         raise NotImplementedError("complex numbers")
@@ -696,5 +711,3 @@ def dropout(g: Builder, input: Value, p: float, train: bool, name: str = "") -> 
 def to(g: Builder, self: Value, dtype: Any = None, other: Any = None) -> Value:
     dtype = other.dtype if isinstance(other, Value) else dtype
     return self if dtype is None else g.cast(self, dtype)
-
-

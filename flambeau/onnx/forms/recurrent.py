@@ -42,7 +42,9 @@ def _layer(
         extra["linear_before_reset_i"] = 1
     if activation:
         extra["activations_s"] = [activation] * len(weights)
-    made = g.op(kind, x, w, r, b, sizes, *states, hidden_size_i=hidden, outputs=1 + (2 if kind == "LSTM" else 1), **extra)
+    made = g.op(
+        kind, x, w, r, b, sizes, *states, hidden_size_i=hidden, outputs=1 + (2 if kind == "LSTM" else 1), **extra
+    )
     out = made[0].known(x.dtype, (x.shape[0], len(weights), x.shape[1], hidden))
     for value in made[1:]:
         value.known(x.dtype, (len(weights), x.shape[1], hidden))

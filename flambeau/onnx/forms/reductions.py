@@ -329,9 +329,19 @@ def cummax(g: Builder, self: Value, dim: int, name: str = "") -> tuple[Value, Va
             better = inner.op("Or", better, inner.op("IsNaN", element))
         new = inner.op("Where", better, element, best).known(self.dtype, element.shape)
         place = inner.op("Where", better, now, at).known(flambeau.int64, element.shape)
-        return [new, place, inner.op("Add", now, inner.constant(1, flambeau.int64)).known(flambeau.int64, ()), new, place]
+        return [
+            new,
+            place,
+            inner.op("Add", now, inner.constant(1, flambeau.int64)).known(flambeau.int64, ()),
+            new,
+            place,
+        ]
 
-    starts = [_start(g, self, dim, worst, self.dtype), _start(g, self, dim, 0, flambeau.int64), g.constant(0, flambeau.int64)]
+    starts = [
+        _start(g, self, dim, worst, self.dtype),
+        _start(g, self, dim, 0, flambeau.int64),
+        g.constant(0, flambeau.int64),
+    ]
     values, places = _scanned(g, self, dim, starts, step, [self.dtype, flambeau.int64])
     return values, places
 

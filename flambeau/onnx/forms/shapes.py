@@ -358,9 +358,7 @@ def tril(g: Builder, self: Value, diagonal: Any = 0, name: str = "") -> Value:
 
 
 @form(aten.diagonal, aten.diag, aten.diagonal_copy)
-def diagonal(
-    g: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1, diagonal: Any = None
-) -> Value:
+def diagonal(g: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1, diagonal: Any = None) -> Value:
     offset = diagonal if diagonal is not None else offset
     if self.rank == 1:
         return diag_embed(g, self, offset)
@@ -601,7 +599,9 @@ _drawn("randn", "RandomNormal")
 def randint(g: Builder, high: int, size: Any, low: int = 0, dtype: DType | None = None) -> Value:
     dtype = flambeau.int64 if dtype is None else dtype
     drawn = g.op("RandomUniformLike", filled(g, size, 0, flambeau.float32), low_f=low, high_f=high)
-    return g.cast(g.op("Floor", drawn).known(flambeau.float32, [n if isinstance(n, int) else None for n in size]), dtype)
+    return g.cast(
+        g.op("Floor", drawn).known(flambeau.float32, [n if isinstance(n, int) else None for n in size]), dtype
+    )
 
 
 @form(aten.randint_like)
@@ -658,7 +658,16 @@ def shape_as_tensor(g: Builder, self: Value) -> Value:
     return g.shape_of(self)
 
 
-@form(aten.item, aten._local_scalar_dense, aten.Int, aten.Float, aten.Bool, aten.IntImplicit, aten.FloatImplicit, aten.ScalarImplicit)
+@form(
+    aten.item,
+    aten._local_scalar_dense,
+    aten.Int,
+    aten.Float,
+    aten.Bool,
+    aten.IntImplicit,
+    aten.FloatImplicit,
+    aten.ScalarImplicit,
+)
 def item(g: Builder, self: Any = None, a: Any = None, name: str = "") -> Any:
     x = self if self is not None else a
     if not isinstance(x, Value):

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core.tensor import Tensor
-from ..machinery.declare import primitive
+from ..machinery.declare import composite, primitive
 from ..machinery.dtype_rules import cpp_name
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
@@ -23,9 +23,7 @@ def _grouped_layout(input: Tensor, mat2: Tensor, offs: Any, bias: Any, out_dtype
         if len(t.shape) not in (2, 3):
             raise RuntimeError(f"{name} has to be 2 or 3d")
     a, b = tuple(input.shape), tuple(mat2.shape)
-    if len(a) == len(b) == 2:
-        pass
-    elif len(a) == len(b) == 3 and a[0] != b[0]:
+    if len(a) == len(b) == 3 and a[0] != b[0]:
         raise RuntimeError("batched dimension has to match")
     if a[-1] != b[-2]:
         raise RuntimeError("contraction dimension of mat_a and mat_b must match")
@@ -101,3 +99,12 @@ def _(out: Tensor, input: Tensor, mat2: Tensor, offs: Any, bias: Any, out_dtype:
     if offs is not None and len(out.shape) == 2:  # PyTorch leaves what lies after the last group as it was
         dim = 0 if len(a.shape) == 2 else 1
         out.narrow(dim, start, max(out.shape[dim] - start, 0)).zero_()
+
+
+@composite(name="grouped_mm", namespaces=("nn.functional",), method=False)
+def functional_grouped_mm(
+    mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
+) -> Tensor:
+    """Products of groups: `offs[i]` says where group i ends along the rows of a two-dimensional `mat_a` (with a two-dimensional
+    `mat_b`: along its columns and the rows of mat_b). Group i of a three-dimensional factor is its matrix i."""
+    return grouped_mm(mat_a, mat_b, offs, bias, out_dtype)

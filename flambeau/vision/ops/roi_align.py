@@ -79,7 +79,9 @@ class _AlignBackward(Function):
         return _Align.apply(gg, ctx.plan), None
 
 
-def _regions_like(input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int, *more: Any) -> Tensor:
+def _regions_like(
+    input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int, *more: Any
+) -> Tensor:
     return input.new_empty((rois.shape[0], input.shape[1], pooled_height, pooled_width))
 
 
