@@ -112,9 +112,8 @@ _HOMES = {
     "Future": "futures",
     "GradScaler": "amp",
     "_disable_dynamo": "compiler",
-    "_assert": "symbolic",
     **dict.fromkeys(
-        (
+        [
             "_check",
             "_check_index",
             "_check_is_size",
@@ -124,12 +123,15 @@ _HOMES = {
             "_check_type",
             "_check_value",
             "_check_with",
-        ),
+        ],
         "core.checks",
-    ),
+    ),  # fmt: skip
     **dict.fromkeys(("Event", "Stream"), "accelerator"),
     "PyTorchFileReader": "serialization.archive",
     "ScriptModule": "jit",
+    "_assert": "symbolic",
+    "classes": "library.native",
+    "export_library": "cpp",
     "autocast": "amp",
     "compile": "compiler",
     "cond": "library.higher_order",

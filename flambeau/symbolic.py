@@ -54,6 +54,9 @@ def sym_not(a: Any) -> bool:
 def sym_max(a: Any, b: Any) -> Any:
     """The larger of two numbers; a float if either is one."""
     _require_numbers(a, b)
+    for first, second in ((a, b), (b, a)):
+        if hasattr(first, "__sym_max__"):
+            return first.__sym_max__(second)
     larger = builtins.max(a, b)
     return float(larger) if isinstance(a, float) or isinstance(b, float) else larger
 
@@ -62,6 +65,9 @@ def sym_max(a: Any, b: Any) -> Any:
 def sym_min(a: Any, b: Any) -> Any:
     """The smaller of two numbers; a float if either is one."""
     _require_numbers(a, b)
+    for first, second in ((a, b), (b, a)):
+        if hasattr(first, "__sym_min__"):
+            return first.__sym_min__(second)
     smaller = builtins.min(a, b)
     return float(smaller) if isinstance(a, float) or isinstance(b, float) else smaller
 

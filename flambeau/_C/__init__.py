@@ -16,7 +16,6 @@ from ..core.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 from ..core.overrides import disabled_torch_function as _disabled_torch_function_impl
 from ..core.size import Size
 from ..core.tensor import Tensor
-from ..jit import tracing_state as _tracing_state
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "Size", "_VariableFunctions", "_VariableFunctionsClass",
@@ -39,11 +38,6 @@ def _log_api_usage_once(event: str) -> None:
 _TensorMeta = type(Tensor)  # the class of the class of tensors
 
 
-def _get_tracing_state() -> Any:
-    """The tracer of `torch.jit.trace` that is at work in this thread, or None."""
-    return _tracing_state.active()
-
-
 def _get_default_device() -> str:
     """The type of the device that new tensors are on."""
     return _default_device().type
@@ -60,18 +54,24 @@ def _get_privateuse1_backend_name() -> str:
 
 
 def _get_tracing_state() -> Any:
-    """What is known about the tracing that goes on in this thread; None if there is none."""
+    """What `torch.jit.trace` records just now, None where nothing is being recorded."""
     recorder = _naming.load("flambeau.jit.tracing_state").active()
     return None if recorder is None else _naming.load("flambeau.jit.trace_graph").TracingState(recorder)
 
 
-_IN_JIT = {"Graph": "trace_graph.TracedGraph", "Node": "trace_graph.TracedNode", "ScriptMethod": "module.ScriptMethod",
-           "ScriptFunction": "module.ScriptFunction", "ScriptModule": "module.ScriptModule", "Value": "trace_graph.TracedValue"}  # fmt: skip
-
-
 def __getattr__(name: str):
-    """The parts of the compiled part are imported when first used."""
-    if name in _IN_JIT:
-        home, _, own = _IN_JIT[name].partition(".")
-        return getattr(_naming.load(f"flambeau.jit.{home}"), own)
+    """The parts of the compiled part are imported when first used; TorchScript's types and graphs are those of `jit`."""
+    if name in _OF_GRAPHS:
+        return getattr(_naming.load(f"flambeau.jit.{_OF_GRAPHS[name]}"), name)
+    if name.endswith("Type"):
+        found = _naming.load("flambeau.jit.types").exposed(name)
+        if found is not None:
+            return found
     return _naming.submodule(__name__, name)
+
+
+_OF_GRAPHS = {
+    "Graph": "ir", "Node": "ir", "Block": "ir", "Value": "ir", "CompilationUnit": "compilation", "ScriptModule": "module",
+    "ScriptFunction": "module", "ScriptMethod": "module", "ScriptList": "containers", "ScriptDict": "containers",
+    "ScriptObject": "interpreter",
+}  # fmt: skip

@@ -68,19 +68,25 @@ def export(
 ) -> ExportedProgram:
     """A module as a graph of operators, found by running it on these arguments. What Python decides (ifs, loops, sizes) is kept
     as it was decided for them; `dynamic_shapes` says which sizes may be others: the module is run with some, and what depends on
-    them is computed in the graph."""
+    them is computed in the graph. The submodules in `preserve_module_call_signature` can be called as before once the program is
+    unflattened."""
     if not isinstance(mod, Module):
         raise ValueError(f"Expected `mod` to be an instance of `torch.nn.Module`, got {type(mod)}.")
     if not isinstance(args, tuple):
         raise TypeError(f"Expecting `args` to be a tuple of example positional inputs, got {type(args)}")
     given = kwargs or {}
-    found, sizes = trace(mod, args, given, dynamic_shapes)
+    missing = set(preserve_module_call_signature) - {path for path, _ in mod.named_modules()}
+    if missing:
+        raise ValueError(f"preserve_module_call_signature names modules that there are none of: {sorted(missing)}")
+    found, sizes = trace(mod, args, given, dynamic_shapes, tuple(preserve_module_call_signature))
     names = _dynamic_shapes.parameter_names(mod, args, given)
     hidden = found.signature.non_persistent_buffers
     buffers = dict(mod.named_buffers())
     constants = {**found.recorder.constants_found, **{name: buffers[name] for name in hidden}}
     entry = ModuleCallEntry("", ModuleCallSignature([], [], found.in_spec, found.out_spec, names))
-    entries = [ModuleCallEntry(path) for path, _ in mod.named_modules() if path]
+    calls = dict(found.recorder.calls)
+    entries = [ModuleCallEntry(path, calls.pop(path, None)) for path, _ in mod.named_modules() if path]
+    entries += [ModuleCallEntry(path, signature) for path, signature in calls.items()]
     return ExportedProgram(
         holder(found.pieces),
         found.graph,

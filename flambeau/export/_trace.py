@@ -25,6 +25,7 @@ from ..nn import Module
 from ..serialization.names import written_name
 from ..utils import _pytree as pytree
 from .dynamic_shapes import Sizes, combined, gather
+from .exported_program import ModuleCallSignature
 from .graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -62,9 +63,11 @@ def input_names(program: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
 
 
 class _Keeping(threading.local):
-    """Which autograd.Functions stay one node of a graph: asked by exports to formats that have a form for them."""
+    """Which autograd.Functions and which operators that are made of others stay one node of a graph: told by exports to formats
+    that have a form for them."""
 
     wanted: Callable[[type], bool] = staticmethod(lambda function: False)
+    whole: Callable[[Any, str], bool] = staticmethod(lambda op, name: True)
 
 
 keeping = _Keeping()
@@ -93,9 +96,10 @@ class FunctionTarget:
 class Recorder(GraphRecorder):
     """Records a module: its parameters, buffers and constants are inputs of the graph."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, preserved: tuple[str, ...] = ()) -> None:
         super().__init__(Graph(), module)
-        self.module = module
+        self.module, self.preserved = module, preserved
+        self.calls: dict[str, ModuleCallSignature] = {}  # of preserved modules, by path; @N from the second call on
         self.inputs: list[InputSpec] = []
         self.constants_found: dict[str, Tensor] = {}
         self.stack: OrderedDict[str, tuple[str, str]] = OrderedDict()
@@ -136,6 +140,9 @@ class Recorder(GraphRecorder):
 
         return self.unseen(run)
 
+    def keeps(self, op: Any, name: str) -> bool:
+        return keeping.whole(op, name)
+
     def add_input(
         self, kind: InputKind, name: str, target: str, tensor: Tensor, persistent: bool | None = None
     ) -> None:
@@ -171,6 +178,7 @@ class Recorder(GraphRecorder):
     def watching_modules(self) -> Iterator[None]:
         """Inside, it is known which module's forward runs."""
         paths = {module: path for path, module in self.module.named_modules()}
+        times: dict[str, int] = {}
         original = Module.__call__
 
         @functools.wraps(original)
@@ -178,19 +186,35 @@ class Recorder(GraphRecorder):
             path = paths.get(module)
             if path is None:
                 return original(module, *args, **kwargs)
-            key = f"L__self__{path}"
+            number = times[path] = times.get(path, -1) + 1
+            call_path = f"{path}@{number}" if number else path
             kept = OrderedDict(self.stack)
-            self.stack[key] = (path, class_name(type(module)))
+            self.stack[f"L__self__{call_path}"] = (path, class_name(type(module)))
             try:
-                return original(module, *args, **kwargs)
+                result = original(module, *args, **kwargs)
             finally:
                 self.stack = kept
+            if path in self.preserved:
+                self.calls[call_path] = self._signature((args, kwargs), result)
+            return result
 
         Module.__call__ = call  # type: ignore[method-assign, assignment]
         try:
             yield
         finally:
             Module.__call__ = original  # type: ignore[method-assign]
+
+    def _signature(self, given: tuple, result: Any) -> ModuleCallSignature:
+        """How a module was called, and what it returned, with the nodes of the tensors."""
+
+        def named(leaf: Any) -> Any:
+            if isinstance(leaf, Tensor):
+                return TensorArgument(self.unseen(self.node_of, leaf).name)
+            return ConstantArgument("", leaf)
+
+        inputs, in_spec = pytree.tree_flatten(given)
+        outputs, out_spec = pytree.tree_flatten(result)
+        return ModuleCallSignature(list(map(named, inputs)), list(map(named, outputs)), in_spec, out_spec)
 
 
 def _tensor_attributes(module: Module) -> Iterator[tuple[str, Tensor]]:
@@ -227,8 +251,10 @@ def _own_buffers(module: Module) -> Iterator[None]:
 class Trace:
     """One run of a module."""
 
-    def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> None:
-        recorder = self.recorder = Recorder(module)
+    recorder_type: type[Recorder] = Recorder
+
+    def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any], preserved: tuple[str, ...] = ()) -> None:
+        recorder = self.recorder = self.recorder_type(module, preserved)
         with flambeau.no_grad(), _own_buffers(module):
             for path, parameter in module.named_parameters():
                 recorder.add_input(InputKind.PARAMETER, f"p_{path}", path, parameter)
@@ -300,10 +326,13 @@ def _run_with(module: Module, args: tuple, kwargs: dict, sizes: Sizes, values: d
     return Trace(module, *pytree.tree_unflatten(changed, shape))
 
 
-def trace(module: Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any) -> tuple[Trace, Sizes]:
-    """The module's graph for these arguments, in which the sizes that may change are computed."""
+def trace(
+    module: Module, args: tuple, kwargs: dict[str, Any], dynamic_shapes: Any, preserved: tuple[str, ...] = ()
+) -> tuple[Trace, Sizes]:
+    """The module's graph for these arguments, in which the sizes that may change are computed; `preserved` are submodules of
+    which the calls' signatures are noted."""
     sizes = gather(combined(module, args, kwargs), dynamic_shapes)
-    first = Trace(module, args, kwargs)
+    first = Trace(module, args, kwargs, preserved)
     if not sizes.symbols:
         return first, sizes
     runs = [{s: s.hint for s in sizes.symbols}]

@@ -6,16 +6,19 @@ A program is a graph of typed values; see docs/torchscript.md. It runs with the 
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import importlib
 import inspect
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
-from typing import Any, Final, NamedTuple, Union, get_args, get_origin
+from typing import Any, Final, NamedTuple, Optional, Union, get_args, get_origin
 
 from ..futures import Future
 from ..nn import Module
-from .marks import Mark, export, ignore, overload, unused
+from .marks import Mark, drop, export, ignore, overload, unused
 
 __all__ = [
     "Attribute", "CompilationUnit", "Error", "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "annotate", "export",
@@ -36,7 +39,7 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    if name in ("frontend", "annotations"):
+    if name in ("frontend", "annotations", "_state", "_monkeytype_config"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
@@ -54,24 +57,27 @@ def script(
     ... def double(x):
     ...     return x + x
     """
-    from . import classes, module, recursive, resolver, signatures  # noqa: PLC0415  modules, classes and functions need one another
+    from . import containers, interpreter, module, recursive, resolver, signatures  # noqa: PLC0415  modules, classes and functions need one another
 
     if not enabled():
         return obj
-    if _python_isinstance(obj, (module.ScriptModule, module.ScriptFunction)):
+    if example_inputs is not None:
+        warnings.warn("example_inputs are not read: the types of arguments come from annotations", stacklevel=2)
+    if _python_isinstance(obj, (module.ScriptModule, module.ScriptFunction, interpreter.ScriptObject)):
         return obj
     if _python_isinstance(obj, Module):
-        obj = obj.__prepare_scriptable__() if hasattr(obj, "__prepare_scriptable__") else obj
+        obj = recursive.prepared(obj)
         return recursive.script_module(obj, recursive.exported)
+    if hasattr(obj, "__prepare_scriptable__"):
+        obj = obj.__prepare_scriptable__()
+    if _python_isinstance(obj, (list, dict)):
+        return containers.ScriptList(obj) if _python_isinstance(obj, list) else containers.ScriptDict(obj)
     if _python_isinstance(obj, type):
         if issubclass(obj, Module):
             raise RuntimeError(
                 f"Type '{obj}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead"
             )
-        kind = signatures.class_type(obj)
-        if _python_isinstance(kind, signatures.ClassType):
-            classes.compile_all(kind)  # type: ignore[arg-type]
-        return obj
+        return _script_class(obj, sys._getframe(1 + _frames_up))
     if inspect.isfunction(obj) or inspect.ismethod(obj):
         function = obj.__func__ if inspect.ismethod(obj) else obj
         if hasattr(function, "__script_if_tracing_wrapper"):
@@ -82,7 +88,23 @@ def script(
         return module.ScriptFunction(resolver.function_for(function).ensure(), function)
     if callable(obj) and hasattr(obj, "op"):
         raise RuntimeError(f"{obj} is an operator; compile a function that calls it")
-    raise TypeError(f"script expects a function, a class or a module, got {type(obj).__name__}")
+    _script_class(type(obj), sys._getframe(1 + _frames_up))
+    return interpreter.object_to_script(obj, signatures.class_type(type(obj)))  # type: ignore[arg-type]
+
+
+def _script_class(obj: Any, frame: Any) -> Any:
+    """Compile all methods of a class; type comments in it may name what the calling function sees."""
+    from . import classes, signatures  # noqa: PLC0415  modules, classes and functions need one another
+
+    if not issubclass(obj, (tuple, enum.Enum)):
+        try:
+            classes.script_class(obj, {**frame.f_globals, **frame.f_locals})
+        except signatures.UnknownType:
+            raise TypeError(f"script expects a function, a class or a module, got {obj.__name__}") from None
+    kind = signatures.class_type(obj)
+    if _python_isinstance(kind, signatures.ClassType):
+        classes.compile_all(kind)
+    return obj
 
 
 def script_method(fn: Callable) -> Callable:
@@ -136,17 +158,43 @@ def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001  the name is P
     >>> isinstance({"a": [1.0]}, dict[str, list[float]])
     True
     """
+    if _python_isinstance(target_type, (list, set, dict)):
+        raise RuntimeError("The second argument to `torch.jit.isinstance` must be a type or a tuple of types")
+    warn_of_empty_container(obj)
+    return _is_of(obj, target_type)
+
+
+def warn_of_empty_container(obj: Any) -> None:
+    """An empty list says nothing of what it holds."""
+    if _python_isinstance(obj, (list, dict, tuple)) and not obj:
+        warnings.warn(
+            "The inner type of a container is lost when calling torch.jit.isinstance in eager mode. For example, List[int] would become list and therefore falsely return True for List[float] or List[str].",
+            stacklevel=3,
+        )
+
+
+def _is_of(obj: Any, target_type: Any) -> bool:
     container, inside = get_origin(target_type), get_args(target_type)
+    if container in (list, dict, tuple) and not inside or target_type is Optional:
+        word, what = (target_type.__name__ if target_type is not Optional else "Optional"), "a contained type"
+        example = f"{word}[int]"
+        if container is dict:
+            what, example = "contained types", "Dict[int, int]"
+        raise RuntimeError(
+            f"Attempted to use {word} without {what}. Please add {what.removeprefix('a ')}, e.g. {example}"
+            if container is dict
+            else f"Attempted to use {word} without a contained type. Please add a contained type, e.g. {example}"
+        )
     if _python_isinstance(target_type, tuple) or container in (Union, UnionType):
-        return any(isinstance(obj, kind) for kind in inside or target_type)
+        return any(_is_of(obj, kind) for kind in inside or target_type)
     if container is None:
         return _python_isinstance(obj, NoneType if target_type is None else target_type)
     if not _python_isinstance(obj, container):
         return False
     if container is tuple:
-        return len(obj) == len(inside) and all(map(isinstance, obj, inside))
+        return len(obj) == len(inside) and all(map(_is_of, obj, inside))
     columns = (obj.keys(), obj.values()) if container is dict else (obj,)
-    return all(isinstance(item, kind) for column, kind in zip(columns, inside) for item in column)
+    return all(_is_of(item, kind) for column, kind in zip(columns, inside) for item in column)
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
@@ -222,7 +270,50 @@ def enable_onednn_fusion(enabled: bool) -> None:
         raise NotImplementedError("graphs are not fused here; single operators use oneDNN by themselves")
 
 
+def export_opnames(m: Any) -> list[str]:
+    """The operators that a compiled module calls, `aten::add.Tensor`, in order of their names."""
+    from .inlining import inlined  # noqa: PLC0415  modules, classes and functions need one another
+
+    found: set[str] = set()
+
+    def visit(block: Any) -> None:
+        for node in block.nodes_:
+            if node.schema_ is not None:
+                found.add(node.schema_.key)
+            for inner in node.blocks_:
+                visit(inner)
+
+    for method in list(m.script_type.methods.values()):
+        visit(inlined(method.graph))
+    return sorted(found)
+
+
+def _unique_state_dict(module: Any, keep_vars: bool = False) -> dict[str, Any]:
+    """The state of a module, with tensors that have several names only once."""
+    seen: dict[int, Any] = {}
+    out = {}
+    for name, value in module.state_dict(keep_vars=True).items():
+        if id(value) not in seen:
+            seen[id(value)] = value
+            out[name] = value if keep_vars else value.detach()
+    return out
+
+
+@contextlib.contextmanager
+def _hide_source_ranges() -> Iterator[None]:
+    """Graphs are printed without the places in the source."""
+    from . import ir  # noqa: PLC0415  modules, classes and functions need one another
+
+    before, ir.shows_source.on = ir.shows_source.on, False
+    try:
+        yield
+    finally:
+        ir.shows_source.on = before
+
+
 _overload = _overload_method = overload
+_drop = drop
 _Mark = Mark
+_script_if_tracing = script_if_tracing
 
 del annotations  # the mark of `from __future__`; the module of that name is found by __getattr__

@@ -227,11 +227,7 @@ def load(f: Any, map_location: Any = None, _extra_files: dict | None = None, _re
             archive = Archive(file, map_location)
             for name in _extra_files or {}:
                 if archive.has(f"extra/{name}"):
-                    data = archive.record(f"extra/{name}")
-                    try:
-                        _extra_files[name] = data.decode()  # type: ignore[index]
-                    except UnicodeDecodeError:
-                        _extra_files[name] = data  # type: ignore[index]
+                    _extra_files[name] = archive.record(f"extra/{name}")  # type: ignore[index]
             return Loader(archive).load()
         except _DAMAGE as problem:
             raise RuntimeError(

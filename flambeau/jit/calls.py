@@ -144,12 +144,7 @@ class Calls:
             else [actual]
         )
         if actual is ANY:
-            target = (
-                union_of([t for t in wanted if t not in (ANY_LIST, ANY_TUPLE)])
-                if all(t not in (ANY_LIST, ANY_TUPLE) for t in wanted)
-                else None
-            )
-            refined = Refinements({name: target}, {}) if name and target is not None else Refinements()
+            refined = Refinements({name: union_of(wanted)}, {}) if name else Refinements()
             return Condition(self._isinstance_node(place, value, wanted), refined, None)
         yes = [t for t in members if any(is_subtype(t, w) for w in wanted)]
         no = [t for t in members if t not in yes]
@@ -202,6 +197,34 @@ class Calls:
         if isinstance(value.type, TupleType):
             return SimpleValue(self.constant(len(value.type.elements), INT, place))
         return MagicMethod("__len__", BuiltinFunction("aten::len")).call(place, self, [Named(value, place)], [])
+
+    def form___getitem__(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """`tensor.__getitem__(index)`."""
+        if len(node.args) != 1 or node.keywords:
+            raise error(place, f"__getitem__ expected exactly 1 argument, got {len(node.args) + len(node.keywords)}")
+        return SimpleValue(self.tensor_item(place, form.owner, node.args))
+
+    def form_check(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """`torch._check(cond, message)`."""
+        names, given = ("cond", "message"), [*node.args, *(k.value for k in node.keywords)]
+        if not 1 <= len(given) <= 2:
+            raise error(place, f"torch._check() expects 1 or 2 arguments, got {len(given)}")
+        parts: dict[str, ast.expr] = dict(zip(names, node.args))
+        for keyword in node.keywords:
+            if keyword.arg not in names:
+                raise error(place, f"torch._check() got an unexpected keyword argument '{keyword.arg}'")
+            if keyword.arg in parts:
+                raise error(place, f"torch._check() got multiple values for argument '{keyword.arg}'")
+            parts[keyword.arg] = keyword.value
+        if "cond" not in parts:
+            raise error(place, "torch._check() missing required argument 'cond'")
+        condition = self.condition(parts["cond"])
+        text = "Expected cond to be True, but got False"
+        message = self.expression(parts["message"]) if "message" in parts else self.constant(text, STRING, place)
+        self.branches(
+            place, condition, lambda: None, lambda: self.raise_exception(place, message, "builtins.RuntimeError")
+        )
+        return SimpleValue(self.none(place))
 
     def form_assert_(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         """`torch._assert(condition, message)`."""
@@ -257,7 +280,7 @@ class Calls:
                 raise error(place, "getattr's second argument must be a string literal")
         else:
             text = name.value
-        if len(node.args) == 3 and not owner.has_attr(place, self, text):
+        if len(node.args) == 3 and not owner.has_attr(place, self, text):  # of a tuple that is no NamedTuple, an error
             return self.sugared(node.args[2])
         return owner.attr(place, self, text)
 
@@ -269,12 +292,15 @@ class Calls:
     def form_zip(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         if node.keywords:
             raise error(place, "zip doesn't accept any keyword arguments")
+        if not node.args:
+            raise error(place, "zip expected at least 1 arguments, got 0")
         return self._tree(place, [self.sugared(a).iterate(place, self) for a in node.args])
 
     def form_enumerate(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         start = node.args[1] if len(node.args) > 1 else next((k.value for k in node.keywords if k.arg == "start"), None)
         if not 1 <= len(node.args) <= 2:
-            raise error(place, f"enumerate expected at least 1 arguments, got {len(node.args)}")
+            bound = "at most 2" if node.args else "at least 1"
+            raise error(place, f"enumerate expected {bound} arguments, got {len(node.args)}")
         first = self.constant(0, INT, place) if start is None else self.expression(start)
         counter = RangeValue(place, self, [first, self.constant(2**63 - 1, INT, place)], static=-1)
         return self._tree(place, [counter, self.sugared(node.args[0]).iterate(place, self)])
@@ -287,7 +313,8 @@ class Calls:
         known = [n for n in lengths if n is not None and n >= 0]
         if any(n is None for n in lengths):
             raise error(
-                place, "Can not iterate over a module list or tuple with a value that does not have a static length\n"
+                place,
+                "Can not iterate over a module list or tuple with a value that does not have a statically determinable length\n",
             )
         rows = []
         for number in range(min(known)):
@@ -296,6 +323,8 @@ class Calls:
         return SugaredTuple(rows)
 
     def form_tuple(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        if len(node.args) > 1:
+            raise error(place, f"tuple expected at most 1 argument, got {len(node.args)}")
         if not node.args:
             return SimpleValue(self.graph.tuple_of([], place))
         thing = self.sugared(node.args[0])
@@ -339,13 +368,38 @@ class Calls:
 
     def form_dict(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         hint = wanted if isinstance(wanted, DictType) else None
-        if not node.args and not node.keywords:
-            return SimpleValue(self.graph.dict_of(hint or DictType(STRING, TENSOR), [], place))
-        if node.keywords and not node.args:
-            pairs = [(self.constant(k.arg, STRING, place), self.expression(k.value)) for k in node.keywords]
-            kind = hint or DictType(STRING, unify_all([v.type for _, v in pairs], True) or TENSOR)
-            return SimpleValue(self.graph.dict_of(kind, pairs, place))
-        return SimpleValue(self.call_operator(place, "aten::dict", self.positional(node.args), []))
+        if len(node.args) > 1:
+            raise error(place, f"dict expected at most 1 argument, got {len(node.args)}")
+        pairs = [(self.constant(k.arg, STRING, place), self.expression(k.value)) for k in node.keywords]
+        if not node.args:
+            values = unify_all([v.type for _, v in pairs], True) or TENSOR
+            return SimpleValue(self.graph.dict_of(hint or DictType(STRING, values), pairs, place))
+        made = self._dict_of(place, node.args[0], hint)
+        for key, value in pairs:
+            self.add_pair(place, made, made.type, key, value)
+        return SimpleValue(made)
+
+    def _dict_of(self: Any, place: Range, node: ast.expr, hint: DictType | None) -> Value:
+        """A new dictionary with the entries of another one, or the pairs of an iterable."""
+        if isinstance(node, (ast.Dict, ast.DictComp)):
+            return self.expression(node, hint)
+        if isinstance(node, (ast.List, ast.Tuple)) and not node.elts:
+            return self.graph.dict_of(hint or DictType(STRING, TENSOR), [], place)
+        thing = self.sugared(node)
+        if isinstance(thing, SimpleValue) and isinstance(thing.value.type, (DictType, ListType)):
+            made = self.builtin(place, "aten::dict", [thing.value])
+            if hint is not None:
+                self.check_pair(place, hint, made.type.key, made.type.value)
+            return made
+        made = self.graph.dict_of(hint or DictType(STRING, TENSOR), [], place)
+        pair = self.fresh("pair")
+
+        def body() -> None:
+            key, value = (part.as_value(place, self) for part in self.find(pair).as_tuple(place, self, 2))
+            self.add_pair(place, made, hint, key, value)
+
+        self.loop_over(place, pair, thing.iterate(place, self), body)
+        return made
 
     def form_reversed(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         thing = self.sugared(node.args[0]).iterate(place, self)
@@ -425,6 +479,14 @@ class Calls:
             )
         values = [a.value for a in self.positional(node.args)]
         return SliceValue([None, *values] if len(values) == 1 else values)
+
+    def form_new_device(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """`torch.device("cuda", 0)`, `torch.device(type="cpu")`."""
+        given = [*self.positional(node.args), *self.by_name(node.keywords)]
+        if len(given) == 1 and given[0].name in (None, "type", "device"):
+            given = [Named(given[0].value, place)]
+        named = [g for g in given if g.name is not None]
+        return SimpleValue(self.call_operator(place, "aten::device", [g for g in given if g.name is None], named))
 
     def form_no_grad(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         return SpecialForm("no_grad")

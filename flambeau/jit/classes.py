@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import copy
+import dataclasses
 import enum
 import inspect
 import typing
@@ -28,8 +30,10 @@ def named_tuple(thing: Any) -> TupleType:
     found = _tuples.get(thing)
     if found is None:
         hints = _hints(thing)
-        kinds: list[Type] = [notes.python_type(hints[f]) if f in hints else notes.TENSOR for f in thing._fields]
+        kinds: list[Type] = [notes.python_type(hints[f]) if f in hints else notes.INFERRED for f in thing._fields]
         defaults = [thing._field_defaults[f] for f in thing._fields if f in thing._field_defaults]
+        if any(isinstance(value, torch.Tensor) for value in defaults):
+            raise RuntimeError("Tensors are not supported as default NamedTuple fields. Their mutability could lead to potential memory aliasing problems")  # fmt: skip
         found = TupleType(kinds, qualified_name(thing), thing._fields, defaults)
         found.python_class = thing
         _tuples[thing] = found
@@ -51,6 +55,10 @@ def enum_type(thing: type[enum.Enum]) -> EnumType:
         if not members:
             raise RuntimeError(f"No enum values defined for: '{thing}'")
         joined = None if None in kinds else unify_all([k for k in kinds if k is not None])
+        if joined is not None and joined not in (notes.INT, notes.FLOAT, notes.STRING):
+            raise RuntimeError(
+                f"Cannot create Enum with value type '{joined.repr_str()}', only int, float and string are supported"
+            )
         if joined is None or any(k != joined for k in kinds):
             raise RuntimeError(
                 f"Could not unify type list of enum '{thing.__name__}': {', '.join(str(k) for k in kinds)}"
@@ -60,8 +68,9 @@ def enum_type(thing: type[enum.Enum]) -> EnumType:
     return found
 
 
-def script_class(thing: type) -> Type:
-    """The compiled form of a class. Its methods are compiled when they are needed, `__init__` at once."""
+def script_class(thing: type, outer: dict[str, Any] | None = None) -> Type:
+    """The compiled form of a class. Its methods are compiled when they are needed, `__init__` at once. `outer` are names that
+    type comments in the class may use."""
     found = _classes.get(thing)
     if found is not None:
         return found
@@ -73,24 +82,22 @@ def script_class(thing: type) -> Type:
         trees, source = class_source(thing)
     except (OSError, TypeError):
         raise notes.UnknownType(thing) from None
+    if mark_of(thing) in (Mark.IGNORE, Mark.UNUSED):
+        raise notes.UnknownType(thing)
     if any(base is not object for base in thing.__bases__) and not _allowed_bases(thing):
         raise RuntimeError("TorchScript classes does not support inheritance yet. Please directly inherit from object.")
     kind = ClassType(unique_name(qualified_name(thing)))
     kind.python_class = thing
     _classes[thing] = kind
-    for name, value in vars(thing).items():
-        if not name.startswith("_") and isinstance(value, (int, float, str, bool)):
-            kind.constants[name] = value
+    kind.class_attributes = frozenset(n for n, v in vars(thing).items() if not n.startswith("__") and not callable(v))
 
-    def method(name: str, function: Any, static: bool = False) -> Function:
-        definition = Definition(
-            trees[name], source, PythonResolver(function, {thing.__name__: thing}), defaults_of(function)
-        )
-        made = Function(f"{kind.name}.{name}", definition, None if static else kind)
-        return made
+    def method(name: str, function: Any, static: bool = False, tree: Any = None, more: Any = None) -> Function:
+        resolver = PythonResolver(function, {**(outer or {}), thing.__name__: thing, **(more or {})})
+        definition = Definition(tree or trees[name], source, resolver, defaults_of(function))
+        return Function(f"{kind.name}.{name}", definition, None if static else kind)
 
     for name, value in vars(thing).items():
-        plain = value.__func__ if isinstance(value, staticmethod) else value
+        plain = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
         if isinstance(value, property) and value.fget is not None and mark_of(value.fget) is None and name in trees:
             getter = method(name, value.fget)
             setter = (
@@ -104,9 +111,18 @@ def script_class(thing: type) -> Type:
             kind.properties[name] = (getter, setter)
         elif inspect.isfunction(plain) and name in trees:
             if mark_of(plain) in (Mark.IGNORE, Mark.UNUSED):
-                continue
-            made = method(name, plain, isinstance(value, staticmethod))
-            (kind.static_methods if isinstance(value, staticmethod) else kind.methods)[name] = made
+                kind.ignored[name] = plain
+            elif isinstance(value, classmethod):  # a function that knows the class by its first argument's name
+                tree = copy.deepcopy(trees[name])
+                first = tree.args.args.pop(0)
+                kind.static_methods[name] = method(name, plain, True, tree, {first.arg: thing})
+            else:
+                made = method(name, plain, isinstance(value, staticmethod))
+                (kind.static_methods if isinstance(value, staticmethod) else kind.methods)[name] = made
+    if dataclasses.is_dataclass(thing):
+        from .dataclass_methods import dataclass_methods  # noqa: PLC0415  modules, classes and functions need one another
+
+        kind.methods.update(dataclass_methods(kind, thing, _hints(thing), set(trees)))
     if "__init__" in kind.methods:
         try:
             kind.methods["__init__"].ensure()
@@ -125,6 +141,11 @@ def _allowed_bases(thing: type) -> bool:
 
 def _has_methods(base: type) -> bool:
     return any(inspect.isfunction(v) for v in vars(base).values())
+
+
+def known_class(thing: type) -> Type | None:
+    """The compiled form of a class that has one."""
+    return _classes.get(thing)
 
 
 def compile_all(kind: ClassType) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import operators
+from .schema import schemas_of
 from .ir import Block, Graph, Node, Value, constant_of
 from .types import (
     BOOL,
@@ -18,6 +19,7 @@ from .types import (
     ClassType,
     ListType,
     OptionalType,
+    TensorType,
     TupleType,
     Type,
     UnionType,
@@ -35,11 +37,28 @@ _EFFECTS = frozenset(
 
 
 def run(graph: Graph) -> None:
+    normalize(graph)
     lower_tuples(graph)
     fold_constants(graph)
     remove_dead(graph)
     pool_constants(graph)
     order_outputs(graph)
+
+
+def normalize(block: Block) -> None:
+    """One operator for what can be written with several: truths that are one another are equal, `rsub` is `sub`."""
+    for node in block.nodes_:
+        for inner in node.blocks_:
+            normalize(inner)
+        kinds = [v.type for v in node.inputs_]
+        if node.kind_ in ("aten::__is__", "aten::__isnot__") and all(k is BOOL for k in kinds):
+            node.kind_ = "aten::eq" if node.kind_ == "aten::__is__" else "aten::ne"
+            node.schema_ = next(s for s in schemas_of(node.kind_) if s.overload == "bool")
+        elif node.kind_ == "aten::rsub" and node.schema_ is not None and node.schema_.overload == "Tensor":
+            first, second, *_ = node.inputs_
+            node.kind_, node.schema_ = "aten::sub", next(s for s in schemas_of("aten::sub") if s.overload == "Tensor")
+            node.replace_input(0, second)
+            node.replace_input(1, first)
 
 
 # -- tuples -----------------------------------------------------------------------------------------------------------------
@@ -67,8 +86,31 @@ def has_effects(node: Node) -> bool:
     if node.kind_ in _EFFECTS:
         return True
     if node.schema_ is not None and node.schema_.is_mutable:
-        return True
+        return not _writes_what_nobody_reads(node)
     return any(has_effects(n) for block in node.blocks_ for n in block.nodes_)
+
+
+def _writes_what_nobody_reads(node: Node) -> bool:
+    """Whether a node changes a tensor that was made just here, and that nothing but such changes reads."""
+    schema = node.schema_
+    if not schema.arguments or not schema.arguments[0].written or any(a.written for a in schema.arguments[1:]):
+        return False
+    target = node.inputs_[0]
+    while target.node.schema_ is not None and target.node.schema_.is_mutable and target.node.inputs_:
+        target = target.node.inputs_[0]  # what an operator in place returns is what it changed
+    maker = target.node.schema_
+    fresh = maker is not None and not maker.shares and target.node.kind_.startswith("aten::")
+    return fresh and isinstance(target.type, TensorType) and _only_changed(target)
+
+
+def _only_changed(value: Value) -> bool:
+    for user, index in value.uses:
+        schema = user.schema_
+        if index != 0 or schema is None or not schema.is_mutable or not schema.arguments[0].written:
+            return False
+        if not all(map(_only_changed, user.outputs_)):
+            return False
+    return True
 
 
 def remove_dead(block: Block) -> bool:

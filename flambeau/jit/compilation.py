@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-import inspect
+import cmath
+import math
+import sys
 import typing
 from typing import Any
 
@@ -13,11 +15,14 @@ import flambeau as torch
 from .functions import Definition, Function
 from .module import ScriptFunction
 from .resolver import Resolver
-from .source import Source
+from .schema import Argument, Schema
+from .source import Range, Source, error
 
 
 class TextResolver(Resolver):
     """Names in a text: its own functions, then what the caller sees."""
+
+    is_text = True
 
     def __init__(self, names: dict[str, Any], outer: dict[str, Any] | None = None):
         self.names, self.outer = names, outer or {}
@@ -40,7 +45,7 @@ def _typing() -> dict[str, Any]:
     names = {
         n: getattr(typing, n) for n in ("List", "Dict", "Tuple", "Optional", "Union", "Any", "NamedTuple", "Final")
     }
-    return {**names, "Tensor": torch.Tensor, "math": __import__("math")}
+    return {**names, "Tensor": torch.Tensor, "math": math, "cmath": cmath}
 
 
 _TYPING = _typing()
@@ -49,8 +54,25 @@ _TYPING = _typing()
 def definitions(text: str) -> tuple[list[ast.FunctionDef], Source]:
     indent = min((len(line) - len(line.lstrip()) for line in text.splitlines() if line.strip()), default=0)
     flat = "\n".join(line[indent:] for line in text.splitlines())
-    tree = ast.parse(flat)
-    return [n for n in tree.body if isinstance(n, ast.FunctionDef)], Source(flat, None)
+    source = Source(flat, "<string>")
+    try:
+        tree = ast.parse(flat)
+    except SyntaxError as problem:
+        line, column = (problem.lineno or 1) - 1, max(0, (problem.offset or 1) - 1)
+        raise error(Range(source, line, column, line, column + 1), _in_our_words(problem.msg)) from None
+    return [n for n in tree.body if isinstance(n, ast.FunctionDef)], source
+
+
+# What TorchScript's own parser says, by what Python's says.
+_WORDS = {
+    "cannot assign to literal": "Cannot pack a tuple into a non-variable", "cannot assign to": "unexpected expression in left-hand side of assignment",
+    "'tuple' is an illegal expression": "augmented assignment can only have one LHS expression",
+    "unterminated string": "expected a valid token but found a string without an end", "invalid syntax. Perhaps you forgot a comma": "expected ] or a comma",
+}  # fmt: skip
+
+
+def _in_our_words(message: str) -> str:
+    return next((ours for theirs, ours in _WORDS.items() if message.startswith(theirs)), message)
 
 
 def _defaults(tree: ast.FunctionDef) -> dict[str, Any]:
@@ -81,7 +103,8 @@ class CompilationUnit:
             self.define(lang, _frames_up=_frames_up + 1)
 
     def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> CompilationUnit:
-        self._functions.update(compile_text(lang))
+        names = _seen_by_caller(_frames_up + 1) if rcb is None else rcb
+        self._functions.update(compile_text(lang, names))
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -92,14 +115,27 @@ class CompilationUnit:
     def find_function(self, name: str) -> Any:
         return self.__getattr__(name)
 
+    def create_function(self, qualified_name: Any, graph: Any, shouldMangle: bool = False) -> Any:  # noqa: N803  PyTorch's name
+        """Add a function that runs a graph."""
+        arguments = [Argument(v.name, v.type) for v in graph.inputs_]
+        schema = Schema(str(qualified_name), "", arguments, [v.type for v in graph.outputs_])
+        made = self._functions[str(qualified_name)] = Function(str(qualified_name)).define(graph, schema)
+        return ScriptFunction(made)
+
     def get_functions(self) -> list:
         return [ScriptFunction(f) for f in self._functions.values()]
 
 
-def define_methods(module: Any, text: str) -> None:
+def _seen_by_caller(levels: int) -> dict[str, Any]:
+    """The names that the function which hands over a text sees: the text may use them, as PyTorch has it."""
+    frame: Any = sys._getframe(levels + 1)
+    return {**frame.f_globals, **frame.f_locals}
+
+
+def define_methods(module: Any, text: str, outer: dict[str, Any] | None = None) -> None:
     trees, source = definitions(text)
     kind = module.script_type
-    resolver = TextResolver({})
+    resolver = TextResolver({}, outer)
     for tree in trees:
         kind.methods[tree.name] = Function(
             f"{kind.name}.{tree.name}", Definition(tree, source, resolver, _defaults(tree)), kind
@@ -108,4 +144,4 @@ def define_methods(module: Any, text: str) -> None:
         kind.methods[tree.name].ensure()
 
 
-__all__ = ["CompilationUnit", "compile_text", "inspect"]
+__all__ = ["CompilationUnit", "compile_text"]

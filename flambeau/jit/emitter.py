@@ -50,6 +50,7 @@ from .values import (
 )
 
 INT_MAX = 9223372036854775807
+_LONE_STAR = "A Starred expression may only appear on the lhs within the presence of another non-starred expression"
 
 _UNSUPPORTED = {
     ast.Try: "try blocks", ast.Global: "global variables", ast.Nonlocal: "nonlocal variables", ast.ClassDef: "class definitions",
@@ -509,13 +510,15 @@ class Emitter(Expressions, Calls):
     # -- loops -----------------------------------------------------------------------------------------------------------
     def do_While(self, node: ast.While) -> None:
         if node.orelse:
-            raise error(self.at(node), "else branches of while loops aren't supported", FrontendError)
+            raise error(self.at(node), "else branches of while loops aren't supported", notes.NotSupportedError)
         self.loop(self.at(node), lambda: self.statements(node.body), None, None, node.test)
 
     def do_For(self, node: ast.For) -> None:
         if node.orelse:
-            raise error(self.at(node), "else branches of for loops aren't supported", FrontendError)
+            raise error(self.at(node), "else branches of for loops aren't supported", notes.NotSupportedError)
         place = self.at(node)
+        if self.resolver.is_text and isinstance(node.iter, ast.Tuple) and not self.at(node.iter).text().startswith("("):
+            raise error(place, "List of iterables is not supported currently")
         iterable = self.sugared(node.iter).iterate(self.at(node.iter), self)
         self.for_each(place, node.target, iterable, lambda: self.statements(node.body))
 
@@ -629,6 +632,10 @@ class Emitter(Expressions, Calls):
             value = self.convert(place, kind, self.expression(node.value, kind))
             self._check_annotated(place, node.target.attr, kind, value)
             owner = self.sugared(node.target.value)
+            if isinstance(owner, SimpleValue) and isinstance(owner.value.type, ClassType) and self.initializing is None:
+                raise ValueError(
+                    f"Type annotations on instance attributes must be declared in __init__, not '{self.name}': {self.at(node.target).highlight()}"
+                )
             if isinstance(owner, SimpleValue) and self.is_initializing(owner.value):
                 owned = owner.value.type
                 assert isinstance(owned, ClassType)
@@ -658,6 +665,8 @@ class Emitter(Expressions, Calls):
             self.sugared(target.value).set_attr(place, self, target.attr, thing.as_value(place, self))
         elif isinstance(target, ast.Subscript):
             self.assign_item(place, target, thing.as_value(place, self))
+        elif isinstance(target, ast.Starred):
+            raise error(place, _LONE_STAR)
         else:
             raise error(place, "unexpected expression on left-hand side of assignment")
 
@@ -666,6 +675,8 @@ class Emitter(Expressions, Calls):
         wanted = len(target.elts)
         if star is not None and sum(isinstance(t, ast.Starred) for t in target.elts) > 1:
             raise error(place, "Only one starred expression is allowed on the lhs")
+        if star is not None and wanted == 1:
+            raise error(place, _LONE_STAR)
         size = wanted if star is None else None
         items = thing.as_tuple(place, self, size)
         if star is None and len(items) != wanted:
@@ -729,26 +740,39 @@ class Emitter(Expressions, Calls):
         for name in (magic, magic.replace("__i", "__", 1)):
             if kind.find_method(name) is not None:
                 return MethodValue(before, [name]).call(place, self, [Named(value, place)], []).as_value(place, self)
-        raise error(place, f"Tried to access nonexistent attribute or method '{magic}' of type '{kind.repr_str()}'")
+        raise error(
+            place,
+            f"Cannot emit inplace op on {kind.repr_str()} since it does not define an {magic} or {magic.replace('__i', '__', 1)} method",
+        )
 
     def do_Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
             place = self.at(target)
             if isinstance(target, ast.Subscript):
+                if isinstance(target.slice, ast.Slice):
+                    raise error(
+                        place,
+                        "del is only supported for deletion at a single index, slicing is not supported: see https://github.com/pytorch/pytorch/issues/31430",
+                    )
                 container = self.expression(target.value)
                 if isinstance(container.type, (ListType, DictType)):
                     index = self.expression(target.slice)
                     self.builtin(place, "aten::Delete", [container, index])
                     continue
                 if isinstance(container.type, ClassType):
+                    if container.type.find_method("__delitem__") is None:
+                        raise error(place, "Class does not define __delitem__")
                     index = self.expression(target.slice)
                     MethodValue(container, ["__delitem__"]).call(place, self, [Named(index, place)], [])
                     continue
                 raise error(place, "Tried to call __delitem__ on a " + container.type.repr_str())
             if isinstance(target, ast.Name):
                 assert self.frame is not None
-                self.frame.types.pop(target.id, None)
-                self.frame.sugared.pop(target.id, None)
+                holder = self.frame.holder(target.id)
+                if holder is None:
+                    raise error(place, f"undefined value {target.id}")
+                holder.types.pop(target.id, None)
+                holder.sugared.pop(target.id, None)
                 continue
             raise error(place, "del statements are only supported for deleting list and dict items and variables")
 

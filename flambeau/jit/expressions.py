@@ -15,6 +15,7 @@ from .types import (
     ANY,
     BOOL,
     COMPLEX,
+    DEVICE,
     FLOAT,
     INT,
     NONE,
@@ -35,7 +36,7 @@ from .types import (
     unshaped,
     without_none,
 )
-from .values import CastValue, MethodValue, SimpleValue, SliceValue, Sugared, SugaredTuple
+from .values import CastValue, MethodValue, PythonObject, SimpleValue, SliceValue, Sugared, SugaredTuple
 
 _BINARY = {
     ast.Add: ("aten::add", "__add__"), ast.Sub: ("aten::sub", "__sub__"), ast.Mult: ("aten::mul", "__mul__"),
@@ -81,7 +82,7 @@ class Expressions:
         if kind is None:
             raise error(place, f"{type(value).__name__} literals aren't supported", FrontendError)
         if type(value) is int and value > 2**63 - 1:
-            raise error(place, "number is too big for a 64-bit integer", FrontendError)
+            raise error(place, "Integer constant out of range: it does not fit in 64 bits")
         return SimpleValue(self.constant(value, kind, place))
 
     def of_JoinedStr(self: Any, node: ast.JoinedStr, wanted: Type | None) -> Sugared:
@@ -121,7 +122,7 @@ class Expressions:
 
     def of_List(self: Any, node: ast.List, wanted: Type | None) -> Sugared:
         place = self.at(node)
-        hint = _hinted(wanted, ListType)
+        hint = _hinted(wanted, ListType, place)
         element = hint.element if hint is not None else None
         values: list[Value] = []
         for item in node.elts:
@@ -151,7 +152,7 @@ class Expressions:
 
     def of_Dict(self: Any, node: ast.Dict, wanted: Type | None) -> Sugared:
         place = self.at(node)
-        hint = _hinted(wanted, DictType)
+        hint = _hinted(wanted, DictType, place)
         key_hint, value_hint = (hint.key, hint.value) if hint is not None else (None, None)
         if any(k is None for k in node.keys):
             raise error(place, "Dict expansion (e.g. `{**dict}`) is not supported", FrontendError)
@@ -159,26 +160,28 @@ class Expressions:
         values = [self.expression(v, value_hint) for v in node.values]
         if hint is not None:
             values = [self.convert(place, hint.value, v, False) for v in values]
-            for v in [*keys, *values]:
-                if not is_subtype(v.type, hint.key if v in keys else hint.value):
-                    raise error(
-                        place,
-                        f"Dict type annotation `{hint.repr_str()}` did not match the type of an actual {'key' if v in keys else 'value'} type `{v.type.repr_str()}`",
-                    )
+            for key, value in zip(keys, values):
+                self.check_pair(place, hint, key.type, value.type)
             return SimpleValue(self.graph.dict_of(hint, list(zip(keys, values)), place))
         if not keys:
             return SimpleValue(self.graph.dict_of(DictType(STRING, TENSOR), [], place))
         key = unify_all([k.type for k in keys])
-        if key is None or not _is_key(key):
-            raise error(
-                place,
-                "Dict keys must contain only a single type."
-                if key is None
-                else f"Cannot create dict for key type '{key.repr_str()}', only int, float, complex, Tensor, device and string keys are supported",
-            )
+        if key is None:
+            raise error(place, "Dict keys must contain only a single type.")
+        _check_key(place, key)
         value = unify_all([unshaped(v.type) for v in values], to_union=True)
         assert value is not None
         return SimpleValue(self.graph.dict_of(DictType(key, value), list(zip(keys, values)), place))
+
+    def check_pair(self: Any, place: Range, hint: DictType, key: Type, value: Type) -> None:
+        """Complain unless a key and a value fit a dictionary's annotation."""
+        _check_key(place, hint.key)
+        for word, actual, wanted in (("key", key, hint.key), ("value", value, hint.value)):
+            if not is_subtype(actual, wanted):
+                raise error(
+                    place,
+                    f"Dict type annotation `{hint.repr_str()}` did not match the type of an actual {word} type `{actual.repr_str()}`",
+                )
 
     # -- operators -------------------------------------------------------------------------------------------------------
     def of_BinOp(self: Any, node: ast.BinOp, wanted: Type | None) -> Sugared:
@@ -206,12 +209,9 @@ class Expressions:
         return self.builtin(place, "aten::percentFormat", [text, *parts])
 
     def binary_values(self: Any, place: Range, symbol: str, left: Value, right: Value, magic: str = "") -> Value:
+        if symbol == "aten::add" and isinstance(left.type, TupleType) and isinstance(right.type, TupleType):
+            return self.graph.tuple_of([*self.graph.unpack(left, place), *self.graph.unpack(right, place)])
         if isinstance(left.type, ClassType):
-            if left.type.find_method(magic) is None:
-                raise error(
-                    place,
-                    f"Tried to access nonexistent attribute or method '{magic}' of type '{left.type.repr_str()}'. Did you forget to initialize an attribute in __init__()?",
-                )
             return MethodValue(left, [magic]).call(place, self, [Named(right, place)], []).as_value(place, self)
         if symbol == "aten::floordiv" and (isinstance(left.type, TensorType) or isinstance(right.type, TensorType)):
             symbol = "aten::floor_divide"
@@ -309,6 +309,9 @@ class Expressions:
             return (
                 MethodValue(value, ["__contains__"]).call(place, self, [Named(item, place)], []).as_value(place, self)
             )
+        if value.type is STRING and item.type is STRING:  # archives know no operator for it
+            found = self.builtin(place, "aten::find", [value, item])
+            return self.builtin(place, "aten::ge", [found, self.constant(0, INT, place)])
         if isinstance(value.type, TupleType):
             found = self.constant(False, BOOL, place)
             for part in self.graph.unpack(value, place):
@@ -325,10 +328,16 @@ class Expressions:
     def to_bool(self: Any, place: Range | None, value: Value) -> Value:
         if value.type is BOOL:
             return value
+        if isinstance(value.type, (ListType, DictType)):
+            size = self.builtin(place, "aten::len", [value])
+            return self.builtin(place, "aten::gt", [size, self.constant(0, INT, place)])
         try:
-            return CastValue(BOOL, "aten::Bool").call(place, self, [Named(value, place)], []).as_value(place, self)
+            out = CastValue(BOOL, "aten::Bool").call(place, self, [Named(value, place)], []).as_value(place, self)
         except RuntimeError as problem:
             raise error(place, f"Could not cast value of type {value.type.repr_str()} to bool") from problem
+        if out.type is not BOOL:
+            raise error(place, f"expected a bool expression for condition but found {out.type.repr_str()}")
+        return out
 
     def condition(self: Any, node: ast.expr) -> Condition:
         place = self.at(node)
@@ -477,7 +486,7 @@ class Expressions:
         if isinstance(kind, (ListType, DictType)) or kind is STRING or isinstance(kind, ClassType):
             if isinstance(node.slice, ast.Tuple) and isinstance(kind, ListType):
                 raise error(place, "cannot index a list with a tuple")
-            return owner.item(place, self, self.expression(node.slice))
+            return owner.item(place, self, self.expression(node.slice), wanted)
         raise error(place, f"'{kind.repr_str()}' object is not subscriptable")
 
     def _sugared_item(self: Any, place: Range, node: ast.Subscript, owner: Sugared, wanted: Type | None) -> Sugared:
@@ -601,6 +610,8 @@ class Expressions:
         if isinstance(node, ast.Constant) and node.value is ...:
             return "dots", None
         thing = self.sugared(node)
+        if isinstance(thing, PythonObject) and thing.thing is ...:
+            return "dots", None
         if isinstance(thing, SliceValue):
             return "slice", tuple(None if p is None or p.type is NONE else p for p in thing.parts)
         value = thing.as_value(place, self)
@@ -611,8 +622,17 @@ class Expressions:
             return "int", value
         if isinstance(kind, OptionalType) and isinstance(kind.element, TensorType) or isinstance(kind, TensorType):
             return "tensor", value
-        if isinstance(kind, ListType) and kind.element in (INT, BOOL):
-            return "tensor", self.builtin(place, "aten::tensor", [value])
+        innermost = kind
+        while isinstance(innermost, ListType):
+            innermost = innermost.element
+        if isinstance(kind, ListType) and innermost in (
+            INT,
+            BOOL,
+            FLOAT,
+        ):  # of floats: an error when it runs, as in PyTorch
+            number = {INT: 4, BOOL: 11, FLOAT: 6}[innermost]
+            dtype = Named(self.constant(number, INT, place), place, "dtype")
+            return "tensor", self.call_operator(place, "aten::tensor", [Named(value, place)], [dtype])
         raise error(
             place,
             f"Unsupported operation: indexing tensor with unsupported index type '{kind.repr_str()}'. Only ints, slices, lists and tensors are supported",
@@ -638,7 +658,7 @@ class Expressions:
             MethodValue(owner, ["__setitem__"]).call(place, self, [Named(index, place), Named(value, place)], [])
             return
         if not isinstance(kind, (ListType, DictType)):
-            raise error(place, f"'{kind.repr_str()}' object does not support item assignment")
+            raise error(place, f"'{kind.repr_str()}' does not support subscripted assignment")
         index = self.expression(target.slice)
         element = kind.element if isinstance(kind, ListType) else kind.value
         self.builtin(place, "aten::_set_item", [owner, index, self.convert(place, element, value)])
@@ -675,6 +695,8 @@ class Expressions:
             after = self.augmented(place, word, self.builtin(place, "aten::index", [picked, index]), right)
             self.builtin(place, "aten::index_put_", [picked, index, after, self.constant(False, BOOL, place)])
             return
+        if isinstance(owner.type, TupleType):
+            raise error(place, f"'{owner.type.repr_str()}' does not support augmented assignment")
         index = self.expression(target.slice)
         before = SimpleValue(owner).item(place, self, index).as_value(place, self)
         after = self.augmented(place, word, before, right)
@@ -703,7 +725,7 @@ class Expressions:
     def of_ListComp(self: Any, node: ast.ListComp, wanted: Type | None) -> Sugared:
         node = self._own_variables(node)
         place, part = self.at(node), self._generator(node)
-        hint = _hinted(wanted, ListType)
+        hint = _hinted(wanted, ListType, place)
         iterable = self.sugared(part.iter).iterate(place, self)
         if iterable.unrolled:
             values = self._unrolled(place, node, part, iterable, hint)
@@ -746,19 +768,30 @@ class Expressions:
     def of_DictComp(self: Any, node: ast.DictComp, wanted: Type | None) -> Sugared:
         node = self._own_variables(node)
         place, part = self.at(node), self._generator(node)
-        hint = _hinted(wanted, DictType)
+        hint = _hinted(wanted, DictType, place)
         made = self.graph.dict_of(hint or DictType(STRING, TENSOR), [], place)
         iterable = self.sugared(part.iter).iterate(place, self)
 
         def body() -> None:
             key = self.expression(node.key, hint.key if hint is not None else None)
             value = self.expression(node.value, hint.value if hint is not None else None)
-            if hint is None:
-                made.type = DictType(key.type, unshaped(value.type))
-            self.builtin(place, "aten::_set_item", [made, key, value])
+            self.add_pair(place, made, hint, key, value)
 
         self._comprehend(place, part, iterable, body)
         return SimpleValue(made)
+
+    def add_pair(self: Any, place: Range, made: Value, hint: DictType | None, key: Value, value: Value) -> None:
+        """Put a pair into a dictionary that is being built; without an annotation, the first one says the types."""
+        if isinstance(key.type, (UnionType, OptionalType)):
+            raise error(
+                place,
+                f"Dicts may only contain homogeneous keys, but the type of the first generated key was {key.type.repr_str()}",
+            )
+        if hint is None:
+            made.type = DictType(key.type, unshaped(value.type))
+        else:
+            self.check_pair(place, hint, key.type, value.type)
+        self.builtin(place, "aten::_set_item", [made, key, value])
 
     def _comprehend(self: Any, place: Range, part: ast.comprehension, iterable: Sugared, body: Any) -> None:
         self.for_each(place, part.target, iterable, body)
@@ -788,22 +821,26 @@ def _may_be_none(kind: Type) -> bool:
     return isinstance(kind, OptionalType) or kind is ANY or (isinstance(kind, UnionType) and NONE in kind.members)
 
 
-def _is_key(kind: Type) -> bool:
-    return (
-        kind in (INT, FLOAT, COMPLEX, BOOL, STRING) or isinstance(kind, (TensorType, EnumType)) or str(kind) == "Device"
-    )
+def _check_key(place: Range, kind: Type) -> None:
+    simple = kind in (INT, FLOAT, COMPLEX, BOOL, STRING, DEVICE)
+    if not simple and not isinstance(kind, (TensorType, EnumType)):
+        raise error(
+            place,
+            f"Cannot create dict for key type '{kind.repr_str()}', only int, float, complex, Tensor, device and string keys are supported",
+        )
 
 
-def _hinted(wanted: Type | None, kind: Any) -> Any:
+def _hinted(wanted: Type | None, kind: Any, place: Range) -> Any:
     """The list (or dictionary) type among what is wanted."""
-    if wanted is None:
+    if wanted is None or wanted is ANY:
         return None
     if isinstance(wanted, OptionalType):
-        return _hinted(wanted.element, kind)
-    if isinstance(wanted, UnionType):
-        fitting = [m for m in wanted.members if isinstance(m, kind)]
-        return fitting[0] if len(fitting) == 1 else None
-    return wanted if isinstance(wanted, kind) else None
+        return _hinted(wanted.element, kind, place)
+    fitting = [m for m in (wanted.members if isinstance(wanted, UnionType) else (wanted,)) if isinstance(m, kind)]
+    if not fitting:
+        word = "List" if kind is ListType else "Dict"
+        raise error(place, f"Expected an annotation of type {word} but got {wanted.repr_str()}")
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _indices(node: ast.expr) -> list[ast.expr]:

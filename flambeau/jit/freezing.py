@@ -9,19 +9,20 @@ from ..core.tensor import Tensor
 from . import cleanup, folding
 from .functions import Function
 from .inlining import inlined
-from .ir import Block, Graph, Value
+from .ir import Graph, Value
 from .matching import insert_constant
 from .module import RecursiveScriptModule, ScriptModule
 from .naming import mangled
 from .schema import Argument, Schema
-from .types import BOOL, ClassType
+from .types import BOOL, ClassType, InterfaceType
 
 
 def freeze(
     mod: Any, preserved_attrs: Sequence[str] | None = None, optimize_numerics: bool = True
 ) -> RecursiveScriptModule:
-    """A copy of a compiled module (in eval mode) with its parameters and attributes as constants of the graph. With
-    `optimize_numerics`, batch norms and constant factors and summands go into the layers before them."""
+    """A copy of a compiled module (in eval mode) with its parameters and attributes as constants of the graph, but for those in
+    `preserved_attrs` ("scale", "layer.bias", names of methods) and those that the program changes. With `optimize_numerics`,
+    batch norms and constant factors and summands go into the layers before them."""
     if not isinstance(mod, ScriptModule):
         raise RuntimeError(
             "Freezing expects a ScriptModule as input. Please use torch.jit.script or torch.jit.trace to script your 'nn.Module'."
@@ -30,96 +31,170 @@ def freeze(
         raise RuntimeError(
             "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing."
         )
-    preserved = list(preserved_attrs or ())
-    kind = ClassType(mangled(mod.script_type.name), is_module=True)
-    kind.attributes["training"] = BOOL
-    made = RecursiveScriptModule._make(kind)
-    made.__dict__["training"] = False
-    methods = {name: mod.script_type.find_method(name) for name in ["forward", *preserved]}
-    graphs = {name: inlined(m.graph) for name, m in methods.items() if m is not None}
-    for graph in graphs.values():  # what only training does goes first
-        _freeze_training(graph)
-    changed = {name for graph in graphs.values() for name in _written(graph)}
-    for name in preserved:
-        if methods[name] is None:
-            _keep(mod, made, kind, name)
-    for name, graph in graphs.items():
-        _freeze_graph(graph, mod, made, kind, changed, preserved)
-        if optimize_numerics:
-            _optimize(graph)
-        old = methods[name]
-        assert old is not None
-        arguments = [Argument("self", kind), *old.schema.arguments[1:]]
-        schema = Schema(name, "", arguments, old.schema.returns)
-        graph.inputs_[0].type = kind
-        kind.methods[name] = Function(f"{kind.name}.{name}", None, kind).define(graph, schema)
-    return made
+    return _Freezer(mod, list(preserved_attrs or ())).run(optimize_numerics)
 
 
-def _freeze_training(graph: Graph) -> None:
-    for node in graph.findAllNodes("prim::GetAttr"):
-        if node.attributes["name"] == "training":
-            _to_constant(graph, node, False)
-    cleanup.fold_constants(graph)
-    cleanup.remove_dead(graph)
+class _Freezer:
+    """Makes one frozen module. Of the original's modules it has those that still hold something."""
 
+    def __init__(self, mod: Any, preserved: list[str]):
+        self.mod, self.preserved = mod, preserved
+        self.held: dict[int, Any] = {}  # the frozen form of the original's modules
+        self.made = self._empty(mod)
+        self.changed: set[tuple[int, str]] = set()  # attributes that the program changes, by module
 
-def _keep(mod: Any, made: Any, kind: ClassType, name: str) -> None:
-    """Hold on to an attribute of the module."""
-    if name not in mod.script_type.attributes:
-        raise RuntimeError(f"Module does not have method or attribute '{name}'")
-    kind.attributes[name] = mod.script_type.attributes[name]
-    for table in ("parameters", "buffers"):
-        if name in getattr(mod.script_type, table):
-            getattr(kind, table).add(name)
-    for table in ("_parameters", "_buffers", "_modules"):
-        if name in getattr(mod, table):
-            getattr(made, table)[name] = getattr(mod, table)[name]
+    def run(self, optimize_numerics: bool) -> RecursiveScriptModule:
+        methods = {}
+        for name in dict.fromkeys(["forward", *self.preserved]):
+            owner = self._owner(name)
+            method = owner.script_type.find_method(name.rpartition(".")[2])
+            if method is not None:
+                methods[name] = (owner, method, self._inlined(method.graph, owner))
+            elif name != "forward":
+                self._keep(name)
+        for owner, _, graph in methods.values():
+            self._note_changes(graph, owner)
+        for name, (owner, method, graph) in methods.items():
+            self._freeze(graph, owner, name.rpartition(".")[0])
+            if optimize_numerics:
+                _optimize(graph)
+            kind = self._hold(name.rpartition(".")[0]).script_type
+            schema = Schema(
+                method.base_name, "", [Argument("self", kind), *method.schema.arguments[1:]], method.schema.returns
+            )
+            graph.inputs_[0].type = kind
+            kind.methods[method.base_name] = Function(f"{kind.name}.{method.base_name}", None, kind).define(
+                graph, schema
+            )
+        return self.made
+
+    def _empty(self, module: Any) -> RecursiveScriptModule:
+        kind = ClassType(mangled(module.script_type.name), is_module=True)
+        kind.attributes["training"] = BOOL
+        made = self.held[id(module)] = RecursiveScriptModule._make(kind)
+        made.__dict__["training"] = False
+        return made
+
+    def _owner(self, name: str) -> Any:
+        owner = self.mod
+        for part in name.split(".")[:-1]:
+            if part not in owner._modules:
+                raise RuntimeError(f"Module does not have method or attribute '{name}'")
+            owner = owner._modules[part]
+        return owner
+
+    def _hold(self, path: str) -> RecursiveScriptModule:
+        """The frozen form of the module at a path, in its place."""
+        if not path:
+            return self.made
+        parent, _, name = path.rpartition(".")
+        above, original = self._hold(parent), self._owner(f"{path}.?")
+        if name not in above._modules:
+            child = self.held.get(id(original)) or self._empty(original)
+            above._modules[name], above.script_type.attributes[name] = child, child.script_type
+        return above._modules[name]  # type: ignore[return-value]
+
+    def _keep(self, name: str) -> None:
+        """Hold on to an attribute: "scale", "layer.bias"."""
+        path, _, short = name.rpartition(".")
+        owner, made = self._owner(name), self._hold(path)
+        if short not in owner.script_type.attributes:
+            raise RuntimeError(f"Module does not have method or attribute '{name}'")
+        if short in made.script_type.attributes and short != "training":
             return
-    made.__dict__[name] = mod._slot(name)
+        made.script_type.attributes[short] = owner.script_type.attributes[short]
+        for table in ("parameters", "buffers"):
+            if short in getattr(owner.script_type, table):
+                getattr(made.script_type, table).add(short)
+        for table in ("_parameters", "_buffers", "_modules"):
+            if short in getattr(owner, table):
+                getattr(made, table)[short] = getattr(owner, table)[short]
+                return
+        made.__dict__[short] = owner._slot(short)
 
+    def _inlined(self, graph: Graph, owner: Any) -> Graph:
+        """The graph without calls: those of interfaces are calls of the modules that are there. What only training does is gone."""
+        graph = inlined(graph)
+        while True:
+            typed = False
+            for node, (held_by, _) in self._attributes(graph, owner).items():
+                held = held_by._slot(node.attributes["name"])
+                if isinstance(held, ScriptModule) and node.outputs_[0].type is not held.script_type:
+                    node.outputs_[0].type, typed = held.script_type, True
+            if not typed:
+                break
+            graph = inlined(graph)
+        for node in graph.findAllNodes("prim::GetAttr"):
+            if node.attributes["name"] == "training":
+                _to_constant(graph, node, False)
+        cleanup.fold_constants(graph)
+        cleanup.remove_dead(graph)
+        return graph
 
-def _written(graph: Graph) -> list[str]:
-    """Names of attributes that the program sets, or whose tensors it changes."""
-    names = [n.attributes["name"] for n in graph.findAllNodes("prim::SetAttr")]
-    for node in graph.findAllNodes("prim::GetAttr"):
-        for user, index in node.outputs_[0].uses:
-            schema = user.schema_
-            if schema is not None and index < len(schema.arguments) and schema.arguments[index].written:
-                names.append(node.attributes["name"])
-    return names
-
-
-def _freeze_graph(graph: Graph, mod: Any, made: Any, kind: ClassType, changed: set[str], preserved: list[str]) -> None:
-    objects: dict[Value, tuple[str, Any]] = {graph.inputs_[0]: ("self", mod)}
-
-    def visit(block: Block) -> None:
-        for node in list(block.nodes_):
-            if node.kind_ == "prim::GetAttr" and node.inputs_[0] in objects:
-                (path, owner), name = objects[node.inputs_[0]], node.attributes["name"]
-                held = owner._slot(name)
+    def _attributes(self, graph: Graph, root: Any, path: str = "") -> dict[Any, tuple[Any, str]]:
+        """The nodes that read attributes of modules, with the module and its path."""
+        objects: dict[Value, tuple[Any, str]] = {graph.inputs_[0]: (root, path)}
+        found: dict[Any, tuple[Any, str]] = {}
+        for node in graph.findAllNodes("prim::GetAttr"):
+            if node.inputs_[0] in objects:
+                found[node] = owner, where = objects[node.inputs_[0]]
+                held = owner._slot(node.attributes["name"])
                 if isinstance(held, ScriptModule):
-                    objects[node.outputs_[0]] = (f"{path}.{name}", held)
-                    if _holds_changed(held, changed):
-                        _keep(owner, made, kind, name) if owner is mod else None
-                    continue
-                if name in changed or (owner is mod and name in preserved):
-                    if owner is mod and name not in kind.attributes:
-                        _keep(mod, made, kind, name)
-                    continue
-                _to_constant(graph, node, held, f"{path}.{name}")
-            for inner in node.blocks_:
-                visit(inner)
+                    objects[node.outputs_[0]] = (held, f"{where}.{node.attributes['name']}".lstrip("."))
+        return found
 
-    visit(graph)
-    cleanup.fold_constants(graph)
-    cleanup.remove_dead(graph)
-    cleanup.pool_constants(graph)
-    cleanup.order_outputs(graph)
+    def _note_changes(self, graph: Graph, root: Any) -> None:
+        """Attributes that a program sets, or whose tensors or objects it changes."""
+        reads = self._attributes(graph, root)
+        owners = {node.outputs_[0]: node for node in reads}
+        for node in graph.findAllNodes("prim::SetAttr"):
+            source, name = node.inputs_[0], node.attributes["name"]
+            owner = root if source is graph.inputs_[0] else None
+            if source in owners:
+                holder, _ = reads[owners[source]]
+                owner = holder._slot(owners[source].attributes["name"])
+            if isinstance(owner, ScriptModule):
+                if isinstance(owner.script_type.attributes.get(name), InterfaceType):
+                    raise RuntimeError(f"Freezing does not support SetAttr on an interface type. SetAttr is attempted on '{name}'")  # fmt: skip
+                self.changed.add((id(owner), name))
+            elif source in owners:
+                self.changed.add((id(reads[owners[source]][0]), owners[source].attributes["name"]))
+        for node, (owner, _) in reads.items():
+            for user, index in node.outputs_[0].uses:
+                schema = user.schema_
+                if schema is not None and index < len(schema.arguments) and schema.arguments[index].written:
+                    self.changed.add((id(owner), node.attributes["name"]))
 
-
-def _holds_changed(module: Any, changed: set[str]) -> bool:
-    return any(name in changed for inner in module.modules() for name in inner.script_type.attributes)
+    def _freeze(self, graph: Graph, root: Any, path: str) -> None:
+        """Attributes become constants, in place."""
+        reads = self._attributes(graph, root, path)
+        modules = []
+        for node, (owner, where) in reads.items():
+            name = node.attributes["name"]
+            full = f"{where}.{name}".lstrip(".")
+            held = owner._slot(name)
+            if isinstance(held, ScriptModule):
+                modules.append((node, full, held))
+            elif (id(owner), name) in self.changed or full in self.preserved:
+                self._keep(full)
+            else:
+                _to_constant(graph, node, held, f"self.{full}")
+        for node in graph.findAllNodes("prim::SetAttr"):
+            source = node.inputs_[0]
+            where = (
+                path
+                if source is graph.inputs_[0]
+                else next((p for n, p, _ in modules if n.outputs_[0] is source), None)
+            )
+            if where is not None:
+                self._keep(f"{where}.{node.attributes['name']}".lstrip("."))
+        for node, full, held in modules:
+            if id(held) in self.held:
+                node.outputs_[0].type = self._hold(full).script_type
+        cleanup.fold_constants(graph)
+        cleanup.remove_dead(graph)
+        cleanup.pool_constants(graph)
+        cleanup.order_outputs(graph)
 
 
 def _to_constant(graph: Graph, node: Any, held: Any, name: str = "") -> None:

@@ -13,6 +13,7 @@ from .emitter import Emitter
 from .interpreter import Failure, Program, to_python, to_script
 from .ir import Graph
 from .naming import unmangled
+from .matching import mismatch
 from .schema import REQUIRED, Schema
 from .source import FrontendError, Range, Source, compiling, error
 from .types import ANY, ClassType, TensorType, Type
@@ -59,6 +60,7 @@ class Function:
                 self_type = self.owner if not getattr(self, "static", False) else None
                 self._schema = emitter.emit_function(definition.tree, self_type, definition.defaults)
                 self._graph = emitter.graph
+                self._graph.label = self.base_name
         finally:
             self._busy = False
         return self
@@ -66,6 +68,7 @@ class Function:
     def define(self, graph: Graph, schema: Schema) -> Function:
         """Give the graph directly."""
         self._graph, self._schema, self._program = graph, schema, None
+        graph.label = self.base_name
         return self
 
     @property
@@ -114,6 +117,8 @@ def bind(schema: Schema, args: tuple, kwargs: dict) -> list:
     if len(args) > len(positional):
         raise RuntimeError(
             f"{schema.name}() expected at most {len(positional)} argument(s) but received {len(args)} argument(s). Declaration: {schema}"
+            if len(positional) == len(arguments)
+            else f"{schema.name}() takes {len(positional)} positional argument(s) but {len(args)} was/were given.  Declaration: {schema}"
         )
     values: list[Any] = []
     rest = dict(kwargs)
@@ -148,8 +153,8 @@ def _checked(schema: Schema, number: int, name: str, value: Any, kind: Type) -> 
     except TypeError as problem:
         found = type(value).__name__
         raise RuntimeError(
-            f"{schema.name}() Expected a value of type '{kind.repr_str()}' for argument '{name}' but instead found type '{found}'."
-            f"\nPosition: {number}\nValue: {value}\nDeclaration: {schema}\nCast error details: {problem}"
+            f"{schema.name}() {mismatch(name, kind, found)}"
+            f"Position: {number}\nValue: {value!r}\nDeclaration: {schema}\nCast error details: {problem}"
         ) from None
 
 

@@ -48,6 +48,7 @@ from .types import (
     TupleType,
     Type,
     UnionType,
+    is_subtype,
 )
 
 Registers = list
@@ -175,14 +176,14 @@ def to_script(value: Any, kind: Type) -> Any:
     if isinstance(kind, OptionalType):
         return None if value is None else to_script(value, kind.element)
     if isinstance(kind, UnionType):
-        for member in kind.members:
+        for member in sorted(kind.members, key=lambda m: not fits(value, m)):
             try:
                 return to_script(value, member)
             except TypeError:
                 continue
         raise TypeError(_unfit(value, kind))
     if isinstance(value, Tensor) and (kind is INT or kind is FLOAT):
-        return (int if kind is INT else float)(value.item())  # type: ignore[arg-type]
+        return (int if kind is INT else float)(value.item())
     if kind is INT or kind in INT_LIKE:
         if isinstance(value, int) and not isinstance(value, bool):
             return int(value)
@@ -194,16 +195,20 @@ def to_script(value: Any, kind: Type) -> Any:
             return float(value)
         raise TypeError(_unfit(value, kind))
     if kind is BOOL:
-        if isinstance(value, bool):
-            return value
+        if isinstance(value, int):
+            return bool(value)
         raise TypeError(_unfit(value, kind))
     if isinstance(kind, ListType):
+        if getattr(value, "script_kind", None) == kind:  # a ScriptList: programs change it in place
+            return value
         if isinstance(value, (list, tuple)) or (
             hasattr(value, "__iter__") and not isinstance(value, (str, dict, Tensor))
         ):
             return [to_script(v, kind.element) for v in value]
         raise TypeError(_unfit(value, kind))
     if isinstance(kind, DictType):
+        if getattr(value, "script_kind", None) == kind:
+            return value
         if not isinstance(value, dict):
             raise TypeError(_unfit(value, kind))
         return {to_script(k, kind.key): to_script(v, kind.value) for k, v in value.items()}
@@ -222,11 +227,7 @@ def _other_to_script(value: Any, kind: Type) -> Any:
             return value
         return object_to_script(value, kind)
     if isinstance(kind, InterfaceType):
-        if isinstance(getattr(value, "script_type", None), ClassType):
-            return value
-        from . import classes  # noqa: PLC0415  modules, classes and functions need one another
-
-        return object_to_script(value, classes.script_class(type(value)))  # type: ignore[arg-type]
+        return _fulfilling(value, kind)
     checks: dict[Type, Any] = {
         STRING: str, NONE: type(None), COMPLEX: (int, float, complex), NUMBER: (int, float, complex), GENERATOR: torch.Generator,
         ANY_ENUM: enum.Enum, ANY_TUPLE: tuple, ANY_LIST: list,
@@ -246,13 +247,29 @@ def _other_to_script(value: Any, kind: Type) -> Any:
     raise TypeError(_unfit(value, kind))
 
 
+def _fulfilling(value: Any, kind: InterfaceType) -> Any:
+    """An object that has the methods of an interface."""
+    from . import classes  # noqa: PLC0415  modules, classes and functions need one another
+
+    actual = getattr(value, "script_type", None) or classes.known_class(type(value))
+    if actual is None:
+        raise TypeError(f"Cannot cast {value} to {kind}: the value is not a TorchScript compatible type, did you forget to turn it into a user defined TorchScript class?")  # fmt: skip
+    why: list[str] = []
+    if not is_subtype(actual, kind, why):
+        raise TypeError(f"Object {value} is not compatible with interface {kind.name}\n{''.join(why)}")
+    return value if hasattr(value, "script_type") else object_to_script(value, actual)
+
+
 def object_to_script(value: Any, kind: ClassType) -> ScriptObject:
     """A Python object of a class that was compiled."""
-    if kind.python_class is None or not isinstance(value, kind.python_class):
-        raise TypeError(_unfit(value, kind))
     made = ScriptObject(kind)
     for name, t in kind.attributes.items():
-        made.slots[name] = to_script(getattr(value, name), t)
+        if not hasattr(value, name):
+            raise TypeError(f"Tried to cast object to type {kind} but object was missing attribute {name}")
+        try:
+            made.slots[name] = to_script(getattr(value, name), t)
+        except TypeError as problem:
+            raise TypeError(f"Could not cast attribute '{name}' to type {t}: {problem}") from None
     return made
 
 
@@ -267,7 +284,7 @@ def _any_to_script(value: Any) -> Any:
 
 
 def _unfit(value: Any, kind: Type) -> str:
-    return f"Unable to cast {type(value).__name__} to {kind.repr_str()}"
+    return f"Unable to cast {type(value).__name__} to {kind.code}"
 
 
 def to_python(value: Any, kind: Type) -> Any:
@@ -497,7 +514,7 @@ def run_steps(steps: list[Step], registers: Registers) -> None:
 
 def _note(failure: Failure, node: Node) -> None:
     if node.range is not None:
-        failure.frames.append(node.range.highlight())
+        failure.frames.append(node.range.highlight(node.graph.label))
 
 
 # -- nodes that are not operators -------------------------------------------------------------------------------------------
@@ -701,10 +718,22 @@ def _isinstance(program: Program, node: Node, ins: list[int]) -> Step:
 
 def _python(program: Program, node: Node, ins: list[int]) -> Step:
     out, function = program.slot(node.outputs_[0]), node.attributes["python"]
-    kind = node.outputs_[0].type
+    kind, names = node.outputs_[0].type, node.attributes.get("keywords", ())
+    count = len(ins) - len(names)
 
     def step(r: Registers) -> None:
-        r[out] = to_script(function(*[r[i] for i in ins]), kind)
+        result = function(*[r[i] for i in ins[:count]], **{n: r[i] for n, i in zip(names, ins[count:])})
+        if result is None and node.attributes.get("unannotated"):  # what is not annotated may return nothing
+            r[out] = None
+            return
+        try:
+            r[out] = to_script(result, kind)
+        except TypeError as problem:
+            given = "_TensorMeta" if result is Tensor else type(result).__name__
+            raise RuntimeError(
+                f" expected value of type {kind.repr_str()} for return value but instead got value of type {given}.\n"
+                f"Value: {result}\nCast error details: {problem}"
+            ) from None
 
     return step
 
@@ -779,6 +808,48 @@ def _to_list(program: Program, node: Node, ins: list[int]) -> Step:
     return step
 
 
+def _make_tensor(program: Program, node: Node, ins: list[int]) -> Step:
+    """`torch.tensor(list)`: the list's type says the dtype, also of an empty one."""
+    element, out = node.inputs_[0].type, program.slot(node.outputs_[0])
+    while isinstance(element, ListType):
+        element = element.element
+    if isinstance(node.inputs_[0].type, ListType) and element not in (INT, FLOAT, BOOL, COMPLEX, NUMBER):
+        message = f"Input must be of ints, floats, or bools, got {element.repr_str()}"
+        if isinstance(element, TensorType) and not node.inputs_[0].node.inputs_:
+            message += "\nEmpty lists default to List[Tensor]. Add a variable annotation to the assignment to create an empty list of another type (torch.jit.annotate(List[T, []]) where T is the type of elements in the list for Python 2)"
+
+        def refuse(r: Registers) -> None:
+            raise RuntimeError(message)
+
+        return refuse
+    make = torch.tensor if node.kind_ == "aten::tensor" else torch.as_tensor
+    known = {INT: torch.int64, BOOL: torch.bool}.get(element) if isinstance(node.inputs_[0].type, ListType) else None
+
+    def step(r: Registers) -> None:
+        data, dtype, device, *more = (r[i] for i in ins)
+        options = {"requires_grad": more[0]} if more else {}
+        try:
+            r[out] = make(data, dtype=known if dtype is None else operators.dtype_of(dtype), device=device, **options)
+        except ValueError as problem:
+            raise RuntimeError(str(problem).replace("expected sequence", "Expected sequence")) from None
+
+    return step
+
+
+def _container_index(program: Program, node: Node, ins: list[int]) -> Step:
+    """A submodule of a ModuleList or ModuleDict by a number or a name that only the program knows."""
+    out, (source, index) = program.slot(node.outputs_[0]), ins
+
+    def step(r: Registers) -> None:
+        held = r[source]._modules
+        key = r[index] if isinstance(r[index], str) else str(r[index] % len(held) if held else 0)
+        if key not in held:
+            raise RuntimeError(f"KeyError: {key}")
+        r[out] = held[key]
+
+    return step
+
+
 def _chunk(program: Program, node: Node, ins: list[int]) -> Step:
     outs, (source,) = [program.slot(v) for v in node.outputs_], ins
     count, dim = node.attributes["chunks"], node.attributes["dim"]
@@ -798,4 +869,5 @@ _SPECIAL: dict[str, Any] = {
     "prim::CallFunction": _call_function, "prim::CreateObject": _create, "prim::If": _if, "prim::Loop": _loop, "prim::Print": _print,
     "prim::RaiseException": _raise, "prim::isinstance": _isinstance, "prim::PythonOp": _python, "prim::fork": _fork,
     "prim::Enter": _enter, "prim::Exit": _exit, "prim::tolist": _to_list, "prim::ConstantChunk": _chunk,
+    "aten::tensor": _make_tensor, "aten::as_tensor": _make_tensor, "prim::ModuleContainerIndex": _container_index,
 }  # fmt: skip

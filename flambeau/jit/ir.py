@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .source import Range
-from .types import BOOL, NONE, TENSOR, DictType, ListType, TupleType, Type
+from .types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, DictType, EnumType, ListType, TupleType, Type, shown
 
 
 class Value:
@@ -17,7 +18,7 @@ class Value:
 
     def __init__(self, node: Node, type: Type, unique: int):
         self.node, self.type, self.unique = node, type, unique
-        self.uses: list[tuple[Node, int]] = []
+        self.uses = _Uses()
         self._name = ""
 
     @property
@@ -64,12 +65,38 @@ class Value:
         for node, index in self.uses:
             node.inputs_[index] = other
             other.uses.append((node, index))
-        self.uses = []
+        self.uses = _Uses()
 
     replaceAllUsesWith = replace_by  # noqa: N815  PyTorch's name
 
+    def isCompleteTensor(self) -> bool:  # noqa: N802  PyTorch's name
+        return hasattr(self.type, "shape")
+
+    def requires_grad(self) -> bool:
+        return "requires_grad=1" in str(self.type)
+
+    def offset(self) -> int:
+        return self.node.outputs_.index(self)
+
     def __repr__(self) -> str:
         return f"{self.name} defined in ({self.node})"
+
+
+class Use(NamedTuple):
+    """A place where a value is read."""
+
+    user: Node
+    offset: int
+
+    def isAfter(self, other: Use) -> bool:  # noqa: N802  PyTorch's name
+        return self.user.isAfter(other.user) or (self.user is other.user and self.offset > other.offset)
+
+
+class _Uses(list):
+    """Where a value is read: (node, index). PyTorch asks for them by a call."""
+
+    def __call__(self) -> list[Use]:
+        return [Use(node, index) for node, index in self]
 
 
 class Node:
@@ -93,8 +120,25 @@ class Node:
             self.add_output()
 
     # -- PyTorch's names ------------------------------------------------------------------------------------------------
+    def __call__(self) -> Node:
+        """A value's node is an attribute here and a method in PyTorch: `value.node()` works as well."""
+        return self
+
     def kind(self) -> str:
         return self.kind_
+
+    def namedInput(self, name: str) -> Value:  # noqa: N802
+        return self.inputs_[self.schema_.index_of(name)]
+
+    def matches(self, schema: str) -> bool:
+        """Whether the node calls an operator: `aten::mul.Tensor(...) -> Tensor`, or a part of that."""
+        return self.schema_ is not None and str(self.schema_).replace(" ", "").startswith(schema.replace(" ", ""))
+
+    def findAllNodes(self, kind: str, recurse: bool = True) -> list[Node]:  # noqa: N802
+        return [n for block in self.blocks_ for n in block.findAllNodes(kind, recurse)]
+
+    def isAfter(self, other: Node) -> bool:  # noqa: N802
+        return _place(self) > _place(other)
 
     def inputs(self) -> Iterator[Value]:
         return iter(self.inputs_)
@@ -242,6 +286,15 @@ class Node:
         return None
 
 
+def _place(node: Node) -> list[int]:
+    """Where a node stands: its index in its block, with those of the nodes around it before."""
+    block = node.owner
+    assert block is not None
+    own = [block.index(node)]
+    around = block.owning_node
+    return own if around is None else [*_place(around), around.blocks_.index(block), *own]
+
+
 class Block:
     """Nodes in order, with values that come in and values that go out."""
 
@@ -328,6 +381,7 @@ class Graph(Block):
 
     def __init__(self) -> None:
         self._count = -1
+        self.label = ""  # the function's name, for errors
         self.names: dict[str, Value] = {}
         self._suffixes: dict[str, int] = {}
         super().__init__(self, None)
@@ -434,11 +488,29 @@ class Graph(Block):
 
     __repr__ = __str__
 
-    def str(self, show_source: bool = True) -> str:
-        return print_graph(self, show_source)
+    def str(self, print_source_ranges: bool = True) -> str:
+        return print_graph(self, print_source_ranges)
 
     def copy(self) -> Graph:
         return copy_graph(self)
+
+    def param_node(self) -> Node:
+        return self.param
+
+    def return_node(self) -> Node:
+        return self.ret
+
+    def permuteInputs(self, order: Sequence[int]) -> None:  # noqa: N802
+        self.param.outputs_ = [self.inputs_[i] for i in order]
+
+    @contextlib.contextmanager
+    def insert_point_guard(self, place: Block | Node) -> Iterator[None]:
+        with self.at(place):
+            yield
+
+    def insertConstant(self, value: Any) -> Value:  # noqa: N802
+        kinds = {bool: BOOL, int: INT, float: FLOAT, str: STRING, type(None): NONE}
+        return self.constant(value, kinds.get(type(value), TENSOR))
 
     def lint(self) -> None:
         check(self)
@@ -456,6 +528,7 @@ def constant_of(value: Value) -> tuple[bool, Any]:
 
 def copy_graph(graph: Graph) -> Graph:
     made = Graph()
+    made.label = graph.label
     known: dict[Value, Value] = {}
     copy_block(graph, made, known)
     return made
@@ -554,6 +627,8 @@ def constant_text(value: Any, type: Type) -> str:
         )
     if isinstance(type, ListType) and isinstance(value, (list, tuple)):
         return "[" + ", ".join(_part_text(v, type.element) for v in value) + "]"
+    if isinstance(type, EnumType):
+        return f"{type.enum_name}.{value.name}"
     if hasattr(value, "dim") and hasattr(value, "tolist"):
         if value.dim() == 0:
             number = value.item()
@@ -575,7 +650,7 @@ def _part_text(value: Any, type: Type) -> str:
 def _attributes_text(node: Node) -> str:
     parts = []
     for name, value in node.attributes.items():
-        if name in ("function", "code", "python"):
+        if name in ("function", "code", "python", "keywords", "unannotated"):
             continue
         type = node.outputs_[0].type if node.outputs_ and name == "value" else BOOL
         text = constant_text(value, type)
@@ -590,16 +665,57 @@ def _values_text(values: Sequence[Value]) -> str:
 
 
 def _typed(values: Sequence[Value], separator: str = ", ") -> str:
-    return separator.join(f"%{v.name} : {v.type}" for v in values)
+    return separator.join(f"%{v.name} : {shown(v.type)}" for v in values)
 
 
-def print_node(node: Node, level: int, show_source: bool = True) -> str:
+def _captured(node: Node) -> list[Value]:
+    """What the blocks of a node read from outside."""
+    inside: set[Value] = set()
+    read: dict[Value, None] = {}
+
+    def visit(block: Block) -> None:
+        inside.update(block.inputs_)
+        for inner in [*block.nodes_, block.ret]:
+            read.update(dict.fromkeys(inner.inputs_))
+            for each in inner.blocks_:
+                visit(each)
+            inside.update(inner.outputs_)
+
+    for block in node.blocks_:
+        visit(block)
+    return [v for v in read if v not in inside]
+
+
+def _forked(node: Node) -> Graph:
+    """The block of a fork as a graph of its own, as it is printed."""
+    made, known = Graph(), {}
+    constants = []
+    for value in _captured(node):
+        if value.node.kind_ == "prim::Constant":
+            constants.append(value)
+        else:
+            known[value] = made.add_input().copy_meta(value)
+    for value in constants:
+        made.append(copy_node(value.node, made, known))
+    for inner in node.blocks_[0].nodes_:
+        made.append(copy_node(inner, made, known))
+    for value in node.blocks_[0].outputs_:
+        made.add_output(known[value])
+    return made
+
+
+def print_node(node: Node, level: int, show_source: bool = True, forks: list[Graph] | None = None) -> str:
     indent = "  " * level
+    if node.kind_ == "prim::fork" and forks is not None:
+        values = [v for v in _captured(node) if v.node.kind_ != "prim::Constant"]
+        head = f"{indent}{_typed(node.outputs_)} = prim::fork_{len(forks)}({_values_text(values)})"
+        forks.append(_forked(node))
+        return head + (f" # {node.range}\n" if show_source and node.range is not None and str(node.range) else "\n")
     left = f"{_typed(node.outputs_)} = " if node.outputs_ else " = "
     kind = node.kind_
     if kind == "prim::PythonOp":
         kind = f"^{node.attributes.get('name', '?')}"
-        head = f"{indent}{left}{kind}()({_values_text(node.inputs_)})"
+        head = f"{indent}{left}{kind}[]()({_values_text(node.inputs_)})"
     else:
         head = f"{indent}{left}{kind}{_attributes_text(node)}({_values_text(node.inputs_)})"
     if node.scope:
@@ -609,12 +725,22 @@ def print_node(node: Node, level: int, show_source: bool = True) -> str:
     out = [head + "\n"]
     for number, block in enumerate(node.blocks_):
         out.append(f"{indent}  block{number}({_typed(block.inputs_)}):\n")
-        out += [print_node(n, level + 2, show_source) for n in block.nodes_]
+        out += [print_node(n, level + 2, show_source, forks) for n in block.nodes_]
         out.append(f"{indent}    -> ({_values_text(block.outputs_)})\n")
     return "".join(out)
 
 
-def print_graph(graph: Graph, show_source: bool = True) -> str:
+class _ShowsSource(threading.local):
+    on = True
+
+
+shows_source = _ShowsSource()
+
+
+def print_graph(graph: Graph, show_source: bool | None = None) -> str:
+    show_source = shows_source.on if show_source is None else show_source
     head = f"graph({_typed(graph.inputs_, ',' + chr(10) + ' ' * 6)}):\n"
-    body = "".join(print_node(n, 1, show_source) for n in graph.nodes_)
-    return f"{head}{body}  return ({_values_text(graph.outputs_)})\n"
+    forks: list[Graph] = []
+    body = "".join(print_node(n, 1, show_source, forks) for n in graph.nodes_)
+    rest = "".join(f"with prim::fork_{i} = {print_graph(f, show_source)}" for i, f in enumerate(forks))
+    return f"{head}{body}  return ({_values_text(graph.outputs_)})\n{rest}"

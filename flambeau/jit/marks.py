@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import enum
+import inspect
+import textwrap
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -62,8 +65,19 @@ def ignore(drop: Any = False, **kwargs: Any) -> Any:
     return mark
 
 
+def drop(fn: Callable) -> Callable:
+    """Mark a function that compiled code cannot call, and whose types need not be TorchScript's."""
+    fn._torchscript_modifier = Mark.UNUSED  # type: ignore[attr-defined]
+    return fn
+
+
 def overload(fn: Callable) -> Callable:
     """Declare the types of one overload; the function without this mark, of the same name, is the implementation."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(fn))).body[0].body  # type: ignore[attr-defined]
+    if not all(
+        isinstance(s, ast.Pass) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)) for s in body
+    ):
+        raise RuntimeError(f"Only `pass` statement or `...` can be the body of overload declaration:\n{inspect.getsource(fn)}")  # fmt: skip
     _overloads.setdefault(f"{fn.__module__}.{fn.__qualname__}", []).append(fn)
     return fn
 

@@ -18,6 +18,7 @@ from .types import (
     COMPLEX,
     DEVICE,
     FLOAT,
+    INFERRED,
     INT,
     INT_LIKE,
     NONE,
@@ -210,11 +211,7 @@ def plan_argument(
     formal = argument.type
     if argument.size is not None and isinstance(without_none(formal), ListType):
         element = without_none(formal).element  # type: ignore[attr-defined]
-        if (
-            actual is element
-            or (actual in INT_LIKE and element in INT_LIKE)
-            or (allow and element in (INT, FLOAT) and isinstance(actual, TensorType))
-        ):
+        if actual is element or (actual in INT_LIKE and element in INT_LIKE):
             size = argument.size
             one, _ = plan_conversion(graph, place, element, value, allow)
 
@@ -237,7 +234,9 @@ def plan_argument(
     why: list[str] = []
     if is_subtype(result, wanted, why):
         return plan
-    message = f"Expected a value of type '{_spoken(wanted)}' for argument '{argument.name}' but instead found type '{_found(actual)}'.\n"
+    message = mismatch(argument.name, formal if formal is INFERRED else wanted, actual.repr_str())
+    if actual is INFERRED:
+        message += f"Inferred the value for argument '{argument.name}' to be of type 'Tensor' because it was not annotated with an explicit type.\n"
     if (
         isinstance(wanted, ListType)
         and isinstance(actual, ListType)
@@ -247,22 +246,16 @@ def plan_argument(
         message += "Empty lists default to List[Tensor]. Add a variable annotation to the assignment to create an empty list of another type (torch.jit.annotate(List[T, []]) where T is the type of elements in the list for Python 2)\n"
     if why:
         message += why[0] + "\n"
-    if (
-        isinstance(wanted, TensorType)
-        and actual in (INT, FLOAT, BOOL)
-        or (isinstance(wanted, TensorType) and actual is NUMBER)
-    ):
-        pass
     wrong.append(message)
     return None
 
 
-def _spoken(t: Type) -> str:
-    return t.repr_str()
-
-
-def _found(t: Type) -> str:
-    return t.repr_str()
+def mismatch(name: str, wanted: Type, found: str) -> str:
+    """The sentence about an argument of another type than wanted."""
+    text = f"Expected a value of type '{wanted.repr_str()}' for argument '{name}' but instead found type '{found}'.\n"
+    if wanted is INFERRED:
+        text += f"Inferred '{name}' to be of type 'Tensor' because it was not annotated with an explicit type.\n"
+    return text
 
 
 def _takes_rest(schema: Schema, index: int) -> bool:
@@ -310,7 +303,8 @@ def try_match(
             given = args[position]
             position += 1
         else:
-            found = next((i for i, k in enumerate(kwargs) if k.name == argument.name), None)
+            names = (argument.name, "input") if argument.name == "self" and "::" in schema.name else (argument.name,)
+            found = next((i for i, k in enumerate(kwargs) if k.name in names), None)
             if found is not None:
                 used[found] = True
                 given = kwargs[found]
@@ -363,10 +357,7 @@ def _plan_rest(
     for given in rest:
         plan, result = plan_conversion(graph, place, element, given.value, allow)
         if not is_subtype(result, element):
-            wrong.append(
-                f"Expected a value of type '{_spoken(argument.type)}' for argument '{argument.name}' but instead found type"
-                f" '{_found(given.value.type)}'.\n"
-            )
+            wrong.append(mismatch(argument.name, argument.type, given.value.type.repr_str()))
             return None
         plans.append(plan)
     return lambda: graph.list_of(element, [p() for p in plans], place)

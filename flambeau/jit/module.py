@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import io
+import pickle
 from typing import Any
 
 import flambeau as torch
@@ -17,9 +18,11 @@ from .functions import Function
 from .interpreter import ScriptObject, to_script
 from .ir import Graph
 from .marks import Mark, mark_of
-from .types import ANY, ClassType
+from .naming import unmangled
+from .types import ANY, ClassType, InterfaceType
 
 _Module = torch.nn.Module
+_NOTHING = object()
 
 
 class ScriptModule(_Module):
@@ -40,6 +43,17 @@ class ScriptModule(_Module):
 
         cls.__init__ = init  # type: ignore[method-assign]
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind: ClassType | None = self.__dict__.get("script_type")
+        if type(value).__name__ == "Attribute" and kind is None:  # its type is needed when the module is compiled
+            self.__dict__.setdefault("_attribute_types", {})[name] = value.type
+            value = value.value
+        elif kind is not None and name in kind.constants:
+            raise RuntimeError(f"Cannot mutate TorchScript constant value: '{name}'. Value: '{value}'")
+        elif kind is not None and name in self._modules and not isinstance(value, ScriptModule):
+            raise RuntimeError(f"Cannot re-assign modules in a ScriptModule with non-scripted module, tried to replace existing module '{name}': {value}")  # fmt: skip
+        super().__setattr__(name, value)
+
     def __getattr__(self, name: str) -> Any:
         kind: ClassType | None = self.__dict__.get("script_type")
         if kind is not None:
@@ -51,7 +65,7 @@ class ScriptModule(_Module):
             plain = not (name.startswith("__") and name.endswith("__")) or name in kind.methods
             if plain and all(name not in table for table in (self._parameters, self._buffers, self._modules)):
                 found = self._script_attribute(kind, name)
-                if found is not None:
+                if found is not _NOTHING:
                     return found
         return super().__getattr__(name)
 
@@ -62,9 +76,7 @@ class ScriptModule(_Module):
             return kind.constants[name]
         if name in kind.properties:
             return kind.properties[name][0](self)
-        if name in kind.static_methods:
-            return kind.static_methods[name]
-        return None
+        return kind.static_methods.get(name, _NOTHING)
 
     # -- programs ---------------------------------------------------------------------------------------------------------
     def get_debug_state(self, *args: Any, **kwargs: Any) -> Any:
@@ -84,10 +96,33 @@ class ScriptModule(_Module):
         """Add methods from their text; while the module is still being made, as soon as it is."""
         from . import compilation  # noqa: PLC0415  modules, classes and functions need one another
 
+        names = compilation._seen_by_caller(1)
         if "script_type" in self.__dict__:
-            compilation.define_methods(self, src)
+            compilation.define_methods(self, src, names)
         else:
-            self.__dict__.setdefault("_texts", []).append(src)
+            self.__dict__.setdefault("_texts", []).append((src, names))
+
+    @property
+    def _c(self) -> Any:
+        return _Inner(self)
+
+    def __copy__(self) -> Any:
+        return self._copied({}, lambda value: value)
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        return self._copied(memo, lambda value: copy.deepcopy(value, memo))
+
+    def _copied(self, memo: dict, copied: Any) -> Any:
+        made = RecursiveScriptModule._make(self.script_type)
+        memo[id(self)] = made
+        for name, value in self.__dict__.items():
+            if name in ("script_type", "_initialized") or isinstance(value, ScriptMethod):
+                continue
+            if inspect.ismethod(value):
+                made.__dict__[name] = value.__func__.__get__(made)
+            else:
+                made.__dict__[name] = copied(value)
+        return made
 
     # -- what programs see -----------------------------------------------------------------------------------------------
     def _slot(self, name: str) -> Any:
@@ -107,6 +142,9 @@ class ScriptModule(_Module):
 
 
 def _compile_old_style(self: Any) -> None:
+    from . import compilation  # noqa: PLC0415  modules, classes and functions need one another
+
+    recursive._check_ready(self)
     marked = {
         name: value.__wrapped_script__
         for name in dir(type(self))
@@ -128,10 +166,10 @@ def _compile_old_style(self: Any) -> None:
             )
     for name, function in marked.items():
         kind.methods[name] = recursive.method_for(kind, function, name)
-    for text in texts:
-        self.define(text)
-    for name, function in marked.items():
-        self.__dict__[name] = ScriptMethod(self, kind.methods[name].ensure(), function.__doc__)
+    for text, names in texts:
+        compilation.define_methods(self, text, names)
+    for name, method in list(kind.methods.items()):
+        self.__dict__[name] = ScriptMethod(self, method.ensure(), marked[name].__doc__ if name in marked else None)
 
 
 class ScriptMethod:
@@ -146,8 +184,11 @@ class ScriptMethod:
             return overrides.call_override(self, args, kwargs, overriding)
         return self.function(self.owner, *args, **kwargs)
 
+    def __deepcopy__(self, memo: dict) -> ScriptMethod:
+        return ScriptMethod(copy.deepcopy(self.owner, memo), self.function, self.__doc__)
+
     @property
-    def __name__(self) -> str:  # type: ignore[override]
+    def __name__(self) -> str:
         return self.function.base_name
 
     @property
@@ -230,6 +271,8 @@ class RecursiveScriptModule(ScriptModule):
         kind = type(module)
         for name in dir(kind):
             function = inspect.getattr_static(kind, name, None)
+            own = module.__dict__.get(name)
+            function = own.__func__ if inspect.ismethod(own) else function
             if inspect.isfunction(function) and mark_of(function) in (Mark.IGNORE, Mark.UNUSED, Mark.COPY):
                 self.__dict__[name] = function.__get__(self)
 
@@ -243,13 +286,22 @@ class RecursiveScriptModule(ScriptModule):
     def extra_repr(self) -> str:
         return f"original_name={self.original_name}"
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        found = self.script_type.find_method("forward") or self._overload(args, kwargs)
-        if found is None:
-            raise NotImplementedError(f'Module [{self.original_name}] is missing the required "forward" function')
+    @property
+    def forward(self) -> Any:  # type: ignore[override]
+        """The compiled method; calling the module itself runs its hooks, too."""
+        found = self.script_type.find_method("forward")
+        return self._forward_overloaded if found is None else ScriptMethod(self, found)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         kind = self.script_type
         if kind.forward_pre_hooks or kind.forward_hooks:
-            return self._forward_with_hooks(found, args, kwargs)
+            return self._forward_with_hooks(kind.find_method("forward"), args, kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def _forward_overloaded(self, *args: Any, **kwargs: Any) -> Any:
+        found = self._overload(args, kwargs)
+        if found is None:
+            raise NotImplementedError(f'Module [{self.original_name}] is missing the required "forward" function')
         return ScriptMethod(self, found)(*args, **kwargs)
 
     def _overload(self, args: tuple, kwargs: dict) -> Function | None:
@@ -311,13 +363,16 @@ class RecursiveScriptModule(ScriptModule):
         return True
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.script_type.methods, *self.script_type.attributes})
+        kind = self.script_type
+        return sorted({*super().__dir__(), *kind.methods, *kind.attributes, *dir(kind.python_class)})
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = self.__dict__
         kind: ClassType = own["script_type"]
         if name in kind.constants:
             raise AttributeError(f"Cannot mutate TorchScript constant value: '{name}'. Value: '{value}'")
+        if name in self._modules and isinstance(value, ScriptModule):
+            _check_module(name, kind.attributes.get(name), value)
         if name in self._modules and isinstance(value, _Module) and not isinstance(value, ScriptModule):
             raise RuntimeError(f"Cannot re-assign modules in a ScriptModule with non-scripted module, tried to replace existing module '{name}': {value}")  # fmt: skip
         if name in kind.attributes and name not in self._modules:
@@ -341,30 +396,20 @@ class RecursiveScriptModule(ScriptModule):
     def get_method(self, name: str) -> ScriptMethod:
         return ScriptMethod(self, self.script_type.methods[name])
 
-    @property
-    def _c(self) -> Any:
-        return _Inner(self)
-
-    def __copy__(self) -> RecursiveScriptModule:
-        return self._copied({}, lambda value: value)
-
-    def __deepcopy__(self, memo: dict) -> RecursiveScriptModule:
-        return self._copied(memo, lambda value: copy.deepcopy(value, memo))
-
-    def _copied(self, memo: dict, copied: Any) -> RecursiveScriptModule:
-        made = type(self)._make(self.script_type)
-        memo[id(self)] = made
-        for name, value in self.__dict__.items():
-            if name in ("script_type", "_initialized"):
-                continue
-            if inspect.ismethod(value):
-                made.__dict__[name] = value.__func__.__get__(made)
-            else:
-                made.__dict__[name] = copied(value)
-        return made
-
     def __reduce__(self) -> Any:
         raise RuntimeError("ScriptModules cannot be deepcopied using copy.deepcopy or saved using torch.save. Mixed serialization of script and non-script modules is not supported. For purely script modules use my_script_module.save(<filename>) instead.")  # fmt: skip
+
+
+def _check_module(name: str, wanted: Any, value: Any) -> None:
+    """Whether a compiled module may take the place of another one."""
+    if isinstance(wanted, InterfaceType):
+        try:
+            to_script(value, wanted)
+        except TypeError as problem:
+            raise RuntimeError(str(problem)) from None
+    elif isinstance(wanted, ClassType) and value.script_type is not wanted:
+        units = [f"'{t} (of Python compilation unit at: {id(t):#x})'" for t in (wanted, value.script_type)]
+        raise RuntimeError(f"Expected a value of type {units[0]} for field '{name}', but found {units[1]}")
 
 
 class TopLevelTracedModule(RecursiveScriptModule):
@@ -378,8 +423,14 @@ class TracedModule(ScriptModule):
 class _Inner:
     """The names that PyTorch's C++ modules answer to."""
 
-    def __init__(self, owner: RecursiveScriptModule):
+    def __init__(self, owner: ScriptModule):
         self._owner = owner
+
+    def _has_method(self, name: str) -> bool:
+        return name in self._owner.script_type.methods
+
+    def __str__(self) -> str:
+        return f"ScriptObject <{self._owner.script_type.name}>"
 
     def _method_names(self) -> list[str]:
         return list(self._owner.script_type.methods)
@@ -399,8 +450,9 @@ class _Inner:
     def _type(self) -> ClassType:
         return self._owner.script_type
 
+    @property
     def qualified_name(self) -> str:
-        return self._owner.script_type.name
+        return unmangled(self._owner.script_type.name)
 
     def dump_to_str(self, *_: Any) -> str:
         return repr(self._owner)
@@ -478,7 +530,7 @@ class ScriptFunction:
         return buffer.getvalue()
 
     def __reduce__(self) -> Any:
-        raise RuntimeError("ScriptFunction cannot be pickled")
+        raise pickle.PickleError("ScriptFunction cannot be pickled")
 
     def __repr__(self) -> str:
         return f"<torch.jit.ScriptFunction object at {id(self):#x}>"

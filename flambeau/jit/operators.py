@@ -237,8 +237,15 @@ def _true_divide(a: Any, b: Any) -> Any:
 
 def _remainder(a: Any, b: Any) -> Any:
     if b == 0 and not isinstance(a, float) and not isinstance(b, float):
-        raise ZeroDivisionError("integer division or modulo by zero")
+        raise RuntimeError("ZeroDivisionError: integer division or modulo by zero")
     return a % b
+
+
+def _divided_twice(a: Any, b: Any) -> tuple:
+    if b == 0:
+        whole = not isinstance(a, float) and not isinstance(b, float)
+        raise RuntimeError(f"ZeroDivisionError: {'integer division or modulo by zero' if whole else 'float divmod()'}")
+    return divmod(a, b)
 
 
 def _c_fmod(a: Any, b: Any) -> float:
@@ -298,20 +305,42 @@ def _set_item(container: Any, index: Any, value: Any) -> Any:
 def _delete(container: Any, index: Any) -> None:
     if isinstance(container, list) and not -len(container) <= index < len(container):
         raise IndexError("list index out of range")
+    if isinstance(container, dict) and index not in container:
+        raise RuntimeError(f"KeyError: {index}")
     del container[index]
 
 
 def _slice(sequence: Any, start: Any = None, stop: Any = None, step: int = 1) -> Any:
+    if step == 0:
+        raise RuntimeError("slice should have non-zero step")
+    if step == -(2**63):
+        raise RuntimeError("slice step is out of bounds")
     return sequence[start:stop:step]
 
 
 def _sort(items: list, reverse: bool = False) -> None:
-    if items and hasattr(items[0], "slots") and not hasattr(type(items[0]), "__lt__"):
-        raise RuntimeError("Only list of Tensors, ints, floats, bools, strs or classes with __lt__ can be sorted")
+    for item in items:
+        _check_sortable(items[0], item)
     items.sort(key=sort_key, reverse=reverse)
 
 
+def _check_sortable(first: Any, item: Any) -> None:
+    if type(first) is not type(item):
+        raise RuntimeError("Only values of same type can be compared")
+    if isinstance(first, tuple):
+        for pair in zip(first, item):
+            _check_sortable(*pair)
+    elif isinstance(first, (dict, list)):
+        raise RuntimeError(f"values of type {type(first).__name__} are not sortable")
+    elif hasattr(first, "slots"):
+        order = first.script_type.find_method("__lt__")
+        if order is None or str(order.schema.result_type()) != "bool" or len(order.schema.arguments) != 2:
+            raise RuntimeError(f"To sort objects of {first.script_type}, the class must define a __lt__ that takes another one and returns a bool")  # fmt: skip
+
+
 def sort_key(item: Any) -> Any:
+    if isinstance(item, tuple):
+        return tuple(map(sort_key, item))
     return _Ordered(item) if hasattr(item, "slots") else item
 
 
@@ -338,8 +367,13 @@ def _extended(items: list, more: list) -> list:
 
 def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, list) and a and isinstance(a[0], Tensor):
-        return len(a) == len(b) and all(bool(x.eq(y).all()) for x, y in zip(a, b))
+        return len(a) == len(b) and all(bool(x.eq(y)) for x, y in zip(a, b))
     return a == b
+
+
+def _is(a: Any, b: Any) -> bool:
+    """Identity; of numbers, that they are equal."""
+    return a is b or (type(a) is type(b) and isinstance(a, (int, float, complex, str)) and a == b)
 
 
 def _contains(container: Any, item: Any) -> bool:
@@ -347,9 +381,11 @@ def _contains(container: Any, item: Any) -> bool:
 
 
 def _list_remove(items: list, item: Any) -> None:
-    if item not in items:
-        raise ValueError("list.remove(x): x not in list")
-    items.remove(item)
+    for place, other in enumerate(items):
+        if bool(other.eq(item).all()) if isinstance(item, Tensor) and other.shape == item.shape else other is item or (not isinstance(item, Tensor) and other == item):  # fmt: skip
+            del items[place]
+            return
+    raise ValueError("list.remove(x): x not in list")
 
 
 def _pop(items: Any, *args: Any) -> Any:
@@ -406,22 +442,46 @@ def shown(value: Any) -> str:
 
 
 def _percent(text: str, *values: Any) -> str:
-    try:
-        return text % (values[0] if len(values) == 1 and isinstance(values[0], tuple) else tuple(values))
-    except TypeError as problem:
-        raise RuntimeError(str(problem)) from None
+    """`text % values` with what TorchScript knows: %s %d %i %x %X %e %f %g %c %%."""
+    out, place, used = [], 0, 0
+    while place < len(text):
+        if text[place] != "%":
+            out.append(text[place])
+            place += 1
+            continue
+        if place + 1 == len(text):
+            raise RuntimeError("Incomplete format specifier")
+        letter = text[place + 1]
+        place += 2
+        if letter == "%":
+            out.append("%")
+            continue
+        if used == len(values):
+            raise RuntimeError(f"Too few arguments for format string: {text}")
+        out.append(_percent_one(letter, values[used]))
+        used += 1
+    if used < len(values):
+        raise RuntimeError(f"Too many arguments for format string: {text}")
+    return "".join(out)
+
+
+def _percent_one(letter: str, value: Any) -> str:
+    word = "String" if isinstance(value, str) else type(value).__name__
+    if letter in "dixXeEfFgG":
+        if not isinstance(value, (int, float)):
+            raise RuntimeError(f"%{letter} requires a number for formatting, but got {word}")
+        return f"%{letter}" % (int(value) if letter in "xX" else value)
+    if letter == "c":
+        if not isinstance(value, int) and not (isinstance(value, str) and len(value) == 1):
+            raise RuntimeError(f"%c requires an int or char for formatting, but got {word}")
+        return "%c" % value
+    if letter == "s":
+        return shown(value)
+    raise RuntimeError(f"The specifier %{letter} is not supported in TorchScript format strings")
 
 
 def _warn(message: str, stacklevel: int = 2) -> None:
     warnings.warn(message, UserWarning, stacklevel=2)
-
-
-def _tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    return torch.tensor(data, dtype=dtype_of(dtype), device=device, requires_grad=requires_grad)
-
-
-def _as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    return torch.as_tensor(data, dtype=dtype_of(dtype), device=device)
 
 
 def _to_list(items: Any) -> list:
@@ -754,11 +814,11 @@ TABLE: dict[str, Callable] = {
     "aten::add": operator.add, "aten::add_.t": _extended, "aten::mul_.t": operator.imul,
     "aten::floordiv": operator.floordiv, "aten::remainder": _remainder, "aten::mod": _remainder, "aten::neg": operator.neg,
     "aten::pow": _integer_power, "aten::pow.int_to_int": operator.pow, "aten::fmod": _c_fmod, "aten::mathremainder": math.remainder,
-    "aten::divmod": divmod, "aten::eq": _equal, "aten::ne": lambda a, b: not _equal(a, b), "aten::lt": operator.lt,
+    "aten::divmod": _divided_twice, "aten::eq": _equal, "aten::ne": lambda a, b: not _equal(a, b), "aten::lt": operator.lt,
     "aten::le": operator.le, "aten::gt": operator.gt, "aten::ge": operator.ge, "aten::__and__": operator.and_,
     "aten::__or__": operator.or_, "aten::__xor__": operator.xor, "aten::__lshift__": operator.lshift,
-    "aten::__rshift__": operator.rshift, "aten::__not__": operator.not_, "aten::__is__": operator.is_,
-    "aten::__isnot__": operator.is_not, "aten::__round_to_zero_floordiv": _to_zero, "aten::__range_length": _range_length,
+    "aten::__rshift__": operator.rshift, "aten::__not__": operator.not_, "aten::__is__": _is,
+    "aten::__isnot__": lambda a, b: not _is(a, b), "prim::id": id, "aten::__round_to_zero_floordiv": _to_zero, "aten::__range_length": _range_length,
     "aten::__derive_index": lambda index, start, step: start + index * step,
     "aten::Bool": bool, "aten::Int": _to_int, "aten::Float": float, "aten::Complex": complex,
     "aten::FloatImplicit": _implicit(float, "Float"), "aten::IntImplicit": _implicit(int, "Float"),
@@ -803,7 +863,8 @@ TABLE: dict[str, Callable] = {
     "aten::manual_seed": _manual_seed, "aten::seed": lambda g: g.seed(), "aten::Generator": lambda *a: torch.Generator(),
     "aten::is_autocast_enabled": torch.is_autocast_enabled, "aten::is_autocast_cpu_enabled": lambda: torch.is_autocast_enabled("cpu"),
     "aten::get_autocast_dtype": lambda kind: number_of(torch.get_autocast_dtype(kind)),
-    "aten::tensor": _tensor, "aten::as_tensor": _as_tensor, "aten::_infer_size": _infer_size, "aten::broadcast_shapes": lambda shapes: list(torch.broadcast_shapes(*shapes)),
+    "aten::grad": lambda outputs, inputs, *more: list(torch.autograd.grad(outputs, inputs, *more[:3], allow_unused=more[3])),
+    "aten::backward": lambda x, *more: torch.autograd.backward(x, *more), "aten::_infer_size": _infer_size, "aten::broadcast_shapes": lambda shapes: list(torch.broadcast_shapes(*shapes)),
     "aten::cpu": lambda x: x.cpu(), "aten::size": _size, "aten::stride": lambda x, dim=None: list(x.stride()) if dim is None else x.stride(dim), "aten::stride.int": lambda x, dim: x.stride(dim),
     "aten::item": lambda x: x.item(), "aten::dim": lambda x: x.dim(), "prim::dtype": lambda x: number_of(x.dtype), "prim::device": lambda x: x.device,
     "prim::layout": lambda x: number_of(x.layout), "prim::requires_grad": lambda x: x.requires_grad, "prim::grad": _grad_of,
@@ -965,6 +1026,6 @@ _ALWAYS = {
     for name in TABLE
     if "." not in name
     and name.partition("::")[2]
-    in {"size", "stride", "item", "dim", "dtype", "device", "layout", "requires_grad", "grad", "data", "index_put_", "index_put", "_index_put_impl_", "convolution", "_convolution", "contiguous", "feature_dropout", "feature_dropout_", "cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "ctc_loss", "batch_norm", "instance_norm", "layer_norm", "group_norm", "embedding", "embedding_bag", "requires_grad_", "gelu", "pad", "einsum", "rand_like", "randn_like", "Int", "Float", "Bool", "Complex", "FloatImplicit", "IntImplicit", "ScalarImplicit", "ComplexImplicit", "NumToTensor", "cpu", "tensor", "as_tensor", "len", "__contains__", "keys", "values", "items", "get", "setdefault", "update", "popitem", "dict", "hash", "result_type", "format", "hinge_embedding_loss", "poisson_nll_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "multi_margin_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "multilabel_margin_loss", "__is__", "__isnot__", "append", "extend", "insert", "reverse", "clear", "_set_item", "Delete", "__getitem__", "name", "nbytes", "itemsize", "wait", "_unsafe_view", "log_sigmoid", "im2col", "col2im", "_unique2", "unique_dim", "mT", "mH", "numpy_T", "_pack_padded_sequence", "_pad_packed_sequence", "is_leaf", "_convolution_mode", "_shape_as_tensor", "alias", "lift_fresh", "_safe_softmax", "_tensor_to_list", "_list_to_tensor", "silu_", "mish_", "hardsigmoid_", "hardswish_", "relu6_", "gelu_"}
+    in {"size", "stride", "item", "dim", "dtype", "device", "layout", "requires_grad", "grad", "data", "index_put_", "index_put", "_index_put_impl_", "convolution", "_convolution", "contiguous", "feature_dropout", "feature_dropout_", "cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "ctc_loss", "batch_norm", "instance_norm", "layer_norm", "group_norm", "embedding", "embedding_bag", "requires_grad_", "gelu", "pad", "einsum", "rand_like", "randn_like", "Int", "Float", "Bool", "Complex", "FloatImplicit", "IntImplicit", "ScalarImplicit", "ComplexImplicit", "NumToTensor", "cpu", "grad", "backward", "len", "__contains__", "keys", "values", "items", "get", "setdefault", "update", "popitem", "dict", "hash", "result_type", "format", "hinge_embedding_loss", "poisson_nll_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "multi_margin_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "multilabel_margin_loss", "__is__", "__isnot__", "append", "extend", "insert", "reverse", "clear", "_set_item", "Delete", "__getitem__", "name", "nbytes", "itemsize", "wait", "_unsafe_view", "log_sigmoid", "im2col", "col2im", "_unique2", "unique_dim", "mT", "mH", "numpy_T", "_pack_padded_sequence", "_pad_packed_sequence", "is_leaf", "_convolution_mode", "_shape_as_tensor", "alias", "lift_fresh", "_safe_softmax", "_tensor_to_list", "_list_to_tensor", "silu_", "mish_", "hardsigmoid_", "hardswish_", "relu6_", "gelu_"}
     or name.startswith(("aten::upsample_", "aten::adaptive_max_pool", "aten::_native_multi", "aten::_transformer", "aten::max_pool", "aten::avg_pool", "aten::reflection_pad", "aten::replication_pad", "prim::is_"))
 }  # fmt: skip

@@ -47,7 +47,12 @@ TypeName = Callable[[Type], str]
 
 
 class ConstMap(NamedTuple):
+    """The tensors that a text calls CONSTANTS.c0, CONSTANTS.c1, ..."""
+
     const_mapping: dict[str, Any]
+
+    def __getattr__(self, name: str) -> Any:
+        return self.const_mapping[name]
 
 
 def type_text(kind: Type) -> str:
@@ -300,6 +305,12 @@ class _Body:
     def write_Exit(self, node: Node) -> None:
         self.level -= 1
 
+    def write_ModuleContainerIndex(self, node: Node) -> None:
+        self.define(node.outputs_)
+        container, index = map(self.use, node.inputs_)
+        kind = self.printer.type_name(node.outputs_[0].type)
+        self.put(f"{self.use(node.outputs_[0])} : {kind} = {container}[{index}]")
+
     def write_fork(self, node: Node) -> None:
         """The forked block as a local function."""
         block = node.blocks_[0]
@@ -395,6 +406,7 @@ def _can_inline(value: Value) -> bool:
         return False
     return user.kind_ not in ("prim::fork", "prim::Enter", "prim::Exit") and node.kind_ not in (
         "prim::isinstance",
+        "prim::ModuleContainerIndex",
         "prim::Enter",
         "prim::Exit",
     )
@@ -611,7 +623,7 @@ def _module_code(printer: Printer, kind: ClassType, name: str) -> str:
     for label, value in kind.constants.items():
         if _is_identifier(label):
             t = inferred(value)
-            if t is not None and not isinstance(value, list):
+            if t is not None:
                 lines.append(f"  {label} : Final[{printer.type_name(t)}] = {body.literal(_numbered(value), t)}")
     return "\n".join(lines) + "\n" + _methods_code(printer, kind)
 

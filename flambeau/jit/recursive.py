@@ -5,6 +5,7 @@ Two modules with the same class and attributes of the same types share one compi
 
 from __future__ import annotations
 
+import copy
 import enum
 import functools
 import inspect
@@ -17,13 +18,14 @@ import flambeau as torch
 from . import Attribute, layers, operators
 from . import signatures as notes
 from .functions import Definition, Function, defaults_of, parsed
+from .hook_signatures import check_hooks
 from .ir import Value
 from .marks import Mark, mark_of, overloads
 from .matching import Named
 from .naming import is_library, qualified_name, unique_name
 from .resolver import PythonResolver, form_of, function_for, function_for_overload, ignored
 from .source import Range, error
-from .types import BOOL, INT, STRING, TENSOR, ClassType, InterfaceType, OptionalType, Type
+from .types import BOOL, INT, STRING, TENSOR, ClassType, InterfaceType, OptionalType, Type, is_subtype
 from .values import (
     FunctionValue,
     IgnoredFunction,
@@ -70,13 +72,14 @@ class Concrete:
         self.ignored: set[str] = set()
         self.container = _container(python_class)
         self.hooks: tuple = ()
+        self.overrides: dict[str, Any] = {}  # functions that an instance has in place of its class's methods
         self.script_type: ClassType | None = None
         self.done: ClassType | None = None  # of a module that was compiled before
 
     def key(self) -> tuple:
         modules = tuple((n, _Same(c.script_type if isinstance(c, Concrete) else c)) for n, c in self.modules.items())
         constants = tuple((n, type(v).__name__, repr(v)) for n, v in self.constants.items())
-        functions = tuple((n, _Same(f)) for n, f in self.functions.items())
+        functions = tuple((n, _Same(f)) for n, f in (*self.functions.items(), *self.overrides.items()))
         attributes = tuple(
             (n, str(t), _Same(t) if isinstance(t, (ClassType, InterfaceType)) else 0)
             for n, t in self.attributes.items()
@@ -162,6 +165,7 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
     kind = type(module)
     made = Concrete(kind)
     hints = {} if is_library(kind.__module__) else _hints(kind)
+    hints.update(module.__dict__.get("_attribute_types", {}))
     made.ignored = set(getattr(kind, "__jit_ignored_attributes__", ())) | set(
         getattr(kind, "__jit_unused_properties__", ())
     )
@@ -186,7 +190,7 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
     for name in _in_order(module, constants):
         if name in made.attributes or name in made.modules or not hasattr(module, name):
             continue
-        made.constants[name] = getattr(module, name)
+        made.constants[name] = _valid_constant(kind, name, getattr(module, name))
     for name, value in module.__dict__.items():
         if (
             name in _INTERNAL
@@ -196,12 +200,28 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
             or name in made.modules
         ):
             continue
+        if inspect.ismethod(value) and value.__self__ is module:
+            made.overrides[name] = value.__func__
+            continue
         _read_attribute(made, name, value, hints.get(name))
     for name, (type_, _) in layers.extra_attributes(module).items():
         made.attributes[name] = type_
         made.failed.pop(name, None)
     made.hooks = (*map(_Same, module._forward_pre_hooks.values()), "|", *map(_Same, module._forward_hooks.values()))
     return made
+
+
+def _valid_constant(kind: type, name: str, value: Any) -> Any:
+    """A constant as programs have it: a list is a tuple there."""
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return tuple(_valid_constant(kind, name, v) for v in value)
+    if not _is_constant(value) and not is_library(kind.__module__):
+        what = type(value)
+        word = what.__name__ if what.__module__ == "builtins" else f"{what.__module__}.{what.__name__}"
+        raise TypeError(
+            f"'{word}' object in attribute '{kind.__name__}.{name}' is not a valid constant.\nValid constants are:\n1. a nn.ModuleList\n2. a value of type {{bool, float, int, str, NoneType, torch.device, torch.layout, torch.dtype, torch.qscheme}}\n3. a list or tuple of (2)\n"
+        )
+    return value
 
 
 def _in_order(module: Any, names: set[str]) -> list[str]:
@@ -287,10 +307,10 @@ def _compile_method(kind: ClassType, concrete: Concrete, name: str) -> Function 
     """A method of the Python class, compiled when it is first called."""
     if name in _NEVER and getattr(concrete.python_class, name, None) is getattr(torch.nn.Module, name, None):
         return None
-    function = inspect.getattr_static(concrete.python_class, name, None)
+    function = concrete.overrides.get(name) or inspect.getattr_static(concrete.python_class, name, None)
     if isinstance(function, (staticmethod, classmethod)) or not inspect.isfunction(function):
         return None
-    if mark_of(function) in (Mark.IGNORE, Mark.UNUSED):
+    if mark_of(function) in (Mark.IGNORE, Mark.UNUSED) or _is_unimplemented(function):
         return None
     kind.methods[name] = made = method_for(kind, function, name)
     return made
@@ -366,7 +386,16 @@ class ModuleValue(Sugared):
         return self._from_class(place, m, name)
 
     def _function(self, m: Any, place: Range | None, name: str) -> Sugared:
-        return m.resolver.sugared(m, place, self.concrete.functions[name])
+        found = m.resolver.sugared(m, place, self.concrete.functions[name])
+        try:
+            for function in found.functions if isinstance(found, FunctionValue) else ():
+                function.ensure(place)
+        except Exception as problem:
+            raise error(
+                place,
+                f"Module '{short_name(self.script_type)}' has no attribute '{name}' (This function exists as an attribute on the Python module, but we failed to compile it to a TorchScript function. \nThe error stack is reproduced here:\n{problem}",
+            ) from None
+        return found
 
     def _from_class(self, place: Range | None, m: Any, name: str) -> Sugared | None:
         """What the Python class says: methods, properties, static methods, the library's own constants."""
@@ -479,14 +508,20 @@ class ModuleValue(Sugared):
         return SugaredTuple(self.as_tuple(place, m))
 
     def length(self, place: Range | None, m: Any) -> Value:
+        own = inspect.getattr_static(self.concrete.python_class, "__len__", None)
+        if inspect.isfunction(own) and not is_library(own.__module__):
+            return MethodValue(self.value, ["__len__"]).call(place, m, [], []).as_value(place, m)
         return m.constant(len(self.as_tuple(place, m)), INT, place)
 
     def item(self, place: Range | None, m: Any, index: Value, kind: Type | None = None) -> Sugared:
         word = self.concrete.container
         known, number = m.known(index)
+        if word in ("list", "dict") and not known and isinstance(kind, InterfaceType):
+            for name, inner in self.script_type.attributes.items():
+                if name in self.concrete.modules and not is_subtype(inner, kind):
+                    raise error(place, f"Attribute {name} is not of annotated type {kind.repr_str()}")
+            return SimpleValue(m.graph.op("prim::ModuleContainerIndex", [self.value, index], kind, place))
         if word in ("list", "parameters"):
-            if not known and kind is not None and isinstance(kind, InterfaceType):
-                return SimpleValue(m.graph.op("prim::ModuleContainerIndex", [self.value, index], kind, place))
             return SugaredTuple(self.as_tuple(place, m)).item(place, m, index)
         if word in ("dict", "parameter dict"):
             if not known:
@@ -512,7 +547,10 @@ def _call_hook(m: Any, place: Range | None, hook: Function, values: list[Value])
 
 def method_overloads(kind: ClassType, function: Any, name: str) -> list[str]:
     names = []
-    for number, declared in enumerate(overloads(function)):
+    declarations = overloads(function)
+    if any(declared is function for declared in declarations):
+        raise RuntimeError(f'Implementation for the method "{name}" is missing. Please make sure a definition is provided and defined after all overload declarations.')  # fmt: skip
+    for number, declared in enumerate(declarations):
         label = f"{name}__{number}"
         if label not in kind.methods:
             made = function_for_overload(function, declared)
@@ -606,8 +644,23 @@ def script_module(
     return made
 
 
+def prepared(module: Any, memo: dict[int, Any] | None = None) -> Any:
+    """The module that is compiled in a module's place: what `__prepare_scriptable__` of it and its submodules give."""
+    memo = {} if memo is None else memo
+    if id(module) not in memo:
+        made = memo[id(module)] = (
+            module.__prepare_scriptable__() if hasattr(module, "__prepare_scriptable__") else module
+        )
+        held = getattr(made, "_modules", {})
+        inner = {n: None if child is None else prepared(child, memo) for n, child in held.items()}
+        if any(inner[n] is not child for n, child in held.items()):
+            made = memo[id(module)] = copy.copy(made)
+            made.__dict__["_modules"] = inner
+    return memo[id(module)]
+
+
 def _check_ready(module: Any) -> None:
-    if not hasattr(module, "_parameters"):
+    if "_parameters" not in module.__dict__:
         raise RuntimeError(
             f"'{type(module).__name__}' has not been initialized, did you forget to call 'super().__init__()'?"
         )
@@ -631,14 +684,19 @@ def _build(module: Any, concrete: Concrete, memo: dict[int, Any], kind: Any, tra
         built = _build(inner, inner_concrete, memo, kind, tracing)
         if isinstance(held, InterfaceType) and not tracing:
             _compile(built, inner, inner_concrete, None)
+            for method in map(built.script_type.find_method, held.methods):
+                if method is not None:
+                    method.ensure()
         made._modules[name] = built
     made._fill(module, concrete)
     return made
 
 
 def exported(module: Any) -> list[str]:
-    """The methods to compile: forward, and those marked @export."""
-    names = []
+    """The methods to compile: forward, and those marked @export; of a compiled module, none."""
+    names: list[str] = []
+    if hasattr(module, "script_type"):
+        return names
     kind = type(module)
     forward = getattr(kind, "forward", None)
     if forward is not None and not _is_unimplemented(forward) and mark_of(forward) not in (Mark.IGNORE, Mark.UNUSED):
@@ -711,13 +769,20 @@ def _compile_hooks(module: Any, kind: ClassType) -> None:
     ):
         if target:
             continue
+        word = "Pre-hook" if target is kind.forward_pre_hooks else "Hook"
+        seen: dict[str, Any] = {}
         for hook in table.values():
             name = hook.__name__
-            made = method_for(kind, hook, name)
-            kind.methods[name] = made
-            target.append(made)
+            if seen.setdefault(name, hook) is not hook:
+                raise RuntimeError(f"{word} '{name}' on {type(module).__name__} has at least two different python definitions. Please use unique names for all hooks.")  # fmt: skip
+            if name not in kind.methods and inspect.isfunction(getattr(kind.python_class, name, None)):
+                raise RuntimeError(f"Can't define hook: {name} on class: {kind} because a method or hook with that name already exists.")  # fmt: skip
+            if name not in kind.methods:
+                kind.methods[name] = method_for(kind, hook, name)
+            target.append(kind.methods[name])
     for hook in [*kind.forward_pre_hooks, *kind.forward_hooks]:
         hook.ensure()
+    check_hooks(type(module).__name__, kind)
 
 
 __all__ = [

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
+import cmath
 import collections
+import copy
+import enum
 import functools
 import inspect
 import math
@@ -16,7 +19,9 @@ from typing import Any
 import flambeau as torch
 import flambeau.jit as jit
 
+from .. import _jit_internal
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
+from ..compat.legacy import TENSOR_TYPES
 from ..library.operator import OperatorFace
 from . import classes, forms, operators
 from . import signatures as notes
@@ -75,9 +80,9 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
         "range": (range,), "zip": (zip,), "enumerate": (enumerate,), "tuple": (tuple,), "list": (list,), "dict": (dict, collections.OrderedDict),
         "reversed": (reversed,), "len": (len,), "slice": (slice,), "super": (super,), "annotate": (jit.annotate,), "is_scripting": (jit.is_scripting,),
         "is_tracing": (jit.is_tracing,), "fork": (jit.fork,), "wait": (jit.wait,), "no_grad": (torch.no_grad,),
-        "rethrow_optional": (jit._unwrap_optional,), "assert_": (torch._assert,),
+        "rethrow_optional": (jit._unwrap_optional,), "assert_": (torch._assert,), "check": (torch._check,),
         "false": (torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling),
-        "noop": (torch._C._log_api_usage_once,),
+        "noop": (torch._C._log_api_usage_once,), "new_device": (torch.device,),
     }  # fmt: skip
     for form, things in meanings.items():
         for thing in things:
@@ -87,22 +92,27 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     plain = {
         "aten::round": round, "aten::hash": hash, "aten::hex": hex, "aten::oct": oct, "aten::bin": bin, "aten::ord": ord,
         "aten::chr": chr, "aten::sorted": sorted, "aten::all": all, "aten::any": any, "aten::sum": sum, "prim::min": min,
-        "prim::max": max, "aten::divmod": divmod, "aten::pow": pow, "aten::warn": warnings.warn, "aten::device": torch.device,
+        "prim::max": max, "aten::divmod": divmod, "aten::pow": pow, "aten::warn": warnings.warn,
         "aten::Size": torch.Size, "aten::manual_seed": torch.manual_seed, "aten::is_grad_enabled": torch.is_grad_enabled,
         "aten::set_grad_enabled": torch.set_grad_enabled, "aten::initial_seed": torch.initial_seed, "aten::Generator": torch.Generator,
         "aten::tensor": torch.tensor, "aten::as_tensor": torch.as_tensor, "aten::is_autocast_enabled": torch.is_autocast_enabled,
         "aten::is_autocast_cpu_enabled": torch.is_autocast_cpu_enabled, "aten::get_autocast_dtype": torch.get_autocast_dtype,
-        "aten::broadcast_shapes": torch.broadcast_shapes, "aten::__is__": None,
+        "aten::broadcast_shapes": torch.broadcast_shapes, "prim::id": id, "aten::grad": torch.autograd.grad,
+        "aten::backward": torch.autograd.backward, "aten::_infer_size": torch._C._infer_size,
+        "aten::_get_tracing_state": torch._C._get_tracing_state,
     }  # fmt: skip
     for symbol, thing in plain.items():
-        if thing is not None:
-            put(thing, functools.partial(BuiltinFunction, symbol))
+        put(thing, functools.partial(BuiltinFunction, symbol))
     put(torch.autocast, lambda: ClassValue(classes.script_class(forms.autocast)))  # type: ignore[arg-type]
     put(abs, lambda: MagicMethod("__abs__", BuiltinFunction("prim::abs")))
-    for name in dir(math):
-        symbol = {"remainder": "mathremainder", "ceil": "ceil"}.get(name, name)
-        if not name.startswith("_") and schemas_of(f"aten::{symbol}") and callable(getattr(math, name)):
-            put(getattr(math, name), functools.partial(BuiltinFunction, f"aten::{symbol}"))
+    for home in (math, cmath):
+        for name in dir(home):
+            symbol = {"remainder": "mathremainder", "phase": "angle", "rect": "polar"}.get(name, name)
+            takes_numbers = any(
+                "Tensor" not in str(s.arguments[0]) for s in schemas_of(f"aten::{symbol}") if s.arguments
+            )
+            if not name.startswith("_") and takes_numbers and callable(getattr(home, name)):
+                put(getattr(home, name), functools.partial(BuiltinFunction, f"aten::{symbol}"))
     for name in all_names():
         space, _, short = name.partition("::")
         function = operators.tensor_function(short) if space == "aten" else None
@@ -117,6 +127,7 @@ class Resolver:
     """Resolves names; subclasses say where they look."""
 
     is_library = False  # whether the code is Flambeau's own
+    is_text = False  # whether it was given as text
     trusts_returns = False  # whether a tuple may be returned where a NamedTuple is declared
 
     def lookup(self, name: str) -> tuple[bool, Any]:
@@ -139,6 +150,10 @@ class Resolver:
 
     def argument_type(self, m: Any, tree: ast.FunctionDef, name: str) -> Type | None:
         """A type for an argument from elsewhere than its annotation."""
+        return None
+
+    def annotation(self, name: str) -> Any:
+        """What Python evaluated the annotation of an argument (or "return") to, if it did."""
         return None
 
     def compiled_builtin(self, symbol: str) -> Any:
@@ -193,6 +208,8 @@ class Resolver:
             return thing
         if isinstance(thing, Function):
             return FunctionValue([thing])
+        if hasattr(thing, "__script_if_tracing_wrapper"):
+            thing = thing.__original_fn
         script = getattr(thing, "script_function", None)
         if isinstance(script, Function):
             return FunctionValue([script])
@@ -210,8 +227,8 @@ class Resolver:
             return self._function(m, place, thing.__func__)
         if inspect.isfunction(thing) or isinstance(thing, python_types.BuiltinFunctionType):
             return self._function(m, place, thing)
-        if isinstance(thing, torch.nn.Module):
-            return self._module(m, place, thing)
+        if isinstance(thing, jit.ScriptModule):
+            return PythonObject(thing, "Cannot call a ScriptModule that is not a submodule of the caller")
         return PythonObject(thing)
 
     def _constant(self, m: Any, place: Range | None, thing: Any, constant: bool) -> Sugared | None:
@@ -235,15 +252,19 @@ class Resolver:
         if isinstance(thing, list) and constant:
             values = [self.sugared(m, place, item, True).as_value(place, m) for item in thing]
             return SimpleValue(m.graph.list_of(values[0].type if values else notes.TENSOR, values, place))
-        if constant:
-            kind_of = notes.inferred(thing)
-            if isinstance(kind_of, EnumType):
-                return SimpleValue(m.graph.constant(thing, kind_of, place))
+        if isinstance(thing, enum.Enum):
+            return SimpleValue(m.graph.constant(thing, classes.enum_type(type(thing)), place))
         return None
 
     def _class(self, m: Any, place: Range | None, thing: Any) -> Sugared:
         if issubclass(thing, BaseException):
             return ExceptionClass(_exception_name(thing))
+        if issubclass(thing, torch.nn.Module):
+            return _ModuleClass(thing)
+        if mark_of(thing) in (Mark.IGNORE, Mark.UNUSED):
+            raise error(place, f"Cannot instantiate class '{thing.__name__}' in a script function", notes.FrontendError)
+        if thing in TENSOR_TYPES.values():
+            return _LegacyConstructor(thing)
         try:
             kind = notes.class_type(thing)
         except notes.UnknownType:
@@ -265,19 +286,68 @@ class Resolver:
         form = form_of(thing)
         if form is not None:
             return form
+        switch = _jit_internal.boolean_dispatched.get(thing)
+        if switch is not None:
+            return Dispatch(
+                switch["arg_name"], switch["index"], switch["if_true"], switch["if_false"], switch["default"]
+            )
         if is_library(getattr(thing, "__module__", None) or "") and hasattr(thing, "op"):
             symbol = f"aten::{thing.op.name}"
             if schemas_of(symbol):
                 return BuiltinFunction(symbol)
         if not inspect.isfunction(thing):
-            return PythonObject(thing, f"the builtin {getattr(thing, '__name__', thing)} is not known to TorchScript")
+            return PythonObject(
+                thing,
+                f"Python builtin {thing!r} is currently not supported in Torchscript: see https://pytorch.org/docs/main/jit_unsupported.html",
+            )
         overloads = getattr(thing, "__script_overloads__", None) or _overloads_of(thing)
         if overloads:
             return FunctionValue(overloads)
         return FunctionValue([function_for(thing)])
 
-    def _module(self, m: Any, place: Range | None, thing: Any) -> Sugared:
-        return PythonObject(thing)
+    def ignored(self, m: Any, thing: Any, owner: Any, self_type: Type) -> Sugared:
+        return ignored(m, thing, mark_of(thing), owner, self_type)
+
+    def python_result(self, thing: Any) -> Type:
+        """The type of what a Python object returns when it is called: what it is annotated with, else a tensor."""
+        function = thing if inspect.isroutine(thing) else getattr(type(thing), "__call__", None)
+        hint = getattr(function, "__annotations__", {}).get("return")
+        return notes.TENSOR if hint is None or isinstance(hint, str) else notes.python_type(hint)
+
+
+class _ModuleClass(Sugared):
+    """A class of modules: its static methods can be called, modules cannot be made."""
+
+    kind = "class"
+
+    def __init__(self, thing: Any):
+        self.thing = thing
+
+    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
+        found = inspect.getattr_static(self.thing, name, None)
+        if not isinstance(found, staticmethod):
+            raise error(place, f"attribute lookup is not defined on python value of type '{type(self.thing).__name__}'")
+        return m.resolver.sugared(m, place, found.__func__)
+
+    def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
+        raise error(
+            place, f"Cannot instantiate class '{self.thing.__name__}' in a script function", notes.FrontendError
+        )
+
+
+class _LegacyConstructor(Sugared):
+    """`torch.LongTensor([1, 2])`."""
+
+    kind = "class"
+
+    def __init__(self, thing: Any):
+        self.thing = thing
+
+    def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
+        if len(args) != 1 or kwargs:
+            raise error(place, "Legacy tensor constructors expect one list of numbers in TorchScript")
+        dtype = m.constant(operators.number_of(self.thing.dtype), INT, place)
+        return SimpleValue(m.call_operator(place, "aten::tensor", args, [Named(dtype, place, "dtype")]))
 
 
 class _Bound(Sugared):
@@ -315,22 +385,25 @@ class Dispatch(Sugared):
 
     kind = "function"
 
-    def __init__(self, name: str, index: int, yes: str, no: str):
-        self.flag, self.index, self.yes, self.no = name, index, yes, no
+    def __init__(self, name: str, index: int, yes: Any, no: Any, default: bool = False):
+        self.flag, self.index, self.yes, self.no, self.default = name, index, yes, no, default
 
     def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
         args, kwargs = list(args), list(kwargs)
         given = next((k for k in kwargs if k.name == self.flag), None)
-        if given is not None:
+        own = isinstance(self.yes, str)  # a function of this library: its two forms do not take the flag
+        if given is not None and own:
             kwargs.remove(given)
-        elif len(args) > self.index:
-            given = args.pop(self.index)
-        truth = False
+        elif given is None and len(args) > self.index:
+            given = args.pop(self.index) if own else args[self.index]
+        truth = self.default
         if given is not None:
             known, truth = m.known(given.value)
             if not known:
                 raise error(place, f"{self.flag} must be known when compiling")
         chosen = self.yes if truth else self.no
+        if not own:
+            return m.resolver.sugared(m, place, chosen).call(place, m, args, kwargs)
         found = form_by_name(chosen) or BuiltinFunction(f"aten::{chosen}")
         return found.call(place, m, args, kwargs)
 
@@ -372,6 +445,7 @@ class PythonResolver(Resolver):
         self.is_library = is_library(str(self.globals.get("__name__", ""))) and "jit" not in self.globals["__name__"]
         self.more = more or {}
         self.owner = owner
+        self.annotations = getattr(function, "__annotations__", {})
         cells = function.__closure__ or ()
         self.closure = dict(zip(function.__code__.co_freevars, cells))
 
@@ -388,6 +462,9 @@ class PythonResolver(Resolver):
         if hasattr(builtins, name):
             return True, getattr(builtins, name)
         return False, None
+
+    def annotation(self, name: str) -> Any:
+        return self.annotations.get(name)
 
     def owner_class(self, m: Any) -> Any:
         if self.owner is not None:
@@ -406,7 +483,15 @@ def function_for(thing: Any, name: str | None = None) -> Function:
 
 
 def _overloads_of(thing: Any) -> list[Function]:
-    return [function_for_overload(thing, o) for o in overloads(thing)]
+    declarations = overloads(thing)
+    if any(declared is thing for declared in declarations):
+        raise RuntimeError(f'Implementation for the function "{qualified_name(thing)}" is missing. Please make sure a definition is provided and defined after all overload declarations.')  # fmt: skip
+    return [_overload(thing, declared) for declared in declarations]
+
+
+@functools.cache
+def _overload(thing: Any, declared: Any) -> Function:
+    return function_for_overload(thing, declared)
 
 
 def function_for_overload(implementation: Any, declared: Any) -> Function:
@@ -421,23 +506,43 @@ def function_for_overload(implementation: Any, declared: Any) -> Function:
             index = schema.index_of(name)
             return None if index is None else schema.arguments[index].type
 
-    definition = Definition(
-        tree, source, Typed(implementation), {**defaults_of(implementation), **defaults_of(declared)}
-    )
+    own, other = defaults_of(declared), defaults_of(implementation)
+    for name, value in own.items():
+        if name in other and other[name] != value:
+            raise RuntimeError(f"Default parameters on overloads do not affect the runtime so they must equal to the default parameter on the implementation function. Found on parameter {name}")  # fmt: skip
+    tree, defaults = _narrowed(tree, head, {**other, **own})
+    definition = Definition(tree, source, Typed(implementation), defaults)
     return Function(qualified_name(implementation), definition)
 
 
-def ignored(m: Any, thing: Any, mark: Mark, owner: Any = None, self_type: Type | None = None) -> Sugared:
+def _narrowed(tree: ast.FunctionDef, head: ast.FunctionDef, defaults: dict[str, Any]) -> tuple[ast.FunctionDef, dict]:
+    """The implementation without the types of its own comment, and without defaults that an overload's types cannot have."""
+    tree = copy.deepcopy(tree)
+    declared = {a.arg for a in (*head.args.args, *head.args.kwonlyargs)}
+    missing = [a.arg for a in tree.args.args if a.arg not in declared and a.arg not in defaults]
+    if missing:
+        raise RuntimeError(f"Parameters not specified in the overload: {', '.join(missing)}")
+    return tree, defaults
+
+
+def ignored(m: Any, thing: Any, mark: Mark | None, owner: Any = None, self_type: Type | None = None) -> Sugared:
     """A function that stays Python; its types come from its annotations."""
-    schema = schema_for(thing, self_type)
-    return IgnoredFunction(thing, schema, thing.__name__, mark is Mark.UNUSED, owner)
-
-
-def schema_for(thing: Any, self_type: Type | None = None) -> Schema:
     tree, source = parsed(thing)
     reader = Emitter(PythonResolver(thing), source)
-    schema = notes.schema_of(reader, tree, self_type, defaults_of(thing))
-    return schema if schema.returns else Schema(schema.name, "", schema.arguments, [notes.TENSOR])
+    if owner is not None and not (tree.args.posonlyargs or tree.args.args):
+        raise error(source.range_of(tree), "Non-static method does not have a self argument")
+    unused = mark is Mark.UNUSED
+    if unused or tree.args.vararg is not None or tree.args.kwarg is not None:  # of any arguments
+        tree = copy.copy(tree)
+        tree.args = ast.arguments([], [], None, [], [], None, [])
+        schema = notes.schema_of(reader, tree, None, {})
+        schema = Schema(schema.name, "", [], schema.returns, varargs=True)
+    else:
+        schema = notes.schema_of(reader, tree, self_type, defaults_of(thing))
+    unannotated = not schema.returns
+    if unannotated:
+        schema = Schema(schema.name, "", schema.arguments, [notes.TENSOR], schema.varargs)
+    return IgnoredFunction(thing, schema, thing.__name__, unused, owner, unannotated)
 
 
 def _exception_name(thing: type) -> str:

@@ -84,6 +84,7 @@ class Schema:
         fields: Sequence[str] = (),
     ):
         self.fields = tuple(fields)  # the results' names
+        self.shares = False  # whether a result may share memory with an argument
         self.name, self.overload = name, overload
         self.arguments, self.returns = tuple(arguments), tuple(returns)
         self.varargs, self.varrets = varargs, varrets
@@ -277,7 +278,9 @@ def parse_schema(text: str) -> Schema:
         reader.take(")")
     else:
         returns.append(reader.type()[0])
-    return Schema(name, overload, arguments, returns, varargs, varrets, fields)
+    made = Schema(name, overload, arguments, returns, varargs, varrets, fields)
+    made.shares = re.search(r"-> .*\(\w", text) is not None
+    return made
 
 
 # -- the table --------------------------------------------------------------------------------------------------------------

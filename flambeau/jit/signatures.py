@@ -9,10 +9,12 @@ import inspect
 import re
 import types as python_types
 import typing
+import warnings
 from typing import Any
 
 import flambeau as torch
 
+from ..compat.legacy import TENSOR_TYPES
 from ..core.tensor import Tensor
 from .interpreter import to_script
 from .schema import REQUIRED, Argument, Schema
@@ -24,6 +26,7 @@ from .types import (
     DEVICE,
     FLOAT,
     GENERATOR,
+    INFERRED,
     INT,
     NONE,
     NUMBER,
@@ -84,7 +87,7 @@ def python_type(thing: Any) -> Type:
             )
         return DictType(python_type(inside[0]), python_type(inside[1]))
     if origin is tuple or thing is tuple:
-        if not inside and thing in (tuple, tuple):
+        if thing is tuple or thing is typing.Tuple:  # noqa: UP006  Tuple[()] has no parts either
             raise error(
                 None, "Attempted to use Tuple without a contained type. Please add a contained type, e.g. Tuple[int]"
             )
@@ -95,13 +98,11 @@ def python_type(thing: Any) -> Type:
         return python_type(inside[0])
     if origin is torch.futures.Future:
         return FutureType(python_type(inside[0]))
-    if thing is torch.futures.Future:
-        return FutureType(ANY)
-    for word, name in (("List", "list"), ("Dict", "dict"), ("Tuple", "tuple")):
-        if thing.__class__ is type and thing.__name__ == name and thing in (list, dict, tuple):
-            raise error(
-                None, f"Attempted to use {word} without a contained type. Please add a contained type, e.g. {word}[int]"
-            )
+    if thing is torch.futures.Future or thing is typing.Optional:
+        word = "Future" if thing is torch.futures.Future else "Optional"
+        raise error(
+            None, f"Attempted to use {word} without a contained type. Please add a contained type, e.g. {word}[int]"
+        )
     if thing in (torch.device,):
         return DEVICE
     if thing in (torch.dtype, torch.layout, torch.memory_format):
@@ -110,10 +111,14 @@ def python_type(thing: Any) -> Type:
         return GENERATOR
     if thing is torch.Size:
         return ListType(INT)
+    if thing in TENSOR_TYPES.values():
+        warnings.warn(
+            "TorchScript will treat type annotations of Tensor dtype-specific subtypes as if they are normal Tensors. dtype constraints are not enforced in compilation either.",
+            stacklevel=2,
+        )
+        return TENSOR
     if isinstance(thing, type):
         return class_type(thing)
-    if isinstance(thing, typing.TypeVar) or inspect.isfunction(thing):
-        raise UnknownType(thing)
     raise UnknownType(thing)
 
 
@@ -163,19 +168,37 @@ def type_of(m: Any, node: ast.expr | None) -> Type:
         return _subscripted(m, node, place)
     name = dotted(node) if node is not None else None
     if name is None:
-        raise error(place, "Expression of type " + type(node).__name__ + " cannot be used in a type expression")
+        word = _SPOKEN.get(type(getattr(node, "op", None)), type(node).__name__)
+        raise error(place, f"Expression of type {word} cannot be used in a type expression")
     found = m.resolver.type(m, name)
     if isinstance(found, Type):
         return found
+    if found is not None and found in _BARE:
+        raise error(place, _BARE[found])
     if found is None:
         known = _NAMES.get(name.rpartition(".")[2] if name.startswith(("torch.", "typing.")) else name)
         if known is not None:
             return known
         raise error(place, f"Unknown type name '{name}'")
+    return annotated_type(found, place)
+
+
+def annotated_type(thing: Any, place: Range) -> Type:
+    """The type that an annotation's value stands for; an error that shows the place."""
     try:
-        return python_type(found)
-    except UnknownType:
-        raise error(place, f"Unknown type name '{name}'") from None
+        return python_type(thing)
+    except UnknownType as unknown:
+        what = unknown.args[0]
+        raise ValueError(
+            f"Unknown type annotation: '{what if not isinstance(what, typing.ForwardRef) else thing}' at {place.highlight()}"
+        ) from None
+
+
+_BARE = {
+    typing.Optional: "Attempted to use Optional without a contained type. Please add a contained type, e.g. Optional[int]",
+    typing.Tuple: "Attempted to use Tuple without a contained type. Please add a contained type, e.g. Tuple[int]",  # noqa: UP006
+}
+_SPOKEN: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Mod: "%", ast.Pow: "**"}
 
 
 def _from_text(m: Any, node: ast.Constant) -> Type:
@@ -190,7 +213,9 @@ def _from_text(m: Any, node: ast.Constant) -> Type:
 
 
 def _subscripted(m: Any, node: ast.Subscript, place: Range) -> Type:
-    name = dotted(node.value) or ""
+    name = dotted(node.value)
+    if name is None:
+        raise error(m.at(node.value), "Subscripted type must be a type identifier")
     word = name.rpartition(".")[2]
     parts = list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
     if word in ("List", "list", "Sequence"):
@@ -202,14 +227,18 @@ def _subscripted(m: Any, node: ast.Subscript, place: Range) -> Type:
     if word in ("Dict", "dict"):
         return DictType(type_of(m, parts[0]), type_of(m, parts[1]))
     if word in ("Tuple", "tuple"):
-        if len(parts) == 1 and isinstance(parts[0], ast.Tuple) and not parts[0].elts:
+        if not parts:
             return TupleType([])
+        if isinstance(node.slice, ast.Tuple) and m.at(node.slice).text().startswith("("):
+            raise error(m.at(node.slice), "Tuple literal in Tuple type annotation must not have any elements!")
         return TupleType([type_of(m, p) for p in parts])
     if word == "Final":
         return type_of(m, parts[0])
     if word in ("Future",):
         return FutureType(type_of(m, parts[0]))
-    if _BROADCASTING.fullmatch(word):
+    if word.startswith("BroadcastingList"):
+        if not _BROADCASTING.fullmatch(word):
+            raise error(place, "subscript of Broadcastable list must be a positive integer")
         return ListType(type_of(m, parts[0]))
     alias = m.resolver.type(m, name)
     if alias is not None and not isinstance(alias, Type):
@@ -234,34 +263,40 @@ def _broadcast_size(node: ast.expr | None) -> int | None:
 
 # -- definitions ------------------------------------------------------------------------------------------------------------
 
-_COMMENT = re.compile(r"#\s*type:\s*(?!ignore)(.*?)\s*$")
+_COMMENT = re.compile(r"# type:\s*(?!ignore)(.*?)\s*$")
+_MISSPELT = re.compile(r"#[\t ]*type[\t ]*:\s*\(")
+_VARIABLE = "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults"
 
 
 def schema_of(m: Any, tree: ast.FunctionDef, self_type: Type | None, defaults: dict[str, Any]) -> Schema:
     """The schema that a definition declares; results left open if it does not say."""
-    if tree.args.vararg is not None or tree.args.kwarg is not None:
-        raise error(
-            m.at(tree).first(),
-            "Compiled functions can't take variable number of arguments or use keyword-only arguments with defaults",
-            NotSupportedError,
-        )
+    for extra in (tree.args.vararg, tree.args.kwarg):
+        if extra is not None:
+            raise error(m.at(extra), _VARIABLE, NotSupportedError)
+    for default in tree.args.kw_defaults:
+        if default is not None and not m.resolver.is_library:
+            raise error(m.at(default), _VARIABLE, NotSupportedError)
     names = [*tree.args.posonlyargs, *tree.args.args]
+    if self_type is not None and not names:
+        raise error(m.at(tree), "methods must have a self argument")
     comment_types, comment_result = _comment_signature(m, tree, len(names) - (self_type is not None))
     arguments = []
     for number, parameter in enumerate([*names, *tree.args.kwonlyargs]):
         if number == 0 and self_type is not None:
             arguments.append(Argument(parameter.arg, self_type))
             continue
-        kind: Type = TENSOR
+        kind: Type = INFERRED
         if comment_types is not None and number < len(names):
             kind, size = comment_types[number - (self_type is not None)]
         else:
             size = _broadcast_size(parameter.annotation)
             given = m.resolver.argument_type(m, tree, parameter.arg)
+            if tree.name == "__setstate__" and parameter.annotation is None and isinstance(self_type, ClassType):
+                given = _state_type(m, tree, self_type)
             if given is not None:
                 kind = given
             elif parameter.annotation is not None and not _says_nothing(m, parameter.annotation):
-                kind = type_of(m, parameter.annotation)
+                kind = _annotated(m, parameter.annotation, parameter.arg)
         default = defaults.get(parameter.arg, REQUIRED)
         if default is not REQUIRED:
             default = _checked_default(m, tree, parameter.arg, default, kind, size)
@@ -269,10 +304,31 @@ def schema_of(m: Any, tree: ast.FunctionDef, self_type: Type | None, defaults: d
     if comment_types is not None:
         returns = [comment_result] if comment_result is not None else []
     elif tree.returns is not None and not _says_nothing(m, tree.returns):
-        returns = [type_of(m, tree.returns)]
+        returns = [_annotated(m, tree.returns, "return")]
     else:
         returns = []
     return Schema(tree.name, "", arguments, returns)
+
+
+def _state_type(m: Any, tree: ast.FunctionDef, owner: ClassType) -> Type:
+    """What `__setstate__` is given: what `__getstate__` returns."""
+    getter = owner.find_method("__getstate__")
+    if getter is None:
+        raise error(
+            m.at(tree), f"'{owner.name}' defines __setstate__ but no __getstate__ (torch.jit.export marks both)"
+        )
+    return getter.schema.result_type()
+
+
+def _annotated(m: Any, node: ast.expr, name: str) -> Type:
+    """The type of an annotation; where its names are local to another function, from the value that Python gave it."""
+    try:
+        return type_of(m, node)
+    except RuntimeError:
+        value = m.resolver.annotation(name)
+        if value is None or isinstance(value, str):
+            raise
+        return annotated_type(value, m.at(node))
 
 
 def _says_nothing(m: Any, node: ast.expr) -> bool:
@@ -281,6 +337,11 @@ def _says_nothing(m: Any, node: ast.expr) -> bool:
 
 
 def _checked_default(m: Any, tree: ast.FunctionDef, name: str, default: Any, kind: Type, size: int | None) -> Any:
+    if _is_mutable(default) and not m.resolver.trusts_returns:  # an archive may hold any
+        raise error(
+            m.at(tree),
+            f"Mutable default parameters are not supported because Python binds them to the function and they persist across function calls.\n As a workaround, make the default None and instantiate the default parameter within the body of the function. Found {type(default)} on parameter {name}",
+        )
     if size is not None and isinstance(default, (int, float)):
         default = [default] * size
     if (
@@ -294,6 +355,10 @@ def _checked_default(m: Any, tree: ast.FunctionDef, name: str, default: Any, kin
         return to_script(default, kind)
     except TypeError:
         raise error(m.at(tree), f'Expected a default value of type {kind.repr_str()} on parameter "{name}"') from None
+
+
+def _is_mutable(value: Any) -> bool:
+    return isinstance(value, (list, dict)) or (isinstance(value, tuple) and any(map(_is_mutable, value)))
 
 
 def comment_type(m: Any, node: ast.stmt) -> Type | None:
@@ -326,29 +391,54 @@ def _comment_signature(m: Any, tree: ast.FunctionDef, count: int) -> tuple[list 
     if tree.body and isinstance(tree.body[0], ast.Expr) and len(tree.body) > 1:
         body = tree.body[1].lineno  # a docstring stands before
     lines = m.source.lines[tree.lineno - 1 : max(body - 1, tree.lineno)]
-    found = [c for c in (_COMMENT.search(line) for line in lines) if c]
-    whole = [c[1] for c in found if "->" in c[1]]
-    single = [c[1] for c in found if "->" not in c[1]]
-    if not whole:
+    found = [c[1] for c in (_COMMENT.search(line) for line in lines) if c]
+    if not found:
+        _check_spelling(lines)
         return None, None
-    if len(whole) > 1:
-        raise error(m.at(tree), "Too many type comments", FrontendError)
-    text = whole[0]
-    if single and re.match(r"\(\s*\.\.\.\s*\)", text):  # one comment per argument
-        text = f"({', '.join(s.rstrip(', ') for s in single)}) -> {text.partition('->')[2]}"
+    text = found[0]
+    if len(found) > 1:  # one comment per argument
+        text = next((c for c in found if re.match(r"\(\.\.\.\) -> ", c)), "")
+        if not text:
+            raise RuntimeError(
+                "Return type line '# type: (...) -> ...' not found on multiline type annotation\nfor type lines:\n"
+                + "\n".join(f"# type: {c}" for c in found)
+                + "\n(See PEP 484 https://www.python.org/dev/peps/pep-0484/#suggested-syntax-for-python-2-7-and-straddling-code)"
+            )
+        single = [_uncommented(c) for c in found[: found.index(text)]]
+        text = f"({', '.join(single)}) -> {text.partition('->')[2]}"
+    if not text.startswith("("):
+        return None, None
+    text = _uncommented(text)
+    result = "->" in text
     try:
-        signature = ast.parse(text, mode="func_type")
+        signature = ast.parse(text if result else f"{text} -> None", mode="func_type")
     except SyntaxError:
         raise error(m.at(tree), f"Failed to parse the type comment '{text}'", FrontendError) from None
     if len(signature.argtypes) == count + 1:  # the type of self may stand there too
         signature.argtypes = signature.argtypes[1:]
     if len(signature.argtypes) != count:
+        whole = m.at(tree)
+        head = Range(m.source, whole.line, whole.column, whole.line, len(m.source.lines[whole.line]))
         raise error(
-            m.at(tree),
-            f"Number of type annotations for function parameters ({len(signature.argtypes)}) does not match the number of parameters on the function ({count})!",
+            head,
+            f"Number of type annotations ({len(signature.argtypes)}) did not match the number of function parameters ({count})",
         )
     kinds = [(type_of(m, _located(t, tree)), _broadcast_size(t)) for t in signature.argtypes]
-    return kinds, type_of(m, _located(signature.returns, tree))
+    return kinds, type_of(m, _located(signature.returns, tree)) if result else None
+
+
+def _uncommented(text: str) -> str:
+    return text.partition("#")[0].strip().rstrip(",")
+
+
+def _check_spelling(lines: list[str]) -> None:
+    for number, line in enumerate(lines):
+        if _MISSPELT.search(line):
+            raise RuntimeError(
+                f"The annotation prefix in line {number} is probably invalid.\nIt must be '# type:'"
+                "\nSee PEP 484 (https://www.python.org/dev/peps/pep-0484/#suggested-syntax-for-python-2-7-and-straddling-code)"
+                "\nfor examples"
+            )
 
 
 # -- values -----------------------------------------------------------------------------------------------------------------

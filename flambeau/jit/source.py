@@ -66,11 +66,13 @@ class Range:
         lines[0] = lines[0][self.column :]
         return "\n".join(lines)
 
-    def highlight(self) -> str:
-        """The lines around, the part itself underlined."""
+    def highlight(self, function: str = "") -> str:
+        """The lines around, the part itself underlined; with the name of the function, as tracebacks have it."""
         s, out = self.source, []
         if s.filename:
-            out.append(f'  File "{s.filename}", line {s.first_line + self.line}\n')
+            out.append(
+                f'  File "{s.filename}", line {s.first_line + self.line}{f", in {function}" if function else ""}\n'
+            )
         pad = " " * s.indent
         for number in range(max(0, self.line - _CONTEXT), min(len(s.lines), self.end + 1)):
             text = s.lines[number]

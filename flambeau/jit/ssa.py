@@ -316,9 +316,7 @@ class _Exits:
                 self.finish(body, outcome, kinds)
 
     def finish(self, block: Block, outcome: _Outcome, kinds: Sequence[Type]) -> None:
-        values = outcome.values
-        if outcome.status == THROWS:
-            values = self.nothing(block, kinds)
+        values = outcome.values or self.nothing(block, kinds)  # a body that always throws or returns has none
         for value in values:
             block.add_output(value)
 

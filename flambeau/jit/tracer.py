@@ -17,7 +17,6 @@ from typing import Any
 import flambeau as torch
 
 from ..core import modes
-from ..core.size import make_size
 from ..core.tensor import Tensor
 from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
@@ -25,7 +24,7 @@ from . import cleanup, enabled, operators, recursive
 from . import signatures as notes
 from .emitter import Emitter
 from .functions import Function
-from .inlining import inline
+from .inlining import inline, inlined
 from .ir import Block, Graph, Node, Value, copy_graph, copy_node
 from .matching import Named, carry_out, match_call
 from .module import ScriptFunction, ScriptModule, TopLevelTracedModule
@@ -33,6 +32,7 @@ from .naming import qualified_name, unique_name
 from .resolver import form_by_name
 from .schema import Argument, Schema, schemas_of
 from .source import Range, Source
+from .traced_sizes import TracedInt, TracedSizes, plain, tensors_in
 from .tracing_state import active, set_active
 from .types import (
     BOOL,
@@ -79,41 +79,6 @@ class TracingCheckError(Exception):
         super().__init__(self.message)
 
 
-class TracedInt(int):
-    """A size that knows which tensor's it is: arithmetic with it is recorded."""
-
-    tracer: Any
-    make: Any
-
-    @staticmethod
-    def of(number: int, tracer: Tracer, make: Callable[[], Value]) -> TracedInt:
-        made = TracedInt(number)
-        made.tracer, made.make = tracer, functools.cache(make)
-        return made
-
-    def __reduce__(self) -> Any:
-        return int, (int(self),)
-
-
-def _recorded(name: str, symbol: str, turned: bool = False) -> Any:
-    plain = getattr(int, name)
-
-    def run(self: TracedInt, other: Any) -> Any:
-        result = plain(self, other)
-        tracer = self.tracer
-        if type(result) is not int or active() is not tracer or not tracer.recording or not isinstance(other, int):
-            return result
-        pair = (other, self) if turned else (self, other)
-        return TracedInt.of(result, tracer, lambda: tracer.insert(symbol, [tracer.value(p) for p in pair]))
-
-    return run
-
-
-for _name, _symbol in (("add", "aten::add"), ("sub", "aten::sub"), ("mul", "aten::mul"), ("floordiv", "aten::floordiv"), ("mod", "aten::remainder")):  # fmt: skip
-    setattr(TracedInt, f"__{_name}__", _recorded(f"__{_name}__", _symbol))
-    setattr(TracedInt, f"__r{_name}__", _recorded(f"__r{_name}__", _symbol, turned=True))
-
-
 class Frame:
     """A module whose forward is being recorded."""
 
@@ -122,7 +87,7 @@ class Frame:
         self.attributes: dict[str, Value] = {}
 
 
-class Tracer(modes.Mode):
+class Tracer(TracedSizes, modes.Mode):
     """Records into one graph."""
 
     reads_python = True  # subscripts above all, before their numbers are taken apart
@@ -131,7 +96,7 @@ class Tracer(modes.Mode):
         self.graph = Graph()
         self.recording = True
         self.known: dict[int, tuple[Any, Value]] = {}
-        self.plain_shapes: list[tuple[Tensor, Any]] = []
+        TracedSizes.__init__(self)
         self.script_modules: dict[int, Any] = {}
         self.paths: dict[int, str] = {}
         self.modules: dict[int, str] = {}
@@ -290,15 +255,13 @@ class Tracer(modes.Mode):
                 self.set_value(item, self.insert("aten::__getitem__", [value, self.value(key)]))
 
     def _trace_shape(self, thing: Tensor, value: Value) -> None:
-        if thing.layout is not torch.strided:
-            return
-        plain = thing.shape
-        self.plain_shapes.append((thing, plain))
+        self.trace_shape(thing, lambda dim: self.insert("aten::size", [value, self.constant(dim, INT)]))
 
-        def size(dim: int) -> Callable[[], Value]:
-            return lambda: self.insert("aten::size", [value, self.constant(dim, INT)])
+    def listening(self) -> bool:
+        return active() is self and self.recording
 
-        thing.shape = make_size([TracedInt.of(int(n), self, size(d)) for d, n in enumerate(plain)])
+    def combine(self, symbol: str, left: Any, right: Any) -> Value:
+        return self.insert(f"aten::{symbol}", [self.value(left), self.value(right)])
 
     # -- the mode --------------------------------------------------------------------------------------------------------
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
@@ -348,8 +311,8 @@ class Tracer(modes.Mode):
 
     def _check_seen(self, name: str, args: tuple, kwargs: dict, result: Any) -> None:
         """What an operator makes of recorded tensors must be recorded: it would be a constant of the graph otherwise."""
-        from_known = any(id(t) in self.known for t in _tensors((args, kwargs)))
-        if from_known and any(id(t) not in self.known for t in _tensors(result)):
+        from_known = any(id(t) in self.known for t in tensors_in((args, kwargs)))
+        if from_known and any(id(t) not in self.known for t in tensors_in(result)):
             raise NotImplementedError(
                 f"tracing a call of {name}: TorchScript has no operator for it, or not with these arguments"
             )
@@ -391,7 +354,9 @@ class Tracer(modes.Mode):
                 return carry_out(
                     self.graph, symbol, match_call(self.graph, None, schemas, given, renamed), user_range()
                 )
-        except RuntimeError:
+        except RuntimeError as problem:
+            if "requires grad as a constant" in str(problem):
+                raise
             for node in reversed(self.frame.block.nodes_[before:]):
                 if not any(v.uses for v in node.outputs_):
                     node.destroy()
@@ -419,22 +384,11 @@ class Tracer(modes.Mode):
 
     def _run(self, function: Callable, args: tuple, kwargs: dict, recording: bool = False) -> Any:
         """Run an operator on plain numbers and shapes."""
-        swapped = []
-        for tensor in _tensors((args, kwargs)):
-            if any(type(n) is TracedInt for n in tensor.shape):
-                swapped.append((tensor, tensor.shape))
-                if not recording:
-                    tensor.shape = make_size([int(n) for n in tensor.shape])
         before, self.recording = self.recording, recording
         try:
-            if recording:
-                return function(*args, **kwargs)
-            return function(*_plain(args), **_plain(kwargs))
+            return self.run_plain(function, args, kwargs, shapes=not recording)
         finally:
             self.recording = before
-            for tensor, shape in swapped:
-                if len(tensor.shape) == len(shape) and tuple(map(int, tensor.shape)) == tuple(map(int, shape)):
-                    tensor.shape = shape
 
     def _python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
         result = self._run(function, args, kwargs)
@@ -446,7 +400,7 @@ class Tracer(modes.Mode):
     def call_script(self, function: Function, args: tuple, kwargs: dict) -> Any:
         """A compiled function or method called while tracing: the graph calls it too."""
         if not self.recording:
-            return function.run(function.bind(_plain(args), _plain(kwargs)))
+            return function.run(function.bind(plain(args), plain(kwargs)))
         arguments = list(args)
         first: list[Named] = []
         if function.owner is not None:
@@ -517,9 +471,7 @@ class Tracer(modes.Mode):
             set_active(before)
             for handle in handles:
                 handle.remove()
-            for tensor, shape in reversed(self.plain_shapes):
-                if len(tensor.shape) == len(shape):
-                    tensor.shape = make_size([int(n) for n in tensor.shape])
+            self.restore_shapes()
 
 
 class _Context(Emitter):
@@ -544,30 +496,6 @@ def _without(mode: modes.Mode) -> Iterator[None]:
     finally:
         if there:
             modes.own.stack.push(mode)
-
-
-def _tensors(tree: Any) -> Iterator[Tensor]:
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (list, tuple)) and not isinstance(tree, torch.Size):
-        for item in tree:
-            yield from _tensors(item)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from _tensors(item)
-
-
-def _plain(tree: Any) -> Any:
-    """The arguments with traced sizes as plain numbers."""
-    if type(tree) is TracedInt:
-        return int(tree)
-    if isinstance(tree, torch.Size):
-        return make_size([int(n) for n in tree])
-    if type(tree) in (list, tuple):
-        return type(tree)(map(_plain, tree))
-    if isinstance(tree, slice):
-        return slice(*map(_plain, (tree.start, tree.stop, tree.step)))
-    return {k: _plain(v) for k, v in tree.items()} if type(tree) is dict else tree
 
 
 def tensor_type(tensor: Tensor) -> Type:
@@ -744,12 +672,17 @@ def _record(
     with tracer.watching():
         positional, named = copies[: len(args)], dict(zip(kwargs, copies[len(args) :]))
         result = function(*positional, **named)
-        if strict and isinstance(result, (dict, list)):
-            word = "dict" if isinstance(result, dict) else "list"
-            raise RuntimeError(f"Encountering a {word} at the output of the tracer might cause the trace to be incorrect, this is only valid if the container structure does not change based on the module's inputs. Consider using a constant container instead (e.g. for `list`, use a `tuple` instead. for `dict`, use a `NamedTuple` instead). If you absolutely need this and know the side effects, pass strict=False to trace() to allow this behavior.")  # fmt: skip
         if result is None:
             raise RuntimeError("traced functions must return tensors, got None")
-        out = tracer.value(_checked_output(result))
+        checked = _checked_output(result)
+        if strict and isinstance(result, (dict, list)):
+            text = f"Encountering a {type(result).__name__} at the output of the tracer might cause the trace to be incorrect, this is only valid if the container structure does not change based on the module's inputs. Consider using a constant container instead (e.g. for `list`, use a `tuple` instead. for `dict`, use a `NamedTuple` instead). If you absolutely need this and know the side effects, pass strict=False to trace() to allow this behavior."
+            if isinstance(result, dict):
+                raise RuntimeError(text)
+            warn(text)
+        out = tracer.value(checked)
+        if out.type is INT:  # a size: a tensor in what is traced
+            out = tracer.insert("prim::NumToTensor", [out])
     tracer.graph.add_output(out)
     lift(tracer.graph)
     tidy(tracer.graph)
@@ -757,7 +690,7 @@ def _record(
 
 
 def _checked_output(result: Any) -> Any:
-    if isinstance(result, Tensor):
+    if isinstance(result, (Tensor, TracedInt)):
         return result
     if isinstance(result, tuple):
         return tuple(map(_checked_output, result))
@@ -835,6 +768,8 @@ def trace(
         )
         return func
     if isinstance(func, torch.nn.Module):
+        if any(m._backward_hooks for m in func.modules()):
+            raise ValueError("Modules that have backward hooks assigned can't be compiled: " + str(func))
         examples: Any = example_kwarg_inputs if example_kwarg_inputs is not None else example_inputs
         return trace_module(func, {"forward": examples}, None, check_trace, check_inputs, check_tolerance, strict, example_inputs_is_kwarg=example_kwarg_inputs is not None)  # fmt: skip
     if inspect.ismethod(func) and isinstance(func.__self__, torch.nn.Module):
@@ -852,13 +787,13 @@ def trace(
     )
     made_function = ScriptFunction(Function(name).define(graph, schema), func)
     if check_trace:
-        _check(
-            made_function,
-            func,
-            [args] if check_inputs is None else [_as_tuple(i) for i in check_inputs],
-            kwargs,
-            check_tolerance,
-        )
+        examples = [args] if check_inputs is None else [_as_tuple(i) for i in check_inputs]
+        for example in examples:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TracerWarning)  # the same ones again
+                again, _ = _record(func, _cloned(example), _cloned(kwargs), names, None, None, strict)
+            _compare_graphs(graph, again)
+        _check(made_function, func, examples, kwargs, check_tolerance, graph)
     return made_function
 
 
@@ -919,13 +854,14 @@ def trace_module(
                 if check_inputs is None
                 else [_as_tuple(i[name] if isinstance(i, dict) else i) for i in check_inputs]
             )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TracerWarning)  # the same ones again
-                again = trace_module(
-                    mod, {name: example}, None, False, strict=strict, example_inputs_is_kwarg=example_inputs_is_kwarg
-                )
-            _compare_graphs(kind.methods[name].graph, again.script_type.methods[name].graph)
-            _check(getattr(made, name) if name != "forward" else made, call, checked, kwargs, check_tolerance)
+            for given in [example] if check_inputs is None else checked:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", TracerWarning)  # the same ones again
+                    again = trace_module(
+                        mod, {name: given}, None, False, strict=strict, example_inputs_is_kwarg=example_inputs_is_kwarg
+                    )
+                _compare_graphs(graph, again.script_type.methods[name].graph)
+            _check(getattr(made, name) if name != "forward" else made, call, checked, kwargs, check_tolerance, graph)
     return made
 
 
@@ -934,25 +870,48 @@ def _compare_graphs(first: Graph, second: Graph) -> None:
     kinds = [[n.kind_ for n in g.nodes_ if n.kind_ != "prim::Constant"] for g in (first, second)]
     if kinds[0] != kinds[1]:
         raise TracingCheckError(f"Graphs differed across invocations!\n{first}\n{second}", None)
+    tensors = [[n.attributes["value"] for n in g.nodes_ if n.kind_ == "prim::Constant" and isinstance(n.attributes.get("value"), Tensor)] for g in (first, second)]  # fmt: skip
+    for a, b in zip(*tensors):
+        if a.shape != b.shape or not torch.equal(a, b):
+            raise TracingCheckError(None, f"Tensor-valued Constant nodes differed in value across invocations. This often indicates that the tracer has encountered untraceable code.\n{a}\n{b}")  # fmt: skip
+
+
+_RANDOM = ("aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::rand", "aten::bernoulli", "aten::normal", "aten::multinomial", "aten::rrelu", "aten::uniform")  # fmt: skip
+
+
+def _random_nodes(block: Block) -> list[Node]:
+    """Nodes that draw random numbers; dropout does unless it is known to do nothing."""
+    found = []
+    for node in block.nodes_:
+        still = "dropout" in node.kind_ and node.inputs_[-1].node.attributes.get("value") is False
+        if node.kind_.startswith(_RANDOM) and not still:
+            found.append(node)
+        found += [n for inner in node.blocks_ for n in _random_nodes(inner)]
+    return found
 
 
 def _is_fresh(inner: Any, mod: Any) -> bool:
     return all(inner is not held for held in mod.modules())
 
 
-def _check(traced: Any, function: Callable, examples: Sequence[tuple], kwargs: dict, tolerance: float) -> None:
+def _check(
+    traced: Any, function: Callable, examples: Sequence[tuple], kwargs: dict, tolerance: float, graph: Graph
+) -> None:
     """Run both on the examples; results that differ are told."""
     for args in examples:
         state = torch.get_rng_state()
         with torch.no_grad():
             expected = function(*_cloned(args), **_cloned(kwargs))
-            torch.set_rng_state(state)
             found = traced(*_cloned(args), **_cloned(kwargs))
         torch.set_rng_state(state)
-        for number, (a, b) in enumerate(zip(_tensors(expected), _tensors(found))):
+        for number, (a, b) in enumerate(zip(tensors_in(expected), tensors_in(found))):
             try:
                 torch.testing.assert_close(b.double() if b.is_floating_point() else b, a.double() if a.is_floating_point() else a, rtol=tolerance, atol=tolerance, equal_nan=True)  # fmt: skip
             except AssertionError as problem:
+                random = _random_nodes(inlined(graph))
+                if random:
+                    nodes = "\n\t".join(str(n) for n in random)
+                    warn(f"Trace had nondeterministic nodes. Did you forget call .eval() on your model? Nodes:\n\t{nodes}\nThis may cause errors in trace checking. To disable trace checking, pass check_trace=False to torch.jit.trace()")  # fmt: skip
                 warn(f"Output nr {number + 1}. of the traced function does not match the corresponding output of the Python function. Detailed error:\n{problem}")  # fmt: skip
                 return
 

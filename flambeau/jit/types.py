@@ -49,6 +49,10 @@ class Type:
         """The same kind of type around other types."""
         return self
 
+    def __call__(self) -> Type:
+        """Graphs' values have their type as an attribute here and by a method in PyTorch: `value.type()` works as well."""
+        return self
+
     def isSubtypeOf(self, other: Type) -> bool:  # noqa: N802  PyTorch's name
         return is_subtype(self, other)
 
@@ -80,6 +84,9 @@ class TensorType(Type):
     """Any tensor."""
 
     name = "Tensor"
+
+    def repr_str(self) -> str:
+        return "Tensor (inferred)" if self is INFERRED else self.code
 
     def __reduce__(self) -> Any:
         return _named, ("Tensor",)
@@ -116,6 +123,7 @@ class ShapedTensor(TensorType):
 
 
 TENSOR = TensorType()
+INFERRED = TensorType()  # of what is not annotated; the same type in other words
 INT: Type = _Named("int", kind="IntType")
 FLOAT: Type = _Named("float", kind="FloatType")
 COMPLEX: Type = _Named("complex", kind="ComplexType")
@@ -251,6 +259,10 @@ class TupleType(Type):
             return self.tuple_name
         return f"({', '.join(map(str, self.elements))})"
 
+    def repr_str(self) -> str:
+        inside = f" (aka NamedTuple({', '.join(self.fields)}))" if self.tuple_name else ""
+        return self.code + inside
+
     @property
     def code(self) -> str:
         if self.tuple_name:
@@ -264,6 +276,31 @@ class TupleType(Type):
         made = TupleType(parts, self.tuple_name, self.fields, self.defaults)
         made.python_class = self.python_class
         return made
+
+
+def shown(t: Type) -> str:
+    """A type as the printed values of graphs show it: NamedTuples with their fields, futures in brackets."""
+    if isinstance(t, FutureType):
+        return f"Future[{shown(t.element)}]"
+    if isinstance(t, (ListType, OptionalType)):
+        return t.graph_form.format(shown(t.element))
+    if not isinstance(t, TupleType):
+        return str(t)
+    parts = [shown(e) for e in t.elements]
+    if t.tuple_name:
+        first = len(t.fields) - len(t.defaults)
+        parts = [f"{name} : {part}" for name, part in zip(t.fields, parts)]
+        parts = [p if i < first else f"{p} = {_default_text(t.defaults[i - first])}" for i, p in enumerate(parts)]
+    return f"{'NamedTuple' if t.tuple_name else ''}({', '.join(parts)})"
+
+
+def _default_text(value: Any) -> str:
+    """The default of a NamedTuple's field as graphs show it: strings without quotes."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_default_text(k)}: {_default_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_default_text, value)) + "]"
+    return str(value)
 
 
 class EnumType(Type):
@@ -294,12 +331,14 @@ class ClassType(Type):
 
     def __init__(self, name: str, is_module: bool = False):
         self.name, self.is_module = name, is_module
+        self.class_attributes: frozenset[str] = frozenset()  # of the Python class: programs cannot read them
         self.attributes: dict[str, Type] = {}
         self.parameters: set[str] = set()
         self.buffers: set[str] = set()
         self.constants: dict[str, Any] = {}
         self.methods: dict[str, Any] = {}
         self.static_methods: dict[str, Any] = {}
+        self.ignored: dict[str, Any] = {}  # Python functions that stay Python
         self.properties: dict[str, tuple[Any, Any]] = {}  # getter, setter
         self.forward_hooks: list[Any] = []
         self.forward_pre_hooks: list[Any] = []
@@ -331,6 +370,13 @@ class InterfaceType(Type):
     def __init__(self, name: str, is_module: bool = False):
         self.name, self.is_module = name, is_module
         self.methods: dict[str, Any] = {}  # name -> Schema
+
+    def __str__(self) -> str:
+        return f"InterfaceType<{self.name.rpartition('.')[2]}>"
+
+    @property
+    def code(self) -> str:
+        return self.name
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -396,13 +442,15 @@ def _fulfils(a: Type, b: InterfaceType, why: list[str] | None) -> bool:
         return False
     if isinstance(a, ClassType) and b.is_module and not a.is_module:
         if why is not None:
-            why.append(f"Class '{a}' is not a subtype of the module interface '{b}' , since only ScriptModule classes can be subtypes of module interfaces")  # fmt: skip
+            why.append(f"Class '{a}' is not a subtype of the module interface '{b}' , since only ScriptModule class can be subtype of module interface.")  # fmt: skip
         return False
     for name, schema in b.methods.items():
-        mine = a.find_method(name) if isinstance(a, ClassType) else a.methods.get(name)
+        mine = a.methods.get(name)
+        if mine is None and isinstance(a, ClassType) and not b.is_module:
+            mine = a.find_method(name)
         if mine is None:
             if why is not None:
-                why.append(f"Class '{a}' does not have method '{name}' but '{b}' does.")
+                why.append(f"Class '{a}' does not have method '{name}' but interface '{b}' does.")
             return False
         mine = mine if isinstance(a, InterfaceType) else mine.schema
         if not _schema_fits(mine, schema):
@@ -438,6 +486,8 @@ def union_of(members: Iterable[Type]) -> Type:
             kept = [other for other in kept if not is_subtype(other, m)] + [m]
     if len(kept) == 1:
         return kept[0]
+    if len(kept) == 3 and {INT, FLOAT, COMPLEX} == set(kept):
+        return NUMBER
     rest = [m for m in kept if m is not NONE]
     if len(rest) < len(kept) and len(rest) == 1:
         return OptionalType(rest[0])
@@ -510,3 +560,30 @@ def unify_all(types: Sequence[Type], to_union: bool = False) -> Type | None:
     for t in types[1:]:
         joined = None if joined is None else unify(joined, t, to_union)
     return joined
+
+
+# -- PyTorch's names --------------------------------------------------------------------------------------------------------
+
+
+class _Single:
+    """A type without parts under PyTorch's name for its class: `torch._C.IntType.get()`."""
+
+    def __init__(self, type: Type):
+        self._type = type
+
+    def get(self) -> Type:
+        """The type."""
+        return self._type
+
+    def getInferred(self) -> Type:  # noqa: N802  PyTorch's name
+        """The type of what is not annotated."""
+        return INFERRED if isinstance(self._type, TensorType) else self._type
+
+
+def exposed(name: str) -> Any:
+    """What `torch._C` calls `name`: a class of types with parts, or the holder of one without; None if there is no such type."""
+    parts = {c.__name__: c for c in (ListType, DictType, TupleType, OptionalType, FutureType, UnionType, ClassType, EnumType, InterfaceType)}  # fmt: skip
+    if name in parts:
+        return parts[name]
+    singles = {t.kind(): t for t in NAMED.values()}
+    return _Single(singles[name]) if name in singles else None

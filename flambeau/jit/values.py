@@ -14,6 +14,7 @@ from .schema import Argument, Schema, schemas_of
 from .source import Range, error
 from .types import (
     ANY,
+    ANY_TUPLE,
     BOOL,
     COMPLEX,
     DEVICE,
@@ -100,14 +101,7 @@ class SimpleValue(Sugared):
         found = self._attribute(place, m, name)
         if found is not None:
             return found
-        kind = self.value.type
-        if isinstance(kind, (OptionalType,)) or kind is NONE:
-            hint = ""
-        else:
-            hint = ""
-        if isinstance(kind, ClassType):
-            raise error(place, f"Module '{short_name(kind)}' has no attribute '{name}' {hint}" if kind.is_module else f"Tried to access nonexistent attribute or method '{name}' of type '{kind.repr_str()}'. Did you forget to initialize an attribute in __init__()?{hint}")  # fmt: skip
-        raise error(place, f"'{kind.repr_str()}' object has no attribute or method '{name}'.{hint}")
+        raise no_attribute(place, self.value.type, name)
 
     def has_attr(self, place: Range | None, m: Emitter, name: str) -> bool:
         kind = self.value.type
@@ -144,14 +138,19 @@ class SimpleValue(Sugared):
         if isinstance(kind, InterfaceType) and name in kind.methods:
             return MethodValue(value, [name])
         if isinstance(kind, EnumType):
+            known, member = m.known(value)
+            if known and name in ("name", "value"):
+                return SimpleValue(m.constant(getattr(member, name), STRING if name == "name" else kind.value, None))
             if name == "name":
                 return SimpleValue(m.graph.op("prim::EnumName", [value], STRING, place))
             if name == "value":
                 return SimpleValue(m.graph.op("prim::EnumValue", [value], kind.value, place))
         if isinstance(kind, TensorType) and name in TENSOR_CASTS:
             return TensorCast(value, TENSOR_CASTS[name])
-        if isinstance(kind, TensorType) and name == "tolist":
-            return SpecialForm("tolist", value)
+        if isinstance(kind, TensorType) and name in ("tolist", "__getitem__"):
+            return SpecialForm(name, value)
+        if isinstance(kind, TensorType) and name == "type":
+            return BuiltinFunction("aten::to", Named(value, place))
         if isinstance(kind, FutureType) and name in ("wait", "value"):
             return BuiltinFunction("aten::wait", Named(value, place))
         symbol = f"aten::{name}"
@@ -181,8 +180,6 @@ class SimpleValue(Sugared):
                 MethodValue(self.value, [setter.name]).call(place, m, [Named(value, place)], [])
                 return
             if not kind.is_module and m.is_initializing(self.value):
-                if kind.find_method(name) is not None:
-                    raise error(place, f"Tried to assign to method '{name}'")
                 if m.in_control_flow():
                     raise error(
                         place,
@@ -227,8 +224,11 @@ class SimpleValue(Sugared):
                 out.type = kind.element
             m.graph.insert(node)
             return [SimpleValue(v) for v in node.outputs_]
-        if kind is ANY:
-            raise error(place, "Provided tensor or any value cannot be used as a tuple")
+        if kind is ANY_TUPLE:
+            raise error(
+                place,
+                "Provided tuple is not fully defined/refined including its element types, please provide a value of type like Tuple[int, int]",
+            )
         raise error(place, f"{kind.repr_str()} cannot be used as a tuple")
 
     def as_tuple_value(self, place: Range | None, m: Emitter) -> SugaredTuple:
@@ -264,18 +264,29 @@ class SimpleValue(Sugared):
             zero = m.constant(0, INT, place)
             return SimpleValue(m.builtin(place, "aten::select", [self.value, zero, index]))
         if isinstance(actual, ClassType):
+            if actual.is_module and isinstance(kind, InterfaceType):
+                return SimpleValue(m.graph.op("prim::ModuleContainerIndex", [self.value, index], kind, place))
             return self.attr(place, m, "__getitem__").call(place, m, [Named(index, place)], [])
         raise error(place, f"'{actual.repr_str()}' object is not subscriptable")
 
 
+def no_attribute(place: Range | None, kind: Type, name: str) -> Exception:
+    """The error of a name that values of a type do not have."""
+    if not isinstance(kind, ClassType):
+        return error(place, f"'{kind.repr_str()}' object has no attribute or method '{name}'.")
+    if kind.is_module:
+        return error(place, f"Module '{short_name(kind)}' has no attribute '{name}' ")
+    hint = "Did you forget to initialize an attribute in __init__()?"
+    if name in kind.class_attributes:
+        hint = f"'{name}' is defined as a class attribute which currently is not supported. Consider converting this to an instance attribute."
+    return error(place, f"'{kind.repr_str()}' object has no attribute or method '{name}'. {hint}")
+
+
 def _takes(schema: Schema, kind: Type) -> bool:
-    """Whether the first argument is called self and could be of a type (in the coarse sense of a method lookup)."""
-    if not schema.arguments:
+    """Whether there is an argument self that could be of a type (in the coarse sense of a method lookup)."""
+    formal = next((a.type for a in schema.arguments if a.name == "self"), None)
+    if formal is None:
         return False
-    first = schema.arguments[0]
-    if first.name != "self":
-        return False
-    formal = first.type
     if isinstance(kind, TensorType):
         return isinstance(formal, TensorType)
     return str(formal) == "t" or type(formal) is type(kind) or is_subtype(kind, formal)
@@ -302,6 +313,8 @@ def class_attribute(place: Range | None, m: Emitter, value: Value, kind: ClassTy
         return MethodValue(value, [name])
     if name in kind.static_methods:
         return FunctionValue([kind.static_methods[name]])
+    if name in kind.ignored:
+        return m.resolver.ignored(m, kind.ignored[name], value, kind)
     return None
 
 
@@ -436,7 +449,7 @@ class MethodValue(Sugared):
             if isinstance(kind, ClassType):
                 method = kind.find_method(name)
                 if method is None:
-                    raise error(place, f"'{kind.name}' has no method '{name}'")
+                    raise no_attribute(place, kind, name)
                 method.ensure(place)
                 schemas.append(method.schema)
             else:
@@ -463,6 +476,9 @@ class ClassValue(Sugared):
             raise error(place, f"Class {self.type.name} does not have an __init__ function defined")
         MethodValue(made, ["__init__"]).call(place, m, args, kwargs)
         return SimpleValue(made)
+
+    def has_attr(self, place: Range | None, m: Emitter, name: str) -> bool:
+        return self.type.find_method(name) is not None or name in self.type.static_methods
 
     def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
         if name == "__new__":
@@ -510,12 +526,10 @@ class EnumClass(Sugared):
         return SimpleValue(m.graph.constant(member, self.type, place))
 
     def iterate(self, place: Range | None, m: Emitter) -> Sugared:
-        return SugaredTuple([self.attr(place, m, n) for n, _ in self.type.members])
+        return SimpleValue(self.as_value(place, m))
 
     def as_value(self, place: Range | None, m: Emitter) -> Value:
-        return m.graph.list_of(
-            self.type, [self.attr(place, m, n).as_value(place, m) for n, _ in self.type.members], place
-        )
+        return m.graph.constant([self.type.python_class[n] for n, _ in self.type.members], ListType(self.type), place)
 
 
 class SugaredTuple(Sugared):
@@ -553,7 +567,7 @@ class SugaredTuple(Sugared):
         if not known:
             raise error(place, "Expected integer literal for index. ModuleList/Sequential indexing is only supported with integer literals. For example, 'i = 4; self.layers[i](x)' will fail because i is not a literal. Enumeration is supported, e.g. 'for index, v in enumerate(self): out = v(inp)'")  # fmt: skip
         if not -len(self.items) <= number < len(self.items):
-            raise error(place, f"Index {number} is out of range of length {len(self.items)}")
+            raise error(place, f"Index {number} out of range of length {len(self.items)}")
         return self.items[number]
 
 
@@ -578,6 +592,8 @@ class RangeValue(Sugared):
     kind = "range"
 
     def __init__(self, place: Range | None, m: Emitter, inputs: Sequence[Value], static: int | None = None):
+        if not inputs:
+            raise error(place, "range expected at least 1 arguments, got 0")
         for value in inputs:
             if value.type is not INT:
                 raise error(
@@ -592,9 +608,7 @@ class RangeValue(Sugared):
         if not 2 <= len(inputs) <= 3:
             raise error(
                 place,
-                f"range expected at most 3 arguments, got {len(inputs)}"
-                if inputs
-                else "range expected at least 1 arguments, got 0",
+                f"range expected at most 3 arguments, got {len(inputs)}",
             )
         self.start, self.stop = inputs[0], inputs[1]
         self.step = inputs[2] if len(inputs) == 3 else m.constant(1, INT, place)
@@ -723,7 +737,12 @@ class PythonObject(Sugared):
         )
 
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
-        raise error(place, f"{self.kind} cannot be called in TorchScript. {self.reason}".rstrip())
+        """Python is called back, with tensors as far as anybody knows."""
+        if self.reason or not callable(self.thing):
+            raise error(place, f"{self.reason or f'{self.kind} cannot be called in TorchScript.'}")
+        name = getattr(self.thing, "__name__", "python_value")
+        schema = Schema(name, "", [], [m.resolver.python_result(self.thing)], varargs=True)
+        return IgnoredFunction(self.thing, schema, name).call(place, m, args, kwargs)
 
     def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
         raise error(
@@ -743,8 +762,8 @@ class PythonModule(Sugared):
     def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
         try:
             found = getattr(self.module, name)
-        except AttributeError as problem:
-            raise error(place, f"{problem}") from None
+        except AttributeError:
+            raise error(place, f"object has no attribute {name}") from None
         return m.resolver.sugared(m, place, found)
 
 
@@ -753,17 +772,35 @@ class IgnoredFunction(Sugared):
 
     kind = "ignored function"
 
-    def __init__(self, function: Callable, schema: Schema, name: str, unused: bool = False, owner: Value | None = None):
+    def __init__(
+        self,
+        function: Callable,
+        schema: Schema,
+        name: str,
+        unused: bool = False,
+        owner: Value | None = None,
+        unannotated: bool = False,
+    ):
         self.function, self.schema, self.name, self.unused, self.owner = function, schema, name, unused, owner
+        self.unannotated = unannotated  # a tensor, then, or nothing
 
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
         given = [Named(self.owner, place), *args] if self.owner is not None else args
         if self.unused:
             m.raise_exception(place, m.constant(f"{self.unused_text()}", STRING, place), "")
             return SimpleValue(m.graph.op("prim::Uninitialized", [], self.schema.result_type(), place))
-        match = match_call(m.graph, place, [self.schema], given, kwargs)
-        node = m.graph.create("prim::PythonOp", [plan() for plan in match.plans], 1, place)
+        if self.schema.varargs:
+            values = [a.value for a in (*given, *kwargs)]
+            named = [str(k.name) for k in kwargs]
+        else:
+            values = [plan() for plan in match_call(m.graph, place, [self.schema], given, kwargs).plans]
+            named = []
+        node = m.graph.create("prim::PythonOp", values, 1, place)
         node.attributes.update(name=self.name, python=self.function)
+        if named:
+            node.attributes["keywords"] = named
+        if self.unannotated:
+            node.attributes["unannotated"] = True
         node.outputs_[0].type = self.schema.result_type()
         return SimpleValue(m.graph.insert(node).outputs_[0])
 

@@ -12,7 +12,9 @@ import flambeau
 
 from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.tensor import Tensor
-from ..export import ExportedProgram
+from ..export import Dim, ExportedProgram
+from ..export._trace import input_names
+from ..export.dynamic_shapes import combined
 from ..jit.inlining import inlined
 from ..jit.module import ScriptFunction, ScriptModule
 from ..nn import Module
@@ -23,10 +25,11 @@ from .converter import Slot
 from .enums import OperatorExportTypes, TrainingMode
 from .errors import OnnxExporterError
 from .from_export import ProgramReader
-from .from_script import ScriptReader, has_control_flow
+from .from_script import Pair, ScriptReader, has_control_flow
+from .from_trace import Recorded, TraceReader, mark_sizes
 from .optimize import optimized
 from .program import ONNXProgram
-from .serialize import as_output, model_proto, onnx_package
+from .serialize import as_output, model_proto, number_values, onnx_package
 
 DEFAULT_OPSET, OLDEST, NEWEST = 20, 7, 23
 
@@ -111,10 +114,11 @@ def export(
     job = _Export(model, args, kwargs, opset, dynamo, custom_translation_table, training, _progress(dynamo, verbose))
     job.names(input_names, output_names, dynamic_axes, dynamic_shapes)
     g = job.run()
-    if do_constant_folding and optimize:
-        job.say(
-            "Optimize the ONNX graph", lambda: optimized(g, fold_batch_norm=dynamo and training is TrainingMode.EVAL)
-        )
+    batch_norm = training is TrainingMode.EVAL and export_params
+    if not dynamo:
+        optimized(g, constants=do_constant_folding and opset >= 9, twins=False, batch_norm=batch_norm)
+    elif do_constant_folding and optimize:
+        job.say("Optimize the ONNX graph", lambda: optimized(g, batch_norm=batch_norm))
     proto = model_proto(
         g,
         dynamo=dynamo,
@@ -122,7 +126,7 @@ def export(
         export_params=export_params,
         inputs_too=keep_initializers_as_inputs,
     )
-    program = ONNXProgram(proto, job.program, job.reader)
+    program = ONNXProgram(proto, job.program)
     if verify:
         program.verify(args, kwargs)
     if f is not None:
@@ -164,7 +168,6 @@ class _Export:
             training is TrainingMode.PRESERVE and getattr(model, "training", False)
         )
         self.program: ExportedProgram | None = None
-        self.reader: Any = None
 
     def names(self, inputs: Any, outputs: Any, axes: Any, shapes: Any) -> None:
         self.input_names, self.output_names = list(inputs or ()), list(outputs or ())
@@ -185,17 +188,19 @@ class _Export:
         return found
 
     def run(self) -> Builder:
-        if isinstance(self.model, (ScriptModule, ScriptFunction)) and not isinstance(self.model, ExportedProgram):
-            graph = inlined(self.model.graph)
-            if has_control_flow(graph):
-                with functions.exporting(self.g.opset):
-                    self._scripted()
-                self._rename()
-                return self.g
-        with select_model_mode_for_export(self.model, self.training), functions.exporting(self.g.opset):
-            self.program = self._exported()
-            self.reader = ProgramReader(self.program, self.g, self.table)
-            self.say("Translate the graph into ONNX", self.reader.run)
+        model = self.model
+        compiled = isinstance(model, (ScriptModule, ScriptFunction))
+        with select_model_mode_for_export(model, self.training), functions.exporting(self.g.opset):
+            if compiled and (not self.dynamo or has_control_flow(inlined(model.graph))):
+                self._scripted()
+            elif self.dynamo or isinstance(model, ExportedProgram):
+                self.program = self._exported()
+                reader = ProgramReader(self.program, self.g, self.table)
+                self.say("Translate the graph into ONNX", reader.run)
+            else:
+                self._traced()
+        if not self.dynamo:
+            number_values(self.g.graph)
         self._rename()
         return self.g
 
@@ -214,33 +219,43 @@ class _Export:
             )
 
     def _shapes(self, module: Module) -> Any:
+        """The sizes that change, as torch.export wants to be told."""
         if self.shapes is not None or not self.axes:
             return self.shapes
-        from ..export.dynamic_shapes import combined  # noqa: PLC0415
-
-        named = combined(module, self.args, self.kwargs)
-        flat: list[Any] = []
+        given = combined(module, self.args, self.kwargs)
+        leaves, spec = pytree.tree_flatten(given)
         dims: dict[str, Any] = {}
-        names = self.input_names or []
-        position = 0
 
-        def shape(leaf: Any, name: str) -> Any:
-            nonlocal position
-            given = names[position] if position < len(names) else name
-            position += 1
-            wanted = self.axes.get(given)
-            if wanted is None or not isinstance(leaf, Tensor):
-                return None
-            return {axis: dims.setdefault(word, flambeau.export.Dim(word)) if word.isidentifier() else flambeau.export.Dim.AUTO for axis, word in wanted.items() if axis < leaf.dim()}  # fmt: skip
+        def dim(word: str) -> Any:
+            return dims.setdefault(word, Dim(word)) if word.isidentifier() else Dim.AUTO
 
-        out = {}
-        for name, value in named.items():
-            leaves, spec = pytree.tree_flatten(value)
-            flat = [shape(leaf, name) for leaf in leaves]
-            out[name] = (
-                pytree.tree_unflatten(flat, spec) if len(flat) != 1 or spec != pytree.tree_structure(0) else flat[0]
-            )
-        return out
+        wanted = self._axes_of(module, leaves)
+        shapes = [{i: dim(word) for i, word in axes.items()} or None for axes in wanted]
+        return pytree.tree_unflatten(shapes, spec)
+
+    def _axes_of(self, module: Module, leaves: list[Any]) -> list[dict[int, str]]:
+        """For each leaf of the arguments, the dimensions that change and their names."""
+        names = input_names(module, self.args, self.kwargs)
+        tensors = 0
+        found: list[dict[int, str]] = []
+        for leaf, name in zip(leaves, names):
+            if not isinstance(leaf, Tensor):
+                found.append({})
+                continue
+            given = self.input_names[tensors] if tensors < len(self.input_names) else name
+            tensors += 1
+            axes = self.axes.get(given, {})
+            found.append({i % max(leaf.dim(), 1): word for i, word in axes.items() if i < leaf.dim()})
+        return found
+
+    def _traced(self) -> None:
+        module = self.model if isinstance(self.model, Module) else _Called(self.model)
+        leaves = pytree.tree_leaves((self.args, self.kwargs))
+        axes = self._axes_of(module, leaves)
+        with flambeau.no_grad() if not self.g.training else contextlib.nullcontext():
+            recorded = Recorded(module, self.args, self.kwargs)
+            mark_sizes(recorded, axes)
+            TraceReader(recorded, self.g).run()
 
     def _scripted(self) -> None:
         model = self.model
@@ -252,17 +267,13 @@ class _Export:
         reader = ScriptReader(self.g)
         module = model if isinstance(model, ScriptModule) else None
         examples = list(zip([""] * len(given), given))
-        results = reader.run(model.graph, module, examples)
+        self._outputs(reader, reader.run(model.graph, module, examples))
+
+    def _outputs(self, reader: ScriptReader, results: list[Pair]) -> None:
         for pair in results:
             for leaf in pytree.tree_leaves(pair.thing):
                 value = reader.converter.current(leaf) if isinstance(leaf, Slot) else self.g.value(leaf)
-                as_output(self.g, value, "")
-        for value in self.g.graph.outputs:
-            value.name = value.name or f"output_{self.g.graph.outputs.index(value)}"
-        for value in self.g.graph.inputs:
-            wanted = self.axes.get(value.name, {})
-            if wanted and value.shape is not None:
-                value.shape = tuple(wanted.get(i, s) for i, s in enumerate(value.shape))
+                as_output(self.g, value, pair.name)
 
     # -- names -----------------------------------------------------------------------------------------------------------------------
     def _rename(self) -> None:

@@ -20,7 +20,7 @@ _EXTERNAL_FROM = 1024  # bytes: smaller tensors stay in the file itself
 class ONNXProgram:
     """An exported model. Calling it runs it in onnxruntime."""
 
-    def __init__(self, model_proto: Any, exported_program: Any = None, reader: Any = None) -> None:
+    def __init__(self, model_proto: Any, exported_program: Any = None) -> None:
         self.model_proto, self.exported_program = model_proto, exported_program
         self._session: Any = None
 

@@ -102,7 +102,13 @@ class Update:
         numbers = [v.item() if isinstance(v, Tensor) else v for v in options.values() if _is_number(v)]
         run = self.variant(options).run
         with modes.named_range(f"aten::_fused_{self.name}_", modes.FUNCTION):
-            run(params, owner.state, partial(owner._begin, group), partial(self.run_one, owner, group, options), *numbers)
+            run(
+                params,
+                owner.state,
+                partial(owner._begin, group),
+                partial(self.run_one, owner, group, options),
+                *numbers,
+            )
 
     def variant(self, options: dict[str, Any]) -> Variant:
         """What was compiled for these flags."""

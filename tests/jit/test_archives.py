@@ -87,7 +87,7 @@ def test_extra_files_map_location_and_buffers(tmp_path: Path) -> None:
     buffer.seek(0)
     files = {"note.txt": "", "missing": "as it was"}
     loaded = flambeau.jit.load(buffer, map_location="cpu", _extra_files=files)
-    assert files == {"note.txt": "hello", "missing": "as it was"}
+    assert files == {"note.txt": b"hello", "missing": "as it was"}
     assert flambeau.equal(loaded.weight, script.weight) and isinstance(loaded.weight, flambeau.nn.Parameter)
     buffer.seek(0)
     assert flambeau.jit.load(buffer, map_location="meta").weight.device.type == "meta"

@@ -247,7 +247,7 @@ def retyped(x):
         (with_try, torch.jit.frontend.UnsupportedNodeError, "try blocks aren't supported"),
         (half_defined, RuntimeError, "y is not defined in the false branch"),
         (wrong_argument, RuntimeError, "Expected a value of type 'Tensor' for argument 'self' but instead found type 'str'"),
-        (retyped, RuntimeError, "previously had type Tensor but is now being assigned to a value of type int"),
+        (retyped, RuntimeError, r"previously had type Tensor \(inferred\) but is now being assigned to a value of type int"),
     ],
 )  # fmt: skip
 def test_errors_show_the_line(function: Any, error: type[Exception], text: str) -> None:

@@ -18,7 +18,29 @@ _NUMBERS_AS_TENSORS = frozenset(
 
 
 class NoMatch(Exception):
-    """The arguments do not fit."""
+    """The arguments do not fit. Holds what `told` makes a sentence of."""
+
+
+def told(schema: FunctionSchema, problem: NoMatch) -> str:
+    """What is wrong with a call, in PyTorch's words."""
+    kind, *details = problem.args
+    if kind == "missing":
+        return f"{schema.name}() is missing value for argument '{details[0]}'. Declaration: {schema}"
+    if kind == "unknown":
+        return f"Unknown keyword argument '{details[0]}' for operator '{schema.name}'. Schema: {schema}"
+    if kind == "many":
+        allowed, given = details
+        if any(a.kwarg_only for a in schema.arguments):
+            return f"{schema.name}() takes {allowed} positional argument(s) but {given} was/were given.  Declaration: {schema}"
+        return f"{schema.name}() expected at most {allowed} argument(s) but received {given} argument(s). Declaration: {schema}"
+    argument, value = details
+    wanted = {"Scalar": "number"}.get(argument.base, argument.base)
+    wanted = f"List[{wanted}]" if argument.is_list else wanted
+    place = [a.name for a in schema.arguments].index(argument.name)
+    return (
+        f"{schema.name}() Expected a value of type '{f'Optional[{wanted}]' if argument.is_optional else wanted}' for argument"
+        f" '{argument.name}' but instead found type '{type(value).__name__}'.\nPosition: {place}\nValue: {value!r}\nDeclaration: {schema}"
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -48,10 +70,8 @@ def _element(value: Any, argument: Argument, numbers: bool) -> Any:
     if value is None and (argument.is_optional or "?" in argument.type):
         return None
     check = _CHECKS.get(argument.base)
-    if check is None:
-        raise NoMatch
-    if not check(value) and not (numbers and argument.base == "Tensor" and _is_number(value)):
-        raise NoMatch
+    if check is None or (not check(value) and not (numbers and argument.base == "Tensor" and _is_number(value))):
+        raise NoMatch("type", argument, value)
     if argument.base == "float" and isinstance(value, int):
         return float(value)
     if argument.base == "Device":
@@ -69,7 +89,7 @@ def _fitted(value: Any, argument: Argument, numbers: bool) -> Any:
     if argument.N and not isinstance(value, Tensor):
         found = _element(value, argument, False)
         return [found] * argument.N if found is not None else None
-    raise NoMatch
+    raise NoMatch("type", argument, value)
 
 
 def bind(schema: FunctionSchema, args: tuple, kwargs: dict[str, Any], numbers: bool = False) -> list[Any]:
@@ -80,7 +100,7 @@ def bind(schema: FunctionSchema, args: tuple, kwargs: dict[str, Any], numbers: b
         named["self"] = named.pop("input")
     args = _joined(args, positional)
     if len(args) > len(positional):
-        raise NoMatch
+        raise NoMatch("many", len(positional), len(args))
     values = []
     for position, argument in enumerate(schema.arguments):
         if position < len(args) and not argument.kwarg_only:
@@ -91,10 +111,11 @@ def bind(schema: FunctionSchema, args: tuple, kwargs: dict[str, Any], numbers: b
             values.append(argument.default)
             continue
         else:
-            raise NoMatch
+            raise NoMatch("missing", argument.name)
         values.append(_fitted(given, argument, numbers and position > 0))
-    if any(value is not None for value in named.values()):
-        raise NoMatch
+    for name, value in named.items():
+        if value is not None:
+            raise NoMatch("unknown", name)
     return values
 
 
@@ -125,6 +146,26 @@ def choose(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[FunctionSche
         except NoMatch:
             continue
     return None
+
+
+def refused(name: str, args: tuple, kwargs: dict[str, Any]) -> str:
+    """Why no overload of an operator fits a call."""
+    reasons = []
+    for overload in overloads_of(name):
+        try:
+            schema = schema_of(name, overload)
+        except ValueError:
+            continue
+        if any(a.is_out for a in schema.arguments):
+            continue
+        try:
+            bind(schema, args, kwargs)
+        except NoMatch as problem:
+            reasons.append(told(schema, problem))
+    if len(reasons) == 1:
+        return reasons[0]
+    lines = "\n\n".join(reasons)
+    return f"Overloaded torch operator invoked from Python failed to match any schema:\n{lines}\n\n"
 
 
 def _same(value: Any, default: Any) -> bool:

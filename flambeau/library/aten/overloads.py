@@ -6,12 +6,13 @@ tensor([2., 2.])
 
 from __future__ import annotations
 
+import functools
 import threading
 from types import ModuleType
 from typing import Any
 
 from ...core import overrides
-from .matching import NoMatch, bind, choose, shortened
+from .matching import NoMatch, bind, choose, refused, shortened, told
 from .schemas import FunctionSchema, overloads_of, schema_of, table
 
 
@@ -73,12 +74,8 @@ class OpOverload:
         """The value of every argument."""
         try:
             return bind(self._schema, args, kwargs, numbers=True)
-        except NoMatch:
-            given = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
-            raise RuntimeError(
-                f"{self._name}() was given arguments that do not fit its schema.\nGiven: ({given})\n"
-                f"Declaration: {self._schema}"
-            ) from None
+        except NoMatch as problem:
+            raise RuntimeError(told(self._schema, problem)) from None
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         overriding = overrides.overriding_arguments(args, kwargs)
@@ -103,6 +100,20 @@ class OpOverloadPacket:
         self._qualified_op_name = f"aten::{name}"
         self.__module__ = "torch._ops.aten"
         self._overload_names = overloads_of(name)
+
+    onnx: Any = None  # the ONNX form of what has no record (`_softmax`); operators that have one keep it there
+
+    @functools.cached_property
+    def op(self) -> Any:
+        """The record of the operator; None where PyTorch has a name for something that is no operator here."""
+        from .calls import record_of  # noqa: PLC0415  it needs all operators
+
+        return record_of(self.__name__)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the result shares the memory of the first argument."""
+        return any(getattr(self, overload).is_view for overload in self.overloads())
 
     def overloads(self) -> list[str]:
         return [name or "default" for name in self._overload_names]
@@ -139,7 +150,7 @@ class OpOverloadPacket:
             return overrides.call_override(self, args, kwargs, overriding)
         found = choose(self.__name__, args, kwargs)
         if found is None:
-            raise RuntimeError(f"{self._qualified_op_name}() has no overload that fits the arguments")
+            raise RuntimeError(refused(self.__name__, args, kwargs))
         schema, values = found
         positional, named = values_as_call(schema, values)
         return getattr(self, schema.overload_name or "default")(*positional, **named)

@@ -79,8 +79,8 @@ class JitTestCase(TestCase):
                     expected = function(*_copied(inputs))
                 self.assertEqual(captured[0], captured[0])
             else:
+                outputs = compiled(*_copied(inputs))  # first: tests expect its error where both fail
                 expected = function(*_copied(inputs))
-                outputs = compiled(*_copied(inputs))
                 compiled(*_copied(inputs))
             self.assertEqual(expected, outputs, atol=atol, rtol=rtol)
             return compiled
@@ -127,7 +127,30 @@ class JitTestCase(TestCase):
         self.assertExpected(str(trace))
 
     def assertExportImport(self, trace: Any, inputs: Any) -> None:
-        raise NotImplementedError("graphs are not made into modules here")
+        function = torch._C.CompilationUnit().create_function("impl", trace)
+        self.assertExportImportModule(function, inputs)
+
+    def assertExportImportModule(self, m: Any, inputs: Any) -> None:
+        found, saved = (self.runAndSaveRNG(f, inputs) for f in (m, self.getExportImportCopy(m)))
+        self.assertEqual(found, saved)
+
+    def getExportImportCopyWithPacking(self, m: Any, also_test_file: bool = True, map_location: Any = None) -> Any:
+        m.apply(lambda s: s._pack() if s._c._has_method("_pack") else None)
+        made = self.getExportImportCopy(m, also_test_file, map_location)
+        for module in (m, made):
+            module.apply(lambda s: s._unpack() if s._c._has_method("_unpack") else None)
+        return made
+
+    def runAndSaveRNG(self, func: Any, inputs: Any, kwargs: Any = None) -> Any:
+        with freeze_rng_state():
+            return func(*inputs, **(kwargs or {}))
+
+    def assertGraphContains(self, graph: Any, kind: str, consider_subgraphs: bool = False) -> None:
+        self.assertTrue(graph.findAllNodes(kind), f"{kind} is not in\n{graph}")
+
+    def assertGraphContainsExactly(self, graph: Any, kind: str, num_kind_nodes: int, consider_subgraphs: bool = False) -> None:  # fmt: skip
+        found = [n for n in graph.nodes() if n.kind() == kind] if not consider_subgraphs else graph.findAllNodes(kind)
+        self.assertEqual(len(found), num_kind_nodes)
 
 
 class _RaisesHighlighted:
@@ -199,6 +222,18 @@ def enable_cpu_fuser(fn: Any) -> Any:
 
 
 enable_cpu_fuser_if = lambda condition: _same  # noqa: E731
+
+
+def _get_py3_code(code: str, fn_name: str) -> Any:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "script.py")
+        with open(path, "w") as file:
+            file.write(code)
+        return getattr(_load_module(fn_name, path), fn_name)
+
+
+def do_input_map(fn: Any, inputs: Any) -> Any:
+    return tuple(fn(i) if isinstance(i, torch.Tensor) else i for i in inputs)
 
 
 def clear_class_registry() -> None:

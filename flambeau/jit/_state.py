@@ -1,0 +1,15 @@
+"""Whether `script` and `trace` compile: `torch.jit._state.disable()`, and the environment variable PYTORCH_JIT."""
+
+from __future__ import annotations
+
+from . import _enabled
+
+
+def enable() -> None:
+    """`script` and `trace` compile from now on."""
+    _enabled[0] = True
+
+
+def disable() -> None:
+    """`script` and `trace` return what they are given from now on."""
+    _enabled[0] = False
