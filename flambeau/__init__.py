@@ -111,9 +111,12 @@ _HOMES = {
     **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
     "Future": "futures",
     "GradScaler": "amp",
+    "classes": "library.native",
+    "export_library": "cpp",
     "_disable_dynamo": "compiler",
+    "_assert": "symbolic",
     **dict.fromkeys(
-        [
+        (
             "_check",
             "_check_index",
             "_check_is_size",
@@ -123,15 +126,12 @@ _HOMES = {
             "_check_type",
             "_check_value",
             "_check_with",
-        ],
+        ),
         "core.checks",
-    ),  # fmt: skip
+    ),
     **dict.fromkeys(("Event", "Stream"), "accelerator"),
     "PyTorchFileReader": "serialization.archive",
     "ScriptModule": "jit",
-    "_assert": "symbolic",
-    "classes": "library.native",
-    "export_library": "cpp",
     "autocast": "amp",
     "compile": "compiler",
     "cond": "library.higher_order",

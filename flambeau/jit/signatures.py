@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import collections
 import enum
-import inspect
 import re
 import types as python_types
 import typing

@@ -7,7 +7,6 @@ submodules afterwards. Sizes of tensors are numbers that know where they come fr
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import sys
 import warnings

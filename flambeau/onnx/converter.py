@@ -16,7 +16,20 @@ from .registry import custom_form, form_of, operator_named
 
 # Arguments that say where or how, never what.
 _IGNORED = frozenset(
-    "layout device pin_memory memory_format requires_grad non_blocking copy generator implicit stable sparse_grad unsafe".split()
+    [
+        "layout",
+        "device",
+        "pin_memory",
+        "memory_format",
+        "requires_grad",
+        "non_blocking",
+        "copy",
+        "generator",
+        "implicit",
+        "stable",
+        "sparse_grad",
+        "unsafe",
+    ]
 )
 
 

@@ -59,6 +59,10 @@ class AtenRecorder(modes.Mode):
         """A choice between two functions by a tensor."""
         raise NotImplementedError(f"{op} while {type(self).__name__} records")
 
+    def keeps(self, op: Any, name: str) -> bool:
+        """Whether an operator that is made of others, or a formula, is seen as one call."""
+        return True
+
     def before_cast(self, tensor: Any) -> None:
         """Called before a tensor is converted to another type."""
 
