@@ -112,6 +112,8 @@ _HOMES = {
     **dict.fromkeys(
         ("_assert", "_check", "_check_index", "_check_not_implemented", "_check_type", "_check_value"), "symbolic"
     ),
+    "classes": "library.native",
+    "export_library": "cpp",
     "autocast": "amp",
     "compile": "compiler",
     "cond": "library.higher_order",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sys
 import types
 from collections.abc import Callable
@@ -43,6 +44,11 @@ class OptimizedModule(Module):
         """What became of the model; see `flambeau.compiler.show`."""
         compiled = self.__dict__["_compiled"]
         return "not called yet" if compiled is None else compiled.explain()
+
+    def picture(self) -> str:
+        """The recordings of the model as a drawing (SVG); see `flambeau.compiler.show`."""
+        compiled = self.__dict__["_compiled"]
+        return _room("picture").draw("not called yet", []) if compiled is None else compiled.picture()
 
     def __getstate__(self) -> dict:
         return {**super().__getstate__(), "_compiled": None}
@@ -82,6 +88,7 @@ def _compiled_function(function: Callable, options: dict[str, Any]) -> Any:
     face._torchdynamo_orig_callable = function
     face._compiled = behind
     face.explain = functools.partial(_room("show").explain, behind)
+    face.picture = functools.partial(_room("show").svg, behind)
     return face
 
 
@@ -117,9 +124,18 @@ def compile(model: Callable | None = None, **options: Any) -> Any:
     return _compiled_function(model, options)
 
 
-def show(compiled: Any) -> str:
+def show(compiled: Any, picture: str | os.PathLike | None = None) -> str:
     """What became of a compiled function or model, as text: its graphs before and after each pass, kernels and their times, memory,
-    what it depends on, and why it was recorded again or runs as it is."""
+    what it depends on, and why it was recorded again, is split, or runs as it is. `picture` is a file that is written: the graphs and
+    the plan of the memory as a drawing (SVG).
+
+    >>> double = flambeau.compile(lambda x: x * 2)
+    >>> flambeau.compiler.show(double).splitlines()[-1]
+    '  not recorded yet: that needs a second call with arguments of the same kind'
+    """
+    if picture is not None:
+        with open(picture, "w", encoding="utf-8") as file:
+            file.write(compiled.picture())
     return compiled.explain()
 
 

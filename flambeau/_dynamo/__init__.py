@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..compiler import OptimizedModule, allow_in_graph, assume_constant_result, compile, disable, list_backends, reset
+from ..wholestep.arguments import DYNAMIC, STATIC
 from . import config
 
 
@@ -12,7 +13,7 @@ class ExplainOutput:
 
     def __init__(self, compiled: Any):
         behind = compiled._compiled
-        recorded = [r for entry in behind.found.values() if type(entry) is list for r in entry]
+        recorded = _recordings(behind)
         self.graph_count = len(recorded)
         self.graph_break_count = len(behind.reasons)
         self.op_count = sum(len(r.program.graph.steps) for r in recorded)
@@ -23,12 +24,17 @@ class ExplainOutput:
         return self._text
 
 
+def _recordings(behind: Any) -> list[Any]:
+    """The recordings of a compiled function and of the parts that it is split into."""
+    return [*behind.recordings(), *(r for part in behind.parts() for r in _recordings(part))]
+
+
 def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
     """`explain(f)(*args)` calls f so often that it is recorded, and tells how that went."""
 
     def inner(*args: Any, **kwargs: Any) -> ExplainOutput:
         compiled = compile(f)
-        for _ in range(3):
+        for _ in range(6):
             compiled(*args, **kwargs)
         return ExplainOutput(compiled)
 
@@ -36,10 +42,26 @@ def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
 
 
 def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
-    """Say that a size changes. Each size is recorded by itself, so that this changes nothing."""
+    """Say that a size of a tensor changes from call to call: a new size is then no new kind of argument, whatever
+    `compile(dynamic=)` says. It is recorded when it first comes, and does not count as another compilation."""
+    _mark(t, index, DYNAMIC, STATIC)
 
 
-mark_static = maybe_mark_dynamic = mark_dynamic
+def mark_static(t: Any, index: Any = None) -> None:
+    """Say that a size of a tensor, or every size, stays as it is: a new size is then a new kind of argument."""
+    _mark(t, range(t.dim()) if index is None else index, STATIC, DYNAMIC)
+
+
+def _mark(t: Any, index: Any, name: str, other: str) -> None:
+    indices = {int(i) for i in (index if isinstance(index, (list, tuple, range)) else (index,))}
+    wrong = [i for i in indices if not 0 <= i < t.dim()]
+    if wrong:
+        raise IndexError(f"a tensor of {t.dim()} dimensions has none with number {wrong[0]}")
+    t.__dict__[name] = frozenset(t.__dict__.get(name, frozenset()) | indices)
+    t.__dict__[other] = frozenset(t.__dict__.get(other, frozenset()) - indices)
+
+
+maybe_mark_dynamic = mark_dynamic
 
 __all__ = ["ExplainOutput", "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "explain",
            "list_backends", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "reset"]  # fmt: skip

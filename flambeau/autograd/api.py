@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..core.graph import INFERENCE, AccumulateGrad, GradientEdge, HookHandle, gradient_edge
+from ..core.named import is_named
 from ..core.naming import submodule
 from ..core.overrides import overridable, refuse_real_tensors
 from ..core.tensor import Tensor
@@ -31,11 +32,23 @@ def _described(out: Any) -> tuple | None:
     return out.shape, out.dtype, out.device
 
 
+def _without_names(g: Any) -> Tensor:
+    warnings.warn(
+        f"Autograd was passed a named grad tensor with dims {list(g.names)}. Autograd does not yet support named tensor semantics, so"
+        " all names will be ignored. In practice all computed gradients will still be correct according to regular tensor semantics.",
+        UserWarning,
+        stacklevel=5,
+    )
+    return g._value
+
+
 def _starting_gradients(outputs: list, gradients: list) -> list[Tensor]:
     """Ones for scalar outputs; what is given must fit in shape and dtype."""
     result: list[Tensor] = []
     for i, (out, g) in enumerate(zip(outputs, gradients)):
         known = _described(out)
+        if is_named(g):
+            g = _without_names(g)
         if known is None and isinstance(g, Tensor):
             result.append(g)
             continue

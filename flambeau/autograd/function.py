@@ -259,7 +259,7 @@ class Function:
     @classmethod
     def _record(cls, ctx: FunctionCtx, args: tuple, positions: list[int], edges: tuple, result: Any) -> Any:
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
-        node: Any = cls._backward_cls(cls.__name__ + "Backward", edges)
+        node: Any = cls._backward_cls(cls._backward_cls.__name__, edges)
         node.cls, node.ctx, node.positions = cls, ctx, positions
         node.extra = tuple(args[i].shape for i in positions)
         if cls.jvp is not Function.jvp:

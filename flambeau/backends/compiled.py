@@ -31,8 +31,9 @@ def map_kernel(
     """The native function that stores roots[k] to output k for every element; arg(i) in a formula is input i.
 
     An output may be the same memory as an input if the layouts are the same; any other overlap is the caller's error.
-    A `brief` function is for few elements: it keeps the interpreter's lock.
+    A `brief` function is for few elements: on the CPU it keeps the interpreter's lock.
     """
+    brief = brief and where is cpu
     key = (tuple(map(id, roots)), in_dtypes, out_dtypes, kinds, rank, where, brief)
     found = _maps.get(key)
     if found is None:

@@ -30,7 +30,13 @@ class Backend:
     """The interface. Addresses are plain integers, meaningful to this backend alone."""
 
     compiles = False  # whether `compile` makes kernels
+    on_host = False  # whether host code may read and write its memory
+    has_values = True  # whether tensors there have values at all
     device_count = 1
+
+    def computes(self, dtypes: tuple) -> bool:
+        """Whether formulas over these dtypes become native code."""
+        return self.compiles
 
     def allocate(self, nbytes: int, where: device) -> int:
         """The address of a new block."""
@@ -53,6 +59,10 @@ class Backend:
         held = _fetched.buffer
         self.read(ctypes.addressof(held), address, nbytes, where)
         return ctypes.addressof(held)
+
+    def is_zero(self, address: int, nbytes: int, where: device, error: Exception) -> bool:
+        """Whether a number is zero, in which a kernel has said what it could not do; else the caller raises the error."""
+        return not any(ctypes.string_at(self.fetch(address, nbytes, where), nbytes))
 
     def read_later(self, host: int, address: int, nbytes: int, where: device) -> None:
         """`read` that need not be done when this returns: the caller synchronises."""
@@ -135,7 +145,38 @@ class Backend:
         return {"name": where.type}
 
 
-_BACKENDS: dict[str, Backend] = {}
+class MetaBackend(Backend):
+    """The device meta: tensors there have shapes and no values, so that nothing is ever computed."""
+
+    has_values = False
+
+    def allocate(self, nbytes: int, where: device) -> int:
+        return 0
+
+    def release(self, address: int, nbytes: int, where: device) -> None:
+        """Nothing was allocated."""
+
+    def read(self, host: int, address: int, nbytes: int, where: device) -> None:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+    def fetch(self, address: int, nbytes: int, where: device) -> int:
+        raise RuntimeError("Tensor.item() cannot be called on meta tensors")
+
+    def is_zero(self, address: int, nbytes: int, where: device, error: Exception) -> bool:
+        return True
+
+    def write(self, address: int, host: int, nbytes: int, where: device) -> None:
+        """There is nothing to write to."""
+
+    def copy(self, destination: int, source: int, nbytes: int, where: device) -> None:
+        """There is nothing to copy."""
+
+    def fill(self, address: int, byte: int, nbytes: int, where: device) -> None:
+        """There is nothing to fill."""
+
+
+# By type of device. Whoever has a tensor finds its backend here; `backend_of` also starts those that were not used yet.
+BACKENDS: dict[str, Backend] = {"meta": MetaBackend()}
 # Types of device that come with the library, and are started when they are first used: what to import for the backend (its
 # function `start`), and what declares its kernels.
 _OPTIONAL = {"cuda": ("flambeau.backends.nvidia", "flambeau.ops.on_cuda")}
@@ -144,28 +185,28 @@ _absent: dict[str, str] = {}  # why one of them cannot be used here
 
 def register(name: str, backend: Backend) -> None:
     """Make `name` a type of device, whose tensors this backend looks after."""
-    if name in ("cpu", "meta") or name in _BACKENDS:
+    if name in BACKENDS:
         raise ValueError(f"there is a device of type {name!r} already")
     if not name.isidentifier():
         raise ValueError(f"a type of device is named by a word, not {name!r}")
     if not isinstance(backend, Backend):
         raise TypeError(f"expected an instance of flambeau.backends.Backend, not {type(backend).__name__}")
     devices.add_type(name)
-    _BACKENDS[name] = backend
+    BACKENDS[name] = backend
 
 
 def has_backend(where: device) -> bool:
-    """Whether a device other than the CPU and meta can hold tensors."""
-    return where.type in _BACKENDS or _start(where.type)
+    """Whether a device can hold tensors."""
+    return where.type in BACKENDS or _start(where.type)
 
 
 def backend_of(where: device) -> Backend:
-    """The backend of a device that is neither the CPU nor meta."""
+    """The backend of a device, which is started if need be."""
     try:
-        return _BACKENDS[where.type]
+        return BACKENDS[where.type]
     except KeyError:
         if _start(where.type):
-            return _BACKENDS[where.type]
+            return BACKENDS[where.type]
         raise RuntimeError(f"there is no device of type {where.type!r} here: {why_absent(where.type)}") from None
 
 
@@ -175,7 +216,7 @@ _seed_of_program: list[int] = []  # the last seed given to all devices: one that
 def seed_devices(seed: int) -> None:
     """Seed the default generators of every device that is there, and of those that will be."""
     _seed_of_program[:] = [seed]
-    for backend in _BACKENDS.values():
+    for backend in BACKENDS.values():
         backend.seed(seed)
 
 
@@ -197,7 +238,7 @@ def _start(kind: str) -> bool:
     except RuntimeError as problem:
         _absent[kind] = str(problem)
         return False
-    _BACKENDS[kind] = backend
+    BACKENDS[kind] = backend
     for seed in _seed_of_program:
         backend.seed(seed)
     importlib.import_module(kernels)

@@ -91,7 +91,7 @@ class BatchedTensor(Tensor):
     def storage_offset(self) -> int:
         return self._value.storage_offset()
 
-    def stride(self, dim: int | None = None) -> Any:
+    def stride(self, dim: Any = None) -> Any:
         strides = list(self._value.stride())
         del strides[self._hidden]
         return tuple(strides) if dim is None else strides[dim]

@@ -191,12 +191,16 @@ def _assemble(prefix: str, body: str, suffixes: list[str], indent: int, newline_
 # Whole tensors --------------------------------------------------------------------------------------------------------
 
 
-def _grad_suffixes(requires_grad: bool, grad_fn_name: str | None, tangent: str | None) -> list[str]:
+def _grad_suffixes(
+    requires_grad: bool, grad_fn_name: str | None, names: tuple | None, tangent: str | None
+) -> list[str]:
     found = []
     if grad_fn_name is not None:
         found.append(f"grad_fn=<{grad_fn_name}>")
     elif requires_grad:
         found.append("requires_grad=True")
+    if names is not None:
+        found.append(f"names={names}")
     if tangent is not None:
         found.append(f"tangent={tangent}")
     return found
@@ -218,6 +222,7 @@ def tensor_repr(
     default_float_dtype: dtype,
     requires_grad: bool = False,
     grad_fn_name: str | None = None,
+    names: tuple | None = None,
     tangent: str | None = None,
     device: str | None = None,
     layout: str | None = None,
@@ -229,6 +234,7 @@ def tensor_repr(
 
     array: a NumPy view of the elements (bfloat16 as uint16 bits); None for a meta tensor, with `shape` given.
     grad_fn_name: the autograd node's name, as in `AddBackward0`; it takes the place of `requires_grad=True`.
+    names: of its dimensions.
     tangent: the printed forward-mode tangent.
     device: printed when given: leave it out for the default device.
     shape: the full shape when `array` holds only what `summary_index(shape)` selects.
@@ -250,7 +256,7 @@ def tensor_repr(
         suffixes.append(f"layout={layout}")
     if contents is None:
         contents = "..." if array is None else _body(array, kind, shape, indent)
-    suffixes += _grad_suffixes(requires_grad, grad_fn_name, tangent)
+    suffixes += _grad_suffixes(requires_grad, grad_fn_name, names, tangent)
     return _assemble(prefix, contents, suffixes, indent)
 
 
@@ -295,7 +301,7 @@ def sparse_repr(
     if not _is_implied(kind, default_float_dtype):
         suffixes.append(f"dtype={kind}")
     suffixes.append(f"layout={layout}")
-    suffixes += _grad_suffixes(requires_grad, grad_fn_name, None)
+    suffixes += _grad_suffixes(requires_grad, grad_fn_name, None, None)
     body = (",\n" + " " * indent).join(component.text(indent) for component in components)
     return _assemble(prefix, body, suffixes, indent, newline_first=layout == "torch.sparse_coo")
 

@@ -172,7 +172,7 @@ class SparseCoo(SparseTensor):
         self._index_part, self._values_part = other._index_part, other._values_part
         self._is_coalesced, self._in_bounds = other._is_coalesced, other._in_bounds
 
-    def stride(self, dim: int | None = None) -> Any:
+    def stride(self, dim: Any = None) -> Any:
         return (0,) * len(self.shape) if dim is None else 0
 
 
@@ -193,7 +193,7 @@ class SparseCsr(SparseTensor):
         self._compressed_part, self._plain_part = other._compressed_part, other._plain_part
         self._values_part, self.layout = other._values_part, other.layout
 
-    def stride(self, dim: int | None = None) -> Any:
+    def stride(self, dim: Any = None) -> Any:
         raise RuntimeError("Sparse CSR tensors do not have strides")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .allocator import LARGE, allocator, free, round_size
-from .backend import backend_of, has_backend
+from .backend import BACKENDS, backend_of, has_backend
 from .device import cpu
 from .device import device as Device
 from .graph import INFERENCE, grad_mode, inference_threads
@@ -76,33 +76,23 @@ transfers = _Transfers()
 
 def move_bytes(destination: int, there: Device, source: int, here: Device, nbytes: int) -> None:
     """Copy bytes within a device or from one to another."""
-    if not nbytes or there.type == "meta":
+    giver, taker = BACKENDS[here.type], BACKENDS[there.type]
+    if not nbytes or not taker.has_values:
         return
-    if here.type == "meta":
-        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
     if here is there:
-        if here is cpu:
-            if watchers:
-                tell_looked()
-            ctypes.memmove(destination, source, nbytes)
-        else:
-            backend_of(here).copy(destination, source, nbytes, here)
-    elif there is cpu:
-        if transfers.wait:
-            backend_of(here).read(destination, source, nbytes, here)
-        else:
-            backend_of(here).read_later(destination, source, nbytes, here)
-    elif here is cpu:
-        if transfers.wait:
-            backend_of(there).write(destination, source, nbytes, there)
-        else:
-            backend_of(there).write_later(destination, source, nbytes, there)
-    elif here.type == there.type:
-        backend_of(here).copy_across(destination, there, source, here, nbytes)
+        giver.copy(destination, source, nbytes, here)
+    elif taker.on_host:
+        read = giver.read if transfers.wait else giver.read_later
+        read(destination, source, nbytes, here)
+    elif giver.on_host:
+        write = taker.write if transfers.wait else taker.write_later
+        write(destination, source, nbytes, there)
+    elif giver is taker:
+        giver.copy_across(destination, there, source, here, nbytes)
     else:  # through the host
         staging = ctypes.create_string_buffer(nbytes)
-        backend_of(here).read(ctypes.addressof(staging), source, nbytes, here)
-        backend_of(there).write(destination, ctypes.addressof(staging), nbytes, there)
+        giver.read(ctypes.addressof(staging), source, nbytes, here)
+        taker.write(destination, ctypes.addressof(staging), nbytes, there)
 
 
 class UntypedStorage:
@@ -439,10 +429,8 @@ class UntypedStorage:
         return UntypedStorage(self.size_bytes, self.device).copy_(self)
 
     def fill_(self, value: int) -> UntypedStorage:
-        if self.device is cpu:
-            set_bytes(self.ptr, value, self.size_bytes)
-        elif self.device.type != "meta" and self.size_bytes:
-            backend_of(self.device).fill(self.ptr, value, self.size_bytes, self.device)
+        if self.size_bytes:
+            BACKENDS[self.device.type].fill(self.ptr, value, self.size_bytes, self.device)
         return self
 
     def tolist(self) -> list[int]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -17,8 +18,8 @@ from .reduce_op import RedOpType, array_at, combiner
 from .shared_engine import Memory
 from .store import Store
 
-_LOOKS = 200  # at a request, before sleeping
-_SHORTEST, _LONGEST = 20e-6, 1e-3  # seconds of sleep between two looks
+_ATTENTIVE = 2e-3  # seconds of looking at a request again and again, the core offered to others between two looks
+_PAUSE, _LONG_PAUSE = 2e-4, 1e-3  # seconds of sleep between two looks after that, and after a second
 _LIVE_CHECK = 0.5
 
 _DATATYPES = {
@@ -85,14 +86,14 @@ class MpiEngine:
     def sleep_until(
         self, done: Callable[[], bool], what: str, timeout: float, suspects: Sequence[int] | None = None
     ) -> None:
-        for _ in range(_LOOKS):
-            if done():
-                return
-        start = time.monotonic()
-        pause, looked = _SHORTEST, start
+        start = now = looked = time.monotonic()
         while not done():
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST)
+            # MPI goes on only while somebody looks, and a large message has many stages: long pauses would add up.
+            waited = now - start
+            if waited < _ATTENTIVE:
+                os.sched_yield()
+            else:
+                time.sleep(_PAUSE if waited < 1 else _LONG_PAUSE)
             now = time.monotonic()
             if now - looked > _LIVE_CHECK:
                 looked = now

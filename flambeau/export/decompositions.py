@@ -514,7 +514,7 @@ class _Recorder(GraphRecorder):
 
     def branch_names(self, given: list[Node]) -> list[str]:
         assert self.source is not None
-        branch = getattr(self.root, str(self.source.args[1].target))  # type: ignore[union-attr]
+        branch = getattr(self.root, str(self.source.args[1].target))
         names = [str(node.target) for node in branch.graph.nodes if node.op == "placeholder"]
         return names if len(names) == len(given) else [node.name for node in given]
 

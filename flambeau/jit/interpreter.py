@@ -183,7 +183,7 @@ def to_script(value: Any, kind: Type) -> Any:
                 continue
         raise TypeError(_unfit(value, kind))
     if isinstance(value, Tensor) and (kind is INT or kind is FLOAT):
-        return (int if kind is INT else float)(value.item())  # type: ignore[arg-type]
+        return (int if kind is INT else float)(value.item())
     if kind is INT or kind in INT_LIKE:
         if isinstance(value, int) and not isinstance(value, bool):
             return int(value)

@@ -188,7 +188,7 @@ class ScriptMethod:
         return ScriptMethod(copy.deepcopy(self.owner, memo), self.function, self.__doc__)
 
     @property
-    def __name__(self) -> str:  # type: ignore[override]
+    def __name__(self) -> str:
         return self.function.base_name
 
     @property

@@ -39,7 +39,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ReductionLaunch:
     """One layout: which text, its numbers, and how work is cut."""
 
     shape: Shape
@@ -401,7 +401,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
 
     # --- launches
 
-    def plan(self, geometry: bytes, processors: int) -> Plan:
+    def plan(self, geometry: bytes, processors: int) -> ReductionLaunch:
         kept, reduced = self.r.kept_rank, self.r.reduced_rank
         numbers = struct.unpack(f"<{len(geometry) // 8}q", geometry)
         sizes, shrunk = numbers[:kept], numbers[kept : kept + reduced]
@@ -441,7 +441,9 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
             v //= 2
         return v
 
-    def _plan_rows(self, narrow: bool, packed: bytes, results: int, count: int, v: int, processors: int) -> Plan:
+    def _plan_rows(
+        self, narrow: bool, packed: bytes, results: int, count: int, v: int, processors: int
+    ) -> ReductionLaunch:
         loads = -(-count // v)
         lanes = BLOCK
         if loads < 256 or (results >= 16 * processors and loads < 1024):
@@ -454,11 +456,11 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
             share = -(-share // turn) * turn
             splits = -(-count // share)
         blocks = -(-results * splits // (BLOCK // lanes))
-        return Plan(Shape(lanes, v, narrow, splits > 1), packed, results, 1, count, splits, share, 0, blocks)
+        return ReductionLaunch(Shape(lanes, v, narrow, splits > 1), packed, results, 1, count, splits, share, 0, blocks)
 
     def _plan_columns(
         self, narrow: bool, packed: bytes, results: int, width: int, count: int, steps: list[int], processors: int
-    ) -> Plan:
+    ) -> ReductionLaunch:
         v = self.vector
         while v > 1 and (width % v or any(s % v for s in steps)):
             v //= 2
@@ -468,14 +470,16 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
         splits = max(1, min(8 * processors // tiles, count // (2 * rows * UNROLL)))
         share = -(-count // splits)
         splits = -(-count // share)
-        return Plan(Shape(0, v, narrow, splits > 1), packed, results, width, count, splits, share, bits, tiles * splits)
+        return ReductionLaunch(
+            Shape(0, v, narrow, splits > 1), packed, results, width, count, splits, share, bits, tiles * splits
+        )
 
     def bind(self, device: Device) -> Callable[..., None]:
         functions: dict[Shape, tuple] = {}
-        plans: dict[bytes, tuple[Plan, tuple]] = {}
+        plans: dict[bytes, tuple[ReductionLaunch, tuple]] = {}
         width = 16 if self.is_arg else self.acc.itemsize
 
-        def prepare(geometry: bytes) -> tuple[Plan, tuple]:
+        def prepare(geometry: bytes) -> tuple[ReductionLaunch, tuple]:
             plan = self.plan(geometry, device.processors)
             if plan.shape not in functions:
                 functions[plan.shape] = self._functions(device, plan)
@@ -499,7 +503,7 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) finish_{lanes}({parameters
 
         return run
 
-    def _functions(self, device: Device, plan: Plan) -> tuple:
+    def _functions(self, device: Device, plan: ReductionLaunch) -> tuple:
         module = device.load(self.text(plan.shape))
         numbers = ("q",) * (6 if self.columns else 5)
         main = module.function("reduce", (len(plan.packed), *numbers, *self.operands.kinds()))

@@ -86,7 +86,7 @@ def _bring_transposed_inside(sizes: list[int], strides: list[list[int]]) -> None
             return
 
 
-class ReductionPlan(NamedTuple):
+class ReductionLoops(NamedTuple):
     """What `backends.compiled.reduce_kernel` needs to know of the shapes, and the numbers its kernel reads."""
 
     kept_rank: int
@@ -101,7 +101,7 @@ def plan_reduction(
     strides: Sequence[Sequence[int]],
     reduced_dims: Sequence[int],
     ordered: bool = False,
-) -> ReductionPlan:
+) -> ReductionLoops:
     """Collapse a reduction over `reduced_dims` of `shape`.
 
     `strides[0]` belongs to the output, spread over all of `shape` (its entries for reduced dimensions do not matter);
@@ -122,7 +122,7 @@ def plan_reduction(
     numbers = [*kept_sizes, *reduced_sizes, *kept_strides[0]]
     for k, r in zip(kept_strides[1:], reduced_strides, strict=True):
         numbers += [*k, *r]
-    return ReductionPlan(len(kept_sizes), len(reduced_sizes), inner, kinds_of([s[-1] for s in rows]), tuple(numbers))
+    return ReductionLoops(len(kept_sizes), len(reduced_sizes), inner, kinds_of([s[-1] for s in rows]), tuple(numbers))
 
 
 def _inner(

@@ -192,7 +192,7 @@ class ScriptReader:
         for i in (taken, 1 - taken):
             inner = self.g.inner("then_branch" if i == 0 else "else_branch")
             try:
-                branches[i] = (inner, self._inside(inner, lambda b=node.blocks_[i]: self._branch(b, known)))  # type: ignore[misc]
+                branches[i] = (inner, self._inside(inner, lambda b=node.blocks_[i]: self._branch(b, known)))
             except Raises:
                 continue
         if branches[0] is None or branches[1] is None:  # an assertion: what does not raise goes on
@@ -233,7 +233,7 @@ class ScriptReader:
         if isinstance(pair.thing, Slot):
             return self.converter.current(pair.thing)
         if isinstance(pair.thing, (bool, int, float)):
-            return g.value(pair.thing)  # type: ignore[return-value]
+            return g.value(pair.thing)
         raise OnnxExporterError(
             f"a branch or loop that gives {type(pair.example).__name__} cannot be exported: only tensors and numbers can"
         )

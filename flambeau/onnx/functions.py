@@ -38,9 +38,9 @@ def exporting(opset: int) -> Iterator[None]:
     """Inside, an export is under way."""
     before, wanted = _state.opset, keeping.wanted
     _state.opset = opset
-    keeping.wanted = lambda function: hasattr(function, "symbolic")  # type: ignore[method-assign]
+    keeping.wanted = lambda function: hasattr(function, "symbolic")
     try:
         yield
     finally:
         _state.opset = before
-        keeping.wanted = wanted  # type: ignore[method-assign]
+        keeping.wanted = wanted

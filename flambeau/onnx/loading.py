@@ -72,7 +72,7 @@ class OnnxModule(Module):
         *path, last = name.split(".") if all(name.split(".")) else [name.replace(".", "_")]
         owner: Module = self
         for part in path:
-            owner = owner._modules.get(part) or self._step(owner, part)  # type: ignore[assignment]
+            owner = owner._modules.get(part) or self._step(owner, part)
         if last in owner.__dict__ or last in owner._modules or last in owner._parameters or hasattr(type(owner), last):
             owner, last = self, "initializer_" + name.replace(".", "_")
         if value.is_floating_point() and trainable:

@@ -7,7 +7,7 @@ from .index import gather, index_vector, indexing, masked, sort, subscript, uniq
 from .machinery.binding import bind_methods, namespace
 from .machinery.declare import user_pointwise as pointwise
 from .machinery.record import OPS
-from .methods import attributes, per_element, python_protocol  # noqa: F401
+from .methods import attributes, names, per_element, python_protocol  # noqa: F401
 from .methods.operators import bind_operators
 from .nn import (  # noqa: F401
     attention,
@@ -69,11 +69,13 @@ bind_operators()
 
 
 def __getattr__(name: str):
-    """`torch.ops.aten` and `torch.ops.higher_order`, imported when first used."""
+    """`torch.ops.aten`, `torch.ops.higher_order` and libraries of C++, imported when first used."""
     if name == "aten":
         return _naming.load("flambeau.library.aten").aten
     if name == "higher_order":
         return _naming.load("flambeau.library.higher_order").higher_order
+    if name in ("load_library", "loaded_libraries"):
+        return getattr(_naming.load("flambeau.library.native"), name)
     raise _naming.no_attribute(__name__, name)
 
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from ..core.dtype import dtype, uint8
 from ..core.layout import layout
+from ..core.named import is_named
 from ..core.naming import PACKAGE
 from ..core.object_state import object_state
 from ..core.sparse import SparseCoo, SparseTensor
@@ -177,6 +178,8 @@ def _is_own_reduction(kind: Any) -> bool:
 
 
 def _reduce_tensor(t: Tensor) -> tuple:
+    if is_named(t):
+        t.__reduce_ex__(2)  # which says that there is no form for names
     if not t.is_leaf:
         kind = type(t)
         extra = object_state(t)

@@ -1,11 +1,16 @@
 """Tools beside tensors and modules; each is imported when first used."""
 
+from pathlib import Path as _Path
+
 from .. import nn as _nn  # noqa: F401  the whole room before its parts: see naming.load
 from ..core import naming as _naming
 from ..core.exchange import swap_tensors as swap_tensors
 
 # The function has its module's name: imported here, so that `utils.summary` is always the function.
 from .summary import summary as summary
+
+# Where CMake finds `find_package(Torch)`: -DCMAKE_PREFIX_PATH=$(python -c "import flambeau; print(flambeau.utils.cmake_prefix_path)")
+cmake_prefix_path = str(_Path(__file__).parents[1] / "share" / "cmake")
 
 
 def set_module(obj: object, mod: str) -> None:

@@ -19,21 +19,44 @@ from .guards import (
     layout_of,
 )
 
+DYNAMIC, STATIC = "_dynamo_dynamic_indices", "_dynamo_static_indices"  # what marks of sizes are called on tensors
 generation = [0]  # counts resets: recordings of an earlier one are not used
 
 
 class Arguments:
     """The tensors among the arguments of a call, and a key of everything else about them."""
 
-    __slots__ = ("tensors", "key", "objects")
+    __slots__ = ("tensors", "key", "objects", "containers")
 
     def __init__(self, args: tuple, kwargs: dict):
         self.tensors: list[Tensor] = []
         self.objects: list[Any] = []  # that are neither tensors nor plain values
+        self.containers: list[Any] = []  # lists and dicts, which a function may change
         parts = [self._describe(a) for a in args]
         if kwargs:
             parts.append(tuple([(name, self._describe(value)) for name, value in kwargs.items()]))
         self.key = (*parts, self._shared())
+
+    def pattern(self, sizes_count: bool) -> tuple:
+        """The key without the sizes of tensors: what calls have in common that differ only in these. `mark_static` and
+        `mark_dynamic` say of single sizes whether they count; `sizes_count` says it of the others."""
+        tensors = iter(self.tensors)
+
+        def general(part: Any) -> Any:
+            if type(part) is not tuple:
+                return part
+            if len(part) == 7 and (part[0] is Tensor or part[0] is Parameter):
+                t = next(tensors)
+                fixed = t.__dict__.get(STATIC, frozenset()) if t.__dict__ else frozenset()
+                free = t.__dict__.get(DYNAMIC, frozenset()) if t.__dict__ else frozenset()
+                shape = tuple(
+                    n if n < 2 or i in fixed or (sizes_count and i not in free) else None for i, n in enumerate(part[1])
+                )
+                order = tuple(sorted(range(len(shape)), key=lambda i: (-part[2][i], i)))
+                return (part[0], shape, order, t._contig, *part[3:5], general_history(part[5]), part[6])
+            return tuple([general(p) for p in part])
+
+        return general(self.key)
 
     def plain(self, args: tuple) -> bool:
         """Whether these are all tensors that `Last` knows how to compare."""
@@ -57,6 +80,8 @@ class Arguments:
             return kind, value.shape, value._strides, value.dtype, value.device, history, base
         if kind in ATOMS:
             return kind, value if value == value else repr(value)
+        if kind is list or kind is dict:
+            self.containers.append(value)
         if kind is tuple or kind is list:
             return kind, tuple([self._describe(v) for v in value])
         if kind is dict:
@@ -89,15 +114,22 @@ class Arguments:
         return any(a[1] > b[0] for a, b in zip(spans, spans[1:]))
 
 
+def general_history(history: Any) -> Any:
+    """What of a tensor's history does not depend on its sizes."""
+    if history is None or history[2] is None or type(history[2]) is str:
+        return history
+    return (*history[:2], (len(history[2][0]), *history[2][2:]))
+
+
 def settings_key() -> tuple:
     """The switches that decide what operators do."""
     cast = (casts.dtype, casts.cache_enabled) if casts.active else None
     state = settings._State
     return (
         grad_mode.enabled, grad_mode.inference, cast, get_default_dtype(), default_device(), threads.get_num_threads(),
-        heavy._use_onednn, state.deterministic, state.fill_uninitialized_memory, tuple(settings.attention_kernels.values()),
+        heavy._enabled, state.deterministic, state.fill_uninitialized_memory, tuple(settings.attention_kernels.values()),
         threading.get_ident(), os.getpid(), generation[0],
     )  # fmt: skip
 
 
-__all__ = ["Arguments", "generation", "settings_key"]
+__all__ = ["DYNAMIC", "STATIC", "Arguments", "generation", "settings_key"]

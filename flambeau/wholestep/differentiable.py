@@ -15,10 +15,12 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided
 from . import passes
 from .comparing import equal
+from .passes import Stage
 from .program import Program
 from .recorder import NotRecordable, Recorder
 from .results import Results
 
+HISTORY = "it differentiates an argument that has a history"
 _DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
 
 
@@ -31,6 +33,23 @@ class Whole:
 
     def __init__(self, storage: UntypedStorage):
         self._storage = storage
+
+
+class Boundary(Node):
+    """Where an argument with a history enters a function: graphs of the function end here. A gradient that comes by goes on to the
+    argument, and is told of: a function that differentiates its arguments cannot be recorded."""
+
+    def __init__(self, t: Tensor, told: list[str]):
+        super().__init__("CompiledArgumentBackward", (gradient_edge(t),))
+        self.output_info = ((t.shape, t.dtype, t.device),)
+        self.told = told
+        self.leaf = t._bare_alias()  # is the argument, inside
+        self.leaf._autograd = AutogradState()
+        self.leaf._autograd.grad_fn = self
+
+    def apply(self, grads: list) -> tuple:
+        self.told.append(HISTORY)
+        return (grads[0],)
 
 
 class Derivative:
@@ -47,16 +66,16 @@ class Derivative:
         self.watched: list[UntypedStorage] = []  # of the state
         self.problem = ""
         self.checked = False
-        self.trail: list[tuple[str, str]] = []
+        self.trail: list[Stage] = []
 
     def gradients(self, grads: list) -> list[Tensor]:
         """Incoming gradients as the program expects them: zeros for those that did not come, laid out like the results."""
         found = []
         for g, (shape, strides, d, where) in zip(grads, self.layouts):
             if g is None:
-                g = empty_strided(shape, strides, d, where).zero_()  # type: ignore[attr-defined]
+                g = empty_strided(shape, strides, d, where).zero_()
             elif g._strides != strides or g.dtype is not d or g.is_sparse:
-                g = empty_strided(shape, strides, d, where).copy_(g.to_dense() if g.is_sparse else g)  # type: ignore[attr-defined]
+                g = empty_strided(shape, strides, d, where).copy_(g.to_dense() if g.is_sparse else g)
             found.append(g)
         return found
 
@@ -165,9 +184,16 @@ class FunctionNode(Node):
         return tuple(found)
 
     def eager(self, grads: list[Tensor]) -> list:
-        """The gradients of the leaves by the function's own graph."""
+        """The gradients of the leaves by the function's own graph, which ends at its arguments."""
         assert self.live is not None
-        return run_backward(self.live, grads, True, False, self.inner, False)
+        ends = [(t.grad_fn, t.grad_fn.edges) for t in self.inner if isinstance(t.grad_fn, Boundary)]
+        for end, _ in ends:
+            end.edges = ()
+        try:
+            return run_backward(self.live, grads, True, False, self.inner, False)
+        finally:
+            for end, edges in ends:
+                end.edges = edges
 
     def release(self) -> None:
         self.saved = None
@@ -175,4 +201,4 @@ class FunctionNode(Node):
         self.arguments = []
 
 
-__all__ = ["Derivative", "FunctionNode", "Whole"]
+__all__ = ["HISTORY", "Boundary", "Derivative", "FunctionNode", "Whole"]

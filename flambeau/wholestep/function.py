@@ -2,7 +2,11 @@
 
 The first call with arguments of a kind runs as it is (it may fill caches and make the state of optimizers), the second is recorded
 while it runs, and the third runs the recording *and* the function, and compares: only a recording that gave the same values is used
-from then on. What cannot be recorded keeps running as it is, for a reason that `explain()` tells and one warning says."""
+from then on. Where something cannot be recorded, the function is split (see `splitting`), for a reason that `explain()` tells and
+one warning says; where that is not possible it keeps running as it is.
+
+Sizes of tensors are part of a recording, but not of a kernel: a second size of the same rank needs no compilation, and no eager
+call before it is recorded."""
 
 from __future__ import annotations
 
@@ -23,20 +27,26 @@ from ..core.locks import new_lock
 from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor
 from ..nn.modules import module as module_room
+from ..nn.modules.module import Module
 from .arguments import Arguments, generation, settings_key
-from .differentiable import Derivative, FunctionNode
+from .differentiable import Boundary, Derivative, FunctionNode
+from .marking import Marks, makers, unreachable
 from .preparing import Changes, Prepared
 from .program import Stale
 from .reach import Reach, Unreachable
 from .recorded import Recorded, tensors_in
 from .recorder import NotRecordable, Recorder
-from .results import leaves_of, replaced, saved_storages, spent
+from .results import is_live, replaced, saved_storages, write_back
+from .source import Source
+from .splitting import Split, find, is_plain
 
 _GLOBAL_HOOKS = [
     getattr(module_room, f"_global_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
 _TRIES = 4  # recordings that a function gets which changes Python's state
 _LIMIT = 8  # recordings for different arguments and states
+_SIZES = 64  # recordings that differ only in sizes: of more than these, the oldest are forgotten
+_DEEPEST = 8  # parts of parts
 
 
 class _Recording(threading.local):
@@ -85,15 +95,29 @@ class Unfit:
         self.why = why
 
 
-class CompiledFunction:
-    """Calls `function`, by recordings where they fit."""
+class Unsplit:
+    """Arguments for which the function cannot be recorded: the next call finds out which statements are to blame."""
 
-    def __init__(self, function: Callable, options: dict[str, Any], name: str = ""):
+    def __init__(self, why: str):
+        self.why = why
+
+
+class CompiledFunction:
+    """Calls `function`, by recordings where they fit. A part of a split function has its `source`, and is quiet: its reasons stand
+    in what `explain` tells of the whole."""
+
+    def __init__(
+        self, function: Callable, options: dict[str, Any], name: str = "", source: Source | None = None, depth: int = 0
+    ):
         self.function, self.options = function, options
+        self.source, self.depth = source, depth
         self.name = name or getattr(function, "__qualname__", type(function).__name__)
         self.fullgraph = bool(options.get("fullgraph"))
         self.limit = options.get("recompile_limit") or _LIMIT
         self.found: dict[tuple, Any] = {}
+        self.patterns: dict[tuple, list[tuple]] = {}  # keys that differ only in sizes
+        self.split: Split | None = None
+        self._first: tuple = ()  # what the split function is called with before the arguments
         self.causes: list[str] = []  # why there was another recording
         # why calls run as they are
         self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
@@ -115,6 +139,8 @@ class CompiledFunction:
         stack = modes.own.stack
         if stack and not all(mode.stays or only_for_subclasses(mode) for mode in stack):
             return self.function(*args, **kwargs)
+        if self.split is not None:
+            return self._by_parts(args, kwargs)
         last = self.last
         like_last = last is not None and not kwargs and len(args) == len(last.layouts) and last.takes(args)
         if last is not None and like_last and not last.recorded.busy:
@@ -132,12 +158,21 @@ class CompiledFunction:
         except TypeError:  # an argument that cannot be hashed
             return self._eager(args, kwargs, "an argument cannot be compared")
         if entry is None:  # the first call of this kind
-            if len(self.found) >= 8 * self.limit:
+            pattern = (given.pattern(self.options.get("dynamic") is False), key[1])
+            alike = self.patterns.setdefault(pattern, [])
+            if len(self.patterns) >= 8 * self.limit:
                 return self._eager(args, kwargs, "its arguments are of a new kind again and again")
-            self.found[key] = 1
-            return self._as_it_is(args, kwargs)
+            before = next((k for k in reversed(alike) if type(self.found.get(k)) is list), None)
+            alike.append(key)
+            if before is None:
+                self.found[key] = 1
+                return self._as_it_is(args, kwargs)
+            self.causes.append(_new_sizes(before[0], key[0]))
+            self._forget(alike)
         if type(entry) is Unfit:
             return self._as_it_is(args, kwargs)
+        if type(entry) is Unsplit:
+            return self._find_parts(given, key, args, kwargs, entry.why)
         cause = ""
         if type(entry) is list:
             for recorded in entry:
@@ -149,20 +184,97 @@ class CompiledFunction:
             self.causes.append(cause)
         return self._record(given, key, args, kwargs)
 
+    def _forget(self, alike: list[tuple]) -> None:
+        """Of too many recordings that differ only in sizes, the oldest goes."""
+        if len(alike) > _SIZES:
+            self.found.pop(alike.pop(0), None)
+
+    def recordings(self) -> list[Recorded]:
+        """Its own, not those of its parts."""
+        return [r for entry in self.found.values() if type(entry) is list for r in entry]
+
+    def parts(self) -> list[CompiledFunction]:
+        """The compiled functions that it is split into."""
+        return [] if self.split is None else [*self.split.parts, *(inner for _, inner in self.split.inner.values())]
+
     def _as_it_is(self, args: tuple, kwargs: dict) -> Any:
         return self.function(*args, **kwargs)
+
+    def _by_parts(self, args: tuple, kwargs: dict) -> Any:
+        assert self.split is not None
+        if self._first and isinstance(self._first[0], Module) and not is_plain(self._first[0]):
+            return self.function(*args, **kwargs)
+        return self.split.function(*self._first, *args, **kwargs)
 
     def _eager(self, args: tuple, kwargs: dict, why: str) -> Any:
         self._say(why)
         return self.function(*args, **kwargs)
 
-    def _say(self, why: str) -> None:
+    def _say(self, why: str, what: str = "is not compiled, it runs as it is") -> None:
         if why not in self.reasons:
             self.reasons.append(why)
             if self.fullgraph:
                 raise RuntimeError(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
-            if len(self.reasons) == 1:
-                warnings.warn(f"{self.name} is not compiled, it runs as it is: {why}", UserWarning, stacklevel=4)
+            if len(self.reasons) == 1 and not self.depth:
+                warnings.warn(f"{self.name} {what}: {why}", UserWarning, stacklevel=4)
+
+    def _unfit(self, key: tuple, why: str) -> None:
+        """The function cannot be recorded for arguments of this kind: next time it is split, if it can be."""
+        if self.fullgraph or self.depth >= _DEEPEST or isinstance(find(self.function, self.source), str):
+            self.found[key] = Unfit(why)
+            self._say(why)
+        else:
+            self.found[key] = Unsplit(why)
+
+    # -- parts ------------------------------------------------------------------------------------------------------
+    def _find_parts(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
+        """Run the function with a mark before each statement, split it at those that cannot be recorded."""
+        found = find(self.function, self.source)
+        assert not isinstance(found, str)
+        source, first = found
+        marks = Marks(source)
+        reach = self._reach(given)
+        prepared, table, result = self._watched(
+            Recorder(), reach, given, key, args, kwargs, functools.partial(marks.function, *first), marks.begin
+        )
+        bad = marks.end()
+        bad |= makers(source, result)
+        self._split_at(source, first, bad, key, why)
+        return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
+
+    def _split_at(self, source: Source, first: tuple, bad: dict[Any, str], key: tuple, why: str) -> bool:
+        """Split the function at these statements, if anything is gained by that."""
+        split = Split(source, bad, self._part) if bad else None
+        if split is None or not (split.parts or split.calls_others):
+            self.found[key] = Unfit(why)
+            self._say(why)
+            return False
+        self.split, self._first = split, first
+        code = source.function.__code__
+        for s, reason in bad.items():
+            self._say(f"{reason} ({code.co_filename}:{s.lineno})", "is split, its parts are compiled")
+        return True
+
+    def _part(self, function: Any, source: Source | None, name: str) -> CompiledFunction:
+        return CompiledFunction(function, self.options, name, source, self.depth + 1)
+
+    def _reach(self, given: Arguments) -> Reach:
+        return Reach().explore([(self.name, self.function), *self._objects(given)])
+
+    @staticmethod
+    def _objects(given: Arguments) -> list[tuple[str, Any]]:
+        return [(f"argument {type(o).__name__}", o) for o in given.objects]
+
+    def _unreached(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
+        """The function's state cannot be known: split it at the statements that are the cause, before anything runs."""
+        found = find(self.function, self.source)
+        if not self.fullgraph and self.depth < _DEEPEST and not isinstance(found, str):
+            source, first = found
+            objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
+            if self._split_at(source, first, unreachable(source, objects), key, why):
+                return self._by_parts(args, kwargs)
+        self.found[key] = Unfit(why)
+        return self._eager(args, kwargs, why)
 
     def _run(self, recorded: Recorded, given: Arguments, args: tuple, kwargs: dict, key: tuple) -> Any:
         if recorded.busy:
@@ -196,65 +308,50 @@ class CompiledFunction:
 
     def _differentiably(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
         """Run the function as it is, with a node in front of its graph that learns the derivative."""
-        table = cut(given)
+        table = cut(given, [])
         result = self.function(*replaced(args, table), **replaced(kwargs, table))
-        live = [t for t in tensors_in(result) if t.grad_fn is not None and not spent(t.grad_fn)]
+        inside = {id(table.get(id(t), t)) for t in given.tensors}
+        live = [t for t in tensors_in(result) if is_live(t, inside)]
         return attached(derivative, given, table, result, live)
 
     # -- recording --------------------------------------------------------------------------------------------------
     def _record(self, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> Any:
         entry = self.found.get(key)
-        if sum(len(e) for e in self.found.values() if type(e) is list) >= self.limit:
+        kinds = [[len(e) for k in keys if type(e := self.found.get(k)) is list] for keys in self.patterns.values()]
+        resized = type(entry) is not list and any(
+            counts for counts, keys in zip(kinds, self.patterns.values()) if key in keys
+        )
+        if not resized and sum(max(counts, default=0) for counts in kinds) >= self.limit:
             why = f"there are {self.limit} recordings already; the last one was because {(self.causes or ['of new arguments'])[-1]}"
             if type(entry) is not list:
                 self.found[key] = Unfit(why)
             return self._eager(args, kwargs, why)
         started = time.perf_counter()
         try:
-            reach = Reach().explore(
-                [(self.name, self.function), *((f"argument {type(o).__name__}", o) for o in given.objects)]
-            )
+            reach = self._reach(given)
         except Unreachable as problem:
-            self.found[key] = Unfit(str(problem))
-            return self._eager(args, kwargs, str(problem))
+            return self._unreached(given, key, args, kwargs, str(problem))
         recorder = Recorder()
         code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
         recorder.codes = frozenset(() if code is None else (code,))
-        table = cut(given)
-        inside = given if not table else Arguments(replaced(args, table), replaced(kwargs, table))
         try:
-            prepared = Prepared(reach, recorder, inside)
-        except NotRecordable as problem:
+            prepared, table, result = self._watched(recorder, reach, given, key, args, kwargs, self.function)
+        except _Busy:
+            return self.function(*args, **kwargs)  # another thread is recording
+        except _NotPrepared as problem:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
-        if not _one_at_a_time.acquire(blocking=False):
-            return self.function(*args, **kwargs)  # another thread is recording
-        recording.on, cache, casts.cache = True, casts.cache, {}
-        seed = default_generator.state_bytes()
-        try:
-            with recorder.recording():
-                result = self.function(*replaced(args, table), **replaced(kwargs, table))
-        finally:
-            recording.on, casts.cache = False, cache
-            _one_at_a_time.release()
-        if settings_key() != key[1]:
-            recorder.problems.append("it changes settings")
-        if default_generator not in recorder.graph.draws and default_generator.state_bytes() != seed:
-            recorder.problems.append("it changes the state of the random number generator")
-        if table:
-            prepared.pass_on(given.tensors)
+        inside = prepared.given
         try:
             recorded = prepared.finish(result)
         except Changes as problem:  # it may be the last time: state that is made once
             self.tries += 1
             if self.tries >= _TRIES:
-                self.found[key] = Unfit(str(problem))
-                self._say(str(problem))
-            return uncut(given, table, result)
+                self._unfit(key, str(problem))
+            return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
         except NotRecordable as problem:
-            self.found[key] = Unfit(str(problem))
-            self._say(str(problem))
-            return uncut(given, table, result)
+            self._unfit(key, str(problem))
+            return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
         recorded.seconds = time.perf_counter() - started
         self.seconds += recorded.seconds
         self.found[key] = [*(entry if type(entry) is list else ()), recorded]
@@ -262,17 +359,99 @@ class CompiledFunction:
             return replaced(result, {id(alias): given.tensors[i] for i, alias in enumerate(inside.tensors)})
         return attached(recorded.derivative, given, table, result, prepared.live)
 
+    def _watched(
+        self, recorder: Recorder, reach: Reach, given: Arguments, key: tuple, args: tuple, kwargs: dict, function: Callable,
+        begin: Callable | None = None,
+    ) -> tuple[Prepared, dict[int, Tensor], Any]:  # fmt: skip
+        """Run a function eagerly and write down what it does."""
+        table = cut(given, recorder.problems)
+        copies: list[tuple[Any, Any]] = []
+        args, kwargs = replaced(args, table, copies), replaced(kwargs, table, copies)
+        try:
+            loose = "a gradient is another tensor" in self.causes
+            prepared = Prepared(reach, recorder, Arguments(args, kwargs) if table else given, loose)
+        except NotRecordable as problem:
+            raise _NotPrepared(*problem.args) from None
+        if begin is not None:
+            begin(recorder, prepared)
+        if not _one_at_a_time.acquire(blocking=False):
+            raise _Busy
+        recording.on, cache, casts.cache = True, casts.cache, {}
+        seed = default_generator.state_bytes()
+        try:
+            with recorder.recording():
+                result = function(*args, **kwargs)
+        finally:
+            recording.on, casts.cache = False, cache
+            _one_at_a_time.release()
+            originals = {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)}
+            write_back(copies, originals)
+            take_histories(given, table, recorder.problems)
+        if settings_key() != key[1]:
+            recorder.problems.append("it changes settings")
+        if default_generator not in recorder.graph.draws and default_generator.state_bytes() != seed:
+            recorder.problems.append("it changes the state of the random number generator")
+        return prepared, table, result
 
-def cut(given: Arguments) -> dict[int, Tensor]:
-    """Arguments with a history, and leaves in their place: what happens inside a function ends there."""
+
+class _Busy(Exception):
+    """Another thread is recording."""
+
+
+class _NotPrepared(NotRecordable):
+    """Arguments of a kind that no statement is to blame for."""
+
+
+def _new_sizes(before: Any, now: Any) -> str:
+    """Which size of an argument is another one now: of two keys that differ only in sizes."""
+    for i, (a, b) in enumerate(zip(before, now)):
+        if a == b or type(a) is not tuple:
+            continue
+        if len(a) == 7 and isinstance(a[0], type) and issubclass(a[0], Tensor):
+            return f"argument {i} has the shape {list(b[1])} instead of {list(a[1])}"
+        return _new_sizes(a, b)
+    return "an argument has another shape"
+
+
+def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorded:
+    """One call as a recording without guards: for programs that are taken out of Python, where nothing can change. `state` are the
+    tensors that it may find. NotRecordable says everything that stands against it."""
+    reach, recorder = Reach(), Recorder()
+    reach.tensors = {id(t): ("state", t) for t in state}
+    prepared = Prepared(reach, recorder, Arguments(args, {}))
+    with _one_at_a_time:
+        recording.on, cache, casts.cache = True, casts.cache, {}
+        try:
+            with recorder.recording():
+                result = function(*args)
+        finally:
+            recording.on, casts.cache = False, cache
+    if recorder.problems:
+        raise NotRecordable("; ".join(dict.fromkeys(recorder.problems)))
+    return prepared.finish(result)
+
+
+def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
+    """Arguments with a history, and tensors in their place at which graphs of a function end. `told` gets a reason not to record
+    if a gradient comes by."""
     if not grad_mode.enabled:
         return {}
-    table: dict[int, Tensor] = {}
+    return {id(t): Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
+
+
+def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str]) -> None:
+    """Arguments that a function changed in place have the history that their stand-ins got."""
     for t in given.tensors:
-        if not t.is_leaf:
-            table[id(t)] = t._bare_alias()
-            table[id(t)].requires_grad = True
-    return table
+        inside = table.get(id(t))
+        if inside is None or isinstance(inside.grad_fn, Boundary):
+            continue
+        told.append("it changes an argument that has a history")
+        if t._base is not None:
+            raise RuntimeError(
+                "compile: a function changes in place an argument that is a view with a history; this works only without compile"
+            )
+        meta = t._ensure_autograd()
+        meta.grad_fn, meta.output_nr = inside.grad_fn, inside.output_nr
 
 
 def attached(
@@ -288,17 +467,4 @@ def attached(
     return replaced(result, wrapped)
 
 
-def uncut(given: Arguments, table: dict[int, Tensor], result: Any) -> Any:
-    """The result of a function that ran with leaves in place of its arguments, connected with their history again."""
-    if not table:
-        return result
-    live = [t for t in tensors_in(result) if t.grad_fn is not None]
-    inside = [table.get(id(t), t) for t in given.tensors]
-    leaves = leaves_of(live)
-    positions = {id(t): i for i, t in enumerate(inside)}
-    derivative = Derivative([positions.get(id(leaf), leaf) for leaf in leaves], live, {}, 0)
-    derivative.problem = "it is not recorded"
-    return attached(derivative, given, table, result, live)
-
-
-__all__ = ["CompiledFunction", "available", "generation", "recording", "stance"]
+__all__ = ["CompiledFunction", "available", "generation", "record_once", "recording", "stance"]

@@ -7,7 +7,7 @@ import struct
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..backends import compiled
 from ..backends.cpu import jit
@@ -31,10 +31,20 @@ _LONG = frozenset(
 _BRIEF = 1 << 15
 
 
-def run(graph: Graph, results: set[int]) -> list[tuple[str, str]]:
-    """All passes in order. What the graph looked like after each, by name."""
-    trail = [("recording", graph.text())]
+class Stage(NamedTuple):
+    """What a graph looked like after a pass: its text, how many steps it had, and how many bytes these read and wrote."""
+
+    name: str
+    text: str
+    steps: int
+    bytes: int
+
+
+def run(graph: Graph, results: set[int]) -> list[Stage]:
+    """All passes in order. What the graph looked like after each that changed something."""
+    trail = [_stage("recording", graph)]
     for name, work in (
+        ("sharing", share),
         ("fusing loops", fuse),
         ("fusing reductions", fuse_reductions),
         ("dropping dead steps", drop_dead),
@@ -42,8 +52,61 @@ def run(graph: Graph, results: set[int]) -> list[tuple[str, str]]:
         before = [id(step) for step in graph.steps]
         work(graph, results)
         if [id(step) for step in graph.steps] != before:
-            trail.append((name, graph.text()))
+            trail.append(_stage(name, graph))
     return trail
+
+
+def _stage(name: str, graph: Graph) -> Stage:
+    moved = sum(graph.buffers[b].size for step in graph.steps for b in {r.buffer for r in step.refs()} if b >= 0)
+    return Stage(name, graph.text(), len(graph.steps), moved)
+
+
+# -- the same thing twice -----------------------------------------------------------------------------------------------
+
+
+def share(graph: Graph, results: set[int]) -> None:
+    """Leave out a loop or reduction that computes what an earlier one has computed, and read that one's result instead. Both results
+    are of the function's own and never written again, and what they are computed from has not changed in between."""
+    writers: dict[int, list[int]] = {}
+    for i, step in enumerate(graph.steps):
+        for ref in step.writes() if isinstance(step, Launch) else [] if isinstance(step, Test) else step.refs():
+            writers.setdefault(ref.buffer, []).append(i)
+    fixed = set().union(
+        *(_used(s) for s in graph.steps if not isinstance(s, Launch))
+    )  # arguments of theirs are not rewritten
+    seen: dict[Any, tuple[int, list[Ref]]] = {}
+    instead: dict[int, int] = {}
+    kept: list[Any] = []
+    for i, step in enumerate(graph.steps):
+        if isinstance(step, Launch) and instead:
+            step.arguments = [
+                a if type(a) is not Ref else Ref(instead.get(a.buffer, a.buffer), a.offset) for a in step.arguments
+            ]
+        targets = step.writes() if isinstance(step, Launch) and step.written is not None else []
+        alone = all(
+            graph.buffers[r.buffer].source == "new"
+            and r.buffer not in results
+            and r.offset == 0
+            and writers[r.buffer] == [i]
+            for r in targets
+        )
+        if not targets or not alone or any(r.buffer in fixed for r in targets):
+            kept.append(step)
+            continue
+        made = {r.buffer for r in targets}
+        key = (
+            step.address,
+            tuple("made" if type(a) is Ref and a.buffer in made else (type(a), a) for a in step.arguments),
+        )
+        first = seen.get(key)
+        fresh = first is not None and not any(first[0] < k < i for r in step.reads() for k in writers.get(r.buffer, ()))
+        sizes = [graph.buffers[r.buffer].size for r in targets]
+        if first is not None and fresh and sizes == [graph.buffers[r.buffer].size for r in first[1]]:
+            instead.update({new.buffer: old.buffer for new, old in zip(targets, first[1])})
+            continue
+        seen[key] = (i, targets)
+        kept.append(step)
+    graph.steps = kept
 
 
 # -- loops over elements ------------------------------------------------------------------------------------------------
@@ -390,4 +453,4 @@ def drop_dead(graph: Graph, results: set[int]) -> None:
     graph.steps = kept[::-1]
 
 
-__all__ = ["drop_dead", "fuse", "run"]
+__all__ = ["Stage", "drop_dead", "fuse", "run", "share"]

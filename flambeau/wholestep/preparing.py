@@ -18,6 +18,8 @@ from .guards import (
     DictItem,
     GroupItem,
     Guard,
+    Item,
+    ListItem,
     TensorItem,
     observe,
 )
@@ -35,8 +37,10 @@ class Changes(NotRecordable):
 class Prepared:
     """Everything as it is before the recorded call, to be compared with what it is afterwards."""
 
-    def __init__(self, reach: Reach, recorder: Recorder, given: Arguments):
+    def __init__(self, reach: Reach, recorder: Recorder, given: Arguments, loose: bool = False):
         self.reach, self.recorder, self.given = reach, recorder, given
+        self.loose = loose  # whether gradients that are read may be other tensors in each call
+        self.inputs: list[Tensor] = []  # leaves with such gradients
         self.state = [t for _, t in reach.tensors.values()]
         self.observed = observe(reach.items)
         self.grads_before = {id(t): t.grad if t.is_leaf else None for t in [*self.state, *given.tensors]}
@@ -51,7 +55,9 @@ class Prepared:
             self._argument(i, t, own)
         self.versions = [(s, s.version) for s in self.storages.values()]
         self.argument_versions = [t._storage.version for t in given.tensors]
-        self.headers = [TensorItem(f"argument {i}", t) for i, t in enumerate(given.tensors)]
+        self.headers: list[Any] = [TensorItem(f"argument {i}", t) for i, t in enumerate(given.tensors)]
+        for held in given.containers:
+            self.headers.append(ListItem("a list", held) if type(held) is list else DictItem("a dict", held))
 
     def _know(self, t: Tensor) -> None:
         self.storages[id(t._storage)] = t._storage
@@ -78,7 +84,7 @@ class Prepared:
         if recorder.problems:
             raise NotRecordable(recorder.problems[0])
         known = {**{id(t): t for t in self.state}, **self.reach.seen}
-        results = Results(recorder.memory, self.given.tensors, known)
+        results = Results(recorder.memory, self.given.tensors, known, frozenset(map(id, self.given.containers)))
         for number in recorder.numbers:
             results.add_number(*number)
         grads = self._grads(results)
@@ -96,7 +102,10 @@ class Prepared:
         recorded = Recorded(program, Guard(self.observed), results, make, grads)
         recorded.trail = trail
         recorded.derivative, recorded.saves = derivative, saves
-        recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v]
+        bumps = {id(s): s.version - v for s, v in self.versions if s.version != v}
+        recorded.bumps = [(s, bumps[i]) for i, s in self.storages.items() if i in bumps]
+        read: list[Any] = [self.grads_before[id(leaf)] for leaf in self.inputs]
+        recorded.inputs = [(leaf, bumps.get(id(grad._storage), 0)) for leaf, grad in zip(self.inputs, read)]
         after = [t._storage.version for t in self.given.tensors]
         recorded.argument_bumps = [
             (i, new - old)
@@ -126,13 +135,6 @@ class Prepared:
     def _standing(self, storage: UntypedStorage) -> UntypedStorage:
         """A storage of the state; for that of an argument, which comes with each call, something empty."""
         return storage if id(storage) in self.storages else UntypedStorage(0)
-
-    def pass_on(self, originals: list[Tensor]) -> None:
-        """Gradients that arrived at leaves which stand for arguments with a history go on from there."""
-        for t, leaf in zip(originals, self.given.tensors):
-            if t is not leaf and leaf.grad is not None:
-                t.backward(leaf.grad)
-                self.recorder.problems.append("it differentiates an argument that has a history")
 
     def _first(self, i: int) -> bool:
         """Whether no earlier argument has the same storage."""
@@ -189,8 +191,21 @@ class Prepared:
             if any(b.index in used for b in buffers):
                 if any(t is a for a in self.given.tensors):
                     raise NotRecordable("it adds to the gradient of an argument")
-                extra += [TensorItem("a gradient", before), _GradItem(t, before)]
+                if self.loose and len(buffers) == 1 and before._storage.owner is None:
+                    self._as_input(t, before, buffers[0])
+                else:
+                    extra += [TensorItem("a gradient", before), _GradItem(t, before)]
+        if self.inputs:
+            extra.append(LooseGradients(self.inputs, {s.ptr for s in self.storages.values()}))
         self.observed += observe(extra)
+
+    def _as_input(self, leaf: Tensor, grad: Tensor, buffer: Any) -> None:
+        """A gradient that is another tensor in each call is read like an argument, behind the others."""
+        position = len(self.given.tensors) + len(self.inputs)
+        buffer.source = ("argument", position)
+        self.arguments[buffer.index] = (position, grad._offset * grad.dtype.itemsize)
+        self.inputs.append(leaf)
+        del self.storages[id(grad._storage)]
 
     def _live_options(self, graph: Any) -> list[Callable[[], dict[str, Any]]]:
         """Where the options of updates come from in each call: the optimizer's groups, whose numbers may change. Where the function
@@ -252,6 +267,24 @@ class _GradItem(TensorItem):
     def difference(self) -> str:
         meta = self.leaf._autograd
         return "" if meta is not None and meta.grad is self.held else "a gradient is another tensor"
+
+
+class LooseGradients(Item):
+    """Gradients that are read and may be other tensors: each has memory of its own."""
+
+    __slots__ = ("leaves", "others")
+
+    def __init__(self, leaves: list[Tensor], others: set[int]):
+        self.what, self.leaves, self.others = "gradients", leaves, others
+
+    def difference(self) -> str:
+        found = set()
+        for leaf in self.leaves:
+            grad = leaf._autograd.grad if leaf._autograd is not None else None
+            if grad is None or grad._storage.owner is not None or grad._storage.ptr in self.others:
+                return "a gradient is missing, or shares memory"
+            found.add(grad._storage.ptr)
+        return "" if len(found) == len(self.leaves) else "two gradients share memory"
 
 
 __all__ = ["Changes", "Prepared"]

@@ -1,11 +1,36 @@
 """A graph made runnable: every buffer has a place, every native call a block of arguments, and the driver runs them all.
 
 Buffers of the function's own lie in one arena, where those that live at different times share memory. What is new in every call
-(addresses of arguments and results, numbers of optimizers) is written into the blocks by the driver before the first step."""
+(addresses of arguments and results, numbers of optimizers) is written into the blocks by the driver before the first step.
+
+Another way of running the steps, such as one captured CUDA graph, takes this class's place. It is made and used like this:
+
+    Program(graph, arguments, results)
+        graph       a `graph.Graph`: `steps` in order (`Launch`, `Test`, `Call`) over `buffers`, which say by `source` whose memory
+                    they are; `updates`, whose `prologue` turns an optimizer's options and step counts into the `Number`s among the
+                    arguments of launches; `generators`, whose engines launches use, and `draws`, all that random numbers come from
+        arguments   {buffer: (position of the argument it belongs to, bytes from the buffer's start to that tensor's first element)}
+        results     the buffer that goes into each storage of `made`, in order; -1 for a storage without memory
+    run(tensors, made, options)
+        tensors     the arguments: anything with `_storage`, `_offset` and `dtype`; their layouts are those of the recorded call
+        made        storages for the results, which the caller keeps
+        options     for each update, the options of its optimizer as they are now
+        Every step runs, in order, and nothing is left to do afterwards. Raises `Stale` before anything has changed where the
+        program does not fit this call, and what an operator would raise where a `Test` finds a number that is not zero.
+    poison(made)    fills memory of the program's own, and these storages, with garbage: the first run is compared with eager on it
+    rest()          gives memory of the program's own back to the system until the next run, if it can
+    changed         which storages of `made` are others than in the last run; None if any may be. To be used or not
+    times           where this is a list, a run puts the names and seconds of its native steps there, one by one
+    graph, segments, arena_size, bytes, offsets, only
+                    what `show` tells and `recorded` asks: `segments` are the runs between calls through Python, `only` is the one
+                    segment of a program that makes no such call, `offsets` the buffers that lie in the arena, `bytes` what is touched
+
+Whoever makes a program has recorded the graph on one device, and guards it (`recorded`): a program need not look at its arguments."""
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import struct
 import time
 from collections.abc import Callable
@@ -27,6 +52,10 @@ from .graph import Call, Graph, Held, Number, Ref, Test, mapped
 _ALIGNMENT = 64
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
+_LARGE = 1 << 22  # an arena of more bytes than this is worth giving back
+_PAGE = mmap.PAGESIZE
+_DONTNEED = getattr(mmap, "MADV_DONTNEED", 4)
+_LIBC = ctypes.CDLL(None)
 
 
 class Stale(Exception):
@@ -92,6 +121,8 @@ class Program:
         self.segments: list[Segment] = []
         self.plans: list[Any] = []
         self._cells: list[tuple] = []
+        self.times: list[tuple[str, float]] | None = None
+        self.changed: list[int] | None = None
         self._build()
 
     # -- building ---------------------------------------------------------------------------------------------------
@@ -261,9 +292,11 @@ class Program:
         for slot, i, shift in self.argument_values:
             t = tensors[i]
             values[slot] = t._storage.ptr + t._offset * t.dtype.itemsize - shift
-        for place, storage in zip(self.result_values, made):
+        places = self.result_values
+        for i in range(len(made)) if self.changed is None else self.changed:
+            place = places[i]
             if place is not None:
-                values[place] = storage.ptr
+                values[place] = made[i].ptr
         if self.scratch or self.workspace is not None:
             self._bind_scratch()
         if self._cells or self.graph.updates:
@@ -274,6 +307,9 @@ class Program:
         self._run()
 
     def _run(self) -> None:
+        if self.times is not None:
+            self._run_timed(self.times)
+            return
         only = self.only
         if only is not None:
             self.runner(self.steps_at, only.size, self.patches_at, self.patch_count, self.values_at, self.status_at)
@@ -294,14 +330,25 @@ class Program:
             if self.status.value:
                 self._fail(first + self.status.value - 1)
 
-    def timed(self) -> list[tuple[str, float]]:
-        """Run the native steps one by one, as in the last call: names and seconds. The caller undoes what they change."""
-        found = []
-        for i, name in enumerate(self.step_names):
-            started = time.perf_counter()
-            self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
-            found.append((name, time.perf_counter() - started))
-        return found
+    def _run_timed(self, times: list[tuple[str, float]]) -> None:
+        """As `_run`, one native step after the other."""
+        self.runner(self.steps_at, 0, self.patches_at, self.patch_count, self.values_at, self.status_at)
+        for first, count, call in self.segments:
+            if call is not None:
+                self._call(call)
+            for i in range(first, first + count):
+                started = time.perf_counter()
+                self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+                times.append((self.step_names[i], time.perf_counter() - started))
+                if self.status.value:
+                    self._fail(i)
+
+    def rest(self) -> None:
+        """Give the arena's memory back to the system; its place stays reserved."""
+        start = -(-self.arena.ptr // _PAGE) * _PAGE
+        size = (self.arena.ptr + self.arena_size - start) // _PAGE * _PAGE
+        if self.arena_size > _LARGE and size > 0:
+            _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), _DONTNEED)
 
     def _draw(self) -> None:
         """Run with the generators locked, where their engines are now."""

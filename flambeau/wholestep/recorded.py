@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,11 +20,11 @@ from .guards import (
     Words,
     gradient_rows,
 )
-from .program import Program
+from .passes import Stage
+from .program import Program, Stale
 from .results import Header, Results
 
-_TIMED = 0.2  # seconds: programs that take longer are not run once more to know how long each native call takes
-_LARGE_ARENA = 1 << 26
+_LARGE_ARENA = 1 << 24
 
 
 class GradSlot:
@@ -45,17 +44,21 @@ class Recorded:
         self.slots = results.slots
         self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
         self.argument_bumps: list[tuple[int, int]] = []
+        self.inputs: list[
+            tuple[Tensor, int]
+        ] = []  # leaves whose gradients it reads wherever they are, and how often it changes them
         self.options: list[Any] = []
         self.checked = False
         self.calls = 0
         self.state_addresses: frozenset[int] = frozenset()
+        self.drops_grads = any(s.header is None for s in grads)
         self.kept: list[Any] = []  # the storages of gradients that were made last, by slot
         self.others: list[int] = []
         self.exclusive: Any = None
         self.state_ranges: list[tuple[int, int]] = []
         self.seconds = 0.0
         self.times: list[tuple[str, float]] = []  # of native calls, when it was compared
-        self.trail: list[tuple[str, str]] = []
+        self.trail: list[Stage] = []
         self.busy = False  # whether it runs, further out: a recording belongs to one thread
         self.derivative: Derivative | None = None
         self.saves: list[Any] = []  # slots of what the derivative reads, or the storage itself where it existed before
@@ -74,7 +77,17 @@ class Recorded:
         return any(start < end and storage.ptr < stop for start, stop in self.state_ranges)
 
     # -- running ----------------------------------------------------------------------------------------------------
+    def _with_inputs(self, tensors: Any) -> Any:
+        """The arguments, and behind them the gradients that are read."""
+        if not self.inputs:
+            return tensors
+        grads: list[Any] = [leaf.grad for leaf, _ in self.inputs]
+        if {g._storage.ptr for g in grads} & {t._storage.ptr for t in tensors}:
+            raise Stale("an argument shares memory with a gradient")
+        return [*tensors, *grads]
+
     def run(self, tensors: Any) -> Any:
+        tensors = self._with_inputs(tensors)
         made, reused = self._storages()
         self.program.run(tensors, made, self._options())
         self._leave(tensors, made, reused)
@@ -96,7 +109,9 @@ class Recorded:
             made = self.kept.copy()
             for i in self.others:
                 made[i] = UntypedStorage(self.slots[i].size)
+            self.program.changed = self.others
             return made, True
+        self.program.changed = None
         grads = self.grads
         made = [None] * len(self.slots)
         reused = True
@@ -126,7 +141,9 @@ class Recorded:
             storage.version += count
         for i, count in self.argument_bumps:
             tensors[i]._storage.version += count
-        if not reused or any(s.header is None for s in self.grads):
+        for leaf, count in self.inputs:
+            leaf.grad._storage.version += count  # type: ignore[union-attr]
+        if not reused or self.drops_grads:
             for slot in self.grads:
                 if type(slot.holder) is int:
                     grad = None if slot.header is None else slot.header.make(made)
@@ -160,8 +177,9 @@ class Recorded:
     def check(self, tensors: list[Tensor], run: Callable[[], Any]) -> tuple[str, Any]:
         """Run the recording, undo it, run the function, and compare: why they differ (or nothing), and the function's result."""
         graph = self.program.graph
+        tensors = self._with_inputs(tensors)
         written = sorted({r.buffer for s in graph.steps for r in _written(s)} | _cells(graph))
-        kept = []
+        kept: list[tuple[int, bytes]] = []
         for index in written:
             buffer = graph.buffers[index]
             if buffer.source == "state" or index in self.program.arguments:
@@ -173,27 +191,24 @@ class Recorded:
                     if t._storage.ptr == first._storage.ptr and t.data_ptr():
                         kept.append((t.data_ptr(), ctypes.string_at(t.data_ptr(), extent(t))))
         marks = [(g, g.state_bytes()) for g in dict.fromkeys([default_generator, *graph.draws])]
+        if self.program.arena_size > _LARGE_ARENA:
+            allocator.empty_cache()  # blocks that the arena stands for now
         made = [UntypedStorage(slot.size) for slot in self.slots]
         self.program.poison(made)
         problem = ""
-        started = time.perf_counter()
+        self.program.times = self.times = []
         try:
             self.program.run(tensors, made, self._options())
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
-        after = [ctypes.string_at(address, len(old)) for address, old in kept]
-        contents = [ctypes.string_at(s.ptr, s.size_bytes) if s.ptr else b"" for s in made]
-        if not problem and self.program.only is not None and time.perf_counter() - started < _TIMED:
-            self.times = self.program.timed()
-        for storage, content in zip(made, contents):
-            ctypes.memmove(storage.ptr, content, len(content))
-        for address, old in kept:
-            ctypes.memmove(address, old, len(old))
+        self.program.times = None
+        kept = [(address, exchanged(address, old)) for address, old in kept]
+        self.program.rest()
         for g, mark in marks:
             g.set_state_bytes(mark)
         result = run()
         if not problem:
-            problem = self._compare(tensors, made, result, [(a, new) for (a, _), new in zip(kept, after)])
+            problem = self._compare(tensors, made, result, kept)
         self.checked = not problem
         if self.checked and self.program.arena_size > _LARGE_ARENA:
             allocator.empty_cache()  # blocks that the arena stands for now
@@ -214,6 +229,13 @@ class Recorded:
             if slot.header is not None and not equal(slot.header.make(made), held):
                 return f"a gradient of shape {list(slot.header.shape)} came out differently"
         return ""
+
+
+def exchanged(address: int, old: bytes) -> bytes:
+    """Write bytes to a place; what lay there."""
+    new = ctypes.string_at(address, len(old))
+    ctypes.memmove(address, old, len(old))
+    return new
 
 
 def extent(t: Tensor) -> int:

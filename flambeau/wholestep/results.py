@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..autograd.function import FunctionCtx
 from ..core.device import cpu
-from ..core.graph import AccumulateGrad, AutogradState, Node, SavedTensor
+from ..core.graph import GONE, AccumulateGrad, AutogradState, Node, SavedTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
 from ..nn.parameter import Parameter
@@ -56,8 +56,10 @@ class Slot:
 class Results:
     """Collects what the function made, while the tensors still exist."""
 
-    def __init__(self, memory: Memory, arguments: list[Tensor], known: dict[int, Any]):
-        self.memory, self.known = memory, known
+    def __init__(
+        self, memory: Memory, arguments: list[Tensor], known: dict[int, Any], containers: frozenset[int] = frozenset()
+    ):
+        self.memory, self.known, self.containers = memory, known, containers
         self.positions = {id(t): i for i, t in enumerate(arguments)}
         self.slots: list[Slot] = []
         self._slot_of: dict[int, int] = {}
@@ -93,7 +95,7 @@ class Results:
         layout = (slot, t.shape, t._strides, t._offset, t.dtype, t._contig)
         if t.grad_fn is None:
             return Header(*layout, t.requires_grad)
-        if spent(t.grad_fn):
+        if not is_live(t, self.positions):
             return Header(*layout, True, (t.grad_fn, t.output_nr))
         if any(t._storage is other._storage for other in self.live):
             raise NotRecordable("two results with a history share memory")
@@ -109,6 +111,8 @@ class Results:
             return lambda arguments, made, node: kind.from_address(made[slot].ptr).value
         if type(value) in ATOMS or id(value) in self.known:
             return lambda arguments, made, node: value
+        if id(value) in self.containers:
+            raise NotRecordable(f"it returns an argument that is a {type(value).__name__}")
         if isinstance(value, tuple) and hasattr(value, "_make"):
             fields = [self.maker(v) for v in value]
             kind = type(value)
@@ -162,17 +166,41 @@ class Results:
         return [self.slot(s) for s in storages]
 
 
-def replaced(value: Any, table: dict[int, Any]) -> Any:
-    """A returned value with some tensors exchanged."""
+def replaced(value: Any, table: dict[int, Any], copies: list | None = None) -> Any:
+    """A value with some tensors exchanged. Containers without such tensors stay what they are: somebody may write into them.
+    Lists and dicts that are copied are put into `copies`, with their copies."""
     if isinstance(value, Tensor):
         return table.get(id(value), value)
-    if isinstance(value, tuple) and hasattr(value, "_make"):
-        return type(value)(*[replaced(v, table) for v in value])
-    if type(value) in (tuple, list):
-        return type(value)([replaced(v, table) for v in value])
-    if type(value) is dict:
-        return {k: replaced(v, table) for k, v in value.items()}
-    return value
+    if not table:
+        return value
+    if isinstance(value, (tuple, list)) and (type(value) in (tuple, list) or hasattr(value, "_make")):
+        parts = [replaced(v, table, copies) for v in value]
+        if all(a is b for a, b in zip(parts, value)):
+            return value
+        copy: Any = type(value)(*parts) if hasattr(value, "_make") else type(value)(parts)
+    elif type(value) is dict:
+        copy = {k: replaced(v, table, copies) for k, v in value.items()}
+        if all(copy[k] is v for k, v in value.items()):
+            return value
+    else:
+        return value
+    if copies is not None and type(value) in (list, dict):
+        copies.append((value, copy))
+    return copy
+
+
+def write_back(copies: list[tuple[Any, Any]], table: dict[int, Any]) -> None:
+    """What a function did to copies of its arguments, done to the arguments."""
+    inner = {id(copy): original for original, copy in copies}
+    for original, copy in copies:
+        values = copy if type(copy) is list else copy.values()
+        now = [inner[id(v)] if id(v) in inner else replaced(v, table) for v in values]
+        if type(copy) is list:
+            if len(now) != len(original) or any(a is not b for a, b in zip(now, original)):
+                original[:] = now
+        elif list(original) != list(copy) or any(a is not b for a, b in zip(now, original.values())):
+            original.clear()
+            original.update(zip(copy, now))
 
 
 def saved_storages(live: list[Tensor]) -> list[UntypedStorage]:
@@ -192,24 +220,31 @@ def leaves_of(live: list[Tensor]) -> list[Tensor]:
         for node in nodes_of(t.grad_fn):
             if isinstance(node, AccumulateGrad):
                 found.setdefault(id(node.variable), node.variable)
+            elif _ends(node):
+                found.setdefault(id(node.leaf), node.leaf)  # type: ignore[attr-defined]
     return list(found.values())
 
 
 def nodes_of(start: Node | None) -> list[Node]:
-    """All nodes of a graph."""
+    """All nodes of a graph, as far as the arguments of a function."""
     order = [] if start is None else [start]
     seen = set(map(id, order))
     for node in order:  # grows while it is walked
-        for edge in node.edges:
+        for edge in () if _ends(node) else node.edges:
             if edge is not None and id(edge[0]) not in seen:
                 seen.add(id(edge[0]))
                 order.append(edge[0])
     return order
 
 
+def _ends(node: Node) -> bool:
+    """Whether an argument with a history enters here (a `differentiable.Boundary`)."""
+    return node.label == "CompiledArgumentBackward"
+
+
 def held_storages(node: Node) -> list[UntypedStorage]:
     """The memory that a node keeps for its derivative."""
-    if isinstance(node, AccumulateGrad):
+    if isinstance(node, AccumulateGrad) or _ends(node):
         return []
     found: list[UntypedStorage] = []
     fields = [
@@ -246,4 +281,27 @@ def spent(start: Node | None) -> bool:
     return not any(held_storages(node) for node in nodes_of(start))
 
 
-__all__ = ["Header", "Results", "Slot", "held_storages", "leaves_of", "nodes_of", "replaced", "saved_storages", "spent"]
+def is_live(t: Tensor, arguments: Any) -> bool:
+    """Whether a result can be differentiated by the caller in a way that depends on the call: its graph keeps values, or leads to
+    one of these arguments (their ids), which are others in each call."""
+    if t.grad_fn is None:
+        return False
+    if not spent(t.grad_fn):
+        return True
+    walked = any(entry is GONE for node in nodes_of(t.grad_fn) for entry in node.saved_fields().values())
+    return not walked and any(id(leaf) in arguments for leaf in leaves_of([t]))
+
+
+__all__ = [
+    "Header",
+    "Results",
+    "Slot",
+    "held_storages",
+    "is_live",
+    "leaves_of",
+    "nodes_of",
+    "replaced",
+    "saved_storages",
+    "spent",
+    "write_back",
+]

@@ -1,28 +1,56 @@
-"""What became of a compiled function, as text."""
+"""What became of a compiled function, as text and as a picture."""
 
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterator
 from typing import Any
 
+from . import picture
 from .graph import Call, Graph, Launch
 
 _MOST = 12  # kernels that are listed with their times, and kinds of things that are guarded
 
 
 def explain(compiled: Any) -> str:
-    """Graphs before and after each pass, kernels and their times, memory, guards, and why it was recorded again or is not recorded."""
+    """Graphs before and after each pass, kernels and their times, memory, guards, and why it was recorded again, is split, or runs as
+    it is."""
+    return "\n".join(_function(compiled))
+
+
+def svg(compiled: Any) -> str:
+    """A picture of all recordings: an SVG document."""
+    programs = []
+    for one in _with_parts(compiled):
+        for number, recorded in enumerate(one.recordings()):
+            programs.append((f"{one.name}, recording {number}", recorded.program, recorded.trail))
+            derivative = recorded.derivative
+            if derivative is not None and derivative.program is not None:
+                programs.append((f"{one.name}, recording {number}, derivative", derivative.program, derivative.trail))
+    return picture.draw(compiled.name, programs)
+
+
+def _with_parts(compiled: Any) -> Iterator[Any]:
+    yield compiled
+    for part in compiled.parts():
+        yield from _with_parts(part)
+
+
+def _function(compiled: Any) -> list[str]:
     lines = [f"{compiled.name}"]
-    recorded = [r for entry in compiled.found.values() if type(entry) is list for r in entry]
+    recorded = compiled.recordings()
     for number, one in enumerate(recorded):
         lines += [f"\nrecording {number}", *(f"  {line}" for line in _recording(one))]
     if compiled.causes:
         lines += ["\nrecorded again because", *(f"  {cause}" for cause in dict.fromkeys(compiled.causes))]
     if compiled.reasons:
-        lines += ["\nruns as it is because", *(f"  {reason}" for reason in compiled.reasons)]
+        heading = "runs as it is because" if compiled.split is None else "is split because"
+        lines += [f"\n{heading}", *(f"  {reason}" for reason in compiled.reasons)]
+    for part in compiled.parts():
+        lines += ["", *(f"  | {line}" for text in _function(part) for line in text.splitlines())]
     if not recorded and not compiled.reasons:
         lines.append("  not recorded yet: that needs a second call with arguments of the same kind")
-    return "\n".join(lines)
+    return lines
 
 
 def _recording(one: Any) -> list[str]:
@@ -59,10 +87,11 @@ def _derivative(derivative: Any) -> list[str]:
     return [*_program(derivative.program), *_trail(derivative.trail)]
 
 
-def _trail(trail: list[tuple[str, str]]) -> list[str]:
+def _trail(trail: list[Any]) -> list[str]:
     lines = []
-    for name, text in trail:
-        lines += [f"after {name}:", *(f"  {line}" for line in text.splitlines())]
+    for stage in trail:
+        lines.append(f"after {stage.name} ({stage.steps} steps, {stage.bytes} bytes moved):")
+        lines += [f"  {line}" for line in stage.text.splitlines()]
     return lines
 
 
@@ -83,4 +112,4 @@ def _guards(items: list[Any]) -> list[str]:
     return ["it depends on the arguments and on", *told] if told else ["it depends on nothing but its arguments"]
 
 
-__all__ = ["explain"]
+__all__ = ["explain", "svg"]

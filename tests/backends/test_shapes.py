@@ -32,7 +32,7 @@ def forget():
 def made(monkeypatch):
     """What is made while a test runs: plans of primitives and direct products."""
     found: list = []
-    for kind in (plans.Plan, direct.DirectProduct):
+    for kind in (plans.PrimitivePlan, direct.DirectProduct):
 
         def init(self, *args, original=kind.__init__):
             original(self, *args)
@@ -89,7 +89,7 @@ def test_caches_of_plans_have_bounds(monkeypatch):
     for n in range(10, 60):
         train(n)
         for cache in caches:
-            held = [p for p in (*cache.young.values(), *cache.old.values()) if type(p) is plans.Plan]
+            held = [p for p in (*cache.young.values(), *cache.old.values()) if type(p) is plans.PrimitivePlan]
             assert sum(p.size for p in held) <= 2 << 20
             assert len(cache.young) + len(cache.old) <= (2 << 20) // plans.KEY_SIZE
 
@@ -134,9 +134,9 @@ def test_which_products_are_direct():
 
     assert plan(100, 64, 64) is direct.DirectProduct
     assert plan(100, 64, 64, turned=True) is direct.DirectProduct
-    assert plan(100, 512, 64, turned=True) is plans.Plan
-    assert plan(1000, 500, 500) is plans.Plan
-    assert plan(100, 64, 64, dtype=torch.bfloat16) in (plans.Plan, type(None))
+    assert plan(100, 512, 64, turned=True) is plans.PrimitivePlan
+    assert plan(1000, 500, 500) is plans.PrimitivePlan
+    assert plan(100, 64, 64, dtype=torch.bfloat16) in (plans.PrimitivePlan, type(None))
 
 
 @needs_onednn

@@ -12,7 +12,7 @@ from tests.door import Door
 
 @pytest.fixture(scope="module", autouse=True)
 def toy():
-    if not backend._BACKENDS.get("toy"):
+    if not backend.BACKENDS.get("toy"):
         backend.register("toy", ToyBackend())
 
 

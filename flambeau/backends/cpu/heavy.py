@@ -46,18 +46,13 @@ def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
     blas.matmul(dst, a, b, bias)
 
 
-def known_product(form: str) -> Callable[..., Any]:
-    """A function (a, b, bias=None) that gives the product of operands like those of an earlier `keep_product`, or None."""
-    find = onednn.known_product
-
-    def known(a: Any, b: Any, bias: Any = None) -> Any:
-        return find(form, a, b, bias) if _use_onednn else None
-
-    return known
+def known_product(form: str, a: Any, b: Any, bias: Any) -> Any:
+    """The product of operands like those of an earlier `keep_product`, or None."""
+    return onednn.known_product(form, a, b, bias) if _use_onednn else None
 
 
 def keep_product(form: str, a: Any, b: Any, bias: Any, result: Any, made: tuple) -> None:
-    """After `matmul(*made, bias)`: next time `known_product(form)(a, b, bias)` gives a result like this one at once."""
+    """After `matmul(*made, bias)`: next time `known_product(form, a, b, bias)` gives a result like this one at once."""
     if _use_onednn:
         onednn.keep_product(form, a, b, bias, result, made)
 

@@ -37,6 +37,7 @@ class Stats:
 stats = Stats()
 _functions: dict[tuple[str, bool], Any] = {}
 _addresses: dict[str, tuple[str, int]] = {}  # key -> signature and address of a kernel
+sources: dict[int, ir.Kernel | Callable[[], ir.Kernel]] = {}  # what each kernel was built from, by address
 signatures: dict[int, str] = {}  # of everything that can be called, by address: one letter per parameter
 _lock = new_lock(COMPILER)
 _RUNTIME = ("flambeau_num_threads", "flambeau_parallel", "flambeau_recorder")
@@ -61,6 +62,7 @@ def compile(source: ir.Kernel | Callable[[], ir.Kernel], key: str, brief: bool =
         with _lock:
             if key not in _addresses:
                 _addresses[key] = _load_or_build(source, key)
+                sources[_addresses[key][1]] = source
             found = _functions[key, brief] = _callable(*_addresses[key], brief)
     return found
 
@@ -82,6 +84,19 @@ def support_code(text: str, entry: str) -> int:
     return _support(text, entry)
 
 
+def object_code(text: str) -> bytes:
+    """The object file of a module of LLVM, for this machine."""
+    return _compiler().object_code(text)
+
+
+def kernel_text(address: int) -> tuple[str, str]:
+    """The LLVM module of a compiled kernel, and the name of its function."""
+    source = sources[address]
+    kernel = complex_nests.split(source if isinstance(source, ir.Kernel) else source())
+    return emit_llvm.emit(kernel), kernel.name
+
+
+@functools.cache
 def available() -> bool:
     """Whether kernels can be compiled here."""
     return importlib.util.find_spec("llvmlite") is not None

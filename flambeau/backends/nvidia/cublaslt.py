@@ -149,7 +149,7 @@ class _Plan:
         library = _library()
         self.where = out.device
         compute, scale = _ROUTES[a.dtype]
-        if a.dtype is dt.float32 and matmul_switches.allow_tf32:  # type: ignore[attr-defined]
+        if a.dtype is dt.float32 and matmul_switches.allow_tf32:
             compute = _F32_TF32
         self.descriptor = c_void_p()
         _check(library.cublasLtMatmulDescCreate(byref(self.descriptor), c_int(compute), c_int(scale)), "cublasLtMatmul")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import nvidia
-from .cudnn_graph import BOOLEAN, DATA_TYPES, FLOAT, INT32, Descriptor, Graph, Plan
+from .cudnn_graph import BOOLEAN, DATA_TYPES, FLOAT, INT32, Descriptor, ExecutionPlan, Graph
 
 _LIMIT = 1024
 _MAX, _SUM = 3, 0
@@ -21,7 +21,7 @@ _Q, _K, _V, _O, _STATS, _BIAS, _DO, _DQ, _DK, _DV, _ROWS, _DQ_SUM = range(1, 13)
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.plans: dict[tuple, Plan] = {}
+        self.plans: dict[tuple, ExecutionPlan] = {}
 
 
 _local = _Local()
@@ -31,7 +31,7 @@ def _address(t: Any) -> int:
     return t._storage.ptr + t._offset * t.dtype.itemsize
 
 
-def _planned(key: tuple, where: Any, build: Callable[[], Graph]) -> Plan:
+def _planned(key: tuple, where: Any, build: Callable[[], Graph]) -> ExecutionPlan:
     plan = _local.plans.get(key)
     if plan is None:
         nvidia.activate(where)

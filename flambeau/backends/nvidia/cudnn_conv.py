@@ -11,7 +11,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.settings import are_deterministic_algorithms_enabled, cudnn_switches
 from .. import nvidia
-from .cudnn_graph import DATA_TYPES, DOUBLE, FLOAT, Descriptor, Graph, Plan
+from .cudnn_graph import DATA_TYPES, DOUBLE, FLOAT, Descriptor, ExecutionPlan, Graph
 
 _LIMIT = 4096
 _OPERATIONS = {  # descriptor, and the attributes alpha, beta, convolution, and those of the tensors by role
@@ -24,8 +24,8 @@ _UIDS = {"x": 1, "w": 2, "y": 3}
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.plans: dict[tuple, Plan] = {}
-        self.known: dict[tuple, Plan] = {}
+        self.plans: dict[tuple, ExecutionPlan] = {}
+        self.known: dict[tuple, ExecutionPlan] = {}
 
 
 _local = _Local()
@@ -54,12 +54,14 @@ def run_known(kind: str, x: Any, w: Any, y: Any, window: tuple) -> bool:
     return True
 
 
-def keep(kind: str, x: Any, w: Any, y: Any, window: tuple, plan: Plan) -> None:
+def keep(kind: str, x: Any, w: Any, y: Any, window: tuple, plan: ExecutionPlan) -> None:
     """From now on `run_known` computes operands like these by the plan."""
     _local.known[_key(kind, x, w, y, window)] = plan
 
 
-def convolve(kind: str, x: Any, w: Any, y: Any, stride: tuple, padding: tuple, dilation: tuple, last: bool) -> Plan:
+def convolve(
+    kind: str, x: Any, w: Any, y: Any, stride: tuple, padding: tuple, dilation: tuple, last: bool
+) -> ExecutionPlan:
     """y from x and w ("forward"), x from y and w ("input": the gradient, or the transposed convolution), or w from x and y
     ("weight"). All lie contiguously, or all with channels last."""
     addresses = {1: _address(x), 2: _address(w), 3: _address(y)}

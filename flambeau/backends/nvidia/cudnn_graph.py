@@ -1,6 +1,6 @@
 """cuDNN's graph interface: tensors and operations are described, the library proposes engines, the first that can be built is kept.
 
-`Graph` collects descriptions, `Graph.plan(...)` makes a `Plan`, and `plan.run({uid: address, ...})` computes. Plans are kept by whoever
+`Graph` collects descriptions, `Graph.plan(...)` makes a `ExecutionPlan`, and `plan.run({uid: address, ...})` computes. Plans are kept by whoever
 made them, under a key that says everything the description depends on."""
 
 from __future__ import annotations
@@ -225,13 +225,13 @@ class Graph:
 
     def plan(
         self, exact: bool = False, deterministic: bool = False, trial: Mapping[int, int] | None = None, limit: int = 10
-    ) -> Plan:
+    ) -> ExecutionPlan:
         """The first engine that can be built of those that the library recommends; with addresses to try them on, the fastest.
         `exact` refuses those that round float32 for tensor cores."""
         where = handle(self.where)
         graph = Descriptor("graph", (800, "handle", where.value), (801, "descriptor", self.operations))
         reason = "no engine is left"
-        found: list[Plan] = []
+        found: list[ExecutionPlan] = []
         for mode in _HEURISTICS:
             if found:
                 break
@@ -245,7 +245,7 @@ class Graph:
                 if _unwanted(config, exact, deterministic):
                     continue
                 try:
-                    found.append(Plan(self, config, where))
+                    found.append(ExecutionPlan(self, config, where))
                 except (Unsupported, nvidia.CudaError) as error:
                     reason = str(error)
                     continue
@@ -353,7 +353,7 @@ def _through_ctypes(table: int) -> None:
     words[_STATUS] = library().cudnnBackendExecute(words[_HANDLE], words[_PLAN], pack.pointer)
 
 
-class Plan:
+class ExecutionPlan:
     """A computation that is ready to run."""
 
     __slots__ = ("plan", "nbytes", "where", "graph", "order", "uids", "places", "words", "table", "call", "handle")
@@ -405,7 +405,7 @@ class Plan:
             check(words[_STATUS], "execute")
 
 
-def _fastest(plans: list[Plan], addresses: Mapping[int, int]) -> Plan:
+def _fastest(plans: list[ExecutionPlan], addresses: Mapping[int, int]) -> ExecutionPlan:
     """The plan that takes the shortest time on these tensors."""
     best, shortest = plans[0], float("inf")
     for plan in plans:

@@ -165,7 +165,7 @@ class Event:
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if not self.cuda_event or not end_event.cuda_event:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
-        return driver.number("cuEventElapsedTime", self.cuda_event, end_event.cuda_event, kind=ctypes.c_float)  # type: ignore[return-value]
+        return driver.number("cuEventElapsedTime", self.cuda_event, end_event.cuda_event, kind=ctypes.c_float)
 
     def synchronize(self) -> None:
         """Wait for everything before the mark."""

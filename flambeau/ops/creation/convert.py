@@ -7,6 +7,7 @@ from typing import Any
 
 from ...core import dtype as dt
 from ...core import modes
+from ...core.backend import BACKENDS
 from ...core.caching import remember
 from ...core.device import cpu, device
 from ...core.dtype import dtype
@@ -249,7 +250,7 @@ def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = No
 
 def on_host(t: Tensor) -> Tensor:
     """The values of t where the host can read them: t itself, or a copy of it."""
-    return t if t.device is cpu else converted(t._bare_alias(), t.dtype, cpu)
+    return t if BACKENDS[t.device.type].on_host else converted(t._bare_alias(), t.dtype, cpu)
 
 
 def _cast_method(name: str, d: dtype) -> Any:
@@ -495,7 +496,7 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
     grads={"input": lambda g: g}, quirks=Quirks(label="AliasBackward0"), function=False, method=False, batching="same"
 )
 def alias(input: Tensor) -> Tensor:
-    """Another header over the same memory, a view as far as autograd is concerned."""
+    """The whole tensor as a view of itself, as far as autograd is concerned: what x[...] is."""
     return input._view(input.shape, input._strides, input._offset)
 
 

@@ -17,6 +17,7 @@ from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, like_first
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from .bad_index import bad_index
 
 
@@ -73,16 +74,7 @@ def _check_gather(name: str, input: Tensor, dim: int, index: Tensor) -> int:
     return d
 
 
-def _gather_layout(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> tuple:
-    if 0 in index.shape:
-        wrap_dim(dim, len(input.shape))
-    else:
-        _check_gather("gather", input, dim, index)
-    return index.shape, input.dtype, input.device
-
-
 @primitive(
-    layout=_gather_layout,
     grads={
         "input": lambda g, input_shape, dim, index: (
             g.new_zeros(input_shape).scatter_add(dim, index, g) if input_shape else g.reshape(-1).sum(0, dtype=g.dtype)
@@ -91,8 +83,13 @@ def _gather_layout(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool 
     out="disjoint",
     batching="along",
 )
-def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> NewTensor:
     """out[i][j] = input[index[i][j]][j] (for dim 0)"""
+    if 0 in index.shape:
+        wrap_dim(dim, len(input.shape))
+    else:
+        _check_gather("gather", input, dim, index)
+    return index.shape, input.dtype, input.device
 
 
 @gather.on("any")
@@ -138,7 +135,9 @@ def _index_select_backward(g: Tensor, input_shape: Any, dim: int, index: Tensor)
     return g.new_zeros(input_shape).index_add(dim, index, g)
 
 
-def _index_select_layout(input: Tensor, dim: int, index: Tensor) -> tuple:
+@primitive(grads={"input": _index_select_backward}, out="disjoint", runs_empty=True)
+def index_select(input: Tensor, dim: int, index: Tensor) -> NewTensor:
+    """The given indices of one dimension, in their order."""
     d = wrap_dim(dim, len(input.shape))
     if len(index.shape) > 1:
         raise IndexError("index_select(): Index is supposed to be a vector")
@@ -151,11 +150,6 @@ def _index_select_layout(input: Tensor, dim: int, index: Tensor) -> tuple:
     if not input.shape[d] and count:
         raise RuntimeError("index_select(): self indexing axis dim should be positive")
     return (*input.shape[:d], count, *input.shape[d + 1 :]), input.dtype, input.device
-
-
-@primitive(layout=_index_select_layout, grads={"input": _index_select_backward}, out="disjoint", runs_empty=True)
-def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
-    """The given indices of one dimension, in their order."""
 
 
 @index_select.on("any")
@@ -273,20 +267,16 @@ def _(out: Tensor, input: Tensor, dim: int, index: Tensor, src: Tensor) -> None:
     scatter_raw(out, wrap_dim(dim, len(input.shape)), index, src, 0.0, "none")
 
 
-def _scatter_value_layout(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple:
-    _check_scatter("scatter", input, dim, index, None)
-    return like_first(input)
-
-
 @internal(
-    layout=_scatter_value_layout,
     grads={"input": _scatter_input_grad},
     quirks=Quirks(label="ScatterBackward1"),
     runs_empty=True,
     batching="along",
 )
-def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def scatter_value(input: Tensor, dim: int, index: Tensor, value: Any) -> NewTensor:
     """A copy of input with out[index[i][j]][j] = value (for dim 0)."""
+    _check_scatter("scatter", input, dim, index, None)
+    return like_first(input)
 
 
 @scatter_value.on("any")
@@ -335,18 +325,14 @@ def scatter(
     return scatter_value(input, dim, index, source)
 
 
-def _scatter_legacy_layout(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> tuple:
-    return _scatter_src_layout(input, dim, index, src)
-
-
 @internal(
-    layout=_scatter_legacy_layout,
     grads={("input", "src"): unknown_derivative("scatter")},
     runs_empty=True,
     batching="along",
 )
-def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> Tensor:
+def _scatter_legacy(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str) -> NewTensor:
     """A copy of input with src added to it, or multiplied with it, at index."""
+    return _scatter_src_layout(input, dim, index, src)
 
 
 @_scatter_legacy.on("any")
@@ -361,13 +347,7 @@ def _scatter_add_into(out: Tensor, dim: int, index: Tensor, src: Tensor) -> bool
     return True
 
 
-def _scatter_add_layout(input: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple:
-    _check_scatter("scatter_add", input, dim, index, src)
-    return like_first(input)
-
-
 @primitive(
-    layout=_scatter_add_layout,
     grads={"input": lambda g: g, "src": _src_grad},
     inplace=_scatter_add_into,
     out="exact",
@@ -375,8 +355,10 @@ def _scatter_add_layout(input: Tensor, dim: int, index: Tensor, src: Tensor) -> 
     batching="along",
     autocast_cuda="widest",
 )
-def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> NewTensor:
     """Like scatter, with values that meet at one place summed."""
+    _check_scatter("scatter_add", input, dim, index, src)
+    return like_first(input)
 
 
 @scatter_add.on("any")
@@ -470,19 +452,7 @@ def _quotient(a: Tensor, b: Tensor) -> Tensor:
     return (a / b.masked_fill(is_zero, 1)).masked_fill(is_zero, 0)
 
 
-def _scatter_reduce_layout(
-    input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
-) -> tuple:
-    if reduce not in _REDUCTIONS:
-        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
-    _check_scatter("scatter_reduce", input, dim, index, src)
-    if reduce == "mean" and input.dtype is dt.bool_:
-        raise unsupported("scatter_reduce mean", dt.bool_)
-    return like_first(input)
-
-
 @primitive(
-    layout=_scatter_reduce_layout,
     grads={("input", "src"): scatter_reduce_grads},
     inplace=True,
     out="exact",
@@ -491,8 +461,14 @@ def _scatter_reduce_layout(
 )
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
+) -> NewTensor:
     """Combine the values of src that index sends to one place: sum, prod, mean, amax or amin."""
+    if reduce not in _REDUCTIONS:
+        raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}.")
+    _check_scatter("scatter_reduce", input, dim, index, src)
+    if reduce == "mean" and input.dtype is dt.bool_:
+        raise unsupported("scatter_reduce mean", dt.bool_)
+    return like_first(input)
 
 
 @scatter_reduce.on("any")

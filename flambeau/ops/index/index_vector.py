@@ -17,6 +17,7 @@ from ..machinery.declare import effect, primitive
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
+from ..machinery.record import NewTensor
 from .gather import first_bad_index, reduce_raw, scatter_raw, scatter_reduce_grads
 
 
@@ -111,13 +112,7 @@ def _index_add_into(out: Tensor, dim: int, index: Tensor, source: Tensor, *, alp
     return True
 
 
-def _index_add_layout(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> tuple:
-    _check_vector("index_add", input, dim, index, source)
-    return input.shape, input.dtype, input.device
-
-
 @primitive(
-    layout=_index_add_layout,
     grads={
         "input": lambda g: g,
         "source": lambda g, dim, index, source_shape, alpha: (g.index_select(dim, index) * alpha).reshape(source_shape),
@@ -126,8 +121,10 @@ def _index_add_layout(input: Tensor, dim: int, index: Tensor, source: Tensor, *,
     out="exact",
     runs_empty=True,
 )
-def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> NewTensor:
     """input with alpha * source added at the given indices of one dimension."""
+    _check_vector("index_add", input, dim, index, source)
+    return input.shape, input.dtype, input.device
 
 
 @index_add.on("any")
@@ -142,13 +139,7 @@ def _index_copy_into(out: Tensor, dim: int, index: Tensor, source: Tensor) -> bo
     return True
 
 
-def _index_copy_layout(input: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple:
-    _check_vector("index_copy", input, dim, index, source)
-    return input.shape, input.dtype, input.device
-
-
 @primitive(
-    layout=_index_copy_layout,
     grads={
         "input": lambda g, dim, index: g.index_fill(dim, index, 0),
         "source": lambda g, dim, index, source_shape: g.index_select(dim, index).reshape(source_shape),
@@ -158,8 +149,10 @@ def _index_copy_layout(input: Tensor, dim: int, index: Tensor, source: Tensor) -
     runs_empty=True,
     autocast="widest",
 )
-def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> NewTensor:
     """input with source copied to the given indices of one dimension."""
+    _check_vector("index_copy", input, dim, index, source)
+    return input.shape, input.dtype, input.device
 
 
 @index_copy.on("any")
@@ -241,20 +234,16 @@ def _index_fill_shared(t: Tensor, dim: int, index: Tensor, value: Any) -> None:
     fill_shared_at_(t, _check_fill(t, dim, index, value), index, value)
 
 
-def _index_fill_layout(input: Tensor, dim: int, index: Tensor, value: Any) -> tuple:
-    _check_fill(input, dim, index, value)
-    return input.shape, input.dtype, input.device, dense_strides(input.shape, input._strides)
-
-
 @primitive(
-    layout=_index_fill_layout,
     grads={"input": lambda g, dim, index: g.index_fill(dim, index, 0), "value": _fill_value_grad},
     inplace=_index_fill_into,
     shared=_index_fill_shared,
     runs_empty=True,
 )
-def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> NewTensor:
     """input with one value at the given indices of a dimension."""
+    _check_fill(input, dim, index, value)
+    return input.shape, input.dtype, input.device, dense_strides(input.shape, input._strides)
 
 
 @index_fill.on("any")
@@ -280,19 +269,7 @@ def _index_reduce_grads(
     return a, b.reshape(shape)
 
 
-def _index_reduce_layout(
-    input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
-) -> tuple:
-    if reduce not in ("prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    _check_vector("index_reduce", input, dim, index, source)
-    if reduce == "mean" and input.dtype is dt.bool_:
-        raise unsupported("scatter_reduce mean", dt.bool_)
-    return input.shape, input.dtype, input.device
-
-
 @primitive(
-    layout=_index_reduce_layout,
     grads={("input", "source"): _index_reduce_grads},
     inplace=True,
     out="exact",
@@ -300,8 +277,14 @@ def _index_reduce_layout(
 )
 def index_reduce(
     input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
+) -> NewTensor:
     """Combine source into the given indices of one dimension: prod, mean, amax or amin."""
+    if reduce not in ("prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
+    _check_vector("index_reduce", input, dim, index, source)
+    if reduce == "mean" and input.dtype is dt.bool_:
+        raise unsupported("scatter_reduce mean", dt.bool_)
+    return input.shape, input.dtype, input.device
 
 
 @index_reduce.on("any")

@@ -16,10 +16,11 @@ from ...core.layout import broadcast_shapes, dense_strides
 from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, empty, numel_of
 from ...kernels.library import advanced_index as kernels
-from ..machinery.declare import composite, effect, internal, view
+from ..machinery.declare import composite, effect, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from ..shape.dimensions import select, slice_dim, unsqueeze
 from .positions import Places, beside, coordinates, places, true_positions
 
@@ -232,14 +233,11 @@ def _index_backward(g: Tensor, input_shape: Any, indices: Any) -> Tensor:
     return index_put(g.new_zeros(input_shape), indices, g, True)
 
 
-def _index_layout(input: Tensor, indices: Sequence[Tensor | None]) -> tuple:
+@internal(grads={"input": _index_backward}, runs_empty=True)
+def index(input: Tensor, indices: Sequence[Tensor | None]) -> NewTensor:
+    """input[indices]: one index tensor (or None) per dimension."""
     where = places(input, indices)
     return where.shape, input.dtype, input.device, where.strides
-
-
-@internal(layout=_index_layout, grads={"input": _index_backward}, runs_empty=True)
-def index(input: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    """input[indices]: one index tensor (or None) per dimension."""
 
 
 @index.on("any")
@@ -314,23 +312,17 @@ def _index_put_input_grad(g: Tensor, indices: Any, accumulate: bool) -> Tensor:
     return g if accumulate else index_put(g, indices, g.new_zeros(()), False)
 
 
-def _index_put_layout(
-    input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
-) -> tuple:
-    _checked_places(input, indices, values, accumulate)
-    return input.shape, input.dtype, input.device, dense_strides(input.shape, input._strides)
-
-
 @internal(
-    layout=_index_put_layout,
     grads={"input": _index_put_input_grad, "values": _index_put_values_grad},
     quirks=Quirks(label="IndexPutBackward0"),
     runs_empty=True,
 )
 def index_put_prepared(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
-) -> Tensor:
+) -> NewTensor:
     """A copy of input with input[indices] = values (or +=): one index tensor (or None) per dimension."""
+    _checked_places(input, indices, values, accumulate)
+    return input.shape, input.dtype, input.device, dense_strides(input.shape, input._strides)
 
 
 @index_put_prepared.on("any")
@@ -394,14 +386,6 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     """A copy of input with input[indices] = values (or += values)."""
     _check_put(indices)
     return index_put_prepared(input, _prepare_indices(input, indices), values, accumulate)
-
-
-@view(
-    grads={"input": lambda g: g}, quirks=Quirks(label="AliasBackward0"), function=False, method=False, batching="same"
-)
-def alias(input: Tensor) -> Tensor:
-    """The whole tensor as a view of itself: what x[...] is."""
-    return input._view(input.shape, input._strides, input._offset)
 
 
 def plain_view(t: Tensor, key: Any) -> Tensor | None:

@@ -19,7 +19,7 @@ from ..machinery.dtype_rules import select, type_word
 from ..machinery.inplace import raw_copy, write_out
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
-from ..machinery.record import Batched
+from ..machinery.record import Batched, NewTensor
 from ..shape.dimensions import slice_dim
 from .gather import first_bad_index
 from .index_vector import scatter_vector
@@ -159,7 +159,16 @@ def _masked_scatter_source_grad(g: Tensor, mask: Tensor, source_shape: Any) -> T
     return picked.reshape(source_shape)
 
 
-def _masked_scatter_layout(input: Tensor, mask: Tensor, source: Tensor) -> tuple:
+@primitive(
+    grads={
+        "input": lambda g, input_shape, mask: g.masked_fill(mask, 0).sum_to_size(input_shape),
+        "source": _masked_scatter_source_grad,
+    },
+    inplace=True,
+    batching="each",
+)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> NewTensor:
+    """input with the places where mask is True taken from source, in order."""
     if source.dtype is not input.dtype:
         raise RuntimeError(
             "masked_scatter: expected self and source to have same dtypes but"
@@ -170,19 +179,6 @@ def _masked_scatter_layout(input: Tensor, mask: Tensor, source: Tensor) -> tuple
             f"masked_scatter_ only supports boolean masks, but got mask with dtype {type_word(mask.dtype)}"
         )
     return broadcast_two(input.shape, mask.shape), input.dtype, input.device
-
-
-@primitive(
-    layout=_masked_scatter_layout,
-    grads={
-        "input": lambda g, input_shape, mask: g.masked_fill(mask, 0).sum_to_size(input_shape),
-        "source": _masked_scatter_source_grad,
-    },
-    inplace=True,
-    batching="each",
-)
-def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """input with the places where mask is True taken from source, in order."""
 
 
 @masked_scatter.on("any")
@@ -261,14 +257,11 @@ def _take_backward(g: Tensor, input_shape: Any, index: Tensor) -> Tensor:
     return g.new_zeros(input_shape).put(index, g, True)
 
 
-def _take_layout(input: Tensor, index: Tensor) -> tuple:
+@primitive(grads={"input": _take_backward}, out="disjoint")
+def take(input: Tensor, index: Tensor) -> NewTensor:
+    """Elements by their position in the flattened tensor."""
     _check_flat("take", input, index)
     return index.shape, input.dtype, input.device
-
-
-@primitive(layout=_take_layout, grads={"input": _take_backward}, out="disjoint")
-def take(input: Tensor, index: Tensor) -> Tensor:
-    """Elements by their position in the flattened tensor."""
 
 
 @take.on("any")
@@ -310,13 +303,7 @@ def _put_into(out: Tensor, index: Tensor, source: Tensor, accumulate: bool = Fal
     return True
 
 
-def _put_layout(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> tuple:
-    _check_put(input, index, source)
-    return input.shape, input.dtype, input.device
-
-
 @primitive(
-    layout=_put_layout,
     grads={
         "input": lambda g, index, source_shape, accumulate: (
             g if accumulate else g.put(index, g.new_zeros(source_shape), False)
@@ -326,8 +313,10 @@ def _put_layout(input: Tensor, index: Tensor, source: Tensor, accumulate: bool =
     inplace=_put_into,
     batching="each",
 )
-def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> NewTensor:
     """input with source written to (or added at) flat positions."""
+    _check_put(input, index, source)
+    return input.shape, input.dtype, input.device
 
 
 @put.on("any")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.backend import BACKENDS
 from ...core.caching import remember
 from ...core.device import device
 from ...core.layout import broadcast_shapes, output_strides
@@ -18,6 +19,7 @@ from ...core.storage import tell_looked, watchers
 from ...core.tensor import Tensor, contiguous_strides, copy_of_array, empty, numel_of
 from ...kernels.library import advanced_index as kernels
 from ..machinery.declare import internal
+from ..machinery.record import NewTensor
 from .bad_index import bad_index
 
 _MAX_PLACES = 1024
@@ -136,7 +138,7 @@ def places(t: Tensor, indices: Sequence[Tensor | None]) -> Places:
 
 def beside(index: Any, t: Tensor) -> Tensor:
     """An index tensor on the device of the tensor that it indexes; it may come from the CPU."""
-    if index.device.type != "cpu":
+    if not BACKENDS[index.device.type].on_host:
         raise RuntimeError(
             f"indices should be either on cpu or on the same device as the indexed tensor ({t.device}), got {index.device}"
         )
@@ -229,14 +231,11 @@ def _(mask: Tensor) -> Tensor:
     return _listed(mask, ends, int(ends[-1].item()) if n else 0, n)
 
 
-def _coordinates_layout(positions: Tensor, shape: tuple[int, ...]) -> tuple:
+@internal(batching="each")
+def coordinates(positions: Tensor, shape: tuple[int, ...]) -> NewTensor:
+    """The coordinates of positions in a tensor of this shape: a row for each, laid out by columns."""
     count = positions.shape[0]
     return make_size((count, len(shape))), dt.int64, positions.device, (1, max(count, 1))
-
-
-@internal(layout=_coordinates_layout, batching="each")
-def coordinates(positions: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The coordinates of positions in a tensor of this shape: a row for each, laid out by columns."""
 
 
 @coordinates.on("any")

@@ -23,6 +23,7 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy, write_out
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensors
 from ..machinery.reduction import reduced_shape
 from ..pointwise.comparison import where
 from ..reduce.extremes import select_backward
@@ -173,21 +174,17 @@ def msort(input: Tensor) -> Tensor:
 _topk_result = named_result("topk", "values", "indices")
 
 
-def _topk_layout(input: Tensor, k: int, dim: int, largest: bool) -> list:
-    shape = (*input.shape[:dim], k, *input.shape[dim + 1 :]) if input.shape else ()
-    return [(shape, input.dtype, input.device), (shape, dt.int64, input.device)]
-
-
 @internal(
-    layout=_topk_layout,
     keeps={"index": 1},
     returns=_topk_result,
     grads={"input": _place_values},
     quirks=Quirks(label="TopkBackward0"),
     batching="along",
 )
-def topk_along(input: Tensor, k: int, dim: int, largest: bool) -> Any:
+def topk_along(input: Tensor, k: int, dim: int, largest: bool) -> NewTensors:
     """The k best of each line, best first, and where they are."""
+    shape = (*input.shape[:dim], k, *input.shape[dim + 1 :]) if input.shape else ()
+    return [(shape, input.dtype, input.device), (shape, dt.int64, input.device)]
 
 
 @topk_along.on("any")
@@ -272,7 +269,15 @@ def _write_apart(name: str, input: Tensor, out: Any, result: tuple) -> Any:
     return write_out(name, out, result, exact=True)
 
 
-def _kth_layout(input: Tensor, k: int, dim: int, keepdim: bool) -> list:
+@internal(
+    keeps={"index": 1},
+    returns=_SELECT_RESULTS["kthvalue"],
+    grads={"input": select_backward},
+    quirks=Quirks(label="KthvalueBackward0"),
+    batching="along",
+)
+def kth_along(input: Tensor, k: int, dim: int, keepdim: bool) -> NewTensors:
+    """The k-th smallest element along a dimension, and where it is."""
     need_tensor("kthvalue", input)
     if not is_int(k):
         raise TypeError(f"kthvalue(): argument 'k' (position 2) must be int, not {type_name(k)}")
@@ -281,18 +286,6 @@ def _kth_layout(input: Tensor, k: int, dim: int, keepdim: bool) -> list:
     if not 1 <= int(k) <= (input.shape[d] if input.shape else 1):
         raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {d}")
     return _selection_layout(input, d, keepdim)
-
-
-@internal(
-    layout=_kth_layout,
-    keeps={"index": 1},
-    returns=_SELECT_RESULTS["kthvalue"],
-    grads={"input": select_backward},
-    quirks=Quirks(label="KthvalueBackward0"),
-    batching="along",
-)
-def kth_along(input: Tensor, k: int, dim: int, keepdim: bool) -> Any:
-    """The k-th smallest element along a dimension, and where it is."""
 
 
 @kth_along.on("any")
@@ -383,25 +376,21 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False, *, o
     return _median("nanmedian", input, dim, keepdim, out, nanmedian_of_all, nanmedian_along)
 
 
-def _mode_layout(input: Tensor, dim: int = -1, keepdim: bool = False) -> list:
-    need_tensor("mode", input)
-    d = one_dim("mode", dim, len(input.shape))
-    _need_elements("mode", input, d, dtypes=False)
-    if input.dtype.is_complex:
-        raise unsupported("mode_cpu", input.dtype)
-    return _selection_layout(input, d, keepdim)
-
-
 @primitive(
-    layout=_mode_layout,
     keeps={"index": 1},
     returns=_SELECT_RESULTS["mode"],
     grads={"input": select_backward},
     out="exact",
     batching="along",
 )
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> NewTensors:
     """The most frequent element along a dimension (the smallest of several), and where it last occurs."""
+    need_tensor("mode", input)
+    d = one_dim("mode", dim, len(input.shape))
+    _need_elements("mode", input, d, dtypes=False)
+    if input.dtype.is_complex:
+        raise unsupported("mode_cpu", input.dtype)
+    return _selection_layout(input, d, keepdim)
 
 
 @mode.on("any")

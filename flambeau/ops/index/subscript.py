@@ -14,15 +14,15 @@ from ...core.layout import has_internal_overlap
 from ...core.overrides import FACE_CODES, discovers
 from ...core.tensor import Tensor, empty
 from ...core.typenames import type_name
+from ..creation.convert import alias
 from ..creation.filled import check_fits, fill_raw
 from ..machinery.declare import internal
 from ..machinery.inplace import assign, check_disjoint, check_writable
-from ..machinery.record import Op
+from ..machinery.record import NewTensor, Op
 from ..shape.dimensions import select, slice_dim
 from .indexing import (
     INDEX_DTYPES,
     PLAIN_KEYS,
-    alias,
     apply_basic,
     as_index_tensor,
     index,
@@ -97,13 +97,10 @@ def _takes_elements(t: Tensor, mask: Tensor) -> bool:
     )
 
 
-def _elements_layout(input: Tensor, positions: Tensor) -> tuple:
-    return positions.shape, input.dtype, input.device
-
-
-@internal(layout=_elements_layout, batching="each")
-def elements_at(input: Tensor, positions: Tensor) -> Tensor:
+@internal(batching="each")
+def elements_at(input: Tensor, positions: Tensor) -> NewTensor:
     """The elements of contiguous memory at positions that are known to be good."""
+    return positions.shape, input.dtype, input.device
 
 
 @elements_at.on("any")

@@ -8,7 +8,6 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.bfloat16 import bits_to_float32
-from ...core.device import cpu
 from ...core.layout import wrap_dim
 from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, empty, is_contiguous_layout, new_tensor, numel_of
@@ -18,11 +17,10 @@ from ..machinery.arguments import as_number, need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import number_dtype, type_word, unsupported
 from ..machinery.inplace import raw_copy, write_out
-from ..machinery.memory import bare, dense
+from ..machinery.memory import bare, dense, raise_if_set
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
-from ..machinery.record import lookup
-from .gather import first_bad_index
+from ..machinery.record import NewTensor, lookup
 from .sort import sorted_along
 
 # -- unique ------------------------------------------------------------------------------------------------------------
@@ -180,15 +178,12 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     return is_among(elements, test_elements, assume_unique, invert)
 
 
-def _is_among_layout(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> tuple:
+@internal(batching="each")
+def is_among(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> NewTensor:
+    """Which elements occur among the test elements; either may be a number."""
     if isinstance(elements, Tensor):
         return elements.shape, dt.bool_, elements.device
     return (), dt.bool_, test_elements.device
-
-
-@internal(layout=_is_among_layout, batching="each")
-def is_among(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Tensor:
-    """Which elements occur among the test elements; either may be a number."""
 
 
 @is_among.on("cpu")
@@ -242,27 +237,18 @@ def _check_sorter(boundaries: Tensor, sorter: Tensor) -> None:
         )
 
 
-def _search_layout(edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> tuple:
-    return values.shape, dt.int32 if out_int32 else dt.int64, edges.device
-
-
-@internal(layout=_search_layout, runs_empty=True, batching="each")
-def places_between(edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> Tensor:
+@internal(runs_empty=True, batching="each")
+def places_between(edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> NewTensor:
     """How many edges are below each value (or, if `right`, not above); `sorter` sorts the edges."""
-
-
-def _leaves_range(sorter: Tensor, n: int) -> bool:
-    """Whether an index is out of bounds: known before the search, which trusts them."""
-    if sorter.device is cpu:
-        return first_bad_index(sorter, n) is not None
-    return numel_of(sorter.shape) > 0 and bool(((sorter < 0) | (sorter >= n)).any().item())  # type: ignore[operator]
+    return values.shape, dt.int32 if out_int32 else dt.int64, edges.device
 
 
 @places_between.on("any")
 def _(out: Tensor, edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> None:
     n, count = edges.shape[-1], numel_of(out.shape)
-    if sorter is not None and _leaves_range(sorter, n):
-        raise RuntimeError("torch.searchsorted(): sorter index out of range")
+    if sorter is not None:  # the search trusts it
+        error = RuntimeError("torch.searchsorted(): sorter index out of range")
+        raise_if_set(((sorter < 0) | (sorter >= n)).any(), error)
     if count:
         per_row = count if len(edges.shape) == 1 else out.shape[-1]
         order = None if sorter is None else dense(sorter)

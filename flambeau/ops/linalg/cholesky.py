@@ -13,6 +13,7 @@ from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor, NewTensors
 from . import support
 from .triangular import check_legacy, solve_triangular
 
@@ -29,19 +30,15 @@ def _gradient(g: tuple, out: list, upper: bool) -> Tensor:
 _cholesky_result = named_result("linalg_cholesky_ex", "L", "info")
 
 
-def _factor_layout(A: Tensor, upper: bool) -> list:
-    return [support.columns(A.shape, A.dtype, A.device), support.infos(A)]
-
-
 @internal(
-    layout=_factor_layout,
     returns=_cholesky_result,
     grads={"A": _gradient},
     quirks=Quirks(label="LinalgCholeskyExBackward0"),
     batching="leading",
 )
-def factor_and_info(A: Tensor, upper: bool) -> Any:
+def factor_and_info(A: Tensor, upper: bool) -> NewTensors:
     """The Cholesky factor, and the first leading minor that is not positive."""
+    return [support.columns(A.shape, A.dtype, A.device), support.infos(A)]
 
 
 @factor_and_info.on("cpu")
@@ -103,7 +100,14 @@ def _solve_gradients(g: Tensor, input2: Tensor, out: Tensor, upper: bool, needs:
     return back.sum_to_size(input_shape) if needs["input"] else None, for_factor
 
 
-def _solve_layout(input: Tensor, input2: Tensor, upper: bool) -> tuple:
+@primitive(
+    grads={("input", "input2"): _solve_gradients},
+    out="castable",
+    autocast="float32",
+    batching="leading",
+)
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> NewTensor:
+    """X with A X = input, A given by its Cholesky factor."""
     support.require("cholesky_solve", "input", input)
     support.require("cholesky_solve", "input2", input2, 2)
     for name, t in (("b", input), ("u", input2)):
@@ -112,17 +116,6 @@ def _solve_layout(input: Tensor, input2: Tensor, upper: bool) -> tuple:
     check_legacy("cholesky_solve", input, input2)
     support.check_kernel("cholesky_solve_cpu", input)
     return support.columns((*support.batch_of(input, input2), *input.shape[-2:]), input.dtype, input.device)
-
-
-@primitive(
-    layout=_solve_layout,
-    grads={("input", "input2"): _solve_gradients},
-    out="castable",
-    autocast="float32",
-    batching="leading",
-)
-def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor:
-    """X with A X = input, A given by its Cholesky factor."""
 
 
 @cholesky_solve.on("cpu")

@@ -11,6 +11,7 @@ from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor, NewTensors
 from . import support
 from .solving import solve_ex
 from .spectral import svd
@@ -36,13 +37,10 @@ def _cofactors(A: Tensor) -> Tensor:
     return phase * ((U * others.unsqueeze(-2)) @ Vh)
 
 
-def _det_layout(A: Tensor) -> tuple:
-    return A.shape[:-2], A.dtype, A.device
-
-
-@internal(layout=_det_layout, grads={"A": _det_gradient}, quirks=Quirks(label="LinalgDetBackward0"), batching="leading")
-def determinant(A: Tensor) -> Tensor:
+@internal(grads={"A": _det_gradient}, quirks=Quirks(label="LinalgDetBackward0"), batching="leading")
+def determinant(A: Tensor) -> NewTensor:
     """The determinant of each matrix."""
+    return A.shape[:-2], A.dtype, A.device
 
 
 @determinant.on("cpu")
@@ -87,19 +85,15 @@ def _slogdet_gradient(g: tuple, A: Tensor, out: list) -> Tensor:
     return solve_ex(A.mH, _scaled_identity(total, A))[0]
 
 
-def _slogdet_layout(A: Tensor) -> list:
-    return [(A.shape[:-2], A.dtype, A.device), (A.shape[:-2], A.dtype.to_real(), A.device)]
-
-
 @internal(
-    layout=_slogdet_layout,
     returns=_slogdet_result,
     grads={"A": _slogdet_gradient},
     quirks=Quirks(label="LinalgSlogdetBackward0"),
     batching="leading",
 )
-def sign_and_logarithm(A: Tensor) -> Any:
+def sign_and_logarithm(A: Tensor) -> NewTensors:
     """The sign of each matrix's determinant, and the logarithm of its size."""
+    return [(A.shape[:-2], A.dtype, A.device), (A.shape[:-2], A.dtype.to_real(), A.device)]
 
 
 @sign_and_logarithm.on("cpu")

@@ -12,28 +12,25 @@ from ...core import dtype as dt
 from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..machinery.declare import composite, primitive
+from ..machinery.record import NewTensor, NewTensors
 from . import support
 
 _factor_ex_result = named_result("linalg_ldl_factor_ex", "LD", "pivots", "info")
 _factor_result = named_result("linalg_ldl_factor", "LD", "pivots")
 
 
-def _factor_layout(A: Tensor, *, hermitian: bool, check_errors: bool) -> list:
-    support.check_square("torch.linalg.ldl_factor_ex", A)
-    support.check_kernel("ldl_factor_cpu", A)
-    return [support.columns(A.shape, A.dtype, A.device), (A.shape[:-1], dt.int32, A.device), support.infos(A)]
-
-
 @primitive(
-    layout=_factor_layout,
     returns=_factor_ex_result,
     namespaces=("linalg",),
     method=False,
     out="exact",
     batching="leading",
 )
-def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> Any:
+def ldl_factor_ex(A: Tensor, *, hermitian: bool = False, check_errors: bool = False) -> NewTensors:
     """linalg.ldl_factor that reports zero pivots in `info` instead of raising."""
+    support.check_square("torch.linalg.ldl_factor_ex", A)
+    support.check_kernel("ldl_factor_cpu", A)
+    return [support.columns(A.shape, A.dtype, A.device), (A.shape[:-1], dt.int32, A.device), support.infos(A)]
 
 
 @ldl_factor_ex.on("cpu")
@@ -56,7 +53,9 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False) -> Any:
     return _factor_result((packed, pivots))
 
 
-def _solve_layout(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool) -> tuple:
+@primitive(namespaces=("linalg",), method=False, out="exact", batching="each")
+def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> NewTensor:
+    """X with A X = B, A given by linalg.ldl_factor."""
     name = "torch.linalg.ldl_solve"
     support.check_square(name, LD, "LD")
     support.require(name, "pivots", pivots, 2)
@@ -76,11 +75,6 @@ def _solve_layout(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool) -> 
     support.check_equation(name, LD, B, True)
     support.check_kernel("ldl_solve_cpu", LD)
     return support.columns((*support.batch_of(LD, B), *B.shape[-2:]), LD.dtype, LD.device)
-
-
-@primitive(layout=_solve_layout, namespaces=("linalg",), method=False, out="exact", batching="each")
-def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False) -> Tensor:
-    """X with A X = B, A given by linalg.ldl_factor."""
 
 
 @ldl_solve.on("cpu")

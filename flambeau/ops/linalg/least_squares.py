@@ -18,6 +18,7 @@ from ...core.tensor import Tensor, contiguous_strides, from_array
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor, NewTensors
 from ..reduce.norms import linalg_norm
 from . import support
 from .solving import inv_ex, is_vector
@@ -76,14 +77,11 @@ def _pseudo_inverse(a: np.ndarray, atol: Any, rtol: Any, hermitian: bool) -> np.
     return np.swapaxes(right, -2, -1).conj() @ (inverse[..., None] * np.swapaxes(left, -2, -1).conj())
 
 
-def _pinv_layout(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> tuple:
+@internal(grads={"A": _pinv_gradient}, quirks=Quirks(label="LinalgPinvBackward0"))
+def pseudo_inverse(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> NewTensor:
+    """The pseudo-inverse; tolerances are numbers, or tensors with one for each matrix."""
     *batch, m, n = A.shape
     return (*batch, n, m), A.dtype, A.device
-
-
-@internal(layout=_pinv_layout, grads={"A": _pinv_gradient}, quirks=Quirks(label="LinalgPinvBackward0"))
-def pseudo_inverse(A: Tensor, atol: Any, rtol: Any, hermitian: bool) -> Tensor:
-    """The pseudo-inverse; tolerances are numbers, or tensors with one for each matrix."""
 
 
 @pseudo_inverse.on("cpu")
@@ -173,6 +171,7 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
 
 _lstsq_result = named_result("linalg_lstsq", "solution", "residuals", "rank", "singular_values")
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
+_USUAL_DRIVER = {"cuda": "gels"}  # by type of device; elsewhere "gelsy"
 
 
 def _lstsq_gradients(g: tuple, A: Tensor, B: Tensor, out: list, needs: dict) -> tuple:
@@ -213,7 +212,14 @@ def _relative_tolerance(a: np.ndarray, rcond: float, driver: str) -> float:
     return 0.0 if driver == "gels" else rcond if sensible else float(np.finfo(a.dtype).eps)
 
 
-def _lstsq_layout(A: Tensor, B: Tensor, rcond: float, driver: str) -> list:
+@internal(
+    returns=_lstsq_result,
+    grads={("A", "B"): _lstsq_gradients},
+    quirks=Quirks(label="LinalgLstsqBackward0"),
+    batching="each",
+)
+def least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> NewTensors:
+    """Solutions, residuals, ranks and singular values; those that the driver does not compute are empty."""
     m, n = A.shape[-2:]
     vector = is_vector(A, B)
     width = () if vector else B.shape[-1:]
@@ -230,17 +236,6 @@ def _lstsq_layout(A: Tensor, B: Tensor, rcond: float, driver: str) -> list:
         ((0,) if driver == "gels" else A.shape[:-2], dt.int64, w),
         (values if driver in ("gelsd", "gelss") else (0,), d, w),
     ]
-
-
-@internal(
-    layout=_lstsq_layout,
-    returns=_lstsq_result,
-    grads={("A", "B"): _lstsq_gradients},
-    quirks=Quirks(label="LinalgLstsqBackward0"),
-    batching="each",
-)
-def least_squares(A: Tensor, B: Tensor, rcond: float, driver: str) -> Any:
-    """Solutions, residuals, ranks and singular values; those that the driver does not compute are empty."""
 
 
 @least_squares.on("cpu")
@@ -288,7 +283,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if A.shape[-2] != B.shape[-1 if vector else -2]:
         dimension = "-1" if vector else "-2"
         raise RuntimeError(f"{name}: input.size(-2) should match other.size({dimension})")
-    chosen = ("gels" if A.device.type == "cuda" else "gelsy") if driver is None else driver
+    chosen = _USUAL_DRIVER.get(A.device.type, "gelsy") if driver is None else driver
     if chosen not in _DRIVERS:
         raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     if rcond is None:

@@ -13,6 +13,7 @@ from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensors
 from ..random.fills import randn
 from . import support
 from .spectral import eigh
@@ -33,22 +34,18 @@ def _gradient(g: tuple, A: Tensor, out: list, largest: bool, needs: dict) -> Ten
     return total  # type: ignore[return-value]
 
 
-def _layout(A: Tensor, B: Any, X: Tensor, iK: Any, largest: bool, tol: float, niter: int) -> list:
-    *batch, m, _ = A.shape
-    k = X.shape[-1]
-    return [((*batch, k), A.dtype.to_real(), A.device), ((*batch, m, k), A.dtype, A.device)]
-
-
 @internal(
-    layout=_layout,
     grads={"A": _gradient, "B": unknown_derivative("lobpcg with respect to B")},
     quirks=Quirks(label="LOBPCGAutogradFunctionBackward"),
     batching="each",
 )
 def extreme_eigenpairs(
     A: Tensor, B: Tensor | None, X: Tensor, iK: Tensor | None, largest: bool, tol: float, niter: int
-) -> Any:
+) -> NewTensors:
     """As many eigenvalues as X has columns, and their vectors, found from X."""
+    *batch, m, _ = A.shape
+    k = X.shape[-1]
+    return [((*batch, k), A.dtype.to_real(), A.device), ((*batch, m, k), A.dtype, A.device)]
 
 
 @extreme_eigenpairs.on("cpu")

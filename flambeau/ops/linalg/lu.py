@@ -14,6 +14,7 @@ from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor, NewTensors
 from ..shape.joining import cat
 from . import support
 from .triangular import check_legacy, solve_triangular
@@ -60,14 +61,11 @@ def _factor_gradient(g: tuple, out: list) -> Tensor:
     return permutation_matrix(pivots, m, packed.dtype) @ _unpermuted_gradient(g[0][..., :k], g[0][..., :k, :], L, U)
 
 
-def _permutation_layout(pivots: Tensor, m: int, d: dt.dtype, outside: str) -> tuple:
-    return (*pivots.shape[:-1], m, m), d, pivots.device
-
-
-@internal(layout=_permutation_layout, batching="each")
-def permutation_matrix(pivots: Tensor, m: int, d: dt.dtype, outside: str = "") -> Tensor:
+@internal(batching="each")
+def permutation_matrix(pivots: Tensor, m: int, d: dt.dtype, outside: str = "") -> NewTensor:
     """The permutation matrix P of a list of swaps, whose numbers are trusted unless `outside` says what to raise about those that are
     not between 1 and m."""
+    return (*pivots.shape[:-1], m, m), d, pivots.device
 
 
 @permutation_matrix.on("cpu")
@@ -87,20 +85,16 @@ _factor_result = named_result("linalg_lu_factor", "LU", "pivots")
 _lu_result = named_result("linalg_lu", "P", "L", "U")
 
 
-def _factors_layout(A: Tensor, pivot: bool) -> list:
-    pivots = (*A.shape[:-2], min(A.shape[-2:]))
-    return [support.columns(A.shape, A.dtype, A.device), (pivots, dt.int32, A.device), support.infos(A)]
-
-
 @internal(
-    layout=_factors_layout,
     returns=_factor_ex_result,
     grads={"A": _factor_gradient},
     quirks=Quirks(label="LinalgLuFactorExBackward0"),
     batching="leading",
 )
-def packed_factors(A: Tensor, pivot: bool) -> Any:
+def packed_factors(A: Tensor, pivot: bool) -> NewTensors:
     """L and U in one matrix, the row swaps (none without `pivot`), and where the first zero pivot is."""
+    pivots = (*A.shape[:-2], min(A.shape[-2:]))
+    return [support.columns(A.shape, A.dtype, A.device), (pivots, dt.int32, A.device), support.infos(A)]
 
 
 @packed_factors.on("cpu")

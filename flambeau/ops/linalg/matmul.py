@@ -8,7 +8,6 @@ from typing import Any
 
 from ...backends.cpu import heavy
 from ...core.caching import remember
-from ...core.device import cpu
 from ...core.dtype import opmath
 from ...core.layout import broadcast_shapes, has_internal_overlap
 from ...core.tensor import Tensor
@@ -17,6 +16,7 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import cpp_name, type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from ..methods.attributes import result_type
 from ..pointwise.arithmetic import add, addcmul
 
@@ -67,19 +67,16 @@ def _multiply(form: str, out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None,
     heavy.keep_product(form, a, b, bias, out, made)
 
 
-# Functions (form, a, b, bias) of other devices that give the product of operands like those of an earlier one, or None.
-known_products: dict[str, Callable[..., Any]] = {}
+# By type of device: functions (form, a, b, bias) that give the product of operands like those of an earlier one, or None.
+known_products: dict[str, Callable[..., Any]] = {"cpu": heavy.known_product}
 
 
 def _known(form: str) -> Callable[..., Any]:
     """The shortcut of an operator: the whole result, where how to compute it was kept."""
-    on_cpu = heavy.known_product(form)
+    finder = known_products.get
 
     def known(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor | None:
-        where = a.device
-        if where is cpu:
-            return on_cpu(a, b, bias)
-        find = known_products.get(where.type)
+        find = finder(a.device.type)
         return None if find is None else find(form, a, b, bias)
 
     return known
@@ -89,7 +86,14 @@ def _column(vec: Tensor) -> Tensor:
     return vec._view((vec.shape[0], 1), (vec._strides[0], 1), vec._offset)
 
 
-def _mm_layout(input: Tensor, mat2: Tensor) -> tuple:
+@primitive(
+    shortcut=_known("mm"),
+    grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)},
+    out="exact",
+    autocast="lower",
+)
+def mm(input: Tensor, mat2: Tensor) -> NewTensor:
+    """The product of two matrices."""
     _need_dims(input, 2, "self must be a matrix")
     _need_dims(mat2, 2, "mat2 must be a matrix")
     (n, k), (k2, m) = input.shape, mat2.shape
@@ -100,23 +104,19 @@ def _mm_layout(input: Tensor, mat2: Tensor) -> tuple:
     return (n, m), input.dtype, input.device
 
 
-@primitive(
-    layout=_mm_layout,
-    shortcut=_known("mm"),
-    grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)},
-    out="exact",
-    autocast="lower",
-)
-def mm(input: Tensor, mat2: Tensor) -> Tensor:
-    """The product of two matrices."""
-
-
 @mm.on("cpu")
 def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
     _multiply("mm", out, input, mat2, None, (out, input, mat2))
 
 
-def _bmm_layout(input: Tensor, mat2: Tensor) -> tuple:
+@primitive(
+    shortcut=_known("bmm"),
+    grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)},
+    out="exact",
+    autocast="lower",
+)
+def bmm(input: Tensor, mat2: Tensor) -> NewTensor:
+    """A batch of matrix products."""
     _need_dims(input, 3, "batch1 must be a 3D tensor")
     _need_dims(mat2, 3, "batch2 must be a 3D tensor")
     (b, n, k), (b2, k2, m) = input.shape, mat2.shape
@@ -129,23 +129,19 @@ def _bmm_layout(input: Tensor, mat2: Tensor) -> tuple:
     return (b, n, m), input.dtype, input.device
 
 
-@primitive(
-    layout=_bmm_layout,
-    shortcut=_known("bmm"),
-    grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)},
-    out="exact",
-    autocast="lower",
-)
-def bmm(input: Tensor, mat2: Tensor) -> Tensor:
-    """A batch of matrix products."""
-
-
 @bmm.on("cpu")
 def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
     _multiply("bmm", out, input, mat2, None, (out, input, mat2))
 
 
-def _mv_layout(input: Tensor, vec: Tensor) -> tuple:
+@primitive(
+    shortcut=_known("mv"),
+    grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
+    out="exact",
+    autocast_cuda="lower",
+)
+def mv(input: Tensor, vec: Tensor) -> NewTensor:
+    """A matrix times a vector."""
     if len(input.shape) != 2 or len(vec.shape) != 1:
         raise RuntimeError(
             f"vector + matrix @ vector expected, got {len(vec.shape)}, {len(input.shape)}, {len(vec.shape)}"
@@ -159,23 +155,19 @@ def _mv_layout(input: Tensor, vec: Tensor) -> tuple:
     return (input.shape[0],), input.dtype, input.device
 
 
-@primitive(
-    layout=_mv_layout,
-    shortcut=_known("mv"),
-    grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
-    out="exact",
-    autocast_cuda="lower",
-)
-def mv(input: Tensor, vec: Tensor) -> Tensor:
-    """A matrix times a vector."""
-
-
 @mv.on("cpu")
 def _(out: Tensor, input: Tensor, vec: Tensor) -> None:
     _multiply("mv", out, input, vec, None, (_column(out), input, _column(vec)))
 
 
-def _dot_layout(input: Tensor, tensor: Tensor) -> tuple:
+@primitive(
+    shortcut=_known("dot"),
+    grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()},
+    out="exact",
+    autocast_cuda="widest",
+)
+def dot(input: Tensor, tensor: Tensor) -> NewTensor:
+    """The inner product of two vectors."""
     if len(input.shape) != 1 or len(tensor.shape) != 1:
         raise RuntimeError(f"1D tensors expected, but got {len(input.shape)}D and {len(tensor.shape)}D tensors")
     if input.dtype is not tensor.dtype:
@@ -189,17 +181,6 @@ def _dot_layout(input: Tensor, tensor: Tensor) -> tuple:
         )
     _check_device(input, tensor)
     return (), input.dtype, input.device
-
-
-@primitive(
-    layout=_dot_layout,
-    shortcut=_known("dot"),
-    grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()},
-    out="exact",
-    autocast_cuda="widest",
-)
-def dot(input: Tensor, tensor: Tensor) -> Tensor:
-    """The inner product of two vectors."""
 
 
 @dot.on("cpu")
@@ -326,21 +307,6 @@ def _check_expands(input: Tensor, shape: tuple[int, ...]) -> None:
 _sums: dict[tuple, tuple] = {}
 
 
-def _addmm_layout(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alpha: Any) -> tuple:
-    key = (
-        input.shape,
-        input.dtype,
-        input.device,
-        mat1.shape,
-        mat1.dtype,
-        mat1.device,
-        mat2.shape,
-        mat2.dtype,
-        mat2.device,
-    )
-    return _sums.get(key) or remember(_sums, key, _checked_sum(input, mat1, mat2))
-
-
 def _checked_sum(input: Tensor, mat1: Tensor, mat2: Tensor) -> tuple:
     _need_dims(mat1, 2, f"mat1 must be a matrix, got {len(mat1.shape)}-D tensor")
     _need_dims(mat2, 2, f"mat2 must be a matrix, got {len(mat2.shape)}-D tensor")
@@ -361,7 +327,6 @@ def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alp
 
 
 @primitive(
-    layout=_addmm_layout,
     shortcut=_addmm_shortcut,
     grads={
         "input": lambda g, input_shape, beta: _scaled(g, _conj(beta)).sum_to_size(input_shape),
@@ -373,8 +338,20 @@ def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alp
     quirks=Quirks(former=_FACTORS),
     autocast="lower",
 )
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> NewTensor:
     """beta * input + alpha * mat1 @ mat2"""
+    key = (
+        input.shape,
+        input.dtype,
+        input.device,
+        mat1.shape,
+        mat1.dtype,
+        mat1.device,
+        mat2.shape,
+        mat2.dtype,
+        mat2.device,
+    )
+    return _sums.get(key) or remember(_sums, key, _checked_sum(input, mat1, mat2))
 
 
 @addmm.on("cpu")
@@ -571,14 +548,7 @@ def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
     return rows.mT.mm(input.reshape(-1, input.shape[-1])) if len(g.shape) != 1 else g.outer(input)
 
 
-def _linear_layout(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple:
-    _check_linear(input, weight, bias)
-    _check_device(input, weight, bias)
-    return (*input.shape[:-1], weight.shape[0]), input.dtype, input.device
-
-
 @internal(
-    layout=_linear_layout,
     shortcut=_known("linear"),
     grads={
         "bias": lambda g, bias_shape: g.sum_to_size(bias_shape),
@@ -587,8 +557,11 @@ def _linear_layout(input: Tensor, weight: Tensor, bias: Tensor | None) -> tuple:
     },
     quirks=Quirks(label="AddmmBackward0"),
 )
-def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> NewTensor:
     """input @ weight.T + bias for a weight of two dimensions, batch dimensions folded into rows."""
+    _check_linear(input, weight, bias)
+    _check_device(input, weight, bias)
+    return (*input.shape[:-1], weight.shape[0]), input.dtype, input.device
 
 
 @linear_matrix.on("cpu")

@@ -12,6 +12,7 @@ from ..creation.ranges import eye
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensors
 from ..shape.joining import cat
 from . import support
 from .triangular import solve_triangular
@@ -65,23 +66,19 @@ def _qr_gradient(g: tuple, A: Tensor, out: list, mode: str) -> Tensor:
 _qr_result = named_result("linalg_qr", "Q", "R")
 
 
-def _qr_layout(A: Tensor, mode: str) -> list:
-    *batch, m, n = A.shape
-    inner = m if mode == "complete" else min(m, n)
-    d, where = A.dtype, A.device
-    q = ((0,), d, where) if mode == "r" else support.columns((*batch, m, inner), d, where)
-    return [q, support.columns((*batch, inner, n), d, where)]
-
-
 @internal(
-    layout=_qr_layout,
     returns=_qr_result,
     grads={"A": _qr_gradient},
     quirks=Quirks(label="LinalgQrBackward0"),
     batching="leading",
 )
-def factors_qr(A: Tensor, mode: str) -> Any:
+def factors_qr(A: Tensor, mode: str) -> NewTensors:
     """Q, which is empty with mode "r", and R."""
+    *batch, m, n = A.shape
+    inner = m if mode == "complete" else min(m, n)
+    d, where = A.dtype, A.device
+    q = ((0,), d, where) if mode == "r" else support.columns((*batch, m, inner), d, where)
+    return [q, support.columns((*batch, inner, n), d, where)]
 
 
 @factors_qr.on("cpu")
@@ -127,23 +124,19 @@ def old_qr(input: Tensor, some: bool = True) -> Any:
 _geqrf_result = named_result("geqrf", "a", "tau")
 
 
-def _geqrf_layout(input: Tensor) -> list:
-    support.check_matrix("torch.geqrf", input, "input")
-    support.check_kernel("geqrf_cpu", input)
-    tau = (*input.shape[:-2], min(input.shape[-2:]))
-    return [support.columns(input.shape, input.dtype, input.device), (tau, input.dtype, input.device)]
-
-
 @primitive(
-    layout=_geqrf_layout,
     returns=_geqrf_result,
     grads={"input": unknown_derivative("geqrf")},
     out=True,
     autocast="float32",
     batching="leading",
 )
-def geqrf(input: Tensor) -> Any:
+def geqrf(input: Tensor) -> NewTensors:
     """QR as LAPACK stores it: R above, the Householder vectors below the diagonal, and their factors tau."""
+    support.check_matrix("torch.geqrf", input, "input")
+    support.check_kernel("geqrf_cpu", input)
+    tau = (*input.shape[:-2], min(input.shape[-2:]))
+    return [support.columns(input.shape, input.dtype, input.device), (tau, input.dtype, input.device)]
 
 
 @geqrf.on("cpu")

@@ -9,8 +9,9 @@ from ...core.tensor import Tensor
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import recording
+from ..machinery.record import NewTensor
 from ..pointwise.activation import gelu, relu
-from .matmul import _addmm_layout, addmm
+from .matmul import addmm
 
 
 def is_by_rows(scale_a: Tensor, scale_b: Tensor, rows: int, columns: int) -> bool:
@@ -18,16 +19,18 @@ def is_by_rows(scale_a: Tensor, scale_b: Tensor, rows: int, columns: int) -> boo
     return tuple(scale_a.shape) == (rows, 1) and tuple(scale_b.shape) == (1, columns) and rows * columns > 1
 
 
-def _scaled_layout(
+@primitive(name="_scaled_mm", method=False, batching="each")
+def scaled_mm(
     input: Tensor,
     mat2: Tensor,
     scale_a: Tensor,
     scale_b: Tensor,
-    bias: Any,
-    scale_result: Any,
-    out_dtype: Any,
-    use_fast_accum: bool,
-) -> tuple:
+    bias: Tensor | None = None,
+    scale_result: Tensor | None = None,
+    out_dtype: Any = None,
+    use_fast_accum: bool = False,
+) -> NewTensor:
+    """(input * scale_a) @ (mat2 * scale_b) + bias, for factors of float8."""
     for name, t in (("mat1", input), ("mat2", mat2)):
         if len(t.shape) != 2:
             raise RuntimeError(f"{name} must be a matrix")
@@ -46,20 +49,6 @@ def _scaled_layout(
     return (n, m), input.dtype if out_dtype is None else out_dtype, input.device
 
 
-@primitive(layout=_scaled_layout, name="_scaled_mm", method=False, batching="each")
-def scaled_mm(
-    input: Tensor,
-    mat2: Tensor,
-    scale_a: Tensor,
-    scale_b: Tensor,
-    bias: Tensor | None = None,
-    scale_result: Tensor | None = None,
-    out_dtype: Any = None,
-    use_fast_accum: bool = False,
-) -> Tensor:
-    """(input * scale_a) @ (mat2 * scale_b) + bias, for factors of float8."""
-
-
 @scaled_mm.on("any")
 def scaled_by_operators(
     out: Tensor, input: Any, mat2: Any, scale_a: Any, scale_b: Any, bias: Any, scale_result: Any, out_dtype: Any,
@@ -76,13 +65,10 @@ def scaled_by_operators(
 # -- activations ------------------------------------------------------------------------------------------------------------
 
 
-def _activated_layout(input: Tensor, mat1: Tensor, mat2: Tensor, use_gelu: bool) -> tuple:
-    return _addmm_layout(input, mat1, mat2, beta=1, alpha=1)
-
-
-@internal(layout=_activated_layout, batching="each")
-def activated_product(input: Tensor, mat1: Tensor, mat2: Tensor, use_gelu: bool) -> Tensor:
+@internal(batching="each")
+def activated_product(input: Tensor, mat1: Tensor, mat2: Tensor, use_gelu: bool) -> NewTensor:
     """gelu or relu of a row of bias plus a product."""
+    return addmm.op.layout(input, mat1, mat2)
 
 
 @activated_product.on("any")

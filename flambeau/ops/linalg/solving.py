@@ -13,6 +13,7 @@ from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..machinery.declare import composite, internal
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensors
 from . import support
 
 # -- solve ------------------------------------------------------------------------------------------------------------
@@ -39,24 +40,20 @@ def _gradients(g: tuple, A: Tensor, out: list, left: bool, needs: dict, B_shape:
 _solve_result = named_result("linalg_solve_ex", "result", "info")
 
 
-def _solution_layout(A: Tensor, B: Tensor, left: bool) -> list:
+@internal(
+    returns=_solve_result,
+    grads={("A", "B"): _gradients},
+    quirks=Quirks(label="LinalgSolveExBackward0"),
+    batching="leading",
+)
+def solution(A: Tensor, B: Tensor, left: bool) -> NewTensors:
+    """X with A X = B (or X A = B), and the first zero pivot of each matrix."""
     own = B.shape[-1:] if is_vector(A, B) else B.shape[-2:]
     batch = tuple(broadcast_shapes(A.shape[:-2], B.shape[: -len(own)]))
     shape = (*batch, *own)
     by_columns = left and len(shape) > 1
     found = support.columns(shape, A.dtype, A.device) if by_columns else (shape, A.dtype, A.device)
     return [found, (batch, dt.int32, A.device)]
-
-
-@internal(
-    layout=_solution_layout,
-    returns=_solve_result,
-    grads={("A", "B"): _gradients},
-    quirks=Quirks(label="LinalgSolveExBackward0"),
-    batching="leading",
-)
-def solution(A: Tensor, B: Tensor, left: bool) -> Any:
-    """X with A X = B (or X A = B), and the first zero pivot of each matrix."""
 
 
 @solution.on("cpu")

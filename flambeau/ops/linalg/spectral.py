@@ -16,6 +16,7 @@ from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensors
 from . import support
 from .solving import solve_ex
 
@@ -106,7 +107,14 @@ def _values_layout(A: Tensor) -> tuple:
     return (*A.shape[:-2], min(A.shape[-2:])), A.dtype.to_real(), A.device
 
 
-def _svd_layout(A: Tensor, full_matrices: bool) -> list:
+@internal(
+    returns=_svd_result,
+    grads={"A": _svd_gradient},
+    quirks=Quirks(label="LinalgSvdBackward0"),
+    batching="leading",
+)
+def singular(A: Tensor, full_matrices: bool) -> NewTensors:
+    """Singular vectors and values."""
     *batch, m, n = A.shape
     rows, width = (m, n) if full_matrices else (min(m, n),) * 2
     return [
@@ -114,17 +122,6 @@ def _svd_layout(A: Tensor, full_matrices: bool) -> list:
         _values_layout(A),
         support.columns((*batch, width, n), A.dtype, A.device),
     ]
-
-
-@internal(
-    layout=_svd_layout,
-    returns=_svd_result,
-    grads={"A": _svd_gradient},
-    quirks=Quirks(label="LinalgSvdBackward0"),
-    batching="leading",
-)
-def singular(A: Tensor, full_matrices: bool) -> Any:
-    """Singular vectors and values."""
 
 
 @singular.on("cpu")
@@ -211,19 +208,15 @@ def _eigh_gradient(g: tuple, out: list) -> Tensor:
 _eigh_result = named_result("linalg_eigh", "eigenvalues", "eigenvectors")
 
 
-def _eigh_layout(A: Tensor, uplo: str) -> list:
-    return [_values_layout(A), support.columns(A.shape, A.dtype, A.device)]
-
-
 @internal(
-    layout=_eigh_layout,
     returns=_eigh_result,
     grads={"A": _eigh_gradient},
     quirks=Quirks(label="LinalgEighBackward0"),
     batching="leading",
 )
-def hermitian_eigen(A: Tensor, uplo: str) -> Any:
+def hermitian_eigen(A: Tensor, uplo: str) -> NewTensors:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
+    return [_values_layout(A), support.columns(A.shape, A.dtype, A.device)]
 
 
 @hermitian_eigen.on("cpu")
@@ -295,20 +288,16 @@ def _eig_gradient(g: tuple, A_dtype: Any, out: list) -> Tensor:
 _eig_result = named_result("linalg_eig", "eigenvalues", "eigenvectors")
 
 
-def _eig_layout(A: Tensor, name: str) -> list:
-    d = A.dtype.to_complex()
-    return [(A.shape[:-1], d, A.device), support.columns(A.shape, d, A.device)]
-
-
 @internal(
-    layout=_eig_layout,
     returns=_eig_result,
     grads={"A": _eig_gradient},
     quirks=Quirks(label="LinalgEigBackward0"),
     batching="leading",
 )
-def general_eigen(A: Tensor, name: str) -> Any:
+def general_eigen(A: Tensor, name: str) -> NewTensors:
     """Eigenvalues and eigenvectors of square matrices; failures are those of the operator `name`."""
+    d = A.dtype.to_complex()
+    return [(A.shape[:-1], d, A.device), support.columns(A.shape, d, A.device)]
 
 
 @general_eigen.on("cpu")

@@ -13,6 +13,7 @@ from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..machinery.declare import composite, internal
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from . import support
 
 
@@ -31,18 +32,14 @@ def _gradients(
     return for_a, back.sum_to_size(B_shape) if needs["B"] else None
 
 
-def _solution_layout(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> tuple:
-    return support.columns((*support.batch_of(A, B), *B.shape[-2:]), A.dtype, A.device)
-
-
 @internal(
-    layout=_solution_layout,
     grads={("A", "B"): _gradients},
     quirks=Quirks(label="LinalgSolveTriangularBackward0"),
     batching="leading",
 )
-def triangular_solution(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> Tensor:
+def triangular_solution(A: Tensor, B: Tensor, upper: bool, left: bool, unitriangular: bool) -> NewTensor:
     """X with A X = B (or X A = B), A triangular."""
+    return support.columns((*support.batch_of(A, B), *B.shape[-2:]), A.dtype, A.device)
 
 
 @triangular_solution.on("cpu")

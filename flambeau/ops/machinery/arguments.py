@@ -52,8 +52,6 @@ def as_device(where: Any) -> device:
     if type(where) is device and where.memory is not None:
         return where
     found = device(where)
-    if found.type in ("cpu", "meta"):
-        return found
     if not has_backend(found):
         if found.type in ("cuda", "xpu"):
             reason = f": {why_absent(found.type)}" if found.type == "cuda" else ""

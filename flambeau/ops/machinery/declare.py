@@ -38,7 +38,7 @@ from .primitive import Primitive, any_needs_grad
 from .public import dress, recourse
 from .quirks import NO_QUIRKS, Quirks
 from .record import NUMPY_NAMES, Op, register
-from .recording import specialised
+from .recording import repeat_door, specialised
 from .watched import watched_face
 
 _active = modes.active
@@ -166,20 +166,24 @@ def declare_primitive(
     runs_empty: bool = False,
     shortcut: Callable | None = None,
     keeps: dict[str, int] | None = None,
+    sums: bool = False,
     planned: bool = False,
     **declared: Any,
 ) -> Any:
     """Declare an operator with kernels of its own and derivative rules `grads` (see ops.machinery.primitive).
 
-    `layout` has the arguments of the operator and says what its results look like (see `Op`); then `fn` is only their signature
-    and description, and kernels are declared with `@operator.on("cpu")` or, made of compiled kernels, `@operator.on("any")`.
+    A function that returns a `NewTensor` or `NewTensors` is a layout rule: it says what the results look like (see `Op`) and touches
+    no memory, and kernels are declared with `@operator.on("cpu")` or, made of compiled kernels, `@operator.on("any")`. A rule that
+    several operators share is given as `layout`; then `fn` is only their signature and description.
     `saves` names results at the end of the list that are kept for the derivative and not returned, `keeps` some that are
     returned too, by their positions; `returns` makes what the user gets of the list of the others. Kernels are not called for
-    results without elements, unless it `runs_empty`. `shortcut` has the operator's arguments and may give the whole result at once,
+    results without elements, unless it `runs_empty`; nor where tensors it `sums` over have none, where all results are zero. `shortcut` has the operator's arguments and may give the whole result at once,
     or None: for what kernels remember of earlier calls. The rule of an operator that is `planned` gives (shape, dtype, device,
     strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an
     operator that `writes` changes its first argument and returns it, and the kernels of one that `reads_values` make and return
     its results. `declared` are faces (see `_declare`) and other fields of the record."""
+    if layout is None and fn.__annotations__.get("return") in ("NewTensor", "NewTensors"):
+        layout = fn
     impl = Primitive(fn, grads or {}, quirks, kind == "view", multi_view)
     impl.saves, impl.keeps = saves, keeps or {}
     calls = None if layout is None else specialised(impl, dict(inspect.signature(fn).parameters))
@@ -187,15 +191,16 @@ def declare_primitive(
     face = _declare(fn, run, impl, kind, bool(grads), layout=layout, quirks=quirks, **declared)
     if layout is not None:
         if planned:
-            impl.fn = planned_result(face.op, layout)
+            door = planned_result(face.op, layout)
         else:
-            impl.fn = new_results(face.op, layout, len(saves), returns, runs_empty, shortcut)
+            door = new_results(face.op, layout, len(saves), returns, runs_empty, shortcut, sums)
+        impl.fn = door.function()
+        if calls is not None:
+            repeat_door(calls, door, impl.fn)
     elif face.op.writes:
         impl.fn = changed_argument(face.op, runs_empty)
     elif face.op.reads_values:
         impl.fn = found_results(face.op)
-    if calls is not None:
-        calls.__globals__["_fn"] = impl.fn
     face.on, face.unseen = face.op.on, calls or impl
     return face
 
@@ -243,12 +248,17 @@ composite: Any = takes_options(declare_composite)
 
 
 def declare_transparent(
-    fn: Callable, *, name: str | None = None, namespaces: tuple[str, ...] = ("torch",), **fields: Any
+    fn: Callable,
+    *,
+    name: str | None = None,
+    namespaces: tuple[str, ...] = ("torch",),
+    inline: dict[str, Any] | None = None,
+    **fields: Any,
 ) -> Any:
-    """Declare a public function that only calls another operator, with as little as possible in between. `fields` are those of
-    its record."""
+    """Declare a public function that only calls another operator, with as little as possible in between (`inline`: see
+    `watched_face`). `fields` are those of its record."""
     op = Op(name or fn.__name__, "composite", fn, namespaces, doc=fn.__doc__ or "", source=fn, **fields)
-    op.function = watched_face(op, fn)
+    op.function = watched_face(op, fn, **(inline or {}))
     op.function.__module__ = "flambeau"
     FACE_CODES.add(op.function.__code__)
     return register(op).function

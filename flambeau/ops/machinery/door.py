@@ -6,41 +6,43 @@ meta that is all: nothing is allocated and no kernel runs. No kernel sees tensor
 from __future__ import annotations
 
 import inspect
+import textwrap
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ...core.backend import backend_of
-from ...core.device import cpu, device
+from ...core.device import device
 from ...core.modes import active, intercept, watching
 from ...core.tensor import Tensor, empty, empty_strided
-from .primitive import Saved
+from .primitive import Saved, make_independent
 from .record import Op
 from .written import written
 
 # The door of one operator, written out for its parameters: packing and unpacking arguments costs more than the rest.
 _ONE = """
-def compute({signature}):
-    {shortcut}
-    _described = layout({arguments})
-    if type(_described) is not tuple:
-        return several(_described, {arguments})
-    _where = _described[2]
-    _out = empty(*_described) if len(_described) == 3 else new(*_described)
-    _kernel = kernel_on(_where.type)
+{shortcut}
+_described = layout({arguments})
+if type(_described) is not tuple:
+    return several(_described, {arguments})
+_where = _described[2]
+_out = empty(*_described) if len(_described) == 3 else new(*_described)
+_kernel = kernel_on(_where.type)
+if _kernel is None:
+    _kernel = kernel_for(op, _where)
     if _kernel is None:
-        _kernel = kernel_for(op, _where)
-        if _kernel is None:
-            return _out
-    if {runs}:
-        {checks}
-        _kernel(_out, {arguments})
-    return _out
+        return _out
+if {runs}:
+    {checks}
+    {kernel}(_out, {arguments})
+return _out
 """
 
 _SHORTCUT = """
-    _found = known({arguments})
-    if _found is not None:
-        return _found
+_found = known({arguments})
+if _found is not None:
+    if _found._base is not None:
+        make_independent(_found, ({values}))
+    return _found
 """
 
 _SEVERAL = """
@@ -52,47 +54,44 @@ def several(_described, {signature}):
         _kernel = kernel_for(op, _where)
     if _kernel is not None and ({any_runs}):
         {checks}
-        _kernel(_results, {arguments})
+        {kernel}(_results, {arguments})
     return {finished}
 """
 
 _PLANNED = """
-def compute({signature}):
-    _shape, _d, _where, _strides, _plan = layout({arguments})
-    _out = empty(_shape, _d, _where) if _strides is None else empty_strided(_shape, _strides, _d, _where)
-    _kernel = kernel_on(_where.type)
+_shape, _d, _where, _strides, _plan = layout({arguments})
+_out = empty(_shape, _d, _where) if _strides is None else empty_strided(_shape, _strides, _d, _where)
+_kernel = kernel_on(_where.type)
+if _kernel is None:
+    _kernel = kernel_for(op, _where)
     if _kernel is None:
-        _kernel = kernel_for(op, _where)
-        if _kernel is None:
-            return _out
-    if 0 not in _shape:
-        _kernel(_out, _plan, {arguments})
-    return _out
+        return _out
+if 0 not in _shape:
+    _kernel(_out, _plan, {arguments})
+return _out
 """
 
 _CHANGED = """
-def compute({signature}):
-    {test}
-    _where = {first}.device
-    _kernel = kernel_on(_where.type)
+{test}
+_where = {first}.device
+_kernel = kernel_on(_where.type)
+if _kernel is None:
+    _kernel = kernel_for(op, _where)
     if _kernel is None:
-        _kernel = kernel_for(op, _where)
-        if _kernel is None:
-            return {first}
-    if {runs}:
-        {checks}
-        _kernel({arguments})
-    return {first}
+        return {first}
+if {runs}:
+    {checks}
+    _kernel({arguments})
+return {first}
 """
 
 _FOUND = """
-def compute({signature}):
-    _where = {first}.device
-    _kernel = kernel_on(_where.type)
-    if _kernel is None:
-        _kernel = kernel_for(op, _where) or refuse_meta(op)
-    {checks}
-    return _kernel({arguments})
+_where = {first}.device
+_kernel = kernel_on(_where.type)
+if _kernel is None:
+    _kernel = kernel_for(op, _where) or refuse_meta(op)
+{checks}
+return _kernel({arguments})
 """
 
 # Parameters annotated with one of these words may hold tensors; `tuple[int, ...]` and other types of one's own do not.
@@ -100,33 +99,101 @@ _MAY_HOLD = ("Tensor", "Any", "list", "tuple", "Sequence", "object")
 _NEVER_HOLD = frozenset(("tuple[int, ...]", "tuple[int, ...] | None", "list[int]"))
 
 
+class Text:
+    """The source of a door: what stands before the function, its body, and what their names mean. `recording` makes its own function
+    of it."""
+
+    def __init__(self, op: Op, body: str, texts: dict[str, str], before: str = "", **names: Any):
+        self.op, self.texts = op, {"arguments": _arguments(op), **texts}
+        self._before, self._body = before, body
+        self.names: dict[str, Any] = {f"_default_{p.name}": p.default for p in op.arguments.values()}
+        self.names.update(
+            names, op=op, empty=empty, new=new, Saved=Saved, kernel_for=kernel_for, kernel_on=op.chosen.get, refuse=_refuse,
+            look_into=_look_into, empty_strided=empty_strided, make_independent=make_independent, __name__=__name__,
+        )  # fmt: skip
+        taken = set(op.arguments) & {
+            *self.names,
+            "_described",
+            "_found",
+            "_kernel",
+            "_out",
+            "_plan",
+            "_results",
+            "_where",
+        }
+        if taken:
+            raise ValueError(
+                f"operator '{op.name}': its door uses the name {min(taken)!r} itself, call the parameter otherwise"
+            )
+
+    def before(self, **texts: str) -> str:
+        return self._filled(self._before, texts)
+
+    def body(self, margin: str = "    ") -> str:
+        return textwrap.indent(self._filled(self._body, {}), margin)
+
+    def function(self) -> Callable:
+        """The function that is made of it alone."""
+        signature = _signature(list(self.op.arguments.values()))
+        return written(lambda: f"{self.before()}\ndef compute({signature}):{self.body()}", self.names)
+
+    def _filled(self, template: str, texts: dict[str, str]) -> str:
+        parameters = list(self.op.arguments.values())
+        margin = template.partition("{checks}")[0].rpartition("\n")[2]
+        checked = parameters[1:] if "{first}.device" in template else parameters  # the first is where the kernel runs
+        return template.format(
+            signature=_signature(parameters),
+            first=parameters[0].name if parameters else "",
+            checks=f"\n{margin}".join([check for p in checked for check in _check_text(p)]) or "pass",
+            **{**self.texts, **texts},
+        )
+
+
 def new_results(
-    op: Op, layout: Callable, hidden: int, returns: Callable | None, runs_empty: bool, shortcut: Callable | None
-) -> Callable:
-    """The function that computes a primitive into new memory. `hidden` results at the end are for the derivative only, which
-    also reads those that it `keeps`, by their positions. Where the `shortcut` knows the whole result, it is asked first."""
+    op: Op,
+    layout: Callable,
+    hidden: int,
+    returns: Callable | None,
+    runs_empty: bool,
+    shortcut: Callable | None,
+    sums: bool,
+) -> Text:
+    """The door of a primitive that computes into new memory. `hidden` results at the end are for the derivative only, which
+    also reads those that it `keeps`, by their positions. Where the `shortcut` knows the whole result, it is asked first. What `sums`
+    over its arguments is zero where one of them has no elements."""
     public = f"_results[:-{hidden}]" if hidden else "_results"
     finished = f"_results[0] if len(_results) == {hidden + 1} else tuple({public})"
     if returns is not None:
         finished = f"returns({public})"
     kept = [f"{name}=_results[{i - hidden}]" for i, name in enumerate(op.impl.saves)]
     kept += [f"{name}=_results[{position}]" for name, position in op.impl.keeps.items()]
-    if kept:
-        finished = f"Saved({finished}, {', '.join(kept)})"
+    values = "".join(f"{name}, " for name in op.arguments)
     texts = {
-        "finished": finished,
+        "kernel": f"(clear if {_nothing(op)} else _kernel)" if sums else "_kernel",
+        "public": finished,
+        "finished": f"Saved({finished}, {', '.join(kept)})" if kept else finished,
         "runs": "True" if runs_empty else "0 not in _out.shape",
         "any_runs": "True"
         if runs_empty
         else "0 not in _results[0].shape or any([0 not in _out.shape for _out in _results])",
-        "shortcut": "" if shortcut is None else _SHORTCUT.format(arguments=_arguments(op)),
+        "shortcut": "" if shortcut is None else _SHORTCUT.format(arguments=_arguments(op), values=values),
     }
-    return _written(op, _SEVERAL + _ONE, texts, layout=layout, returns=returns, known=shortcut)
+    return Text(op, _ONE, texts, _SEVERAL, layout=layout, returns=returns, known=shortcut, clear=_clear)
+
+
+def _nothing(op: Op) -> str:
+    return " or ".join(f"0 in {p.name}.shape" for p in op.arguments.values() if p.annotation == "Tensor")
+
+
+def _clear(results: Tensor | list[Tensor], *_: Any, **__: Any) -> None:
+    """The kernel of sums over nothing."""
+    for t in results if isinstance(results, list) else (results,):
+        t._storage.fill_(0)
 
 
 def changed_argument(op: Op, runs_empty: bool = False) -> Callable:
     """The function that computes a primitive into its first argument."""
-    return _written(op, _CHANGED, {"test": "", "runs": _runs(op, runs_empty)})
+    return Text(op, _CHANGED, {"test": "", "runs": _runs(op, runs_empty)}).function()
 
 
 def watched_change(op: Op, runs_empty: bool = False) -> Any:
@@ -134,7 +201,7 @@ def watched_change(op: Op, runs_empty: bool = False) -> Any:
     passed = "".join(f"{n}, " for n in op.arguments)
     test = f"if active and watching(): return intercept(op, op.function, ({passed}), {{}})"
     texts = {"test": test, "runs": _runs(op, runs_empty)}
-    face: Any = _written(op, _CHANGED, texts, active=active, watching=watching, intercept=intercept)
+    face: Any = Text(op, _CHANGED, texts, active=active, watching=watching, intercept=intercept).function()
     face.op, face._unwatched = op, changed_argument(op, runs_empty)
     face.__name__ = face.__qualname__ = op.name
     return face
@@ -146,39 +213,13 @@ def _runs(op: Op, runs_empty: bool) -> str:
 
 def found_results(op: Op) -> Callable:
     """The function that computes a primitive whose kernels make the results themselves: only values tell what they look like."""
-    return _written(op, _FOUND, {}, refuse_meta=_refuse_meta)
+    return Text(op, _FOUND, {}, refuse_meta=_refuse_meta).function()
 
 
-def planned_result(op: Op, layout: Callable) -> Callable:
-    """The function that computes a primitive whose layout rule also says how: the kernel gets that plan behind the result. Plans
-    are made for devices, so that there is nothing left to check."""
-    return _written(op, _PLANNED, {}, layout=layout)
-
-
-def _written(op: Op, template: str, texts: dict[str, str], **names: Any) -> Callable:
-    """The template filled in for the operator's parameters."""
-    parameters = list(op.arguments.values())
-    margin = template.partition("{checks}")[0].rpartition("\n")[2]
-    space: dict[str, Any] = {f"_default_{p.name}": p.default for p in parameters}
-    space.update(
-        names, op=op, empty=empty, new=new, Saved=Saved, kernel_for=kernel_for, kernel_on=op.chosen.get, refuse=_refuse,
-        look_into=_look_into, empty_strided=empty_strided, __name__=__name__,
-    )  # fmt: skip
-    taken = set(op.arguments) & {*space, "_described", "_found", "_kernel", "_out", "_plan", "_results", "_where"}
-    if taken:
-        raise ValueError(
-            f"operator '{op.name}': its door uses the name {min(taken)!r} itself, call the parameter otherwise"
-        )
-    return written(
-        lambda: template.format(
-            signature=_signature(parameters),
-            arguments=_arguments(op),
-            first=parameters[0].name if parameters else "",
-            checks=f"\n{margin}".join([check for p in parameters for check in _check_text(p)]) or "pass",
-            **texts,
-        ),
-        space,
-    )
+def planned_result(op: Op, layout: Callable) -> Text:
+    """The door of a primitive whose layout rule also says how: the kernel gets that plan behind the result. Plans are made for devices,
+    so that there is nothing left to check."""
+    return Text(op, _PLANNED, {}, layout=layout)
 
 
 def _arguments(op: Op) -> str:
@@ -228,7 +269,7 @@ def kernel_for(op: Op, where: device) -> Callable | None:
     kernel = op.kernels.get(kind)
     if kernel is None and kind == "meta":
         return None
-    if kernel is None and "any" in op.kernels and (where is cpu or backend_of(where).compiles):
+    if kernel is None and "any" in op.kernels and backend_of(where).compiles:
         kernel = op.kernels["any"]
     if kernel is not None:
         op.chosen[kind] = kernel

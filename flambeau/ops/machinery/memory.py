@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ...core.device import cpu, device
+from ...core.backend import BACKENDS
+from ...core.device import device
 from ...core.dtype import dtype
 from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, is_channels_last, suggests_channels_last
-from ...core.storage import is_zero, watchers
+from ...core.storage import watchers
 from ...core.tensor import Tensor, copy_of_array, empty, empty_strided
 from .inplace import transfer
 
@@ -89,17 +90,13 @@ def recording(x: Tensor) -> bool:
 
 def raise_if_set(flag: Tensor, error: Exception) -> None:
     """Raise the error unless the one number in a tensor, in which a kernel has said whether all is well, is zero."""
-    if flag.device is cpu:
-        fine = is_zero(flag.data_ptr(), flag.dtype.itemsize, error)
-    else:
-        fine = not flag.item()  # type: ignore[attr-defined]
-    if not fine:
+    if not BACKENDS[flag.device.type].is_zero(flag.data_ptr(), flag.dtype.itemsize, flag.device, error):
         raise error
 
 
 def values_on_host(x: Tensor) -> Any:
     """The values as an array in the host's memory, for reading at once: operators that call this read values."""
-    return (x if x.device is cpu else x.cpu())._array()
+    return (x if BACKENDS[x.device.type].on_host else x.cpu())._array()
 
 
 def like_first(first: Tensor, *_: Any, **__: Any) -> tuple:

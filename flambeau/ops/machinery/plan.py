@@ -10,9 +10,9 @@ from typing import Any
 
 from ...backends.compiled import map_kernel
 from ...backends.cpu import jit
-from ...core.backend import backend_of
+from ...core.backend import BACKENDS
 from ...core.device import cpu, device
-from ...core.dtype import FLOAT8, dtype
+from ...core.dtype import dtype
 from ...core.layout import broadcast_two, dense_strides, output_strides
 from ...core.size import Size, make_size
 from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout, numel_of
@@ -125,7 +125,7 @@ class PointwisePlan(Layout):
         self.native(self.first, out._storage.ptr + out._offset * out.dtype.itemsize, *arguments)
 
     def _run_numpy(self, out: Tensor, values: tuple) -> None:
-        if self.device is not cpu:
+        if not BACKENDS[self.device.type].on_host:
             raise NotImplementedError(
                 f"'{self.op.name}' of {self.in_dtypes} has no kernel on the device '{self.device}'"
             )
@@ -136,20 +136,18 @@ class PointwisePlan(Layout):
 
 def compiles(where: device, *dtypes: dtype) -> bool:
     """Whether formulas over these dtypes become native code on this device."""
-    if where is cpu:
-        return NATIVE and not any(d in FLOAT8 for d in dtypes)
-    return where.type != "meta" and backend_of(where).compiles
+    return BACKENDS[where.type].computes(dtypes)
 
 
 def common_device(operands: tuple, where: device | None = None) -> device:
-    """Where a call on these operands (into memory on `where`) runs: 0-dim tensors on the CPU go along with any device."""
+    """Where a call on these operands (into memory on `where`) runs: 0-dim tensors of the host go along with any device."""
     movable = False
     for x in operands:
         if not isinstance(x, Tensor) or x.device is where:
             continue
         if where is None or movable:
-            where, movable = x.device, x.device is cpu and not x.shape
-        elif not (x.device is cpu and not x.shape):
+            where, movable = x.device, not x.shape and BACKENDS[x.device.type].on_host
+        elif x.shape or not BACKENDS[x.device.type].on_host:
             raise RuntimeError(
                 "Expected all tensors to be on the same device, but found at least two devices,"
                 f" {where} and {x.device}!"
@@ -159,7 +157,9 @@ def common_device(operands: tuple, where: device | None = None) -> device:
 
 def is_by_value(x: Any, where: device) -> bool:
     """Whether an operand is a number in a tensor of the host, and the call runs elsewhere: its value goes along."""
-    return isinstance(x, Tensor) and x.device is cpu and where is not cpu and where.type != "meta"
+    if not isinstance(x, Tensor) or x.device is where:
+        return False
+    return BACKENDS[x.device.type].on_host and BACKENDS[where.type].has_values
 
 
 def broadcast(operands: tuple) -> tuple[int, ...]:
@@ -212,10 +212,10 @@ def kernel(
         kinds += next(pointers) if s is not None else passing(d)
     out_dtypes = tuple(o.dtype for o in outputs)
     where = outputs[0].device
-    brief = where is cpu and sum(o.nbytes for o in outputs) < _BRIEF
+    brief = sum(o.nbytes for o in outputs) < _BRIEF
     fn = map_kernel(roots, tuple(d for d, _ in inputs), out_dtypes, kinds, rank, where, brief)
     argument: Any = sizes[0]
     if rank > 1 or "s" in kinds:
         argument = array("q", [*sizes, *(s for operand in planned for s in operand)]).tobytes()
-    fixed = None if where is cpu else getattr(fn, "fixed", None)  # where a launch can be prepared for its geometry
+    fixed = getattr(fn, "fixed", None)  # where a launch can be prepared for its geometry
     return fn if fixed is None else fixed(argument), argument

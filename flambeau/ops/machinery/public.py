@@ -23,6 +23,7 @@ from typing import Any
 
 from ...core.overrides import FACE_CODES, discovers
 from ...core.sparse import SparseOperand
+from ..names.propagation import name_recourse
 from .record import Op
 from .sparse_dispatch import sparse_call
 
@@ -49,4 +50,8 @@ def recourse(face: Any, problem: Exception, args: tuple, kwargs: dict[str, Any])
     again where the arguments turn out to override operators. None: it has failed."""
     if isinstance(problem, SparseOperand):
         return functools.partial(sparse_call, face.op, args, kwargs, problem.reason)
+    if "names" in kwargs or any(isinstance(value, str) for value in (*args[1:], *kwargs.values())):
+        named = name_recourse(face, args, kwargs)
+        if named is not None:
+            return named
     return functools.partial(getattr(face, "watched", face), *args, **kwargs) if discovers(args, kwargs) else None

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...core import modes
 from ...core.tensor import Tensor
@@ -20,6 +20,11 @@ from .schema import Schema, described
 
 # NumPy's names for the same arguments, which PyTorch takes too.
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+
+# What an operator's new results look like, one or several: (shape, dtype, device), with strides behind them where they are not contiguous;
+# a list of those where there are several, or more that only the derivative reads.
+NewTensor: TypeAlias = "tuple[Any, ...] | list[tuple[Any, ...]]"
+NewTensors: TypeAlias = NewTensor
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Op:
     the operators it is made of choose, "" if it is left alone with them; or a function of a call that returns one of these and the
     function to run; `autocast_cuda` is the same for CUDA where that is another one. `batching` is the rule of `vmap`: the name of a common one ("along" a dimension, "leading" dimensions, images
     "folded" into one batch, ..., "each" element by itself; see func.rules), or the rule. Kinds other than primitives and views need
-    none. `sparse` is the form for sparse tensors."""
+    none. `sparse` is the form for sparse tensors, `names` the rule for named dimensions (see ops.names)."""
 
     name: str
     kind: str
@@ -78,6 +83,7 @@ class Op:
     autocast_cuda: str | Callable | None = None
     batching: str | Batched | Callable | None = None
     sparse: Callable | None = None
+    names: Callable | None = None
     flops: Callable | None = None
     onnx: Any = None
     quirks: Quirks = NO_QUIRKS
@@ -190,9 +196,7 @@ def _free_key(op: Op) -> str:
     key = op.name if space in ("torch", "Tensor") else f"{space}.{op.name}"
     if key in OPS and space == "Tensor":  # a method whose arguments differ from the function's
         key = f"Tensor.{op.name}"
-    if space == "internal":  # parts of public operators: several may share a name
-        key += f".{sum(k.startswith(key) for k in OPS)}" if key in OPS else ""
-    return key
+    return f"{key}.{op.overload}" if op.overload else key
 
 
 def lookup(name: str) -> Op:

@@ -14,18 +14,14 @@ from .primitive import Needs, Primitive, Saved, make_independent
 from .written import written
 
 _CALL = """
+{before}
 def compute({signature}):
     try:
         _recorded = _mode.enabled and ({needed})
     except AttributeError:  # something else was given for a tensor
         return _impl({arguments})
     if not _recorded:
-        _result = _fn({arguments})
-        if type(_result) is _Saved:
-            _result = _result.result
-        if type(_result) is _Tensor and _result._base is not None:
-            _make_independent(_result, ({values}))
-        return _result
+{door}
     _mode.enabled = False
     try:
         _result = _fn({arguments})
@@ -80,8 +76,8 @@ _HOLDS_NONE = frozenset(
 
 
 def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Callable | None:
-    """The function that calls and records a primitive; None where only the general way will do. What it calls is to be put into
-    its globals, as `_fn`."""
+    """The function that calls and records a primitive; None where only the general way will do. Before its first call it is to be
+    told what it calls, by `repeat_door`."""
     kinds = {p.annotation for p in parameters.values() if p.name in impl.differentiable}
     plain = all(p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY) for p in parameters.values())
     if "hidden" in impl.saves and any("out" in reads for _, _, reads in impl.rules):
@@ -95,14 +91,22 @@ def specialised(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> Ca
         _unusual=graph.unusual, _user_trace=graph.user_trace, _gradient_edge=gradient_edge, _nothing={}, __name__=__name__,
         _holds_tensors=_holds_tensors, _make_saver=lambda needs: _make_saver(needs, parameters),
     )  # fmt: skip
-    return written(lambda: _source(impl, parameters), space)
+    return written(lambda: _source(impl, parameters, space["_door"]), space)
 
 
-def _source(impl: Primitive, parameters: dict[str, inspect.Parameter]) -> str:
+def repeat_door(calls: Any, door: Any, compute: Callable) -> None:
+    """Tell a function of `specialised` what it calls; where it records nothing it repeats the text of the door, which saves a call."""
+    space = calls.__globals__
+    space.update({**door.names, **space, "_door": door, "_fn": compute})
+
+
+def _source(impl: Primitive, parameters: dict[str, inspect.Parameter], door: Any) -> str:
     by_name = [f"{n}={n}" if p.kind is p.KEYWORD_ONLY else n for n, p in parameters.items()]
     wanted = {n: parameters[n].annotation for n in impl.differentiable}
     signature = str(inspect.Signature([_bare(p) for p in parameters.values()]))[1:-1]
     return _CALL.format(
+        before=door.before(finished=door.texts.get("public", "")),
+        door=door.body("        "),
         signature=signature,
         needed=" or ".join(_needs_grad(n, kind) for n, kind in wanted.items()),
         arguments=", ".join(by_name),

@@ -17,7 +17,7 @@ from ...core import dtype as dt
 from ...core import modes
 from ...core.batched import BatchedTensor
 from ...core.caching import remember
-from ...core.device import cpu, device
+from ...core.device import device
 from ...core.dtype import dtype, opmath
 from ...core.graph import (
     GONE,
@@ -345,7 +345,7 @@ class Reduction:
             planned.inner, kinds, plan.device,
         )  # fmt: skip
         plan.geometry = array("q", planned.geometry).tobytes()
-        fixed = None if plan.device is cpu else getattr(plan.fn, "fixed", None)  # a launch prepared for its geometry
+        fixed = getattr(plan.fn, "fixed", None)  # a launch prepared for its geometry
         if fixed is not None:
             plan.fn = fixed(plan.geometry)
 

@@ -25,6 +25,11 @@ def together(*parts: Any) -> tuple[Any, ...]:
     return tuple(_tied(list(parts)))
 
 
+def gradients_of(wanted: Wanted, *tensors: Any) -> list[tuple]:
+    """What the gradients of these tensors look like, of those that are wanted (see `Op.layout`)."""
+    return [(t.shape, t.dtype, t.device) for t, flag in zip(tensors, wanted) if flag]
+
+
 def in_place_of(wanted: Wanted, found: Any) -> list[Any]:
     """Results of an operator that computes only what is wanted, with None where nothing is."""
     results = iter(found)

@@ -21,11 +21,14 @@ def watched(fn: Callable | None = None, *, name: str | None = None, kind: str = 
     return register(op).function
 
 
-def watched_face(op: Op, fn: Callable) -> Any:
-    """`fn` behind the test of the modes: one test and one call dearer than `fn` itself."""
+def watched_face(op: Op, fn: Callable, inline: str = "", **names: Any) -> Any:
+    """`fn` behind the test of the modes: one test and one call dearer than `fn` itself. Where `fn` is only an expression, that may stand
+    here as the text `inline`, with what its `names` mean, which saves the call."""
     signature = inspect.signature(fn).parameters.values()
-    source, space = _text(signature, "_active" if op.namespaces else "_active and _watching()")
-    space.update(_watching=watching, _active=active, _intercept=intercept, _fn=fn, _given=_given, __name__=__name__)
+    source, space = _text(signature, "_active" if op.namespaces else "_active and _watching()", inline)
+    space.update(
+        names, _watching=watching, _active=active, _intercept=intercept, _fn=fn, _given=_given, __name__=__name__
+    )
     exec(_compiled(source), space)  # noqa: S102 - made of parameter names only
     face = space["_face"]
     face.__name__ = face.__qualname__ = op.name
@@ -34,7 +37,7 @@ def watched_face(op: Op, fn: Callable) -> Any:
     return face
 
 
-def _text(parameters: Any, test: str) -> tuple[str, dict[str, Any]]:
+def _text(parameters: Any, test: str, inline: str) -> tuple[str, dict[str, Any]]:
     """The source of a face that hands its arguments on, and what the names of its defaults stand for."""
     signature, passed, required, options, starred = [], [], [], [], False
     space: dict[str, Any] = {}
@@ -54,7 +57,7 @@ def _text(parameters: Any, test: str) -> tuple[str, dict[str, Any]]:
         f"def _face({', '.join(signature)}):\n"
         f"    if {test}:\n"
         f"        return _intercept(_face.op, _face, ({''.join(required)}), _given({', '.join(options)}))\n"
-        f"    return _fn({', '.join(passed)})\n"
+        f"    return {inline or '_fn(' + ', '.join(passed) + ')'}\n"
     ), space
 
 

@@ -28,19 +28,24 @@ from ..machinery.declare import composite
 from ..machinery.formula import as_operand
 from ..machinery.quirks import Quirks
 from ..shape.dimensions import permute_dims
+from .names import dimension_called
 
 
-def size(self: Tensor, dim: int | None = None) -> Any:
+def size(self: Tensor, dim: Any = None) -> Any:
     """The shape, or the size of one dimension."""
     if dim is None:
         return self.shape
+    if type(dim) is str:
+        dim = dimension_called(dim, self)
     return self.shape[wrap_dim(dim, len(self.shape), allow_scalar=False)]
 
 
-def stride(self: Tensor, dim: int | None = None) -> Any:
+def stride(self: Tensor, dim: Any = None) -> Any:
     """How far apart neighbours lie in memory, in elements: for all dimensions or one."""
     if dim is None:
         return self._strides
+    if type(dim) is str:
+        dim = dimension_called(dim, self)
     return self._strides[wrap_dim(dim, len(self.shape), allow_scalar=False)]
 
 
@@ -156,11 +161,14 @@ _METHODS = {
     "sparse_dim": lambda self: 0,
 }  # fmt: skip
 
+
+def _is_on(kind: str) -> Any:
+    return lambda self: self.device.type == kind
+
+
 _PROPERTIES = {
     "T": reversed_dims, "mT": matrix_transpose, "H": conjugate_transpose, "mH": batch_adjoint,
-    "is_cuda": lambda self: self.device.type == "cuda",
-    "is_cpu": lambda self: self.device is cpu,
-    "is_meta": lambda self: self.device.type == "meta",
+    **{f"is_{kind}": _is_on(kind) for kind in ("cpu", "cuda", "meta")},
     "layout": lambda self: strided,
     "name": lambda self: None,
     "volatile": lambda self: False,

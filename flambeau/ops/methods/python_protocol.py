@@ -12,11 +12,12 @@ import numpy as np
 
 from ...core import dlpack, printing
 from ...core import dtype as dt
-from ...core.backend import backend_of
-from ...core.device import cpu, default_device
+from ...core.backend import BACKENDS
+from ...core.device import default_device
 from ...core.dtype import dtype
 from ...core.float8 import readable
 from ...core.graph import grad_mode
+from ...core.named import is_named
 from ...core.object_state import object_state, set_object_state
 from ...core.overrides import DisableTorchFunctionSubclass
 from ...core.promotion import get_default_dtype
@@ -42,13 +43,8 @@ _READERS: dict[dtype, Any] = {d: c.from_address for d, c in _C_TYPES.items()}
 
 def read_number(t: Tensor) -> Any:
     """The element at t's first position, which must exist, as a Python number."""
-    if watchers:
-        tell_looked()
-    return _number_at(t._storage.ptr + t._offset * t.dtype.itemsize, t.dtype)
-
-
-def _number_at(address: int, d: dtype) -> Any:
-    """The number of dtype `d` in the host's memory."""
+    d, where, storage = t.dtype, t.device, t._storage
+    address = BACKENDS[where.type].fetch(storage.ptr and storage.ptr + t._offset * d.itemsize, d.itemsize, where)
     read = _READERS.get(d)
     if read is not None:
         return read(address).value
@@ -61,16 +57,8 @@ def _number_at(address: int, d: dtype) -> Any:
 @composite(function=False, kind="primitive", reads_values=True)
 def item(self: Tensor) -> Any:
     """The only element, as a Python number."""
-    if numel_of(self.shape) != 1:
+    if self.shape and numel_of(self.shape) != 1:
         raise RuntimeError(f"a Tensor with {numel_of(self.shape)} elements cannot be converted to Scalar")
-    if self.device is not cpu:
-        if self.device.type == "meta":
-            raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-        if watchers:
-            tell_looked()
-        d, where = self.dtype, self.device
-        address = self._storage.ptr + self._offset * d.itemsize
-        return _number_at(backend_of(where).fetch(address, d.itemsize, where), d)
     return read_number(self)
 
 
@@ -182,7 +170,9 @@ def text(self: Tensor, *, tensor_contents: str | None = None) -> str:
         return _text(self, tensor_contents)
 
 
-def _text(self: Tensor, contents: str | None) -> str:
+def _text(self: Tensor, contents: str | None, names: tuple | None = None) -> str:
+    if is_named(self):
+        return _text(self._value, contents, self._dims)  # type: ignore[attr-defined]
     try:
         grad_fn = self.grad_fn
         grad_fn_name = None if grad_fn is None else grad_fn.name()
@@ -202,6 +192,7 @@ def _text(self: Tensor, contents: str | None) -> str:
         shape=self.shape if meta else None,
         contents=contents,
         tangent=None if tangent is None else _text(tangent, None),
+        names=names,
         prefix="tensor(" if plain else f"{type(self).__name__}(",
     )
 
@@ -250,7 +241,7 @@ def to_dlpack(
     if stream is not None and not isinstance(stream, int):
         raise TypeError(f"stream must be int or None, got {type(stream).__name__}")
     if self.is_cuda:
-        backend_of(self.device).hand_over(self.device, stream)
+        BACKENDS[self.device.type].hand_over(self.device, stream)
     elif stream not in (None, -1):
         raise AssertionError(f"stream should be None on cpu, got {stream}")
     place = dlpack_device(self)

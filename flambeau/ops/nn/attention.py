@@ -19,17 +19,13 @@ from ..machinery.dtype_rules import type_word
 from ..machinery.memory import dense, like_first
 from ..machinery.plan import NATIVE
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from .dropout import dropout
 
 # -- weights: softmax of scaled, masked scores --------------------------------------------------------------------------
 
 
-def _like_weights(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> tuple:
-    return weights.shape, weights.dtype, weights.device
-
-
 @internal(
-    layout=_like_weights,
     grads={
         "grad": lambda v, weights, scale, causal: attention_weights_backward(v, weights, scale, causal),
         "weights": lambda v, grad, weights, scale: (
@@ -38,8 +34,9 @@ def _like_weights(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> 
     },
     batching="each",
 )
-def attention_weights_backward(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> Tensor:
+def attention_weights_backward(grad: Tensor, weights: Tensor, scale: float, causal: bool) -> NewTensor:
     """The gradient of attention_weights with respect to the scores."""
+    return weights.shape, weights.dtype, weights.device
 
 
 @attention_weights_backward.on("any")
@@ -178,13 +175,7 @@ def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale:
     return slopes.matmul(keys), grad_key, grad_value
 
 
-def _flash_layout(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float, causal: bool) -> list:
-    batch, heads, rows, _ = query.shape
-    return [_layout(query, tuple(value.shape)[3]), ((batch, heads, rows), opmath(query.dtype), query.device)]
-
-
 @internal(
-    layout=_flash_layout,
     saves=("logs",),
     grads={("query", "key", "value"): _flash_gradients},
     quirks=Quirks(label="ScaledDotProductFlashAttentionForCpuBackward0"),
@@ -192,8 +183,10 @@ def _flash_layout(query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: f
 )
 def flash_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, causal: bool
-) -> Tensor:
+) -> NewTensor:
     """Attention of (batch, heads, rows, features) tensors; key and value may have fewer heads, each for a group."""
+    batch, heads, rows, _ = query.shape
+    return [_layout(query, tuple(value.shape)[3]), ((batch, heads, rows), opmath(query.dtype), query.device)]
 
 
 @flash_attention.on("cpu")

@@ -9,12 +9,12 @@ from ...core.dtype import float32, opmath
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import batch_norm as kernels
-from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, dense, is_last, layout_like, new_like, without_gaps
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensors
 from ..machinery.together import Wanted, in_place_of, together
 
 _ROWS = 512  # rows summed in one go where channels lie next to each other: more would cost digits
@@ -68,29 +68,20 @@ def _backward(
     return in_place_of(wanted, batch_norm_grads(g, input, weight, mean, rstd, training, wanted))
 
 
-def _grads_layout(
-    g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
-) -> list:
+@internal(returns=tuple, sums=True, batching="each")
+def batch_norm_grads(
+    g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
+) -> NewTensors:
+    """The gradients of `normalised` with respect to input, weight and bias, as far as wanted."""
     layouts = [layout_like(input)] if wanted[0] else []
     d = input.dtype if weight is None else weight.dtype
     return layouts + [((input.shape[1],), d, input.device) for flag in wanted[1:] if flag]
-
-
-@internal(layout=_grads_layout, returns=tuple, runs_empty=True, batching="each")
-def batch_norm_grads(
-    g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
-) -> tuple:
-    """The gradients of `normalised` with respect to input, weight and bias, as far as wanted."""
 
 
 @batch_norm_grads.on("any")
 def _(
     out: list[Tensor], g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> None:
-    if 0 in input.shape:
-        for t in out:
-            fill_raw(t, 0)
-        return
     input, kept, where = without_gaps(input), mean.dtype, mean.device
     channels = input.shape[1]
     dx, *results = in_place_of(wanted, out)

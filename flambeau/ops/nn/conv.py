@@ -21,7 +21,8 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
-from ..machinery.together import together
+from ..machinery.record import NewTensor, NewTensors
+from ..machinery.together import in_place_of, together
 
 Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
 
@@ -85,18 +86,14 @@ def _bias_grad(g: Tensor) -> Tensor:
     return g.sum([0, *range(2, len(g.shape))])
 
 
-def _conv_layout(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> tuple:
-    shape = (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], window))
-    return _like(shape, input, weight)
-
-
 @internal(
-    layout=_conv_layout,
     grads={("input", "weight", "bias"): _conv_grads},
     quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
 )
-def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> Tensor:
+def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> NewTensor:
     """The convolution of input with weight, plus bias."""
+    shape = (input.shape[0], weight.shape[0], *output_size(input.shape[2:], weight.shape[2:], window))
+    return _like(shape, input, weight)
 
 
 @conv_forward.on("cpu")
@@ -107,7 +104,9 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: W
         heavy.conv_forward(out, input, weight, bias if bias is None or bias._contig else bias.contiguous(), *window)
 
 
-def _grads_layout(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> list:
+@internal(returns=tuple, sums=True, batching="each")
+def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> NewTensors:
+    """The gradients of a convolution with respect to input, weight and bias, as far as wanted, in one pass over dy."""
     every = (
         _like(input.shape, input, weight),
         (weight.shape, weight.dtype, weight.device),
@@ -116,70 +115,48 @@ def _grads_layout(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wan
     return [layout for layout, wanted in zip(every, wants) if wanted]
 
 
-@internal(layout=_grads_layout, returns=tuple, runs_empty=True, batching="each")
-def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> tuple:
-    """The gradients of a convolution with respect to input, weight and bias, as far as wanted, in one pass over dy."""
-
-
 @conv_grads.on("cpu")
 def _(
     out: list[Tensor], dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]
 ) -> None:
-    if 0 in dy.shape or 0 in input.shape or 0 in weight.shape:
-        for t in out:
-            fill_raw(t, 0)
-        return
-    found = iter(out)
-    dx, dw, db = [next(found) if wanted else None for wanted in wants]
+    dx, dw, db = in_place_of(wants, out)
     heavy.conv_backward(dx, dw, db, dy, input, weight, *window)
 
 
-def _input_grad_layout(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> tuple:
-    return _like(tuple(shape), dy)
-
-
 @internal(
-    layout=_input_grad_layout,
     grads={
         "dy": lambda g, weight, window: conv_forward(g, _conj(weight), None, window),
         "weight": lambda g, dy, weight_shape, window: conv_weight_grad(g, _conj(dy), weight_shape, window),
     },
+    sums=True,
     quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
 )
-def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
+def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
     """The gradient of a convolution with respect to an input of `shape`: dy spread by the weight."""
+    return _like(tuple(shape), dy)
 
 
 @conv_input_grad.on("cpu")
 def _(out: Tensor, dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> None:
-    if 0 in dy.shape or 0 in weight.shape:
-        fill_raw(out, 0)
-    else:
-        heavy.conv_backward_input(out, dy, weight, *window)
-
-
-def _weight_grad_layout(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> tuple:
-    return tuple(shape), input.dtype, input.device
+    heavy.conv_backward_input(out, dy, weight, *window)
 
 
 @internal(
-    layout=_weight_grad_layout,
     grads={
         "input": lambda g, input_shape, dy, window: conv_input_grad(_conj(dy), g, input_shape, window),
         "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
     },
+    sums=True,
     quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
 )
-def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
+def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
     """The gradient of a convolution with respect to a weight of `shape`: input correlated with dy."""
+    return tuple(shape), input.dtype, input.device
 
 
 @conv_weight_grad.on("cpu")
 def _(out: Tensor, input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> None:
-    if 0 in input.shape or 0 in dy.shape:
-        fill_raw(out, 0)
-    else:
-        heavy.conv_backward_weight(out, None, dy, input, *window)
+    heavy.conv_backward_weight(out, None, dy, input, *window)
 
 
 def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window: Window, needs: dict) -> tuple:
@@ -191,19 +168,15 @@ def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window
     return together(*parts) if grad_mode.enabled else parts
 
 
-def _transpose_layout(input: Tensor, weight: Tensor, bias: Any, shape: tuple[int, ...], window: Window) -> tuple:
-    return _like(tuple(shape), input)
-
-
 @internal(
-    layout=_transpose_layout,
     grads={("input", "weight", "bias"): _transpose_grads},
     quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
 )
 def conv_transpose_forward(
     input: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, ...], window: Window
-) -> Tensor:
+) -> NewTensor:
     """The transposed convolution of input, with a result of `shape`."""
+    return _like(tuple(shape), input)
 
 
 @conv_transpose_forward.on("cpu")

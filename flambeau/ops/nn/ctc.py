@@ -16,6 +16,7 @@ from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from .loss_arguments import numbered_form, read_reduction, reduce_loss
 
 Lengths = tuple[int, ...]
@@ -112,16 +113,7 @@ def _losses_grad(
     return ctc_gradient(g, out, alpha, labels, log_probs, input_lengths, target_lengths, blank, zero_infinity)
 
 
-def _losses_layout(
-    log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int, zero_infinity: bool
-) -> list:
-    (steps, samples, _), width = log_probs.shape, max(target_lengths, default=0)
-    d, where = log_probs.dtype, log_probs.device
-    return [((samples,), d, where), ((samples, steps, 2 * width + 1), d, where), ((samples, width), dt.int64, where)]
-
-
 @internal(
-    layout=_losses_layout,
     saves=("alpha", "labels"),
     grads={"log_probs": _losses_grad},
     quirks=Quirks(label="CtcLossBackward0"),
@@ -129,8 +121,11 @@ def _losses_layout(
 )
 def ctc_losses(
     log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int, zero_infinity: bool
-) -> Tensor:
+) -> NewTensor:
     """One loss per sample. `zero_infinity` matters to the derivative only."""
+    (steps, samples, _), width = log_probs.shape, max(target_lengths, default=0)
+    d, where = log_probs.dtype, log_probs.device
+    return [((samples,), d, where), ((samples, steps, 2 * width + 1), d, where), ((samples, width), dt.int64, where)]
 
 
 @ctc_losses.on("any")

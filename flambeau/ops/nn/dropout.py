@@ -18,6 +18,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensors
 from ..random.random_fill import fill, store
 from ..random.samplers import Bernoulli, KeptElements
 
@@ -61,17 +62,14 @@ def dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool)
     return input.mul_(noise) if inplace else input.mul(noise)
 
 
-def _alpha_layout(input: Tensor, p: float, features: bool, generator: Generator) -> list:
+@internal(draws=True, batching="each")
+def alpha_dropout_noise(input: Tensor, p: float, features: bool, generator: Generator) -> NewTensors:
+    """What alpha_dropout multiplies its input by, and what it adds then."""
     if features:
         one: tuple = (_noise_shape(input, True), input.dtype, input.device)
     else:
         one = (input.shape, input.dtype, input.device, dense_strides(input.shape, input._strides))
     return [one, one]
-
-
-@internal(layout=_alpha_layout, draws=True, batching="each")
-def alpha_dropout_noise(input: Tensor, p: float, features: bool, generator: Generator) -> tuple:
-    """What alpha_dropout multiplies its input by, and what it adds then."""
 
 
 @alpha_dropout_noise.on("cpu")

@@ -25,6 +25,7 @@ from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor, NewTensors
 from ..sparse.coo import coo_from_parts
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
@@ -69,21 +70,15 @@ def _dense_backward_grad(v: Tensor, indices: Tensor, padding_idx: int, scale_gra
     return rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0) if padding_idx >= 0 else rows
 
 
-def _dense_layout(
-    grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
-) -> tuple:
-    return (num_weights, grad_output.shape[-1]), grad_output.dtype, grad_output.device
-
-
 @internal(
-    layout=_dense_layout,
     grads={"grad_output": _dense_backward_grad},
     quirks=Quirks(label="EmbeddingDenseBackwardBackward0"),
 )
 def embedding_dense_backward(
     grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
-) -> Tensor:
+) -> NewTensor:
     """The gradient of the table: each row of `grad_output` is added to the row it was read from."""
+    return (num_weights, grad_output.shape[-1]), grad_output.dtype, grad_output.device
 
 
 @embedding_dense_backward.on("any")
@@ -103,13 +98,12 @@ def _parts(count: int, rows: int, dim: int) -> int:
     return 1 if (count + rows) * dim < 1 << 16 else max(1, min(get_num_threads(), rows))
 
 
-def _rows_layout(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> tuple:
-    return (*indices.shape, weight.shape[1]), weight.dtype, weight.device
-
-
-@internal(layout=_rows_layout, grads={"weight": _embedding_grad}, quirks=Quirks(label="EmbeddingBackward0"))
-def embedding_rows(weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Tensor:
+@internal(grads={"weight": _embedding_grad}, quirks=Quirks(label="EmbeddingBackward0"))
+def embedding_rows(
+    weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> NewTensor:
     """The rows of `weight` that `indices` name. The other arguments are for the derivative."""
+    return (*indices.shape, weight.shape[1]), weight.dtype, weight.device
 
 
 @embedding_rows.on("cpu")
@@ -321,25 +315,7 @@ def _sparse_bag_grad(
     return rows_gradient(rows, index.narrow(0, bounds[0] if bounds else 0, len(bags)), shape, padding)
 
 
-def _bags_layout(
-    weight: Tensor,
-    index: Tensor,
-    starts: Tensor,
-    mode: str,
-    scale_grad_by_freq: bool,
-    per_sample_weights: Any,
-    padding: int,
-    sparse: bool,
-    details: bool,
-) -> list:
-    where, bags = weight.device, starts.shape[0] - 1
-    shape = (bags, weight.shape[1])
-    more = [((bags,), dt.int64, where), (shape if mode == "max" else (0,), dt.int64, where)]
-    return [(shape, weight.dtype, where), *(more * 2 if details else more)]
-
-
 @internal(
-    layout=_bags_layout,
     saves=("sizes", "winners"),
     grads={("weight", "per_sample_weights"): _bag_grads},
     quirks=Quirks(label="EmbeddingBagBackward0"),
@@ -355,8 +331,12 @@ def bag_rows(
     padding: int,
     sparse: bool,
     details: bool,
-) -> Any:
+) -> NewTensors:
     """Sums, means or maxima of the rows of each bag and, with `details`, the sizes of the bags and the rows that won."""
+    where, bags = weight.device, starts.shape[0] - 1
+    shape = (bags, weight.shape[1])
+    more = [((bags,), dt.int64, where), (shape if mode == "max" else (0,), dt.int64, where)]
+    return [(shape, weight.dtype, where), *(more * 2 if details else more)]
 
 
 @bag_rows.on("any")
@@ -375,16 +355,13 @@ def _(
         raw_copy(out[2], winners)
 
 
-def _starts_layout(offsets: Tensor, index: Tensor, rows: int, include_last_offset: bool, narrow_numbers: bool) -> tuple:
+@internal(batching="each")
+def bag_starts(offsets: Tensor, index: Tensor, rows: int, include_last_offset: bool, narrow_numbers: bool) -> NewTensor:
+    """Where bags begin and the last one ends, after a look at all offsets and at all indices into a table of so many rows.
+    PyTorch's kernel for `narrow_numbers` believes the last offset and words a wrong index differently from the other one."""
     if include_last_offset and offsets.shape[0] < 1:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
     return (offsets.shape[0] + (not include_last_offset),), dt.int64, index.device
-
-
-@internal(layout=_starts_layout, batching="each")
-def bag_starts(offsets: Tensor, index: Tensor, rows: int, include_last_offset: bool, narrow_numbers: bool) -> Tensor:
-    """Where bags begin and the last one ends, after a look at all offsets and at all indices into a table of so many rows.
-    PyTorch's kernel for `narrow_numbers` believes the last offset and words a wrong index differently from the other one."""
 
 
 @bag_starts.on("any")

@@ -14,6 +14,7 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from ..shape.complex_views import view_as_complex, view_as_real
 from ..shape.joining import stack
 from .windows import Window
@@ -64,20 +65,16 @@ def _geometry(sizes: tuple[int, ...], window: Window) -> tuple[int, ...]:
     return (*sizes, *_blocks(sizes, window), *window.kernel, *window.stride, *window.padding, *window.dilation)
 
 
-def _columns_layout(input: Tensor, window: Window) -> tuple:
-    *lead, channels, h, w = input.shape
-    rows, columns = _blocks((h, w), window)
-    return (*lead, channels * window.kernel[0] * window.kernel[1], rows * columns), input.dtype, input.device
-
-
 @internal(
-    layout=_columns_layout,
     grads={"input": lambda g, input_shape, window: columns_to_images(g, input_shape[-2:], window)},
     quirks=Quirks(label="Im2ColBackward0"),
     batching="folded",
 )
-def images_to_columns(input: Tensor, window: Window) -> Tensor:
+def images_to_columns(input: Tensor, window: Window) -> NewTensor:
     """Every block of images (..., C, H, W) as a column (..., C * kh * kw, blocks)."""
+    *lead, channels, h, w = input.shape
+    rows, columns = _blocks((h, w), window)
+    return (*lead, channels * window.kernel[0] * window.kernel[1], rows * columns), input.dtype, input.device
 
 
 @images_to_columns.on("any")
@@ -85,20 +82,16 @@ def _(out: Tensor, input: Tensor, window: Window) -> None:
     kernels.unfold_planes(out, bare(input), numel_of(input.shape[:-2]), *_geometry(tuple(input.shape[-2:]), window))
 
 
-def _images_layout(input: Tensor, sizes: tuple[int, ...], window: Window) -> tuple:
-    *lead, rows, _ = input.shape
-    channels = rows // (window.kernel[0] * window.kernel[1])
-    return (*lead, channels, *sizes), input.dtype, input.device
-
-
 @internal(
-    layout=_images_layout,
     grads={"input": lambda g, window: images_to_columns(g, window)},
     quirks=Quirks(label="Col2ImBackward0"),
     batching="folded",
 )
-def columns_to_images(input: Tensor, sizes: tuple[int, ...], window: Window) -> Tensor:
+def columns_to_images(input: Tensor, sizes: tuple[int, ...], window: Window) -> NewTensor:
     """The transpose of images_to_columns: images of `sizes` in which overlapping blocks are added."""
+    *lead, rows, _ = input.shape
+    channels = rows // (window.kernel[0] * window.kernel[1])
+    return (*lead, channels, *sizes), input.dtype, input.device
 
 
 @columns_to_images.on("any")

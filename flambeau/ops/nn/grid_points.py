@@ -15,6 +15,7 @@ from ...kernels.library import sample as kernels
 from ..machinery.declare import internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare
+from ..machinery.record import NewTensor, NewTensors
 from ..shape.joining import stack
 
 _TAPS = {"nearest": 1, "bilinear": 2, "bicubic": 4}
@@ -49,16 +50,13 @@ class Points:
         return index, weights, slopes
 
 
-def _positions_layout(grid: Tensor, shape: tuple[int, ...], mode: str, padding: str, align: bool) -> list:
+@internal(batching="each")
+def positions(grid: Tensor, shape: tuple[int, ...], mode: str, padding: str, align: bool) -> NewTensors:
+    """Which elements of an input of `shape` the taps of each point name; how far each point is from the first of them, and how
+    fast that changes with its coordinates."""
     points, where = Points(shape, grid.shape, mode), grid.device
     fractions = (points.batch, points.dims, points.count), opmath(grid.dtype), where
     return [((points.batch, points.taps, points.count), dt.int32, where), fractions, fractions]
-
-
-@internal(layout=_positions_layout, batching="each")
-def positions(grid: Tensor, shape: tuple[int, ...], mode: str, padding: str, align: bool) -> tuple:
-    """Which elements of an input of `shape` the taps of each point name; how far each point is from the first of them, and how
-    fast that changes with its coordinates."""
 
 
 @positions.on("any")
@@ -71,20 +69,16 @@ def _(out: list[Tensor], grid: Tensor, shape: tuple[int, ...], mode: str, paddin
     )  # fmt: skip
 
 
-def _sample_layout(x: Tensor, weights: Tensor, index: Tensor) -> tuple:
-    return (*x.shape[:2], index.shape[2]), x.dtype, x.device
-
-
 @internal(
-    layout=_sample_layout,
     grads={
         "x": lambda g, weights, index, x_shape: place_at(g, weights, index, x_shape[2]),
         "weights": lambda g, x, index: dots_at(g, x, index),
     },
     batching="each",
 )
-def sample_at(x: Tensor, weights: Tensor, index: Tensor) -> Tensor:
+def sample_at(x: Tensor, weights: Tensor, index: Tensor) -> NewTensor:
     """The sum over taps of weights * x[index]."""
+    return (*x.shape[:2], index.shape[2]), x.dtype, x.device
 
 
 @sample_at.on("any")
@@ -93,20 +87,16 @@ def _(out: Tensor, x: Tensor, weights: Tensor, index: Tensor) -> None:
     kernels.sample_planes(out, bare(x), index, bare(weights), *x.shape, count, taps=taps)
 
 
-def _place_layout(values: Tensor, weights: Tensor, index: Tensor, size: int) -> tuple:
-    return (*values.shape[:2], size), values.dtype, values.device
-
-
 @internal(
-    layout=_place_layout,
     grads={
         "values": lambda g, weights, index: sample_at(g, weights, index),
         "weights": lambda g, values, index: dots_at(values, g, index),
     },
     batching="each",
 )
-def place_at(values: Tensor, weights: Tensor, index: Tensor, size: int) -> Tensor:
+def place_at(values: Tensor, weights: Tensor, index: Tensor, size: int) -> NewTensor:
     """Zeros plus weights * values where the taps of each point lie."""
+    return (*values.shape[:2], size), values.dtype, values.device
 
 
 @place_at.on("any")
@@ -117,20 +107,16 @@ def _(out: Tensor, values: Tensor, weights: Tensor, index: Tensor, size: int) ->
     )
 
 
-def _dots_layout(values: Tensor, x: Tensor, index: Tensor) -> tuple:
-    return index.shape, values.dtype, values.device
-
-
 @internal(
-    layout=_dots_layout,
     grads={
         "values": lambda g, x, index: sample_at(x, g, index),
         "x": lambda g, values, index, x_shape: place_at(values, g, index, x_shape[2]),
     },
     batching="each",
 )
-def dots_at(values: Tensor, x: Tensor, index: Tensor) -> Tensor:
+def dots_at(values: Tensor, x: Tensor, index: Tensor) -> NewTensor:
     """The sum over channels of values * x[index], for every tap."""
+    return index.shape, values.dtype, values.device
 
 
 @dots_at.on("any")

@@ -12,13 +12,14 @@ from ...core.dtype import dtype, opmath
 from ...core.graph import grad_mode as recording_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import sample as kernels
-from ..creation.filled import fill_raw
 from ..machinery.arguments import as_ints, need_tensor, need_tensors
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import Table, bare, layout_in_format_of
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor, NewTensors
+from ..machinery.together import gradients_of
 from .grid_points import Points, composed_gradients
 
 _MODES = ("bilinear", "nearest", "bicubic")
@@ -43,17 +44,12 @@ def _sample(out: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, a
         raw_copy(out, target)
 
 
-def _grads_layout(
-    g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, wants: tuple[bool, ...]
-) -> list:
-    return [(t.shape, t.dtype, t.device) for t, wanted in zip((input, grid), wants) if wanted]
-
-
-@internal(layout=_grads_layout, returns=iter, runs_empty=True, batching="each")
+@internal(returns=iter, sums=True, batching="each")
 def sample_grads(
     g: Tensor, input: Tensor, grid: Tensor, mode: str, padding: str, align: bool, wants: tuple[bool, ...]
-) -> Any:
+) -> NewTensors:
     """The gradients of grid_sample with respect to input and grid, as far as wanted, in one pass over the points."""
+    return gradients_of(wants, input, grid)
 
 
 @sample_grads.on("any")
@@ -67,10 +63,6 @@ def _(
     align: bool,
     wants: tuple[bool, ...],
 ) -> None:
-    if 0 in g.shape:
-        for t in out:
-            fill_raw(t, 0)
-        return
     points, grad = Points(input.shape, grid.shape, mode), bare(g)
     index, weights, slopes = points.look_up(grid, mode, padding, align, wants[1])
     if wants[0]:
@@ -205,13 +197,10 @@ def _affine_backward(g: Tensor, size: tuple[int, ...], align_corners: bool) -> T
     return flat.transpose(1, 2) @ _base_like(g, size, align_corners)
 
 
-def _affine_layout(theta: Tensor, size: tuple[int, ...], align_corners: bool) -> tuple:
-    return (theta.shape[0], *size[2:], len(size) - 2), theta.dtype, theta.device
-
-
-@primitive(layout=_affine_layout, grads={"theta": _affine_backward}, method=False, batching="each")
-def affine_grid_generator(theta: Tensor, size: tuple[int, ...], align_corners: bool) -> Tensor:
+@primitive(grads={"theta": _affine_backward}, method=False, batching="each")
+def affine_grid_generator(theta: Tensor, size: tuple[int, ...], align_corners: bool) -> NewTensor:
     """The points that affine maps (N, 2, 3) or (N, 3, 4) send the places of an image or volume to."""
+    return (theta.shape[0], *size[2:], len(size) - 2), theta.dtype, theta.device
 
 
 @affine_grid_generator.on("any")

@@ -8,12 +8,12 @@ from ...core.dtype import opmath
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import group_norm as kernels
-from ..creation.filled import fill_raw
 from ..machinery.declare import internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, is_last, layout_like, without_gaps
 from ..machinery.quirks import Quirks
-from ..machinery.together import Wanted, in_place_of
+from ..machinery.record import NewTensors
+from ..machinery.together import Wanted, gradients_of, in_place_of
 from .max_pool import in_format_of
 from .windows import need_dtype
 
@@ -55,14 +55,7 @@ def _backward(
     return in_place_of(wanted, group_norm_grads(g[0], input, weight, bias, mean, scale, groups, wanted))
 
 
-def _grads_layout(
-    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, scale: Tensor, groups: int, wanted: Wanted
-) -> list:
-    layouts = [layout_like(input)] if wanted[0] else []
-    return layouts + [(t.shape, t.dtype, t.device) for t, flag in zip((weight, bias), wanted[1:]) if flag]
-
-
-@internal(layout=_grads_layout, returns=tuple, runs_empty=True, batching="each")
+@internal(returns=tuple, sums=True, batching="each")
 def group_norm_grads(
     g: Tensor,
     input: Tensor,
@@ -72,8 +65,10 @@ def group_norm_grads(
     scale: Tensor,
     groups: int,
     wanted: Wanted,
-) -> tuple:
+) -> NewTensors:
     """The gradients of group_norm_apply with respect to input, weight and bias, as far as wanted."""
+    layouts = [layout_like(input)] if wanted[0] else []
+    return layouts + gradients_of(wanted[1:], weight, bias)
 
 
 @group_norm_grads.on("any")
@@ -82,10 +77,6 @@ def _(
     wanted: Wanted,
 ) -> None:  # fmt: skip
     batch, _, channels, space = _geometry(input.shape, groups)
-    if 0 in input.shape:
-        for t in out:
-            fill_raw(t, 0)
-        return
     dx, dw, db = in_place_of(wanted, out)
     input, factor = without_gaps(input), None if weight is None else dense(weight)
     shape, kept, where = (batch, groups * channels), mean.dtype, mean.device
@@ -105,16 +96,7 @@ def _(
             raw_copy(total, parts.sum(0))
 
 
-def _apply_layout(input: Any, weight: Any, bias: Any, groups: int, eps: float, statistics: bool) -> list:
-    need_dtype("GroupNormKernelImpl", input)
-    shape, where = (input.shape[0], groups), input.device
-    shown = (shape, input.dtype if weight is None else weight.dtype, where)
-    kept = (shape, opmath(input.dtype), where)
-    return [layout_like(input), *((shown, shown) if statistics else ()), kept, kept]
-
-
 @internal(
-    layout=_apply_layout,
     saves=("mean", "scale"),
     grads={("input", "weight", "bias"): _backward},
     quirks=Quirks(label="NativeGroupNormBackward0", saved_as_input=True),
@@ -122,9 +104,14 @@ def _apply_layout(input: Any, weight: Any, bias: Any, groups: int, eps: float, s
 )
 def group_norm_apply(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float, statistics: bool
-) -> Any:
+) -> NewTensors:
     """The normalised input and, with `statistics`, the mean and 1/std of every sample's groups. What is kept for the derivative is
     apart from these: the first may be changed in place, by a ReLU, say."""
+    need_dtype("GroupNormKernelImpl", input)
+    shape, where = (input.shape[0], groups), input.device
+    shown = (shape, input.dtype if weight is None else weight.dtype, where)
+    kept = (shape, opmath(input.dtype), where)
+    return [layout_like(input), *((shown, shown) if statistics else ()), kept, kept]
 
 
 @group_norm_apply.on("any")

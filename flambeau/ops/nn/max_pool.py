@@ -25,7 +25,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, is_last, layout_in_format_of, layout_like, recording, without_gaps
 from ..machinery.quirks import Quirks
-from ..machinery.record import Batched
+from ..machinery.record import Batched, NewTensor, NewTensors
 from .windows import Window, need_dtype, planes, pool_sizes, pooled_size, read_window, sliding, window_table
 
 _FUNCTIONAL = ("nn.functional",)
@@ -102,18 +102,14 @@ def place_values(out: Tensor, values: Tensor, indices: Tensor, dims: int, add: b
         raw_copy(out, target)
 
 
-def _added_layout(values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: int) -> tuple:
-    return layout_in_format_of(indices, tuple(shape), values.dtype)
-
-
 @internal(
-    layout=_added_layout,
     grads={"values": lambda g, indices, dims: take_positions(g, indices, dims)},
     quirks=Quirks(label="MaxPoolBackwardBackward0"),
     batching="each",
 )
-def add_at_positions(values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: int) -> Tensor:
+def add_at_positions(values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: int) -> NewTensor:
     """Zeros of `shape` plus values at their positions in each plane of the last `dims` dimensions."""
+    return layout_in_format_of(indices, tuple(shape), values.dtype)
 
 
 @add_at_positions.on("any")
@@ -121,18 +117,14 @@ def _(out: Tensor, values: Tensor, indices: Tensor, shape: tuple[int, ...], dims
     place_values(out, values, indices, dims, True)
 
 
-def _taken_layout(input: Tensor, indices: Tensor, dims: int) -> tuple:
-    return indices.shape, input.dtype, input.device
-
-
 @internal(
-    layout=_taken_layout,
     grads={"input": lambda g, indices, input_shape, dims: add_at_positions(g, indices, input_shape, dims)},
     quirks=Quirks(label="MaxPoolBackwardBackward0"),
     batching="each",
 )
-def take_positions(input: Tensor, indices: Tensor, dims: int) -> Tensor:
+def take_positions(input: Tensor, indices: Tensor, dims: int) -> NewTensor:
     """The elements of each plane of the last `dims` dimensions that stand at `indices`."""
+    return indices.shape, input.dtype, input.device
 
 
 @take_positions.on("any")
@@ -172,18 +164,14 @@ def _pool_small(out: Tensor, codes: Tensor | None, input: Tensor, window: Window
         kernels.max_pool_rows(out, codes, bare(input), *_geometry(input.shape, sizes, window), **_constants(window))
 
 
-def _codes_layout(g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Window) -> tuple:
-    return layout_in_format_of(codes, tuple(shape), g.dtype)
-
-
 @internal(
-    layout=_codes_layout,
     grads={"g": lambda g, codes, window: pick_by_codes(g, codes, window)},
     quirks=Quirks(label="MaxPool2DWithIndicesBackwardBackward0"),
     batching=Batched("folded", shape="shape"),
 )
-def max_pool2d_codes_backward(g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
+def max_pool2d_codes_backward(g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
     """The gradient with respect to the input of `shape`, from the codes that pooling kept."""
+    return layout_in_format_of(codes, tuple(shape), g.dtype)
 
 
 @max_pool2d_codes_backward.on("any")
@@ -199,13 +187,10 @@ def _(out: Tensor, g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Win
     )
 
 
-def _positions_layout(codes: Tensor, shape: tuple[int, ...], window: Window) -> tuple:
-    return layout_in_format_of(codes, codes.shape, dt.int64)
-
-
-@internal(layout=_positions_layout, batching="each")
-def positions_of(codes: Tensor, shape: tuple[int, ...], window: Window) -> Tensor:
+@internal(batching="each")
+def positions_of(codes: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
     """Where in planes of an input of `shape` the elements lie that the codes name."""
+    return layout_in_format_of(codes, codes.shape, dt.int64)
 
 
 @positions_of.on("any")
@@ -269,20 +254,16 @@ def _(out: Tensor, plan: Any, input: Tensor, window: Window, sizes: tuple[int, .
         pool_by_table(out, None, input, _table(input, window, sizes), window.dilation)
 
 
-def _coded_layout(input: Tensor, window: Window, sizes: tuple[int, ...]) -> list:
-    shape, _, *place = values = _pooled_layout(input, window, sizes)
-    return [values, (shape, dt.uint8, *place)]
-
-
 @internal(
-    layout=_coded_layout,
     saves=("codes",),
     grads={"input": lambda g, codes, input_shape, window: max_pool2d_codes_backward(g, codes, input_shape, window)},
     quirks=Quirks(label="MaxPool2DWithIndicesBackward0"),
     batching="folded",
 )
-def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> Any:
+def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> NewTensors:
     """Max pooling that keeps codes for its backward pass."""
+    shape, _, *place = values = _pooled_layout(input, window, sizes)
+    return [values, (shape, dt.uint8, *place)]
 
 
 @max_pool2d_coded.on("any")

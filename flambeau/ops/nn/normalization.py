@@ -11,12 +11,12 @@ from ...core.modes import active as _active
 from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import layer_norm as row_kernels
-from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.memory import bare, dense
 from ..machinery.quirks import Quirks
-from ..machinery.together import Wanted, in_place_of, together
+from ..machinery.record import NewTensor, NewTensors
+from ..machinery.together import Wanted, gradients_of, in_place_of, together
 from .group_norm import group_norm_apply
 
 _BOTH = ("nn.functional", "torch")
@@ -50,13 +50,7 @@ def _layer_norm_backward(
     return in_place_of(wanted, layer_norm_grads(g, input, weight, bias, mean, rstd, inner, wanted))
 
 
-def _grads_layout(
-    g: Tensor, input: Tensor, weight: Any, bias: Any, mean: Tensor, rstd: Tensor, inner: int, wanted: Wanted
-) -> list:
-    return [(t.shape, t.dtype, t.device) for t, flag in zip((input, weight, bias), wanted) if flag]
-
-
-@internal(layout=_grads_layout, returns=tuple, runs_empty=True, batching="each")
+@internal(returns=tuple, sums=True, batching="each")
 def layer_norm_grads(
     g: Tensor,
     input: Tensor,
@@ -66,8 +60,9 @@ def layer_norm_grads(
     rstd: Tensor,
     inner: int,
     wanted: Wanted,
-) -> tuple:
+) -> NewTensors:
     """The gradients of layer_norm_rows with respect to input, weight and bias, as far as wanted."""
+    return gradients_of(wanted, input, weight, bias)
 
 
 @layer_norm_grads.on("any")
@@ -76,10 +71,6 @@ def _(
     wanted: Wanted,
 ) -> None:  # fmt: skip
     rows, n = _rows(input.shape, inner)
-    if rows == 0 or n == 0:
-        for t in out:
-            fill_raw(t, 0)
-        return
     dx, dw, db = in_place_of(wanted, out)
     chunks = min(rows, 32)
     partial = empty((chunks, 2, n), mean.dtype, mean.device) if wanted[1] or wanted[2] else None
@@ -102,21 +93,17 @@ def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner
     return dx, dw, db
 
 
-def _layer_norm_layout(input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> list:
-    _need_float("LayerNormKernelImpl", input)
-    kept, where = opmath(input.dtype), input.device
-    statistics = ((_rows(input.shape, inner)[0],), kept, where)
-    return [(input.shape, input.dtype, where), statistics, statistics]
-
-
 @internal(
-    layout=_layer_norm_layout,
     saves=("mean", "rstd"),
     grads={("input", "weight", "bias"): _layer_norm_backward},
     quirks=Quirks(label="NativeLayerNormBackward0", saved_as_input=True),
 )
-def layer_norm_rows(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> Tensor:
+def layer_norm_rows(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> NewTensor:
     """Normalise over the last `inner` dimensions; keeps mean and rstd."""
+    _need_float("LayerNormKernelImpl", input)
+    kept, where = opmath(input.dtype), input.device
+    statistics = ((_rows(input.shape, inner)[0],), kept, where)
+    return [(input.shape, input.dtype, where), statistics, statistics]
 
 
 @layer_norm_rows.on("any")
@@ -125,14 +112,11 @@ def _(out: list[Tensor], input: Tensor, weight: Any, bias: Any, inner: int, eps:
     row_kernels.layer_norm(*out, dense(input), _packed(weight), _packed(bias), rows, n, float(eps))
 
 
-def _like_input(input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> tuple:
+@internal
+def layer_norm_result(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> NewTensor:
+    """layer_norm_rows for those who will not differentiate: nothing is kept."""
     _need_float("LayerNormKernelImpl", input)
     return input.shape, input.dtype, input.device
-
-
-@internal(layout=_like_input)
-def layer_norm_result(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> Tensor:
-    """layer_norm_rows for those who will not differentiate: nothing is kept."""
 
 
 @layer_norm_result.on("any")

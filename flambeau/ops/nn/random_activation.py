@@ -17,6 +17,7 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import assign, check_writable
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from ..random.random_fill import as_generator, store
 
 _LABEL = "RreluWithNoiseBackward0"
@@ -32,20 +33,16 @@ def _rrelu_grad(g: Tensor, input: Tensor, lower: float, upper: float, noise: Ten
     )  # with equal bounds PyTorch takes the derivative of the fixed slope
 
 
-def _rrelu_layout(input: Tensor, lower: float, upper: float, generator: Generator) -> list:
-    return [(input.shape, input.dtype, input.device)] * 2
-
-
 @internal(
-    layout=_rrelu_layout,
     saves=("noise",),
     grads={"input": _rrelu_grad},
     quirks=Quirks(label=_LABEL),
     draws=True,
     batching="each",
 )
-def random_slopes(input: Tensor, lower: float, upper: float, generator: Generator) -> Tensor:
+def random_slopes(input: Tensor, lower: float, upper: float, generator: Generator) -> NewTensor:
     """Negative elements times slopes that are random between the bounds; those are kept."""
+    return [(input.shape, input.dtype, input.device)] * 2
 
 
 @random_slopes.on("cpu")

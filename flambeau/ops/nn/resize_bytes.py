@@ -13,6 +13,7 @@ from ...kernels.library.pixels import resize_bytes_across, resize_bytes_along
 from ..machinery.declare import internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import Table, bare, is_last, layout_like, without_gaps
+from ..machinery.record import NewTensor
 from .band import Band
 from .resample import Outlines
 
@@ -68,13 +69,10 @@ def _weight_bits(largest: float) -> int:
     return bits
 
 
-def _layout(input: Tensor, bands: Outlines) -> tuple:
-    return layout_like(input, (*input.shape[:2], *(b.out for b in bands)))
-
-
-@internal(layout=_layout, batching="each")
-def resize_bytes(input: Tensor, bands: Outlines) -> Tensor:
+@internal(batching="each")
+def resize_bytes(input: Tensor, bands: Outlines) -> NewTensor:
     """input (N, C, ...) of uint8 resized along the dimensions after the second; channels that lie last stay there."""
+    return layout_like(input, (*input.shape[:2], *(b.out for b in bands)))
 
 
 @resize_bytes.on("any")

@@ -23,6 +23,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensors
 from ..shape.joining import cat, stack
 from .dropout import dropout as apply_dropout
 
@@ -105,18 +106,7 @@ def _layer_backward(
     )
 
 
-def _gates_layout(
-    dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor, c_before: Tensor, cells: Tensor,
-    steps: Steps, batch: int,
-) -> list:  # fmt: skip
-    rows, hidden = h_before.shape
-    d, where = h_before.dtype, h_before.device
-    width, state = GATES[kind] * hidden, ((batch, hidden), d, where)
-    second = ((rows, width) if kind == "gru" else (0,), d, where)
-    return [((rows, width), d, where), second, state, *([state] if kind == "lstm" else [])]
-
-
-@internal(layout=_gates_layout, batching="each")
+@internal(batching="each")
 def rnn_layer_gates(
     dout: Tensor | None,
     dhn: Tensor | None,
@@ -129,9 +119,14 @@ def rnn_layer_gates(
     cells: Tensor,
     steps: Steps,
     batch: int,
-) -> tuple:
+) -> NewTensors:
     """Back through time, from the gradients of the results to those of the input's share of the gates, of the hidden state's share
     (for a gru, else it is the same), and of the first states."""
+    rows, hidden = h_before.shape
+    d, where = h_before.dtype, h_before.device
+    width, state = GATES[kind] * hidden, ((batch, hidden), d, where)
+    second = ((rows, width) if kind == "gru" else (0,), d, where)
+    return [((rows, width), d, where), second, state, *([state] if kind == "lstm" else [])]
 
 
 def run_gates(
@@ -164,20 +159,7 @@ def run_gates(
 rnn_layer_gates.on("cpu")(functools.partial(run_gates, heavy.matmul))
 
 
-def _layer_layout(
-    kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any, steps: Steps
-) -> list:
-    _check_shapes(kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
-    rows, hidden = data.shape[0], h0.shape[1]
-    d, where = data.dtype, data.device
-    each, state, nothing = ((rows, hidden), d, where), (h0.shape, d, where), ((0,), d, where)
-    gates = nothing if GATES[kind] == 1 else ((rows, 4 * hidden), d, where)
-    states = [state, state] if kind == "lstm" else [state]
-    return [each, *states, each, gates, each if kind == "lstm" else nothing, nothing if kind == "gru" else each]
-
-
 @internal(
-    layout=_layer_layout,
     saves=("h_before", "gates", "c_before", "cells"),
     grads={("data", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh"): _layer_backward},
     quirks=Quirks(label="RnnLayerBackward0"),
@@ -193,9 +175,16 @@ def rnn_layer(
     b_ih: Tensor | None,
     b_hh: Tensor | None,
     steps: Steps,
-) -> tuple:
+) -> NewTensors:
     """One layer in one direction over rows of `data`, time steps one after another: the outputs and the last states. What is kept
     are the states before each step, the gates, and the cells (without cells, the outputs once more: the first ones may be changed)."""
+    _check_shapes(kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
+    rows, hidden = data.shape[0], h0.shape[1]
+    d, where = data.dtype, data.device
+    each, state, nothing = ((rows, hidden), d, where), (h0.shape, d, where), ((0,), d, where)
+    gates = nothing if GATES[kind] == 1 else ((rows, 4 * hidden), d, where)
+    states = [state, state] if kind == "lstm" else [state]
+    return [each, *states, each, gates, each if kind == "lstm" else nothing, nothing if kind == "gru" else each]
 
 
 def run_layer(
@@ -335,23 +324,6 @@ def _step_backward(
 fused_networks: dict[str, Callable] = {}
 
 
-def _network_layout(
-    kind: str,
-    data: Tensor,
-    h0: Tensor,
-    c0: Any,
-    weights: Tensor,
-    sizes: tuple,
-    layers: int,
-    both: bool,
-    biased: bool,
-    kept: int,
-) -> list:
-    d, where, state = data.dtype, data.device, (h0.shape, data.dtype, data.device)
-    out = ((data.shape[0], h0.shape[2] * (2 if both else 1)), d, where)
-    return [out, state, *([state] if kind == "lstm" else []), ((kept,), uint8, where)]
-
-
 def _network_backward(
     g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, weights: Tensor, sizes: tuple, layers: int, both: bool, biased: bool,
     out: list, reserve: Tensor,
@@ -370,7 +342,6 @@ def _network_backward(
 
 
 @internal(
-    layout=_network_layout,
     saves=("reserve",),
     grads={("data", "h0", "c0", "weights"): _network_backward},
     quirks=Quirks(label="CudnnRnnBackward0"),
@@ -387,9 +358,12 @@ def rnn_network(
     both: bool,
     biased: bool,
     kept: int,
-) -> tuple:
+) -> NewTensors:
     """All layers and directions over rows of `data`, `sizes` of them at each time step; weights are one block: the matrices, then the
     biases."""
+    d, where, state = data.dtype, data.device, (h0.shape, data.dtype, data.device)
+    out = ((data.shape[0], h0.shape[2] * (2 if both else 1)), d, where)
+    return [out, state, *([state] if kind == "lstm" else []), ((kept,), uint8, where)]
 
 
 def _network_grads_layout(

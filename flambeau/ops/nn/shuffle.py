@@ -11,6 +11,7 @@ from ..machinery.arguments import as_int, need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}
 
@@ -43,19 +44,15 @@ def _split(t: Tensor, start: int, *parts: tuple[int, ...]) -> Any:
     return t._view(make_size(shape), tuple(strides), t._offset)
 
 
-def _to_pixels_layout(input: Tensor, factor: int) -> tuple:
-    *lead, channels, height, width = input.shape
-    return _formatted((*lead, channels // (factor * factor), height * factor, width * factor), input)
-
-
 @internal(
-    layout=_to_pixels_layout,
     grads={"input": lambda g, factor: pixel_unshuffle(g, factor)},
     quirks=Quirks(label="PixelShuffleBackward0"),
     batching="folded",
 )
-def _to_pixels(input: Tensor, factor: int) -> Tensor:
+def _to_pixels(input: Tensor, factor: int) -> NewTensor:
     """Channels as pixels."""
+    *lead, channels, height, width = input.shape
+    return _formatted((*lead, channels // (factor * factor), height * factor, width * factor), input)
 
 
 @_to_pixels.on("any")
@@ -63,19 +60,15 @@ def _(out: Tensor, input: Tensor, factor: int) -> None:
     _exchange(out, input, out, input, factor)
 
 
-def _to_channels_layout(input: Tensor, factor: int) -> tuple:
-    *lead, channels, height, width = input.shape
-    return _formatted((*lead, channels * factor * factor, height // factor, width // factor), input)
-
-
 @internal(
-    layout=_to_channels_layout,
     grads={"input": lambda g, factor: pixel_shuffle(g, factor)},
     quirks=Quirks(label="PixelUnshuffleBackward0"),
     batching="folded",
 )
-def _to_channels(input: Tensor, factor: int) -> Tensor:
+def _to_channels(input: Tensor, factor: int) -> NewTensor:
     """Pixels as channels."""
+    *lead, channels, height, width = input.shape
+    return _formatted((*lead, channels * factor * factor, height // factor, width // factor), input)
 
 
 @_to_channels.on("any")
@@ -121,18 +114,14 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     return _to_channels(input, factor)
 
 
-def _mixed_layout(input: Tensor, groups: int) -> tuple:
-    return _formatted(input.shape, input)
-
-
 @internal(
-    layout=_mixed_layout,
     grads={"input": lambda g, groups, input_shape: channel_shuffle(g, input_shape[1] // groups)},
     quirks=Quirks(label="ChannelShuffleBackward0"),
     batching="folded",
 )
-def _mixed(input: Tensor, groups: int) -> Tensor:
+def _mixed(input: Tensor, groups: int) -> NewTensor:
     """Channels interleaved: one of each group in turn."""
+    return _formatted(input.shape, input)
 
 
 @_mixed.on("any")

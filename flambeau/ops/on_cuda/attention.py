@@ -19,7 +19,7 @@ def _aligned(t: Tensor) -> Tensor:
     """Features adjacent, everything else in steps of 16 bytes: else a copy."""
     step = 16 // t.dtype.itemsize
     fits = t._strides[3] == 1 and not any(s % step for s, n in zip(t._strides[:3], t.shape) if n > 1)
-    return t if fits and t.data_ptr() % 16 == 0 else dense(t._bare_alias().contiguous())  # type: ignore[attr-defined]
+    return t if fits and t.data_ptr() % 16 == 0 else dense(t._bare_alias().contiguous())
 
 
 def _takes(query: Tensor, value: Tensor) -> bool:

@@ -13,6 +13,7 @@ from ...core.tensor import Tensor, empty, empty_strided
 from ..creation.filled import fill_raw
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
+from ..machinery.together import in_place_of
 from ..nn.conv import Window, conv_forward, conv_grads, conv_input_grad, conv_transpose_forward, conv_weight_grad
 
 # -- formats --------------------------------------------------------------------------------------------------------------
@@ -153,34 +154,23 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: W
 def _(
     out: list[Tensor], dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]
 ) -> None:
-    if 0 in dy.shape or 0 in input.shape or 0 in weight.shape:
-        for t in out:
-            fill_raw(t, 0)
-        return
-    found = iter(out)
-    dx, dw, db = [next(found) if wanted else None for wanted in wants]
+    dx, dw, db = in_place_of(wants, out)
     if dx is not None:
         _compute("input", dx, weight, dy, window)
     if dw is not None:
         _compute("weight", input, dw, dy, window)
     if db is not None:
-        raw_copy(db, dy._bare_alias().sum([0, *range(2, len(dy.shape))]))  # type: ignore[attr-defined]
+        raw_copy(db, dy._bare_alias().sum([0, *range(2, len(dy.shape))]))
 
 
 @conv_input_grad.on("cuda")
 def _(out: Tensor, dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> None:
-    if 0 in dy.shape or 0 in weight.shape:
-        fill_raw(out, 0)
-    else:
-        _compute("input", out, weight, dy, window)
+    _compute("input", out, weight, dy, window)
 
 
 @conv_weight_grad.on("cuda")
 def _(out: Tensor, input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> None:
-    if 0 in input.shape or 0 in dy.shape:
-        fill_raw(out, 0)
-    else:
-        _compute("weight", input, out, dy, window)
+    _compute("weight", input, out, dy, window)
 
 
 @conv_transpose_forward.on("cuda")

@@ -93,7 +93,7 @@ def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, onesided:
 def _(out: Tensor, input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> None:
     last = dims[-1]
     half = size // 2 + 1
-    spectrum: Any = input if input.shape[last] <= half else input._bare_alias().narrow(last, 0, half)  # type: ignore[attr-defined]
+    spectrum: Any = input if input.shape[last] <= half else input._bare_alias().narrow(last, 0, half)
     if len(dims) > 1:
         spectrum = _ordered(spectrum, dims[:-1])
         _in_place(spectrum, dims[:-1], False)

@@ -46,7 +46,7 @@ def _groups(fresh: Any, order: Any, shape: Any, inverse: bool, counts: bool) -> 
         places = group if order is None else group.new_empty(n).scatter_(0, order, group)
         found.append(places.reshape(shape))
     if counts:
-        after = _function("cat")([begins, begins.new_full((1,), n)])  # type: ignore[attr-defined]
+        after = _function("cat")([begins, begins.new_full((1,), n)])
         found.append(after.narrow(0, 1, begins.shape[0]) - begins)
     return begins, found
 

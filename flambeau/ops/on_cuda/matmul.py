@@ -39,7 +39,7 @@ def product(
         if bias is not None or beta == 0:
             raw_copy(out, 0 if bias is None else bias)
         elif beta != 1:
-            out.mul_(beta)  # type: ignore[attr-defined]
+            out.mul_(beta)
         return None
     if cublaslt.matrix_order(out.shape, out._strides) is None:  # written elsewhere first
         whole = dense(out)
@@ -151,7 +151,7 @@ def _(
         return
     _eight_bits(out, input, mat2, (dense(scale_a), dense(scale_b)))
     if bias is not None:
-        out.add_(bias)  # type: ignore[attr-defined]
+        out.add_(bias)
 
 
 _E5M2 = dt.BY_NAME["float8_e5m2"]

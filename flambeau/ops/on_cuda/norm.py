@@ -13,7 +13,6 @@ from ...core import dtype as dt
 from ...core.caching import remember
 from ...core.dtype import opmath
 from ...core.tensor import Tensor, empty
-from ..creation.filled import fill_raw
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, without_gaps
 from ..machinery.together import Wanted, in_place_of
@@ -362,10 +361,6 @@ def _(
 def _(
     out: list[Tensor], g: Tensor, input: Tensor, weight: Any, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> None:
-    if 0 in input.shape:
-        for t in out:
-            fill_raw(t, 0)
-        return
     x = without_gaps(input)
     x = x if _has_columns(x) else dense(x)
     g = _in_format(g, x)

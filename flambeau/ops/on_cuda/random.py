@@ -379,7 +379,7 @@ def _permutation(t: Tensor, generator: Generator, sample: Permutation) -> None:
     keys = empty(make_size((n,)), kind, t.device)
     body = f"out[i] = ({_TYPES[kind]})((long long)(r % (u64)p0) + p1);"
     launch(keys, generator, "pairs(engine)", 2, body, "qq", (high - low, low))
-    wide = keys.to(dt.int64)  # type: ignore[attr-defined]
+    wide = keys.to(dt.int64)
     ordered, positions = (wide & ((1 << bits) - 1) if bits < 64 else wide).sort(stable=True)
     source = source_of(generator, t.device)
     seed, offset, held = source.take(n)
@@ -398,7 +398,7 @@ _SAMPLERS: dict[type, Any] = {
 def _(t: Tensor, p: Tensor, generator: Generator) -> None:
     dense = is_non_overlapping_and_dense(t.shape, t._strides)
     out = t if dense and t._contig else empty(t.shape, t.dtype, t.device)
-    chances = p.contiguous()  # type: ignore[attr-defined]
+    chances = p.contiguous()
     body = _as(out, f"r <= (float)Read<{_TYPES[chances.dtype]}>::of(in0[i])")
     n = numel_of(out.shape)  # four neighbours to a thread, and ten numbers set aside, whatever the size
     launch(
@@ -415,5 +415,5 @@ def _(out: list[Tensor], input: Tensor, p: float, features: bool, generator: Gen
     alpha = 1.7580993408473766
     a = 1.0 / math.sqrt((alpha * alpha * p + 1) * kept)
     _sample(scale, generator, Bernoulli(kept))
-    raw_copy(shift, scale.sub(1).mul_(alpha * a).add_(alpha * a * p))  # type: ignore[attr-defined]
+    raw_copy(shift, scale.sub(1).mul_(alpha * a).add_(alpha * a * p))
     scale.mul_(a)

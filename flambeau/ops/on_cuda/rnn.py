@@ -75,7 +75,7 @@ def _(
     dx, dh, *dc, dw = results
     fill_raw(dw, 0)
     if dout is None:
-        dout = fill_raw(out.new_empty(out.shape), 0)  # type: ignore[attr-defined]
+        dout = fill_raw(out.new_empty(out.shape), 0)
     given = [None if t is None else dense(t) for t in (out, dout, dhn, dcn, data, h0, c0, weights, reserve)]
     found = _network(kind, data, h0, sizes, layers, both, biased)
     found.backward(_at(dx), _at(dh), _at(dc[0]) if dc else 0, _at(dw), *map(_at, given))

@@ -25,10 +25,10 @@ def _(out: Tensor, input: Tensor, num_samples: int, replacement: bool, generator
     weights = dense(input)
     if not replacement or num_samples == 1:  # the first to come in a race of exponential arrivals
         scores = weights / fill(empty(weights.shape, weights.dtype, weights.device), generator, Exponential(1.0))
-        winners = scores.argmax(-1, keepdim=True) if num_samples == 1 else scores.topk(num_samples, -1)[1]  # type: ignore[attr-defined]
+        winners = scores.argmax(-1, keepdim=True) if num_samples == 1 else scores.topk(num_samples, -1)[1]
         raw_copy(out, winners)
         return
-    steps = weights.float().cumsum(-1)  # type: ignore[attr-defined]
+    steps = weights.float().cumsum(-1)
     chosen = fill(empty(out.shape, dt.float32, out.device), generator, Uniform())
     places: Any = searchsorted(steps, chosen * steps[..., -1:], right=True)
     raw_copy(out, places.clamp_(max=weights.shape[-1] - 1))
@@ -128,7 +128,7 @@ def _(out: Tensor, input: Tensor, generator: Generator) -> None:
 
 @_binomial.on("cuda")
 def _(out: Tensor, count: Tensor, prob: Tensor, generator: Generator) -> None:
-    spread: Any = [t.expand(out.shape) for t in (count, prob)]  # type: ignore[attr-defined]
+    spread: Any = [t.expand(out.shape) for t in (count, prob)]
     _sampled(out, generator, "binomial", *spread)
 
 
@@ -141,12 +141,12 @@ def _(out: Tensor, input: Tensor, generator: Generator) -> None:
 def _(out: Tensor, input: Tensor, generator: Generator) -> None:
     drawn = empty(out.shape, out.dtype, out.device)
     _sampled(drawn, generator, "gamma_sample", input)
-    raw_copy(out, drawn / drawn.sum(-1, keepdim=True))  # type: ignore[attr-defined]
+    raw_copy(out, drawn / drawn.sum(-1, keepdim=True))
 
 
 @random_slopes.on("cuda")
 def _(out: list[Tensor], input: Tensor, lower: float, upper: float, generator: Generator) -> None:
     result, noise = out
     slopes = fill(empty(input.shape, input.dtype, input.device), generator, Uniform(lower, upper))
-    raw_copy(noise, slopes.where(input <= 0, slopes.new_ones(())))  # type: ignore[attr-defined]
+    raw_copy(noise, slopes.where(input <= 0, slopes.new_ones(())))
     raw_copy(result, input * noise)

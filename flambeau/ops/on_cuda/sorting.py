@@ -364,7 +364,7 @@ def _best_rows(input: Tensor, dim: int, k: int, largest: bool) -> tuple[Tensor, 
         n, pieces = pieces * k, 1
     best, order = empty(values.shape, values.dtype, where), empty(values.shape, dt.int64, where)
     sort_rows(best, order, values, largest)
-    return best, places.gather(-1, order)  # type: ignore[attr-defined]
+    return best, places.gather(-1, order)
 
 
 @operators.topk_along.on("cuda")
@@ -372,7 +372,7 @@ def _(out: list[Tensor], input: Tensor, k: int, dim: int, largest: bool) -> None
     n = input.shape[dim] if input.shape else 1
     if n > _SHORT and 0 < k <= _SHORT and 4 * k <= n:
         for to, best in zip(out, _best_rows(input, dim, k, largest)):
-            raw_copy(to, best.movedim(-1, dim))  # type: ignore[attr-defined]
+            raw_copy(to, best.movedim(-1, dim))
         return
     ordered, order, _ = _sorted_rows(input, dim, largest)
     if not input.shape:

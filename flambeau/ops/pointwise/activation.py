@@ -56,7 +56,8 @@ def _with_inplace(op: Any) -> Any:
 
     face.__name__ = face.__qualname__ = op.op.name
     face.__doc__ = op.__doc__
-    return transparent(face, namespaces=_F)
+    inline = {"inline": "_change(input) if inplace else _compute(input)", "_change": op.op.inplace, "_compute": op}
+    return transparent(face, namespaces=_F, inline=inline)
 
 
 # -- rectifiers ----------------------------------------------------------------------------------------------------------

@@ -21,10 +21,11 @@ from ..machinery.arguments import as_int, as_ints, as_shape, need_tensors, read_
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.inplace import check_writable, resize_out, write_out
-from ..machinery.memory import dense, like_first
+from ..machinery.memory import dense, like_first, raise_if_set
 from ..machinery.plan import NATIVE
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from .fills import fill_bernoulli
 from .gamma_gradient import dirichlet_gradient, gamma_gradient
 from .random_fill import as_generator, fill
@@ -105,8 +106,7 @@ def _check_deviation(std: Any) -> None:
     if isinstance(std, Tensor):
         if std.dtype.is_complex:
             raise RuntimeError("normal expects standard deviation to be non-complex")
-        if std.device.type != "meta" and numel_of(std.shape) and not (std.min() >= 0).item():
-            raise RuntimeError("normal expects all elements of std >= 0.0")
+        raise_if_set((std >= 0).logical_not().any(), RuntimeError("normal expects all elements of std >= 0.0"))
     elif not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
 
@@ -126,21 +126,23 @@ def _normal_layout(mean: Any, std: Any, generator: Generator) -> tuple:
     return shape, source.dtype, source.device
 
 
-def _normal_op(fn: Any, label: str, *differentiable: str) -> Any:
+def _normal_op(overload: str, label: str, *differentiable: str) -> Any:
+    def normal(mean: Any, std: Any, generator: Generator) -> Tensor:
+        """Normal samples, one for each element of mean and std."""
+
     rules = {"mean": lambda g, mean: _zeros(g, mean), "std": lambda g, std: _zeros(g, std)}
     grads = {name: rules[name] for name in differentiable}
-    op = internal(fn, layout=_normal_layout, draws=True, grads=grads, quirks=Quirks(label=label), batching="each")
+    op = internal(
+        normal, layout=_normal_layout, draws=True, grads=grads, quirks=Quirks(label=label), batching="each",
+        overload=overload,
+    )  # fmt: skip
     op.on("any")(_fill_normal)
     return op
 
 
-def _normal_samples(mean: Any, std: Any, generator: Generator) -> Tensor:
-    """Normal samples, one for each element of mean and std."""
-
-
-_normal_of_mean = _normal_op(_normal_samples, "NormalBackward1", "mean")
-_normal_of_std = _normal_op(_normal_samples, "NormalBackward2", "std")
-_normal_of_both = _normal_op(_normal_samples, "NormalBackward3", "mean", "std")
+_normal_of_mean = _normal_op("Tensor_float", "NormalBackward1", "mean")
+_normal_of_std = _normal_op("float_Tensor", "NormalBackward2", "std")
+_normal_of_both = _normal_op("Tensor_Tensor", "NormalBackward3", "mean", "std")
 
 
 @composite(kind="random", method=False)
@@ -225,13 +227,10 @@ def _multinomial(input: Tensor, num_samples: Any, replacement: bool, generator: 
     return _drawn(input, num_samples, bool(replacement), source)
 
 
-def _drawn_layout(input: Tensor, num_samples: int, replacement: bool, generator: Generator) -> tuple:
-    return (*input.shape[:-1], num_samples), dt.int64, input.device
-
-
-@internal(layout=_drawn_layout, draws=True, batching="each")
-def _drawn(input: Tensor, num_samples: int, replacement: bool, generator: Generator) -> Tensor:
+@internal(draws=True, batching="each")
+def _drawn(input: Tensor, num_samples: int, replacement: bool, generator: Generator) -> NewTensor:
     """Indices drawn with the weights in each row of `input`."""
+    return (*input.shape[:-1], num_samples), dt.int64, input.device
 
 
 @_drawn.on("cpu")
@@ -314,13 +313,10 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     return _binomial(count, prob, source)
 
 
-def _binomial_layout(count: Tensor, prob: Tensor, generator: Generator) -> tuple:
-    return broadcast_two(count.shape, prob.shape), count.dtype, count.device
-
-
-@internal(layout=_binomial_layout, draws=True, batching="each")
-def _binomial(count: Tensor, prob: Tensor, generator: Generator) -> Tensor:
+@internal(draws=True, batching="each")
+def _binomial(count: Tensor, prob: Tensor, generator: Generator) -> NewTensor:
     """How many of `count` trials succeed, each with probability `prob`."""
+    return broadcast_two(count.shape, prob.shape), count.dtype, count.device
 
 
 @_binomial.on("cpu")
@@ -335,19 +331,15 @@ def _(out: Tensor, count: Tensor, prob: Tensor, generator: Generator) -> None:
 # -- gamma ------------------------------------------------------------------------------------------------------------
 
 
-def _gamma_grad_layout(input: Tensor, output: Tensor) -> tuple:
-    return broadcast_two(input.shape, output.shape), input.dtype, input.device
-
-
 @primitive(
-    layout=_gamma_grad_layout,
     grads={("input", "output"): unknown_derivative("_standard_gamma_grad")},
     name="_standard_gamma_grad",
     method=False,
     batching="each",
 )
-def standard_gamma_grad(input: Tensor, output: Tensor) -> Tensor:
+def standard_gamma_grad(input: Tensor, output: Tensor) -> NewTensor:
     """How a sample of the gamma distribution moves with its parameter: d output / d input."""
+    return broadcast_two(input.shape, output.shape), input.dtype, input.device
 
 
 @standard_gamma_grad.on("cpu")
@@ -377,19 +369,15 @@ def standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     return _gamma(input, source)
 
 
-def _dirichlet_grad_layout(x: Tensor, alpha: Tensor, total: Tensor) -> tuple:
-    return broadcast_two(broadcast_two(x.shape, alpha.shape), total.shape), x.dtype, x.device
-
-
 @primitive(
-    layout=_dirichlet_grad_layout,
     grads={("x", "alpha", "total"): unknown_derivative("_dirichlet_grad")},
     name="_dirichlet_grad",
     method=False,
     batching="each",
 )
-def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
+def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> NewTensor:
     """How component `x` of a Dirichlet sample moves with its own parameter `alpha`; `total` is the sum of all."""
+    return broadcast_two(broadcast_two(x.shape, alpha.shape), total.shape), x.dtype, x.device
 
 
 @dirichlet_grad.on("cpu")

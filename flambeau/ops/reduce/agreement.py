@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.backend import BACKENDS
 from ...core.layout import broadcast_two
 from ...core.tensor import Tensor, numel_of
 from ...expr import functions as f
@@ -15,7 +16,7 @@ from ..machinery.arguments import need_tensor, need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.quirks import Quirks
-from ..machinery.record import lookup
+from ..machinery.record import NewTensor, lookup
 from ..machinery.reduction import Reduction, reduced_dims, reduced_shape, to_bool
 from ..machinery.reduction_faces import plain_dim
 from .sums import sum_
@@ -45,7 +46,7 @@ def _tensor_pair(name: str, input: Any, other: Any) -> None:
             "Expected all tensors to be on the same device, but found at least two devices,"
             f" {input.device} and {other.device}!"
         )
-    if input.device.type == "meta":
+    if not BACKENDS[input.device.type].has_values:
         raise NotImplementedError(f"{name}(): tensors on the meta device have no values that could be looked at")
 
 
@@ -122,13 +123,10 @@ def hash_tensor(input: Tensor, dim: Any = (), *, keepdim: bool = False, mode: in
     return xor_of_bits(wide, dims, shape)
 
 
-def _xor_layout(input: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) -> tuple:
-    return shape, dt.uint64, input.device
-
-
-@internal(layout=_xor_layout, batching="each")
-def xor_of_bits(input: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) -> Tensor:
+@internal(batching="each")
+def xor_of_bits(input: Tensor, dims: tuple[int, ...], shape: tuple[int, ...]) -> NewTensor:
     """The exclusive or of the bits of elements of 64 bits over some dimensions, in a result of `shape`."""
+    return shape, dt.uint64, input.device
 
 
 @xor_of_bits.on("cpu")

@@ -21,6 +21,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy, write_out
 from ..machinery.memory import bare, dense
+from ..machinery.record import NewTensor, NewTensors
 
 
 @composite
@@ -119,13 +120,10 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     return result if out is None else write_out("histc", out, result, exact=True)
 
 
-def _even_counts_layout(input: Tensor, bins: int, low: float, high: float) -> tuple:
-    return (bins,), input.dtype, input.device
-
-
-@internal(layout=_even_counts_layout, name="histc", batching="each")
-def even_counts(input: Tensor, bins: int, low: float, high: float) -> Tensor:
+@internal(name="histc", batching="each")
+def even_counts(input: Tensor, bins: int, low: float, high: float) -> NewTensor:
     """Counts of elements in evenly spaced bins between low and high (those of the input if they are equal)."""
+    return (bins,), input.dtype, input.device
 
 
 @even_counts.on("cpu")
@@ -197,17 +195,14 @@ def _check_weight(input_shape: list[int], weight: Tensor | None, kind: dt.dtype)
         )
 
 
-def _histogram_layout(table: Tensor, bins: list, ranges: list, weight: Tensor | None, density: bool) -> list:
+@internal(returns=tuple, runs_empty=True, batching="each")
+def histogram_of(table: Tensor, bins: list, ranges: list, weight: Tensor | None, density: bool) -> NewTensors:
+    """The histogram of the rows of a table, and the edges of its bins in each dimension."""
     for d, b in enumerate(bins):
         _check_bins(b, table.dtype, d)
     shape = [max(b.shape[0] - 1, 0) if isinstance(b, Tensor) else b for b in bins]
     edges = [(b.shape if isinstance(b, Tensor) else (b + 1,), table.dtype, table.device) for b in bins]
     return [(make_size(shape), table.dtype, table.device), *edges]
-
-
-@internal(layout=_histogram_layout, returns=tuple, runs_empty=True, batching="each")
-def histogram_of(table: Tensor, bins: list, ranges: list, weight: Tensor | None, density: bool) -> tuple:
-    """The histogram of the rows of a table, and the edges of its bins in each dimension."""
 
 
 @histogram_of.on("cpu")

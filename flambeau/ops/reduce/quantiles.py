@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import dtype as dt
+from ...core.backend import BACKENDS
 from ...core.layout import wrap_dim
 from ...core.tensor import Tensor, numel_of
 from ...core.typenames import type_name
@@ -49,7 +50,9 @@ def _check(name: str, x: Tensor, q: Any, interpolation: str) -> Tensor:
     if q.dtype is not x.dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
     plain = q._bare_alias()
-    looked_at = q.device.type == "cpu" and numel_of(q.shape)  # elsewhere PyTorch does not wait for the values either
+    looked_at = BACKENDS[q.device.type].on_host and numel_of(
+        q.shape
+    )  # elsewhere PyTorch does not wait for the values either
     if looked_at and not (plain.amin().item() >= 0 and plain.amax().item() <= 1):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
     return q

@@ -20,7 +20,7 @@ from ..machinery.formula import Pointwise
 from ..machinery.inplace import assign, check_out_dtype, check_unrecorded, check_writable, write_out
 from ..machinery.memory import dense, like_first
 from ..machinery.quirks import Quirks
-from ..machinery.record import lookup
+from ..machinery.record import NewTensor, lookup
 from ..machinery.reduction import Reduction, to_bool
 
 
@@ -102,13 +102,10 @@ def _cumprod_grad(g: Tensor, input: Tensor, out: Tensor, dim: int) -> Tensor:
     return _cumprod_grad_from_parts(g, input, dim)
 
 
-def _cumprod_backward_layout(g: Tensor, products: Tensor, input: Tensor, dim: int) -> tuple:
-    return input.shape, g.dtype, g.device
-
-
-@internal(layout=_cumprod_backward_layout, batching="each")
-def cumprod_backward(g: Tensor, products: Tensor, input: Tensor, dim: int) -> Tensor:
+@internal(batching="each")
+def cumprod_backward(g: Tensor, products: Tensor, input: Tensor, dim: int) -> NewTensor:
     """The gradient of running products, in one pass."""
+    return input.shape, g.dtype, g.device
 
 
 @cumprod_backward.on("any")

@@ -14,6 +14,7 @@ from ..machinery.declare import composite, internal, view
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy, write_out
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 
 
 @view(grads={"input": lambda g: view_as_complex(g.contiguous())}, method=False, batching="fronted")
@@ -127,18 +128,14 @@ def _check_out(out: Any, d: dtype) -> None:
         )
 
 
-def _complex_layout(real: Tensor, imag: Tensor) -> tuple:
-    return _parts_layout(real, imag, _check_parts("complex", ("real", "imag"), real, imag))
-
-
 @internal(
-    layout=_complex_layout,
     grads={("real", "imag"): _complex_backward},
     quirks=Quirks(label="ComplexBackward0"),
     batching="leading",
 )
-def joined(real: Tensor, imag: Tensor) -> Tensor:
+def joined(real: Tensor, imag: Tensor) -> NewTensor:
     """A complex tensor from its real and imaginary parts."""
+    return _parts_layout(real, imag, _check_parts("complex", ("real", "imag"), real, imag))
 
 
 joined.on("any")(_put_parts)
@@ -169,18 +166,14 @@ def polar(abs: Any, angle: Any, *, out: Any = None) -> Tensor:
     return write_out("polar", out, turned(abs, angle))
 
 
-def _polar_layout(abs: Any, angle: Any) -> tuple:
-    return _parts_layout(abs, angle, _check_parts("polar", ("abs", "angle"), abs, angle))
-
-
 @internal(
-    layout=_polar_layout,
     grads={("abs", "angle"): _polar_backward},
     quirks=Quirks(label="PolarBackward0"),
     batching="leading",
 )
-def turned(abs: Any, angle: Any) -> Tensor:
+def turned(abs: Any, angle: Any) -> NewTensor:
     """A complex tensor from absolute values and angles."""
+    return _parts_layout(abs, angle, _check_parts("polar", ("abs", "angle"), abs, angle))
 
 
 @turned.on("any")

@@ -20,6 +20,7 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import copy_kernel, needs_copy_before_write, raw_copy, write_out
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from ..machinery.watched import watched
 from .dimensions import atleast_1d, atleast_2d, atleast_3d, slice_dim
 
@@ -334,7 +335,14 @@ def _matrix_shape(shape: tuple[int, ...]) -> tuple[int, int]:
     return (shape[0], shape[1]) if len(shape) == 2 else (1, numel_of(shape))
 
 
-def _block_diag_layout(tensors: list[Tensor]) -> tuple:
+@internal(
+    grads={"tensors": _block_diag_backward},
+    quirks=Quirks(label="BlockDiagBackward0"),
+    name="_block_diag",
+    batching="each",
+)
+def block_diagonal(tensors: list[Tensor]) -> NewTensor:
+    """The matrices along the diagonal of one large matrix of zeros."""
     for i, t in enumerate(tensors):
         if len(t.shape) > 2:
             raise RuntimeError(
@@ -344,17 +352,6 @@ def _block_diag_layout(tensors: list[Tensor]) -> tuple:
     shapes = [_matrix_shape(t.shape) for t in tensors]
     shape = (sum(h for h, _ in shapes), sum(w for _, w in shapes))
     return shape, result_dtype(tuple(tensors)), _check_devices(tensors)
-
-
-@internal(
-    layout=_block_diag_layout,
-    grads={"tensors": _block_diag_backward},
-    quirks=Quirks(label="BlockDiagBackward0"),
-    name="_block_diag",
-    batching="each",
-)
-def block_diagonal(tensors: list[Tensor]) -> Tensor:
-    """The matrices along the diagonal of one large matrix of zeros."""
 
 
 @block_diagonal.on("any")

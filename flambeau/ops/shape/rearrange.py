@@ -19,7 +19,7 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, like_first
 from ..machinery.quirks import Quirks
-from ..machinery.record import Batched
+from ..machinery.record import Batched, NewTensor
 from .complex_views import view_as_real
 from .dimensions import slice_dim
 from .joining import stack
@@ -40,16 +40,11 @@ def _repeat_backward(g: Tensor, input_shape: Any, repeats: Any) -> Any:
     return g.reshape(split).sum(dims).reshape(input_shape)
 
 
-def _repeat_layout(input: Tensor, repeats: tuple[int, ...]) -> tuple:
+@internal(grads={"input": _repeat_backward}, quirks=Quirks(label="RepeatBackward0"), name="_repeat")
+def repeat_times(input: Tensor, repeats: tuple[int, ...]) -> NewTensor:
+    """The tensor repeated along each dimension, new ones in front."""
     padded = (1,) * (len(repeats) - len(input.shape)) + tuple(input.shape)
     return tuple([n * r for n, r in zip(padded, repeats)]), input.dtype, input.device
-
-
-@internal(
-    layout=_repeat_layout, grads={"input": _repeat_backward}, quirks=Quirks(label="RepeatBackward0"), name="_repeat"
-)
-def repeat_times(input: Tensor, repeats: tuple[int, ...]) -> Tensor:
-    """The tensor repeated along each dimension, new ones in front."""
 
 
 @repeat_times.on("any")
@@ -170,19 +165,15 @@ def unravel_index(indices: Any, shape: Any) -> tuple:
 # -- reversing and rotating ----------------------------------------------------------------------------------------
 
 
-def _flip_layout(input: Tensor, dims: tuple[int, ...]) -> tuple:
-    return layout_as(input)
-
-
 @internal(
-    layout=_flip_layout,
     grads={"input": lambda g, dims: flip_dims(g, dims)},
     quirks=Quirks(label="FlipBackward0"),
     name="_flip",
     batching=Batched("along", dims=("dims",)),
 )
-def flip_dims(input: Tensor, dims: tuple[int, ...]) -> Tensor:
+def flip_dims(input: Tensor, dims: tuple[int, ...]) -> NewTensor:
     """The order of elements reversed along these dimensions."""
+    return layout_as(input)
 
 
 @flip_dims.on("any")
@@ -326,16 +317,6 @@ def _need_matrices(name: str, input: Tensor) -> None:
         raise RuntimeError(f"{name}: input tensor must have at least 2 dimensions")
 
 
-def _tril_layout(input: Tensor, diagonal: int = 0) -> tuple:
-    _need_matrices("tril", input)
-    return input.shape, input.dtype, input.device
-
-
-def _triu_layout(input: Tensor, diagonal: int = 0) -> tuple:
-    _need_matrices("triu", input)
-    return input.shape, input.dtype, input.device
-
-
 def _cut_triangle(out: Tensor, input: Tensor, diagonal: int, upper: bool) -> None:
     rows, columns = input.shape[-2:]
     source, diagonal = dense(input), max(-rows, min(diagonal, columns))
@@ -350,14 +331,15 @@ def _cut_triangle(out: Tensor, input: Tensor, diagonal: int, upper: bool) -> Non
 
 
 @primitive(
-    layout=_tril_layout,
     grads={"input": lambda g, diagonal: g.tril(diagonal)},
     inplace=True,
     out="exact",
     batching="fronted",
 )
-def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+def tril(input: Tensor, diagonal: int = 0) -> NewTensor:
     """The lower triangle of matrices, zeros elsewhere."""
+    _need_matrices("tril", input)
+    return input.shape, input.dtype, input.device
 
 
 @tril.on("any")
@@ -366,14 +348,15 @@ def _(out: Tensor, input: Tensor, diagonal: int) -> None:
 
 
 @primitive(
-    layout=_triu_layout,
     grads={"input": lambda g, diagonal: g.triu(diagonal)},
     inplace=True,
     out="exact",
     batching="fronted",
 )
-def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+def triu(input: Tensor, diagonal: int = 0) -> NewTensor:
     """The upper triangle of matrices, zeros elsewhere."""
+    _need_matrices("triu", input)
+    return input.shape, input.dtype, input.device
 
 
 @triu.on("any")

@@ -16,15 +16,13 @@ from ..creation.filled import fill_raw
 from ..machinery.arguments import as_int, as_ints
 from ..machinery.declare import internal, view
 from ..machinery.inplace import raw_copy
+from ..machinery.record import NewTensor
 
 
-def _spread_layout(part: Tensor, shape: tuple[int, ...], place: Callable) -> tuple:
-    return make_size(shape), part.dtype, part.device
-
-
-@internal(layout=_spread_layout, grads={"part": lambda g, place: place(g)}, name="_spread", batching="each")
-def spread(part: Tensor, shape: tuple[int, ...], place: Callable) -> Tensor:
+@internal(grads={"part": lambda g, place: place(g)}, name="_spread", batching="each")
+def spread(part: Tensor, shape: tuple[int, ...], place: Callable) -> NewTensor:
     """Zeros of `shape` with `part` written where the view function `place` points: the derivative of that view."""
+    return make_size(shape), part.dtype, part.device
 
 
 @spread.on("any")
@@ -63,13 +61,10 @@ def _may_repeat(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return False
 
 
-def _cells_layout(shape: Size, strides: tuple[int, ...], offset: int, where: device) -> tuple:
-    return shape, dt.int64, where
-
-
-@internal(layout=_cells_layout, batching="each")
-def cell_numbers(shape: Size, strides: tuple[int, ...], offset: int, where: device) -> Tensor:
+@internal(batching="each")
+def cell_numbers(shape: Size, strides: tuple[int, ...], offset: int, where: device) -> NewTensor:
     """The memory cell of every element of a tensor of this layout."""
+    return shape, dt.int64, where
 
 
 @cell_numbers.on("any")

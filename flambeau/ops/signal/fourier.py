@@ -21,7 +21,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
-from ..machinery.record import Batched
+from ..machinery.record import Batched, NewTensor
 from ..shape.border import pad
 from ..shape.joining import cat
 from .fourier_lines import is_real_supported, is_supported, real_along, transform_along
@@ -63,18 +63,14 @@ def _complex_gradient(g: Tensor, dims: tuple, scale: float, forward: bool) -> Te
     return complex_transform(g, dims, scale, not forward)
 
 
-def _complex_layout(input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> tuple:
-    return input.shape, input.dtype, input.device, _strides(input.shape, _memory_order(input, dims, True))
-
-
 @internal(
-    layout=_complex_layout,
     grads={"input": _complex_gradient},
     quirks=Quirks(label="FftC2CBackward0"),
     batching=Batched("along", dims=("dims",)),
 )
-def complex_transform(input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> Tensor:
+def complex_transform(input: Tensor, dims: tuple[int, ...], scale: float, forward: bool) -> NewTensor:
     """Complex numbers to their coefficients, or back."""
+    return input.shape, input.dtype, input.device, _strides(input.shape, _memory_order(input, dims, True))
 
 
 @complex_transform.on("cpu")
@@ -111,22 +107,18 @@ def _real_gradient(g: Tensor, dims: tuple, scale: float, onesided: bool, input_s
     return complex_transform(g, dims, scale, False).real
 
 
-def _real_layout(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> tuple:
+@internal(
+    grads={"input": _real_gradient},
+    quirks=Quirks(label="FftR2CBackward0"),
+    batching=Batched("along", dims=("dims",)),
+)
+def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> NewTensor:
+    """Real numbers to their coefficients, all or half of them."""
     shape = list(input.shape)
     if onesided:
         shape[dims[-1]] = shape[dims[-1]] // 2 + 1
     strides = _strides(shape, _memory_order(input, dims, not onesided))
     return tuple(shape), input.dtype.to_complex(), input.device, strides
-
-
-@internal(
-    layout=_real_layout,
-    grads={"input": _real_gradient},
-    quirks=Quirks(label="FftR2CBackward0"),
-    batching=Batched("along", dims=("dims",)),
-)
-def real_transform(input: Tensor, dims: tuple[int, ...], scale: float, onesided: bool) -> Tensor:
-    """Real numbers to their coefficients, all or half of them."""
 
 
 @real_transform.on("cpu")
@@ -166,19 +158,15 @@ def _to_real_gradient(g: Tensor, dims: tuple, scale: float, size: int) -> Tensor
     return half * weights.reshape([count if d == last else 1 for d in range(len(g.shape))])
 
 
-def _to_real_layout(input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> tuple:
-    shape = tuple([size if i == dims[-1] else n for i, n in enumerate(input.shape)])
-    return shape, input.dtype.to_real(), input.device, _strides(shape, _memory_order(input, dims, False))
-
-
 @internal(
-    layout=_to_real_layout,
     grads={"input": _to_real_gradient},
     quirks=Quirks(label="FftC2RBackward0"),
     batching=Batched("along", dims=("dims",)),
 )
-def inverse_real_transform(input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> Tensor:
+def inverse_real_transform(input: Tensor, dims: tuple[int, ...], scale: float, size: int) -> NewTensor:
     """Half of the coefficients of `size` real numbers along the last of dims to these numbers."""
+    shape = tuple([size if i == dims[-1] else n for i, n in enumerate(input.shape)])
+    return shape, input.dtype.to_real(), input.device, _strides(shape, _memory_order(input, dims, False))
 
 
 @inverse_real_transform.on("cpu")

@@ -16,6 +16,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
 from ..shape.joining import stack
 from .coo import coalesce, listed_places, values_in_place_of
@@ -33,13 +34,10 @@ def _rows_and_columns(t: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray
     return *by_row(rows, t.shape[0]), np.ascontiguousarray(columns)
 
 
-def _rows_layout(starts: Any, order: Any, columns: Any, values: Tensor, table: Tensor) -> tuple:
-    return (starts.size - 1, table.shape[1]), table.dtype, table.device
-
-
-@internal(layout=_rows_layout, batching="each")
-def rows_times_matrix(starts: Any, order: Any, columns: Any, values: Tensor, table: Tensor) -> Tensor:
+@internal(batching="each")
+def rows_times_matrix(starts: Any, order: Any, columns: Any, values: Tensor, table: Tensor) -> NewTensor:
     """A sparse matrix times the dense one `table`. Arrays say where the rows start, the order of entries by row, and their columns."""
+    return (starts.size - 1, table.shape[1]), table.dtype, table.device
 
 
 @rows_times_matrix.on("cpu")
@@ -215,13 +213,10 @@ def _masked_product(mat1: Any, left: Tensor, right: Tensor) -> Any:
     return new_coo(held._index_part.clone(), sampled_products(rows, columns, left, right), mat1.shape, True)
 
 
-def _sampled_layout(rows: Any, columns: Any, left: Tensor, right: Tensor) -> tuple:
-    return (rows.size,), left.dtype, left.device
-
-
-@internal(layout=_sampled_layout, batching="each")
-def sampled_products(rows: Any, columns: Any, left: Tensor, right: Tensor) -> Tensor:
+@internal(batching="each")
+def sampled_products(rows: Any, columns: Any, left: Tensor, right: Tensor) -> NewTensor:
     """The inner products of rows of `left` with rows of `right`; arrays say which."""
+    return (rows.size,), left.dtype, left.device
 
 
 @sampled_products.on("cpu")
@@ -255,7 +250,7 @@ sparse_addmm = sparse_primitive(
         "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), alpha),
     },
     Quirks(label="SparseAddmmBackward0"),
-    name="sparse_addmm",
+    name="sparse_addmm_masked",
 )
 
 

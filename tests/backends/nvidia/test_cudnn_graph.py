@@ -45,7 +45,7 @@ def _plan(monkeypatch, library, native):
     monkeypatch.setattr(nvidia, "workspace", lambda nbytes, where: SimpleNamespace(ptr=4096))
     if not native:
         monkeypatch.setattr(cudnn_graph, "_runner", lambda: cudnn_graph._through_ctypes)
-    plan = object.__new__(cudnn_graph.Plan)
+    plan = object.__new__(cudnn_graph.ExecutionPlan)
     number = ctypes.c_float(2)
     plan.plan = SimpleNamespace(pointer=ctypes.c_void_p(55))
     plan.nbytes, plan.where, plan.graph = 64, device("cuda", 0), SimpleNamespace(values={1000: number})

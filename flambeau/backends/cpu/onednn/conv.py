@@ -17,7 +17,7 @@ from flambeau.backends.cpu.onednn.plan import (
     Builder,
     Descriptor,
     Memory,
-    Plan,
+    PrimitivePlan,
     ThreadPlans,
     implementation,
     query,
@@ -63,7 +63,7 @@ def try_transposed(
     return _run("transposed", (y, x, w, bias), (stride, padding, dilation, groups), _make_transposed)
 
 
-def _run(kind: str, tensors: tuple, window: tuple, make: Callable[..., Plan | None]) -> bool:
+def _run(kind: str, tensors: tuple, window: tuple, make: Callable[..., PrimitivePlan | None]) -> bool:
     given = [tensor for tensor in tensors if tensor is not None]
     layouts = [None if t is None else (t.shape, t._strides, t.dtype) for t in tensors]
     key = (kind, _frozen(window), *layouts)
@@ -232,7 +232,7 @@ def _takes(window: Geometry, *tensors: Any) -> bool:
     )
 
 
-def _make_forward(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> Plan | None:
+def _make_forward(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> PrimitivePlan | None:
     operands.check_conv("convolution", x, w, y, bias, window)
     if not _takes(window, y, x, w, bias):
         return None
@@ -251,10 +251,10 @@ def _make_forward(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> Plan |
         arguments[dnnl.ARG_BIAS] = problem.user(bias)
     build.step(created, arguments)
     build.deliver(arguments[dnnl.ARG_DST], y_user)
-    return Plan(build)
+    return PrimitivePlan(build)
 
 
-def _make_transposed(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> Plan | None:
+def _make_transposed(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> PrimitivePlan | None:
     operands.check_conv("transposed convolution", y, w, x, None, window)
     operands.check_bias("transposed convolution", bias, y)
     if not _takes(window, y, x, w, bias):
@@ -275,10 +275,10 @@ def _make_transposed(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> Pla
         arguments[dnnl.ARG_BIAS] = problem.user(bias)
     build.step(created, arguments)
     build.deliver(result, y_user)
-    return Plan(build)
+    return PrimitivePlan(build)
 
 
-def _make_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, window: Geometry) -> Plan | None:
+def _make_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, window: Geometry) -> PrimitivePlan | None:
     operands.check_conv_backward(dx, dw, db, dy, x, w, window)
     if not _takes(window, dx, dw, db, dy, x, w):
         return None
@@ -301,7 +301,7 @@ def _make_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, window: G
         _add_backward_data(problem, data, user["dx"], shared, user["w"])
     if weights is not None:
         _add_backward_weights(problem, weights, user["dw"], user.get("db"), shared, user["x"])
-    return Plan(problem.build)
+    return PrimitivePlan(problem.build)
 
 
 class _SharedInput:

@@ -20,7 +20,7 @@ from flambeau.backends.cpu.onednn.sequence import POINTERS, STATUS
 
 
 class DirectProduct:
-    """dst = a @ b (+ bias), to be run like a `Plan` of primitives."""
+    """dst = a @ b (+ bias), to be run like a `PrimitivePlan`."""
 
     __slots__ = ("table", "address", "runner")
 

@@ -14,7 +14,7 @@ from flambeau.backends.cpu.onednn.plan import (
     SHORT_WORK,
     Builder,
     Descriptor,
-    Plan,
+    PrimitivePlan,
     ThreadPlans,
 )
 from flambeau.backends.cpu.onednn.sequence import STATUS
@@ -117,7 +117,9 @@ def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: T
         key += (bias.shape, bias._strides, bias.dtype)
     plan: Any = cache.young.get(key)
     same = all(x._storage is y._storage and x._offset == y._offset for x, y in zip(made, (result, a, b)))
-    kept = type(plan) in (Plan, direct.DirectProduct) or (type(plan) is _VectorProduct and plan.native is not None)
+    kept = type(plan) in (PrimitivePlan, direct.DirectProduct) or (
+        type(plan) is _VectorProduct and plan.native is not None
+    )
     if kept and same and result._contig and result._offset == 0:
         key = (form, a.shape, b.shape, a._strides, b._strides, a.dtype, b.dtype, a.device, b.device)
         if bias is not None:
@@ -127,7 +129,7 @@ def keep_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None, result: T
 
 
 class _VectorProduct:
-    """A matrix times a column, or a row times a matrix, to be run like a `Plan` of primitives."""
+    """A matrix times a column, or a row times a matrix, to be run like a `PrimitivePlan` of primitives."""
 
     size = scratch_size = address = 0
     table = (0,) * (STATUS + 1)  # a loop cannot fail
@@ -297,7 +299,7 @@ def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
     if bias is not None:
         arguments[dnnl.ARG_BIAS] = memories[3]
     build.step(created, arguments, _GENERAL_SIZE if general else CODE_SIZE)
-    return Plan(build)
+    return PrimitivePlan(build)
 
 
 def _make_quickly(dst: Any, a: Any, b: Any, bias: Any) -> direct.DirectProduct | None:

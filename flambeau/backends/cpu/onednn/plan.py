@@ -169,7 +169,7 @@ class _Workspace(threading.local):
 _workspace = _Workspace()
 
 
-class Plan:
+class PrimitivePlan:
     """Primitives to run in order, and the memory objects that receive the user's and the scratch pointers."""
 
     __slots__ = (
@@ -259,7 +259,7 @@ class Builder:
         self.after: list[tuple[Any, int, int, tuple[int, ...]]] = []
 
     def user_memory(self, desc: Descriptor, pictures: Pictures | None = None) -> Memory:
-        """Memory of the next tensor the caller will pass to `Plan.run`."""
+        """Memory of the next tensor the caller will pass to `PrimitivePlan.run`."""
         self.keep.append(desc)
         memory = Memory(desc.address, self.parts, pictures=pictures)
         self.user.append(memory)

@@ -1,0 +1,148 @@
+"""Models as native libraries: machine code, weights and a C interface in one folder. Programs that use them need no Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .. import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
+from ..backends.cpu.onednn import library as dnnl
+from ..backends.cpu.threads import get_num_threads
+from ..utils.cpp_extension import _compiler
+from ..wholestep import function as wholestep
+from . import c_templates as templates
+from .c_program import ELEMENTS, CProgram
+from .capture import Captured, NotExportable, capture
+
+
+def export_library(
+    model: Callable,
+    example_inputs: Any,
+    directory: str | os.PathLike,
+    *,
+    name: str | None = None,
+    static: bool = False,
+    embed_weights: bool = False,
+    threads: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Path:
+    """Write `model`, as it computes on tensors like `example_inputs`, as a library that runs without Python.
+
+    The folder gets the library (`lib<name>.so`, or `.a` with static=True), `<name>.h` for C, `<name>.hpp` for C++, a CMake package, and
+    `<name>.weights` unless they are embedded in the library. Shapes, dtypes and the choices that the model makes are those of the
+    example; the code is for the processor it was written on. Returns the library's path. A C compiler is needed.
+
+    >>> flambeau.export_library(model.eval(), (flambeau.zeros(1, 3, 224, 224),), "resnet18")  # doctest: +SKIP
+    """
+    say = progress or (lambda text: None)
+    if not wholestep.available:
+        raise RuntimeError("a library is made of compiled kernels, for which llvmlite is needed: pip install llvmlite")
+    compiler = _compiler()
+    inputs = tuple(example_inputs) if isinstance(example_inputs, (list, tuple)) else (example_inputs,)
+    name = _identifier(name or type(model).__name__)
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    if getattr(model, "training", False):
+        raise RuntimeError(
+            "the model is in training mode: call model.eval() first, or its dropout would be part of the library"
+        )
+    say("recording the model")
+    captured = capture(model, inputs)
+    _check_layouts(captured)
+    program = CProgram(captured, name, threads or get_num_threads())
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch)
+        weights = place / f"{name}.weights"
+        weights.write_bytes(program.weight_bytes)
+        say(f"compiling {len(program.kernels)} kernels")
+        objects = []
+        for label, code in program.objects().items():
+            objects.append(place / f"{label}.o")
+            objects[-1].write_bytes(code)
+        (folder / f"{name}.h").write_text(program.header())
+        (folder / f"{name}.hpp").write_text(program.wrapper())
+        source = place / f"{name}.c"
+        source.write_text(program.source(str(weights) if embed_weights else None))
+        say("compiling the program")
+        objects.append(place / f"{name}_program.o")
+        _run([*_c_compiler(compiler), "-O1", "-w", "-fPIC", f"-I{folder}", "-c", str(source), "-o", str(objects[-1])])
+        shutil.copy(source, folder / f"{name}.c")
+        if not embed_weights:
+            shutil.copy(weights, folder / weights.name)
+        links = [dnnl.library().path] if program.uses_onednn else []
+        library = folder / f"lib{name}{'.a' if static else '.so'}"
+        library.unlink(missing_ok=True)
+        say(f"linking {library.name}")
+        if static:
+            _run(["ar", "rcs", str(library), *map(str, objects)])
+        else:
+            runpaths = [f"-Wl,-rpath,{os.path.dirname(p)}" for p in links]
+            _run(
+                [
+                    *compiler,
+                    "-shared",
+                    *map(str, objects),
+                    *links,
+                    *runpaths,
+                    "-Wl,-rpath,$ORIGIN",
+                    *_SYSTEM,
+                    "-o",
+                    str(library),
+                ]
+            )
+    _write_cmake(folder, name, library.name, links, static)
+    return library
+
+
+_SYSTEM = ["-l:libgomp.so.1", "-lm", "-ldl", "-lpthread"]
+
+
+def _c_compiler(cxx: list[str]) -> list[str]:
+    """The C compiler that belongs to the one for C++."""
+    given = os.environ.get("CC")
+    if given:
+        return given.split()
+    return (
+        [next(c for c in ("cc", "gcc", "clang") if shutil.which(c))]
+        if any(map(shutil.which, ("cc", "gcc", "clang")))
+        else [*cxx, "-x", "c"]
+    )
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed: {done.stderr or done.stdout}")
+
+
+def _identifier(name: str) -> str:
+    found = re.sub(r"\W", "_", name).strip("_").lower()
+    return found if found[:1].isalpha() else f"model_{found}"
+
+
+def _check_layouts(captured: Captured) -> None:
+    for i, t in enumerate(captured.inputs):
+        if not t.is_contiguous():
+            raise NotExportable(f"input {i} is not contiguous: libraries take dense arrays")
+    for d in {t.dtype for t in captured.inputs} | {o.dtype for o in captured.outputs}:
+        if d.name not in ELEMENTS:
+            raise NotExportable(f"{d} has no counterpart in C")
+
+
+def _write_cmake(folder: Path, name: str, library: str, links: list[str], static: bool) -> None:
+    values = {"name": name, "library": library, "kind": "STATIC" if static else "SHARED"}
+    values["links"] = ";".join([*links, "-l:libgomp.so.1", "m", "dl", "pthread"]) if static else ""
+    text = templates.CMAKE
+    for key, value in values.items():
+        text = text.replace(f"${{{key}}}", value)
+    text = text.replace(f"${{_{name}_dir}}", f"${{_{name}_dir}}")
+    (folder / f"{name}Config.cmake").write_text(text)
+
+
+__all__ = ["NotExportable", "export_library"]

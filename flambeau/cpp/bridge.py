@@ -1,0 +1,199 @@
+"""What the C++ headers ask of Python (`include/flambeau/*.h`): operators by name, dtypes by number, and a few small calls."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau
+
+from ..autograd.function import Function, FunctionNode
+from ..core import layout as layouts
+from ..core.device import cpu, device
+from ..core.dtype import BY_NAME
+from ..core.layout import strided
+from ..core.size import make_size
+from ..core.storage import UntypedStorage, tell_looked, watchers
+from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
+from ..library.aten.calls import _function
+from ..library.native import add_class
+from ..library.registration import Library, fallthrough_kernel
+
+# PyTorch's numbers of dtypes, as in c10::ScalarType.
+_NUMBERS = {
+    "uint8": 0, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "float16": 5, "float32": 6, "float64": 7, "complex64": 9,
+    "complex128": 10, "bool": 11, "bfloat16": 15, "uint16": 27, "uint32": 28, "uint64": 29,
+}  # fmt: skip
+DTYPES = {number: BY_NAME[name] for name, number in _NUMBERS.items()}
+LAYOUTS = {name: getattr(layouts, name) for name in ("strided", "sparse_coo", "sparse_csr")}
+FORMATS = {
+    name: getattr(layouts, name)
+    for name in ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+}
+
+
+def operator(name: str, overload: str) -> Callable:
+    """What runs for one of PyTorch's operators."""
+    return _function(name, overload)
+
+
+def address(t: Tensor) -> int:
+    """Where the first element lies. Recordings of whole steps are told that somebody outside looks at the bytes."""
+    if t.layout is not strided:
+        raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+    if watchers:
+        tell_looked()
+    return t.data_ptr()
+
+
+def from_blob(
+    start: int, size: Sequence[int], strides: Sequence[int] | None, kind: Any, where: Any, owner: Any
+) -> Tensor:
+    """A tensor over memory that belongs to C++; `owner` is dropped when nobody uses it any more."""
+    shape = make_size(tuple(size))
+    steps = contiguous_strides(shape) if strides is None else tuple(strides)
+    extent = 1 + sum((n - 1) * step for n, step in zip(shape, steps)) if 0 not in shape else 0
+    found = cpu if where is None else device(where)
+    storage = UntypedStorage.borrow(start, extent * kind.itemsize, owner, found)
+    return new_tensor(storage, shape, steps, 0, kind, found, is_contiguous_layout(shape, steps))
+
+
+def to(t: Tensor, kind: Any, where: Any, non_blocking: bool, copy: bool, memory_format: Any) -> Tensor:
+    options = {} if memory_format is None else {"memory_format": memory_format}
+    return t.to(where or t.device, kind or t.dtype, non_blocking, copy, **options)
+
+
+def backward(t: Tensor, gradient: Any, retain_graph: Any, create_graph: bool, inputs: Any) -> None:
+    t.backward(gradient, retain_graph, create_graph, inputs)
+
+
+class CppFunction(Function):
+    """A torch::autograd::Function: both directions are C++ functions that are given the context and the tensors."""
+
+    @staticmethod
+    def forward(ctx: Any, run: Callable, back: Callable, *tensors: Any) -> Any:
+        ctx.back = back
+        found = run(ctx, *tensors)
+        return found if isinstance(found, Tensor) else tuple(found)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> tuple:
+        return (None, None, *ctx.back(ctx, *grads))
+
+
+@functools.cache
+def _named_function(name: str) -> type[CppFunction]:
+    """The same, whose nodes are called as PyTorch calls them."""
+    made: Any = type(f"CppNode<{name}>", (CppFunction,), {})
+    made._backward_cls = type(made.__name__, (FunctionNode,), {"label": made.__name__})
+    return made
+
+
+def apply(name: str, run: Callable, back: Callable, tensors: list) -> Any:
+    """Run a C++ autograd function."""
+    return _named_function(name).apply(run, back, *tensors)
+
+
+_libraries: list[Library] = []  # what C++ libraries have registered stays
+_loading = threading.Lock()
+
+
+def library(namespace: str, kind: str, key: str) -> Library:
+    found = Library(namespace, kind, key)
+    with _loading:
+        _libraries.append(found)
+    return found
+
+
+def new_class(namespace: str, name: str) -> type:
+    return add_class(namespace, name)
+
+
+def add_method(cls: type, name: str, function: Callable) -> None:
+    setattr(cls, name, lambda self, *args: function(self, *args))
+
+
+def bare(cls: Any) -> Any:
+    """An object that C++ fills."""
+    return cls.__new__(cls)
+
+
+def define(lib: Library, schema: str) -> None:
+    lib.define(schema)
+
+
+def implement(lib: Library, name: str, function: Callable, key: str) -> None:
+    lib.impl(name, function, key)
+
+
+def fallthrough() -> Callable:
+    return fallthrough_kernel
+
+
+def is_contiguous(t: Tensor, memory_format: Any) -> bool:
+    return t.is_contiguous(memory_format=memory_format)
+
+
+def einsum(equation: str, operands: list[Tensor]) -> Tensor:
+    return flambeau.einsum(equation, *operands)
+
+
+def enter_inference(enabled: bool) -> Any:
+    mode = flambeau.inference_mode(enabled)
+    mode.__enter__()
+    return mode
+
+
+def leave_inference(mode: Any) -> None:
+    mode.__exit__(None, None, None)
+
+
+def backward_all(tensors: list, gradients: list, retain_graph: Any, create_graph: bool, inputs: list) -> None:
+    flambeau.autograd.backward(tensors, gradients or None, retain_graph, create_graph, inputs=inputs or None)
+
+
+def grad(outputs: list, inputs: list, gradients: list, retain_graph: Any, create_graph: bool, unused: bool) -> tuple:
+    return flambeau.autograd.grad(outputs, inputs, gradients or None, retain_graph, create_graph, allow_unused=unused)
+
+
+def save_for_backward(ctx: Any, tensors: list) -> None:
+    ctx.save_for_backward(*tensors)
+
+
+def mark(ctx: Any, how: str, tensors: list) -> None:
+    getattr(ctx, f"mark_{how}")(*tensors)
+
+
+def set_materialize_grads(ctx: Any, value: bool) -> None:
+    ctx.set_materialize_grads(value)
+
+
+def call(path: str, *args: Any) -> Any:
+    """Call something of this library's by its full name: "cuda.is_available"."""
+    found: Any = flambeau
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found(*args)
+
+
+def invoke(function: Callable, args: list, kwargs: dict) -> Any:
+    return function(*args, **kwargs)
+
+
+def listed(values: Any) -> list:
+    return list(values)
+
+
+def load(path: str, where: Any) -> Any:
+    """A TorchScript module from its file; `map_location` is where C++ wants it."""
+    return flambeau.jit.load(path, map_location=where)
+
+
+def freeze(module: Any) -> Any:
+    return flambeau.jit.freeze(module.eval())
+
+
+def compile_source(source: str) -> Any:
+    return flambeau.jit.CompilationUnit(source)

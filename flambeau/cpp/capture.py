@@ -1,0 +1,110 @@
+"""A model's forward as a list of native calls: recorded like `compile` does, ready to be written down as a C program."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..autograd import no_grad
+from ..backends.cpu.onednn import library as dnnl
+from ..core.device import cpu
+from ..core.tensor import Tensor
+from ..nn import Module
+from ..wholestep.function import record_once
+from ..wholestep.graph import Call, Graph
+from ..wholestep.program import Program
+from ..wholestep.recorded import Recorded, tensors_in
+from ..wholestep.recorder import NotRecordable
+from .onednn_log import Log, logging
+
+
+class NotExportable(RuntimeError):
+    """Why a model cannot become a library."""
+
+
+@dataclass
+class Output:
+    """A result: in which buffer it lies, from which byte on, and what it looks like."""
+
+    buffer: int
+    offset: int
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+@dataclass
+class Captured:
+    """Everything that a C program needs to know of one recorded call."""
+
+    graph: Graph
+    program: Program
+    inputs: list[Tensor]
+    outputs: list[Output]
+    log: Log | None
+
+
+class _Whole(Module):
+    """A model whose results are a list of dense tensors of their own."""
+
+    def __init__(self, model: Callable, inputs: frozenset[int]) -> None:
+        super().__init__()
+        self.model, self.inputs = model, inputs
+
+    def forward(self, *args: Any) -> list[Tensor]:
+        found = tensors_in(self.model(*args))
+        return [t.clone() if t._storage.ptr in self.inputs or t._base is not None else t.contiguous() for t in found]
+
+
+def capture(model: Callable, inputs: tuple) -> Captured:
+    """Record `model(*inputs)`, without gradients. Raises NotExportable with all reasons at once."""
+    tensors = tensors_in(list(inputs))
+    whole = _Whole(model, frozenset(t._storage.ptr for t in tensors))
+    with no_grad(), _logging() as log:
+        whole(*inputs)  # caches that are filled once
+        try:
+            recorded = record_once(whole, inputs, _others(whole.inputs))
+            problem, _ = recorded.check(tensors, lambda: whole(*inputs))
+        except NotRecordable as error:
+            problem = str(error)
+        if problem:
+            raise NotExportable(f"{type(model).__name__} cannot be one native program: {problem}")
+        return _described(recorded, tensors, log)
+
+
+def _others(inputs: frozenset[int]) -> list[Tensor]:
+    """All dense tensors there are, but for the inputs: parameters, buffers, constants, wherever a model has them."""
+    tensors = [one for one in gc.get_objects() if isinstance(one, Tensor) and hasattr(one, "_storage")]
+    dense = [t for t in tensors if t.device is cpu and not t.is_sparse]
+    return [t for t in dense if t._storage.ptr and t._storage.ptr not in inputs]
+
+
+@contextlib.contextmanager
+def _logging() -> Iterator[Log | None]:
+    if not dnnl.available():
+        yield None
+        return
+    with logging() as log:
+        yield log
+
+
+def _described(recorded: Recorded, inputs: list[Tensor], log: Log | None) -> Captured:
+    program = recorded.program
+    problems = [f"{s.name}: {s.why}" for s in program.graph.steps if isinstance(s, Call)]
+    if program.graph.draws:
+        problems.append("it draws random numbers (is the model in eval mode?)")
+    if program.graph.updates:
+        problems.append("it updates parameters")
+    if problems:
+        raise NotExportable("these cannot run without Python:\n  " + "\n  ".join(dict.fromkeys(problems)))
+    made, _ = recorded._storages()
+    program.run(inputs, made, [])
+    outputs = []
+    for t in tensors_in(recorded.make(inputs, made, None)):
+        slot = next((i for i, s in enumerate(made) if s is t._storage), None)
+        if slot is None:
+            raise NotExportable("a result is one of the model's own tensors; return a copy of it")
+        outputs.append(Output(program.results[slot], t._offset * t.dtype.itemsize, tuple(t.shape), t.dtype))
+    return Captured(program.graph, program, inputs, outputs, log)

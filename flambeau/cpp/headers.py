@@ -1,0 +1,320 @@
+"""The operators as C++ functions and methods of tensors: `include/ATen/*.inc`, written from the operators' schemas.
+
+python -m flambeau.cpp.headers            # write them again, after an operator was added or changed
+python -m flambeau.cpp.headers --check    # fails if they are not up to date
+
+Each is a few words: which operator, and its arguments. What runs is the record's public function, found at the first call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .. import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
+from ..core.dtype import dtype
+from ..core.tensor import Tensor
+from ..library.aten.calls import _function
+from ..library.aten.schemas import REQUIRED, Argument, FunctionSchema, table
+
+FOLDER = Path(__file__).parents[1] / "include" / "ATen"
+_HEAD = "// Written by `python -m flambeau.cpp.headers` from the operators' schemas. Do not change it by hand.\n"
+
+# Written by hand in Tensor.h and ATen.h: what needs no call of Python, or is different in C++.
+_BY_HAND = frozenset(
+    [
+        "tensor",
+        "as_tensor",
+        "size",
+        "stride",
+        "dim",
+        "numel",
+        "item",
+        "to",
+        "index",
+        "index_put",
+        "index_put_",
+        "backward",
+        "requires_grad_",
+        "retain_grad",
+        "data",
+        "cpu",
+        "cuda",
+        "is_floating_point",
+        "is_complex",
+        "is_contiguous",
+        "storage_offset",
+        "element_size",
+        "get_device",
+        "is_leaf",
+        "output_nr",
+        "_version",
+        "layout",
+        "device",
+        "dtype",
+        "from_file",
+        "set_data",
+        "numpy",
+        "tolist",
+        "contiguous_format",
+        "sym_size",
+        "sym_stride",
+        "sym_numel",
+        "sym_storage_offset",
+        "type",
+        "ndimension",
+        "nbytes",
+        "itemsize",
+        "is_same_size",
+        "print",
+        "einsum",
+    ]
+)
+_ONLY_IN_CPP = ("slice", "alias", "numpy_T", "polygamma")  # methods there, not in Python
+_KEYWORDS = frozenset(
+    [
+        "and",
+        "or",
+        "not",
+        "xor",
+        "bool",
+        "int",
+        "float",
+        "double",
+        "long",
+        "short",
+        "char",
+        "default",
+        "register",
+        "union",
+        "new",
+        "delete",
+        "switch",
+        "case",
+        "this",
+        "auto",
+        "class",
+    ]
+)
+_PLAIN = {
+    "Tensor": "const Tensor &",
+    "Tensor?": "const optional<Tensor> &",
+    "Tensor[]": "TensorList ",
+    "int": "int64_t ",
+    "int?": "optional<int64_t> ",
+    "int[]": "IntArrayRef ",
+    "int[]?": "OptionalIntArrayRef ",
+    "float": "double ",
+    "float?": "optional<double> ",
+    "float[]": "ArrayRef<double> ",
+    "float[]?": "optional<ArrayRef<double>> ",
+    "bool": "bool ",
+    "bool?": "optional<bool> ",
+    "Scalar": "const Scalar &",
+    "Scalar?": "const optional<Scalar> &",
+    "Scalar[]": "ArrayRef<Scalar> ",
+    "str": "string_view ",
+    "str?": "optional<string_view> ",
+    "ScalarType": "ScalarType ",
+    "ScalarType?": "optional<ScalarType> ",
+    "MemoryFormat": "MemoryFormat ",
+    "MemoryFormat?": "optional<MemoryFormat> ",
+    "Layout?": "optional<Layout> ",
+    "Device": "Device ",
+    "Device?": "optional<Device> ",
+    "Generator": "Generator ",
+    "Generator?": "optional<Generator> ",
+}
+_RESULTS = {
+    "Tensor": "Tensor",
+    "Tensor[]": "std::vector<Tensor>",
+    "bool": "bool",
+    "int": "int64_t",
+    "float": "double",
+    "Scalar": "Scalar",
+    "ScalarType": "ScalarType",
+    "int[]": "std::vector<int64_t>",
+}
+_OPTIONS = ("dtype", "layout", "device", "pin_memory")
+
+
+class _Unknown(Exception):
+    """A type that has no counterpart in C++."""
+
+
+def _kind(argument: Argument) -> str:
+    kind = argument.type.replace("SymInt", "int")
+    if kind not in _PLAIN:
+        raise _Unknown(kind)
+    return kind
+
+
+def _literal(value: Any, kind: str) -> str:
+    """A default in C++."""
+    if value is None:
+        return "nullopt"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dtype):
+        return "kLong"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list):
+        return "{" + ", ".join(map(str, value)) + "}"
+    if isinstance(value, float) and not math.isfinite(value):
+        sign = "-" if value < 0 else ""
+        return f"{sign}std::numeric_limits<double>::{'quiet_NaN' if math.isnan(value) else 'infinity'}()"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    return "MemoryFormat::Contiguous" if kind.startswith("MemoryFormat") else "kStrided"
+
+
+class _Signature:
+    """One overload in C++: parameters as declared, and the arguments of the call."""
+
+    def __init__(self, schema: FunctionSchema) -> None:
+        self.declared: list[tuple[str, str, str]] = []  # type, name, default
+        self.passed: list[str] = []
+        arguments = [a for a in schema.arguments if not a.is_out]
+        names = [a.name for a in arguments]
+        has_options = all(name in names for name in _OPTIONS)
+        for argument in arguments:
+            if has_options and argument.name in _OPTIONS:
+                if argument.name == "dtype":
+                    default = "" if argument.default is REQUIRED else "{}"
+                    self.declared.append(("const TensorOptions &", "options", default))
+                    self.passed.append(".options(options)")
+                continue
+            self._add(argument)
+        self.result = _result(schema)
+
+    def _add(self, argument: Argument) -> None:
+        kind = _kind(argument)
+        name = argument.name + ("_" if argument.name in _KEYWORDS else "")
+        standard = None if argument.default is REQUIRED else _literal(argument.default, kind)
+        self.declared.append(
+            (_PLAIN[kind], name, "" if standard is None else "{}" if standard == "nullopt" else standard)
+        )
+        value = f"Sized{{{name}, {argument.N}}}" if argument.N and argument.N > 1 and kind == "int[]" else name
+        key = f'"{argument.name}", ' if argument.kwarg_only else ""
+        if kind == "int[]" and standard is not None and not standard.startswith("{"):
+            standard = "{" + standard + "}"
+        letter = "k" if argument.kwarg_only else "a" if standard is None else "d"
+        self.passed.append(f".{letter}({key}{value}{'' if standard is None else ', ' + standard})")
+
+    def parameters(self, defaults: bool, method: bool = False) -> str:
+        shown = self.declared[1:] if method else self.declared
+        return ", ".join(t + n + (f"={d}" if d and defaults else "") for t, n, d in shown)
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(t for t, _, _ in self.declared)
+
+    @property
+    def required(self) -> int:
+        return sum(not default for _, _, default in self.declared)
+
+    def hidden_by(self, other: _Signature) -> bool:
+        """Whether every call of this could be one of the other."""
+        return other.types[: len(self.types)] == self.types and other.required <= len(self.types)
+
+    def tell_from(self, other: _Signature) -> None:
+        """Drop the defaults that would let a call mean the other overload as well."""
+        shared = 0
+        while shared < min(len(self.types), len(other.types)) and self.types[shared] == other.types[shared]:
+            shared += 1
+        if max(self.required, other.required) <= shared:
+            self.declared[: shared + 1] = [(t, n, "") for t, n, _ in self.declared[: shared + 1]]
+
+
+def _result(schema: FunctionSchema) -> str:
+    kinds = [r.type.replace("SymInt", "int") for r in schema.returns]
+    if any(kind not in _RESULTS for kind in kinds):
+        raise _Unknown(kinds)
+    if not kinds:
+        return "void"
+    found = [_RESULTS[kind] for kind in kinds]
+    return found[0] if len(found) == 1 else f"std::tuple<{', '.join(found)}>"
+
+
+def _usable(name: str, overload: str) -> bool:
+    try:
+        _function(name, overload or "default")
+    except NotImplementedError:
+        return False
+    return True
+
+
+def _overloads() -> Iterator[tuple[str, str, FunctionSchema, _Signature]]:
+    """Everything that C++ programs can call, in the order of names."""
+    for name, lines in sorted(table().items()):
+        if name in _BY_HAND or name in _KEYWORDS or not name.isidentifier() or name.startswith(("__i", "__r")):
+            continue
+        seen: list[_Signature] = []
+        for overload, line in lines.items():
+            try:
+                schema = FunctionSchema(line)  # type: ignore[arg-type]
+                signature = _Signature(schema)
+            except (_Unknown, ValueError):
+                continue
+            about_tensors = any("Tensor" in a.type for a in schema.arguments) or signature.result == "Tensor"
+            if any(a.is_out for a in schema.arguments) or not about_tensors:
+                continue
+            if any(signature.hidden_by(other) for other in seen):
+                continue
+            if _usable(name, overload):
+                for other in seen:
+                    signature.tell_from(other)
+                seen.append(signature)
+                yield name, overload, schema, signature
+
+
+def _written(name: str, overload: str, schema: FunctionSchema, s: _Signature) -> tuple[str, str]:
+    """The function with its method, and the method's declaration."""
+    first = schema.arguments[0] if schema.arguments else None
+    has_self = first is not None and first.name == "self" and first.type == "Tensor"
+    in_place = has_self and name.endswith("_") and s.result == "Tensor"
+    call = f'static ::flambeau::Op op{{"{name}", "{overload or "default"}", nullptr}}; '
+    made = f"::flambeau::Call(op){''.join(s.passed)}"
+    if in_place:
+        head, body = "Tensor &", f"{made}.run_for(self); return const_cast<Tensor &>(self);"
+    else:
+        head, body = s.result + " ", f"return {made}.run<{s.result}>();"
+    text = f"inline {head}{name}({s.parameters(True)}) {{ {call}{body} }}\n"
+    if not has_self or not (hasattr(Tensor, name) or name in _ONLY_IN_CPP):
+        return text, ""
+    given = ", ".join(["*this", *(n for _, n, _ in s.declared[1:])])
+    text += f"inline {head}Tensor::{name}({s.parameters(False, True)}) const {{ return at::{name}({given}); }}\n"
+    return text, f"  {head}{name}({s.parameters(True, True)}) const;\n"
+
+
+def written() -> dict[str, str]:
+    """The files' names and texts."""
+    functions, methods = [_HEAD], [_HEAD]
+    for one in _overloads():
+        function, method = _written(*one)
+        functions.append(function)
+        methods.append(method)
+    return {"operators.inc": "".join(functions), "tensor_methods.inc": re.sub(r"=nullopt", "={}", "".join(methods))}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    for name, text in written().items():
+        path = FOLDER / name
+        if not check:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            print(f"{name} is not up to date: run python -m flambeau.cpp.headers")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

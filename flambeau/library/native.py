@@ -1,0 +1,66 @@
+"""Libraries of C++ with operators and classes (TORCH_LIBRARY): loaded with `torch.ops.load_library`, found under `torch.ops` and
+`torch.classes`."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from types import ModuleType
+from typing import Any
+
+loaded_libraries: set[str] = set()
+
+
+def load_library(path: str | os.PathLike) -> None:
+    """Load a shared library; what it registers is there afterwards. A second time it does nothing."""
+    full = os.path.realpath(path)
+    if not os.path.exists(full):
+        raise OSError(f"{path}: cannot open shared object file: No such file or directory")
+    if full not in loaded_libraries:
+        ctypes.PyDLL(full)  # keeps the interpreter's lock: the library registers itself while it loads
+        loaded_libraries.add(full)
+
+
+class CustomClass:
+    """What classes written in C++ have in common: each object holds one of C++'s."""
+
+    def __repr__(self) -> str:
+        return f"<torch.ScriptObject object of {type(self).__module__}.{type(self).__qualname__}>"
+
+
+class _Classes(ModuleType):
+    """`torch.classes`, with a namespace for each library's classes."""
+
+    loaded_libraries = loaded_libraries
+    load_library = staticmethod(load_library)
+
+    def __getattr__(self, name: str) -> ModuleType:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = _Namespace(f"torch.classes.{name}")
+        setattr(self, name, found)
+        return found
+
+
+class _Namespace(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        kind = self.__name__.rpartition(".")[2]
+        raise RuntimeError(
+            f"Class {kind}.{name} is not registered: tried to instantiate class '{kind}.{name}', but it does not exist! Ensure that it"
+            " is registered via torch::class_"
+        )
+
+
+classes: Any = _Classes("torch.classes")
+
+
+def add_class(namespace: str, name: str) -> type:
+    """A new class of C++'s under `torch.classes`; its methods are added one by one."""
+    place = getattr(classes, namespace)
+    if name in vars(place):
+        raise RuntimeError(f"Custom class with name {namespace}.{name} is already registered.")
+    made = type(name, (CustomClass,), {"__module__": f"__torch__.torch.classes.{namespace}"})
+    setattr(place, name, made)
+    return made

@@ -1,0 +1,65 @@
+"""Names of dimensions, as methods of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.named import is_named, names_of
+from ...core.tensor import Tensor
+from ..names.algebra import position
+from ..names.methods import aligned, refined, renamed
+from ..names.propagation import give_names
+
+
+def _get_names(self: Tensor) -> tuple[str | None, ...]:
+    """The names of the dimensions, None for those without; assign to change them."""
+    return names_of(self)
+
+
+def dimension_called(name: str, t: Tensor) -> int:
+    """The place of a dimension."""
+    return position(name, names_of(t))
+
+
+def _set_names(self: Tensor, names: Any) -> None:
+    give_names(self, names)
+
+
+def has_names(self: Tensor) -> bool:
+    """Whether a dimension has a name."""
+    return is_named(self)
+
+
+def rename(self: Tensor, *names: Any, **rename_map: str) -> Tensor:
+    """A view with other names: all of them, `...` for those that stay, None to drop them, or some by `old="new"`."""
+    return renamed(self, names, rename_map, False)
+
+
+def rename_(self: Tensor, *names: Any, **rename_map: str) -> Tensor:
+    """Change names in place; see rename."""
+    return renamed(self, names, rename_map, True)
+
+
+def refine_names(self: Tensor, *names: Any) -> Tensor:
+    """A view with names for dimensions that have none; `...` for those that stay."""
+    return refined(self, names)
+
+
+def align_to(self: Tensor, *names: Any) -> Tensor:
+    """A view with its dimensions in this order, new ones of size 1 where a name is new, `...` for those that are not listed."""
+    return aligned(self, names)
+
+
+def align_as(self: Tensor, other: Tensor) -> Tensor:
+    """A view with its dimensions in the order of other's, and new ones of size 1 for those it lacks."""
+    return aligned(self, names_of(other))
+
+
+def align_tensors(*tensors: Tensor) -> Any:
+    """Not there in PyTorch either."""
+    raise RuntimeError("align_tensors not yet implemented.")
+
+
+Tensor.names = property(_get_names, _set_names)  # type: ignore[assignment, method-assign]
+for _method in (has_names, rename, rename_, refine_names, align_to, align_as):
+    setattr(Tensor, _method.__name__, _method)

@@ -1,0 +1,324 @@
+"""The mode that makes calls on named tensors: on their values, with names for the results by the rule in the operator's record.
+
+It is on while a named tensor is alive. A composite without a rule of its own is made of parts that have one; any other operator
+without a rule refuses named tensors."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...core import modes
+from ...core.graph import user_frame
+from ...core.named import NamedOperand, Names, any_named, is_named, names_of, plain, refresh, set_names, unsupported
+from ...core.tensor import Tensor
+from ..machinery.record import NUMPY_NAMES, OPS, Op
+from .algebra import checked, position, quoted, shown, unify_all
+
+# Arguments that name dimensions.
+DIMENSIONS = {"dim", "dims", "dim0", "dim1", "dim2", "start_dim", "end_dim"}
+_UNNAMED = ("item", "tolist", "numpy", "__array__")  # results that are no tensors
+
+
+class Call:
+    """A call as a rule sees it: arguments by name, and the names of those that are tensors."""
+
+    def __init__(self, op: Any, function: Callable, args: tuple, kwargs: dict[str, Any]):
+        self.op, self.function = op, function
+        self.name: str = getattr(function, "__name__", op.name)
+        self.places = _places(op, len(args))
+        self.args, self.kwargs = list(args), dict(kwargs)
+        self.tensors = list(_tensors((*args, *(v for k, v in kwargs.items() if k != "out"))))
+        self.first = self.tensors[0] if self.tensors else None
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """Dimensions that are named become numbers."""
+        for i, place in enumerate(self.places):
+            if (
+                place == "*dim"
+                and self.first is not None
+                and (self.args[i] is None or self.args[i] in names_of(self.first))
+            ):
+                self.places[i] = place = "dim"
+            if NUMPY_NAMES.get(place, place) in DIMENSIONS:
+                self.args[i] = self._numbers(self.args[i])
+        for key, value in self.kwargs.items():
+            if NUMPY_NAMES.get(key, key) in DIMENSIONS:
+                self.kwargs[key] = self._numbers(value)
+
+    def _numbers(self, dims: Any) -> Any:
+        if self.first is None:
+            return dims
+        if isinstance(dims, str):
+            return position(dims, names_of(self.first))
+        if isinstance(dims, (list, tuple)) and any(d is None or isinstance(d, str) for d in dims):
+            return [position(d, names_of(self.first)) if not isinstance(d, int) else d for d in dims]
+        return dims
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An argument."""
+        for place, value in zip(self.places, self.args, strict=True):
+            if NUMPY_NAMES.get(place, place).lstrip("*") == name:
+                return value
+        return next((v for k, v in self.kwargs.items() if NUMPY_NAMES.get(k, k) == name), default)
+
+    def dim(self, name: str = "dim", default: Any = None) -> int | None:
+        """The place of a dimension, from the left."""
+        assert self.first is not None
+        given = self.get(name, default)
+        return None if given is None else int(given) % max(1, len(self.first.shape))
+
+    def names(self, argument: Any) -> Names:
+        return names_of(argument)
+
+    @property
+    def input(self) -> Names:
+        """The names of the first tensor."""
+        assert self.first is not None
+        return names_of(self.first)
+
+
+def _places(op: Any, count: int) -> list[str]:
+    """The names of positional arguments. Of those that an operator takes as it gets them (`*args`) the first may be a dimension."""
+    if isinstance(op, Op) and op.name.endswith("_") and op.name[:-1] in OPS:
+        op = OPS[op.name[:-1]]
+    found: list[str] = []
+    for p in getattr(op, "arguments", {}).values():
+        found += ["*dim", "keepdim"] if p.kind is p.VAR_POSITIONAL else [p.name]
+    return [found[i] if i < len(found) else "" for i in range(count)]
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif type(value) in (list, tuple):
+            yield from _tensors(value)
+
+
+def _values(value: Any) -> Any:
+    """Arguments with plain tensors in the place of named ones."""
+    if type(value) in (list, tuple):
+        return type(value)(map(_values, value))
+    return plain(value)
+
+
+class NamesMode(modes.Mode):
+    """Propagates names through operators."""
+
+    parts = False
+
+    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if not any_named():
+            modes.leave_everywhere(self)
+            self.on = False
+        given = (*args, *kwargs.values())
+        if any(map(is_named, _tensors(given))):
+            return self.named_call(op, function, args, kwargs)
+        return function(*args, **kwargs)
+
+    on = False
+
+    def start(self) -> None:
+        if not self.on:
+            self.on = True
+            modes.enter_everywhere(self)
+
+    def named_call(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        rule = rule_of(op)
+        if rule is None and getattr(op, "kind", "composite") == "composite":
+            call = Call(op, function, args, kwargs)
+            try:
+                with self:  # its parts are seen again
+                    return modes.unwatched(function)(*call.args, **call.kwargs)
+            except NamedOperand:  # of a part that has no public name
+                raise unsupported(f"aten::{call.name}") from None
+        if rule is None or getattr(rule, "views_only", False) and op.name.endswith("_"):
+            raise unsupported(f"aten::{getattr(function, '__name__', op.name)}")
+        if rule is _no_names:
+            return function(*_values(args), **{k: _values(v) for k, v in kwargs.items()})
+        if getattr(rule, "whole", False):
+            return rule(function, *args, **kwargs)
+        return propagate(rule, Call(op, function, args, kwargs))
+
+
+mode = NamesMode()
+
+
+def propagate(rule: Callable[[Call], Any], call: Call) -> Any:
+    """Make a call on the values, and name its results as the rule says."""
+    names = rule(call)
+    out = call.kwargs.get("out")
+    targets = list(_tensors([out])) if out is not None else []
+    in_place = call.name.endswith("_") and not call.name.endswith("__")
+    if in_place and call.args and isinstance(call.args[0], Tensor):
+        targets.append(call.args[0])
+    for i, target in enumerate(targets):
+        _check_target(target, names[i] if isinstance(names, list) else names, getattr(rule, "moves", False))
+    owners = {id(plain(t)): t for t in _tensors((*call.args, *call.kwargs.values())) if is_named(t)}
+    result = call.function(*_values(tuple(call.args)), **{k: _values(v) for k, v in call.kwargs.items()})
+    named = _named(result, names, owners)
+    for owner in owners.values():
+        refresh(owner)
+    return named
+
+
+def _check_target(target: Tensor, names: Names, moves: bool) -> None:
+    """An out= or a tensor that is changed in place may get names, but not others than it has."""
+    if is_named(target) and not moves and names_of(target) != tuple(names):
+        raise RuntimeError(
+            f"Name mismatch: specified out tensor with names {shown(names_of(target))} are not the same as the computed output"
+            f" names {shown(names)}. Please rename the out tensor's dims with `Tensor.rename`."
+        )
+
+
+def _named(result: Any, names: Any, owners: dict[int, Any]) -> Any:
+    """The results, with names: a list of names has one entry for each of them."""
+    if isinstance(result, Tensor):
+        owner = owners.get(id(result), result)
+        return set_names(owner, tuple(names[0] if isinstance(names, list) else names))
+    if isinstance(result, (tuple, list)):
+        parts = [_named(r, names[i] if isinstance(names, list) else names, owners) for i, r in enumerate(result)]
+        if all(new is old for new, old in zip(parts, result, strict=True)):
+            return result
+        return type(result)(parts)
+    return result
+
+
+# -- rules by kind -------------------------------------------------------------------------------------------------------------
+
+
+def names_rule(*operators: Any, moves: bool = False, whole: bool = False) -> Callable:
+    """Declare how operators name their results; the rule becomes part of their records. It gets the `Call` and returns the names
+    of each result, or a list of names, one entry for each. `moves`: in place it may change names. `whole`: it makes the call itself,
+    as rule(function, *args, **kwargs)."""
+
+    def declare(rule: Any) -> Any:
+        rule.moves, rule.whole = moves, whole
+        for operator in operators:
+            record = operator if isinstance(operator, Op) else operator.op
+            if record.names is not None and record.names is not rule:
+                raise ValueError(f"the names of '{record.name}' are declared twice")
+            record.names = rule
+        return rule
+
+    return declare
+
+
+def _no_names(call: Call) -> Names:
+    return ()
+
+
+def broadcast(call: Call) -> Names:
+    """Names of all operands, unified."""
+    return unify_all(map(names_of, call.tensors))
+
+
+def same(call: Call) -> Names:
+    """The names of the first tensor."""
+    return call.input
+
+
+def reduced(call: Call) -> Names:
+    """Names without those of the dimensions that are reduced."""
+    assert call.first is not None
+    names, dims = call.input, call.get("dim")
+    if dims is None or dims == []:
+        return names if call.get("keepdim") and dims == [] else ()
+    gone = {int(d) % len(names) for d in (dims if isinstance(dims, (list, tuple)) else [dims])}
+    return names if call.get("keepdim") else tuple(n for i, n in enumerate(names) if i not in gone)
+
+
+_BY_KIND: dict[str, Callable] = {"pointwise": broadcast, "reduction": reduced}
+
+
+def rule_of(op: Any) -> Callable | None:
+    """How an operator names its results, if it is known."""
+    from . import rules  # noqa: F401, PLC0415  declares them; needs all operators
+
+    if not isinstance(op, Op):
+        return _no_names if getattr(op, "name", "") in _UNNAMED else None
+    if op.names is not None:
+        return op.names
+    if op.name in _UNNAMED:
+        return _no_names
+    if op.kind == "random" and op.name.endswith("_"):
+        return same
+    if op.name.endswith("_") and op.name[:-1] in OPS:  # the in-place form of an operator
+        return rule_of(OPS[op.name[:-1]])
+    return _BY_KIND.get(op.kind)
+
+
+# -- giving names --------------------------------------------------------------------------------------------------------------
+
+_warned = False
+
+
+def give_names(t: Tensor, names: Any) -> Tensor:
+    """Give a tensor names in place, if they are valid."""
+    names = (None,) * len(t.shape) if names is None else checked(names, len(t.shape))
+    if any(name is not None for name in names):
+        _announce()
+        if t.device.type not in ("cpu", "cuda"):
+            raise RuntimeError(
+                f"NYI: named tensors only support CPU, CUDA, XPU or PrivateUse1 tensors, got one on {t.device}."
+            )
+        mode.start()
+    return set_names(t, names)
+
+
+def _announce() -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        text = (
+            "Named tensors and all their associated APIs are an experimental feature and subject to change. Please do not use them"
+            " for anything important until they are released as stable."
+        )
+        file, _, line = user_frame().rpartition(":")
+        warnings.warn_explicit(text, UserWarning, file, int(line))
+
+
+def name_recourse(face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+    """The call to make instead of one that failed: a new tensor that is given names, or a dimension looked up by its name."""
+    op = face.op
+    if "names" in kwargs and op.kind in ("creation", "random"):
+        return lambda: _new_with_names(face, args, dict(kwargs))
+    values = [v for k, v in kwargs.items() if NUMPY_NAMES.get(k, k) in DIMENSIONS] + list(args[1:])
+    if any(isinstance(v, str) for v in values) and args and isinstance(args[0], Tensor):
+        wanted = next(v for v in values if isinstance(v, str))
+        rule = rule_of(op)
+        if getattr(rule, "whole", False):
+            return lambda: rule(face, *args, **kwargs)  # type: ignore[misc]
+        if face.__name__.endswith("_"):
+            problem = f"{op.name.rstrip('_')}: You passed a dimname (string) to this op in place of a dimension index but it does not yet support"
+            problem += " this behavior. Please pass a dimension index to work around this."
+        elif any(NUMPY_NAMES.get(a, a) in DIMENSIONS for a in op.arguments):
+            problem = f"Name {quoted(wanted)} not found in Tensor{shown(names_of(args[0]))}."
+        else:
+            return None
+        return lambda: _raise(RuntimeError(problem))
+    return None
+
+
+def _raise(problem: Exception) -> None:
+    raise problem from None
+
+
+def _new_with_names(face: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+    names = kwargs.pop("names")
+    if isinstance(names, str):
+        raise TypeError(
+            f"{face.__name__}() received an invalid combination of arguments: names must be a tuple or list of names, got str"
+        )
+    made = face(*args, **kwargs)
+    if names is None or (not names and made.shape):
+        return made
+    if is_named(made) and names_of(made) != tuple(names):
+        raise RuntimeError(
+            f"Name mismatch: specified out tensor with names {shown(names)} are not the same as the computed output names"
+            f" {shown(names_of(made))}. Please rename the out tensor's dims with `Tensor.rename`."
+        )
+    return give_names(made, names)

@@ -1,0 +1,446 @@
+"""Operators in C++: `load` and `load_inline` compile sources and import them; `CppExtension` and `BuildExtension` do so in a setup.py.
+
+>>> module = load_inline("shop", "at::Tensor twice(at::Tensor x) { return 2 * x; }", functions="twice")  # doctest: +SKIP
+>>> module.twice(flambeau.ones(2))  # doctest: +SKIP
+tensor([2., 2.])
+
+The headers are Flambeau's own (`flambeau/include`) and small: a tensor in C++ is the Python object, its memory read directly. Modules for
+Python (PYBIND11_MODULE) need the headers of pybind11, which `pip install flambeau[cpp]` brings.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import hashlib
+import importlib
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import ops
+from ..kernels import cache
+
+_PACKAGE = Path(__file__).parents[1]
+_INCLUDE = _PACKAGE / "include"
+IS_WINDOWS, IS_MACOS, IS_LINUX = (sys.platform == name for name in ("win32", "darwin", "linux"))
+LIB_EXT = ".so"
+TORCH_LIB_PATH = str(_PACKAGE / "lib")
+STANDARD = "c++17"
+
+
+def _find_cuda_home() -> str | None:
+    given = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    compiler = shutil.which("nvcc")
+    if given is None and compiler is not None:
+        given = str(Path(compiler).resolve().parents[1])
+    if given is None and Path("/usr/local/cuda").exists():
+        given = "/usr/local/cuda"
+    return given
+
+
+CUDA_HOME = _find_cuda_home()
+CUDNN_HOME = os.environ.get("CUDNN_HOME")
+ROCM_HOME = None
+
+
+# ---------------------------------------------------------------------------------------------- where things are
+
+
+def pybind11_include() -> str | None:
+    """The folder of pybind11's headers, or None where there are none."""
+    spec = importlib.util.find_spec("pybind11")
+    for root in spec.submodule_search_locations or [] if spec is not None else []:
+        if (Path(root) / "include" / "pybind11" / "pybind11.h").exists():
+            return str(Path(root) / "include")
+    return None  # it may still be in the compiler's own folders; if not, torch/extension.h says what is missing
+
+
+def include_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> list[str]:
+    """The folders that a compiler searches for headers."""
+    paths = [str(_INCLUDE)] if torch_include_dirs else []
+    bound = pybind11_include()
+    if bound is not None:
+        paths.append(bound)
+    if device_type == "cuda" and CUDA_HOME is not None:
+        paths.append(os.path.join(CUDA_HOME, "include"))
+    return paths
+
+
+def library_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> list[str]:
+    """The folders that a linker searches. Flambeau has no library to link with: its operators are called through Python."""
+    if device_type == "cuda" and CUDA_HOME is not None:
+        return [os.path.join(CUDA_HOME, "lib64")]
+    return []
+
+
+def get_default_build_root() -> str:
+    """Where `load` builds, unless TORCH_EXTENSIONS_DIR or `build_directory` say otherwise."""
+    return str(cache.directory() / "extensions")
+
+
+def is_ninja_available() -> bool:
+    return _ninja() is not None
+
+
+@functools.cache
+def _ninja() -> str | None:
+    found = shutil.which("ninja")
+    if found is None and importlib.util.find_spec("ninja") is not None:
+        found = os.path.join(sys.prefix, "bin", "ninja")
+    return found if found is not None and os.path.exists(found) else None
+
+
+def verify_ninja_availability() -> None:
+    if not is_ninja_available():
+        raise RuntimeError("Ninja is required to load C++ extensions (pip install ninja to get it)")
+
+
+def get_cxx_compiler() -> str:
+    return os.environ.get("CXX", "c++" if shutil.which("c++") else "g++")
+
+
+def _compiler() -> list[str]:
+    found = shlex.split(get_cxx_compiler())
+    if shutil.which(found[0]) is None:
+        raise RuntimeError(
+            f"there is no C++ compiler: {found[0]!r} was not found. Install one (apt install g++), or name it in the environment"
+            " variable CXX"
+        )
+    return found
+
+
+def check_compiler_ok_for_platform(compiler: str) -> bool:
+    return shutil.which(compiler) is not None
+
+
+# ---------------------------------------------------------------------------------------------- compiling and loading
+
+
+def load(
+    name: str,
+    sources: str | Sequence[str],
+    extra_cflags: Sequence[str] | None = None,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_sycl_cflags: Sequence[str] | None = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[str] | None = None,
+    build_directory: str | None = None,
+    verbose: bool = False,
+    with_cuda: bool | None = None,
+    with_sycl: bool | None = None,
+    is_python_module: bool = True,
+    is_standalone: bool = False,
+    keep_intermediates: bool = True,
+) -> Any:
+    """Compile source files, unless that was done before, and import the result as a Python module.
+
+    With `is_python_module=False` the library is loaded for what it registers (TORCH_LIBRARY), and its path returned; with
+    `is_standalone=True` the sources are a program, whose path is returned. What is built is known by the contents of the sources and
+    the options; headers that the sources include from elsewhere are found out by the compiler itself.
+    """
+    if with_sycl or extra_sycl_cflags:
+        raise NotImplementedError("there is no SYCL in Flambeau")
+    paths = [os.path.abspath(s) for s in ([sources] if isinstance(sources, str) else sources)]
+    build = _Build(name, paths, build_directory, verbose)
+    build.flags += [f"-I{p}" for p in extra_include_paths or ()]
+    build.flags += [
+        *(["-O2"] if not any(f.startswith("-O") for f in extra_cflags or ()) else []),
+        *(extra_cflags or ()),
+    ]
+    if is_python_module and not is_standalone:  # torch/torch.h brings pybind11 along
+        build.flags.append("-DTORCH_API_INCLUDE_EXTENSION_H")
+    build.cuda_flags += list(extra_cuda_cflags or ())
+    build.link_flags += list(extra_ldflags or ())
+    path = build.run(program=is_standalone)
+    if is_standalone:
+        return path
+    if is_python_module:
+        return _imported(name, path)
+    ops.load_library(path)
+    return path
+
+
+def load_inline(
+    name: str,
+    cpp_sources: str | Sequence[str],
+    cuda_sources: str | Sequence[str] | None = None,
+    sycl_sources: Any = None,
+    functions: str | Sequence[str] | Mapping[str, str] | None = None,
+    extra_cflags: Sequence[str] | None = None,
+    extra_cuda_cflags: Sequence[str] | None = None,
+    extra_sycl_cflags: Any = None,
+    extra_ldflags: Sequence[str] | None = None,
+    extra_include_paths: Sequence[str] | None = None,
+    build_directory: str | None = None,
+    verbose: bool = False,
+    with_cuda: bool | None = None,
+    with_sycl: bool | None = None,
+    is_python_module: bool = True,
+    with_pytorch_error_handling: bool = True,
+    keep_intermediates: bool = True,
+    use_pch: bool = False,
+    no_implicit_headers: bool = False,
+) -> Any:
+    """Compile C++ given as text. `functions` names those that Python shall see: a name, a list, or a dict with their docstrings."""
+    folder = _folder(name, build_directory)
+    texts = [cpp_sources] if isinstance(cpp_sources, str) else list(cpp_sources)
+    if not no_implicit_headers:
+        texts.insert(0, "#include <torch/extension.h>")
+    if functions is not None:
+        texts.append(_module_text(functions))
+    written = [_write(folder / "main.cpp", "\n".join(texts) + "\n")]
+    if cuda_sources:
+        device = [cuda_sources] if isinstance(cuda_sources, str) else list(cuda_sources)
+        if not no_implicit_headers:
+            device[:0] = ["#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>"]
+        written.append(_write(folder / "cuda.cu", "\n".join(device) + "\n"))
+    return load(
+        name,
+        written,
+        extra_cflags,
+        extra_cuda_cflags,
+        None,
+        extra_ldflags,
+        extra_include_paths,
+        str(folder),
+        verbose,
+        with_cuda,
+        with_sycl,
+        is_python_module,
+    )
+
+
+def _module_text(functions: str | Sequence[str] | Mapping[str, str]) -> str:
+    if isinstance(functions, str):
+        functions = [functions]
+    named = functions if isinstance(functions, Mapping) else {f: f for f in functions}
+    lines = [f'  m.def("{f}", {f}, "{text}");' for f, text in named.items()]
+    return "\n".join(["PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {", *lines, "}"])
+
+
+def _write(path: Path, text: str) -> str:
+    """Write a file unless it is there already: its time says when it was changed."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+    return str(path)
+
+
+def _folder(name: str, given: str | None) -> Path:
+    root = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root())
+    folder = Path(given) if given is not None else root / f"py{sys.version_info.major}{sys.version_info.minor}" / name
+    if given is not None and not folder.is_dir():
+        raise RuntimeError(f"the build directory {given} does not exist")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def python_flags() -> list[str]:
+    """What every file of an extension is compiled with."""
+    paths = [*include_paths(), sysconfig.get_paths()["include"]]
+    return [f"-std={STANDARD}", "-fPIC", "-fvisibility=hidden", "-fopenmp", *(f"-I{p}" for p in paths)]
+
+
+def embedding() -> tuple[list[str], list[str]]:
+    """What a program that starts Python itself is compiled and linked with."""
+    flags = [f'-DFLAMBEAU_PYTHON="{sys.executable}"', f'-DFLAMBEAU_HOME="{_PACKAGE.parent}"']
+    folder = sysconfig.get_config_var("LIBDIR")
+    version = sysconfig.get_config_var("LDVERSION")
+    if not sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        raise RuntimeError("this Python was built without a shared library, so C++ programs cannot start it")
+    return flags, [f"-L{folder}", f"-lpython{version}", f"-Wl,-rpath,{folder}"]
+
+
+class _Build:
+    """Commands that make one library, run where their inputs have changed since the last time."""
+
+    def __init__(self, name: str, sources: list[str], directory: str | None, verbose: bool) -> None:
+        self.name, self.sources, self.verbose = name, sources, verbose
+        self.folder = _folder(name, directory)
+        self.flags = [*python_flags(), f"-DTORCH_EXTENSION_NAME={name}"]
+        self.cuda_flags: list[str] = []
+        self.link_flags: list[str] = []
+
+    def run(self, program: bool = False) -> str:
+        extra, libraries = embedding() if program else ([], ["-shared"])
+        self.flags += extra
+        commands, objects = [], []
+        for i, source in enumerate(self.sources):
+            made = self.folder / f"{Path(source).stem}{'' if not i else f'_{i}'}.o"
+            objects.append(str(made))
+            commands.append(self._compiling(source, made))
+        target = self.folder / (self.name if program else f"{self.name}{LIB_EXT}")
+        link = [*_compiler(), *objects, "-fopenmp", *libraries, *self.link_flags, "-o", str(target)]
+        for source, command, one in zip(self.sources, commands, objects):
+            self._make(one, [source, *self._included(one)], command)
+        self._make(str(target), objects, link)
+        return str(target)
+
+    def _compiling(self, source: str, made: Path) -> list[str]:
+        if source.endswith((".cu", ".cuh")):
+            if CUDA_HOME is None or not os.path.exists(os.path.join(CUDA_HOME, "bin", "nvcc")):
+                raise RuntimeError(
+                    "CUDA sources need NVIDIA's compiler: nvcc was not found (set CUDA_HOME to where the CUDA toolkit is)"
+                )
+            host = [f"-Xcompiler={f}" for f in ("-fPIC", "-fopenmp")]
+            flags = [f for f in self.flags if f not in ("-fPIC", "-fvisibility=hidden", "-fopenmp")]
+            nvcc = os.path.join(CUDA_HOME, "bin", "nvcc")
+            return [nvcc, *flags, *host, *self.cuda_flags, "-c", source, "-o", str(made)]
+        return [*_compiler(), *self.flags, "-MMD", "-MF", f"{made}.d", "-c", source, "-o", str(made)]
+
+    @staticmethod
+    def _included(made: str) -> list[str]:
+        """The headers that were read the last time."""
+        try:
+            text = Path(f"{made}.d").read_text()
+        except OSError:
+            return []
+        return [p for p in text.replace("\\\n", " ").partition(":")[2].split() if not p.startswith("/usr/")]
+
+    def _make(self, target: str, inputs: list[str], command: list[str]) -> None:
+        stamp, mark = Path(f"{target}.stamp"), _digest(inputs, command)
+        if os.path.exists(target) and stamp.exists() and stamp.read_text() == mark:
+            return
+        if self.verbose:
+            print(shlex.join(command), flush=True)
+        done = subprocess.run(command, capture_output=True, text=True)
+        if self.verbose and done.stdout + done.stderr:
+            print(done.stdout + done.stderr, flush=True)
+        if done.returncode:
+            raise RuntimeError(f"Error building extension '{self.name}': {done.stderr or done.stdout}")
+        stamp.write_text(_digest([inputs[0], *self._included(target)] if target.endswith(".o") else inputs, command))
+
+
+def _digest(inputs: list[str], command: list[str]) -> str:
+    """What a command's result depends on: the contents of what it reads, and its options."""
+    total = hashlib.sha256(shlex.join(command).encode())
+    for path in dict.fromkeys(os.path.normpath(p) for p in inputs):
+        total.update(path.encode())
+        total.update(Path(path).read_bytes() if os.path.exists(path) else b"")
+    return total.hexdigest()
+
+
+_loaded: dict[str, tuple[str, Any]] = {}  # modules by path, with what they were built from
+
+
+def _imported(name: str, path: str) -> Any:
+    """The module in a library. One that was built anew gets another file: Python loads a file once."""
+    mark = Path(f"{path}.stamp").read_text()
+    known = _loaded.get(path)
+    if known is not None and known[0] == mark:
+        return known[1]
+    if known is not None:
+        fresh = f"{path[: -len(LIB_EXT)]}_{mark[:8]}{LIB_EXT}"
+        shutil.copy(path, fresh)
+    spec = importlib.util.spec_from_file_location(name, path if known is None else fresh)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    _loaded[path] = (mark, module)
+    return module
+
+
+# ---------------------------------------------------------------------------------------------- in a setup.py
+
+
+def _setuptools() -> Any:
+    try:
+        return importlib.import_module("setuptools")
+    except ModuleNotFoundError:
+        raise ImportError("extensions are built by setuptools: pip install setuptools") from None
+
+
+def CppExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) -> Any:
+    """A `setuptools.Extension` of C++ sources: `ext_modules=[CppExtension("shop", ["shop.cpp"])]`."""
+    kwargs["include_dirs"] = [*kwargs.get("include_dirs", []), *include_paths()]
+    kwargs["language"] = "c++"
+    return _setuptools().Extension(name, list(sources), *args, **kwargs)
+
+
+def CUDAExtension(name: str, sources: Sequence[str], *args: Any, **kwargs: Any) -> Any:
+    """A `setuptools.Extension` of C++ and CUDA sources, for which NVIDIA's nvcc must be installed."""
+    kwargs["include_dirs"] = [*kwargs.get("include_dirs", []), *include_paths("cuda")]
+    kwargs["library_dirs"] = [*kwargs.get("library_dirs", []), *library_paths("cuda")]
+    kwargs["libraries"] = [*kwargs.get("libraries", []), "cudart"]
+    kwargs["language"] = "c++"
+    return _setuptools().Extension(name, list(sources), *args, **kwargs)
+
+
+def _build_ext() -> type:
+    """setuptools' command, which is imported when somebody builds."""
+    _setuptools()
+    base: Any = importlib.import_module("setuptools.command.build_ext").build_ext
+
+    class BuildExtension(base):
+        """Builds extensions of PyTorch's kind; `cmdclass={"build_ext": BuildExtension}`."""
+
+        options: dict[str, Any] = {}
+
+        @classmethod
+        def with_options(cls, **options: Any) -> type:
+            """The same command with options such as `no_python_abi_suffix=True`."""
+            return type("BuildExtension", (cls,), {"options": {**cls.options, **options}})
+
+        def build_extensions(self) -> None:
+            self.compiler.src_extensions += [".cu", ".cuh"]
+            for extension in self.extensions:
+                self._prepare(extension)
+            compile_one = self.compiler._compile
+
+            def compile(obj: str, src: str, ext: str, cc_args: Any, extra: Any, pp_opts: Any) -> None:
+                if not src.endswith((".cu", ".cuh")):
+                    return compile_one(obj, src, ext, cc_args, extra, pp_opts)
+                build = _Build(Path(src).stem, [src], self.build_temp, False)
+                build.flags += [f for f in pp_opts if f.startswith(("-I", "-D"))]
+                build.cuda_flags += list(extra)
+                subprocess.run(build._compiling(src, Path(obj)), check=True)
+                return None
+
+            self.compiler._compile = compile
+            super().build_extensions()
+
+        def _prepare(self, extension: Any) -> None:
+            given = copy.deepcopy(extension.extra_compile_args)
+            given = given.get("cxx", []) if isinstance(given, dict) else given
+            own = [] if any(f.startswith("-std=") for f in given) else [f"-std={STANDARD}"]
+            module = extension.name.rpartition(".")[2]
+            extension.extra_compile_args = [*given, *own, "-fopenmp", "-fvisibility=hidden", "-g0"]
+            extension.extra_link_args = [*extension.extra_link_args, "-fopenmp"]
+            extension.define_macros += [("TORCH_API_INCLUDE_EXTENSION_H", None), ("TORCH_EXTENSION_NAME", module)]
+
+        def get_ext_filename(self, ext_name: str) -> str:
+            path = super().get_ext_filename(ext_name)
+            if not self.options.get("no_python_abi_suffix"):
+                return path
+            parts = path.split(".")
+            return ".".join([*parts[:-2], parts[-1]])
+
+    return BuildExtension
+
+
+def __getattr__(name: str) -> Any:
+    if name == "BuildExtension":
+        globals()[name] = found = _build_ext()
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+__all__ = [
+    "BuildExtension",  # noqa: F822  see __getattr__
+    "CUDAExtension",
+    "CppExtension",
+    "get_default_build_root",
+    "include_paths",
+    "is_ninja_available",
+    "library_paths",
+    "load",
+    "load_inline",
+    "verify_ninja_availability",
+]

@@ -1,0 +1,131 @@
+"""Operators in C++ that Python imports: setup.py, load, load_inline, gradients, ONNX."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import flambeau as torch
+from flambeau.cpp import headers
+from flambeau.utils import cpp_extension
+from tests.cpp.common import PROGRAMS, needs_compiler, pybind11_headers, run
+
+SETUP = """
+from setuptools import setup
+from flambeau.utils import cpp_extension
+
+setup(name='my_add',
+      ext_modules=[cpp_extension.CppExtension('my_lib', ['my_add.cpp'], extra_compile_args=['-O0'])],
+      cmdclass={'build_ext': cpp_extension.BuildExtension})
+"""
+
+
+@pytest.fixture(scope="module")
+def my_lib(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    folder = tmp_path_factory.mktemp("my_add")
+    found = pybind11_headers(folder)
+    if found is None:
+        pytest.skip("pybind11 is not installed")
+    (folder / "setup.py").write_text(SETUP)
+    (folder / "my_add.cpp").write_text((PROGRAMS / "my_add.cpp").read_text())
+    run(sys.executable, "setup.py", "-q", "build_ext", "--inplace", cwd=folder, CPATH=str(found))
+    (path,) = folder.glob("my_lib*.so")
+    spec = importlib.util.spec_from_file_location("my_lib", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@needs_compiler
+def test_my_add(my_lib: ModuleType) -> None:
+    a, b = torch.ones(2, requires_grad=True), torch.full((2,), 3.0)
+    out = my_lib.my_add(a, b)
+    assert type(out) is torch.Tensor and out.tolist() == [5, 5]
+    out.sum().backward()
+    assert a.grad.tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match=r"The size of tensor a \(2\) must match the size of tensor b \(3\)"):
+        my_lib.my_add(a, torch.ones(3))
+    with pytest.raises(TypeError, match=r"my_add\(\): incompatible function arguments"):
+        my_lib.my_add(a, 3)
+
+
+@needs_compiler
+def test_my_add_in_onnx(my_lib: ModuleType, tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+
+    class MyAddFunction(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):  # type: ignore[no-untyped-def]
+            return my_lib.my_add(a, b)
+
+        @staticmethod
+        def symbolic(g, a, b):  # type: ignore[no-untyped-def]
+            two = g.op("Constant", value_t=torch.tensor([2]))
+            a = g.op("Mul", a, two)
+            return g.op("Add", a, b)
+
+    class MyAdd(torch.nn.Module):
+        def forward(self, a, b):  # type: ignore[no-untyped-def]
+            return MyAddFunction.apply(a, b)
+
+    path = tmp_path / "my_add.onnx"
+    torch.onnx.export(MyAdd(), (torch.ones(2), torch.ones(2)), str(path), dynamo=False)
+    assert [n.op_type for n in onnx.load(path).graph.node] == ["Constant", "Mul", "Add"]
+
+
+INLINE = """
+#include <c10/core/Scalar.h>
+extern "C" __attribute__((visibility("default"))) double thrice(double x) { return c10::Scalar(3 * x).toDouble(); }
+"""
+
+
+@needs_compiler
+def test_load_inline_builds_once(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    options = {
+        "build_directory": str(tmp_path),
+        "is_python_module": False,
+        "no_implicit_headers": True,
+        "verbose": True,
+    }
+    path = cpp_extension.load_inline("inlined", INLINE, **options)
+    function = ctypes.CDLL(path).thrice
+    function.restype, function.argtypes = ctypes.c_double, [ctypes.c_double]
+    assert function(2.0) == 6.0 and path in torch.ops.loaded_libraries
+    assert "main.cpp" in capfd.readouterr().out
+    assert cpp_extension.load_inline("inlined", INLINE, **options) == path
+    assert capfd.readouterr().out == ""
+    with pytest.raises(RuntimeError, match="(?s)Error building extension 'inlined'.*this is no C"):
+        cpp_extension.load_inline("inlined", "#error this is no C++", **options)
+
+
+def test_the_functions_of_load_inline() -> None:
+    text = cpp_extension._module_text({"f": "does f"})
+    assert text == 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n  m.def("f", f, "does f");\n}'
+
+
+def test_cuda_needs_its_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpp_extension, "CUDA_HOME", None)
+    with pytest.raises(RuntimeError, match="nvcc was not found"):
+        cpp_extension.load_inline("x", "", "__global__ void f() {}", build_directory=str(tmp_path))
+
+
+def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(RuntimeError, match="there is no C\\+\\+ compiler: 'no-such-compiler'"):
+        cpp_extension.load_inline("x", "", build_directory=str(tmp_path))
+
+
+def test_paths() -> None:
+    assert (Path(cpp_extension.include_paths()[0]) / "torch" / "extension.h").exists()
+    assert (Path(torch.utils.cmake_prefix_path) / "Torch" / "TorchConfig.cmake").exists()
+    assert cpp_extension.library_paths() == []
+
+
+def test_the_headers_are_up_to_date() -> None:
+    for name, text in headers.written().items():
+        assert (headers.FOLDER / name).read_text() == text, "run python -m flambeau.cpp.headers"

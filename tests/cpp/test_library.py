@@ -1,0 +1,170 @@
+"""Models as native libraries: a C++ program without Python computes the same numbers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import flambeau as torch
+from flambeau import nn
+from flambeau.backends.cpu import jit
+from flambeau.cpp import NotExportable
+from flambeau.export.__main__ import main as export_main
+from flambeau.nn import functional as F
+from flambeau.vision.models import resnet18
+from tests.cpp.common import cmake, needs_cmake, needs_compiler, run
+
+pytestmark = [
+    needs_compiler,
+    pytest.mark.skipif(not jit.available(), reason="libraries are made of compiled kernels: llvmlite is not installed"),
+]
+
+PROGRAM = """
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <vector>
+#include "HEADER.hpp"
+int main(int count, char **arguments) {
+  try {
+    HEADER::Model model(count > 3 ? arguments[3] : "");
+    std::ifstream file(arguments[1], std::ios::binary);
+    std::vector<char> in((std::istreambuf_iterator<char>(file)), {});
+    std::vector<char> out(BYTES);
+    for (int i = 0; i < 2; i++) model(reinterpret_cast<const INPUT *>(in.data()), reinterpret_cast<float *>(out.data()));
+    std::ofstream(arguments[2], std::ios::binary).write(out.data(), out.size());
+  } catch (const std::exception &error) {
+    std::cerr << error.what();
+    return 1;
+  }
+}
+"""
+
+
+def compiled(folder: Path, name: str, kind: str = "float") -> Path:
+    """A program that runs the model in `folder` on the numbers of one file, into another."""
+    upper = name.upper()
+    text = PROGRAM.replace("HEADER", name).replace("BYTES", f"{upper}_OUTPUT_0_BYTES").replace("INPUT *", f"{kind} *")
+    (folder / "main.cpp").write_text(text)
+    path = folder / "main"
+    run("c++", "-O0", folder / "main.cpp", "-o", path, f"-L{folder}", f"-l{name}", f"-Wl,-rpath,{folder}")
+    return path
+
+
+def results(program: Path, x: torch.Tensor, *more: object) -> np.ndarray:
+    folder = program.parent
+    (folder / "in").write_bytes(x.numpy().tobytes())
+    run(program, folder / "in", folder / "out", *more)
+    return np.fromfile(folder / "out", np.float32)
+
+
+def same(model: nn.Module, folder: Path, name: str, x: torch.Tensor, kind: str = "float") -> Path:
+    torch.export_library(model, (x,), folder, name=name)
+    program = compiled(folder, name, kind)
+    with torch.no_grad():
+        expected = model(x).numpy().ravel()
+    np.testing.assert_allclose(results(program, x), expected, rtol=1e-5, atol=1e-6)
+    return program
+
+
+def test_resnet(tmp_path: Path) -> None:
+    program = same(resnet18(num_classes=10).eval(), tmp_path, "resnet", torch.randn(2, 3, 64, 64))
+    header = (tmp_path / "resnet.h").read_text()
+    assert "#define RESNET_INPUT_0_SHAPE {2, 3, 64, 64}" in header and "#define RESNET_OUTPUT_0_BYTES 80\n" in header
+    assert "#define RESNET_WORKSPACE_BYTES" in header and "#define RESNET_THREADS" in header
+    assert "python" not in run("ldd", program).lower()
+
+
+class GPT(nn.Module):
+    def __init__(self, words: int = 50, width: int = 32, steps: int = 16) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(steps, width)
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.mix = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, i: torch.Tensor) -> torch.Tensor:
+        x = self.words(i) + self.places(torch.arange(i.shape[1]))
+        n, t, d = x.shape
+        q, k, v = self.qkv(self.first(x)).view(n, t, 3, 4, d // 4).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, t, d)
+        x = x + self.dropout(self.mix(y))
+        return (x + self.down(F.gelu(self.up(self.second(x))))) @ self.words.weight.T
+
+
+def test_gpt_and_its_errors(tmp_path: Path) -> None:
+    x = torch.randint(0, 50, (2, 16))
+    program = same(GPT().eval(), tmp_path, "gpt", x, "int64_t")
+    x[1, 3] = 99
+    (tmp_path / "bad").write_bytes(x.numpy().tobytes())
+    done = subprocess.run([program, tmp_path / "bad", tmp_path / "out"], capture_output=True, text=True)
+    assert done.returncode == 1 and "an index is out of range" in done.stderr
+    done = subprocess.run([program, tmp_path / "in", tmp_path / "out", "nowhere"], capture_output=True, text=True)
+    assert done.returncode == 1 and "the weights (nowhere" in done.stderr
+
+
+@needs_cmake
+def test_static_with_weights_inside_by_cmake(tmp_path: Path) -> None:
+    folder = tmp_path / "mlp"
+    model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).eval()
+    x = torch.randn(4, 6)
+    path = torch.export_library(model, x, folder, name="mlp", static=True, embed_weights=True)
+    assert path.name == "libmlp.a" and not (folder / "mlp.weights").exists()
+    (tmp_path / "main.cpp").write_text(
+        PROGRAM.replace("HEADER", "mlp").replace("BYTES", "MLP_OUTPUT_0_BYTES").replace("INPUT *", "float *")
+    )
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.10)\nproject(p CXX)\nfind_package(mlp REQUIRED)\nadd_executable(main main.cpp)\n"
+        "target_link_libraries(main mlp::mlp)\n"
+    )
+    cmake(tmp_path, tmp_path / "build", f"-DCMAKE_PREFIX_PATH={folder}")
+    shutil.rmtree(folder)  # all is in the program
+    with torch.no_grad():
+        np.testing.assert_allclose(
+            results(tmp_path / "build" / "main", x), model(x).numpy().ravel(), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_several_inputs_and_outputs(tmp_path: Path) -> None:
+    class Two(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:
+            both = a + b
+            return {"sum": both, "rows": both[1:], "same": a}
+
+    torch.export_library(Two().eval(), (torch.ones(2, 3), torch.ones(3)), tmp_path, name="two")
+    header = (tmp_path / "two.h").read_text()
+    assert "#define TWO_INPUTS 2" in header and "#define TWO_OUTPUTS 3" in header
+    assert "#define TWO_OUTPUT_1_SHAPE {1, 3}" in header
+
+
+def test_what_cannot_be_a_library(tmp_path: Path) -> None:
+    class Chooses(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(NotExportable, match="looks at the values of a tensor|depends on values"):
+        torch.export_library(Chooses().eval(), torch.ones(2), tmp_path)
+    with pytest.raises(RuntimeError, match="the model is in training mode"):
+        torch.export_library(nn.Dropout(), torch.ones(2), tmp_path)
+    with pytest.raises(NotExportable, match="random numbers"):
+        torch.export_library(nn.Dropout().eval().__class__(0.5).train().forward, torch.ones(2), tmp_path)
+
+
+def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    model = nn.Linear(3, 2).eval()
+    torch.save(model, tmp_path / "whole.pt")
+    scripted, folder = tmp_path / "linear.pt", tmp_path / "lib"
+    assert export_main([str(tmp_path / "whole.pt"), "--torchscript", str(scripted), "--input", "1x3"]) == 0
+    assert "8 parameters" in capfd.readouterr().err
+    x = torch.randn(1, 3)
+    assert torch.equal(torch.jit.load(str(scripted))(x), model(x))
+    assert export_main([str(scripted), "--library", str(folder), "--input", "1x3", "--quiet"]) == 0
+    assert (folder / "liblinear.so").exists() and capfd.readouterr().err == ""
+    with pytest.raises(SystemExit):
+        export_main([str(scripted)])
+    assert "say what to write" in capfd.readouterr().err

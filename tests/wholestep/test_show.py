@@ -1,0 +1,95 @@
+"""What `compiler.show` tells, the drawing, and single passes."""
+
+from __future__ import annotations
+
+import warnings
+import xml.etree.ElementTree
+
+import flambeau
+from flambeau import nn
+
+F = nn.functional
+
+
+def trained(times: int = 5, loud: bool = False):
+    flambeau.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 1))
+    optimizer = flambeau.optim.SGD(model.parameters(), lr=0.1)
+    log = []
+
+    @flambeau.compile
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.mse_loss(model(x).squeeze(1) * 2 + 1, y)
+        loss.backward()
+        optimizer.step()
+        if loud:
+            log.append(loss.item())
+        return loss.detach() * 2
+
+    for _ in range(times):
+        step(flambeau.randn(16, 4), flambeau.randn(16))
+    return step
+
+
+def test_text():
+    step = trained()
+    text = flambeau.compiler.show(step)
+    assert text == step.explain()
+    for part in ("recording 0", "after recording (", "after fusing loops (", "mul+add(", "bytes moved", "arena ", "times:", " us ",
+                 "words of memory guard it", "it depends on the arguments and on"):  # fmt: skip
+        assert part in text, part
+
+
+def test_fusing_moves_fewer_bytes():
+    stages = trained()._compiled.recordings()[0].trail
+    assert stages[0].name == "recording" and stages[-1].bytes < stages[0].bytes and stages[-1].steps < stages[0].steps
+
+
+def test_text_says_why_there_is_another_recording():
+    step = trained()
+    for _ in range(3):
+        step(flambeau.randn(5, 4), flambeau.randn(5))
+    assert "recorded again because\n  argument 0 has the shape [5, 4] instead of [16, 4]" in step.explain()
+
+
+def test_text_of_a_function_in_parts():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        text = trained(8, loud=True).explain()
+    assert "is split because\n  item depends on values (" in text and "  | recording 0" in text
+
+
+def test_a_drawing(tmp_path):
+    step = trained()
+    flambeau.compiler.show(step, picture=tmp_path / "step.svg")
+    root = xml.etree.ElementTree.fromstring((tmp_path / "step.svg").read_text())
+    written = " ".join(t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}text"))
+    assert "after fusing loops" in written and "arena: " in written
+    assert len(list(root.iter("{http://www.w3.org/2000/svg}rect"))) > 30
+
+
+def test_a_drawing_of_a_model():
+    model = flambeau.compile(nn.Linear(2, 2))
+    assert model.picture().startswith("<svg")
+    for _ in range(4):
+        model(flambeau.ones(3, 2)).sum().backward()
+    assert "derivative" in model.picture()
+
+
+def test_the_same_thing_twice_is_computed_once():
+    @flambeau.compile
+    def function(x):
+        a = (x.exp() * 2).sum(0)
+        x.add_(1)
+        b = (x.exp() * 2).sum(0)  # of other values
+        c = (x.exp() * 2).sum(0)
+        return a + 3 * b + 5 * c
+
+    for i in range(5):
+        x = flambeau.full((3, 2), float(i))
+        expected = 3 * (2 * (x.exp() + 8 * (x + 1).exp()))[0]
+        flambeau.testing.assert_close(function(x), expected)
+    names = [stage.name for stage in function._compiled.recordings()[0].trail]
+    assert "sharing" in names
+    assert function._compiled.recordings()[0].trail[-1].text.count("sum(") == 2
