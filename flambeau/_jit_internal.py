@@ -20,7 +20,6 @@ from .jit.annotations import (
     BroadcastingList6,
 )
 from .jit.marks import Mark as FunctionModifiers
-from .jit.marks import drop as _drop
 from .jit.marks import overload as _overload
 
 __all__ = [
@@ -34,7 +33,13 @@ boolean_dispatched: dict[Any, dict[str, Any]] = {}  # functions made by boolean_
 
 
 def boolean_dispatch(
-    arg_name: str, arg_index: int, default: bool, if_true: Callable, if_false: Callable, module_name: str, func_name: str
+    arg_name: str,
+    arg_index: int,
+    default: bool,
+    if_true: Callable,
+    if_false: Callable,
+    module_name: str,
+    func_name: str,
 ) -> Callable:
     """A function that is one of two, by a flag; compiled code needs to know the flag when it is compiled."""
 

@@ -199,7 +199,6 @@ class Recorder(GraphRecorder):
         finally:
             Module.__call__ = original  # type: ignore[method-assign]
 
-
     def _signature(self, given: tuple, result: Any) -> ModuleCallSignature:
         """How a module was called, and what it returned, with the nodes of the tensors."""
 

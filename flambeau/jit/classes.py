@@ -90,6 +90,7 @@ def script_class(thing: type, outer: dict[str, Any] | None = None) -> Type:
     kind.python_class = thing
     _classes[thing] = kind
     kind.class_attributes = frozenset(n for n, v in vars(thing).items() if not n.startswith("__") and not callable(v))
+
     def method(name: str, function: Any, static: bool = False, tree: Any = None, more: Any = None) -> Function:
         resolver = PythonResolver(function, {**(outer or {}), thing.__name__: thing, **(more or {})})
         definition = Definition(tree or trees[name], source, resolver, defaults_of(function))

@@ -22,7 +22,9 @@ class ScriptList(list):
         return to_script(item, self.script_kind.element)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        super().__setitem__(index, list(map(self._checked, value)) if isinstance(index, slice) else self._checked(value))
+        super().__setitem__(
+            index, list(map(self._checked, value)) if isinstance(index, slice) else self._checked(value)
+        )
 
     def __contains__(self, item: Any) -> bool:
         return super().__contains__(self._checked(item))

@@ -23,7 +23,11 @@ class _FieldResolver(Resolver):
         self.thing, self.hints = thing, hints
 
     def lookup(self, name: str) -> tuple[bool, Any]:
-        return (True, self.thing) if name == self.thing.__name__ else (hasattr(builtins, name), getattr(builtins, name, None))
+        return (
+            (True, self.thing)
+            if name == self.thing.__name__
+            else (hasattr(builtins, name), getattr(builtins, name, None))
+        )
 
     def argument_type(self, m: Any, tree: ast.FunctionDef, name: str) -> Type | None:
         hint = self.hints.get(name)
@@ -60,7 +64,9 @@ def dataclass_methods(kind: ClassType, thing: Any, hints: dict[str, Any], writte
     return made
 
 
-def _comparison(thing: Any, hints: dict[str, Any], fields: list, steps: list[str], equal: bool) -> tuple[str, list[str]]:
+def _comparison(
+    thing: Any, hints: dict[str, Any], fields: list, steps: list[str], equal: bool
+) -> tuple[str, list[str]]:
     """Head and body of a comparison, field by field."""
     lines = []
     for field in fields:

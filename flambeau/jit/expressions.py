@@ -625,7 +625,11 @@ class Expressions:
         innermost = kind
         while isinstance(innermost, ListType):
             innermost = innermost.element
-        if isinstance(kind, ListType) and innermost in (INT, BOOL, FLOAT):  # of floats: an error when it runs, as in PyTorch
+        if isinstance(kind, ListType) and innermost in (
+            INT,
+            BOOL,
+            FLOAT,
+        ):  # of floats: an error when it runs, as in PyTorch
             number = {INT: 4, BOOL: 11, FLOAT: 6}[innermost]
             dtype = Named(self.constant(number, INT, place), place, "dtype")
             return "tensor", self.call_operator(place, "aten::tensor", [Named(value, place)], [dtype])

@@ -12,8 +12,8 @@ from . import tracing_state
 from .emitter import Emitter
 from .interpreter import Failure, Program, to_python, to_script
 from .ir import Graph
-from .naming import unmangled
 from .matching import mismatch
+from .naming import unmangled
 from .schema import REQUIRED, Schema
 from .source import FrontendError, Range, Source, compiling, error
 from .types import ANY, ClassType, TensorType, Type

@@ -74,7 +74,9 @@ def drop(fn: Callable) -> Callable:
 def overload(fn: Callable) -> Callable:
     """Declare the types of one overload; the function without this mark, of the same name, is the implementation."""
     body = ast.parse(textwrap.dedent(inspect.getsource(fn))).body[0].body  # type: ignore[attr-defined]
-    if not all(isinstance(s, ast.Pass) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)) for s in body):
+    if not all(
+        isinstance(s, ast.Pass) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)) for s in body
+    ):
         raise RuntimeError(f"Only `pass` statement or `...` can be the body of overload declaration:\n{inspect.getsource(fn)}")  # fmt: skip
     _overloads.setdefault(f"{fn.__module__}.{fn.__qualname__}", []).append(fn)
     return fn

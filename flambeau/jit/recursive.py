@@ -648,7 +648,9 @@ def prepared(module: Any, memo: dict[int, Any] | None = None) -> Any:
     """The module that is compiled in a module's place: what `__prepare_scriptable__` of it and its submodules give."""
     memo = {} if memo is None else memo
     if id(module) not in memo:
-        made = memo[id(module)] = module.__prepare_scriptable__() if hasattr(module, "__prepare_scriptable__") else module
+        made = memo[id(module)] = (
+            module.__prepare_scriptable__() if hasattr(module, "__prepare_scriptable__") else module
+        )
         held = getattr(made, "_modules", {})
         inner = {n: None if child is None else prepared(child, memo) for n, child in held.items()}
         if any(inner[n] is not child for n, child in held.items()):

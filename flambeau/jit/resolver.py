@@ -108,7 +108,9 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     for home in (math, cmath):
         for name in dir(home):
             symbol = {"remainder": "mathremainder", "phase": "angle", "rect": "polar"}.get(name, name)
-            takes_numbers = any("Tensor" not in str(s.arguments[0]) for s in schemas_of(f"aten::{symbol}") if s.arguments)
+            takes_numbers = any(
+                "Tensor" not in str(s.arguments[0]) for s in schemas_of(f"aten::{symbol}") if s.arguments
+            )
             if not name.startswith("_") and takes_numbers and callable(getattr(home, name)):
                 put(getattr(home, name), functools.partial(BuiltinFunction, f"aten::{symbol}"))
     for name in all_names():
@@ -286,7 +288,9 @@ class Resolver:
             return form
         switch = _jit_internal.boolean_dispatched.get(thing)
         if switch is not None:
-            return Dispatch(switch["arg_name"], switch["index"], switch["if_true"], switch["if_false"], switch["default"])
+            return Dispatch(
+                switch["arg_name"], switch["index"], switch["if_true"], switch["if_false"], switch["default"]
+            )
         if is_library(getattr(thing, "__module__", None) or "") and hasattr(thing, "op"):
             symbol = f"aten::{thing.op.name}"
             if schemas_of(symbol):
@@ -306,7 +310,7 @@ class Resolver:
 
     def python_result(self, thing: Any) -> Type:
         """The type of what a Python object returns when it is called: what it is annotated with, else a tensor."""
-        function = thing if inspect.isroutine(thing) else getattr(type(thing), "__call__", None)
+        function = thing if inspect.isroutine(thing) else type(thing).__call__
         hint = getattr(function, "__annotations__", {}).get("return")
         return notes.TENSOR if hint is None or isinstance(hint, str) else notes.python_type(hint)
 
@@ -326,7 +330,9 @@ class _ModuleClass(Sugared):
         return m.resolver.sugared(m, place, found.__func__)
 
     def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
-        raise error(place, f"Cannot instantiate class '{self.thing.__name__}' in a script function", notes.FrontendError)
+        raise error(
+            place, f"Cannot instantiate class '{self.thing.__name__}' in a script function", notes.FrontendError
+        )
 
 
 class _LegacyConstructor(Sugared):

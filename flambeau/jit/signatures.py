@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import collections
 import enum
-import inspect
 import re
 import types as python_types
 import typing
@@ -314,7 +313,9 @@ def _state_type(m: Any, tree: ast.FunctionDef, owner: ClassType) -> Type:
     """What `__setstate__` is given: what `__getstate__` returns."""
     getter = owner.find_method("__getstate__")
     if getter is None:
-        raise error(m.at(tree), f"'{owner.name}' defines __setstate__ but no __getstate__ (torch.jit.export marks both)")
+        raise error(
+            m.at(tree), f"'{owner.name}' defines __setstate__ but no __getstate__ (torch.jit.export marks both)"
+        )
     return getter.schema.result_type()
 
 

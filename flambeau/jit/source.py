@@ -70,7 +70,9 @@ class Range:
         """The lines around, the part itself underlined; with the name of the function, as tracebacks have it."""
         s, out = self.source, []
         if s.filename:
-            out.append(f'  File "{s.filename}", line {s.first_line + self.line}{f", in {function}" if function else ""}\n')
+            out.append(
+                f'  File "{s.filename}", line {s.first_line + self.line}{f", in {function}" if function else ""}\n'
+            )
         pad = " " * s.indent
         for number in range(max(0, self.line - _CONTEXT), min(len(s.lines), self.end + 1)):
             text = s.lines[number]

@@ -13,14 +13,12 @@ from .matching import Named, match_call
 from .schema import Argument, Schema, schemas_of
 from .source import Range, error
 from .types import (
-    ANY,
     ANY_TUPLE,
     BOOL,
     COMPLEX,
     DEVICE,
     FLOAT,
     INT,
-    NONE,
     NUMBER,
     STRING,
     TENSOR,
@@ -31,7 +29,6 @@ from .types import (
     FutureType,
     InterfaceType,
     ListType,
-    OptionalType,
     TensorType,
     TupleType,
     Type,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import flambeau
 import pytest
 
+import flambeau
 from tests.jit.oracle import real_torch
 
 PLACES, TARGETS = [[1, 2], [0, 3]], [1, 0]
@@ -78,7 +78,9 @@ def test_a_training_step_of_a_network() -> None:
 
     nn = flambeau.nn
     flambeau.manual_seed(0)
-    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3))
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)
+    )
     names, weights = zip(*net.named_parameters())
     x, y = flambeau.randn(2, 1, 8, 8), flambeau.tensor([0, 2])
 

@@ -65,7 +65,9 @@ class _Ruled(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *places: Any) -> Any:
         if grad_mode.enabled:
-            raise NotImplementedError("a graph of second derivatives of operators whose derivatives are operators of their own")
+            raise NotImplementedError(
+                "a graph of second derivatives of operators whose derivatives are operators of their own"
+            )
         found = list(ctx.backward_calls(grad))
         return (None, None, *found, *[None] * (ctx.count - len(found)))
 
@@ -88,7 +90,7 @@ def _convolution(transposed: bool, rank: int) -> Callable:
             dilation, groups, output_padding = (1 if a is None else a), (b or 1), 0
         if isinstance(padding, str):
             raise NotImplementedError(f"a graph of the gradients of a convolution with padding={padding!r}")
-        window = [_expanded(v, rank) for v in (stride, padding, dilation)]
+        window: list[Any] = [_expanded(v, rank) for v in (stride, padding, dilation)]
         window += [transposed, _expanded(output_padding, rank), groups]
         mask = [*needs[:2], bias is not None and needs[2]]
         sizes = None if bias is None else [bias.size(0)]
@@ -260,15 +262,18 @@ def _max_pool(rank: int) -> Callable:
     def pool(needs: list, input: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> tuple[Any, Backward]:  # fmt: skip
         if rank == 1:
             wide = aten.unsqueeze.default(input, -2)
-            window = [[1, *_expanded(v, 1)] for v in (kernel, stride or kernel)]
+            window: list[Any] = [[1, *_expanded(v, 1)] for v in (kernel, stride or kernel)]
             window += [[0, *_expanded(padding, 1)], [1, *_expanded(dilation, 1)], ceil_mode]
             out, indices = aten.max_pool2d_with_indices.default(wide, *window)
             return aten.squeeze.dim(out, -2), lambda g: (
                 aten.squeeze.dim(
-                    aten.max_pool2d_with_indices_backward.default(aten.unsqueeze.default(g, -2), wide, *window, indices), -2
+                    aten.max_pool2d_with_indices_backward.default(
+                        aten.unsqueeze.default(g, -2), wide, *window, indices
+                    ),
+                    -2,
                 ),
             )
-        window = [_expanded(v, rank) for v in (kernel, stride or kernel, padding, dilation)] + [ceil_mode]
+        window = [*(_expanded(v, rank) for v in (kernel, stride or kernel, padding, dilation)), ceil_mode]
         out, indices = getattr(aten, f"max_pool{rank}d_with_indices").default(input, *window)
         back = getattr(aten, f"max_pool{rank}d_with_indices_backward").default
         return out, lambda g: (back(g, input, *window, indices),)
@@ -280,7 +285,7 @@ def _avg_pool(rank: int) -> Callable:
     def pool(
         needs: list, input: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, pad: bool = True, divisor: Any = None
     ) -> tuple[Any, Backward]:  # fmt: skip
-        window = [_expanded(v, rank) for v in (kernel, stride or kernel, padding)] + [ceil_mode, pad, divisor]
+        window = [*(_expanded(v, rank) for v in (kernel, stride or kernel, padding)), ceil_mode, pad, divisor]
         out = getattr(aten, f"avg_pool{rank}d").default(input, *window)
         return out, lambda g: (getattr(aten, f"avg_pool{rank}d_backward").default(g, input, *window),)
 
@@ -313,7 +318,7 @@ for _rank in (2, 3):
 def _resize(name: str, aligned: bool) -> Callable:
     def resize(needs: list, input: Tensor, size: Any, *rest: Any) -> tuple[Any, Backward]:
         corners = [rest[0]] if aligned else []
-        given = rest[1] if aligned and len(rest) > 1 else rest[0] if rest and not aligned else None
+        given: Any = rest[1] if aligned and len(rest) > 1 else rest[0] if rest and not aligned else None
         sizes = list(size) if size is not None else [int(n * s) for n, s in zip(input.shape[2:], given)]
         scales = [None, None] if given is None else list(given)
         out = getattr(aten, name).default(input, sizes, *corners, *scales)
@@ -519,7 +524,9 @@ def _im2col(needs: list, self: Tensor, *window: Any) -> tuple[Any, Backward]:
 # -- the values -----------------------------------------------------------------------------------------------------------------------
 
 
-def _pulled_back(function: Callable, inputs: Sequence[Any], grad: Tensor, mask: Sequence[bool] | None = None) -> list[Any]:
+def _pulled_back(
+    function: Callable, inputs: Sequence[Any], grad: Tensor, mask: Sequence[bool] | None = None
+) -> list[Any]:
     """The gradients of a function's inputs; None for those that `mask` leaves out and those that are no tensors."""
     wanted = [isinstance(t, Tensor) and (mask is None or mask[i]) for i, t in enumerate(inputs)]
     with flambeau.enable_grad():

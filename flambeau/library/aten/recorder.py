@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import modes
-from . import gradients
-from . import more_public  # noqa: F401  it adds entries to `public`
+from . import (
+    gradients,
+    more_public,  # noqa: F401  it adds entries to `public`
+)
 from .overloads import OpOverload, aten, recording
 from .public import translated
 
