@@ -21,7 +21,7 @@ from .recorder import NotRecordable, Recorder
 from .results import Results, leaves_of
 
 HISTORY = "it differentiates an argument that has a history"
-_DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
+DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
 
 
 class Whole:
@@ -172,7 +172,7 @@ class FunctionNode(Node):
         if self.saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         if grad_mode.enabled:
-            raise RuntimeError(_DOUBLE)
+            raise RuntimeError(DOUBLE)
         for storage, version in self.versions:
             if storage.version != version:
                 raise RuntimeError(
@@ -212,4 +212,4 @@ class FunctionNode(Node):
         self.arguments = []
 
 
-__all__ = ["HISTORY", "Boundary", "Derivative", "FunctionNode", "Whole"]
+__all__ = ["DOUBLE", "HISTORY", "Boundary", "Derivative", "FunctionNode", "Whole"]

@@ -139,6 +139,7 @@ class Program:
         self.step_names: list[str] = []
         self.failures: list[Callable[[], None] | None] = []
         self.segments: list[Segment] = []
+        self.numbers: dict[int, tuple[float, ...]] = {}  # of each update, in the last run
         self.plans: list[Any] = []
         self._cells: list[tuple] = []
         self.times: list[tuple[str, float]] | None = None
@@ -407,6 +408,7 @@ class Program:
             scalars = old.get(position, [])
             results = update.prologue(*scalars, *(given[n] for n in update.names))
             count = len(update.scalars)
+            self.numbers[position] = tuple(results[count:])
             for k, value in enumerate(results[count:]):
                 slot = self._value.get(Number(position, k))
                 if slot is not None:
