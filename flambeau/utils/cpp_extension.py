@@ -293,7 +293,7 @@ class _Build:
             flags = [f for f in self.flags if f not in ("-fPIC", "-fvisibility=hidden", "-fopenmp")]
             nvcc = os.path.join(CUDA_HOME, "bin", "nvcc")
             return [nvcc, *flags, *host, *self.cuda_flags, "-c", source, "-o", str(made)]
-        return [*_compiler(), *self.flags, "-MMD", "-MF", f"{made}.d", "-c", source, "-o", str(made)]
+        return [*_compiler(), *self.flags, "-MD", "-MF", f"{made}.d", "-c", source, "-o", str(made)]
 
     @staticmethod
     def _included(made: str) -> list[str]:
