@@ -62,7 +62,9 @@ def _alone(sizes: Sizes, symbol: Symbol, hints: dict[Symbol, int], works: Works)
     if top < symbol.hint + _FURTHEST:
         parts.append(f"{source} <= {top}")
         bounds.append(f"max={top}")
-    text = f"Not all values of {name} = {source} in the specified range satisfy the generated guard {' and '.join(parts)}"
+    text = (
+        f"Not all values of {name} = {source} in the specified range satisfy the generated guard {' and '.join(parts)}"
+    )
     return text, f"{name} = Dim('{name}', {', '.join(bounds)})"
 
 
@@ -79,4 +81,3 @@ def _last(start: int, end: int, step: int, ok: Callable[[int], bool]) -> int:
         middle = (good + bad) // 2
         good, bad = (middle, bad) if ok(middle) else (good, middle)
     return good
-

@@ -472,13 +472,13 @@ def _mse_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
 
 @core("hardswish.default")
 def _hardswish(self: Tensor) -> Tensor:
-    gate = aten.clamp.default(aten.add.Tensor(self, 3), 0, 6)
+    gate = aten.clamp.default(aten.clamp.default(aten.add.Tensor(self, 3), 0), None, 6)
     return aten.div.Tensor(aten.mul.Tensor(self, gate), 6)
 
 
 @core("hardsigmoid.default")
 def _hardsigmoid(self: Tensor) -> Tensor:
-    return aten.div.Tensor(aten.clamp.default(aten.add.Tensor(self, 3), 0, 6), 6)
+    return aten.div.Tensor(aten.clamp.default(aten.clamp.default(aten.add.Tensor(self, 3), 0), None, 6), 6)
 
 
 @core("masked_fill.Scalar")
@@ -582,24 +582,32 @@ class _Recorder(GraphRecorder):
 
     def _becomes(self, tensor: Tensor, value: Tensor) -> None:
         """A tensor has another value from now on; so has what it is a part of, and other views of that are taken anew."""
-        before, node = self.node_of(tensor), self.node_of(value)
+        chain = [(tensor, self.node_of(tensor))]
+        while chain[-1][0]._is_view() and chain[-1][1].target in _SCATTERS:
+            source = chain[-1][1].args[0]
+            whole = next((t for t, n in self.known.values() if n is source), None)
+            if whole is None:
+                raise NotImplementedError("taking apart a program that changes a part of a tensor that is not seen")
+            chain.append((whole, source))
+        last = chain[-1][0]
+        if last._is_view() and last._base is not None and last._base.numel() != last.numel():
+            raise NotImplementedError(
+                f"taking apart a program that changes a part of a tensor in place ({chain[-1][1].target})"
+            )
+        self.node_of(value)
         self.unseen(lambda: tensor.detach().copy_(value.detach()))
         owner = tensor.untyped_storage().data_ptr()
+        for (part, before), above in zip(chain, [*chain[1:], None]):
+            self.known[id(part)] = (part, self.node_of(value))
+            self.changed[id(part)] = part
+            if above is not None:
+                value = _SCATTERS[before.target](above[0], value, *before.args[1:])
+        kept = {id(part) for part, _ in chain} | {id(value)}
         for key, (other, _) in list(self.known.items()):
-            views = other is not tensor and other._is_view() and other.layout is flambeau.strided and other.numel()
-            if views and other.untyped_storage().data_ptr() == owner and other is not value:
-                del self.known[key]
-        self.known[id(tensor)] = (tensor, node)
-        self.changed[id(tensor)] = tensor
-        self.memory[owner] = tensor
-        scatter = _SCATTERS.get(before.target) if before.op == "call_function" else None
-        if scatter is not None and tensor._is_view():
-            whole = next((t for t, n in self.known.values() if n is before.args[0]), None)
-            if whole is None:
-                raise NotImplementedError("taking apart a program that changes a part of a part of a tensor in place")
-            self._becomes(whole, scatter(whole, value, *before.args[1:]))
-        elif tensor._is_view() and tensor._base is not None and tensor._base.numel() != tensor.numel():
-            raise NotImplementedError(f"taking apart a program that changes a part of a tensor in place ({before.target})")
+            if key not in kept and other._is_view() and other.layout is flambeau.strided and other.numel():
+                if other.untyped_storage().data_ptr() == owner:
+                    del self.known[key]
+        self.memory[owner] = last
 
 
 class _Retracer(Interpreter):

@@ -478,7 +478,10 @@ def test_sizes_that_are_not_free_are_told_in_pytorchs_words() -> None:
             return x.sum() if x.shape[0] > 6 else x
 
     x = flambeau.ones(4, 3)
-    with pytest.raises(RuntimeError, match=r"The values of q = L\['y'\].size\(\)\[0\] and p = L\['x'\].size\(\)\[0\] must always be equal"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"The values of q = L\['y'\].size\(\)\[0\] and p = L\['x'\].size\(\)\[0\] must always be equal",
+    ):
         export(Sum(), (x, x), dynamic_shapes=({0: Dim("p")}, {0: Dim("q")}))
     with pytest.raises(RuntimeError, match=r"b = Dim\('b', max=6\)"):
         export(Bounded(), (x,), dynamic_shapes={"x": {0: Dim("b")}})

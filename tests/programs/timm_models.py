@@ -51,7 +51,14 @@ def run(name: str) -> dict[str, Any]:
     with torch.no_grad():
         same = bool(torch.allclose(features(x)["last"], model(x), atol=1e-4, rtol=1e-4))
     words = hashlib.md5("|".join(nodes).encode()).hexdigest()
-    return {"eval": out.double().tolist(), "loss": float(loss), "grads": grads, "weights": weights, "nodes": words, "features": same}
+    return {
+        "eval": out.double().tolist(),
+        "loss": float(loss),
+        "grads": grads,
+        "weights": weights,
+        "nodes": words,
+        "features": same,
+    }
 
 
 def compare(first: str, second: str) -> None:
@@ -68,7 +75,7 @@ def compare(first: str, second: str) -> None:
         same = near and x["nodes"] == y["nodes"] and x["features"] and y["features"]
         good += same
         if not same:
-            print(f"{name}: {({k: (x[k], y[k]) for k in ('loss', 'grads', 'weights', 'nodes', 'features')})}")
+            print(f"{name}: { ({k: (x[k], y[k]) for k in ('loss', 'grads', 'weights', 'nodes', 'features')}) }")
     print(f"{good} of {len(a)}")
 
 

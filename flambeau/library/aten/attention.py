@@ -90,7 +90,9 @@ class _Heads:
 
     def split(self, t: Tensor) -> Tensor:
         """(rows, batch, width) as (batch * heads, rows, features of one head)."""
-        return aten.transpose.int(aten.view.default(t, [t.size(0), self.batch * self.heads, self.width // self.heads]), 0, 1)
+        return aten.transpose.int(
+            aten.view.default(t, [t.size(0), self.batch * self.heads, self.width // self.heads]), 0, 1
+        )
 
     def mask(self) -> Any:
         """The masks of attention and of padding as one, in numbers to add."""
@@ -99,7 +101,9 @@ class _Heads:
             found = aten.unsqueeze.default(found, 0)
         if padding is None:
             return found
-        hidden = aten.expand.default(aten.view.default(padding, [self.batch, 1, 1, self.source]), [-1, self.heads, -1, -1])
+        hidden = aten.expand.default(
+            aten.view.default(padding, [self.batch, 1, 1, self.source]), [-1, self.heads, -1, -1]
+        )
         hidden = aten.reshape.default(hidden, [self.batch * self.heads, 1, self.source])
         return hidden if found is None else aten.add.Tensor(found, hidden)
 
