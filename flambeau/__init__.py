@@ -8,6 +8,7 @@ tensor(6.)
 # ruff: noqa: F401
 
 import math as _math
+import sys as _sys
 
 from . import autograd, ops
 from .autograd import (
@@ -108,12 +109,29 @@ _HOMES = {
         ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "symbolic"
     ),
     **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
+    "Future": "futures",
     "GradScaler": "amp",
-    **dict.fromkeys(
-        ("_assert", "_check", "_check_index", "_check_not_implemented", "_check_type", "_check_value"), "symbolic"
-    ),
     "classes": "library.native",
-    "export_library": "cpp",
+    "export_library": "cpp.aot",
+    "_disable_dynamo": "compiler",
+    "_assert": "symbolic",
+    **dict.fromkeys(
+        (
+            "_check",
+            "_check_index",
+            "_check_is_size",
+            "_check_not_implemented",
+            "_check_tensor_all",
+            "_check_tensor_all_with",
+            "_check_type",
+            "_check_value",
+            "_check_with",
+        ),
+        "core.checks",
+    ),
+    **dict.fromkeys(("Event", "Stream"), "accelerator"),
+    "PyTorchFileReader": "serialization.archive",
+    "ScriptModule": "jit",
     "autocast": "amp",
     "compile": "compiler",
     "cond": "library.higher_order",
@@ -151,8 +169,10 @@ _PRIVATE_MODULES = (
     "_dynamo",
     "_higher_order_ops",
     "_inductor",
+    "_jit_internal",
     "_ops",
     "_tensor",
+    "_tensor_str",
     "_utils",
 )
 
@@ -161,6 +181,8 @@ def __getattr__(name: str):
     """Subpackages (nn, optim, linalg, ...) are imported when first used."""
     if name == "Storage":
         return _STORAGE_TYPES["DoubleStorage" if get_default_dtype() is _DTYPES["float64"] else "FloatStorage"]
+    if name == "torch" and _naming.is_posing():
+        return _sys.modules[__name__]  # PyTorch's package imports itself, and programs write `torch.torch`
     if name in _HOMES:
         return getattr(_naming.load(f"{__name__}.{_HOMES[name]}"), name)
     if name.startswith("_") and name not in _PRIVATE_MODULES:

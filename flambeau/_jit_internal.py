@@ -9,6 +9,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from . import jit as _jit
 from .futures import Future
 from .jit import annotate, export, ignore, is_scripting, unused
 from .jit.annotations import (
@@ -20,6 +21,7 @@ from .jit.annotations import (
     BroadcastingList6,
 )
 from .jit.marks import Mark as FunctionModifiers
+from .jit.marks import drop as _drop  # noqa: F401
 from .jit.marks import overload as _overload
 
 __all__ = [
@@ -79,7 +81,17 @@ def check_empty_containers(obj: Any) -> None:
     warn_of_empty_container(obj)
 
 
+def _copy_to_script_wrapper(fn: Callable) -> Callable:
+    """Mark a method that a compiled module shall have as it is, in Python."""
+    fn._torchscript_modifier = FunctionModifiers.COPY  # type: ignore[attr-defined]
+    return fn
+
+
 @contextlib.contextmanager
 def _disable_emit_hooks() -> Iterator[None]:
     """PyTorch's tests save and load what they compile unless this is on; nothing is done here."""
     yield
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_jit, name)

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from .core.dtype import dtype, uint8
 from .core.storage import UntypedStorage
 from .core.typed_storage import TypedStorage
+from .ops import namespace
 from .serialization import rebuild
 from .serialization.rebuild import meta_tensor as _rebuild_meta_tensor_no_storage
 from .serialization.rebuild import parameter as _rebuild_parameter
@@ -56,3 +57,14 @@ class ExceptionWrapper:
     def reraise(self) -> NoReturn:
         """Raise an exception of the same type."""
         self._failure.reraise()
+
+
+def _flatten_dense_tensors(tensors: Any) -> Any:
+    """Tensors of one dtype as one vector, one behind the other."""
+    return namespace("torch")["cat"]([t.contiguous().view(-1) for t in tensors])
+
+
+def _unflatten_dense_tensors(flat: Any, tensors: Any) -> tuple:
+    """A vector as tensors with the shapes of these; they share its memory."""
+    parts = flat.split([t.numel() for t in tensors])
+    return tuple(part.view(t.shape) for part, t in zip(parts, tensors))

@@ -9,6 +9,10 @@ from .core.backend import has_backend as _has_backend
 from .core.device import device
 
 _CUDA = device("cuda")
+Stream, Event = (
+    _cuda.Stream,
+    _cuda.Event,
+)  # also `torch.Stream` and `torch.Event`: of the one kind of accelerator there is
 
 
 def is_available() -> bool:
@@ -107,6 +111,11 @@ def max_memory_reserved(device_index: Any = None, /) -> int:
 def memory_stats(device_index: Any = None, /) -> Any:
     """Figures of the allocator."""
     return _there().memory_stats(device_index)
+
+
+def get_memory_info(device_index: Any = None, /) -> tuple[int, int]:
+    """Bytes that are free on the device, and bytes that it has."""
+    return _there().mem_get_info(device_index)
 
 
 def reset_peak_memory_stats(device_index: Any = None, /) -> None:

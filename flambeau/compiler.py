@@ -216,3 +216,6 @@ class set_stance:  # noqa: N801 - PyTorch's name
 
     def __exit__(self, *exc: Any) -> None:
         _room("function").stance[0] = self.before
+
+
+_disable_dynamo = disable  # PyTorch's name for itself

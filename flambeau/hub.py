@@ -48,13 +48,17 @@ _chosen_dir: Any = []  # what set_dir was given, if anything
 # -- the cache ----------------------------------------------------------------------------------------------------------
 
 
+def _get_torch_home() -> str:
+    """The folder of everything that is kept between runs."""
+    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
+    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
+
+
 def get_dir() -> str:
     """Where repositories and weights are kept: the same place PyTorch uses, so that both find what the other fetched."""
     if _chosen_dir:
         return _chosen_dir[0]
-    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    home = os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
-    return os.path.join(home, "hub")
+    return os.path.join(_get_torch_home(), "hub")
 
 
 def set_dir(d: str | os.PathLike) -> None:

@@ -22,7 +22,8 @@ def manual_seed(seed: int) -> None:
 
 globals().update(
     _raising(
-        """seed synchronize empty_cache get_rng_state set_rng_state current_allocated_memory driver_allocated_memory""",
+        """seed synchronize empty_cache get_rng_state set_rng_state current_allocated_memory driver_allocated_memory
+        recommended_max_memory""",
         RuntimeError,
         "Cannot execute mps.{}() without MPS backend.",
     )

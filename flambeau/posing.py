@@ -225,6 +225,7 @@ def install_as_torch() -> None:
                 " process, and objects of the two do not mix"
             )
     naming.start_posing()
+    package.__name__ = "torch"  # programs that replace parts of PyTorch compare it
     _set_version(package, TORCH_VERSION)
     for module in [m for n, m in sys.modules.items() if n.startswith(f"{naming.PACKAGE}.")]:
         if isinstance(module, ModuleType):

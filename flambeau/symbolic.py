@@ -54,6 +54,9 @@ def sym_not(a: Any) -> bool:
 def sym_max(a: Any, b: Any) -> Any:
     """The larger of two numbers; a float if either is one."""
     _require_numbers(a, b)
+    for first, second in ((a, b), (b, a)):
+        if hasattr(first, "__sym_max__"):
+            return first.__sym_max__(second)
     larger = builtins.max(a, b)
     return float(larger) if isinstance(a, float) or isinstance(b, float) else larger
 
@@ -62,6 +65,9 @@ def sym_max(a: Any, b: Any) -> Any:
 def sym_min(a: Any, b: Any) -> Any:
     """The smaller of two numbers; a float if either is one."""
     _require_numbers(a, b)
+    for first, second in ((a, b), (b, a)):
+        if hasattr(first, "__sym_min__"):
+            return first.__sym_min__(second)
     smaller = builtins.min(a, b)
     return float(smaller) if isinstance(a, float) or isinstance(b, float) else smaller
 
@@ -97,27 +103,6 @@ def _of_math(name: str) -> Any:
 
 
 sym_sqrt = _of_math("sqrt")
-
-
-def _check_as(kind: type[Exception]) -> Any:
-    def check(cond: Any, message: Any = None) -> None:
-        if not isinstance(cond, (bool, SymBool)):
-            raise TypeError(f"cond must be a bool, but got {type(cond)}")
-        if cond:
-            return
-        if message is None:
-            raise kind("Expected cond to be True, but got False. (Could this error message be improved? If so, please report an enhancement request to PyTorch.)")  # fmt: skip
-        raise kind(str(message() if callable(message) else message))
-
-    check.__doc__ = f"Raise {kind.__name__} with a message (or what a function returns as one) unless `cond` is true."
-    return check
-
-
-_check = _check_as(RuntimeError)
-_check_value = _check_as(ValueError)
-_check_index = _check_as(IndexError)
-_check_type = _check_as(TypeError)
-_check_not_implemented = _check_as(NotImplementedError)
 
 
 @overridable

@@ -30,13 +30,25 @@ def manual_seed_all(seed: int) -> None:
     int(seed)
 
 
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """False: there is no device."""
+    return False
+
+
+def is_current_stream_capturing() -> bool:
+    """False: there are no streams."""
+    return False
+
+
 def empty_cache() -> None:
     """Nothing to free."""
 
 
 globals().update(
     _raising(
-        "current_device set_device synchronize get_device_name get_device_properties",
+        "current_device set_device synchronize get_device_name get_device_properties get_device_capability device get_rng_state"
+        " get_rng_state_all set_rng_state set_rng_state_all max_memory_allocated mem_get_info memory_allocated memory_reserved"
+        " reset_peak_memory_stats",
         AssertionError,
         "Torch not compiled with XPU enabled: xpu.{}() needs an XPU device",
     )

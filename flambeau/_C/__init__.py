@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import flambeau as _VariableFunctionsClass  # the functions of `torch` are its attributes
 
+from .. import jit as _jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core import naming as _naming
+from ..core.device import default_device as _default_device
+from ..core.device import device
 from ..core.generator import Generator
 from ..core.layout import broadcast_shapes
 from ..core.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 from ..core.overrides import disabled_torch_function as _disabled_torch_function_impl
 from ..core.size import Size
+from ..core.tensor import Tensor
 
 __all__ = [
     "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "Size", "_VariableFunctions", "_VariableFunctionsClass",
@@ -29,9 +35,28 @@ def _log_api_usage_once(event: str) -> None:
     """Libraries report what is used; nobody listens."""
 
 
-def _get_tracing_state():
-    """What `torch.jit.trace` records just now, None where nothing is being recorded."""
-    return _naming.load("flambeau.jit.tracing_state").active()
+_TensorMeta = type(Tensor)  # the class of the class of tensors
+
+
+def _get_default_device() -> str:
+    """The type of the device that new tensors are on."""
+    return _default_device().type
+
+
+def _get_accelerator(check: bool | None = None) -> device:
+    """The accelerator that is there, or the CPU where there is none."""
+    return _naming.load("flambeau.accelerator").current_accelerator() or device("cpu")
+
+
+def _get_privateuse1_backend_name() -> str:
+    """The name of the device type that PyTorch leaves to others; here each has a name of its own."""
+    return "privateuseone"
+
+
+def _get_tracing_state() -> Any:
+    """What is known about the tracing that goes on in this thread; None if there is none."""
+    recorder = _naming.load("flambeau.jit.tracing_state").active()
+    return None if recorder is None else _naming.load("flambeau.jit.trace_graph").TracingState(recorder)
 
 
 def __getattr__(name: str):

@@ -3,9 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..compiler import OptimizedModule, allow_in_graph, assume_constant_result, compile, disable, list_backends, reset
+from ..compiler import (
+    OptimizedModule,
+    allow_in_graph,
+    assume_constant_result,
+    compile,
+    disable,
+    is_compiling,
+    list_backends,
+    reset,
+)
+from ..core import naming as _naming
 from ..wholestep.arguments import DYNAMIC, STATIC
 from . import config
+from .eval_frame import is_dynamo_supported
 
 
 class ExplainOutput:
@@ -63,5 +74,17 @@ def _mark(t: Any, index: Any, name: str, other: str) -> None:
 
 maybe_mark_dynamic = mark_dynamic
 
+
+def mark_static_address(t: Any, guard: bool = False) -> None:
+    """Say that a tensor stays where it is. Recorded programs read the address of each call, so that this changes nothing."""
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise _naming.no_attribute(__name__, name)
+    return _naming.submodule(__name__, name)
+
+
 __all__ = ["ExplainOutput", "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "explain",
-           "list_backends", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "reset"]  # fmt: skip
+           "is_compiling", "is_dynamo_supported", "list_backends", "mark_dynamic", "mark_static", "mark_static_address",
+           "maybe_mark_dynamic", "reset"]  # fmt: skip

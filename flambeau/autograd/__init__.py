@@ -27,8 +27,20 @@ bind()
 
 
 def __getattr__(name: str) -> Any:
-    """forward_ad is imported when first used."""
+    """forward_ad and profiler are imported when first used."""
+    if name in _OF_PROFILER:
+        return getattr(submodule(__name__, "profiler"), name)
     return submodule(__name__, name)
+
+
+_OF_PROFILER = (
+    "DeviceType",
+    "ProfilerActivity",
+    "ProfilerConfig",
+    "ProfilerState",
+    "kineto_available",
+    "_profiler_enabled",
+)
 
 
 __all__ = [

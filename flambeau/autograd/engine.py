@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import sys
 import threading
@@ -91,6 +92,9 @@ class Pass:
         outgoing: tuple | None
         casting = modes.active and modes.staying()
         evaluate = self.evaluate_cast if casting else self.evaluate
+        observer = modes.observing()
+        if observer is not None:
+            evaluate = functools.partial(evaluate_observed, observer, evaluate)
         while ready:
             node = heapq.heappop(ready)[1]
             outgoing = None  # let go of the last node's gradients: their reference counts decide about copying
@@ -135,7 +139,7 @@ class Pass:
         if node.prehooks:
             incoming = run_prehooks(node, incoming)
         try:
-            outgoing = apply_watched(node, incoming) if unusual else node.apply(incoming)
+            outgoing = apply_watched(node, incoming) if unusual or modes.active else node.apply(incoming)
         except BatchedOperand:
             outgoing = apply_one_by_one(node, incoming)
         if node.hooks:
@@ -259,8 +263,10 @@ def run_posthooks(node: Node, outgoing: tuple, incoming: list) -> tuple:
 
 
 def apply_watched(node: Node, incoming: list) -> tuple:
-    """node.apply; with anomaly detection an error is preceded by the forward call that led to it."""
+    """node.apply, which an observer is told of; with anomaly detection an error is preceded by the forward call that led to it."""
     before, grad_mode.evaluating = grad_mode.evaluating, node
+    observer = modes.observing()
+    event = None if observer is None else observer.begin(node.name(), modes.BACKWARD, node.sequence)
     try:
         return node.apply(incoming)
     except Exception:
@@ -268,7 +274,25 @@ def apply_watched(node: Node, incoming: list) -> tuple:
             show_forward_call(node)
         raise
     finally:
+        if observer is not None:
+            observer.end(event)
         grad_mode.evaluating = before
+
+
+def evaluate_observed(
+    observer: modes.Observer, evaluate: Callable, node: Node, incoming: list, useful: set[Node] | None
+) -> tuple | None:
+    """`evaluate`, which an observer is told of."""
+    leaf = type(node) is AccumulateGrad
+    name, sequence = node.name(), -1 if leaf else node.sequence
+    events = [observer.begin(f"autograd::engine::evaluate_function: {name}", modes.BACKWARD, sequence)]
+    if leaf:
+        events.append(observer.begin(name, modes.BACKWARD))
+    try:
+        return evaluate(node, incoming, useful)
+    finally:
+        for event in reversed(events):
+            observer.end(event)
 
 
 def apply_one_by_one(node: Node, incoming: list) -> tuple:

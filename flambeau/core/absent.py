@@ -1,4 +1,4 @@
-"""Functions of PyTorch's that need something Flambeau does not have: they are there by name, and raise."""
+"""Functions and classes of PyTorch's that need something Flambeau does not have: they are there by name, and raise."""
 
 from __future__ import annotations
 
@@ -9,6 +9,15 @@ from typing import Any, NoReturn
 def raising(names: str, error: type[Exception], message: str) -> dict[str, Callable[..., NoReturn]]:
     """A function for each of the names (a text of words); called, it raises `error` with its name in the place of {}."""
     return {name: _raising(name, error, message.format(name)) for name in names.split()}
+
+
+def absent_class(name: str, message: str, error: type[Exception] = NotImplementedError, bases: tuple = ()) -> type:
+    """A class that nothing is an instance of: programs may ask `isinstance(x, ...)`, making one raises."""
+
+    def __new__(cls: type, *args: Any, **kwargs: Any) -> NoReturn:
+        raise error(message)
+
+    return type(name, bases, {"__new__": __new__, "__doc__": f"Cannot be made: {message}", "__module__": __name__})
 
 
 def _raising(name: str, error: type[Exception], message: str) -> Callable[..., NoReturn]:

@@ -1,4 +1,4 @@
-"""The mode stack: tracing, autocast, profiling, vmap, overrides of operators by classes.
+"""The mode stack: tracing, autocast, vmap, overrides of operators by classes; and observers, which profile.
 
 Every operator tests `if active:` once; while no thread has a mode on, that is all it costs. A mode gets the operator's record,
 the function and its arguments, and decides: change the arguments, run it, record it. Modes belong to the thread that entered
@@ -50,12 +50,35 @@ class Mode:
         own.stack.take(self)
 
 
-class Stack(list[Mode]):
-    """The modes of one thread, the innermost last. `active` counts along. No Ctrl-C comes between the parts of a change."""
+class Observer:
+    """What a profiler is: told of everything that runs in a thread, changing nothing. There is one per thread (see `observe`), and
+    it is no mode: it sees what is left to run after all modes have decided."""
 
-    __slots__ = ("__weakref__",)
+    def operator(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
+        """An operator is about to compute: return what `run(*args, **kwargs)` returns."""
+        return run(*args, **kwargs)
+
+    def begin(self, name: str, scope: int, sequence: int = -1) -> Any:
+        """A range of work that has a name begins; what is returned is given to `end`."""
+
+    def end(self, event: Any) -> None:
+        """The range is over."""
+
+
+# What a range is, by PyTorch's numbers.
+FUNCTION, BACKWARD, USER = 0, 1, 7
+
+
+class Stack(list[Mode]):
+    """The modes of one thread, the innermost last, and its observer. `active` counts along. No Ctrl-C comes between the parts of a
+    change."""
+
+    __slots__ = ("__weakref__", "observer")
     __hash__ = object.__hash__  # type: ignore[assignment]  # each thread has its own, whatever is in it
     __eq__ = object.__eq__
+
+    def __init__(self) -> None:
+        self.observer: Observer | None = None
 
     @uninterrupted
     def push(self, mode: Mode, position: int | None = None) -> None:
@@ -90,7 +113,7 @@ class Stack(list[Mode]):
         del active[:count]
 
     def __del__(self, active: list[None] = active) -> None:  # of a thread that ended with modes on
-        del active[: len(self)]
+        del active[: len(self) + (self.observer is not None)]
 
 
 class _Own(threading.local):
@@ -128,17 +151,54 @@ def leave_everywhere(mode: Mode) -> None:
 def intercept(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     """Hand a call to this thread's innermost mode, with that mode switched off while it decides."""
     stack = own.stack
-    if not stack:  # the modes that are on are other threads'
-        return unwatched(function)(*args, **kwargs)
+    if not stack:  # the modes that are on are other threads', or there is only an observer
+        if stack.observer is None:
+            return unwatched(function)(*args, **kwargs)
+        return stack.observer.operator(op, unwatched(function), args, kwargs)
     top = stack[-1]
     if top.stays:
-        return top.handle(op, function, args, kwargs)
+        if stack.observer is None:
+            return top.handle(op, function, args, kwargs)
+        return stack.observer.operator(op, lambda *a, **k: top.handle(op, function, a, k), args, kwargs)
     del stack[-1]  # not pop(): an interrupt can come after a call, and would leave the mode off for good
     del active[-1]
     try:
         return top.handle(op, function, args, kwargs)
     finally:
         stack.push(top)
+
+
+def observe(observer: Observer | None) -> Observer | None:
+    """From now on this observer, or none, is told of what runs in this thread; returns the one that was told before."""
+    stack = own.stack
+    before = stack.observer
+    if before is None and observer is not None:
+        active[:0] = (None,)
+    stack.observer = observer
+    if observer is None and before is not None:
+        del active[-1]
+    return before
+
+
+def observing() -> Observer | None:
+    """The observer of this thread."""
+    return own.stack.observer if active else None
+
+
+class named_range:  # noqa: N801
+    """What happens inside has a name for the observer of this thread, if there is one."""
+
+    def __init__(self, name: str, scope: int = USER):
+        self.name, self.scope = name, scope
+
+    def __enter__(self) -> named_range:
+        self.observer = observing()
+        self.event = None if self.observer is None else self.observer.begin(self.name, self.scope)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        if self.observer is not None:
+            self.observer.end(self.event)
 
 
 def asking() -> bool:
@@ -148,7 +208,13 @@ def asking() -> bool:
 
 
 def watching() -> bool:
-    """Whether a mode of this thread wants to see calls that have no public name."""
+    """Whether a mode of this thread, or its observer, wants to see calls that have no public name."""
+    stack = own.stack
+    return stack.observer is not None or any(mode.parts for mode in stack)
+
+
+def deciding() -> bool:
+    """Whether a mode of this thread must be asked about every call, so that no two may be made one. An observer need not."""
     return any(mode.parts for mode in own.stack)
 
 

@@ -34,7 +34,8 @@ skip = _Skip()
 
 def disabled_torch_function(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
     """The override of classes that want none: results of operators on them are plain tensors."""
-    return func(*args, **(kwargs or {}))
+    with DisableTorchFunctionSubclass():
+        return func(*args, **(kwargs or {}))
 
 
 def overriding_arguments(args: tuple, kwargs: dict) -> list[Any]:

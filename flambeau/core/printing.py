@@ -157,7 +157,8 @@ class _Layout:
         return "[" + gap.join(rows) + "]"
 
 
-def _body(array: np.ndarray, kind: dtype, shape: Shape, indent: int) -> str:
+def body(array: np.ndarray, kind: dtype, shape: Shape, indent: int) -> str:
+    """The elements in brackets, lines after the first indented."""
     if 0 in shape:
         return "[]"
     if options.edgeitems == 0 and shape and _is_summarised(shape, options):
@@ -173,7 +174,7 @@ def _last_line_length(text: str) -> int:
     return len(text) - (text.rfind("\n") + 1)
 
 
-def _assemble(prefix: str, body: str, suffixes: list[str], indent: int, newline_first: bool = False) -> str:
+def assemble(prefix: str, body: str, suffixes: list[str], indent: int, newline_first: bool = False) -> str:
     """`prefix` + `body` + suffixes + ")", with a line break before each suffix that would not fit."""
     pieces = [prefix + body]
     used = _last_line_length(pieces[0]) + 2  # with the separator that may follow
@@ -255,9 +256,9 @@ def tensor_repr(
     if layout is not None:
         suffixes.append(f"layout={layout}")
     if contents is None:
-        contents = "..." if array is None else _body(array, kind, shape, indent)
+        contents = "..." if array is None else body(array, kind, shape, indent)
     suffixes += _grad_suffixes(requires_grad, grad_fn_name, names, tangent)
-    return _assemble(prefix, contents, suffixes, indent)
+    return assemble(prefix, contents, suffixes, indent)
 
 
 @dataclass
@@ -274,9 +275,9 @@ class Component:
         if shape is None:
             raise ValueError(f"the component {self.name!r} without data needs its shape to be printed")
         prefix = f"{self.name}=tensor("
-        body = "..." if self.array is None else _body(self.array, self.kind, shape, indent + len(prefix))
+        elements = "..." if self.array is None else body(self.array, self.kind, shape, indent + len(prefix))
         size = f", {_size_text(shape)}" if self.array is None or 0 in shape else ""
-        return f"{prefix}{body}{size})"
+        return f"{prefix}{elements}{size})"
 
 
 def sparse_repr(
@@ -303,7 +304,7 @@ def sparse_repr(
     suffixes.append(f"layout={layout}")
     suffixes += _grad_suffixes(requires_grad, grad_fn_name, None, None)
     body = (",\n" + " " * indent).join(component.text(indent) for component in components)
-    return _assemble(prefix, body, suffixes, indent, newline_first=layout == "torch.sparse_coo")
+    return assemble(prefix, body, suffixes, indent, newline_first=layout == "torch.sparse_coo")
 
 
 def format_tensor(tensor: Any, spec: str, plain_type: type[Any]) -> str:

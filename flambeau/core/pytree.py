@@ -161,6 +161,9 @@ def _node_type(tree: Any) -> Any:
     return _NAMED if kind not in SUPPORTED_NODES and is_namedtuple_class(kind) else kind
 
 
+_get_node_type = _node_type  # the name under which programs ask for it
+
+
 class TreeSpec:
     """The shape of a tree: a container's type, its context and the shapes of its children; a leaf has none of them."""
 

@@ -26,8 +26,7 @@ _free_blocks = allocator.free_blocks
 _free = at_once(free)
 
 
-# Who wants to know of new storages (`made`), of looks at their bytes (`looked`, `tested`) and of bytes that are not written by kernels
-# (`filled`, `loaded`) or never change (`constant`): recordings of whole steps. See `watch`.
+# Who wants to know what happens to memory: recordings of whole steps, profilers. See `Watcher` and `watch`.
 watchers: list[Any] = []
 
 
@@ -501,6 +500,28 @@ def is_zero(address: int, nbytes: int, error: Exception | None = None) -> bool:
     for watcher in watchers:
         watcher.tested(address, nbytes, error)
     return not any(ctypes.string_at(address, nbytes))
+
+
+class Watcher:
+    """Who is told what happens to memory (see `watch`); nothing of it matters unless a method is written."""
+
+    def made(self, new: UntypedStorage) -> None:
+        """A storage was made."""
+
+    def looked(self) -> None:
+        """The host looks at bytes of a tensor."""
+
+    def tested(self, address: int, nbytes: int, error: Exception | None) -> None:
+        """A number in which a kernel reports errors is tested."""
+
+    def filled(self, address: int, value: int, nbytes: int) -> None:
+        """Bytes were set to one value."""
+
+    def loaded(self, address: int, nbytes: int) -> None:
+        """New memory got values that Python had."""
+
+    def constant(self, found: Any) -> None:
+        """A tensor that is kept for all calls was used."""
 
 
 _plain_init = UntypedStorage.__init__

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+from ..core.modes import named_range
 from ..core.tensor import Tensor
 from ..ops import namespace
 from . import groups
@@ -461,4 +462,5 @@ def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
 @contextlib.contextmanager
 def record_comm(name: str) -> Iterator[None]:
     """Names what happens inside for a profiler."""
-    yield
+    with named_range(name):
+        yield

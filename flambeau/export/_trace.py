@@ -64,9 +64,11 @@ def input_names(program: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
 
 
 class _Keeping(threading.local):
-    """Which autograd.Functions stay one node of a graph: asked by exports to formats that have a form for them."""
+    """Which autograd.Functions and which operators that are made of others stay one node of a graph: told by exports to formats
+    that have a form for them."""
 
     wanted: Callable[[type], bool] = staticmethod(lambda function: False)
+    whole: Callable[[Any, str], bool] = staticmethod(lambda op, name: True)
 
 
 keeping = _Keeping()
@@ -138,6 +140,9 @@ class Recorder(GraphRecorder):
             return self.note(FunctionTarget.of(function, len(args)), args, {}, result)  # type: ignore[arg-type]
 
         return self.unseen(run)
+
+    def keeps(self, op: Any, name: str) -> bool:
+        return keeping.whole(op, name)
 
     def add_input(
         self, kind: InputKind, name: str, target: str, tensor: Tensor, persistent: bool | None = None
@@ -247,8 +252,10 @@ def _own_buffers(module: Module) -> Iterator[None]:
 class Trace:
     """One run of a module."""
 
+    recorder_type: type[Recorder] = Recorder
+
     def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any], preserved: tuple[str, ...] = ()) -> None:
-        recorder = self.recorder = Recorder(module, preserved)
+        recorder = self.recorder = self.recorder_type(module, preserved)
         with flambeau.no_grad(), _own_buffers(module):
             for path, parameter in module.named_parameters():
                 recorder.add_input(InputKind.PARAMETER, f"p_{path}", path, parameter)

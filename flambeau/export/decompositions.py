@@ -604,9 +604,9 @@ class _Recorder(GraphRecorder):
                 value = _SCATTERS[before.target](above[0], value, *before.args[1:])
         kept = {id(part) for part, _ in chain} | {id(value)}
         for key, (other, _) in list(self.known.items()):
-            if key not in kept and other._is_view() and other.layout is flambeau.strided and other.numel():
-                if other.untyped_storage().data_ptr() == owner:
-                    del self.known[key]
+            view = key not in kept and other._is_view() and other.layout is flambeau.strided and other.numel()
+            if view and other.untyped_storage().data_ptr() == owner:
+                del self.known[key]
         self.memory[owner] = last
 
 

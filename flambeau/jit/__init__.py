@@ -32,6 +32,7 @@ _HOMES = {
     "ScriptModule": "module", "TopLevelTracedModule": "module", "TracedModule": "module", "freeze": "freezing", "run_frozen_optimizations": "freezing",
     "optimize_for_inference": "freezing", "load": "archive", "save": "archive", "TracerWarning": "tracer",
     "trace": "tracer", "trace_module": "tracer", "TracingCheckError": "tracer", "is_tracing": "tracing_state",
+    "_get_trace_graph": "trace_graph",
 }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: F401, UP035  programs import them from here, as in PyTorch
+from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: F401, UP035  found here in PyTorch, too
 
 
 class _BroadcastingList:

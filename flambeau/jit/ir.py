@@ -387,6 +387,8 @@ class Graph(Block):
         super().__init__(self, None)
         self.insert_block: Block = self
         self.insert_point: Node | None = None  # before this node; None: at the end
+        self.scopes: list[str] = []  # names of what the nodes that are made belong to, joined as `scope`
+        self.scope = ""
 
     def next_unique(self) -> int:
         self._count += 1
@@ -438,7 +440,7 @@ class Graph(Block):
 
     def create(self, kind: str, inputs: Iterable[Value] = (), outputs: int = 1, place: Range | None = None) -> Node:
         node = Node(self, kind, inputs, outputs)
-        node.range = place
+        node.range, node.scope = place, self.scope
         return node
 
     def op(
@@ -545,7 +547,7 @@ def copy_block(block: Block, into: Block, known: dict[Value, Value]) -> None:
 def copy_node(node: Node, graph: Graph, known: dict[Value, Value]) -> Node:
     made = Node(graph, node.kind_, [known.get(v, v) for v in node.inputs_], len(node.outputs_))
     made.attributes = dict(node.attributes)
-    made.range, made.scope, made.schema_ = node.range, node.scope, node.schema_
+    made.range, made.scope, made.schema_ = node.range, node.scope or made.graph.scope, node.schema_
     for old, new in zip(node.outputs_, made.outputs_):
         known[old] = new.copy_meta(old)
     for block in node.blocks_:

@@ -7,7 +7,6 @@ submodules afterwards. Sizes of tensors are numbers that know where they come fr
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import sys
 import warnings
@@ -17,7 +16,6 @@ from typing import Any
 import flambeau as torch
 
 from ..core import modes
-from ..core.size import make_size
 from ..core.tensor import Tensor
 from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
@@ -33,6 +31,7 @@ from .naming import qualified_name, unique_name
 from .resolver import form_by_name
 from .schema import Argument, Schema, schemas_of
 from .source import Range, Source
+from .traced_sizes import TracedInt, TracedSizes, plain, tensors_in
 from .tracing_state import active, set_active
 from .types import (
     BOOL,
@@ -79,41 +78,6 @@ class TracingCheckError(Exception):
         super().__init__(self.message)
 
 
-class TracedInt(int):
-    """A size that knows which tensor's it is: arithmetic with it is recorded."""
-
-    tracer: Any
-    make: Any
-
-    @staticmethod
-    def of(number: int, tracer: Tracer, make: Callable[[], Value]) -> TracedInt:
-        made = TracedInt(number)
-        made.tracer, made.make = tracer, functools.cache(make)
-        return made
-
-    def __reduce__(self) -> Any:
-        return int, (int(self),)
-
-
-def _recorded(name: str, symbol: str, turned: bool = False) -> Any:
-    plain = getattr(int, name)
-
-    def run(self: TracedInt, other: Any) -> Any:
-        result = plain(self, other)
-        tracer = self.tracer
-        if type(result) is not int or active() is not tracer or not tracer.recording or not isinstance(other, int):
-            return result
-        pair = (other, self) if turned else (self, other)
-        return TracedInt.of(result, tracer, lambda: tracer.insert(symbol, [tracer.value(p) for p in pair]))
-
-    return run
-
-
-for _name, _symbol in (("add", "aten::add"), ("sub", "aten::sub"), ("mul", "aten::mul"), ("floordiv", "aten::floordiv"), ("mod", "aten::remainder")):  # fmt: skip
-    setattr(TracedInt, f"__{_name}__", _recorded(f"__{_name}__", _symbol))
-    setattr(TracedInt, f"__r{_name}__", _recorded(f"__r{_name}__", _symbol, turned=True))
-
-
 class Frame:
     """A module whose forward is being recorded."""
 
@@ -122,7 +86,7 @@ class Frame:
         self.attributes: dict[str, Value] = {}
 
 
-class Tracer(modes.Mode):
+class Tracer(TracedSizes, modes.Mode):
     """Records into one graph."""
 
     reads_python = True  # subscripts above all, before their numbers are taken apart
@@ -131,7 +95,7 @@ class Tracer(modes.Mode):
         self.graph = Graph()
         self.recording = True
         self.known: dict[int, tuple[Any, Value]] = {}
-        self.plain_shapes: list[tuple[Tensor, Any]] = []
+        TracedSizes.__init__(self)
         self.script_modules: dict[int, Any] = {}
         self.paths: dict[int, str] = {}
         self.modules: dict[int, str] = {}
@@ -290,15 +254,13 @@ class Tracer(modes.Mode):
                 self.set_value(item, self.insert("aten::__getitem__", [value, self.value(key)]))
 
     def _trace_shape(self, thing: Tensor, value: Value) -> None:
-        if thing.layout is not torch.strided:
-            return
-        plain = thing.shape
-        self.plain_shapes.append((thing, plain))
+        self.trace_shape(thing, lambda dim: self.insert("aten::size", [value, self.constant(dim, INT)]))
 
-        def size(dim: int) -> Callable[[], Value]:
-            return lambda: self.insert("aten::size", [value, self.constant(dim, INT)])
+    def listening(self) -> bool:
+        return active() is self and self.recording
 
-        thing.shape = make_size([TracedInt.of(int(n), self, size(d)) for d, n in enumerate(plain)])
+    def combine(self, symbol: str, left: Any, right: Any) -> Value:
+        return self.insert(f"aten::{symbol}", [self.value(left), self.value(right)])
 
     # -- the mode --------------------------------------------------------------------------------------------------------
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
@@ -348,8 +310,8 @@ class Tracer(modes.Mode):
 
     def _check_seen(self, name: str, args: tuple, kwargs: dict, result: Any) -> None:
         """What an operator makes of recorded tensors must be recorded: it would be a constant of the graph otherwise."""
-        from_known = any(id(t) in self.known for t in _tensors((args, kwargs)))
-        if from_known and any(id(t) not in self.known for t in _tensors(result)):
+        from_known = any(id(t) in self.known for t in tensors_in((args, kwargs)))
+        if from_known and any(id(t) not in self.known for t in tensors_in(result)):
             raise NotImplementedError(
                 f"tracing a call of {name}: TorchScript has no operator for it, or not with these arguments"
             )
@@ -369,7 +331,7 @@ class Tracer(modes.Mode):
         if name == "einsum" and len(args) > 1 and not isinstance(args[1], (list, tuple)):
             args = (args[0], list(args[1:]))
         form = form_by_name(name) if "nn.functional" in op.namespaces or name in ("interpolate",) else None
-        symbol = f"aten::{name}"
+        symbol = name if "::" in name else f"aten::{name}"  # a user's operator has a namespace of its own
         if form is None and not schemas_of(symbol):
             return None
         before = len(self.frame.block.nodes_)
@@ -421,22 +383,11 @@ class Tracer(modes.Mode):
 
     def _run(self, function: Callable, args: tuple, kwargs: dict, recording: bool = False) -> Any:
         """Run an operator on plain numbers and shapes."""
-        swapped = []
-        for tensor in _tensors((args, kwargs)):
-            if any(type(n) is TracedInt for n in tensor.shape):
-                swapped.append((tensor, tensor.shape))
-                if not recording:
-                    tensor.shape = make_size([int(n) for n in tensor.shape])
         before, self.recording = self.recording, recording
         try:
-            if recording:
-                return function(*args, **kwargs)
-            return function(*_plain(args), **_plain(kwargs))
+            return self.run_plain(function, args, kwargs, shapes=not recording)
         finally:
             self.recording = before
-            for tensor, shape in swapped:
-                if len(tensor.shape) == len(shape) and tuple(map(int, tensor.shape)) == tuple(map(int, shape)):
-                    tensor.shape = shape
 
     def _python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
         result = self._run(function, args, kwargs)
@@ -448,7 +399,7 @@ class Tracer(modes.Mode):
     def call_script(self, function: Function, args: tuple, kwargs: dict) -> Any:
         """A compiled function or method called while tracing: the graph calls it too."""
         if not self.recording:
-            return function.run(function.bind(_plain(args), _plain(kwargs)))
+            return function.run(function.bind(plain(args), plain(kwargs)))
         arguments = list(args)
         first: list[Named] = []
         if function.owner is not None:
@@ -519,9 +470,7 @@ class Tracer(modes.Mode):
             set_active(before)
             for handle in handles:
                 handle.remove()
-            for tensor, shape in reversed(self.plain_shapes):
-                if len(tensor.shape) == len(shape):
-                    tensor.shape = make_size([int(n) for n in tensor.shape])
+            self.restore_shapes()
 
 
 class _Context(Emitter):
@@ -546,30 +495,6 @@ def _without(mode: modes.Mode) -> Iterator[None]:
     finally:
         if there:
             modes.own.stack.push(mode)
-
-
-def _tensors(tree: Any) -> Iterator[Tensor]:
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, (list, tuple)) and not isinstance(tree, torch.Size):
-        for item in tree:
-            yield from _tensors(item)
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from _tensors(item)
-
-
-def _plain(tree: Any) -> Any:
-    """The arguments with traced sizes as plain numbers."""
-    if type(tree) is TracedInt:
-        return int(tree)
-    if isinstance(tree, torch.Size):
-        return make_size([int(n) for n in tree])
-    if type(tree) in (list, tuple):
-        return type(tree)(map(_plain, tree))
-    if isinstance(tree, slice):
-        return slice(*map(_plain, (tree.start, tree.stop, tree.step)))
-    return {k: _plain(v) for k, v in tree.items()} if type(tree) is dict else tree
 
 
 def tensor_type(tensor: Tensor) -> Type:
@@ -978,7 +903,7 @@ def _check(
             expected = function(*_cloned(args), **_cloned(kwargs))
             found = traced(*_cloned(args), **_cloned(kwargs))
         torch.set_rng_state(state)
-        for number, (a, b) in enumerate(zip(_tensors(expected), _tensors(found))):
+        for number, (a, b) in enumerate(zip(tensors_in(expected), tensors_in(found))):
             try:
                 torch.testing.assert_close(b.double() if b.is_floating_point() else b, a.double() if a.is_floating_point() else a, rtol=tolerance, atol=tolerance, equal_nan=True)  # fmt: skip
             except AssertionError as problem:

@@ -70,6 +70,9 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     return tensor.uniform_(a, b, generator=generator)
 
 
+_no_grad_uniform_ = uniform_  # the name under which programs may know it
+
+
 @overridable
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:

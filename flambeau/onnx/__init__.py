@@ -14,6 +14,7 @@ from .functions import is_in_onnx_export
 from .loading import OnnxModule, load
 from .program import ONNXProgram
 from .registry import register_custom_op_symbolic, unregister_custom_op_symbolic
+from .trace_view import _optimize_trace as _optimize_trace
 
 producer_name = "pytorch"
 producer_version = "2.13.0"

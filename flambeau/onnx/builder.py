@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ class Value:
         self.producer: Node | None = None
         self.items: list[Value] | None = None  # for a sequence that is only put together here
         self.label = ""  # what it would like to be called
+        self.number = 0  # its place among all values, which names it where nothing else does
 
     @property
     def rank(self) -> Any:
@@ -58,6 +61,14 @@ class Value:
 
     def __repr__(self) -> str:
         return f"%{self.name or '?'} : {self.dtype}{list(self.shape) if self.shape is not None else ''}"
+
+
+class Absent(Value):
+    """A result that has no form, of an operator whose others have one: an error only for a model that reads it."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self.why = why
 
 
 class ValueType:
@@ -101,6 +112,7 @@ class Node:
         for value in self.outputs:
             value.producer = self
         self.name = self.scope = ""
+        self.ghosts = 0  # values that PyTorch numbers before it and then computes away
 
     def kind(self) -> str:
         return f"{self.domain or 'onnx'}::{self.op_type}"
@@ -115,6 +127,14 @@ class Graph:
         self.outputs: list[Value] = []
         self.nodes: list[Node] = []
         self.parameters: dict[str, tuple[Value, Any]] = {}  # name -> the value, its tensor
+        self.counted: int | None = None  # how many values there were when they were numbered
+
+    def fresh(self, reader: str) -> str:
+        """A name by number for a new parameter that a node reads: `onnx::Conv_17`; none where values have no numbers."""
+        if self.counted is None:
+            return ""
+        self.counted += 1
+        return f"onnx::{reader}_{self.counted - 1}"
 
 
 class Builder:
@@ -125,10 +145,13 @@ class Builder:
     """
 
     def __init__(self, opset: int, graph: Graph | None = None, parent: Builder | None = None) -> None:
-        self.opset = opset
+        self.opset, self.parent = opset, parent
         self.graph = graph or Graph()
         self.domains: set[str] = set() if parent is None else parent.domains
         self.training: bool = False if parent is None else parent.training
+        self.older: bool = (
+            False if parent is None else parent.older
+        )  # whether nodes stand as PyTorch's older exporter puts them
         self.scope: str = "" if parent is None else parent.scope
         self._constants: dict[Any, Value] = {}
 
@@ -159,6 +182,8 @@ class Builder:
 
     def value(self, given: Any) -> Any:
         """A value, or the constant that a Python number or a tensor is."""
+        if isinstance(given, Absent):
+            raise NotImplementedError(given.why)
         if given is None or isinstance(given, Value):
             return given
         if isinstance(given, Tensor):
@@ -175,8 +200,9 @@ class Builder:
         if array.dtype == np.float64 and dtype is None:
             array = array.astype(np.float32)
         key = (array.dtype.str, array.shape, array.tobytes()) if array.nbytes <= 4096 else None
-        if key in self._constants:
-            return self._constants[key]
+        known = self._known(key)
+        if known is not None:
+            return known
         node = Node("", "Constant", [], {"value": array}, 1)
         node.scope = self.scope
         self.graph.nodes.append(node)
@@ -185,6 +211,11 @@ class Builder:
         if key is not None:
             self._constants[key] = made
         return made
+
+    def _known(self, key: Any) -> Value | None:
+        """A constant that is there already; a graph inside a node sees those around it."""
+        found = self._constants.get(key)
+        return self.parent._known(key) if found is None and self.parent is not None else found
 
     def ints(self, numbers: Any) -> Value:
         """A list of sizes, some of which may be values, as one int64 vector."""
@@ -260,14 +291,26 @@ class Builder:
         return made.known(x.dtype, shape)
 
     def reshape(self, x: Value, sizes: Any, allow_zero: bool = False) -> Value:
-        shape = None
+        shape = None if isinstance(sizes, Value) else self._reshaped(x, list(sizes), allow_zero)
         if not isinstance(sizes, Value) and all(isinstance(s, int) and s >= 0 for s in sizes):
-            shape = tuple(sizes)
-            if x.shape == shape:
+            if x.shape == tuple(sizes):
                 return x
-            allow_zero = 0 in shape
-        flag = {"allowzero_i": 1} if allow_zero and self.opset >= 14 else {}
+            if not isinstance(x.rank, int) or 0 in sizes[x.rank :] or 0 in (x.shape or ()):
+                allow_zero, shape = 0 in sizes, list(sizes)
+        flag = {"allowzero_i": int(allow_zero)} if self.opset >= 14 else {}
         return self.op("Reshape", x, self.ints(sizes), **flag).known(x.dtype, shape)
+
+    def _reshaped(self, x: Value, sizes: list[Any], allow_zero: bool) -> list[Size]:
+        """The sizes after a reshape, as far as they are known: 0 keeps one, -1 is what is left."""
+        found: list[Any] = [s if isinstance(s, int) else None for s in sizes]
+        if not allow_zero and x.shape is not None:
+            found = [x.shape[i] if s == 0 and i < len(x.shape) else s for i, s in enumerate(found)]
+        whole = x.shape is not None and all(isinstance(s, int) for s in x.shape)
+        rest = [s for s in found if s != -1]
+        if whole and all(isinstance(s, int) and s for s in rest):
+            left = math.prod(x.shape) // math.prod(rest)
+            return [left if s == -1 else s for s in found]
+        return [None if s == -1 else s for s in found]
 
     def cast(self, x: Any, dtype: DType) -> Value:
         x = self.value(x)
@@ -277,11 +320,12 @@ class Builder:
             return (
                 self.constant(x.constant.reshape(-1).tolist() if x.constant.ndim else x.constant.item(), dtype)
                 if (x.constant.ndim <= 1)
-                else self._cast(x, dtype)
+                else self.recast(x, dtype)
             )
-        return self._cast(x, dtype)
+        return self.recast(x, dtype)
 
-    def _cast(self, x: Value, dtype: DType) -> Value:
+    def recast(self, x: Value, dtype: DType) -> Value:
+        """A Cast, even to the dtype that there is."""
         return self.op("Cast", x, to_i=NUMBER[dtype]).known(dtype, x.shape)
 
     def slice(self, x: Value, axes: Sequence[int], starts: Any, ends: Any, steps: Sequence[int] | None = None) -> Value:
@@ -349,17 +393,10 @@ class Builder:
             return value if dtype is None else self.cast(value, dtype)
         return self.constant(value, dtype)
 
-    def minimum(self, *values: Any) -> Any:
-        return (
-            min(values)
-            if all(isinstance(v, int) for v in values)
-            else self.op("Min", *values).known(flambeau.int64, ())
-        )
-
     def arithmetic(self, kind: str, a: Any, b: Any) -> Any:
-        """Add, Sub, Mul or Div of sizes: numbers where both are."""
+        """Add, Sub, Mul, Div or Mod of sizes: numbers where both are."""
         if isinstance(a, int) and isinstance(b, int):
-            return {"Add": a + b, "Sub": a - b, "Mul": a * b, "Div": a // b if b else 0}[kind]
+            return _INTEGERS[kind](a, b)
         if (kind, b) in (("Add", 0), ("Sub", 0), ("Mul", 1), ("Div", 1)):
             return a
         if (kind, a) in (("Add", 0), ("Mul", 1)):
@@ -385,6 +422,15 @@ class Builder:
         return self.op(f"aten::{operator}", *args, **kwargs)
 
 
+_INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "Div": operator.floordiv,
+    "Mod": operator.mod,
+    "Min": min,
+    "Max": max,
+}
 _KINDS = ("_i", "_f", "_s", "_t", "_g")
 
 

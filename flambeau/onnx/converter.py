@@ -12,7 +12,7 @@ from .builder import Builder, Size, Value
 from .errors import UnsupportedOperatorError
 from .forms.indexing import places_of, put_at
 from .functions import form_of_function
-from .registry import FORMS, custom_form
+from .registry import custom_form, form_of, operator_named, reason
 
 # Arguments that say where or how, never what.
 _IGNORED = frozenset(
@@ -29,37 +29,6 @@ _IGNORED = frozenset(
         "stable",
         "sparse_grad",
         "unsafe",
-    ]
-)
-_VIEWS = frozenset(
-    "aten::" + name
-    for name in [
-        "view",
-        "reshape",
-        "select",
-        "slice",
-        "narrow",
-        "unsqueeze",
-        "squeeze",
-        "transpose",
-        "t",
-        "permute",
-        "expand",
-        "expand_as",
-        "view_as",
-        "split",
-        "split_with_sizes",
-        "chunk",
-        "unbind",
-        "diagonal",
-        "flatten",
-        "alias",
-        "detach",
-        "movedim",
-        "swapaxes",
-        "unflatten",
-        "numpy_T",
-        "contiguous",
     ]
 )
 
@@ -137,51 +106,56 @@ class Converter:
     # -- calls -----------------------------------------------------------------------------------------------------------------
     def call(self, name: str, arguments: dict[str, Any], described: Any, place: str = "", target: Any = None) -> Any:
         """One call: `name` is "aten::add_"; arguments by name in the schema's order. Gives slots, or numbers and lists of them."""
-        own = name.rpartition("::")[2]
-        in_place = (
-            own.endswith("_")
-            and not own.endswith("__")
-            and f"aten::{own}" not in FORMS
-            and custom_form(name, self.g.opset) is None
-        )
         first = next(iter(arguments.values()), None)
-        if in_place and isinstance(first, Slot):
-            self._in_place(name[:-1], first, arguments, place)
+        if name.endswith("_") and not name.endswith("__") and isinstance(first, Slot):
+            self._in_place(name, first, arguments, place, target)
             return first
         result = self._run(name, arguments, place, target)
         if result is _MISSING:
             result = _unknown(described)
         self._describe(result, described)
-        if name in _VIEWS and isinstance(first, Slot):
+        if isinstance(first, Slot) and getattr(operator_named(name), "is_view", False) and _same_dtype(first, result):
             return self._views(name, first, arguments, result)
         return slots(result)
 
-    def _in_place(self, name: str, first: Slot, arguments: dict[str, Any], place: str) -> None:
-        before = self.current(first)
-        if name == "aten::copy":
-            value = self.plain(arguments["src"])
-            value = self.g.number(value, before.dtype)
+    def _in_place(self, name: str, first: Slot, arguments: dict[str, Any], place: str, target: Any) -> None:
+        """A change in place is the operator's result, put where the tensor was."""
+        own = custom_form(name, self.g.opset) is not None or target in self.table
+        plain = (
+            name if own or form_of(name[:-1]) is None and custom_form(name[:-1], self.g.opset) is None else name[:-1]
+        )
+        if name == "aten::copy_":
+            value = self.g.number(self.plain(arguments["src"]), self.current(first).dtype)
         else:
-            value = self._run(name, arguments, place)
+            value = self._run(plain, arguments, place, target if own else None)
         if value is not _MISSING:
             self.change(first, value)
 
     def _run(self, name: str, arguments: dict[str, Any], place: str, target: Any = None) -> Any:
-        plain = {key: self.plain(value) for key, value in arguments.items()}
         try:
-            if target in self.table:
+            plain = {key: self.plain(value) for key, value in arguments.items()}
+            if target is not None and target in self.table:
                 return self._translated(self.table[target], plain)
             custom = form_of_function(target) or custom_form(name, self.g.opset)
             if custom is not None:
                 return custom(self.g, *_for_user(custom, list(plain.values())))
-            form = FORMS.get(name)
+            form = form_of(name)
             if form is None:
-                self.missing.setdefault((name, ""), place)
-                return _MISSING
-            return form(self.g, **_wanted(name, form.wanted, _renamed(plain, form.wanted)))  # type: ignore[attr-defined]
+                return self._made_here(name, plain, place)
+            if self.g.opset < form.since:
+                raise NotImplementedError(f"needs opset {form.since} or later")
+            return form(self.g, **_wanted(name, form.wanted, _renamed(plain, form.wanted)))
         except NotImplementedError as error:
             self.missing.setdefault((name, str(error)), place)
             return _MISSING
+
+    def _made_here(self, name: str, plain: dict[str, Any], place: str) -> Any:
+        """What an operator without a form gives: a tensor that is made of numbers alone (a window, places) is a constant."""
+        record = getattr(operator_named(name), "op", None)
+        if record is not None and record.kind == "creation" and not _holds_values(plain) and not reason(name):
+            return self.g.value(operator_named(name)(**plain))
+        self.missing.setdefault((name, reason(name)), place)
+        return _MISSING
 
     def _translated(self, function: Any, plain: dict[str, Any]) -> Any:
         """A user's translation: one of onnxscript, or one that takes the builder."""
@@ -231,6 +205,17 @@ class Converter:
 
 
 _MISSING = object()
+
+
+def _same_dtype(first: Slot, result: Any) -> bool:
+    """A tensor of another dtype is a copy: `x.to(dtype)` is a view only where nothing is converted."""
+    return not isinstance(result, Value) or result.dtype == first.value.dtype
+
+
+def _holds_values(plain: dict[str, Any]) -> bool:
+    return any(
+        isinstance(v, Value) for given in plain.values() for v in (given if isinstance(given, list) else [given])
+    )
 
 
 def slots(result: Any) -> Any:

@@ -13,6 +13,7 @@ import flambeau
 from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.tensor import Tensor
 from ..export import ExportedProgram
+from ..export._trace import input_names
 from ..jit.inlining import inlined
 from ..jit.module import ScriptFunction, ScriptModule
 from ..nn import Module
@@ -23,10 +24,11 @@ from .converter import Slot
 from .enums import OperatorExportTypes, TrainingMode
 from .errors import OnnxExporterError
 from .from_export import ProgramReader
-from .from_script import ScriptReader, has_control_flow
+from .from_script import Pair, ScriptReader, has_control_flow
+from .from_trace import Recorded, TraceReader, check_other_sizes, mark_sizes, sizes_of_dims, sizes_of_words
 from .optimize import optimized
 from .program import ONNXProgram
-from .serialize import as_output, model_proto, onnx_package
+from .serialize import as_output, model_proto, number_values, onnx_package
 
 DEFAULT_OPSET, OLDEST, NEWEST = 20, 7, 23
 
@@ -111,10 +113,11 @@ def export(
     job = _Export(model, args, kwargs, opset, dynamo, custom_translation_table, training, _progress(dynamo, verbose))
     job.names(input_names, output_names, dynamic_axes, dynamic_shapes)
     g = job.run()
-    if do_constant_folding and optimize:
-        job.say(
-            "Optimize the ONNX graph", lambda: optimized(g, fold_batch_norm=dynamo and training is TrainingMode.EVAL)
-        )
+    batch_norm = training is TrainingMode.EVAL and export_params
+    if not dynamo:
+        optimized(g, constants=do_constant_folding and opset >= 9, twins=False, batch_norm=batch_norm)
+    elif do_constant_folding and optimize:
+        job.say("Optimize the ONNX graph", lambda: optimized(g, batch_norm=batch_norm))
     proto = model_proto(
         g,
         dynamo=dynamo,
@@ -122,7 +125,7 @@ def export(
         export_params=export_params,
         inputs_too=keep_initializers_as_inputs,
     )
-    program = ONNXProgram(proto, job.program, job.reader)
+    program = ONNXProgram(proto, job.exported_program)
     if verify:
         program.verify(args, kwargs)
     if f is not None:
@@ -160,11 +163,11 @@ class _Export:
         )
         self.loud = loud
         self.g = Builder(opset)
+        self.g.older = not dynamo
         self.g.training = training is TrainingMode.TRAINING or (
             training is TrainingMode.PRESERVE and getattr(model, "training", False)
         )
-        self.program: ExportedProgram | None = None
-        self.reader: Any = None
+        self.program: Any = None
 
     def names(self, inputs: Any, outputs: Any, axes: Any, shapes: Any) -> None:
         self.input_names, self.output_names = list(inputs or ()), list(outputs or ())
@@ -185,62 +188,73 @@ class _Export:
         return found
 
     def run(self) -> Builder:
-        if isinstance(self.model, (ScriptModule, ScriptFunction)) and not isinstance(self.model, ExportedProgram):
-            graph = inlined(self.model.graph)
-            if has_control_flow(graph):
-                with functions.exporting(self.g.opset):
-                    self._scripted()
-                self._rename()
-                return self.g
-        with select_model_mode_for_export(self.model, self.training), functions.exporting(self.g.opset):
-            self.program = self._exported()
-            self.reader = ProgramReader(self.program, self.g, self.table)
-            self.say("Translate the graph into ONNX", self.reader.run)
+        model = self.model
+        compiled = isinstance(model, (ScriptModule, ScriptFunction))
+        with select_model_mode_for_export(model, self.training), functions.exporting(self.g.opset):
+            if compiled and (not self.dynamo or has_control_flow(inlined(model.graph))):
+                self._scripted()
+            else:
+                self._read()
+        if not self.dynamo:
+            number_values(self.g.graph)
         self._rename()
         return self.g
 
     # -- the program -----------------------------------------------------------------------------------------------------------------
-    def _exported(self) -> ExportedProgram:
-        model = self.model
-        if isinstance(model, ExportedProgram):
-            return model
-        module = model if isinstance(model, Module) and not isinstance(model, ScriptModule) else _Called(model)
-        shapes = self._shapes(module)
-        text = repr(model) if len(repr(model)) < 100 else type(model).__name__ + "(...)"
-        with flambeau.no_grad() if not self.g.training else contextlib.nullcontext():
-            return self.say(
-                f"Obtain model graph for `{text}` with `torch.export.export(..., strict=False)`",
-                lambda: flambeau.export.export(module, self.args, self.kwargs, dynamic_shapes=shapes),
-            )
+    def _module(self) -> Module:
+        plain = isinstance(self.model, Module) and not isinstance(self.model, ScriptModule)
+        return self.model if plain else _Called(self.model)
 
-    def _shapes(self, module: Module) -> Any:
-        if self.shapes is not None or not self.axes:
-            return self.shapes
-        from ..export.dynamic_shapes import combined  # noqa: PLC0415
+    def _read(self) -> None:
+        """Run the model and write its graph."""
+        if isinstance(self.model, ExportedProgram):
+            self.program = self.model
+        else:
+            module = self._module()
+            text = repr(self.model) if len(repr(self.model)) < 100 else type(self.model).__name__ + "(...)"
+            with flambeau.no_grad() if not self.g.training else contextlib.nullcontext():
+                self.program = self.say(
+                    f"Obtain model graph for `{text}` with `torch.export.export(..., strict=False)`",
+                    lambda: self._recorded(module),
+                )
+        reader = (ProgramReader if self.dynamo else TraceReader)(self.program, self.g, self.table)
+        self.say("Translate the graph into ONNX", reader.run)
 
-        named = combined(module, self.args, self.kwargs)
-        flat: list[Any] = []
-        dims: dict[str, Any] = {}
-        names = self.input_names or []
-        position = 0
+    def _recorded(self, module: Module) -> Any:
+        """The model as a graph. Where sizes change, and for dynamo=False, what it computes with sizes is in the graph."""
+        if self.dynamo and self.shapes is None and not self.axes:
+            return flambeau.export.export(module, self.args, self.kwargs)
+        if self.shapes is not None:
+            changing = sizes_of_dims(module, self.args, self.kwargs, self.shapes)
+        else:
+            changing = sizes_of_words(pytree.tree_leaves((self.args, self.kwargs)), self._axes_of(module))
+        recorded = Recorded(module, self.args, self.kwargs)
+        if self.dynamo:
+            check_other_sizes(recorded, module, self.args, self.kwargs, changing)
+        mark_sizes(recorded, changing)
+        return recorded
 
-        def shape(leaf: Any, name: str) -> Any:
-            nonlocal position
-            given = names[position] if position < len(names) else name
-            position += 1
-            wanted = self.axes.get(given)
-            if wanted is None or not isinstance(leaf, Tensor):
-                return None
-            return {axis: dims.setdefault(word, flambeau.export.Dim(word)) if word.isidentifier() else flambeau.export.Dim.AUTO for axis, word in wanted.items() if axis < leaf.dim()}  # fmt: skip
+    def exported_program(self) -> Any:
+        """The model as torch.export has it."""
+        if isinstance(self.program, Recorded):
+            with select_model_mode_for_export(self.model, self.training):
+                return flambeau.export.export(self._module(), self.args, self.kwargs, dynamic_shapes=self.shapes)
+        return self.program
 
-        out = {}
-        for name, value in named.items():
-            leaves, spec = pytree.tree_flatten(value)
-            flat = [shape(leaf, name) for leaf in leaves]
-            out[name] = (
-                pytree.tree_unflatten(flat, spec) if len(flat) != 1 or spec != pytree.tree_structure(0) else flat[0]
-            )
-        return out
+    def _axes_of(self, module: Module) -> list[dict[int, str]]:
+        """For each leaf of the arguments, the dimensions that change and their names."""
+        names = input_names(module, self.args, self.kwargs)
+        tensors = 0
+        found: list[dict[int, str]] = []
+        for leaf, name in zip(pytree.tree_leaves((self.args, self.kwargs)), names):
+            if not isinstance(leaf, Tensor):
+                found.append({})
+                continue
+            given = self.input_names[tensors] if tensors < len(self.input_names) else name
+            tensors += 1
+            axes = self.axes.get(given, {})
+            found.append({i % max(leaf.dim(), 1): word for i, word in axes.items() if i < leaf.dim()})
+        return found
 
     def _scripted(self) -> None:
         model = self.model
@@ -252,17 +266,13 @@ class _Export:
         reader = ScriptReader(self.g)
         module = model if isinstance(model, ScriptModule) else None
         examples = list(zip([""] * len(given), given))
-        results = reader.run(model.graph, module, examples)
+        self._outputs(reader, reader.run(model.graph, module, examples))
+
+    def _outputs(self, reader: ScriptReader, results: list[Pair]) -> None:
         for pair in results:
             for leaf in pytree.tree_leaves(pair.thing):
                 value = reader.converter.current(leaf) if isinstance(leaf, Slot) else self.g.value(leaf)
-                as_output(self.g, value, "")
-        for value in self.g.graph.outputs:
-            value.name = value.name or f"output_{self.g.graph.outputs.index(value)}"
-        for value in self.g.graph.inputs:
-            wanted = self.axes.get(value.name, {})
-            if wanted and value.shape is not None:
-                value.shape = tuple(wanted.get(i, s) for i, s in enumerate(value.shape))
+                as_output(self.g, value, pair.name)
 
     # -- names -----------------------------------------------------------------------------------------------------------------------
     def _rename(self) -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-import flambeau
-
 from ..core.tensor import Tensor
 from ..fx.node import Node
+from ..utils import _pytree as pytree
 from .builder import Builder, Value
 from .converter import Converter, Described, Slot
-from .registry import FORMS
+from .registry import form_of
+from .serialize import as_output
 
 _SIZES = {
     operator.add: "Add",
     operator.sub: "Sub",
     operator.mul: "Mul",
     operator.floordiv: "Div",
+    operator.mod: "Mod",
+    min: "Min",
+    max: "Max",
 }
 
 
@@ -34,12 +37,12 @@ def described(meta: dict[str, Any], value: Any = None) -> Any:
 
 
 def _size(size: Any) -> Any:
-    if isinstance(size, int):
-        return size
-    constant = getattr(size, "is_constant", None)
-    if constant is not None and (constant() if callable(constant) else constant):
-        return int(size.hint() if callable(size.hint) else size.hint)
-    return str(size)
+    return size if size is None or isinstance(size, int) else str(size)
+
+
+def operator_of(target: Any) -> Any:
+    """The operator whose overload a node calls."""
+    return getattr(target, "overloadpacket", target)
 
 
 class ProgramReader:
@@ -71,9 +74,15 @@ class ProgramReader:
         elif about is None:  # a number that the program was exported with
             self.known[node] = node.meta.get("val", getattr(spec.arg, "value", None))
         else:
-            value = Value(node.name, about.dtype, about.shape)
+            value = Value(self.input_name(node), about.dtype, about.shape)
             self.g.graph.inputs.append(value)
             self.known[node] = Slot(value)
+
+    def input_name(self, node: Node) -> str:
+        return node.name
+
+    def output_name(self, node: Any, number: int) -> str:
+        return node.name if isinstance(node, Node) else f"output_{number}"
 
     def _taken(self, thing: Any) -> Any:
         if isinstance(thing, Node):
@@ -124,12 +133,13 @@ class ProgramReader:
     def _operator(self, node: Node, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         schema = target._schema
         arguments: dict[str, Any] = {}
+        form = form_of(schema.name)
         for i, argument in enumerate(schema.arguments):
             if i < len(args):
                 arguments[argument.name] = args[i]
             elif argument.name in kwargs:
                 arguments[argument.name] = kwargs[argument.name]
-            elif argument.name in getattr(FORMS.get(schema.name), "wanted", ()) or schema.name not in FORMS:
+            elif form is None or argument.name in form.wanted:
                 default = getattr(argument, "default_value", None)
                 if default is not None:
                     arguments[argument.name] = default
@@ -141,19 +151,12 @@ class ProgramReader:
         )
 
     def output(self, node: Node) -> None:
-        from .serialize import as_output  # noqa: PLC0415
-
-        for name, thing in zip(_output_names(node), flambeau.utils._pytree.tree_leaves(node.args[0])):
+        for number, thing in enumerate(pytree.tree_leaves(node.args[0])):
             taken = self._taken(thing)
             if taken is None:
                 continue
             value = self.converter.current(taken) if isinstance(taken, Slot) else self.g.value(taken)
-            as_output(self.g, value, name)
-
-
-def _output_names(node: Node) -> list[str]:
-    leaves = flambeau.utils._pytree.tree_leaves(node.args[0])
-    return [leaf.name if isinstance(leaf, Node) else f"output_{i}" for i, leaf in enumerate(leaves)]
+            as_output(self.g, value, self.output_name(thing, number))
 
 
 def _scope(node: Node) -> str:

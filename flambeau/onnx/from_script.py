@@ -27,10 +27,10 @@ _NONE = object()  # what a branch that was not taken would have given
 class Pair:
     """A value of the program: in the graph, and for the example."""
 
-    __slots__ = ("example", "thing")
+    __slots__ = ("example", "name", "thing")
 
-    def __init__(self, thing: Any, example: Any) -> None:
-        self.thing, self.example = thing, example
+    def __init__(self, thing: Any, example: Any, name: str = "") -> None:
+        self.thing, self.example, self.name = thing, example, name
 
 
 class Raises(Exception):
@@ -62,7 +62,7 @@ class ScriptReader:
             known[value] = Pair(self._input(name or value.name, example), example)
         self.block(graph, known)
         self.converter.finish()
-        return [known[v] for v in graph.outputs_]
+        return [Pair(known[v].thing, None, v.name if v.has_name() else "") for v in graph.outputs_]
 
     def _input(self, name: str, example: Any) -> Any:
         if isinstance(example, (list, tuple)):
@@ -293,7 +293,7 @@ class ScriptReader:
     def operator(self, node: Node, pairs: list[Pair]) -> Pair:
         schema = node.schema_ or _schema_of(node)
         example = self._example(schema, pairs)
-        if not any(_holds_slots(p.thing) for p in pairs):
+        if not any(holds_slots(p.thing) for p in pairs):
             if example is _NONE:
                 raise OnnxExporterError(f"{node.kind_} cannot be computed while exporting")
             return Pair(example if not isinstance(example, Tensor) else Slot(self.g.value(example)), example)
@@ -301,17 +301,20 @@ class ScriptReader:
             if node.kind_ in ("prim::min", "prim::max") and len(pairs) == 2:
                 return Pair(Slot(self._number(node.kind_[6:], pairs)), example)
             return Pair(example, example)  # device, dtype, is_cuda, ...
-        arguments = {}
-        for argument, pair in zip(schema.arguments, pairs):
-            convert = operators._converter(argument.type)
-            arguments[argument.name] = (
-                convert(pair.thing) if convert is not None and not isinstance(pair.thing, Slot) else pair.thing
-            )
+        arguments = self._arguments(schema, pairs)
         if "b" in arguments and "a" in arguments:  # operators of numbers
             return Pair(self._of_numbers(node, arguments, example), example)
         place = node.range.highlight().strip() if node.range is not None else ""
         made = self.converter.call(node.kind_, arguments, _shadow(example), place)
         return Pair(Slot(made) if isinstance(made, Value) else made, example)
+
+    def _arguments(self, schema: Any, pairs: list[Pair]) -> dict[str, Any]:
+        arguments = {}
+        for argument, pair in zip(schema.arguments, pairs):
+            convert = operators._converter(argument.type)
+            plain = convert is not None and not isinstance(pair.thing, Slot)
+            arguments[argument.name] = convert(pair.thing) if plain else pair.thing  # type: ignore[misc]
+        return arguments
 
     def _of_numbers(self, node: Node, arguments: dict[str, Any], example: Any) -> Any:
         names = {"a": "self", "b": "other"}
@@ -333,11 +336,11 @@ class ScriptReader:
             return run(*examples)
 
 
-def _holds_slots(thing: Any) -> bool:
+def holds_slots(thing: Any) -> bool:
     if isinstance(thing, (list, tuple)):
-        return any(_holds_slots(t) for t in thing)
+        return any(holds_slots(t) for t in thing)
     if isinstance(thing, dict):
-        return any(_holds_slots(t) for t in thing.values())
+        return any(holds_slots(t) for t in thing.values())
     return isinstance(thing, (Slot, Value))
 
 

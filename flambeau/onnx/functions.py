@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import export  # noqa: F401  the whole room before its parts: see naming.load
 from ..export._trace import FunctionTarget, keeping
+from .registry import custom_form, form_of
 
 
 class _State(threading.local):
@@ -33,14 +34,25 @@ def form_of_function(target: Any) -> Callable | None:
     return target.function.symbolic if isinstance(target, FunctionTarget) else None  # type: ignore[attr-defined]
 
 
+def keeps(op: Any, name: str) -> bool:
+    """Whether an operator stays one node of the graph: if it has a form, or cannot be taken apart."""
+    if getattr(op, "kind", "") not in ("composite", "pointwise"):
+        return True
+    opset = current_opset()
+    form = form_of(f"aten::{name}") or (form_of(f"aten::{name[:-1]}") if name.endswith("_") else None)
+    fits = form is not None and form.since <= opset
+    return fits or custom_form(f"aten::{name}", opset) is not None
+
+
 @contextlib.contextmanager
 def exporting(opset: int) -> Iterator[None]:
     """Inside, an export is under way."""
-    before, wanted = _state.opset, keeping.wanted
+    before, kept = _state.opset, (keeping.wanted, keeping.whole)
     _state.opset = opset
-    keeping.wanted = lambda function: hasattr(function, "symbolic")
+    keeping.wanted = lambda function: hasattr(function, "symbolic")  # type: ignore[method-assign]
+    keeping.whole = keeps  # type: ignore[method-assign]
     try:
         yield
     finally:
         _state.opset = before
-        keeping.wanted = wanted
+        keeping.wanted, keeping.whole = kept  # type: ignore[method-assign]

@@ -12,15 +12,18 @@ from .dtypes import DTYPE, array_of, dtype_of_array, tensor_of
 _LIMIT = 1 << 16  # elements: larger results are not worth a constant
 
 
-def optimized(g: Builder, fold_batch_norm: bool) -> None:
-    """Apply all passes to a graph that is being written."""
-    _fold_constants(g.graph)
-    _merge_twins(g.graph)
+def optimized(g: Builder, *, constants: bool = True, twins: bool = True, batch_norm: bool = True) -> None:
+    """Apply passes to a graph that is being written: nodes of constants and of parameters computed, nodes that are there twice made
+    one, batch normalisation folded into convolutions."""
+    if constants:
+        _fold_constants(g.graph)
+    if twins:
+        _merge_twins(g.graph)
     _drop_identities(g.graph)
-    if fold_batch_norm:
+    if batch_norm:
         _fold_batch_norms(g.graph)
-    if g.opset >= 13:
-        _transposed_weights(g.graph)
+    if constants:
+        _fold_parameters(g.graph)
 
 
 def optimized_proto(model: Any) -> Any:
@@ -220,9 +223,14 @@ def _fold_batch_norms(graph: Graph) -> None:
         offset = (old - mean) * factor + shift
         first = arrays[0]
         assert first is not None and conv.inputs[1] is not None
-        name = conv.inputs[1].name
+        own = conv.inputs[1].name
+        result = graph.fresh("Conv").rpartition("_")[2]  # the folded node's own
+        if result and node.outputs[0].name == str(node.outputs[0].number):
+            node.outputs[0].name = result
+        name = graph.fresh("Conv") or own
         weights = Value(name, conv.inputs[1].dtype, conv.inputs[1].shape)
-        offsets_name = bias_value.name if bias_value is not None and counts.get(id(bias_value)) == 1 else f"{name}_bias"
+        spare = bias_value.name if bias_value is not None and counts.get(id(bias_value)) == 1 else f"{own}_bias"
+        offsets_name = graph.fresh("Conv") or spare
         offsets = Value(offsets_name, conv.inputs[1].dtype, offset.shape)
         graph.parameters[name] = (weights, tensor_of(new.astype(first.dtype)))
         graph.parameters[offsets_name] = (offsets, tensor_of(offset.astype(first.dtype)))
@@ -233,24 +241,48 @@ def _fold_batch_norms(graph: Graph) -> None:
     graph.nodes = kept
 
 
-def _transposed_weights(graph: Graph) -> None:
-    """A parameter that is only ever used turned is kept turned."""
-    counts = _uses(graph)
+_ARRANGING = frozenset(["Transpose", "Slice", "Concat", "Unsqueeze", "Squeeze", "Reshape", "Gather", "Identity"])
+
+
+def _fold_parameters(graph: Graph) -> None:
+    """Parameters that are only read rearranged (a weight that is turned, the gates of a recurrent layer) are kept rearranged."""
+    readers: dict[int, list[Node]] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            readers.setdefault(id(value), []).append(node)
+        if any(isinstance(a, Graph) for a in node.attributes.values()):
+            return  # what the inner graph reads is not known here
+    shown = {id(v) for v in graph.outputs}
+    sources = {id(v): name for name, (v, _) in graph.parameters.items()}
+    while True:  # a parameter with a reader that must stay keeps all its readers
+        made = _rearranged(graph, sources, shown)
+        spoiled = {key for key in sources if any(id(n) not in made for n in readers.get(key, ()))}
+        if not spoiled:
+            break
+        sources = {key: name for key, name in sources.items() if key not in spoiled}
+    arrays = {key: array_of(graph.parameters[name][1]) for key, name in sources.items()}
     kept = []
     for node in graph.nodes:
-        value = node.inputs[0] if node.op_type == "Transpose" else None
-        found = graph.parameters.get(value.name) if value is not None else None
-        if (
-            value is None
-            or found is None
-            or found[0] is not value
-            or counts.get(id(value)) != 1
-            or node.outputs[0] in graph.outputs
-        ):
+        if id(node) not in made:
             kept.append(node)
             continue
         out = node.outputs[0]
-        out.name, out.producer = value.name, None
-        tensor = found[1].detach().permute(node.attributes["perm"])
-        graph.parameters[value.name] = (out.known(value.dtype, tuple(tensor.shape)), tensor)
+        inputs = [arrays.get(id(v), v.constant) for v in node.inputs]  # type: ignore[union-attr]
+        arrays[id(out)] = np.ascontiguousarray(_computed(node, inputs))  # type: ignore[arg-type]
+        last = [n for n in readers[id(out)] if id(n) not in made]
+        if last:
+            out.name, out.producer = graph.fresh(last[0].op_type) or made[id(node)], None
+            out.known(out.dtype, arrays[id(out)].shape)
+            graph.parameters[out.name] = (out, tensor_of(arrays[id(out)]))
     graph.nodes = kept
+
+
+def _rearranged(graph: Graph, sources: dict[int, str], shown: set[int]) -> dict[int, str]:
+    """The nodes that only rearrange parameters, each with the first parameter that goes into it."""
+    origin, made = dict(sources), {}
+    for node in graph.nodes:
+        known = all(v is not None and (id(v) in origin or v.constant is not None) for v in node.inputs)
+        held = [origin[id(v)] for v in node.inputs if id(v) in origin]
+        if node.op_type in _ARRANGING and not node.domain and known and held and id(node.outputs[0]) not in shown:
+            made[id(node)] = origin[id(node.outputs[0])] = held[0]
+    return made

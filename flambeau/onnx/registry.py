@@ -6,28 +6,67 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import flambeau
+
+from .. import library  # noqa: F401  the whole room before its parts: see naming.load
+from ..library.aten import aten
+from .errors import OnnxExporterError
+
 Form = Callable[..., Any]
 
-FORMS: dict[str, Form] = {}  # "aten::relu" -> the form, called with the arguments of the schema by name
 CUSTOM: dict[
     str, dict[int, Form]
-] = {}  # the same, from users, by the version they are for, called with arguments in order
+] = {}  # what users register: by the names they give, then by version; arguments in order
 
 
-def form(*names: str) -> Callable[[Form], Form]:
-    """Declare the form of aten operators.
+def form(*operators: Any, since: int = 0) -> Callable[[Form], Form]:
+    """Declare the form of operators, from an opset version on. It is kept in the operator's record.
 
-    It is called with the builder and, by name, with those arguments of the operator's schema that it has parameters for. Tensors come as
-    values; numbers that the program computes come as 0-d values.
+    It is called with the builder and, by name, with those arguments of the operator's schema that it has parameters for (`name` is
+    what PyTorch calls the operator). Tensors come as values; numbers that the program computes come as 0-d values. What it cannot
+    write it refuses with NotImplementedError, which is reported together with everything else that has no form.
     """
 
     def declare(function: Form) -> Form:
         function.wanted = frozenset(list(inspect.signature(function).parameters)[1:])  # type: ignore[attr-defined]
-        for name in names:
-            FORMS[f"aten::{name}"] = function
+        function.since = since  # type: ignore[attr-defined]
+        for operator in operators:
+            home = operator.op or operator
+            if home.onnx not in (None, function):
+                raise ValueError(f"{operator} has two ONNX forms")
+            home.onnx = function
         return function
 
     return declare
+
+
+def absent(why: str, *operators: Any) -> None:
+    """Say of operators why they have no form."""
+    for operator in operators:
+        (operator.op or operator).onnx = why
+
+
+def operator_named(name: str) -> Any:
+    """What `torch.ops` has under "aten::relu"; None where there is nothing."""
+    space, _, own = name.partition("::")
+    return getattr(aten if space == "aten" else getattr(flambeau.ops, space, None), own, None)
+
+
+def form_of(name: str) -> Any:
+    """The form of an operator; None where it has none."""
+    found = _declared(name)
+    return None if isinstance(found, str) else found
+
+
+def reason(name: str) -> str:
+    """Why an operator has no form, where that is known."""
+    found = _declared(name)
+    return found if isinstance(found, str) else ""
+
+
+def _declared(name: str) -> Any:
+    operator = operator_named(name)
+    return None if operator is None else getattr(getattr(operator, "op", None) or operator, "onnx", None)
 
 
 def custom_form(name: str, opset: int) -> Form | None:
@@ -39,25 +78,25 @@ def custom_form(name: str, opset: int) -> Form | None:
     return versions[max(fitting) if fitting else min(versions)]
 
 
+def _full_name(symbolic_name: str) -> str:
+    return f"aten{symbolic_name}" if symbolic_name.startswith("::") else symbolic_name
+
+
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Form, opset_version: int) -> None:
     """Say how an operator is exported: `symbolic_fn(g, *arguments)` writes its nodes with `g.op`."""
-    if symbolic_name.startswith("::"):
-        symbolic_name = f"aten{symbolic_name}"
-    if "::" not in symbolic_name or not all(symbolic_name.split("::", 1)):
-        from .errors import OnnxExporterError  # noqa: PLC0415
-
+    name = _full_name(symbolic_name)
+    if "::" not in name or not all(name.split("::", 1)):
         raise OnnxExporterError(
-            f"Failed to register operator {symbolic_name}. The symbolic name must match the format domain::name, and should start "
+            f"Failed to register operator {name}. The symbolic name must match the format domain::name, and should start "
             "with a letter and contain only alphanumerical characters"
         )
-    CUSTOM.setdefault(symbolic_name, {})[int(opset_version)] = symbolic_fn
+    CUSTOM.setdefault(name, {})[int(opset_version)] = symbolic_fn
 
 
 def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> None:
     """Forget what was registered."""
-    if symbolic_name.startswith("::"):
-        symbolic_name = f"aten{symbolic_name}"
-    versions = CUSTOM.get(symbolic_name, {})
+    name = _full_name(symbolic_name)
+    versions = CUSTOM.get(name, {})
     versions.pop(int(opset_version), None)
     if not versions:
-        CUSTOM.pop(symbolic_name, None)
+        CUSTOM.pop(name, None)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..core.tensor import Tensor
-from .builder import Builder, Graph, Node, Value
-from .dtypes import NUMBER, array_of
+from .builder import Absent, Builder, Graph, Node, Value
+from .dtypes import NUMBER, array_of, tensor_of
+from .errors import UnsupportedOperatorError
 
 IR_VERSION = {
     7: 3,
@@ -44,7 +45,11 @@ def onnx_package() -> Any:
 
 def as_output(g: Builder, value: Value, name: str) -> None:
     """Let a graph give a value; one that is an input, a parameter or given already gets a node of its own."""
+    if isinstance(value, Absent):
+        raise UnsupportedOperatorError([("a result of the model", value.why, "")], g.opset)
     maker = value.producer
+    if name and name in {v.name for v in g.graph.inputs}:
+        name = f"{name}_1"
     if (
         maker is None
         or maker.op_type == "Constant"
@@ -55,6 +60,28 @@ def as_output(g: Builder, value: Value, name: str) -> None:
     if name:
         value.name = name
     g.graph.outputs.append(value)
+
+
+def number_values(graph: Graph) -> None:
+    """Count inputs, parameters and results, before anything is simplified: PyTorch names inputs by their number and the first node
+    that reads them (`onnx::Gemm_0`), and results by their number alone."""
+    without_dead(graph)
+    readers: dict[int, str] = {}
+    for node in graph.nodes:
+        for value in node.inputs:
+            readers.setdefault(id(value), node.op_type)
+    number = 0
+    for value in (*graph.inputs, *(value for value, _ in graph.parameters.values())):
+        value.number, number = number, number + 1
+    for node in graph.nodes:
+        number += node.ghosts
+        for value in node.outputs:
+            value.number, number = number, number + 1
+    graph.counted = number
+    for value in graph.inputs:
+        value.name = value.name or f"onnx::{readers.get(id(value), '')}_{value.number}"
+    for value in graph.outputs:
+        value.name = value.name or str(value.number)
 
 
 def name_everything(graph: Graph, dynamo: bool) -> None:
@@ -173,7 +200,7 @@ def model_proto(
         _lift_constants(graph)
     name_everything(graph, dynamo)
     made = graph_proto(graph, onnx, export_params)
-    if inputs_too or not export_params:
+    if inputs_too or not export_params or g.opset < 9:
         made.input.extend(_info(v, onnx) for v, _ in graph.parameters.values())
     opsets = [onnx.helper.make_opsetid("", g.opset)]
     opsets += [onnx.helper.make_opsetid(d, custom_opsets.get(d, 1)) for d in sorted(g.domains)]
@@ -193,9 +220,9 @@ def _lift_constants(graph: Graph) -> None:
             and node.outputs[0] not in graph.outputs
         ):
             value = node.outputs[0]
-            value.name = value.name or f"val_const_{len(graph.parameters)}"
-            from .dtypes import tensor_of  # noqa: PLC0415
-
+            number = len(graph.parameters)
+            while not value.name or value.name in graph.parameters:
+                value.name, number = f"val_{number}", number + 1
             graph.parameters[value.name] = (value, tensor_of(node.attributes["value"]))
         else:
             kept.append(node)

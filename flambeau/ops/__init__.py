@@ -27,6 +27,7 @@ from .nn import (  # noqa: F401
     max_pool_more,
     multi_head_attention,
     normalization,
+    packing,
     random_activation,
     resize,
     rnn,

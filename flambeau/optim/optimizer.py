@@ -13,6 +13,7 @@ from typing import Any
 from ..autograd.grad_mode import enable_grad
 from ..compat.legacy import typename
 from ..core import dtype as dt
+from ..core import modes
 from ..core.graph import grad_mode
 from ..core.overrides import refuse_real_tensors
 from ..core.promotion import get_default_dtype
@@ -68,6 +69,16 @@ def _with_hooks(step: Callable) -> Callable:
     @functools.wraps(step)
     def hooked_step(*args: Any, **kwargs: Any) -> Any:
         self = args[0]
+        observer = modes.observing()
+        if observer is None:
+            return hooked(self, args, kwargs)
+        event = observer.begin(f"Optimizer.step#{type(self).__name__}.step", modes.USER)
+        try:
+            return hooked(self, args, kwargs)
+        finally:
+            observer.end(event)
+
+    def hooked(self: Optimizer, args: tuple, kwargs: dict) -> Any:
         if _global_optimizer_pre_hooks or self._optimizer_step_pre_hooks:
             args, kwargs = _run_pre_hooks(self, step, args, kwargs)
         result = step(*args, **kwargs)
@@ -79,6 +90,19 @@ def _with_hooks(step: Callable) -> Callable:
 
     hooked_step.hooked = True  # type: ignore[attr-defined]
     return hooked_step
+
+
+def _forget_gradient(p: Tensor, set_to_none: bool) -> None:
+    grad = p.grad
+    assert grad is not None
+    if set_to_none:
+        p.grad = None
+        return
+    if grad.grad_fn is not None:
+        grad.detach_()
+    else:
+        grad.requires_grad_(False)
+    grad.zero_()
 
 
 def _run_pre_hooks(self: Optimizer, step: Callable, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
@@ -248,19 +272,11 @@ class Optimizer:
     # -- use --------------------------------------------------------------------------------------------------------
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients (or, with `set_to_none=False`, fill them with zeros)."""
-        for group in self.param_groups:
-            for p in group["params"]:
-                grad = p.grad
-                if grad is None:
-                    continue
-                if set_to_none:
-                    p.grad = None
-                    continue
-                if grad.grad_fn is not None:
-                    grad.detach_()
-                else:
-                    grad.requires_grad_(False)
-                grad.zero_()
+        with modes.named_range(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad"):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        _forget_gradient(p, set_to_none)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change the parameters once. `closure` computes the loss and its gradients again, and returns the loss."""

@@ -11,7 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..core.device import cpu
+from ..core.dtype import uint8
+from ..core.size import Size
 from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, new_tensor
 from .options import LoadEndianness, load_options, save_options
 
 _ZIP64 = 0xFFFFFFFF
@@ -267,3 +271,17 @@ def read_into(file: Any, target: memoryview) -> int:
             break
         done += count
     return done
+
+
+class PyTorchFileReader(ArchiveReader):
+    """The records of a checkpoint, given as the name of a file or as an open one: `torch.PyTorchFileReader`."""
+
+    def __init__(self, name_or_buffer: Any):
+        named = isinstance(name_or_buffer, (str, os.PathLike))
+        super().__init__(open(name_or_buffer, "rb") if named else name_or_buffer)  # noqa: SIM115  open as long as the reader
+
+    def get_storage_from_record(self, name: str, numel: int, dtype: Any) -> Tensor:
+        """An empty tensor of bytes over the bytes of a record; `numel` is their number (of elements, where dtype is one)."""
+        nbytes = numel * getattr(dtype, "itemsize", 1)
+        found = self.storage(name.removeprefix("data/"), nbytes)
+        return new_tensor(found, Size((0,)), (1,), 0, uint8, cpu, True)

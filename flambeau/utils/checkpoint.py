@@ -15,6 +15,7 @@ from ..amp import autocast
 from ..amp.state import get_autocast_dtype, is_autocast_cache_enabled, is_autocast_enabled
 from ..autograd import Function, backward, enable_grad, no_grad
 from ..autograd.graph import saved_tensors_hooks
+from ..core import naming
 from ..core.tensor import Tensor
 from ..random import fork_rng, get_rng_state, set_rng_state
 
@@ -88,6 +89,12 @@ def detach_variable(inputs: tuple) -> tuple:
 def get_device_states(*args: Any) -> tuple[list, list]:
     """The devices besides the CPU among the arguments, and the states of their generators: none on the CPU."""
     return [], []
+
+
+def set_device_states(devices: list, states: list, *, device_type: str | None = None) -> None:
+    """Set the generators of these devices to these states, as `get_device_states` found them."""
+    for device, state in zip(devices, states):
+        naming.load("flambeau.cuda").set_rng_state(state, device)
 
 
 class _AllFound(BaseException):

@@ -66,15 +66,14 @@ def test_names_and_nodes():
     graph = onnx.load_from_string(file.getvalue()).graph
     assert [(n.op_type, n.name) for n in graph.node] == [
         ("Conv", "/c/Conv"),
-        ("BatchNormalization", "/n/BatchNormalization"),
         ("Relu", "/Relu"),
         ("ReduceMean", "/ReduceMean"),
         ("Gemm", "/f/Gemm"),
     ]
     assert [i.name for i in graph.input] == ["x"] and [o.name for o in graph.output] == ["y"]
     assert graph.input[0].type.tensor_type.shape.dim[0].dim_param == "b"
-    assert {t.name for t in graph.initializer} >= {"c.weight", "f.bias", "n.running_mean"}
-    assert all(model.seen) and not torch.onnx.is_in_onnx_export()
+    assert {t.name for t in graph.initializer} == {"onnx::Conv_16", "onnx::Conv_17", "f.weight", "f.bias"}
+    assert model.seen == [True] and not torch.onnx.is_in_onnx_export()  # it runs once
     batch = torch.randn(7, 1, 5, 5)
     np.testing.assert_allclose(run(file, batch.numpy())[0], model(batch).detach().numpy(), atol=1e-5)
 
@@ -216,14 +215,14 @@ def test_a_function_with_its_own_form():
 
 class Missing(nn.Module):
     def forward(self, x):
-        return torch.linalg.inv(x) + torch.special.bessel_j0(x)
+        return torch.linalg.inv(x) + torch.cummax(x, 0)[0]
 
 
 def test_everything_that_is_missing_is_named_at_once():
     with pytest.raises(torch.onnx.errors.UnsupportedOperatorError) as caught:
         exported(Missing(), torch.eye(2))
     text = str(caught.value)
-    assert "linalg_inv" in text and "special_bessel_j0" in text and "return torch.linalg.inv(x)" in text
+    assert "linalg_inv" in text and "cummax" in text and "return torch.linalg.inv(x)" in text
 
 
 def test_wrong_calls():

@@ -87,12 +87,10 @@ def test_an_environments_own_sitecustomize_follows(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     write(theirs, "sitecustomize.py", "import sys\nsys.customised = True\nsys.path.append('/added')\n")
-    code = (
-        "import sys, sitecustomize, torch; print(sys.customised, sys.path[-1], sitecustomize.__file__, torch.__name__)"
-    )
+    code = "import sys, sitecustomize, torch; print(sys.customised, sys.path[-1], sitecustomize.__file__, torch.nn.__spec__.name)"
     start = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {code!r}], check=True)"
     out = python("-m", "flambeau", "-c", start, cwd=tmp_path, path=os.pathsep.join([ROOT, str(theirs)]))
-    assert out == f"True /added {theirs / 'sitecustomize.py'} flambeau\n"
+    assert out == f"True /added {theirs / 'sitecustomize.py'} flambeau.nn\n"
 
 
 def test_an_error_in_it_is_shown_as_usual(tmp_path):

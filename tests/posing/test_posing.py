@@ -48,7 +48,7 @@ def test_torch_names_are_the_same_modules(tmp_path):
             assert issubclass(helper_of_program.Net, flambeau.nn.Module)
             assert torch.optim.lr_scheduler is sys.modules["flambeau.optim.lr_scheduler"]
             assert torch.special is sys.modules["torch.special"]            # also when not imported by name
-            assert torch.nn.__spec__.name == "flambeau.nn" and torch.__name__ == "flambeau"
+            assert torch.nn.__spec__.name == "flambeau.nn" and torch.__name__ == "torch"
             assert torch.__version__.startswith("2.13.0+") and torch.__version__ >= (2, 1) and torch.__version__ < "3"
             assert tuple(int(p) for p in torch.__version__.split("+")[0].split(".")) == (2, 13, 0)
             assert not torch.cuda.is_available() and torch.version.cuda is None

@@ -15,10 +15,43 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-NAMES = """resnet18 resnetv2_50 convnext_atto convnextv2_atto vit_tiny_patch16_224 deit_tiny_patch16_224 swin_tiny_patch4_window7_224
-efficientnet_b0 tf_efficientnetv2_b0 mobilenetv3_small_050 mobilenetv4_conv_small mobilenetv2_050 regnetx_002 densenet121 vgg11 inception_v3
-xception41 dla34 dpn48b hrnet_w18_small mixer_s32_224 resmlp_12_224 gmlp_ti16_224 poolformer_s12 pvt_v2_b0 levit_128s coat_lite_tiny
-cait_xxs24_224 edgenext_xx_small efficientformer_l1 fastvit_t8 ghostnet_050 lcnet_035 repvgg_a0 rexnet_100""".split()
+NAMES = [
+    "resnet18",
+    "resnetv2_50",
+    "convnext_atto",
+    "convnextv2_atto",
+    "vit_tiny_patch16_224",
+    "deit_tiny_patch16_224",
+    "swin_tiny_patch4_window7_224",
+    "efficientnet_b0",
+    "tf_efficientnetv2_b0",
+    "mobilenetv3_small_050",
+    "mobilenetv4_conv_small",
+    "mobilenetv2_050",
+    "regnetx_002",
+    "densenet121",
+    "vgg11",
+    "inception_v3",
+    "xception41",
+    "dla34",
+    "dpn48b",
+    "hrnet_w18_small",
+    "mixer_s32_224",
+    "resmlp_12_224",
+    "gmlp_ti16_224",
+    "poolformer_s12",
+    "pvt_v2_b0",
+    "levit_128s",
+    "coat_lite_tiny",
+    "cait_xxs24_224",
+    "edgenext_xx_small",
+    "efficientformer_l1",
+    "fastvit_t8",
+    "ghostnet_050",
+    "lcnet_035",
+    "repvgg_a0",
+    "rexnet_100",
+]
 SMALL = 128  # pixels, for models that take any size
 
 

@@ -23,6 +23,7 @@ _PLACES: dict[str, tuple[tuple[str, ...], str]] = {
     "nvJitLink": (("cu13", "nvjitlink"), "nvidia-nvjitlink"),
     "nccl": (("nccl",), "nvidia-nccl-cu13"),
     "nvToolsExt": (("cu13", "nvtx"), "nvidia-nvtx"),
+    "cupti": (("cu13", "cuda_cupti"), "nvidia-cuda-cupti"),
 }
 # Libraries that others open by name: these come first.
 _NEEDS = {"cublas": ("cublasLt",), "cusolver": ("cublas", "nvJitLink", "cusparse"), "cusparse": ("nvJitLink",),
@@ -30,6 +31,7 @@ _NEEDS = {"cublas": ("cublasLt",), "cusolver": ("cublas", "nvJitLink", "cusparse
 _SYSTEM = (
     "/usr/local/cuda/lib64",
     "/usr/local/cuda/targets/x86_64-linux/lib",
+    "/usr/local/cuda/extras/CUPTI/lib64",
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib64",
 )

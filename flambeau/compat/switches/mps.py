@@ -8,6 +8,11 @@ def is_built() -> bool:
     return False
 
 
+def is_macos_or_newer(major: int, minor: int) -> bool:
+    """False: this is not a Mac."""
+    return False
+
+
 def is_available() -> bool:
     """False: it is not used."""
     return False

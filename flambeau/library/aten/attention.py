@@ -76,10 +76,12 @@ class _Heads:
             return self.taken_apart(aten.linear.default(self.query, weight, bias), 3)
         if self.key is self.value:
             parts = [self.width, 2 * self.width]
-            w, b = (None if t is None else aten.split_with_sizes.default(t, parts) for t in (weight, bias))
+            w = aten.split_with_sizes.default(weight, parts)
+            b = None if bias is None else aten.split_with_sizes.default(bias, parts)
             both = aten.linear.default(self.key, w[1], None if b is None else b[1])
             return [aten.linear.default(self.query, w[0], None if b is None else b[0]), *self.taken_apart(both, 2)]
-        ws, bs = (None if t is None else aten.chunk.default(t, 3) for t in (weight, bias))
+        ws = aten.chunk.default(weight, 3)
+        bs = None if bias is None else aten.chunk.default(bias, 3)
         given = (self.query, self.key, self.value)
         return [aten.linear.default(t, ws[i], None if bs is None else bs[i]) for i, t in enumerate(given)]
 

@@ -13,7 +13,9 @@ from typing import Any
 import flambeau
 
 from ...core.tensor import Tensor
-from ...ops import namespace
+from ...ops import OPS, namespace
+from ...ops.machinery.record import Op
+from ...ops.sparse import products
 
 F: Any = SimpleNamespace(**namespace("nn.functional"))
 REDUCTIONS = ("none", "mean", "sum")
@@ -45,6 +47,22 @@ def _function(name: str, overload: str) -> Callable:
     if found is None:
         raise NotImplementedError(f"the operator aten::{name}.{overload} is not in Flambeau yet")
     return found
+
+
+@functools.cache
+def _functions(space: str) -> dict[str, Any]:
+    return namespace(space)
+
+
+def record_of(name: str) -> Op | None:
+    """The record of the operator that PyTorch calls `aten::name`, where there is one."""
+    for space, prefix in (("torch", ""), ("linalg", "linalg_"), ("fft", "fft_"), ("special", "special_")):
+        found = _functions(space).get(name[len(prefix) :]) if name.startswith(prefix) else None
+        if found is not None and hasattr(found, "op"):
+            return found.op
+    if name in OPS:
+        return OPS[name]  # a method
+    return OPS.get(f"nn.functional.{name}")
 
 
 def run(overload: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -209,6 +227,21 @@ def _to_copy(
     return self.to(
         device or self.device, dtype or self.dtype, non_blocking=non_blocking, copy=copy, **_format(memory_format)
     )
+
+
+@special("_pin_memory")
+def _pin_memory(self: Tensor, device: Any = None) -> Tensor:
+    return self.pin_memory(device)
+
+
+@special("_sparse_addmm")
+def _sparse_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return products.sparse_addmm(self, mat1, mat2, beta, alpha)
+
+
+@special("_sparse_mm_reduce_impl")
+def _sparse_mm_reduce_impl(self: Tensor, other: Tensor, reduce: str) -> Any:
+    raise NotImplementedError("aten::_sparse_mm_reduce_impl: use torch.sparse.mm(a, b, reduce)")
 
 
 def _format(memory_format: Any) -> dict[str, Any]:
@@ -414,11 +447,11 @@ for _rank in (1, 2, 3):
     _SPECIAL[f"avg_pool{_rank}d"] = _average(f"avg_pool{_rank}d")
 
 
-def _resize(mode: str, aligned: bool) -> Callable:
+def _resize(mode: str, aligned: bool, **more: Any) -> Callable:
     def with_scales(input: Tensor, output_size: Any, *rest: Any) -> Tensor:
         corners = rest[0] if aligned else None
         scales = rest[1] if aligned else rest[0]
-        return F.interpolate(input, output_size, scales if output_size is None else None, mode, corners)
+        return F.interpolate(input, output_size, scales if output_size is None else None, mode, corners, **more)
 
     return with_scales
 
@@ -433,6 +466,10 @@ for _name, _mode, _aligned in (
     ("trilinear3d", "trilinear", True),
 ):
     _SPECIAL[f"upsample_{_name}.vec"] = _resize(_mode, _aligned)
+for _rank in (1, 2, 3):
+    _SPECIAL[f"_upsample_nearest_exact{_rank}d.vec"] = _resize("nearest-exact", False)
+for _mode in ("bilinear", "bicubic"):
+    _SPECIAL[f"_upsample_{_mode}2d_aa.vec"] = _resize(_mode, True, antialias=True)
 
 
 def _loss(name: str, *between: str) -> Callable:
@@ -460,6 +497,24 @@ _SPECIAL["cross_entropy_loss"] = _loss("cross_entropy", "weight", "reduction", "
 _SPECIAL["nll_loss"] = _SPECIAL["nll_loss_nd"] = _SPECIAL["nll_loss2d"] = _loss(
     "nll_loss", "weight", "reduction", "ignore_index"
 )
+
+
+@special("log_sigmoid")
+def _log_sigmoid(self: Tensor) -> Tensor:
+    return F.logsigmoid(self)
+
+
+@special("_unique2")
+def _unique2(self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> tuple:
+    found = flambeau.unique(self, sorted, True, True)
+    return found[0], *(f if flag else f.new_empty(0) for f, flag in zip(found[1:], (return_inverse, return_counts)))
+
+
+@special("unique_dim")
+def _unique_dim(
+    self: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple:
+    return tuple(flambeau.unique(self, sorted, True, True, dim=dim))
 
 
 @special("kl_div")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -57,20 +59,32 @@ class _Steps:
         if not all(isinstance(a, Expr) for a in x.args):
             raise NotImplementedError(f"the step {x.op} of a formula has no counterpart among PyTorch's operators")
         values = [self.value(a) for a in x.args]
+        if not any(isinstance(v, Tensor) for v in values):
+            return _of_numbers(x.op, values)
         if x.op == "where":
             return _where(*values)
         if x.op == "fma":
-            return aten.add(aten.mul(values[0], values[1]), values[2])
+            return _both("add", _both("mul", values[0], values[1]), values[2])
         if x.op in _SAME_IF_REAL and not values[0].dtype.is_complex:
             return values[0]
         if x.op in ("and", "or") and any(isinstance(v, bool) for v in values):
             return _with_truth(x.op, *values)
         if len(values) == 2 and not isinstance(values[0], Tensor):
-            return _from_number(x.op, *values)
+            return _both(x.op, *values)
         name = _NAMES.get(x.op, x.op)
         if name == "pow":
             return aten.pow(*values)
         return getattr(aten, name)(*values)
+
+
+def _of_numbers(op: str, values: list[Any]) -> Any:
+    """A step between numbers."""
+    if op == "where":
+        return values[1] if values[0] else values[2]
+    found = getattr(math, op, None) or getattr(operator, {"div": "truediv", "not": "not_"}.get(op, op), None)
+    if found is None:
+        raise NotImplementedError(f"the step {op} of a formula has no counterpart among PyTorch's operators")
+    return found(*values)
 
 
 def _where(condition: Any, yes: Any, no: Any) -> Any:
@@ -87,6 +101,12 @@ def _where(condition: Any, yes: Any, no: Any) -> Any:
 def _with_truth(op: str, left: Any, right: Any) -> Any:
     known, other = (left, right) if isinstance(left, bool) else (right, left)
     return other if known is (op == "and") else known
+
+
+def _both(op: str, left: Any, right: Any) -> Any:
+    if isinstance(left, Tensor):
+        return getattr(aten, op)(left, right)
+    return _from_number(op, left, right) if isinstance(right, Tensor) else _of_numbers(op, [left, right])
 
 
 def _from_number(op: str, number: Any, value: Any) -> Any:

@@ -111,6 +111,33 @@ def _interpolate(
     return packet.vec(input, sizes, bool(align_corners), scales)
 
 
+@entry("nn.functional.upsample_nearest")
+def _upsample_nearest(recorder: Any, input: Tensor, size: Any = None, scale_factor: Any = None) -> Any:
+    return _interpolate(recorder, input, size, scale_factor)
+
+
+@entry("nn.functional.upsample_bilinear")
+def _upsample_bilinear(recorder: Any, input: Tensor, size: Any = None, scale_factor: Any = None) -> Any:
+    return _interpolate(recorder, input, size, scale_factor, "bilinear", True)
+
+
+@entry("nn.functional.kl_div")
+def _kl_div(
+    recorder: Any, input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+    log_target: bool = False,
+) -> Any:  # fmt: skip
+    if size_average is not None or reduce is not None:
+        raise NotImplementedError("kl_div in a graph: give the reduction by name")
+    number = {"none": 0, "mean": 1, "sum": 2, "batchmean": 2}[reduction]
+    found = aten.kl_div.default(input, target, number, log_target=log_target)
+    return aten.div.Tensor(found, input.shape[0]) if reduction == "batchmean" and input.dim() else found
+
+
+@entry("internal.unsafe_view")
+def _unsafe_view(recorder: Any, input: Tensor, shape: Any) -> Any:
+    return aten._unsafe_view.default(input, list(shape))
+
+
 @entry("internal.alias", "internal.alias.1")
 def _alias(recorder: Any, input: Tensor) -> Any:
     """A view of everything: x[:, :]."""

@@ -6,6 +6,7 @@ tensor([2., 2.])
 
 from __future__ import annotations
 
+import functools
 import threading
 from types import ModuleType
 from typing import Any
@@ -99,6 +100,20 @@ class OpOverloadPacket:
         self._qualified_op_name = f"aten::{name}"
         self.__module__ = "torch._ops.aten"
         self._overload_names = overloads_of(name)
+
+    onnx: Any = None  # the ONNX form of what has no record (`_softmax`); operators that have one keep it there
+
+    @functools.cached_property
+    def op(self) -> Any:
+        """The record of the operator; None where PyTorch has a name for something that is no operator here."""
+        from .calls import record_of  # noqa: PLC0415  it needs all operators
+
+        return record_of(self.__name__)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the result shares the memory of the first argument."""
+        return any(getattr(self, overload).is_view for overload in self.overloads())
 
     def overloads(self) -> list[str]:
         return [name or "default" for name in self._overload_names]

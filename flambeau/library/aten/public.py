@@ -5,6 +5,7 @@ below: each entry makes the calls that PyTorch makes. A function that is none of
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -57,7 +58,14 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
     for name in (written, key) if written.startswith("__") else (key,):
         if name in _ENTRIES:
             return _ENTRIES[name](recorder, *args, **kwargs)
+    if key in _READS and recorder.reads_values:
+        return recorder.unseen(function, *args)
     if key in _READS:
+        known = getattr(recorder, "known", {})
+        if isinstance(args[0], Tensor) and not any(
+            id(a) in known for a in args
+        ):  # no tensor of the program: a constant
+            return recorder.unseen(lambda: function(*args, **kwargs))
         raise DataDependent(
             f"Could not extract specialized integer from data-dependent expression: the program asks for the value of a tensor"
             f" ({key}), which is not known in a graph"
@@ -68,9 +76,14 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
     if kwargs.get("requires_grad") is False:
         kwargs = {k: v for k, v in kwargs.items() if k != "requires_grad"}
     if overloads_of(name) and kwargs.get("out") is None:
+        if not recorder.keeps(op, name):
+            with contextlib.suppress(NotImplementedError):  # what has no parts that PyTorch knows stays whole
+                return _in_parts(recorder, op, function, args, kwargs)
         found = choose(name, args, kwargs)
         if found is not None:
             schema, values = found
+            if getattr(op, "kind", "") == "pointwise":  # the elements of a loss, whose sum or mean is another call
+                values = [0 if a.name == "reduction" else v for a, v in zip(schema.arguments, values)]
             overload = getattr(getattr(aten, name), schema.overload_name or "default")
             positional, named = values_as_call(schema, values)
             makes = not any(isinstance(value, Tensor) for value in positional)
@@ -84,9 +97,13 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
             else _as_node(recorder, function, args, kwargs)
         )
     if getattr(op, "kind", "") != "composite":
-        raise NotImplementedError(
-            f"the operator {key or op} has no counterpart among PyTorch's, or not with these arguments"
-        )
+        return recorder.unknown(op, function, args, kwargs)
+    return recorder.again(function, args, kwargs)
+
+
+def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    if op.kind == "pointwise":
+        return formulas.recorded(recorder, op, function, args, kwargs)
     return recorder.again(function, args, kwargs)
 
 
@@ -162,6 +179,11 @@ def _index(recorder: Any, self: Tensor, indices: Any) -> Any:
     while found and found[-1] is None:
         found.pop()
     return aten.index.Tensor(self, found)
+
+
+@entry("internal.put_at_")
+def _put_at(recorder: Any, self: Tensor, indices: Any, values: Tensor, accumulate: bool) -> Any:
+    return aten.index_put_.default(self, list(indices), values, accumulate)
 
 
 @entry("tensor")
@@ -503,9 +525,17 @@ def _split(recorder: Any, tensor: Tensor, split_size_or_sections: Any, dim: int 
 
 @entry("where")
 def _where(recorder: Any, condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    if input is None and other is None:
+        places = aten.nonzero.default(condition)
+        return tuple(aten.select.int(places, 1, d) for d in range(condition.dim()))
     kinds = (isinstance(input, Tensor), isinstance(other, Tensor))
     names = {(True, True): "self", (True, False): "ScalarOther", (False, True): "ScalarSelf", (False, False): "Scalar"}
     return getattr(aten.where, names[kinds])(condition, input, other)
+
+
+@entry("Tensor.where")
+def _where_method(recorder: Any, self: Tensor, condition: Tensor, other: Any) -> Any:
+    return _where(recorder, condition, self, other)
 
 
 @entry("norm")
@@ -528,7 +558,12 @@ def _contiguous(recorder: Any, self: Tensor, memory_format: Any = flambeau.conti
 def _unfold(
     recorder: Any, input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Any:
-    return aten.im2col.default(input, kernel_size, dilation, padding, stride)
+    return aten.im2col.default(input, *map(_pair, (kernel_size, dilation, padding, stride)))
+
+
+def _pair(value: Any) -> list:
+    given = list(value) if isinstance(value, (list, tuple)) else [value]
+    return given * 2 if len(given) == 1 else given
 
 
 @entry("nn.functional.fold")

@@ -18,6 +18,8 @@ class AtenRecorder(modes.Mode):
 
     differentiates = True  # whether calls with rules for their gradients go through these
     parts = True  # a value from a call that is not seen would become a constant of the graph
+    reads_values = False  # whether calls that ask for values are allowed; a graph has none
+    _before: Any = None
 
     def __enter__(self) -> Any:
         self._before = recording.recorder
@@ -49,7 +51,7 @@ class AtenRecorder(modes.Mode):
         on, before = self in stack, recording.recorder
         if on:
             stack.take(self)
-        recording.recorder = None
+        recording.recorder = self._before
         try:
             return function(*args)
         finally:
@@ -61,8 +63,18 @@ class AtenRecorder(modes.Mode):
         """A choice between two functions by a tensor."""
         raise NotImplementedError(f"{op} while {type(self).__name__} records")
 
+    def keeps(self, op: Any, name: str) -> bool:
+        """Whether an operator that is made of others, or a formula, is seen as one call."""
+        return True
+
     def before_cast(self, tensor: Any) -> None:
         """Called before a tensor is converted to another type."""
+
+    def unknown(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """A call that has no counterpart among PyTorch's operators."""
+        raise NotImplementedError(
+            f"the operator {op.key or op.name} has no counterpart among PyTorch's, or not with these arguments"
+        )
 
     def note(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
         raise NotImplementedError

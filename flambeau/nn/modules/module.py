@@ -13,6 +13,8 @@ from ...core.tensor import Tensor
 from ..parameter import Buffer, Parameter
 from .conversion import Conversion
 from .hooks import BackwardHook, RemovableHandle, attach_to_last_node, register
+from .state import _EXTRA_STATE_KEY as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401  programs look for it here
+from .state import IncompatibleKeys as _IncompatibleKeys  # noqa: F401
 from .state import State
 from .training import Training
 from .traversal import Traversal

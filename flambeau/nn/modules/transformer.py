@@ -29,7 +29,7 @@ def _clones(module: Module, count: int) -> ModuleList:
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
 
 
-def _activation(activation: Any) -> Callable:
+def _get_activation_fn(activation: Any) -> Callable:
     if not isinstance(activation, str):
         return activation
     if activation in ("relu", "gelu"):
@@ -86,7 +86,7 @@ class _TransformerLayer(Module):
             self.add_module(f"norm{block}", LayerNorm(d_model, eps=layer_norm_eps, **options))
         for block in blocks:
             self.add_module(f"dropout{block}", Dropout(dropout))
-        self.activation = _activation(activation)
+        self.activation = _get_activation_fn(activation)
 
     def __setstate__(self, state: dict) -> None:
         state.setdefault("activation", F.relu)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core.tensor import Tensor, copy_of_array
+from ...ops.nn.packing import _pack_padded_sequence, _pad_packed_sequence
 from ...ops.shape.joining import cat
 
 _Fields = namedtuple("_Fields", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
@@ -19,9 +20,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The permutation that undoes another."""
     if permutation is None:
         return None
-    inverse = np.empty(permutation.numel(), np.int64)
-    inverse[permutation._array()] = np.arange(permutation.numel())
-    return copy_of_array(inverse, dt.int64)
+    return permutation.argsort()
 
 
 class PackedSequence(_Fields):
@@ -92,8 +91,10 @@ class PackedSequence(_Fields):
         return self.data.is_pinned()
 
 
-def _lengths_array(lengths: Any) -> np.ndarray:
-    return lengths._array().astype(np.int64) if isinstance(lengths, Tensor) else np.asarray(lengths, np.int64)
+def _as_lengths(lengths: Any) -> Tensor:
+    return (
+        lengths.to(dt.int64) if isinstance(lengths, Tensor) else copy_of_array(np.asarray(lengths, np.int64), dt.int64)
+    )
 
 
 def pack_padded_sequence(
@@ -102,66 +103,21 @@ def pack_padded_sequence(
     """Pack a padded batch: only the first lengths[i] steps of sequence i are kept."""
     if input.numel() == 0:
         raise RuntimeError("Cannot pack empty tensors.")
-    sizes = _lengths_array(lengths)
+    sizes = _as_lengths(lengths)
     sorted_indices = None
     if not enforce_sorted:
-        order = np.argsort(-sizes, kind="stable")
-        sorted_indices = copy_of_array(order, dt.int64)
-        sizes = sizes[order]
+        sizes, sorted_indices = sizes.sort(descending=True, stable=True)
         input = input.index_select(0 if batch_first else 1, sorted_indices)
-    x = input.transpose(0, 1) if batch_first else input
-    if x.shape[1] != sizes.size:
-        raise RuntimeError(
-            f"Expected `len(lengths)` to be equal to batch_size, but got {sizes.size} (batch_size={x.shape[1]})"
-        )
-    if sizes.size and sizes.min() <= 0:
-        raise RuntimeError(
-            "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0"
-        )
-    if (np.diff(sizes) > 0).any():
-        raise RuntimeError(
-            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False`"
-            " to pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability."
-        )
-    if sizes[0] > x.shape[0]:
-        raise RuntimeError(
-            f"Expected all sequence lengths to be at most {x.shape[0]}, the number of time steps, but got {sizes[0]}"
-        )
-    counts = np.array([(sizes > t).sum() for t in range(int(sizes[0]))], np.int64)
-    rows = cat([x[t, : int(n)] for t, n in enumerate(counts)], 0)
-    return PackedSequence(rows, copy_of_array(counts, dt.int64), sorted_indices)
+    rows, counts = _pack_padded_sequence(input, sizes, batch_first)
+    return PackedSequence(rows, counts, sorted_indices)
 
 
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """The inverse of pack_padded_sequence: (padded batch, lengths)."""
-    counts = sequence.batch_sizes._array()
-    if not counts.size:
-        raise RuntimeError("batch_sizes can not be empty")
-    steps, batch = len(counts), int(counts[0])
-    if total_length is not None:
-        if total_length < steps:
-            raise ValueError(
-                "Expected total_length to be at least the length of the longest sequence in input, but got"
-                f" total_length={total_length} and max sequence length being {steps}"
-            )
-        length = total_length
-    else:
-        length = steps
-    feature = sequence.data.shape[1:]
-    padded = sequence.data.new_full((length, batch, *feature), padding_value)
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    t = np.repeat(np.arange(steps), counts)
-    b = np.concatenate([np.arange(n) for n in counts])
-    positions = copy_of_array(t * batch + b, dt.int64)
-    flat = padded.reshape(length * batch, *feature).index_copy(0, positions, sequence.data)
-    out = flat.reshape(length, batch, *feature)
-    lengths = np.array([(counts > i).sum() for i in range(batch)], np.int64)
-    assert starts[-1] == sequence.data.shape[0]
-    if batch_first:
-        out = out.transpose(0, 1)
-    result = copy_of_array(lengths, dt.int64)
+    length = -1 if total_length is None else total_length
+    out, result = _pad_packed_sequence(sequence.data, sequence.batch_sizes, batch_first, padding_value, length)
     if sequence.unsorted_indices is not None:
         dim = 0 if batch_first else 1
         return out.index_select(dim, sequence.unsorted_indices), result[sequence.unsorted_indices]
@@ -195,7 +151,7 @@ def pad_sequence(
 def unpad_sequence(padded_sequences: Tensor, lengths: Tensor, batch_first: bool = False) -> list[Tensor]:
     """The sequences of a padded batch."""
     x = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [x[i, : int(n)] for i, n in enumerate(_lengths_array(lengths))]
+    return [x[i, : int(n)] for i, n in enumerate(_as_lengths(lengths).tolist())]
 
 
 def pack_sequence(sequences: list[Tensor], enforce_sorted: bool = True) -> PackedSequence:

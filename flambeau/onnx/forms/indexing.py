@@ -10,12 +10,12 @@ import numpy as np
 import flambeau
 
 from ..builder import LARGEST, Builder, Value
-from ..registry import form
-from .pointwise import compare, truth
-from .shapes import permute, unsqueeze
+from ..registry import aten, form
+from .pointwise import broadcast, compare, div, truth
+from .shapes import cat, filled, full_like, permute, unsqueeze
 
 
-@form("slice")
+@form(aten.slice)
 def slice_(g: Builder, self: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
     start = 0 if start is None else start
     end = LARGEST if end is None else end
@@ -24,7 +24,7 @@ def slice_(g: Builder, self: Value, dim: int = 0, start: Any = None, end: Any = 
     return g.slice(self, [dim % max(self.rank or 1, 1)], [start], [end], [step])
 
 
-@form("select")
+@form(aten.select)
 def select(g: Builder, self: Value, dim: int, index: Any) -> Value:
     dim %= max(self.rank or 1, 1)
     place = g.number(index, flambeau.int64)
@@ -34,7 +34,7 @@ def select(g: Builder, self: Value, dim: int, index: Any) -> Value:
     return g.op("Gather", self, place, axis_i=dim).known(self.dtype, shape)
 
 
-@form("index_select")
+@form(aten.index_select)
 def index_select(g: Builder, self: Value, dim: int, index: Value) -> Value:
     if self.rank == 0:
         return self
@@ -44,7 +44,7 @@ def index_select(g: Builder, self: Value, dim: int, index: Value) -> Value:
     return g.op("Gather", self, place, axis_i=dim).known(self.dtype, shape)
 
 
-@form("embedding")
+@form(aten.embedding)
 def embedding(
     g: Builder,
     weight: Value,
@@ -56,7 +56,7 @@ def embedding(
     return g.op("Gather", weight, indices).known(weight.dtype, [*(indices.shape or ()), weight.shape[-1]])
 
 
-@form("gather")
+@form(aten.gather)
 def gather(g: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
     index = g.cast(index, flambeau.int64)
     if self.rank == 0:
@@ -70,7 +70,7 @@ def gather(g: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = 
     return g.op("GatherElements", self, index, axis_i=dim % self.rank).known(self.dtype, index.shape)
 
 
-@form("take_along_dim")
+@form(aten.take_along_dim)
 def take_along_dim(g: Builder, self: Value, indices: Value, dim: int | None = None) -> Value:
     if dim is None:
         return gather(
@@ -88,7 +88,7 @@ def take_along_dim(g: Builder, self: Value, indices: Value, dim: int | None = No
     return gather(g, g.expand(self, wide), dim, g.expand(indices, many))
 
 
-@form("take")
+@form(aten.take)
 def take(g: Builder, self: Value, index: Value) -> Value:
     flat = g.reshape(self, [-1])
     return g.op("Gather", flat, index, axis_i=0).known(self.dtype, index.shape)
@@ -104,17 +104,12 @@ def nonzero_columns(g: Builder, x: Value) -> list[Value]:
     return [select(g, found, 0, d) for d in range(x.rank or 0)]
 
 
-@form("nonzero", "argwhere")
+@form(aten.nonzero, aten.argwhere)
 def nonzero(g: Builder, self: Value) -> Value:
     return nonzero_rows(g, self)
 
 
-@form("nonzero_numpy")
-def nonzero_numpy(g: Builder, self: Value) -> list[Value]:
-    return nonzero_columns(g, self)
-
-
-@form("masked_select")
+@form(aten.masked_select)
 def masked_select(g: Builder, self: Value, mask: Value) -> Value:
     x, m = self, truth(g, mask)
     if not x.rank and not m.rank:
@@ -155,8 +150,6 @@ def _counted(g: Builder, x: Value, index: Value, dim: int) -> Value:
 
 def _spread(g: Builder, x: Value, indices: list[Value | None]) -> tuple[Value, Value, list[int], Any]:
     """The indexed dimensions of x first, and the places as rows: (x turned, places, order, shape of the places)."""
-    from .pointwise import broadcast  # noqa: PLC0415
-
     dims = [d for d, i in enumerate(indices) if i is not None]
     order = dims + [d for d in range(x.rank or 0) if d not in dims]
     turned = x if order == list(range(x.rank or 0)) else permute(g, x, order)
@@ -184,7 +177,7 @@ def _adjacent(dims: list[int]) -> bool:
     return dims == list(range(dims[0], dims[0] + len(dims)))
 
 
-@form("index")
+@form(aten.index)
 def index(g: Builder, self: Value, indices: list[Value | None]) -> Value:
     whole, used = _whole(g, self, list(indices))
     if not used:
@@ -203,7 +196,7 @@ def index(g: Builder, self: Value, indices: list[Value | None]) -> Value:
     return permute(g, made, [*range(new, new + before), *range(new), *range(new + before, made.rank)])
 
 
-@form("index_put", "_index_put_impl", "_unsafe_index_put")
+@form(aten.index_put)
 def index_put(
     g: Builder, self: Value, indices: list[Value | None], values: Value, accumulate: bool = False, unsafe: bool = False
 ) -> Value:
@@ -245,7 +238,7 @@ def index_put(
     return made if order == back and order == list(range(len(order))) else permute(g, made, back)
 
 
-@form("index_fill")
+@form(aten.index_fill)
 def index_fill(g: Builder, self: Value, dim: int, index: Value, value: Any) -> Value:
     if not self.rank:
         return g.squeeze(index_fill(g, g.unsqueeze(self, [0]), 0, index, value), [0])
@@ -254,7 +247,7 @@ def index_fill(g: Builder, self: Value, dim: int, index: Value, value: Any) -> V
     return index_put(g, self, indices, g.number(value, self))
 
 
-@form("index_copy", "index_add")
+@form(aten.index_copy, aten.index_add)
 def index_copy(g: Builder, self: Value, dim: int, index: Value, source: Value, alpha: Any = 1, name: str = "") -> Value:
     if not self.rank:
         source = source if source.rank else g.unsqueeze(source, [0])
@@ -269,15 +262,17 @@ def index_copy(g: Builder, self: Value, dim: int, index: Value, source: Value, a
 _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
 
 
-@form("scatter", "scatter_add", "scatter_reduce")
+@form(aten.scatter, aten.scatter_add, aten.scatter_reduce)
 def scatter(
     g: Builder, self: Value, dim: int, index: Value, src: Any = None, value: Any = None, reduce: str | None = None,
     include_self: bool = True, name: str = "",
 ) -> Value:  # fmt: skip
     if name.endswith("_add"):
         reduce = "add"
-    if reduce is not None and (reduce not in _REDUCTIONS or not include_self):
-        raise NotImplementedError(f"scatter_reduce with {reduce!r} and include_self={include_self}")
+    if reduce == "mean":
+        return _scattered_mean(g, self, dim, index, src, include_self)
+    if not include_self:
+        self = scatter(g, self, dim, index, value=_neutral(_REDUCTIONS[str(reduce)], self.dtype))
     source = g.number(src if src is not None else value, self.dtype)
     if self.rank == 0:
         return g.squeeze(
@@ -294,8 +289,58 @@ def scatter(
     return g.op(kind, self, index, source, axis_i=dim % self.rank, **extra).known(self.dtype, self.shape)
 
 
-@form("masked_scatter")
+def _neutral(kind: str, dtype: Any) -> Any:
+    """What changes nothing."""
+    if kind in ("add", "mul"):
+        return int(kind == "mul")
+    info = flambeau.finfo(dtype) if dtype.is_floating_point else flambeau.iinfo(dtype)
+    return info.min if kind == "max" else info.max
+
+
+def _scattered_mean(g: Builder, x: Value, dim: int, index: Value, src: Value, include_self: bool) -> Value:
+    total = scatter(g, x, dim, index, src, reduce="sum", include_self=include_self)
+    own = full_like(g, x, int(include_self))
+    count = scatter(g, own, dim, index, full_like(g, src, 1, x.dtype), reduce="sum")
+    least = g.op("Max", count, g.number(1, count)).known(x.dtype, x.shape)
+    return div(g, total, least, None if x.dtype.is_floating_point else "floor")
+
+
+@form(aten.put)
+def put(g: Builder, self: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
+    flat = g.reshape(self, [-1])
+    places: list[Value | None] = [g.reshape(index, [-1])]
+    made = index_put(g, flat, places, g.reshape(source, [-1]), accumulate)
+    return g.op("Reshape", made, g.shape_of(self)).known(self.dtype, self.shape)
+
+
+@form(aten.max_unpool2d, aten.max_unpool3d)
+def max_unpool(g: Builder, self: Value, indices: Value, output_size: Any) -> Value:
+    spatial = len(output_size)
+    lead = [g.size(self, d) for d in range(self.rank - spatial)]
+    total = math.prod(output_size)
+    base = filled(g, [*lead, total], 0, self.dtype)
+    rows = [g.reshape(v, [*lead, -1]).known(v.dtype, (*self.shape[:-spatial], None)) for v in (indices, self)]
+    made = g.op("ScatterElements", base, *rows, axis_i=len(lead)).known(self.dtype, (*self.shape[:-spatial], total))
+    return g.reshape(made, [*lead, *output_size])
+
+
+@form(aten.isin)
+def isin(
+    g: Builder, elements: Any = None, test_elements: Any = None, test_element: Any = None, element: Any = None, invert: bool = False,
+    assume_unique: bool = False,
+) -> Value:  # fmt: skip
+    x = g.value(elements if elements is not None else element)
+    among = g.value(test_elements if test_elements is not None else test_element)
+    places = g.reshape(among, [-1]).known(among.dtype, (None,))
+    equal = g.cast(compare(g, "Equal", g.unsqueeze(x, [x.rank]), places), flambeau.int32)
+    found = g.cast(g.reduce("ReduceMax", equal.known(flambeau.int32, (*x.shape, None)), [x.rank], False), flambeau.bool)
+    return g.op("Not", found).known(flambeau.bool, x.shape) if invert else found
+
+
+@form(aten.masked_scatter)
 def masked_scatter(g: Builder, self: Value, mask: Value, source: Value) -> Value:
+    if (mask.rank or 0) > (self.rank or 0) or mask.shape != self.shape and broadcast(self, mask) != self.shape:
+        self = g.op("Expand", self, g.shape_of(mask)).known(self.dtype, mask.shape)
     m = g.expand(truth(g, mask), g.sizes(self))
     rows = nonzero_rows(g, m)
     flat = g.reshape(source, [-1]).known(source.dtype, (None,))
@@ -310,13 +355,13 @@ def masked_scatter(g: Builder, self: Value, mask: Value, source: Value) -> Value
     return g.op("ScatterND", self, rows, first).known(self.dtype, self.shape)
 
 
-@form("select_scatter")
+@form(aten.select_scatter)
 def select_scatter(g: Builder, self: Value, src: Value, dim: int, index: int) -> Value:
     dim %= self.rank
     return slice_scatter(g, self, g.unsqueeze(src, [dim]), dim, index, None if index == -1 else index + 1)
 
 
-@form("slice_scatter")
+@form(aten.slice_scatter)
 def slice_scatter(
     g: Builder, self: Value, src: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Value:
@@ -329,15 +374,18 @@ def slice_scatter(
     return index_put(g, self, indices, src)
 
 
-@form("one_hot")
+@form(aten.one_hot)
 def one_hot(g: Builder, self: Value, num_classes: int = -1) -> Value:
+    if self.rank == 0:
+        return g.squeeze(one_hot(g, g.unsqueeze(self, [0]), num_classes), [0])
+    count: Any = num_classes
     if num_classes == -1:
-        raise NotImplementedError("one_hot without num_classes")
-    made = g.op("OneHot", self, g.constant(np.array([num_classes])), g.constant(np.array([0, 1])), axis_i=-1)
-    return made.known(flambeau.int64, [*self.shape, num_classes])
+        count = g.arithmetic("Add", g.reduce("ReduceMax", self, None, False), 1)
+    made = g.op("OneHot", self, g.ints([count]), g.constant(np.array([0, 1])), axis_i=-1)
+    return made.known(flambeau.int64, [*self.shape, num_classes if num_classes != -1 else None])
 
 
-@form("_unique2", "unique_dim", "_unique")
+@form(aten._unique2, aten.unique_dim)
 def unique(
     g: Builder,
     self: Value,
@@ -357,7 +405,7 @@ def unique(
     return values, inverse, counts.known(flambeau.int64, (None,))
 
 
-@form("bucketize", "searchsorted")
+@form(aten.bucketize, aten.searchsorted)
 def bucketize(
     g: Builder, self: Any = None, boundaries: Any = None, out_int32: bool = False, right: bool = False, sorted_sequence: Any = None,
     side: Any = None, sorter: Any = None,
@@ -375,6 +423,10 @@ def bucketize(
 # -- padding ---------------------------------------------------------------------------------------------------------------------
 
 
+def _negative(n: Any) -> bool:
+    return isinstance(n, int) and n < 0
+
+
 def padded(g: Builder, x: Value, pads: Any, mode: str = "constant", value: Any = 0) -> Value:
     """Pads as PyTorch lists them: last dimension first, before and after."""
     rank = x.rank or 0
@@ -384,11 +436,13 @@ def padded(g: Builder, x: Value, pads: Any, mode: str = "constant", value: Any =
         s + b + a if all(isinstance(n, int) for n in (s, b, a)) else None
         for s, b, a in zip(x.shape or (), before, after)
     ]
-    if all(isinstance(n, int) and n == 0 for n in full):
-        return x
-    if mode == "wrap" and g.opset < 19:
-        from .shapes import cat  # noqa: PLC0415
-
+    cut = [(d, b, a) for d, (b, a) in enumerate(zip(before, after)) if _negative(b) or _negative(a)]
+    for d, b, a in cut:  # engines take negative pads for constants only, if at all
+        x = g.slice(x, [d], [-b if _negative(b) else 0], [a if _negative(a) else LARGEST])
+    before, after = ([0 if _negative(n) else n for n in ns] for ns in (before, after))
+    if all(isinstance(n, int) and n == 0 for n in (*before, *after)):
+        return x.known(x.dtype, shape)
+    if mode == "wrap":
         for d, (b, a) in enumerate(zip(before, after)):
             if b or a:
                 size = g.size(x, d)
@@ -407,23 +461,23 @@ def padded(g: Builder, x: Value, pads: Any, mode: str = "constant", value: Any =
     return g.cast(made, flambeau.bool) if kind else made
 
 
-@form("constant_pad_nd")
+@form(aten.constant_pad_nd)
 def constant_pad_nd(g: Builder, self: Value, pad: Any, value: Any = 0) -> Value:
     return padded(g, self, pad, "constant", value)
 
 
-@form("pad")
+@form(aten.pad)
 def pad(g: Builder, self: Value, pad: Any, mode: str = "constant", value: Any = None) -> Value:
     words = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     return padded(g, self, pad, words[mode], 0 if value is None else value)
 
 
-@form("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
+@form(aten.reflection_pad1d, aten.reflection_pad2d, aten.reflection_pad3d)
 def reflection_pad(g: Builder, self: Value, padding: Any) -> Value:
     return padded(g, self, padding, "reflect")
 
 
-@form("replication_pad1d", "replication_pad2d", "replication_pad3d")
+@form(aten.replication_pad1d, aten.replication_pad2d, aten.replication_pad3d)
 def replication_pad(g: Builder, self: Value, padding: Any) -> Value:
     return padded(g, self, padding, "edge")
 

@@ -9,11 +9,12 @@ import numpy as np
 
 import flambeau
 
-from ..builder import Builder, Value
-from ..registry import form
+from ...ops.nn.windows import pooled_size
+from ..builder import Absent, Builder, Value
+from ..registry import aten, form
 from .indexing import padded
 from .pointwise import add, clamp, div, mul, sub
-from .reductions import log_softmax, mean, softmax, sum_
+from .reductions import log_softmax, mean, softmax, sum_, variance
 from .shapes import permute, transpose
 
 
@@ -54,19 +55,11 @@ def _convolved(
     if transposed and any(out):
         extra["output_padding_i"] = out
     made = g.op("ConvTranspose" if transposed else "Conv", x, weight, bias, **extra)
-    sizes: list[Any] = []
-    for s, k, st, b, a, d, o in zip(x.shape[2:], kernel, stride, before, after, dilation, out):
-        if not isinstance(s, int):
-            sizes.append(None)
-        elif transposed:
-            sizes.append((s - 1) * st - b - a + d * (k - 1) + 1 + o)
-        else:
-            sizes.append((s + b + a - d * (k - 1) - 1) // st + 1)
-    made.known(x.dtype, (x.shape[0], weight.shape[1] * groups if transposed else weight.shape[0], *sizes))
+    made.known(x.dtype, (x.shape[0], weight.shape[1] * groups if transposed else weight.shape[0], *[None] * spatial))
     return g.squeeze(made, [0]) if unbatched else made
 
 
-@form("conv1d", "conv2d", "conv3d", "_convolution_mode")
+@form(aten.conv1d, aten.conv2d, aten.conv3d, aten._convolution_mode)
 def conv(
     g: Builder,
     input: Value,
@@ -80,7 +73,7 @@ def conv(
     return _convolved(g, input, weight, bias, stride, padding, dilation, False, 0, groups)
 
 
-@form("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+@form(aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d)
 def conv_transpose(
     g: Builder, input: Value, weight: Value, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
     dilation: Any = 1,
@@ -88,7 +81,7 @@ def conv_transpose(
     return _convolved(g, input, weight, bias, stride, padding, dilation, True, output_padding, groups)
 
 
-@form("convolution", "_convolution")
+@form(aten.convolution, aten._convolution)
 def convolution(
     g: Builder, input: Value, weight: Value, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
     groups: int, benchmark: Any = None, deterministic: Any = None, cudnn_enabled: Any = None, allow_tf32: Any = None,
@@ -97,22 +90,6 @@ def convolution(
 
 
 # -- pooling -------------------------------------------------------------------------------------------------------------------------
-
-
-def _pool_sizes(
-    x: Value, spatial: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> list[Any]:
-    sizes: list[Any] = []
-    for s, k, st, p, d in zip(x.shape[-spatial:], kernel, stride, padding, dilation):
-        if not isinstance(s, int):
-            sizes.append(None)
-            continue
-        room = s + 2 * p - d * (k - 1) - 1
-        n = (-(-room // st) if ceil_mode else room // st) + 1
-        if ceil_mode and (n - 1) * st >= s + p:
-            n -= 1
-        sizes.append(n)
-    return sizes
 
 
 def _pooled(
@@ -132,7 +109,7 @@ def _pooled(
     elif ceil_mode or dilation != [1] * spatial:
         raise NotImplementedError("pooling with ceil_mode or dilation needs opset 10 or later")
     made = g.op(kind, x, kernel_shape_i=kernel, pads_i=padding * 2, strides_i=stride, outputs=outputs, **extra)
-    shape = (*x.shape[:2], *_pool_sizes(x, spatial, kernel, stride, padding, dilation, ceil_mode))
+    shape = (*x.shape[:2], *[None] * spatial)  # the program tells the sizes
     outs = list(made) if outputs > 1 else [made]
     outs[0].known(x.dtype, shape)
     for o in outs[1:]:
@@ -141,7 +118,7 @@ def _pooled(
     return tuple(outs) if outputs > 1 else outs[0]
 
 
-@form("max_pool1d", "max_pool2d", "max_pool3d")
+@form(aten.max_pool1d, aten.max_pool2d, aten.max_pool3d)
 def max_pool(
     g: Builder,
     self: Value,
@@ -155,7 +132,7 @@ def max_pool(
     return _pooled(g, "MaxPool", self, int(name[-2]), kernel_size, stride, padding, dilation, ceil_mode)
 
 
-@form("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
+@form(aten.max_pool1d_with_indices, aten.max_pool2d_with_indices, aten.max_pool3d_with_indices)
 def max_pool_with_indices(
     g: Builder,
     self: Value,
@@ -176,7 +153,7 @@ def max_pool_with_indices(
     return values, g.op("Mod", places, g.number(total, flambeau.int64)).known(flambeau.int64, places.shape)
 
 
-@form("avg_pool1d", "avg_pool2d", "avg_pool3d")
+@form(aten.avg_pool1d, aten.avg_pool2d, aten.avg_pool3d)
 def avg_pool(
     g: Builder, self: Value, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
     divisor_override: int | None = None, name: str = "",
@@ -185,6 +162,13 @@ def avg_pool(
     if divisor_override:
         kernel = _many(kernel_size, spatial)
         pads = [p for p in _many(padding, spatial)[::-1] for _ in (0, 1)]
+        if ceil_mode:  # zeros up to the end of the last window
+            steps = _many(stride or kernel, spatial)
+            for i, (size, k, s, p) in enumerate(zip(self.shape[-spatial:], kernel, steps, _many(padding, spatial))):
+                if not isinstance(size, int):
+                    raise NotImplementedError("avg_pool with a divisor_override and ceil_mode, of sizes that change")
+                count = pooled_size(size, k, s, p, 1, True)
+                pads[2 * (spatial - 1 - i) + 1] += max((count - 1) * s + k - size - 2 * p, 0)
         made = _pooled(
             g,
             "AveragePool",
@@ -194,12 +178,14 @@ def avg_pool(
             stride or kernel,
             0,
             1,
-            ceil_mode,
+            False,
             count_include_pad_i=1,
         )
         return mul(g, made, math.prod(kernel) / divisor_override)
     if ceil_mode and g.opset < 19 and count_include_pad and any(_many(padding, spatial)):
-        raise NotImplementedError("avg_pool with ceil_mode and padding needs opset 19 or later")
+        # Older versions count what lies beyond the padding, too: padded first, there is nothing to count wrongly.
+        self = padded(g, self, [p for p in _many(padding, spatial)[::-1] for _ in (0, 1)])
+        padding, count_include_pad = 0, False
     return _pooled(
         g,
         "AveragePool",
@@ -214,14 +200,12 @@ def avg_pool(
     )
 
 
-@form(
-    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"
-)
+@form(aten.adaptive_avg_pool1d, aten.adaptive_avg_pool2d, aten.adaptive_avg_pool3d, aten._adaptive_avg_pool2d)
 def adaptive_avg_pool(g: Builder, self: Value, output_size: Any, name: str = "") -> Value:
     return _adaptive(g, self, output_size, int(name[-2]), False)
 
 
-@form("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+@form(aten.adaptive_max_pool1d, aten.adaptive_max_pool2d, aten.adaptive_max_pool3d)
 def adaptive_max_pool(g: Builder, self: Value, output_size: Any, name: str = "") -> Any:
     spatial = int(name[-2])
     sizes = self.shape[-spatial:]
@@ -229,7 +213,9 @@ def adaptive_max_pool(g: Builder, self: Value, output_size: Any, name: str = "")
     if all(isinstance(s, int) and s % n == 0 for s, n in zip(sizes, wanted)):
         kernel = [s // n for s, n in zip(sizes, wanted)]
         return max_pool_with_indices(g, self, kernel, kernel, name=f"aten::max_pool{spatial}d_with_indices")
-    raise NotImplementedError("places of the largest elements where windows differ in size")
+    return _adaptive(g, self, output_size, spatial, True), Absent(
+        "the places of the largest, where windows differ in size"
+    )
 
 
 def _adaptive(g: Builder, x: Value, wanted: Any, spatial: int, largest: bool) -> Value:
@@ -268,23 +254,10 @@ def _uneven(g: Builder, x: Value, sizes: list[int], wanted: list[int], largest: 
     return x
 
 
-@form("lp_pool1d", "lp_pool2d")
-def lp_pool(
-    g: Builder,
-    input: Value,
-    norm_type: float,
-    kernel_size: Any,
-    stride: Any = None,
-    ceil_mode: bool = False,
-    name: str = "",
-) -> Value:
-    return _pooled(g, "LpPool", input, int(name[-2]), kernel_size, stride, 0, 1, ceil_mode, p_i=int(norm_type))
-
-
 # -- normalisations ----------------------------------------------------------------------------------------------------------------------
 
 
-@form("batch_norm", "_native_batch_norm_legit_no_training", "cudnn_batch_norm")
+@form(aten.batch_norm, aten._native_batch_norm_legit_no_training)
 def batch_norm(
     g: Builder, input: Value, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool = False, momentum: float = 0.1,
     eps: float = 1e-5, cudnn_enabled: Any = None, name: str = "",
@@ -327,7 +300,7 @@ def _normalised(g: Builder, x: Value, dims: list[int], weight: Any, bias: Any, e
     return made
 
 
-@form("layer_norm", "native_layer_norm")
+@form(aten.layer_norm, aten.native_layer_norm)
 def layer_norm(
     g: Builder, input: Value, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enable: Any = None,
     name: str = "",
@@ -359,7 +332,7 @@ def layer_norm(
     return made, centre, g.op("Reciprocal", spread).known(input.dtype, centre.shape)
 
 
-@form("rms_norm")
+@form(aten.rms_norm)
 def rms_norm(g: Builder, input: Value, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Value:
     dims = [input.rank - len(normalized_shape) + i for i in range(len(normalized_shape))]
     eps = flambeau.finfo(input.dtype).eps if eps is None else eps
@@ -368,11 +341,11 @@ def rms_norm(g: Builder, input: Value, normalized_shape: Any, weight: Any = None
     return made if weight is None else mul(g, made, weight)
 
 
-@form("group_norm", "native_group_norm")
+@form(aten.group_norm)
 def group_norm(
     g: Builder,
     input: Value,
-    num_groups: Any = None,
+    num_groups: int,
     weight: Any = None,
     bias: Any = None,
     eps: float = 1e-5,
@@ -389,7 +362,25 @@ def group_norm(
     return made
 
 
-@form("instance_norm")
+@form(aten.native_group_norm)
+def native_group_norm(
+    g: Builder,
+    input: Value,
+    weight: Any,
+    bias: Any,
+    N: Any,
+    C: Any,
+    HxW: Any,
+    group: int,
+    eps: float,  # noqa: N803  PyTorch's names
+) -> tuple[Value, ...]:
+    x = g.reshape(input, [0, group, -1]).known(input.dtype, (input.shape[0], group, None))
+    spread, centre = variance(g, x, 2, 0, False)
+    inverse = g.op("Reciprocal", g.op("Sqrt", add(g, spread, eps))).known(input.dtype, spread.shape)
+    return group_norm(g, input, group, weight, bias, eps), centre, inverse
+
+
+@form(aten.instance_norm)
 def instance_norm(
     g: Builder, input: Value, weight: Any = None, bias: Any = None, running_mean: Any = None, running_var: Any = None,
     use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5, cudnn_enabled: Any = None,
@@ -402,24 +393,10 @@ def instance_norm(
     return g.op("InstanceNormalization", input, scale, shift, epsilon_f=eps).known(input.dtype, input.shape)
 
 
-@form("local_response_norm")
-def local_response_norm(
-    g: Builder, input: Value, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Value:
-    return g.op("LRN", input, size_i=size, alpha_f=alpha, beta_f=beta, bias_f=k).known(input.dtype, input.shape)
-
-
-@form("normalize")
-def normalize(g: Builder, input: Value, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Value:
-    from .reductions import vector_norm  # noqa: PLC0415
-
-    return div(g, input, clamp(g, vector_norm(g, input, p, dim, True), eps))
-
-
 # -- attention ---------------------------------------------------------------------------------------------------------------------------
 
 
-@form("scaled_dot_product_attention")
+@form(aten.scaled_dot_product_attention)
 def attention(
     g: Builder, query: Value, key: Value, value: Value, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     scale: Any = None, enable_gqa: bool = False,
@@ -478,17 +455,7 @@ def _resized(
     exact: bool = False,
 ) -> Value:
     spatial = x.rank - 2
-    if g.opset < 11:
-        raise NotImplementedError("resizing needs opset 11 or later")
-    where = (
-        "asymmetric"
-        if mode == "nearest"
-        else "align_corners"
-        if align_corners
-        else "half_pixel"
-        if mode == "cubic"
-        else "pytorch_half_pixel"
-    )
+    where = "asymmetric" if mode == "nearest" else "align_corners" if align_corners else "half_pixel"
     extra: dict[str, Any] = {"coordinate_transformation_mode_s": where, "mode_s": mode}
     if mode == "nearest":
         extra["nearest_mode_s"] = "floor"
@@ -518,7 +485,15 @@ def _factors(spatial: int, *given: Any) -> Any:
     return None
 
 
-@form("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")  # fmt: skip
+@form(
+    aten.upsample_nearest1d,
+    aten.upsample_nearest2d,
+    aten.upsample_nearest3d,
+    aten._upsample_nearest_exact1d,
+    aten._upsample_nearest_exact2d,
+    aten._upsample_nearest_exact3d,
+    since=11,
+)
 def upsample_nearest(
     g: Builder, self: Any = None, output_size: Any = None, scales: Any = None, scales_h: Any = None, scales_w: Any = None, scales_d: Any = None,
     input: Any = None, scale_factors: Any = None, name: str = "",
@@ -528,12 +503,13 @@ def upsample_nearest(
 
 
 @form(
-    "upsample_linear1d",
-    "upsample_bilinear2d",
-    "upsample_trilinear3d",
-    "upsample_bicubic2d",
-    "_upsample_bilinear2d_aa",
-    "_upsample_bicubic2d_aa",
+    aten.upsample_linear1d,
+    aten.upsample_bilinear2d,
+    aten.upsample_trilinear3d,
+    aten.upsample_bicubic2d,
+    aten._upsample_bilinear2d_aa,
+    aten._upsample_bicubic2d_aa,
+    since=11,
 )
 def upsample_linear(
     g: Builder, self: Any = None, output_size: Any = None, align_corners: bool = False, scales: Any = None, scales_h: Any = None,
@@ -544,12 +520,10 @@ def upsample_linear(
     return _resized(g, x, mode, output_size, scale_factors, align_corners, antialias=name.endswith("_aa"))
 
 
-@form("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+@form(aten.grid_sampler, aten.grid_sampler_2d, aten.grid_sampler_3d, since=16)
 def grid_sampler(
     g: Builder, input: Value, grid: Value, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Value:
-    if g.opset < 16:
-        raise NotImplementedError("grid_sample needs opset 16 or later")
     words = ("linear", "nearest", "cubic") if g.opset >= 20 else ("bilinear", "nearest", "bicubic")
     made = g.op(
         "GridSample", input, grid, mode_s=words[interpolation_mode], padding_mode_s=("zeros", "border", "reflection")[padding_mode],
@@ -558,7 +532,7 @@ def grid_sampler(
     return made.known(input.dtype, (*input.shape[:2], *grid.shape[1:-1]))
 
 
-@form("affine_grid_generator")
+@form(aten.affine_grid_generator)
 def affine_grid(g: Builder, theta: Value, size: Any, align_corners: bool) -> Value:
     if g.opset < 20:
         raise NotImplementedError("affine_grid needs opset 20 or later")
@@ -567,7 +541,7 @@ def affine_grid(g: Builder, theta: Value, size: Any, align_corners: bool) -> Val
     return made.known(theta.dtype, (fixed[0], *fixed[2:], len(fixed) - 2))
 
 
-@form("im2col")
+@form(aten.im2col)
 def im2col(g: Builder, self: Value, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Value:
     x = padded(g, self, [padding[1], padding[1], padding[0], padding[0]])
     _, channels, high, wide = x.shape
@@ -590,12 +564,10 @@ def im2col(g: Builder, self: Value, kernel_size: Any, dilation: Any, padding: An
     )
 
 
-@form("col2im")
+@form(aten.col2im, since=18)
 def col2im(
     g: Builder, self: Value, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> Value:
-    if g.opset < 18:
-        raise NotImplementedError("col2im needs opset 18 or later")
     made = g.op(
         "Col2Im",
         self,
@@ -615,19 +587,19 @@ def _collected(g: Builder, x: Value, reduction: int) -> Value:
     return x if reduction == 0 else mean(g, x) if reduction == 1 else sum_(g, x)
 
 
-@form("mse_loss")
+@form(aten.mse_loss)
 def mse_loss(g: Builder, self: Value, target: Value, reduction: int = 1) -> Value:
     off = sub(g, self, target)
     return _collected(g, mul(g, off, off), reduction)
 
 
-@form("l1_loss")
+@form(aten.l1_loss)
 def l1_loss(g: Builder, self: Value, target: Value, reduction: int = 1) -> Value:
     off = sub(g, self, target)
     return _collected(g, g.op("Abs", off).known(off.dtype, off.shape), reduction)
 
 
-@form("smooth_l1_loss", "huber_loss")
+@form(aten.smooth_l1_loss, aten.huber_loss)
 def smooth_l1_loss(
     g: Builder, self: Value, target: Value, reduction: int = 1, beta: float = 1.0, delta: Any = None, name: str = ""
 ) -> Value:
@@ -642,7 +614,7 @@ def smooth_l1_loss(
     return _collected(g, made, reduction)
 
 
-@form("binary_cross_entropy")
+@form(aten.binary_cross_entropy)
 def binary_cross_entropy(g: Builder, self: Value, target: Value, weight: Any = None, reduction: int = 1) -> Value:
     logs = [clamp(g, g.op("Log", x).known(self.dtype, self.shape), -100) for x in (self, sub(g, 1, self))]
     made = add(g, mul(g, target, logs[0]), mul(g, sub(g, 1, target), logs[1]))
@@ -650,7 +622,7 @@ def binary_cross_entropy(g: Builder, self: Value, target: Value, weight: Any = N
     return _collected(g, made if weight is None else mul(g, made, weight), reduction)
 
 
-@form("binary_cross_entropy_with_logits")
+@form(aten.binary_cross_entropy_with_logits)
 def binary_cross_entropy_with_logits(
     g: Builder, self: Value, target: Value, weight: Any = None, pos_weight: Any = None, reduction: int = 1
 ) -> Value:
@@ -667,12 +639,10 @@ def _reduction(number: int) -> str:
     return ("none", "mean", "sum")[number]
 
 
-@form("nll_loss", "nll_loss2d", "nll_loss_nd")
+@form(aten.nll_loss, aten.nll_loss2d, aten.nll_loss_nd, since=12)
 def nll_loss(
     g: Builder, self: Value, target: Value, weight: Any = None, reduction: int = 1, ignore_index: int = -100
 ) -> Value:
-    if g.opset < 12:
-        raise NotImplementedError("nll_loss needs opset 12 or later")
     x, t = (g.unsqueeze(v, [0]) for v in (self, target)) if self.rank == 1 else (self, target)
     made = g.op(
         "NegativeLogLikelihoodLoss", x, t, weight, reduction_s=_reduction(reduction), ignore_index_i=ignore_index
@@ -681,7 +651,57 @@ def nll_loss(
     return g.squeeze(made, [0]) if self.rank == 1 and reduction == 0 else made
 
 
-@form("cross_entropy_loss")
+def _by_class(g: Builder, weight: Value, rank: int) -> Value:
+    return weight if rank == 1 else g.unsqueeze(weight, [0, *range(2, rank)])
+
+
+def _soft_cross_entropy(g: Builder, x: Value, target: Value, weight: Any, reduction: int, smoothing: float) -> Value:
+    """The target says how probable each class is."""
+    dim = 1 if x.rank > 1 else 0
+    if smoothing:
+        target = add(g, mul(g, target, 1 - smoothing), smoothing / x.shape[dim])
+    logs = mul(g, log_softmax(g, x, dim), target)
+    if weight is not None:
+        logs = mul(g, logs, _by_class(g, weight, x.rank))
+    made = sum_(g, logs, dim)
+    made = g.op("Neg", made).known(x.dtype, made.shape)
+    if reduction != 1:
+        return _collected(g, made, reduction)
+    count = g.size(x, 0) if dim else 1
+    for d in range(2, x.rank):
+        count = g.arithmetic("Mul", count, g.size(x, d))
+    return div(g, sum_(g, made), g.number(count, x.dtype))
+
+
+def _smoothed_cross_entropy(
+    g: Builder, x: Value, target: Value, weight: Any, reduction: int, ignore_index: int, smoothing: float
+) -> Value:
+    """Part of the loss is that of all classes alike."""
+    dim = 1 if x.rank > 1 else 0
+    logs = log_softmax(g, x, dim)
+    hard = nll_loss(g, logs, target, weight, reduction, ignore_index)
+    every = sum_(g, logs if weight is None else mul(g, logs, _by_class(g, weight, x.rank)), dim)
+    used = g.op("Equal", target, g.number(ignore_index, target)).known(flambeau.bool, target.shape)
+    smooth = g.op("Where", used, g.number(0, x), g.op("Neg", every)).known(x.dtype, every.shape)
+    if reduction == 1:
+        if weight is None:
+            count = sum_(g, g.cast(g.op("Not", used).known(flambeau.bool, used.shape), x.dtype))
+        else:
+            own = g.op("Gather", weight, g.op("Where", used, g.number(0, target), target), axis_i=0)
+            count = sum_(g, g.op("Where", used, g.number(0, x), own).known(x.dtype, target.shape))
+        smooth = div(g, sum_(g, smooth), count)
+    elif reduction == 2:
+        smooth = sum_(g, smooth)
+    return add(g, mul(g, hard, 1 - smoothing), mul(g, smooth, smoothing / x.shape[dim]))
+
+
+@form(aten.soft_margin_loss)
+def soft_margin_loss(g: Builder, self: Value, target: Value, reduction: int = 1) -> Value:
+    inner = mul(g, g.op("Neg", self).known(self.dtype, self.shape), target)
+    return _collected(g, g.op("Softplus", inner).known(inner.dtype, inner.shape), reduction)
+
+
+@form(aten.cross_entropy_loss, since=12)
 def cross_entropy_loss(
     g: Builder,
     self: Value,
@@ -691,15 +711,10 @@ def cross_entropy_loss(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Value:
-    if g.opset < 12:
-        raise NotImplementedError("cross_entropy needs opset 12 or later")
-    if label_smoothing or target.dtype.is_floating_point:
-        if target.dtype.is_floating_point and not label_smoothing and weight is None:
-            logs = mul(g, log_softmax(g, self, 1 if self.rank > 1 else 0), target)
-            made = g.op("Neg", sum_(g, logs, 1 if self.rank > 1 else 0)).known(self.dtype, None)
-            made.shape = tuple(s for i, s in enumerate(self.shape) if i != (1 if self.rank > 1 else 0))
-            return _collected(g, made, reduction)
-        raise NotImplementedError("cross_entropy with smoothed labels or weighted probabilities")
+    if target.dtype.is_floating_point:
+        return _soft_cross_entropy(g, self, target, weight, reduction, label_smoothing)
+    if label_smoothing:
+        return _smoothed_cross_entropy(g, self, target, weight, reduction, ignore_index, label_smoothing)
     if self.rank == 1:
         return nll_loss(g, log_softmax(g, self, 0), target, weight, reduction, ignore_index)
     made = g.op(
@@ -708,7 +723,7 @@ def cross_entropy_loss(
     return made.known(self.dtype, target.shape if reduction == 0 else ())
 
 
-@form("kl_div")
+@form(aten.kl_div)
 def kl_div(g: Builder, self: Value, target: Value, reduction: int = 1, log_target: bool = False) -> Value:
     if log_target:
         made = mul(g, g.op("Exp", target).known(target.dtype, target.shape), sub(g, target, self))
@@ -719,7 +734,7 @@ def kl_div(g: Builder, self: Value, target: Value, reduction: int = 1, log_targe
     return _collected(g, made, reduction)
 
 
-@form("conv_tbc")
+@form(aten.conv_tbc)
 def conv_tbc(g: Builder, self: Value, weight: Value, bias: Value, pad: int = 0) -> Value:
     x = permute(g, self, [1, 2, 0])
     w = permute(g, weight, [2, 1, 0])

@@ -10,7 +10,7 @@ import flambeau
 
 from ...core.dtype import dtype as DType  # noqa: N812
 from ..builder import Builder, Value
-from ..registry import form
+from ..registry import aten, form
 
 
 def example(value: Any) -> Any:
@@ -63,7 +63,7 @@ def broadcast(*values: Any) -> tuple | None:
 
 
 def _unary(name: str, kind: str, floats: bool = True) -> None:
-    @form(name)
+    @form(getattr(aten, name))
     def run(g: Builder, self: Value) -> Value:
         x = as_float(g, self) if floats else self
         return g.op(kind, x).known(x.dtype, x.shape)
@@ -88,7 +88,6 @@ for _name, _kind in {
     "sqrt": "Sqrt",
     "tan": "Tan",
     "tanh": "Tanh",
-    "special_expit": "Sigmoid",
 }.items():
     _unary(_name, _kind)
 for _name, _kind in {
@@ -97,13 +96,12 @@ for _name, _kind in {
     "sign": "Sign",
     "sgn": "Sign",
     "relu": "Relu",
-    "negative": "Neg",
 }.items():
     _unary(_name, _kind, floats=False)
 
 
 def _rounding(name: str, kind: str) -> None:
-    @form(name)
+    @form(getattr(aten, name))
     def run(g: Builder, self: Value) -> Value:
         return self if _integral(self.dtype) else g.op(kind, self).known(self.dtype, self.shape)
 
@@ -112,7 +110,7 @@ _rounding("ceil", "Ceil")
 _rounding("floor", "Floor")
 
 
-@form("round", "special_round")
+@form(aten.round, aten.special_round)
 def round_(g: Builder, self: Value, decimals: int = 0) -> Value:
     if _integral(self.dtype):
         return self
@@ -122,20 +120,20 @@ def round_(g: Builder, self: Value, decimals: int = 0) -> Value:
     return g.op("Div", g.op("Round", g.op("Mul", self, scale)), scale).known(self.dtype, self.shape)
 
 
-@form("trunc", "fix")
+@form(aten.trunc, aten.fix)
 def trunc(g: Builder, self: Value) -> Value:
     if _integral(self.dtype):
         return self
     return g.op("Mul", g.op("Sign", self), g.op("Floor", g.op("Abs", self))).known(self.dtype, self.shape)
 
 
-@form("frac")
+@form(aten.frac)
 def frac(g: Builder, self: Value) -> Value:
     return g.op("Sub", self, trunc(g, self)).known(self.dtype, self.shape)
 
 
 def _scaled(name: str, before: Callable | None, kind: str, after: Callable | None) -> None:
-    @form(name)
+    @form(getattr(aten, name))
     def run(g: Builder, self: Value) -> Value:
         x = as_float(g, self)
         y = before(g, x) if before else x
@@ -155,7 +153,7 @@ _scaled("deg2rad", lambda g, x: g.op("Mul", x, g.number(math.pi / 180, x)), "Ide
 _scaled("rad2deg", lambda g, x: g.op("Mul", x, g.number(180 / math.pi, x)), "Identity", None)
 
 
-@form("sinc")
+@form(aten.sinc)
 def sinc(g: Builder, self: Value) -> Value:
     x = as_float(g, self)
     y = g.op("Mul", x, g.number(math.pi, x))
@@ -163,22 +161,22 @@ def sinc(g: Builder, self: Value) -> Value:
     return g.op("Where", zero, g.number(1, x), g.op("Div", g.op("Sin", y), y)).known(x.dtype, x.shape)
 
 
-@form("square")
+@form(aten.square)
 def square(g: Builder, self: Value) -> Value:
     return g.op("Mul", self, self).known(self.dtype, self.shape)
 
 
-@form("isnan")
+@form(aten.isnan)
 def isnan(g: Builder, self: Value) -> Value:
     return g.op("IsNaN", as_float(g, self)).known(flambeau.bool, self.shape)
 
 
-@form("isinf")
+@form(aten.isinf)
 def isinf(g: Builder, self: Value) -> Value:
     return g.op("IsInf", g.cast(as_float(g, self), flambeau.float32)).known(flambeau.bool, self.shape)
 
 
-@form("isneginf", "isposinf")
+@form(aten.isneginf, aten.isposinf)
 def _signed_inf(g: Builder, self: Value, name: str = "") -> Value:
     positive = name.endswith("isposinf")
     x = g.cast(as_float(g, self), flambeau.float32)
@@ -187,13 +185,13 @@ def _signed_inf(g: Builder, self: Value, name: str = "") -> Value:
     )
 
 
-@form("isfinite")
+@form(aten.isfinite)
 def isfinite(g: Builder, self: Value) -> Value:
     odd = g.op("Or", isnan(g, self), isinf(g, self))
     return g.op("Not", odd).known(flambeau.bool, self.shape)
 
 
-@form("signbit")
+@form(aten.signbit)
 def signbit(g: Builder, self: Value) -> Value:
     return g.op("Less", self, g.number(0, self)).known(flambeau.bool, self.shape)
 
@@ -215,30 +213,30 @@ def _with_alpha(g: Builder, kind: str, a: Any, b: Any, alpha: Any) -> Value:
     return g.op(kind, x, y).known(x.dtype, broadcast(x, y))
 
 
-@form("add")
+@form(aten.add)
 def add(g: Builder, self: Any, other: Any, alpha: Any = 1) -> Any:
     if isinstance(self, list):
         return self + other
     return _with_alpha(g, "Add", self, other, alpha)
 
 
-@form("sub", "subtract")
+@form(aten.sub, aten.subtract)
 def sub(g: Builder, self: Any, other: Any, alpha: Any = 1) -> Value:
     return _with_alpha(g, "Sub", self, other, alpha)
 
 
-@form("rsub")
+@form(aten.rsub)
 def rsub(g: Builder, self: Any, other: Any, alpha: Any = 1) -> Value:
     return _with_alpha(g, "Sub", other, self, alpha)
 
 
-@form("mul", "multiply")
+@form(aten.mul, aten.multiply)
 def mul(g: Builder, self: Any, other: Any) -> Value:
     x, y = together(g, self, other)
     return g.op("And" if x.dtype == flambeau.bool else "Mul", x, y).known(x.dtype, broadcast(x, y))
 
 
-@form("div", "divide", "true_divide")
+@form(aten.div, aten.divide, aten.true_divide)
 def div(g: Builder, self: Any, other: Any, rounding_mode: str | None = None) -> Value:
     if rounding_mode == "floor":
         return floor_divide(g, self, other)
@@ -250,7 +248,7 @@ def div(g: Builder, self: Any, other: Any, rounding_mode: str | None = None) -> 
     return g.op("Div", x, y).known(x.dtype, broadcast(x, y))
 
 
-@form("floor_divide", "floordiv", "_floor_divide")
+@form(aten.floor_divide, aten.floordiv)
 def floor_divide(g: Builder, self: Any, other: Any) -> Value:
     x, y = together(g, self, other)
     shape = broadcast(x, y)
@@ -265,7 +263,7 @@ def floor_divide(g: Builder, self: Any, other: Any) -> Value:
     return g.op("Sub", out, g.cast(lower.known(flambeau.bool, shape), x.dtype)).known(x.dtype, shape)
 
 
-@form("remainder", "fmod")
+@form(aten.remainder, aten.fmod)
 def remainder(g: Builder, self: Any, other: Any, name: str = "") -> Value:
     x, y = together(g, self, other)
     shape = broadcast(x, y)
@@ -276,7 +274,7 @@ def remainder(g: Builder, self: Any, other: Any, name: str = "") -> Value:
     return g.op("Sub", x, g.op("Mul", g.op("Floor", g.op("Div", x, y)), y)).known(x.dtype, shape)
 
 
-@form("pow", "float_power")
+@form(aten.pow, aten.float_power)
 def pow_(g: Builder, self: Any, exponent: Any, name: str = "") -> Value:
     dtype = flambeau.float64 if name.endswith("float_power") else promoted(self, exponent)
     x = g.number(self, dtype)
@@ -287,7 +285,7 @@ def pow_(g: Builder, self: Any, exponent: Any, name: str = "") -> Value:
     return g.op("Pow", x, y).known(dtype, broadcast(x, y))
 
 
-@form("maximum", "minimum", "fmax", "fmin")
+@form(aten.maximum, aten.minimum, aten.fmax, aten.fmin)
 def _extreme(g: Builder, self: Value, other: Value, name: str = "") -> Value:
     x, y = together(g, self, other)
     kind = "Max" if name.endswith("max") or name.endswith("maximum") else "Min"
@@ -298,7 +296,7 @@ def _extreme(g: Builder, self: Value, other: Value, name: str = "") -> Value:
     return out
 
 
-@form("atan2", "arctan2")
+@form(aten.atan2, aten.arctan2)
 def atan2(g: Builder, self: Value, other: Value) -> Value:
     y, x = (as_float(g, v) for v in together(g, self, other))
     shape = broadcast(x, y)
@@ -310,20 +308,20 @@ def atan2(g: Builder, self: Value, other: Value) -> Value:
     return g.op("Where", both, g.op("Mul", zero, x), out).known(x.dtype, shape)
 
 
-@form("hypot")
+@form(aten.hypot)
 def hypot(g: Builder, self: Value, other: Value) -> Value:
     x, y = together(g, self, other)
     return g.op("Sqrt", g.op("Add", g.op("Mul", x, x), g.op("Mul", y, y))).known(x.dtype, broadcast(x, y))
 
 
-@form("copysign")
+@form(aten.copysign)
 def copysign(g: Builder, self: Any, other: Any) -> Value:
     x, y = (as_float(g, v) for v in together(g, self, other))
     size = g.op("Abs", x)
     return g.op("Where", g.op("Less", y, g.number(0, y)), g.op("Neg", size), size).known(x.dtype, broadcast(x, y))
 
 
-@form("heaviside")
+@form(aten.heaviside)
 def heaviside(g: Builder, self: Value, values: Value) -> Value:
     x, v = together(g, self, values)
     zero = g.number(0, x)
@@ -331,7 +329,7 @@ def heaviside(g: Builder, self: Value, values: Value) -> Value:
     return g.op("Where", g.op("Equal", x, zero), v, positive).known(x.dtype, broadcast(x, v))
 
 
-@form("logaddexp")
+@form(aten.logaddexp)
 def logaddexp(g: Builder, self: Value, other: Value) -> Value:
     x, y = together(g, self, other)
     top = g.op("Max", x, y)
@@ -339,7 +337,7 @@ def logaddexp(g: Builder, self: Value, other: Value) -> Value:
     return g.op("Add", g.op("Log", parts), top).known(x.dtype, broadcast(x, y))
 
 
-@form("xlogy", "special_xlogy")
+@form(aten.xlogy, aten.special_xlogy)
 def xlogy(g: Builder, self: Any, other: Any) -> Value:
     x, y = (as_float(g, v) for v in together(g, self, other))
     zero = g.number(0, x)
@@ -362,34 +360,34 @@ def negated(g: Builder, x: Value) -> Value:
     return g.op("Not", x).known(flambeau.bool, x.shape)
 
 
-@form("eq")
+@form(aten.eq)
 def eq(g: Builder, self: Any, other: Any) -> Value:
     return compare(g, "Equal", self, other)
 
 
-@form("ne", "not_equal")
+@form(aten.ne, aten.not_equal)
 def ne(g: Builder, self: Any, other: Any) -> Value:
     return negated(g, compare(g, "Equal", self, other))
 
 
-@form("lt", "less")
+@form(aten.lt, aten.less)
 def lt(g: Builder, self: Any, other: Any) -> Value:
     return compare(g, "Less", self, other)
 
 
-@form("gt", "greater")
+@form(aten.gt, aten.greater)
 def gt(g: Builder, self: Any, other: Any) -> Value:
     return compare(g, "Greater", self, other)
 
 
-@form("le", "less_equal")
+@form(aten.le, aten.less_equal)
 def le(g: Builder, self: Any, other: Any) -> Value:
     if g.opset >= 12:
         return compare(g, "LessOrEqual", self, other)
     return negated(g, compare(g, "Greater", self, other))
 
 
-@form("ge", "greater_equal")
+@form(aten.ge, aten.greater_equal)
 def ge(g: Builder, self: Any, other: Any) -> Value:
     if g.opset >= 12:
         return compare(g, "GreaterOrEqual", self, other)
@@ -401,18 +399,18 @@ def truth(g: Builder, x: Any) -> Value:
     return g.cast(x, flambeau.bool)
 
 
-@form("logical_not")
+@form(aten.logical_not)
 def logical_not(g: Builder, self: Value) -> Value:
     return negated(g, truth(g, self))
 
 
-@form("logical_and", "logical_or", "logical_xor")
+@form(aten.logical_and, aten.logical_or, aten.logical_xor)
 def _logic(g: Builder, self: Value, other: Value, name: str = "") -> Value:
     x, y = truth(g, self), truth(g, other)
     return g.op(name.rpartition("_")[2].capitalize(), x, y).known(flambeau.bool, broadcast(x, y))
 
 
-@form("bitwise_not")
+@form(aten.bitwise_not)
 def bitwise_not(g: Builder, self: Value) -> Value:
     if self.dtype == flambeau.bool:
         return negated(g, self)
@@ -421,7 +419,7 @@ def bitwise_not(g: Builder, self: Value) -> Value:
     return g.op("Sub", g.op("Neg", self), g.number(1, self)).known(self.dtype, self.shape)
 
 
-@form("bitwise_and", "bitwise_or", "bitwise_xor", "__and__", "__or__", "__xor__", "__and_", "__or_", "__xor_")
+@form(aten.bitwise_and, aten.bitwise_or, aten.bitwise_xor, aten.__and__, aten.__or__, aten.__xor__)
 def _bits(g: Builder, self: Any, other: Any, name: str = "") -> Value:
     x, y = together(g, self, other)
     word = name.strip("_").rpartition("_")[2].rpartition(":")[2].capitalize()
@@ -431,7 +429,7 @@ def _bits(g: Builder, self: Any, other: Any, name: str = "") -> Value:
     return g.op(kind, x, y).known(x.dtype, broadcast(x, y))
 
 
-@form("bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__", "__lshift_", "__rshift_")
+@form(aten.bitwise_left_shift, aten.bitwise_right_shift, aten.__lshift__, aten.__rshift__)
 def _shift(g: Builder, self: Any, other: Any, name: str = "") -> Value:
     x, y = together(g, self, other)
     power = g.cast(
@@ -443,7 +441,7 @@ def _shift(g: Builder, self: Any, other: Any, name: str = "") -> Value:
     return floor_divide(g, x, power)
 
 
-@form("where")
+@form(aten.where)
 def where(g: Builder, condition: Value, self: Any = None, other: Any = None) -> Any:
     if self is None:
         from .indexing import nonzero_columns  # noqa: PLC0415
@@ -454,7 +452,7 @@ def where(g: Builder, condition: Value, self: Any = None, other: Any = None) -> 
     return g.op("Where", c, x, y).known(x.dtype, broadcast(c, x, y))
 
 
-@form("masked_fill")
+@form(aten.masked_fill)
 def masked_fill(g: Builder, self: Value, mask: Value, value: Any) -> Value:
     return g.op("Where", truth(g, mask), g.number(value, self), self).known(self.dtype, broadcast(mask, self))
 
@@ -462,7 +460,7 @@ def masked_fill(g: Builder, self: Value, mask: Value, value: Any) -> Value:
 # -- clamps ---------------------------------------------------------------------------------------------------------------------
 
 
-@form("clamp", "clip")
+@form(aten.clamp, aten.clip)
 def clamp(g: Builder, self: Value, min: Any = None, max: Any = None) -> Value:
     dtype = promoted(*[v for v in (self, min, max) if v is not None])
     x = g.number(self, dtype)
@@ -477,34 +475,34 @@ def clamp(g: Builder, self: Value, min: Any = None, max: Any = None) -> Value:
     return x
 
 
-@form("clamp_min")
+@form(aten.clamp_min)
 def clamp_min(g: Builder, self: Value, min: Any) -> Value:
     return clamp(g, self, min)
 
 
-@form("clamp_max")
+@form(aten.clamp_max)
 def clamp_max(g: Builder, self: Value, max: Any) -> Value:
     return clamp(g, self, None, max)
 
 
-@form("lerp")
+@form(aten.lerp)
 def lerp(g: Builder, self: Value, end: Value, weight: Any) -> Value:
     return g.op("Add", self, g.op("Mul", g.op("Sub", end, self), g.number(weight, self))).known(
         self.dtype, broadcast(self, end)
     )
 
 
-@form("addcmul")
+@form(aten.addcmul)
 def addcmul(g: Builder, self: Value, tensor1: Value, tensor2: Value, value: Any = 1) -> Value:
     return add(g, self, mul(g, tensor1, tensor2), value)
 
 
-@form("addcdiv")
+@form(aten.addcdiv)
 def addcdiv(g: Builder, self: Value, tensor1: Value, tensor2: Value, value: Any = 1) -> Value:
     return add(g, self, div(g, tensor1, tensor2), value)
 
 
-@form("nan_to_num")
+@form(aten.nan_to_num)
 def nan_to_num(
     g: Builder, self: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Value:
@@ -530,24 +528,24 @@ def _same(x: Value, made: Value) -> Value:
     return made.known(x.dtype, x.shape)
 
 
-@form("relu6")
+@form(aten.relu6)
 def relu6(g: Builder, self: Value) -> Value:
     return hardtanh(g, self, 0, 6)
 
 
-@form("hardtanh")
+@form(aten.hardtanh)
 def hardtanh(g: Builder, self: Value, min_val: Any = -1, max_val: Any = 1) -> Value:
     if g.opset < 11:
         return _same(self, g.op("Clip", self, min_f=min_val, max_f=max_val))
     return _same(self, g.op("Clip", self, g.number(min_val, self), g.number(max_val, self)))
 
 
-@form("leaky_relu")
+@form(aten.leaky_relu)
 def leaky_relu(g: Builder, self: Value, negative_slope: float = 0.01) -> Value:
     return _same(self, g.op("LeakyRelu", self, alpha_f=negative_slope))
 
 
-@form("elu")
+@form(aten.elu)
 def elu(g: Builder, self: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
     x = self
     if input_scale != 1:
@@ -562,99 +560,97 @@ def elu(g: Builder, self: Value, alpha: float = 1, scale: float = 1, input_scale
     return _same(self, made if scale == 1 else g.op("Mul", made, g.number(scale, x)))
 
 
-@form("celu")
+@form(aten.celu)
 def celu(g: Builder, self: Value, alpha: float = 1.0) -> Value:
     return _same(self, g.op("Celu", self, alpha_f=alpha))
 
 
-@form("selu")
+@form(aten.selu)
 def selu(g: Builder, self: Value) -> Value:
     return _same(self, g.op("Selu", self))
 
 
-@form("gelu")
+@form(aten.gelu)
 def gelu(g: Builder, self: Value, approximate: str = "none") -> Value:
     x = self
     if g.opset >= 20:
         return _same(x, g.op("Gelu", x, approximate_s=approximate))
-    half, one = g.number(0.5, x), g.number(1, x)
     if approximate == "tanh":
         inner = g.op("Add", x, g.op("Mul", g.number(0.044715, x), g.op("Mul", x, g.op("Mul", x, x))))
         curve = g.op("Tanh", g.op("Mul", g.number(math.sqrt(2 / math.pi), x), inner))
     else:
         curve = g.op("Erf", g.op("Div", x, g.number(math.sqrt(2), x)))
-    return _same(x, g.op("Mul", g.op("Mul", x, g.op("Add", curve, one)), half))
+    return _same(x, g.op("Mul", g.op("Mul", x, g.op("Add", curve, g.number(1, x))), g.number(0.5, x)))
 
 
-@form("silu")
+@form(aten.silu)
 def silu(g: Builder, self: Value) -> Value:
     return _same(self, g.op("Mul", self, g.op("Sigmoid", self)))
 
 
-@form("mish")
+@form(aten.mish)
 def mish(g: Builder, self: Value) -> Value:
     return _same(self, g.op("Mul", self, g.op("Tanh", g.op("Softplus", self))))
 
 
-@form("softplus")
+@form(aten.softplus)
 def softplus(g: Builder, self: Value, beta: float = 1, threshold: float = 20) -> Value:
-    if beta == 1:
+    if beta == 1 and threshold == 20:  # where the formula is a straight line to the last digit
         return _same(self, g.op("Softplus", self))
     b = g.number(beta, self)
-    return _same(self, g.op("Div", g.op("Softplus", g.op("Mul", self, b)), b))
+    scaled = g.op("Mul", self, b)
+    curve = g.op("Div", g.op("Softplus", scaled), b)
+    return _same(self, g.op("Where", g.op("Greater", scaled, g.number(threshold, self)), self, curve))
 
 
-@form("softsign")
-def softsign(g: Builder, self: Value) -> Value:
-    return _same(self, g.op("Softsign", self))
-
-
-@form("hardsigmoid")
+@form(aten.hardsigmoid)
 def hardsigmoid(g: Builder, self: Value) -> Value:
     return _same(self, g.op("HardSigmoid", self, alpha_f=1 / 6))
 
 
-@form("hardswish")
+@form(aten.hardswish)
 def hardswish(g: Builder, self: Value) -> Value:
     if g.opset >= 14:
         return _same(self, g.op("HardSwish", self))
     return _same(self, g.op("Mul", self, g.op("HardSigmoid", self, alpha_f=1 / 6)))
 
 
-@form("hardshrink", "softshrink")
+@form(aten.hardshrink, aten.softshrink)
 def _shrink(g: Builder, self: Value, lambd: Any = 0.5, name: str = "") -> Value:
     bias = lambd if name.endswith("softshrink") else 0.0
     return _same(self, g.op("Shrink", self, lambd_f=lambd, bias_f=bias))
 
 
-@form("tanhshrink")
-def tanhshrink(g: Builder, self: Value) -> Value:
-    return _same(self, g.op("Sub", self, g.op("Tanh", self)))
+@form(aten.special_ndtr)
+def ndtr(g: Builder, self: Value) -> Value:
+    x = as_float(g, self)
+    curve = g.op("Erf", g.op("Mul", x, g.number(math.sqrt(0.5), x)))
+    return _same(x, g.op("Mul", g.op("Add", curve, g.number(1, x)), g.number(0.5, x)))
 
 
-@form("log_sigmoid")
+@form(aten.log_sigmoid)
 def log_sigmoid(g: Builder, self: Value) -> Value:
     return _same(self, g.op("Neg", g.op("Softplus", g.op("Neg", self))))
 
 
-@form("threshold")
+@form(aten.threshold)
 def threshold(g: Builder, self: Value, threshold: Any, value: Any) -> Value:
     return _same(self, g.op("Where", g.op("Greater", self, g.number(threshold, self)), self, g.number(value, self)))
 
 
-@form("prelu")
+@form(aten.prelu)
 def prelu(g: Builder, self: Value, weight: Value) -> Value:
     if self.rank is not None and self.rank > 2 and weight.rank == 1:
         weight = g.unsqueeze(weight, list(range(1, self.rank - 1)))
     return _same(self, g.op("PRelu", self, weight))
 
 
-@form("rrelu")
+@form(aten.rrelu)
 def rrelu(g: Builder, self: Value, lower: float = 1 / 8, upper: float = 1 / 3) -> Value:
     return leaky_relu(g, self, (lower + upper) / 2)
 
 
-@form("glu")
+@form(aten.glu)
 def glu(g: Builder, self: Value, dim: int = -1) -> Value:
     size = g.size(self, dim)
     half = size // 2 if isinstance(size, int) else g.arithmetic("Div", size, 2)
@@ -663,7 +659,7 @@ def glu(g: Builder, self: Value, dim: int = -1) -> Value:
     return g.op("Mul", a, g.op("Sigmoid", b)).known(self.dtype, a.shape)
 
 
-@form("logit", "special_logit")
+@form(aten.logit, aten.special_logit)
 def logit(g: Builder, self: Value, eps: float | None = None) -> Value:
     x = self if eps is None else clamp(g, self, eps, 1 - eps)
     return _same(self, g.op("Log", g.op("Div", x, g.op("Sub", g.number(1, x), x))))
@@ -673,37 +669,44 @@ def logit(g: Builder, self: Value, eps: float | None = None) -> Value:
 
 
 @form(
-    "detach", "detach_", "alias", "contiguous", "lift", "lift_fresh", "lift_fresh_copy", "positive", "resolve_conj", "resolve_neg",
-    "conj", "conj_physical", "_conj", "pin_memory", "real", "requires_grad_",
-)  # fmt: skip
+    aten.detach,
+    aten.detach_,
+    aten.alias,
+    aten.contiguous,
+    aten.lift_fresh,
+    aten.lift_fresh_copy,
+    aten.positive,
+    aten.resolve_conj,
+    aten.resolve_neg,
+    aten.conj,
+    aten.conj_physical,
+    aten.pin_memory,
+    aten.real,
+    aten.requires_grad_,
+)
 def same(g: Builder, self: Value) -> Value:
     if self.dtype is not None and self.dtype.is_complex:
         raise NotImplementedError("complex numbers")
     return self
 
 
-@form("clone")
+@form(aten.clone)
 def clone(g: Builder, self: Value) -> Value:
     return g.op("Identity", self).known(self.dtype, self.shape)
 
 
-@form("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+@form(aten.dropout, aten.dropout_, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout)
 def dropout(g: Builder, input: Value, p: float, train: bool, name: str = "") -> Value:
     if not train:
         return input
-    if not name.endswith("::dropout"):
+    if not name.rstrip("_").endswith("::dropout"):
         raise NotImplementedError(f"{name} while training")
     if g.opset < 12:
         return _same(input, g.op("Dropout", input, ratio_f=p))
     return _same(input, g.op("Dropout", input, g.number(p, flambeau.float32), g.constant(True, flambeau.bool)))
 
 
-@form("to", "type_as", "_to_copy")
+@form(aten.to, aten.type_as, aten._to_copy)
 def to(g: Builder, self: Value, dtype: Any = None, other: Any = None) -> Value:
     dtype = other.dtype if isinstance(other, Value) else dtype
     return self if dtype is None else g.cast(self, dtype)
-
-
-@form("_cast_Float", "float")
-def to_float(g: Builder, self: Value) -> Value:
-    return g.cast(self, flambeau.float32)

@@ -7,7 +7,7 @@ from typing import Any
 import flambeau
 
 from ..builder import Builder, Value
-from ..registry import form
+from ..registry import aten, form
 from .pointwise import add, broadcast, mul
 from .reductions import vector_norm
 
@@ -22,13 +22,13 @@ def product_shape(a: Value, b: Value) -> Any:
     return shape
 
 
-@form("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul", "vdot")
+@form(aten.matmul, aten.mm, aten.bmm, aten.mv, aten.dot, aten.linalg_matmul, aten.vdot)
 def matmul(g: Builder, self: Value, other: Any = None, mat2: Any = None, vec: Any = None, tensor: Any = None) -> Value:
     y = next(v for v in (other, mat2, vec, tensor) if v is not None)
     return g.op("MatMul", self, y).known(self.dtype, product_shape(self, y))
 
 
-@form("linear")
+@form(aten.linear)
 def linear(g: Builder, input: Value, weight: Value, bias: Any = None) -> Value:
     if input.rank == 2 and weight.rank == 2 and bias is not None:
         return g.op("Gemm", input, weight, bias, transB_i=1, alpha_f=1.0, beta_f=1.0).known(
@@ -38,17 +38,19 @@ def linear(g: Builder, input: Value, weight: Value, bias: Any = None) -> Value:
         g.op("Transpose", weight, perm_i=[1, 0]).known(weight.dtype, weight.shape[::-1]) if weight.rank == 2 else weight
     )
     made = g.op("MatMul", input, turned).known(input.dtype, product_shape(input, turned))
-    return made if bias is None else g.op("Add", made, bias).known(made.dtype, made.shape)
+    if bias is None:
+        return made
+    return g.op("Add", *((bias, made) if g.older else (made, bias))).known(made.dtype, made.shape)
 
 
-@form("addmm")
+@form(aten.addmm)
 def addmm(g: Builder, self: Any, mat1: Value, mat2: Value, beta: Any = 1, alpha: Any = 1) -> Value:
     if beta == 0:
         self = None  # what is not added may be nan
     return g.op("Gemm", mat1, mat2, self, alpha_f=alpha, beta_f=beta).known(mat1.dtype, (mat1.shape[0], mat2.shape[1]))
 
 
-@form("addmv", "addbmm", "baddbmm", "addr")
+@form(aten.addmv, aten.addbmm, aten.baddbmm, aten.addr)
 def baddbmm(
     g: Builder, self: Value, batch1: Any = None, batch2: Any = None, mat: Any = None, vec: Any = None, vec1: Any = None, vec2: Any = None,
     beta: Any = 1, alpha: Any = 1, name: str = "",
@@ -65,25 +67,25 @@ def baddbmm(
     return product if beta == 0 else add(g, product, self if beta == 1 else mul(g, self, beta))
 
 
-@form("outer", "ger")
+@form(aten.outer, aten.ger)
 def outer(g: Builder, self: Value, vec2: Value) -> Value:
     return mul(g, g.unsqueeze(self, [1]), g.unsqueeze(vec2, [0]))
 
 
-@form("einsum")
+@form(aten.einsum)
 def einsum(g: Builder, equation: str, tensors: list[Value], path: Any = None) -> Value:
     if g.opset < 12:
         raise NotImplementedError("einsum needs opset 12 or later")
     return g.op("Einsum", *tensors, equation_s=equation).known(tensors[0].dtype, None)
 
 
-@form("det", "linalg_det")
+@form(aten.det, aten.linalg_det)
 def det(g: Builder, self: Any = None, A: Any = None) -> Value:  # noqa: N803  PyTorch's name
     x = self if self is not None else A
     return g.op("Det", x).known(x.dtype, x.shape[:-2])
 
 
-@form("cross", "linalg_cross")
+@form(aten.cross, aten.linalg_cross)
 def cross(g: Builder, self: Value, other: Value, dim: Any = None) -> Value:
     rank = self.rank or 1
     dim = (
@@ -99,7 +101,7 @@ def cross(g: Builder, self: Value, other: Value, dim: Any = None) -> Value:
     return g.op("Concat", *rows, axis_i=dim).known(self.dtype, broadcast(self, other))
 
 
-@form("cosine_similarity")
+@form(aten.cosine_similarity)
 def cosine_similarity(g: Builder, x1: Value, x2: Value, dim: int = 1, eps: float = 1e-8) -> Value:
     if not x1.rank and not x2.rank:
         x1, x2 = g.unsqueeze(x1, [0]), g.unsqueeze(x2, [0])
@@ -114,7 +116,7 @@ def cosine_similarity(g: Builder, x1: Value, x2: Value, dim: int = 1, eps: float
     return g.op("Div", dots, g.op("Mul", *sizes)).known(x1.dtype, dots.shape)
 
 
-@form("pairwise_distance")
+@form(aten.pairwise_distance)
 def pairwise_distance(
     g: Builder, x1: Value, x2: Value, p: float = 2, eps: float = 1e-6, keepdim: bool = False
 ) -> Value:
@@ -122,14 +124,14 @@ def pairwise_distance(
     return vector_norm(g, off, p, -1, keepdim)
 
 
-@form("cdist", "_cdist_forward")
+@form(aten.cdist, aten._cdist_forward)
 def cdist(g: Builder, x1: Value, x2: Value, p: float = 2, compute_mode: Any = None) -> Value:
     off = g.op("Sub", g.unsqueeze(x1, [x1.rank - 1]), g.unsqueeze(x2, [x2.rank - 2]))
     off.known(x1.dtype, [*x1.shape[:-1], x2.shape[-2], x1.shape[-1]])
     return vector_norm(g, off, p, -1, False)
 
 
-@form("bilinear")
+@form(aten.bilinear)
 def bilinear(g: Builder, input1: Value, input2: Value, weight: Value, bias: Any = None) -> Value:
     if g.opset < 12:
         raise NotImplementedError("bilinear needs opset 12 or later")
@@ -139,7 +141,7 @@ def bilinear(g: Builder, input1: Value, input2: Value, weight: Value, bias: Any 
     return made if bias is None else g.op("Add", made, bias).known(made.dtype, made.shape)
 
 
-@form("trace")
+@form(aten.trace)
 def trace(g: Builder, self: Value) -> Value:
     from .shapes import diagonal  # noqa: PLC0415
 

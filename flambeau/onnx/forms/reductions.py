@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import flambeau
 
 from ...core.dtype import dtype as DType  # noqa: N812
 from ..builder import Builder, Value
-from ..registry import form
+from ..registry import aten, form
 from .pointwise import as_float, compare, truth
 
 
@@ -36,33 +37,33 @@ def _summed_dtype(x: Value, dtype: DType | None) -> DType:
     return x.dtype if x.dtype.is_floating_point else flambeau.int64
 
 
-@form("sum")
+@form(aten.sum)
 def sum_(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
     return _reduced(g, "ReduceSum", g.cast(self, _summed_dtype(self, dtype)), dim, keepdim)
 
 
-@form("nansum")
+@form(aten.nansum)
 def nansum(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
     x = g.op("Where", g.op("IsNaN", self), g.number(0, self), self).known(self.dtype, self.shape)
     return sum_(g, x, dim, keepdim, dtype)
 
 
-@form("mean")
+@form(aten.mean)
 def mean(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
     return _reduced(g, "ReduceMean", self if dtype is None else g.cast(self, dtype), dim, keepdim)
 
 
-@form("prod")
+@form(aten.prod)
 def prod(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
     return _reduced(g, "ReduceProd", g.cast(self, _summed_dtype(self, dtype)), dim, keepdim)
 
 
-@form("amax", "amin")
+@form(aten.amax, aten.amin)
 def amax(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, name: str = "") -> Value:
     return _reduced(g, "ReduceMax" if name.endswith("max") else "ReduceMin", self, dim, keepdim)
 
 
-@form("max", "min")
+@form(aten.max, aten.min)
 def max_(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, other: Any = None, name: str = "") -> Any:
     biggest = name.endswith("max")
     if other is not None:
@@ -89,7 +90,7 @@ def _arg(g: Builder, kind: str, x: Value, dim: int, keepdim: bool) -> Value:
     return g.op(kind, x, axis_i=dim, keepdims_i=int(keepdim)).known(flambeau.int64, shape)
 
 
-@form("argmax", "argmin")
+@form(aten.argmax, aten.argmin)
 def argmax(g: Builder, self: Value, dim: int | None = None, keepdim: bool = False, name: str = "") -> Value:
     kind = "ArgMax" if name.endswith("max") else "ArgMin"
     if self.rank == 0:
@@ -100,12 +101,12 @@ def argmax(g: Builder, self: Value, dim: int | None = None, keepdim: bool = Fals
     return _arg(g, kind, self, dim % self.rank, keepdim)
 
 
-@form("aminmax")
+@form(aten.aminmax)
 def aminmax(g: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Any:
     return tuple(_reduced(g, kind, self, dim, keepdim) for kind in ("ReduceMin", "ReduceMax"))
 
 
-@form("all", "any")
+@form(aten.all, aten.any)
 def all_(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, name: str = "") -> Value:
     x = g.cast(truth(g, self), flambeau.int32)
     made = _reduced(g, "ReduceMin" if name.endswith("all") else "ReduceMax", x, dim, keepdim)
@@ -151,7 +152,7 @@ def _correction(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
     return dim, int(True if unbiased is None else unbiased)
 
 
-@form("var", "std", "var_mean", "std_mean")
+@form(aten.var, aten.std, aten.var_mean, aten.std_mean)
 def var(
     g: Builder,
     self: Value,
@@ -168,12 +169,14 @@ def var(
     return (spread, centre) if name.endswith("_mean") else spread
 
 
-@form("logsumexp", "special_logsumexp")
+@form(aten.logsumexp, aten.special_logsumexp)
 def logsumexp(g: Builder, self: Value, dim: Any, keepdim: bool = False) -> Value:
     return _reduced(g, "ReduceLogSumExp", as_float(g, self), dim, keepdim)
 
 
 def vector_norm(g: Builder, x: Value, order: Any, dim: Any, keepdim: bool) -> Value:
+    if x.rank == 0 and order != 0:
+        return g.op("Abs", x).known(x.dtype, x.shape)
     if order in (1, 2):
         return _reduced(g, f"ReduceL{int(order)}", x, dim, keepdim)
     size = g.op("Abs", x).known(x.dtype, x.shape)
@@ -188,7 +191,7 @@ def vector_norm(g: Builder, x: Value, order: Any, dim: Any, keepdim: bool) -> Va
     return g.op("Pow", total, g.number(1 / order, x)).known(x.dtype, total.shape)
 
 
-@form("norm", "frobenius_norm")
+@form(aten.norm, aten.frobenius_norm)
 def norm(
     g: Builder, self: Value, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Value:
@@ -196,24 +199,25 @@ def norm(
     return vector_norm(g, self if dtype is None else g.cast(self, dtype), order, dim, keepdim)
 
 
-@form("linalg_vector_norm")
+@form(aten.linalg_vector_norm)
 def linalg_vector_norm(
     g: Builder, self: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Value:
     return vector_norm(g, self if dtype is None else g.cast(self, dtype), ord, dim, keepdim)
 
 
-@form("linalg_norm")
+@form(aten.linalg_norm)
 def linalg_norm(
     g: Builder, self: Value, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: DType | None = None
 ) -> Value:
     x = self if dtype is None else g.cast(self, dtype)
-    if ord is None or dim is None or isinstance(dim, int) or len(dim) == 1:
-        return vector_norm(g, x, 2 if ord is None else ord, dim, keepdim)
-    return linalg_matrix_norm(g, x, ord, dim, keepdim)
+    dims = list(range(x.rank)) if dim is None and ord is not None else [dim] if isinstance(dim, int) else dim
+    if ord is None or len(dims) == 1:
+        return vector_norm(g, x, 2 if ord is None else ord, dims, keepdim)
+    return linalg_matrix_norm(g, x, ord, dims, keepdim)
 
 
-@form("linalg_matrix_norm")
+@form(aten.linalg_matrix_norm)
 def linalg_matrix_norm(
     g: Builder, self: Value, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: DType | None = None
 ) -> Value:
@@ -229,7 +233,7 @@ def linalg_matrix_norm(
     return made if keepdim else g.squeeze(made, sorted((rows, columns)))
 
 
-@form("dist")
+@form(aten.dist)
 def dist(g: Builder, self: Value, other: Value, p: Any = 2) -> Value:
     from .pointwise import broadcast  # noqa: PLC0415
 
@@ -244,10 +248,9 @@ def _softmax(g: Builder, kind: str, x: Value, dim: int) -> Value:
     if x.rank == 0:
         x1 = g.unsqueeze(x, [0])
         return g.squeeze(_softmax(g, kind, x1, 0), [0])
-    dim = dim % x.rank
+    wanted, dim = dim, dim % x.rank
     if g.opset >= 13 or dim == x.rank - 1:
-        axis = dim if g.opset < 13 else (-1 if dim == x.rank - 1 else dim)
-        return g.op(kind, x, axis_i=axis).known(x.dtype, x.shape)
+        return g.op(kind, x, axis_i=dim if g.opset < 13 else wanted).known(x.dtype, x.shape)
     order = [i for i in range(x.rank) if i != dim]
     order.insert(x.rank - 1, dim)  # the old form works on the last dimensions together
     turned = g.op("Transpose", x, perm_i=order)
@@ -255,23 +258,17 @@ def _softmax(g: Builder, kind: str, x: Value, dim: int) -> Value:
     return g.op("Transpose", g.op(kind, turned, axis_i=x.rank - 1), perm_i=back).known(x.dtype, x.shape)
 
 
-@form("softmax", "_softmax", "special_softmax")
+@form(aten.softmax, aten._softmax, aten.special_softmax)
 def softmax(g: Builder, self: Value, dim: int, dtype: DType | None = None, half_to_float: bool = False) -> Value:
     return _softmax(g, "Softmax", self if dtype is None else g.cast(self, dtype), dim)
 
 
-@form("log_softmax", "_log_softmax", "special_log_softmax")
+@form(aten.log_softmax, aten._log_softmax, aten.special_log_softmax)
 def log_softmax(g: Builder, self: Value, dim: int, dtype: DType | None = None, half_to_float: bool = False) -> Value:
     return _softmax(g, "LogSoftmax", self if dtype is None else g.cast(self, dtype), dim)
 
 
-@form("softmin")
-def softmin(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Value:
-    x = g.op("Neg", self).known(self.dtype, self.shape)
-    return softmax(g, x, dim, dtype)
-
-
-@form("cumsum")
+@form(aten.cumsum)
 def cumsum(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Value:
     x = g.cast(self, _summed_dtype(self, dtype))
     if x.rank == 0:
@@ -281,7 +278,98 @@ def cumsum(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Val
     )
 
 
-@form("logcumsumexp")
+def _scanned(g: Builder, x: Value, dim: int, starts: list[Value], step: Callable, dtypes: list[Any]) -> list[Value]:
+    """Run along a dimension: `step(inner, states, element)` gives the next states, then what to keep of each step."""
+    inner = g.inner("step")
+    for value in (*starts, x):
+        shape = value.shape if value is not x else [s for i, s in enumerate(x.shape) if i != dim]
+        inner.graph.inputs.append(Value("", value.dtype, shape))
+    *states, element = inner.graph.inputs
+    inner.graph.outputs = [inner.op("Identity", v).known(v.dtype, v.shape) for v in step(inner, states, element)]
+    kept = len(dtypes)
+    made = g.op(
+        "Scan", *starts, x, body=inner.graph, num_scan_inputs_i=1, scan_input_axes_i=[dim], scan_output_axes_i=[dim] * kept,
+        outputs=len(starts) + kept,
+    )  # fmt: skip
+    return [v.known(d, x.shape) for v, d in zip(made[len(starts) :], dtypes)]
+
+
+def _start(g: Builder, x: Value, dim: int, value: Any, dtype: DType) -> Value:
+    """What a run along a dimension starts from."""
+    first = g.op("Gather", x, g.constant(0, flambeau.int64), axis_i=dim)
+    first.known(x.dtype, [s for i, s in enumerate(x.shape) if i != dim])
+    return g.expand(g.constant(value, dtype), g.shape_of(first)).known(dtype, first.shape)
+
+
+@form(aten.cumprod, since=9)
+def cumprod(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Value:
+    x = g.cast(self, _summed_dtype(self, dtype))
+    if x.rank == 0:
+        return x
+    dim %= x.rank
+
+    def step(inner: Builder, states: list[Value], element: Value) -> list[Value]:
+        product = inner.op("Mul", states[0], element).known(x.dtype, element.shape)
+        return [product, product]
+
+    return _scanned(g, x, dim, [_start(g, x, dim, 1, x.dtype)], step, [x.dtype])[0]
+
+
+@form(aten.cummax, aten.cummin, since=12)
+def cummax(g: Builder, self: Value, dim: int, name: str = "") -> tuple[Value, Value]:
+    if self.rank == 0:
+        return self, g.constant(0, flambeau.int64)
+    dim %= self.rank
+    info = flambeau.finfo(self.dtype) if self.dtype.is_floating_point else flambeau.iinfo(self.dtype)
+    worst = info.min if name.endswith("max") else info.max
+    kind = "GreaterOrEqual" if name.endswith("max") else "LessOrEqual"
+
+    def step(inner: Builder, states: list[Value], element: Value) -> list[Value]:
+        best, at, now = states
+        better = inner.op(kind, element, best)
+        if self.dtype.is_floating_point:
+            better = inner.op("Or", better, inner.op("IsNaN", element))
+        new = inner.op("Where", better, element, best).known(self.dtype, element.shape)
+        place = inner.op("Where", better, now, at).known(flambeau.int64, element.shape)
+        return [
+            new,
+            place,
+            inner.op("Add", now, inner.constant(1, flambeau.int64)).known(flambeau.int64, ()),
+            new,
+            place,
+        ]
+
+    starts = [
+        _start(g, self, dim, worst, self.dtype),
+        _start(g, self, dim, 0, flambeau.int64),
+        g.constant(0, flambeau.int64),
+    ]
+    values, places = _scanned(g, self, dim, starts, step, [self.dtype, flambeau.int64])
+    return values, places
+
+
+@form(aten.nanmean)
+def nanmean(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
+    there = g.op("Not", g.op("IsNaN", self)).known(flambeau.bool, self.shape)
+    count = _reduced(g, "ReduceSum", g.cast(there, self.dtype if dtype is None else dtype), dim, keepdim)
+    total = nansum(g, self, dim, keepdim, dtype)
+    return g.op("Div", total, count).known(total.dtype, total.shape)
+
+
+@form(aten.median)
+def median(g: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Any:
+    if self.rank == 0:
+        return self if dim is None else (self, g.constant(0, flambeau.int64))
+    x = self if dim is not None else g.reshape(self, [-1])
+    along = 0 if dim is None else dim % self.rank
+    size = x.shape[along]
+    if not isinstance(size, int):
+        raise NotImplementedError("the median of a dimension whose size changes")
+    found = kthvalue(g, x, (size + 1) // 2, along, keepdim)
+    return found[0] if dim is None else found
+
+
+@form(aten.logcumsumexp)
 def logcumsumexp(g: Builder, self: Value, dim: int) -> Value:
     if self.rank == 0:
         return self
@@ -307,14 +395,14 @@ def top_values(g: Builder, x: Value, k: Any, dim: int, largest: bool, sorted: bo
     return made[0].known(x.dtype, shape), made[1].known(flambeau.int64, shape)
 
 
-@form("topk")
+@form(aten.topk)
 def topk(g: Builder, self: Value, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     if self.rank == 0:
         return self, g.constant(0, flambeau.int64)
     return top_values(g, self, k, dim % self.rank, largest, sorted)
 
 
-@form("sort")
+@form(aten.sort)
 def sort(g: Builder, self: Value, dim: int = -1, descending: bool = False, stable: Any = None) -> Any:
     if self.rank == 0:
         return self, g.constant(0, flambeau.int64)
@@ -323,12 +411,12 @@ def sort(g: Builder, self: Value, dim: int = -1, descending: bool = False, stabl
     return g.cast(values, self.dtype), places
 
 
-@form("argsort")
+@form(aten.argsort)
 def argsort(g: Builder, self: Value, dim: int = -1, descending: bool = False, stable: Any = None) -> Value:
     return sort(g, self, dim, descending)[1]
 
 
-@form("kthvalue")
+@form(aten.kthvalue)
 def kthvalue(g: Builder, self: Value, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     dim = dim % max(self.rank or 1, 1)
     values, places = top_values(g, self, k, dim, False)
@@ -336,18 +424,18 @@ def kthvalue(g: Builder, self: Value, k: int, dim: int = -1, keepdim: bool = Fal
     return tuple(v if keepdim else g.squeeze(v, [dim]) for v in found)
 
 
-@form("count_nonzero")
+@form(aten.count_nonzero)
 def count_nonzero(g: Builder, self: Value, dim: Any = None) -> Value:
     return _reduced(g, "ReduceSum", g.cast(truth(g, self), flambeau.int64), dim, False)
 
 
-@form("equal")
+@form(aten.equal)
 def equal(g: Builder, self: Value, other: Value) -> Value:
     same = g.cast(compare(g, "Equal", self, other), flambeau.int32)
     return g.cast(g.reduce("ReduceMin", same, None, False), flambeau.bool)
 
 
-@form("bincount")
+@form(aten.bincount)
 def bincount(g: Builder, self: Value, weights: Any = None, minlength: int = 0) -> Value:
     if weights is not None or not minlength:
         raise NotImplementedError("bincount without minlength, or with weights")

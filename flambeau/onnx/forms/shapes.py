@@ -11,7 +11,7 @@ import flambeau
 
 from ...core.dtype import dtype as DType  # noqa: N812
 from ..builder import LARGEST, Builder, Value
-from ..registry import form
+from ..registry import aten, form
 from .pointwise import promoted
 
 
@@ -19,19 +19,19 @@ def _wrapped(x: Value, dim: int, extra: int = 0) -> int:
     return dim % max((x.rank or 0) + extra, 1)
 
 
-@form("view", "reshape", "_unsafe_view", "_reshape_alias")
+@form(aten.view, aten.reshape, aten._unsafe_view)
 def view(g: Builder, self: Value, size: Any = None, shape: Any = None, dtype: DType | None = None) -> Value:
     if dtype is not None:
         raise NotImplementedError("view(dtype)")
     return g.reshape(self, size if size is not None else shape)
 
 
-@form("view_as", "reshape_as")
+@form(aten.view_as, aten.reshape_as)
 def view_as(g: Builder, self: Value, other: Value) -> Value:
     return g.op("Reshape", self, g.shape_of(other)).known(self.dtype, other.shape)
 
 
-@form("flatten")
+@form(aten.flatten)
 def flatten(g: Builder, self: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
     if self.rank == 0:
         return g.reshape(self, [1])
@@ -48,19 +48,19 @@ def flatten(g: Builder, self: Value, start_dim: int = 0, end_dim: int = -1) -> V
     return g.reshape(self, sizes)
 
 
-@form("unflatten")
+@form(aten.unflatten)
 def unflatten(g: Builder, self: Value, dim: int, sizes: Any) -> Value:
     dim = _wrapped(self, dim)
     before, after = [g.size(self, d) for d in range(dim)], [g.size(self, d) for d in range(dim + 1, self.rank)]
     return g.reshape(self, [*before, *sizes, *after])
 
 
-@form("unsqueeze")
+@form(aten.unsqueeze)
 def unsqueeze(g: Builder, self: Value, dim: int) -> Value:
     return g.unsqueeze(self, [_wrapped(self, dim, 1)])
 
 
-@form("squeeze")
+@form(aten.squeeze)
 def squeeze(g: Builder, self: Value, dim: Any = None) -> Value:
     if self.rank is None:
         return g.squeeze(self, None if dim is None else [dim] if isinstance(dim, int) else list(dim))
@@ -70,7 +70,7 @@ def squeeze(g: Builder, self: Value, dim: Any = None) -> Value:
     return g.squeeze(self, ones) if ones else self
 
 
-@form("permute")
+@form(aten.permute)
 def permute(g: Builder, self: Value, dims: Any) -> Value:
     order = [_wrapped(self, d) for d in dims]
     if not order:
@@ -79,7 +79,7 @@ def permute(g: Builder, self: Value, dims: Any) -> Value:
     return g.op("Transpose", self, perm_i=order).known(self.dtype, shape)
 
 
-@form("transpose", "swapaxes", "swapdims")
+@form(aten.transpose, aten.swapaxes, aten.swapdims)
 def transpose(g: Builder, self: Value, dim0: int = 0, dim1: int = 1, axis0: Any = None, axis1: Any = None) -> Value:
     a, b = (dim0, dim1) if axis0 is None else (axis0, axis1)
     if self.rank == 0:
@@ -90,14 +90,14 @@ def transpose(g: Builder, self: Value, dim0: int = 0, dim1: int = 1, axis0: Any 
     return self if a == b else permute(g, self, order)
 
 
-@form("t", "numpy_T", "mT", "mH", "adjoint", "matrix_H")
+@form(aten.t, aten.numpy_T, aten.mT, aten.mH, aten.adjoint, aten.matrix_H)
 def t(g: Builder, self: Value, name: str = "") -> Value:
     if (self.rank or 0) < 2:
         return self
     return permute(g, self, list(range(self.rank))[::-1]) if name.endswith("_T") else transpose(g, self, -2, -1)
 
 
-@form("movedim", "moveaxis")
+@form(aten.movedim, aten.moveaxis)
 def movedim(g: Builder, self: Value, source: Any, destination: Any) -> Value:
     if isinstance(source, int):
         source, destination = [source], [destination]
@@ -108,7 +108,7 @@ def movedim(g: Builder, self: Value, source: Any, destination: Any) -> Value:
     return permute(g, self, order)
 
 
-@form("expand", "broadcast_to")
+@form(aten.expand, aten.broadcast_to)
 def expand(g: Builder, self: Value, size: Any) -> Value:
     if isinstance(size, Value):
         return g.op("Expand", self, size).known(self.dtype, None)
@@ -122,12 +122,12 @@ def expand(g: Builder, self: Value, size: Any) -> Value:
     return made.known(self.dtype, shape)
 
 
-@form("expand_as")
+@form(aten.expand_as)
 def expand_as(g: Builder, self: Value, other: Value) -> Value:
     return g.op("Expand", self, g.shape_of(other)).known(self.dtype, other.shape)
 
 
-@form("broadcast_tensors")
+@form(aten.broadcast_tensors)
 def broadcast_tensors(g: Builder, tensors: list[Value]) -> list[Value]:
     from .pointwise import broadcast  # noqa: PLC0415
 
@@ -137,7 +137,7 @@ def broadcast_tensors(g: Builder, tensors: list[Value]) -> list[Value]:
     return [g.expand(x, list(shape)) for x in tensors]
 
 
-@form("repeat", "tile")
+@form(aten.repeat, aten.tile)
 def repeat(g: Builder, self: Value, repeats: Any = None, dims: Any = None) -> Value:
     times = repeats if repeats is not None else dims
     x = self
@@ -152,12 +152,12 @@ def repeat(g: Builder, self: Value, repeats: Any = None, dims: Any = None) -> Va
     return g.op("Tile", x, g.ints(times)).known(x.dtype, shape)
 
 
-@form("repeat_interleave")
+@form(aten.repeat_interleave)
 def repeat_interleave(g: Builder, self: Value, repeats: Any, dim: int | None = None) -> Value:
     if isinstance(repeats, Value) and repeats.constant is not None and repeats.constant.size == 1:
         repeats = int(repeats.constant.reshape(()))
-    if not isinstance(repeats, int):
-        raise NotImplementedError("repeat_interleave with a tensor of repeats")
+    if isinstance(repeats, Value):
+        return _repeated_each(g, self, repeats, dim)
     x = self if dim is not None else g.reshape(self, [-1]).known(self.dtype, (None,))
     dim = 0 if dim is None else _wrapped(x, dim)
     wide = g.unsqueeze(x, [dim + 1])
@@ -170,7 +170,20 @@ def repeat_interleave(g: Builder, self: Value, repeats: Any, dim: int | None = N
     return g.reshape(tiled, sizes).known(x.dtype, shape)
 
 
-@form("cat", "concat", "concatenate")
+def _repeated_each(g: Builder, x: Value, repeats: Value, dim: int | None) -> Value:
+    """Each element as often as a tensor says: the element at a place is found by counting the ends that lie before."""
+    x = x if dim is not None else g.reshape(x, [-1])
+    dim = 0 if dim is None else _wrapped(x, dim)
+    repeats = g.expand(g.cast(repeats, flambeau.int64), [g.size(x, dim)])
+    ends = g.op("CumSum", repeats, g.constant(0, flambeau.int64)).known(flambeau.int64, (None,))
+    total = g.reduce("ReduceSum", repeats, None, False)
+    places = g.unsqueeze(g.range(0, total, 1, flambeau.int64), [1])
+    passed = g.op("Not", g.op("Less", places, ends)).known(flambeau.bool, (None, None))
+    index = g.reduce("ReduceSum", g.cast(passed, flambeau.int64), [1], False)
+    return g.op("Gather", x, index, axis_i=dim).known(x.dtype, [None if i == dim else s for i, s in enumerate(x.shape)])
+
+
+@form(aten.cat, aten.concat, aten.concatenate)
 def cat(g: Builder, tensors: list[Value], dim: int = 0) -> Value:
     parts = [p for p in tensors if not (p.rank == 1 and p.shape[0] == 0 and any((q.rank or 0) > 1 for q in tensors))]
     dtype = promoted(*parts) if len(parts) > 1 else parts[0].dtype
@@ -184,13 +197,13 @@ def cat(g: Builder, tensors: list[Value], dim: int = 0) -> Value:
     return g.op("Concat", *parts, axis_i=dim).known(dtype, shape)
 
 
-@form("stack")
+@form(aten.stack)
 def stack(g: Builder, tensors: list[Value], dim: int = 0) -> Value:
     dim = _wrapped(tensors[0], dim, 1)
     return cat(g, [g.unsqueeze(x, [dim]) for x in tensors], dim)
 
 
-@form("hstack", "vstack", "dstack", "column_stack")
+@form(aten.hstack, aten.vstack, aten.dstack, aten.column_stack)
 def hstack(g: Builder, tensors: list[Value], name: str = "") -> Value:
     rank = tensors[0].rank
     if name.endswith("vstack"):
@@ -237,7 +250,7 @@ def _fixed(x: Value, dim: int, what: str) -> int:
     return size
 
 
-@form("split", "unsafe_split", "split_with_sizes", "unsafe_split_with_sizes")
+@form(aten.split, aten.unsafe_split, aten.split_with_sizes, aten.unsafe_split_with_sizes, aten.split_with_sizes_copy)
 def split(g: Builder, self: Value, split_size: Any = None, split_sizes: Any = None, dim: int = 0) -> list[Value]:
     dim = _wrapped(self, dim)
     sizes = split_sizes if split_sizes is not None else split_size
@@ -247,7 +260,7 @@ def split(g: Builder, self: Value, split_size: Any = None, split_sizes: Any = No
     return parts(g, self, list(sizes), dim)
 
 
-@form("chunk", "unsafe_chunk", "tensor_split")
+@form(aten.chunk, aten.unsafe_chunk, aten.tensor_split)
 def chunk(
     g: Builder, self: Value, chunks: Any = None, dim: int = 0, sections: Any = None, indices: Any = None, name: str = ""
 ) -> list[Value]:
@@ -265,30 +278,30 @@ def chunk(
     return split(g, self, max(each, 1), dim=dim)
 
 
-@form("unbind")
+@form(aten.unbind, aten.unbind_copy)
 def unbind(g: Builder, self: Value, dim: int = 0) -> list[Value]:
     dim = _wrapped(self, dim)
     count = _fixed(self, dim, "unbind")
     return [g.squeeze(p, [dim]) for p in (parts(g, self, [1] * count, dim) if count != 1 else [self])]
 
 
-@form("hsplit", "vsplit", "dsplit")
+@form(aten.hsplit, aten.vsplit, aten.dsplit)
 def hsplit(g: Builder, self: Value, sections: Any = None, indices: Any = None, name: str = "") -> list[Value]:
     dim = {"h": 1 if (self.rank or 0) > 1 else 0, "v": 0, "d": 2}[name.rpartition("::")[2][0]]
     return chunk(g, self, dim=dim, sections=sections, indices=indices, name="tensor_split")
 
 
-@form("ravel")
+@form(aten.ravel)
 def ravel(g: Builder, self: Value) -> Value:
     return g.reshape(self, [-1])
 
 
-@form("narrow")
+@form(aten.narrow, aten.narrow_copy)
 def narrow(g: Builder, self: Value, dim: int, start: Any, length: Any) -> Value:
     return g.slice(self, [_wrapped(self, dim)], [start], [g.arithmetic("Add", start, length)])
 
 
-@form("flip", "fliplr", "flipud")
+@form(aten.flip, aten.fliplr, aten.flipud)
 def flip(g: Builder, self: Value, dims: Any = None, name: str = "") -> Value:
     dims = [1] if name.endswith("lr") else [0] if name.endswith("ud") else dims
     dims = [_wrapped(self, d) for d in dims]
@@ -297,7 +310,7 @@ def flip(g: Builder, self: Value, dims: Any = None, name: str = "") -> Value:
     return g.slice(self, dims, [-1] * len(dims), [-LARGEST] * len(dims), [-1] * len(dims)).known(self.dtype, self.shape)
 
 
-@form("roll")
+@form(aten.roll)
 def roll(g: Builder, self: Value, shifts: Any, dims: Any = ()) -> Value:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     dims = [dims] if isinstance(dims, int) else list(dims)
@@ -314,7 +327,7 @@ def roll(g: Builder, self: Value, shifts: Any, dims: Any = ()) -> Value:
     return x.known(self.dtype, self.shape)
 
 
-@form("rot90")
+@form(aten.rot90)
 def rot90(g: Builder, self: Value, k: int = 1, dims: Any = (0, 1)) -> Value:
     a, b = dims
     k %= 4
@@ -325,7 +338,7 @@ def rot90(g: Builder, self: Value, k: int = 1, dims: Any = (0, 1)) -> Value:
     return flip(g, transpose(g, self, a, b), [b]) if k == 3 else self
 
 
-@form("tril", "triu")
+@form(aten.tril, aten.triu)
 def tril(g: Builder, self: Value, diagonal: Any = 0, name: str = "") -> Value:
     upper = int(name.endswith("triu"))
     x = self
@@ -344,13 +357,9 @@ def tril(g: Builder, self: Value, diagonal: Any = 0, name: str = "") -> Value:
     return g.cast(made, self.dtype)
 
 
-@form("diagonal", "diag", "linalg_diagonal")
-def diagonal(
-    g: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1, diagonal: Any = None, name: str = ""
-) -> Value:
+@form(aten.diagonal, aten.diag, aten.diagonal_copy)
+def diagonal(g: Builder, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1, diagonal: Any = None) -> Value:
     offset = diagonal if diagonal is not None else offset
-    if name.endswith("linalg_diagonal"):
-        dim1, dim2 = -2, -1
     if self.rank == 1:
         return diag_embed(g, self, offset)
     dim1, dim2 = _wrapped(self, dim1), _wrapped(self, dim2)
@@ -363,7 +372,12 @@ def diagonal(
     return g.op("Gather", flat, g.constant(places), axis_i=x.rank - 2).known(x.dtype, [*x.shape[:-2], count])
 
 
-@form("diag_embed")
+@form(aten.linalg_diagonal)
+def linalg_diagonal(g: Builder, A: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:  # noqa: N803  PyTorch's name
+    return diagonal(g, A, offset, dim1, dim2)
+
+
+@form(aten.diag_embed)
 def diag_embed(g: Builder, self: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
     n = _fixed(self, -1, "diag_embed")
     wide = n + abs(offset)
@@ -379,7 +393,7 @@ def diag_embed(g: Builder, self: Value, offset: int = 0, dim1: int = -2, dim2: i
     return made if (a, b) == (rank - 2, rank - 1) else movedim(g, made, [rank - 2, rank - 1], [a, b])
 
 
-@form("pixel_shuffle")
+@form(aten.pixel_shuffle)
 def pixel_shuffle(g: Builder, self: Value, upscale_factor: int) -> Value:
     made = (
         g.op("DepthToSpace", self, blocksize_i=upscale_factor, mode_s="CRD")
@@ -393,7 +407,7 @@ def pixel_shuffle(g: Builder, self: Value, upscale_factor: int) -> Value:
     return made.known(self.dtype, [n, c // (r * r), *(s * r if isinstance(s, int) else None for s in (h, w))])
 
 
-@form("pixel_unshuffle", "channel_shuffle")
+@form(aten.pixel_unshuffle, aten.channel_shuffle)
 def pixel_unshuffle(g: Builder, self: Value, downscale_factor: int = 1, groups: int = 1, name: str = "") -> Value:
     if name.endswith("channel_shuffle"):
         sizes = g.sizes(self)
@@ -408,7 +422,7 @@ def pixel_unshuffle(g: Builder, self: Value, downscale_factor: int = 1, groups: 
     return g.reshape(x, [n, c * r * r, h, w])
 
 
-@form("meshgrid")
+@form(aten.meshgrid)
 def meshgrid(g: Builder, tensors: list[Value], indexing: str = "ij") -> list[Value]:
     given = [g.reshape(x, [-1]).known(x.dtype, x.shape if x.rank == 1 else (1,)) for x in tensors]
     swapped = indexing == "xy" and len(given) > 1
@@ -420,13 +434,14 @@ def meshgrid(g: Builder, tensors: list[Value], indexing: str = "ij") -> list[Val
         shaped = g.unsqueeze(x, [d for d in range(len(given)) if d != i])
         made.append(g.expand(shaped, sizes))
     if swapped:
-        made = [transpose(g, m, 0, 1) for m in made]
         made[0], made[1] = made[1], made[0]
     return made
 
 
-@form("unfold")
+@form(aten.unfold)
 def unfold(g: Builder, self: Value, dimension: int, size: int, step: int) -> Value:
+    if self.rank == 0:
+        return g.reshape(self, [size])
     dim = _wrapped(self, dimension)
     total = _fixed(self, dim, "unfold")
     picks = np.array([[at + i for i in range(size)] for at in range(0, total - size + 1, step)], np.int64)
@@ -435,7 +450,7 @@ def unfold(g: Builder, self: Value, dimension: int, size: int, step: int) -> Val
     return movedim(g, made.known(self.dtype, shape), dim + 1, -1)
 
 
-@form("as_strided")
+@form(aten.as_strided)
 def as_strided(g: Builder, self: Value, size: Any, stride: Any, storage_offset: Any = None) -> Value:
     if not all(isinstance(n, int) for n in (*size, *stride)):
         raise NotImplementedError("as_strided of sizes that change")
@@ -473,15 +488,15 @@ def _default(dtype: DType | None) -> DType:
 
 
 def _filling(name: str, value: Any) -> None:
-    @form(name, *(["empty"] if name == "zeros" else []))
+    @form(getattr(aten, name), *([aten.empty] if name == "zeros" else []))
     def made(g: Builder, size: Any, dtype: DType | None = None) -> Value:
         return filled(g, size, value, _default(dtype))
 
-    @form(f"{name}_like", *(["empty_like"] if name == "zeros" else []))
+    @form(getattr(aten, f"{name}_like"), *([aten.empty_like] if name == "zeros" else []))
     def like(g: Builder, self: Value, dtype: DType | None = None) -> Value:
         return full_like(g, self, value, dtype)
 
-    @form(f"new_{name}", *(["new_empty", "new_empty_strided"] if name == "zeros" else []))
+    @form(getattr(aten, f"new_{name}"), *([aten.new_empty, aten.new_empty_strided] if name == "zeros" else []))
     def new(g: Builder, self: Value, size: Any, dtype: DType | None = None) -> Value:
         return filled(g, size, value, self.dtype if dtype is None else dtype)
 
@@ -490,14 +505,14 @@ _filling("zeros", 0)
 _filling("ones", 1)
 
 
-@form("full")
+@form(aten.full)
 def full(g: Builder, size: Any, fill_value: Any, dtype: DType | None = None) -> Value:
     if dtype is None:
         dtype = promoted(fill_value) if isinstance(fill_value, Value) else flambeau.full((), fill_value).dtype
     return filled(g, size, fill_value, dtype)
 
 
-@form("full_like", "fill")
+@form(aten.full_like, aten.fill)
 def full_like(g: Builder, self: Value, fill_value: Any = None, dtype: DType | None = None, value: Any = None) -> Value:
     given = fill_value if fill_value is not None else value
     dtype = self.dtype if dtype is None else dtype
@@ -506,17 +521,17 @@ def full_like(g: Builder, self: Value, fill_value: Any = None, dtype: DType | No
     return filled(g, g.shape_of(self), given, dtype).known(dtype, self.shape)
 
 
-@form("zero")
-def zero(g: Builder, self: Value) -> Value:
+@form(aten.zero_)
+def zero_(g: Builder, self: Value) -> Value:
     return full_like(g, self, 0)
 
 
-@form("new_full")
+@form(aten.new_full)
 def new_full(g: Builder, self: Value, size: Any, fill_value: Any, dtype: DType | None = None) -> Value:
     return filled(g, size, fill_value, self.dtype if dtype is None else dtype)
 
 
-@form("scalar_tensor", "tensor", "as_tensor")
+@form(aten.scalar_tensor, aten.tensor, aten.as_tensor)
 def scalar_tensor(g: Builder, s: Any = None, data: Any = None, dtype: DType | None = None) -> Value:
     given = s if s is not None else data
     if isinstance(given, Value):
@@ -526,7 +541,7 @@ def scalar_tensor(g: Builder, s: Any = None, data: Any = None, dtype: DType | No
     return g.constant(given, dtype if dtype is not None else flambeau.tensor(given).dtype)
 
 
-@form("arange")
+@form(aten.arange)
 def arange(g: Builder, end: Any, start: Any = 0, step: Any = 1, dtype: DType | None = None) -> Value:
     if dtype is None:
         floats = any(
@@ -536,15 +551,21 @@ def arange(g: Builder, end: Any, start: Any = 0, step: Any = 1, dtype: DType | N
     return g.range(start, end, step, dtype)
 
 
-@form("linspace")
+@form(aten.linspace)
 def linspace(g: Builder, start: Any, end: Any, steps: Any, dtype: DType | None = None) -> Value:
-    if any(isinstance(n, Value) for n in (start, end, steps)):
-        raise NotImplementedError("linspace of numbers that change")
+    if isinstance(steps, Value):
+        raise NotImplementedError("linspace with a number of steps that changes")
+    if isinstance(start, Value) or isinstance(end, Value):
+        dtype = _default(dtype)
+        first, last = (g.number(n, dtype) for n in (start, end))
+        places = g.constant((np.arange(steps) / max(steps - 1, 1)).tolist(), dtype)
+        made = g.op("Add", first, g.op("Mul", places, g.op("Sub", last, first)))
+        return made.known(dtype, (steps,))
     made = flambeau.linspace(start, end, steps, dtype=dtype)
     return g.constant(made.tolist(), made.dtype)
 
 
-@form("eye")
+@form(aten.eye)
 def eye(g: Builder, n: Any, m: Any = None, dtype: DType | None = None) -> Value:
     from ..dtypes import NUMBER  # noqa: PLC0415
 
@@ -557,14 +578,14 @@ def eye(g: Builder, n: Any, m: Any = None, dtype: DType | None = None) -> Value:
 def _drawn(name: str, kind: str, **attributes: float) -> None:
     from ..dtypes import NUMBER  # noqa: PLC0415
 
-    @form(name)
+    @form(getattr(aten, name))
     def made(g: Builder, size: Any, dtype: DType | None = None) -> Value:
         dtype = _default(dtype)
         if all(isinstance(n, int) for n in size):
             return g.op(kind, shape_i=list(size), dtype_i=NUMBER[dtype]).known(dtype, size)
         return g.op(f"{kind}Like", filled(g, size, 0, dtype), dtype_i=NUMBER[dtype]).known(dtype, [None] * len(size))
 
-    @form(f"{name}_like")
+    @form(getattr(aten, f"{name}_like"))
     def like(g: Builder, self: Value, dtype: DType | None = None) -> Value:
         dtype = self.dtype if dtype is None else dtype
         return g.op(f"{kind}Like", self, dtype_i=NUMBER[dtype]).known(dtype, self.shape)
@@ -574,13 +595,46 @@ _drawn("rand", "RandomUniform")
 _drawn("randn", "RandomNormal")
 
 
-@form("bernoulli")
+@form(aten.randint)
+def randint(g: Builder, high: int, size: Any, low: int = 0, dtype: DType | None = None) -> Value:
+    dtype = flambeau.int64 if dtype is None else dtype
+    drawn = g.op("RandomUniformLike", filled(g, size, 0, flambeau.float32), low_f=low, high_f=high)
+    return g.cast(
+        g.op("Floor", drawn).known(flambeau.float32, [n if isinstance(n, int) else None for n in size]), dtype
+    )
+
+
+@form(aten.randint_like)
+def randint_like(g: Builder, self: Value, high: int, low: int = 0, dtype: DType | None = None) -> Value:
+    return randint(g, high, g.sizes(self), low, self.dtype if dtype is None else dtype)
+
+
+@form(aten.normal)
+def normal(g: Builder, mean: Any, std: Any = 1.0, size: Any = None, dtype: DType | None = None) -> Value:
+    like = next((v for v in (mean, std) if isinstance(v, Value)), None)
+    base = filled(g, size, 0, _default(dtype)) if like is None else like
+    drawn = g.op("RandomNormalLike", base).known(base.dtype, base.shape)
+    scaled = g.op("Mul", drawn, g.number(std, drawn))
+    return g.op("Add", scaled, g.number(mean, drawn)).known(base.dtype, base.shape)
+
+
+@form(aten.normal_)
+def normal_(g: Builder, self: Value, mean: float = 0, std: float = 1) -> Value:
+    return normal(g, mean, full_like(g, self, std))
+
+
+@form(aten.bernoulli_)
+def bernoulli_(g: Builder, self: Value, p: Any = 0.5) -> Value:
+    return g.cast(bernoulli(g, p if isinstance(p, Value) else full_like(g, self, p, flambeau.float32)), self.dtype)
+
+
+@form(aten.bernoulli)
 def bernoulli(g: Builder, self: Value, p: float | None = None) -> Value:
     x = self if p is None else full_like(g, self, p)
     return g.op("Bernoulli", x).known(self.dtype, self.shape)
 
 
-@form("multinomial")
+@form(aten.multinomial)
 def multinomial(g: Builder, self: Value, num_samples: int, replacement: bool = False) -> Value:
     if not replacement and num_samples > 1:
         raise NotImplementedError("multinomial without replacement")
@@ -594,27 +648,36 @@ def multinomial(g: Builder, self: Value, num_samples: int, replacement: bool = F
 # -- sizes as values ------------------------------------------------------------------------------------------------------------------
 
 
-@form("size", "sym_size")
+@form(aten.size, aten.sym_size)
 def size(g: Builder, self: Value, dim: int | None = None) -> Any:
     return g.sizes(self) if dim is None else g.size(self, dim)
 
 
-@form("numel", "sym_numel")
+@form(aten.numel, aten.sym_numel)
 def numel(g: Builder, self: Value) -> Any:
     return g.numel(self)
 
 
-@form("dim")
+@form(aten.dim)
 def dim(g: Builder, self: Value) -> int:
     return self.rank or 0
 
 
-@form("_shape_as_tensor")
+@form(aten._shape_as_tensor)
 def shape_as_tensor(g: Builder, self: Value) -> Value:
     return g.shape_of(self)
 
 
-@form("item", "_local_scalar_dense", "Int", "Float", "Bool", "IntImplicit", "FloatImplicit", "ScalarImplicit")
+@form(
+    aten.item,
+    aten._local_scalar_dense,
+    aten.Int,
+    aten.Float,
+    aten.Bool,
+    aten.IntImplicit,
+    aten.FloatImplicit,
+    aten.ScalarImplicit,
+)
 def item(g: Builder, self: Any = None, a: Any = None, name: str = "") -> Any:
     x = self if self is not None else a
     if not isinstance(x, Value):
@@ -623,4 +686,4 @@ def item(g: Builder, self: Any = None, a: Any = None, name: str = "") -> Any:
         x = g.squeeze(x)
         x.shape = ()
     wanted = {"aten::Int": flambeau.int64, "aten::Float": flambeau.float32, "aten::Bool": flambeau.bool}.get(name)
-    return x if wanted is None else g.cast(x, wanted)
+    return x if wanted is None else g.recast(x, wanted)

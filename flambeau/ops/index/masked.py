@@ -196,7 +196,7 @@ def nonzero_matrix(input: Tensor) -> Tensor:
     return coordinates(true_positions(input), input.shape)
 
 
-@composite
+@composite(reads_values=True)
 def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
     """Coordinates of the non-zero elements: a matrix, or one vector per dimension."""
     if out is not None and as_tuple:
@@ -226,7 +226,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any =
     return result if out is None else out.resize_(result.shape).copy_(result)
 
 
-@composite
+@composite(reads_values=True)
 def argwhere(input: Tensor) -> Tensor:
     """One row of coordinates per non-zero element."""
     return nonzero_matrix(input)
@@ -400,12 +400,18 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     return _written(input, src, lambda t: t.diagonal(offset, dim1, dim2))
 
 
+def _from_start(g: Any) -> Any:
+    """The gradient, contiguous and at the start of its memory: offsets count from there."""
+    whole = g.contiguous()
+    return whole.clone() if whole.storage_offset() else whole
+
+
 @primitive(
     grads={
-        "input": lambda g, src_shape, size, stride, storage_offset: g.contiguous().as_strided_scatter(
+        "input": lambda g, src_shape, size, stride, storage_offset: _from_start(g).as_strided_scatter(
             g.new_zeros(src_shape), size, stride, storage_offset
         ),
-        "src": lambda g, size, stride, storage_offset: g.contiguous().as_strided(size, stride, storage_offset),
+        "src": lambda g, size, stride, storage_offset: _from_start(g).as_strided(size, stride, storage_offset),
     },
     batching="each",
 )

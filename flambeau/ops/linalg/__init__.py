@@ -5,6 +5,7 @@ from . import (  # noqa: F401
     determinant,
     einsum,
     functions,
+    grouped,
     ldl,
     least_squares,
     lobpcg,

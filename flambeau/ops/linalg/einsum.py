@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
 import string
 from collections import Counter
@@ -14,12 +16,39 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 _NOTHING = "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
 
 
+class Order:
+    """In which order more than two operands are multiplied: as the package opt_einsum says where it is installed and `enabled`
+    (None: not asked yet), else from left to right. See `torch.backends.opt_einsum`."""
+
+    enabled: bool | None = None
+    strategy = "auto"
+
+    @staticmethod
+    def package() -> Any:
+        """opt_einsum, or None where it is not installed."""
+        return importlib.import_module("opt_einsum") if importlib.util.find_spec("opt_einsum") else None
+
+    @classmethod
+    def is_chosen(cls) -> bool:
+        if cls.enabled is None:
+            cls.enabled = cls.package() is not None
+        return cls.enabled
+
+    @classmethod
+    def path(cls, equation: str, operands: tuple[Tensor, ...]) -> list[tuple[int, ...]] | None:
+        """Which operands are multiplied first, second, ...; each product takes its place behind the others."""
+        if len(operands) < 3 or not cls.is_chosen():
+            return None
+        shapes = [tuple(t.shape) for t in operands]
+        return cls.package().contract_path(equation, *shapes, shapes=True, optimize=cls.strategy)[0]
+
+
 @composite(method=False)
 def einsum(*args: Any) -> Tensor:
     """einsum("ij,jk->ik", a, b), or einsum(a, [0, 1], b, [1, 2], [0, 2])."""
     equation, operands = _parse_arguments(args)
     inputs, output = _parse_equation(equation, operands)
-    return _contract(inputs, output, list(operands))
+    return _contract(inputs, output, list(operands), Order.path(equation, operands))
 
 
 def _parse_arguments(args: tuple) -> tuple[str, tuple[Tensor, ...]]:
@@ -147,7 +176,9 @@ def _diagonals(t: Tensor, labels: list[str], which: int) -> tuple[Tensor, list[s
     return t, labels
 
 
-def _contract(inputs: list[list[str]], output: list[str], operands: list[Tensor]) -> Tensor:
+def _contract(
+    inputs: list[list[str]], output: list[str], operands: list[Tensor], path: list[tuple[int, ...]] | None
+) -> Tensor:
     sizes: dict[str, int] = {}
     prepared = []
     for n, (t, labels) in enumerate(zip(operands, inputs)):
@@ -162,10 +193,13 @@ def _contract(inputs: list[list[str]], output: list[str], operands: list[Tensor]
                     )
                 sizes[label] = max(size, known)
         prepared.append((t, labels))
+    for places in path or [(0, 1)] * (len(operands) - 1):
+        first, *others = [prepared.pop(i) for i in sorted(places, reverse=True)][::-1]
+        while others:
+            later = set(output).union(*(set(x[1]) for x in [*prepared, *others[1:]]))
+            first = _pair(*first, *others.pop(0), later, output)
+        prepared.insert(0 if path is None else len(prepared), first)
     current, labels = prepared[0]
-    for k, (other, other_labels) in enumerate(prepared[1:], 1):
-        later = set(output).union(*(set(x[1]) for x in prepared[k + 1 :]))
-        current, labels = _pair(current, labels, other, other_labels, later, output)
     gone = [i for i, x in enumerate(labels) if x not in output]
     if gone:
         current = current.sum(gone)

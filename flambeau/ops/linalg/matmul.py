@@ -11,6 +11,7 @@ from ...core.caching import remember
 from ...core.dtype import opmath
 from ...core.layout import broadcast_shapes, has_internal_overlap
 from ...core.tensor import Tensor
+from ..machinery import work
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import cpp_name, type_word
@@ -19,6 +20,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
 from ..methods.attributes import result_type
 from ..pointwise.arithmetic import add, addcmul
+from ..shape.reshape import unsafe_view
 
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
@@ -91,6 +93,7 @@ def _column(vec: Tensor) -> Tensor:
     grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)},
     out="exact",
     autocast="lower",
+    flops=work.mm,
 )
 def mm(input: Tensor, mat2: Tensor) -> NewTensor:
     """The product of two matrices."""
@@ -114,6 +117,7 @@ def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
     grads={"input": lambda g, mat2: g.bmm(mat2.mH), "mat2": lambda g, input: input.mH.bmm(g)},
     out="exact",
     autocast="lower",
+    flops=work.bmm,
 )
 def bmm(input: Tensor, mat2: Tensor) -> NewTensor:
     """A batch of matrix products."""
@@ -193,16 +197,6 @@ def _(out: Tensor, input: Tensor, tensor: Tensor) -> None:
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The inner product with the first vector conjugated."""
     return dot(input.conj() if input.dtype.is_complex else input, other)
-
-
-@primitive(
-    grads={"input": lambda g, input_shape: g.reshape(input_shape)}, function=False, method=False, batching="each"
-)
-def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A result that nobody else has seen yet, in another shape. It is no view for autograd."""
-    out = input.reshape(shape)
-    out._base = None
-    return out
 
 
 @primitive(
@@ -337,6 +331,7 @@ def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alp
     inplace=True,
     quirks=Quirks(former=_FACTORS),
     autocast="lower",
+    flops=work.addmm,
 )
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> NewTensor:
     """beta * input + alpha * mat1 @ mat2"""
@@ -387,7 +382,7 @@ def _conj(value: Any) -> Any:
     return value.conjugate() if isinstance(value, complex) else value
 
 
-@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS), autocast="lower")
+@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS), autocast="lower", flops=work.baddbmm)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * batch1 @ batch2, batch by batch"""
     _need_dims(batch1, 3, "batch1 must be a 3D tensor")
@@ -555,7 +550,8 @@ def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
         "input": _linear_input_grad,
         "weight": _linear_weight_grad,
     },
-    quirks=Quirks(label="AddmmBackward0"),
+    quirks=Quirks(label="AddmmBackward0", aten="addmm"),
+    flops=work.linear,
 )
 def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> NewTensor:
     """input @ weight.T + bias for a weight of two dimensions, batch dimensions folded into rows."""

@@ -62,6 +62,7 @@ def declare_pointwise(
     namespaces: tuple[str, ...] = ("torch",),
     aliases: tuple[str, ...] = (),
     autocast_cuda: str | None = None,
+    flops: Callable | None = None,
     **options: Any,
 ) -> Any:
     """Declare a pointwise operator from its scalar formula. `options` are those of `Pointwise`: dtypes, derivative, checks.
@@ -85,6 +86,7 @@ def declare_pointwise(
     op = Op(
         op_name, "pointwise", face, namespaces if function else (), face if method else None, None, bool(out),
         impl.differentiable, impl, aliases, formula.__doc__ or "", quirks=quirks, autocast_cuda=autocast_cuda,
+        flops=flops,
     )  # fmt: skip
     if inplace:
         changes: dict[str, Any] = {} if inplace_grad is None else {"grad": inplace_grad}
@@ -182,8 +184,11 @@ def declare_primitive(
     strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an
     operator that `writes` changes its first argument and returns it, and the kernels of one that `reads_values` make and return
     its results. `declared` are faces (see `_declare`) and other fields of the record."""
-    if layout is None and fn.__annotations__.get("return") in ("NewTensor", "NewTensors"):
+    described = fn.__annotations__.get("return")
+    if layout is None and described in ("NewTensor", "NewTensors"):
         layout = fn
+        plain = returns is None or returns is tuple
+        fn.__annotations__["return"] = "Tensor" if described == "NewTensor" else "tuple" if plain else "Any"
     impl = Primitive(fn, grads or {}, quirks, kind == "view", multi_view)
     impl.saves, impl.keeps = saves, keeps or {}
     calls = None if layout is None else specialised(impl, dict(inspect.signature(fn).parameters))

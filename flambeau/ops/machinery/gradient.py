@@ -43,7 +43,7 @@ from .plan import Layout, PointwisePlan, compiles, kernel, result_strides
 _new_object = object.__new__
 _sequence = graph._sequence
 _unusual = graph.unusual
-_active, _watching = modes.active, modes.watching
+_active, _deciding = modes.active, modes.deciding
 
 
 class Recipe:
@@ -323,7 +323,7 @@ class PointwiseNode(Node):
         if saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         recipe = self.recipe
-        if not grad_mode.enabled and not (_active and _watching()):
+        if not grad_mode.enabled and not (_active and _deciding()):
             try:
                 backward = recipe.kernels.get((g.dtype, g._strides))
             except SparseOperand:

@@ -68,7 +68,7 @@ def _backward(
     return in_place_of(wanted, batch_norm_grads(g, input, weight, mean, rstd, training, wanted))
 
 
-@internal(returns=tuple, sums=True, batching="each")
+@internal(returns=tuple, sums=True, batching="each", quirks=Quirks(aten="native_batch_norm_backward"))
 def batch_norm_grads(
     g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> NewTensors:
@@ -127,7 +127,7 @@ def _composed(
     layout=lambda input, *_: layout_like(input),
     writes=("mean", "rstd", "running_mean", "running_var"),
     grads={("input", "weight", "bias"): _backward},
-    quirks=Quirks(label="NativeBatchNormBackward0", saved_as_input=True),
+    quirks=Quirks(label="NativeBatchNormBackward0", saved_as_input=True, aten="native_batch_norm"),
     batching="each",
 )
 def normalised(

@@ -17,6 +17,7 @@ from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, has_internal_overlap, suggests_channels_last
 from ...core.tensor import Tensor
 from ..creation.filled import fill_raw
+from ..machinery import work
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
@@ -88,7 +89,8 @@ def _bias_grad(g: Tensor) -> Tensor:
 
 @internal(
     grads={("input", "weight", "bias"): _conv_grads},
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution"),
+    flops=work.convolution,
 )
 def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> NewTensor:
     """The convolution of input with weight, plus bias."""
@@ -104,7 +106,13 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: W
         heavy.conv_forward(out, input, weight, bias if bias is None or bias._contig else bias.contiguous(), *window)
 
 
-@internal(returns=tuple, sums=True, batching="each")
+@internal(
+    returns=tuple,
+    sums=True,
+    batching="each",
+    quirks=Quirks(aten="convolution_backward"),
+    flops=work.convolution_gradients,
+)
 def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> NewTensors:
     """The gradients of a convolution with respect to input, weight and bias, as far as wanted, in one pass over dy."""
     every = (
@@ -129,7 +137,8 @@ def _(
         "weight": lambda g, dy, weight_shape, window: conv_weight_grad(g, _conj(dy), weight_shape, window),
     },
     sums=True,
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution_backward"),
+    flops=work.convolution_input_gradient,
 )
 def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
     """The gradient of a convolution with respect to an input of `shape`: dy spread by the weight."""
@@ -147,7 +156,8 @@ def _(out: Tensor, dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: W
         "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
     },
     sums=True,
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution_backward"),
+    flops=work.convolution_weight_gradient,
 )
 def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
     """The gradient of a convolution with respect to a weight of `shape`: input correlated with dy."""
@@ -170,7 +180,8 @@ def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window
 
 @internal(
     grads={("input", "weight", "bias"): _transpose_grads},
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution"),
+    flops=work.transposed_convolution,
 )
 def conv_transpose_forward(
     input: Tensor, weight: Tensor, bias: Tensor | None, shape: tuple[int, ...], window: Window

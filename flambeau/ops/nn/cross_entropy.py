@@ -293,7 +293,7 @@ def _check_smoothing(label_smoothing: float) -> None:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
 
 
-@composite(namespaces=("nn.functional",), method=False, autocast="float32")
+@composite(namespaces=("nn.functional",), method=False, autocast="float32", quirks=Quirks(aten="cross_entropy_loss"))
 def cross_entropy(
     input: Tensor,
     target: Tensor,

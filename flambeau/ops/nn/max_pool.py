@@ -166,7 +166,7 @@ def _pool_small(out: Tensor, codes: Tensor | None, input: Tensor, window: Window
 
 @internal(
     grads={"g": lambda g, codes, window: pick_by_codes(g, codes, window)},
-    quirks=Quirks(label="MaxPool2DWithIndicesBackwardBackward0"),
+    quirks=Quirks(label="MaxPool2DWithIndicesBackwardBackward0", aten="max_pool2d_with_indices_backward"),
     batching=Batched("folded", shape="shape"),
 )
 def max_pool2d_codes_backward(g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
@@ -257,7 +257,7 @@ def _(out: Tensor, plan: Any, input: Tensor, window: Window, sizes: tuple[int, .
 @internal(
     saves=("codes",),
     grads={"input": lambda g, codes, input_shape, window: max_pool2d_codes_backward(g, codes, input_shape, window)},
-    quirks=Quirks(label="MaxPool2DWithIndicesBackward0"),
+    quirks=Quirks(label="MaxPool2DWithIndicesBackward0", aten="max_pool2d_with_indices"),
     batching="folded",
 )
 def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> NewTensors:

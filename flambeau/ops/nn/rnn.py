@@ -19,6 +19,7 @@ from ...core.tensor import Tensor, empty, new_tensor
 from ...kernels.library import rnn as kernels
 from ..creation.filled import fill_raw
 from ..linalg.matmul import linear
+from ..machinery import work
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
@@ -106,7 +107,7 @@ def _layer_backward(
     )
 
 
-@internal(batching="each")
+@internal(batching="each", flops=work.recurrent_gradients)
 def rnn_layer_gates(
     dout: Tensor | None,
     dhn: Tensor | None,
@@ -164,6 +165,7 @@ rnn_layer_gates.on("cpu")(functools.partial(run_gates, heavy.matmul))
     grads={("data", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh"): _layer_backward},
     quirks=Quirks(label="RnnLayerBackward0"),
     batching="each",
+    flops=work.recurrent,
 )
 def rnn_layer(
     kind: str,

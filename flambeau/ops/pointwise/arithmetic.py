@@ -12,6 +12,7 @@ from ...core.tensor import Tensor
 from ...expr import Expr
 from ...expr import functions as f
 from ..creation.filled import check_fits
+from ..machinery import work
 from ..machinery.declare import composite, pointwise
 from ..machinery.dtype_rules import cpp_name, promote_float, type_word, unsupported
 from ..machinery.formula import Pointwise
@@ -64,7 +65,13 @@ def _plus_multiple(a: Any, factor: Any, b: Any, compute: dtype | None) -> Any:
     return f.fma(f.rounded(factor, compute), f.rounded(b, compute), a)
 
 
-@pointwise(numbers=_BOTH, only_numbers=True, check=check_alpha, quirks=Quirks(former=("alpha",), unrounded=(0, 1)))
+@pointwise(
+    numbers=_BOTH,
+    only_numbers=True,
+    check=check_alpha,
+    quirks=Quirks(former=("alpha",), unrounded=(0, 1)),
+    flops=work.each_element,
+)
 def add(input, other, *, alpha=1, compute=None):
     """input + alpha * other"""
     return _plus_multiple(input, alpha, other, compute)
@@ -90,7 +97,9 @@ def rsub(input, other, *, alpha=1, compute=None):
     return _plus_multiple(other, -alpha, input, compute)
 
 
-@pointwise(numbers=_BOTH, only_numbers=True, aliases=("multiply",), quirks=Quirks(unrounded=(1,)))
+@pointwise(
+    numbers=_BOTH, only_numbers=True, aliases=("multiply",), quirks=Quirks(unrounded=(1,)), flops=work.each_element
+)
 def mul(input, other):
     """input * other"""
     return input * other

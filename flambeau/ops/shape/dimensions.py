@@ -384,7 +384,9 @@ def _sliced(input: Tensor, dim: int, count: int, step: int) -> tuple:
 _slice = ViewOp("slice", _sliced, _slice_backward, "SliceBackward0")
 
 
-@composite(kind="view", function=False, method=False, batching=Batched("along", repeat=False))
+@composite(
+    kind="view", function=False, method=False, batching=Batched("along", repeat=False), quirks=Quirks(aten="slice")
+)
 def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
     """input[..., start:stop:step, ...] with 0 <= start <= stop <= size already settled."""
     count = max(0, (stop - start + step - 1) // step)

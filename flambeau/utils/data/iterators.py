@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from ...core.modes import named_range
 from ._utils.failure import Failure
 from ._utils.fetch import _DatasetKind
 from ._utils.pin_memory import accelerator_available, pin_memory
@@ -59,9 +60,10 @@ class _BaseDataLoaderIter:
         return len(self._index_sampler)
 
     def __next__(self) -> Any:
-        data = self._next_data()
-        if self._pin_memory:
-            data = pin_memory(data)
+        with named_range(f"enumerate(DataLoader)#{type(self).__name__}.__next__"):
+            data = self._next_data()
+            if self._pin_memory:
+                data = pin_memory(data)
         self._num_yielded += 1
         if self._announced is not None and self._num_yielded > self._announced:
             self._warn_of_length()

@@ -85,7 +85,7 @@ def _fewer_bins(counts: np.ndarray, limits: np.ndarray, most: int) -> tuple[np.n
 
 
 def picture(tag: str, image: Any, dataformats: str) -> Summary:
-    pixels = _height_width_channels(as_numpy(image), dataformats)
+    pixels = height_width_channels(as_numpy(image), dataformats)
     scale = 1 if pixels.dtype == np.uint8 else 255
     levels = (pixels.astype(np.float32) * scale).clip(0, 255).astype(np.uint8)
     height, width, channels = levels.shape
@@ -95,14 +95,14 @@ def picture(tag: str, image: Any, dataformats: str) -> Summary:
     return Summary(value=[Summary.Value(tag=tag, image=encoded)])
 
 
-def _height_width_channels(image: np.ndarray, dataformats: str) -> np.ndarray:
+def height_width_channels(image: np.ndarray, dataformats: str) -> np.ndarray:
     letters = dataformats.upper()
     if len(letters) != image.ndim or len(set(letters)) != len(letters):
         raise AssertionError(
             f"size of input tensor and input format are different. tensor shape: {image.shape}, input_format: {dataformats}"
         )
     if "N" in letters:
-        image, letters = _grid(image.transpose([letters.index(c) for c in "NCHW"])), "HWC"
+        image, letters = grid(image.transpose([letters.index(c) for c in "NCHW"])), "HWC"
     if "C" in letters:
         image = image.transpose([letters.index(c) for c in "HWC"])
     else:
@@ -110,7 +110,7 @@ def _height_width_channels(image: np.ndarray, dataformats: str) -> np.ndarray:
     return np.concatenate([image] * 3, axis=2) if image.shape[2] == 1 else image
 
 
-def _grid(images: np.ndarray, columns: int = 8) -> np.ndarray:
+def grid(images: np.ndarray, columns: int = 8) -> np.ndarray:
     """A batch (N, C, H, W) side by side, at most eight in a row."""
     count, channels, height, width = images.shape
     columns = min(count, columns)

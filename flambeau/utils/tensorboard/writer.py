@@ -7,14 +7,17 @@ import socket
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog, TaggedRunMetadata
+from tensorboard.compat.proto.graph_pb2 import GraphDef
 from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from . import summaries
+from . import _pytorch_graph, embedding, more_summaries, summaries
 
 
 class SummaryWriter:
@@ -38,6 +41,7 @@ class SummaryWriter:
             log_dir = os.path.join("runs", f"{moment}_{socket.gethostname()}{comment}")
         self.log_dir = str(log_dir)
         self._options = (max_queue, flush_secs, filename_suffix)
+        self._projector = ProjectorConfig()
         self._writers: dict[str, EventFileWriter] = {}
         if purge_step is not None:
             self._write_event(Event(file_version="brain.Event:2"), purge_step, None)
@@ -140,6 +144,182 @@ class SummaryWriter:
     ) -> None:
         """Text, shown as Markdown."""
         self._write(summaries.text(tag, text_string), global_step, walltime)
+
+    # -- other plugins of TensorBoard -----------------------------------------------------------------------------------
+    def add_graph(
+        self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
+    ) -> None:
+        """What a network computes for an example, as a picture to look into."""
+        graph, stats = _pytorch_graph.graph(model, input_to_model, verbose, use_strict_trace)
+        self._write_graph(graph)
+        tagged = TaggedRunMetadata(tag="step1", run_metadata=stats.SerializeToString())
+        self._write_event(Event(tagged_run_metadata=tagged), None, None)
+
+    def add_onnx_graph(self, prototxt: Any) -> None:
+        """The same for a file of ONNX; needs the package `onnx`."""
+        self._write_graph(_pytorch_graph.of_onnx(prototxt))
+
+    def _write_graph(self, graph: GraphDef) -> None:
+        self._write_event(Event(graph_def=graph.SerializeToString()), None, None)
+
+    def add_embedding(
+        self,
+        mat: Any,
+        metadata: Any = None,
+        label_img: Any = None,
+        global_step: int | None = None,
+        tag: str = "default",
+        metadata_header: Any = None,
+    ) -> None:
+        """Points in many dimensions, with labels and pictures, for the projector."""
+        folder, step = Path(self.log_dir), global_step or 0
+        embedding.write(folder, self._projector, mat, metadata, label_img, step, tag, metadata_header)
+
+    def add_hparams(
+        self,
+        hparam_dict: dict[str, Any],
+        metric_dict: dict[str, Any],
+        hparam_domain_discrete: dict[str, list[Any]] | None = None,
+        run_name: str | None = None,
+        global_step: int | None = None,
+    ) -> None:
+        """What this run was started with and what came of it, in a folder of its own."""
+        if type(hparam_dict) is not dict or type(metric_dict) is not dict:
+            raise TypeError("hparam_dict and metric_dict should be dictionary.")
+        written = more_summaries.hyperparameters(hparam_dict, metric_dict, hparam_domain_discrete)
+        with SummaryWriter(os.path.join(self.log_dir, run_name or str(time.time()))) as writer:
+            for summary in written:
+                writer._write(summary, global_step, None)
+            for name, value in metric_dict.items():
+                writer.add_scalar(name, value, global_step)
+
+    def add_pr_curve(
+        self,
+        tag: str,
+        labels: Any,
+        predictions: Any,
+        global_step: int | None = None,
+        num_thresholds: int = 127,
+        weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Precision and recall by threshold."""
+        count = min(num_thresholds, 127)
+        rows = more_summaries.precision_recall(labels, predictions, count, weights)
+        self._write(more_summaries.precision_curve(tag, rows, count), global_step, walltime)
+
+    def add_pr_curve_raw(
+        self,
+        tag: str,
+        true_positive_counts: Any,
+        false_positive_counts: Any,
+        true_negative_counts: Any,
+        false_negative_counts: Any,
+        precision: Any,
+        recall: Any,
+        global_step: int | None = None,
+        num_thresholds: int = 127,
+        weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:
+        """A curve that has been computed already."""
+        parts = (
+            true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts, precision, recall,
+        )  # fmt: skip
+        rows = np.stack([summaries.as_numpy(part) for part in parts])
+        self._write(more_summaries.precision_curve(tag, rows, num_thresholds), global_step, walltime)
+
+    def add_mesh(
+        self,
+        tag: str,
+        vertices: Any,
+        colors: Any = None,
+        faces: Any = None,
+        config_dict: dict | None = None,
+        global_step: int | None = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Points in space, their colours, and the triangles between them."""
+        self._write(more_summaries.mesh(tag, vertices, colors, faces, config_dict), global_step, walltime)
+
+    def add_audio(
+        self,
+        tag: str,
+        snd_tensor: Any,
+        global_step: int | None = None,
+        sample_rate: int = 44100,
+        walltime: float | None = None,
+    ) -> None:
+        """A sound: numbers from -1 to 1."""
+        self._write(more_summaries.sound(tag, snd_tensor, sample_rate), global_step, walltime)
+
+    def add_video(
+        self,
+        tag: str,
+        vid_tensor: Any,
+        global_step: int | None = None,
+        fps: float = 4,
+        walltime: float | None = None,
+    ) -> None:
+        """Films (batch, time, channels, height, width), side by side."""
+        self._write(more_summaries.film(tag, vid_tensor, fps), global_step, walltime)
+
+    def add_image_with_boxes(
+        self,
+        tag: str,
+        img_tensor: Any,
+        box_tensor: Any,
+        global_step: int | None = None,
+        walltime: float | None = None,
+        rescale: float = 1,
+        dataformats: str = "CHW",
+        labels: Any = None,
+    ) -> None:
+        """A picture with rectangles in it, and their names."""
+        names = [labels] if isinstance(labels, str) else labels
+        made = more_summaries.picture_with_boxes(tag, img_tensor, box_tensor, rescale, dataformats, names)
+        self._write(made, global_step, walltime)
+
+    def add_histogram_raw(
+        self,
+        tag: str,
+        min: float,
+        max: float,
+        num: int,
+        sum: float,
+        sum_squares: float,
+        bucket_limits: Any,
+        bucket_counts: Any,
+        global_step: int | None = None,
+        walltime: float | None = None,
+    ) -> None:
+        """A histogram that has been counted already."""
+        if len(bucket_limits) != len(bucket_counts):
+            raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
+        made = more_summaries.histogram_raw(tag, min, max, num, sum, sum_squares, bucket_limits, bucket_counts)
+        self._write(made, global_step, walltime)
+
+    def add_tensor(self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None) -> None:
+        """Numbers as they are."""
+        self._write(more_summaries.tensor(tag, tensor), global_step, walltime)
+
+    def add_custom_scalars(self, layout: Mapping[str, Any]) -> None:
+        """Which curves belong into one diagram."""
+        self._write(more_summaries.chart_layout(layout), None, None)
+
+    def add_custom_scalars_multilinechart(
+        self, tags: list[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """Several curves in one diagram."""
+        self.add_custom_scalars({category: {title: ["Multiline", tags]}})
+
+    def add_custom_scalars_marginchart(
+        self, tags: list[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """A curve between two others."""
+        if len(tags) != 3:
+            raise AssertionError(f"Expected 3 tags, got {len(tags)}.")
+        self.add_custom_scalars({category: {title: ["Margin", tags]}})
 
     def flush(self) -> None:
         """Write what is still in memory."""

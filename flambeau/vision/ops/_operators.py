@@ -11,12 +11,17 @@ from flambeau.library import Library
 _LIBRARY = Library("torchvision", "DEF")
 
 
-def operator(schema: str) -> Callable[[Callable], Any]:
-    """Declare an operator by its schema; the decorated function is its kernel, and autograd follows what that does."""
+def operator(schema: str, meta: Callable | None = None, reads_values: bool = False) -> Callable[[Callable], Any]:
+    """Declare an operator by its schema; the decorated function is its kernel, and autograd follows what that does. `meta` makes the
+    result without values; an operator that `reads_values` has none, as its result's size depends on them."""
 
     def declare(kernel: Callable) -> Any:
         name = _LIBRARY.define(schema)
         _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
-        return getattr(flambeau.ops.torchvision, name)
+        if meta is not None:
+            _LIBRARY.impl(name, meta, "Meta")
+        face = getattr(flambeau.ops.torchvision, name)
+        face.op.reads_values = reads_values
+        return face
 
     return declare

@@ -20,7 +20,7 @@ def _upcast(t: Tensor) -> Tensor:
     return t if t.dtype in (flambeau.int32, flambeau.int64) else t.int()
 
 
-@operator("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+@operator("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor", reads_values=True)
 def _nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
     n = boxes.shape[0]
     keep, kept = flambeau.empty(max(n, 1), dtype=flambeau.int64), flambeau.zeros(1, dtype=flambeau.int64)
@@ -60,7 +60,8 @@ def nms(boxes: Tensor, scores: Tensor, iou_threshold: float) -> Tensor:
 
 def batched_nms(boxes: Tensor, scores: Tensor, idxs: Tensor, iou_threshold: float) -> Tensor:
     """`nms` among boxes of the same category only."""
-    if boxes.numel() > 4000:  # moving many boxes apart costs more comparisons than going category by category
+    # Moving many boxes apart costs more comparisons than going category by category, which no trace can follow.
+    if boxes.numel() > 4000 and not flambeau.jit.is_tracing():
         return _nms_by_category(boxes, scores, idxs, iou_threshold)
     if boxes.numel() == 0:
         return flambeau.empty((0,), dtype=flambeau.int64, device=boxes.device)

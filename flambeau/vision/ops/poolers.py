@@ -68,7 +68,7 @@ class MultiScaleRoIAlign(nn.Module):
         if len(maps) == 1:
             return roi_align(maps[0], rois, spatial_scale=self.scales[0], **options)
         levels = self.map_levels(boxes)
-        result = flambeau.zeros((len(rois), maps[0].shape[1], *self.output_size), dtype=maps[0].dtype)
+        result = flambeau.zeros((rois.shape[0], maps[0].shape[1], *self.output_size), dtype=maps[0].dtype)
         for level, (features, scale) in enumerate(zip(maps, self.scales)):
             members = flambeau.where(levels == level)[0]
             pooled = roi_align(features, rois[members], spatial_scale=scale, **options)

@@ -79,9 +79,16 @@ class _AlignBackward(Function):
         return _Align.apply(gg, ctx.plan), None
 
 
+def _regions_like(
+    input: Tensor, rois: Tensor, spatial_scale: float, pooled_height: int, pooled_width: int, *more: Any
+) -> Tensor:
+    return input.new_empty((rois.shape[0], input.shape[1], pooled_height, pooled_width))
+
+
 @operator(
     "roi_align(Tensor input, Tensor rois, float spatial_scale, SymInt pooled_height, SymInt pooled_width, int sampling_ratio, bool aligned)"
-    " -> Tensor"
+    " -> Tensor",
+    meta=_regions_like,
 )
 def _roi_align(
     input: Tensor,

@@ -60,7 +60,7 @@ def level_candidates(
     classes = scores.shape[-1]
     flat = scores.flatten()
     above = flambeau.where(flat > threshold)[0]
-    best, order = flat[above].topk(min(most, above.shape[0]))
+    best, order = flat[above].topk(flambeau.sym_min(most, above.shape[0]))
     above = above[order]
     at = flambeau.div(above, classes, rounding_mode="floor")
     return box_ops.clip_boxes_to_image(decode(codes[at], anchors[at]), shape), best, above % classes

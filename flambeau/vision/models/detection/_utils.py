@@ -45,7 +45,7 @@ class BoxCoder:
         self.weights, self.bbox_xform_clip = weights, bbox_xform_clip
 
     def encode(self, reference_boxes: list[Tensor], proposals: list[Tensor]) -> list[Tensor]:
-        counts = [len(b) for b in reference_boxes]
+        counts = [b.shape[0] for b in reference_boxes]
         return list(self.encode_single(flambeau.cat(reference_boxes), flambeau.cat(proposals)).split(counts, 0))
 
     def encode_single(self, reference_boxes: Tensor, proposals: Tensor) -> Tensor:
@@ -55,7 +55,7 @@ class BoxCoder:
         return flambeau.stack(codes, dim=1)
 
     def decode(self, rel_codes: Tensor, boxes: list[Tensor]) -> Tensor:
-        total = sum(len(b) for b in boxes)
+        total = sum(b.shape[0] for b in boxes)
         codes = rel_codes.reshape(total, -1) if total > 0 else rel_codes
         decoded = self.decode_single(codes, flambeau.cat(boxes))
         return decoded.reshape(total, -1, 4) if total > 0 else decoded

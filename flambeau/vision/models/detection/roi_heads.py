@@ -119,7 +119,7 @@ class RoIHeads(nn.Module):
         image_shapes: Sequence[tuple[int, int]],
     ) -> list[Target]:
         classes = class_logits.shape[-1]
-        counts = [len(p) for p in proposals]
+        counts = [p.shape[0] for p in proposals]
         decoded = self.box_coder.decode(box_regression, proposals).split(counts, 0)
         probabilities = F.softmax(class_logits, -1).split(counts, 0)
         result = []

@@ -14,7 +14,7 @@ from ...ops.roi_align import roi_align
 def maskrcnn_inference(x: Tensor, labels: list[Tensor]) -> list[Tensor]:
     """The mask of each detection's own class, as probabilities, per image."""
     chosen = x.sigmoid()[flambeau.arange(x.shape[0]), flambeau.cat(labels)][:, None]
-    return list(chosen.split([len(label) for label in labels], dim=0))
+    return list(chosen.split([label.shape[0] for label in labels], dim=0))
 
 
 def project_masks_on_boxes(gt_masks: Tensor, boxes: Tensor, matched_idxs: Tensor, M: int) -> Tensor:
@@ -117,11 +117,28 @@ def paste_mask_in_image(mask: Tensor, box: Tensor, im_h: int, im_w: int) -> Tens
     return image
 
 
+def _pasted_at_once(masks: Tensor, boxes: Tensor, height: int, width: int) -> Tensor:
+    """What `paste_mask_in_image` does for each mask, for any number of them together: a mask times the weights of its rows and columns."""
+
+    def weights(first: Tensor, last: Tensor, count: int) -> Tensor:  # (detections, count, mask's size)
+        size = masks.shape[-1]
+        length = (last - first + 1).clamp(min=1)[:, None]
+        at = flambeau.arange(count)[None] - first[:, None]
+        source = ((at + 0.5) * (size / length) - 0.5).clamp(0, size - 1)
+        near = (1 - (source[..., None] - flambeau.arange(size)).abs()).clamp(min=0)
+        return near * ((at >= 0) & (at < length))[..., None]
+
+    rows, columns = weights(boxes[:, 1], boxes[:, 3], height), weights(boxes[:, 0], boxes[:, 2], width)
+    return (rows @ masks[:, 0] @ columns.transpose(1, 2))[:, None]
+
+
 def paste_masks_in_image(masks: Tensor, boxes: Tensor, img_shape: Sequence[int], padding: int = 1) -> Tensor:
     """(detections, 1, height, width) from masks (detections, 1, M, M) of boxes."""
     size = masks.shape[-1]
     padded = F.pad(masks, (padding,) * 4)  # so that interpolation fades to zero at the border
     grown = expand_boxes(boxes, float(size + 2 * padding) / size).to(flambeau.int64)
     height, width = img_shape
+    if flambeau.jit.is_tracing():
+        return _pasted_at_once(padded, grown, height, width)
     found = [paste_mask_in_image(mask[0], box, height, width) for mask, box in zip(padded, grown)]
     return flambeau.stack(found)[:, None] if found else masks.new_empty((0, 1, height, width))

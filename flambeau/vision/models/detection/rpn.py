@@ -104,7 +104,7 @@ class RegionProposalNetwork(nn.Module):
         """The best anchors of each level."""
         found, offset = [], 0
         for scores in objectness.split(counts, 1):
-            best = scores.topk(min(self.pre_nms_top_n(), scores.shape[1]), dim=1)[1]
+            best = scores.topk(flambeau.sym_min(self.pre_nms_top_n(), scores.shape[1]), dim=1)[1]
             found.append(best + offset)
             offset += scores.shape[1]
         return flambeau.cat(found, dim=1)

@@ -159,7 +159,7 @@ class SSD(SingleStageDetector):
             for label in range(1, scores.shape[-1]):
                 score = scores[:, label]
                 above = flambeau.where(score > self.score_thresh)[0]
-                best, order = score[above].topk(min(self.topk_candidates, above.shape[0]))
+                best, order = score[above].topk(flambeau.sym_min(self.topk_candidates, above.shape[0]))
                 for parts, part in zip(kept, (boxes[above[order]], best, flambeau.full_like(order, label))):
                     parts.append(part)
             all_boxes, all_scores, all_labels = (flambeau.cat(parts) for parts in kept)

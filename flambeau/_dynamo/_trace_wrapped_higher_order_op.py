@@ -1,0 +1,17 @@
+"""Indexing inside of `vmap`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["TransformGetItemToIndex"]
+
+
+class TransformGetItemToIndex:
+    """Inside, `x[i]` may be mapped over a tensor i without dimensions. Flambeau's `vmap` always maps it, so nothing changes."""
+
+    def __enter__(self) -> TransformGetItemToIndex:
+        return self
+
+    def __exit__(self, *problem: Any) -> None:
+        """Nothing to undo."""

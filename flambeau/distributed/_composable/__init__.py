@@ -1,0 +1,1 @@
+"""Where PyTorch keeps what changes a model for distributed training without wrapping it."""

@@ -1,0 +1,3 @@
+"""Another place where programs look for the names of `torch.distributed.fsdp`."""
+
+from ..fsdp import *  # noqa: F403

@@ -1,0 +1,1 @@
+"""Activation checkpointing of whole layers."""

@@ -1,0 +1,118 @@
+"""Layers that run forward again in the backward pass instead of keeping what it needs (see `flambeau.utils.checkpoint`).
+
+>>> model = flambeau.nn.Sequential(flambeau.nn.Linear(2, 2), flambeau.nn.ReLU())
+>>> apply_activation_checkpointing(model, check_fn=lambda layer: isinstance(layer, flambeau.nn.Linear))
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from typing import Any
+
+from ....core.tensor import Tensor
+from ....nn import Module
+from ....utils.checkpoint import checkpoint
+
+__all__ = [
+    "ActivationWrapper",
+    "CheckpointImpl",
+    "CheckpointWrapper",
+    "apply_activation_checkpointing",
+    "checkpoint_wrapper",
+]
+
+_PREFIX = "_checkpoint_wrapped_module."
+
+
+class CheckpointImpl(Enum):
+    """Which of the two kinds of checkpointing."""
+
+    REENTRANT = auto()
+    NO_REENTRANT = auto()
+
+
+class ActivationWrapper(Module):
+    """A layer inside another, whose names in state dicts stay as they were."""
+
+    def __init__(self, mod: Module):
+        super().__init__()
+        self._checkpoint_wrapped_module = mod
+        self._register_state_dict_hook(self._without_prefix)
+        self.register_load_state_dict_pre_hook(self._with_prefix)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self._checkpoint_wrapped_module, name)
+
+    def __getitem__(self, key: int) -> Any:
+        return self._checkpoint_wrapped_module.__getitem__(key)  # type: ignore[operator]
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        for name, p in super().named_parameters(*args, **kwargs):
+            yield name.replace(_PREFIX, ""), p
+
+    @staticmethod
+    def _without_prefix(module: Module, state: dict[str, Tensor], prefix: str, *rest: Any) -> dict[str, Tensor]:
+        for key in [k for k in state if k.startswith(prefix + _PREFIX)]:
+            state[prefix + key[len(prefix) + len(_PREFIX) :]] = state.pop(key)
+        return state
+
+    @staticmethod
+    def _with_prefix(module: Module, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
+        for key in [k for k in state if k.startswith(prefix)]:
+            state[prefix + _PREFIX + key[len(prefix) :]] = state.pop(key)
+
+
+class CheckpointWrapper(ActivationWrapper):
+    """A layer that is run through `utils.checkpoint.checkpoint`."""
+
+    def __init__(
+        self,
+        mod: Module,
+        checkpoint_impl: CheckpointImpl = CheckpointImpl.NO_REENTRANT,
+        checkpoint_fn: Callable | None = None,
+        **checkpoint_fn_kwargs: Any,
+    ):
+        super().__init__(mod)
+        self.checkpoint_impl = checkpoint_impl
+        default = functools.partial(checkpoint, use_reentrant=checkpoint_impl is CheckpointImpl.REENTRANT)
+        self.checkpoint_fn = functools.partial(checkpoint_fn or default, **checkpoint_fn_kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if self.checkpoint_impl is CheckpointImpl.REENTRANT and kwargs:  # which takes positional arguments only
+            run = functools.partial(self._checkpoint_wrapped_module, **kwargs)
+            return self.checkpoint_fn(run, *args)
+        return self.checkpoint_fn(self._checkpoint_wrapped_module, *args, **kwargs)
+
+
+def checkpoint_wrapper(
+    module: Module,
+    checkpoint_impl: CheckpointImpl = CheckpointImpl.NO_REENTRANT,
+    checkpoint_fn: Callable | None = None,
+    **checkpoint_fn_kwargs: Any,
+) -> Module:
+    """The layer, wrapped."""
+    return CheckpointWrapper(module, checkpoint_impl, checkpoint_fn, **checkpoint_fn_kwargs)
+
+
+def apply_activation_checkpointing(
+    model: Module,
+    checkpoint_wrapper_fn: Callable = checkpoint_wrapper,
+    check_fn: Callable[[Module], bool] = lambda _: True,
+    auto_wrap_policy: Any = None,
+) -> None:
+    """Wrap the layers of a model that `check_fn` chooses, the inner ones first. The model itself is changed."""
+    if auto_wrap_policy is not None:
+        raise NotImplementedError("auto_wrap_policy is not in Flambeau yet: choose the layers with check_fn")
+
+    def visit(parent: Module) -> None:
+        for name, child in list(parent.named_children()):
+            visit(child)
+            if check_fn(child):
+                setattr(parent, name, checkpoint_wrapper_fn(child))
+
+    visit(model)

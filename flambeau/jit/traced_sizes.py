@@ -1,0 +1,114 @@
+"""Sizes of tensors as numbers that know where they come from, so that what a program computes with them can be recorded."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..core.layout import strided
+from ..core.size import Size, make_size
+from ..core.tensor import Tensor
+
+
+class TracedInt(int):
+    """A size that knows which tensor's it is: arithmetic with it is recorded."""
+
+    tracer: Any
+    make: Any
+
+    @staticmethod
+    def of(number: int, tracer: Any, make: Callable[[], Any]) -> TracedInt:
+        made = TracedInt(number)
+        made.tracer, made.make = tracer, functools.cache(make)
+        return made
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
+
+
+def _recorded(alone: Callable, symbol: str, turned: bool = False) -> Any:
+
+    def run(self: TracedInt, other: Any) -> Any:
+        result = alone(self, other)
+        tracer = self.tracer
+        if type(result) is not int or not isinstance(other, int) or not tracer.listening():
+            return result
+        pair = (other, self) if turned else (self, other)
+        return TracedInt.of(result, tracer, lambda: tracer.combine(symbol, *pair))
+
+    return run
+
+
+for _name, _symbol in (("add", "add"), ("sub", "sub"), ("mul", "mul"), ("floordiv", "floordiv"), ("mod", "remainder")):
+    setattr(TracedInt, f"__{_name}__", _recorded(getattr(int, f"__{_name}__"), _symbol))
+    setattr(TracedInt, f"__r{_name}__", _recorded(getattr(int, f"__r{_name}__"), _symbol, turned=True))
+for _name, _choose in (("min", min), ("max", max)):  # what torch.sym_min and torch.sym_max ask
+    setattr(TracedInt, f"__sym_{_name}__", _recorded(lambda a, b, f=_choose: int(f(a, b)), _name))
+
+
+class TracedSizes:
+    """What a recorder needs to give tensors such sizes. It says in `listening` whether arithmetic is to be recorded now, and in
+    `combine` how."""
+
+    def __init__(self) -> None:
+        self.traced: list[Tensor] = []
+
+    def listening(self) -> bool:
+        raise NotImplementedError
+
+    def combine(self, symbol: str, left: Any, right: Any) -> Any:
+        raise NotImplementedError
+
+    def trace_shape(self, tensor: Tensor, size: Callable[[int], Any]) -> None:
+        """From now on the tensor's sizes are recorded: `size(dim)` makes the value of one."""
+        if tensor.layout is not strided:
+            return
+        self.traced.append(tensor)
+        sizes = [TracedInt.of(int(n), self, functools.partial(size, d)) for d, n in enumerate(tensor.shape)]
+        tensor.shape = make_size(sizes)
+
+    def run_plain(self, function: Callable, args: tuple, kwargs: dict, shapes: bool = True) -> Any:
+        """Run an operator on plain numbers and shapes; with `shapes=False` it sees the recorded ones, and changes none."""
+        swapped = []
+        for tensor in tensors_in((args, kwargs)):
+            if any(type(n) is TracedInt for n in tensor.shape):
+                swapped.append((tensor, tensor.shape))
+                if shapes:
+                    tensor.shape = make_size([int(n) for n in tensor.shape])
+        try:
+            return function(*plain(args), **plain(kwargs)) if shapes else function(*args, **kwargs)
+        finally:
+            for tensor, shape in swapped:
+                if tuple(map(int, tensor.shape)) == tuple(map(int, shape)):
+                    tensor.shape = shape
+
+    def restore_shapes(self) -> None:
+        """Give all tensors plain sizes again."""
+        for tensor in self.traced:
+            tensor.shape = make_size([int(n) for n in tensor.shape])
+
+
+def tensors_in(tree: Any) -> Iterator[Tensor]:
+    """The tensors in nested lists, tuples and dicts."""
+    if isinstance(tree, Tensor):
+        yield tree
+    elif isinstance(tree, (list, tuple)) and not isinstance(tree, Size):
+        for item in tree:
+            yield from tensors_in(item)
+    elif isinstance(tree, dict):
+        for item in tree.values():
+            yield from tensors_in(item)
+
+
+def plain(tree: Any) -> Any:
+    """Arguments with traced sizes as plain numbers."""
+    if type(tree) is TracedInt:
+        return int(tree)
+    if isinstance(tree, Size):
+        return make_size([int(n) for n in tree])
+    if type(tree) in (list, tuple):
+        return type(tree)(map(plain, tree))
+    if isinstance(tree, slice):
+        return slice(*map(plain, (tree.start, tree.stop, tree.step)))
+    return {k: plain(v) for k, v in tree.items()} if type(tree) is dict else tree

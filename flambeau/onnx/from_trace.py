@@ -1,0 +1,371 @@
+"""Models that are run once and recorded (dynamo=False), as ONNX graphs.
+
+Sizes are numbers that know where they come from, so what the model computes with them stays a computation. Which sizes may change is
+found without running the model again: the recorded operators are run twice on tensors without memory, with different sizes for what
+changes."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import flambeau
+
+from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
+from ..core.tensor import Tensor
+from ..export._trace import FunctionTarget, Recorder, Trace, Unsupported, resized
+from ..export.dynamic_shapes import combined, gather
+from ..export.graph_signature import InputKind
+from ..fx.node import Node, map_arg
+from ..jit.traced_sizes import TracedInt, TracedSizes, tensors_in
+from ..jit.tracer import TracerWarning
+from ..jit.tracing_state import set_active
+from ..library.aten import OpOverload
+from ..nn import Module
+from ..utils import _pytree as pytree
+from .converter import Slot
+from .from_export import ProgramReader, operator_of
+
+_HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_MODULES = os.path.join(_HOUSE, "nn", "modules") + os.sep
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "remainder": operator.mod,
+    "min": min,
+    "max": max,
+}
+
+
+class SizedRecorder(TracedSizes, Recorder):
+    """Records a model together with what it computes with sizes, and what it calls its tensors."""
+
+    def __init__(self, module: Module, preserved: tuple[str, ...] = ()) -> None:
+        TracedSizes.__init__(self)
+        Recorder.__init__(self, module, preserved)
+        self.level = 1
+        self.taken: dict[str, Node] = {}
+        self.quiet = 0
+
+    def __enter__(self) -> Any:
+        self._active = set_active(self)
+        return super().__enter__()
+
+    def __exit__(self, *exc: Any) -> None:
+        super().__exit__(*exc)
+        set_active(self._active)
+        self.restore_shapes()
+
+    # -- sizes -----------------------------------------------------------------------------------------------------------------
+    def listening(self) -> bool:
+        return not self.quiet
+
+    def combine(self, symbol: str, left: Any, right: Any) -> Node:
+        node = self.graph.call_function(_ARITHMETIC[symbol], (self.argument(left), self.argument(right)))
+        self.describe(node)
+        return node
+
+    def track(self, tensor: Tensor, node: Node) -> None:
+        self.run_plain(super().track, (tensor, node), {})
+        self.trace_shape(tensor, functools.partial(self._size, node))
+
+    def _size(self, node: Node, dim: int) -> Node:
+        made = self.graph.call_function(flambeau.ops.aten.sym_size.int, (node, dim))
+        self.describe(made)
+        return made
+
+    def argument(self, value: Any) -> Any:
+        return value.make() if isinstance(value, TracedInt) else super().argument(value)
+
+    def unseen(self, function: Callable, *args: Any) -> Any:
+        self.quiet += 1
+        try:
+            return super().unseen(function, *args)
+        finally:
+            self.quiet -= 1
+
+    def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+        def run() -> Any:
+            result = self.run_plain(lambda *a, **k: overload.run(a, k), args, kwargs)
+            return self.note(overload, args, kwargs, result)
+
+        return self.unseen(run)
+
+    # -- values in Python ----------------------------------------------------------------------------------------------------------
+    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if op.key in ("item", "tolist", "numpy", "__bool__", "is_nonzero", "equal", "allclose"):
+            return self._python_value(op.key, function, args, kwargs)
+        if op.key == "numel":
+            return functools.reduce(operator.mul, args[0].shape, 1)
+        before = self.level
+        self.level = 0 if _python_in_pytorch(op) else before
+        try:
+            return super().handle(op, function, args, kwargs)
+        finally:
+            self.level = before
+
+    def _python_value(self, key: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+        result = self.unseen(lambda: self.run_plain(function, args, kwargs))
+        if any(id(t) in self.known for t in tensors_in(args)):
+            word = {"tolist": "list", "numpy": "NumPy array"}.get(key, type(result).__name__)
+            text = f"Converting a tensor to a Python {word} might cause the trace to be incorrect. We can't record the data flow of"
+            warnings.warn(
+                f"{text} Python values, so this value will be treated as a constant in the future. This means that the trace might"
+                " not generalize to other inputs!",
+                TracerWarning,
+                stacklevel=2,
+            )
+        return result
+
+    # -- names ---------------------------------------------------------------------------------------------------------------------
+    def node_of(self, tensor: Tensor) -> Node:
+        node = super().node_of(tensor)
+        if "variable" not in node.meta:
+            self._call(node, self._name(tensor))
+        return node
+
+    def _call(self, node: Node, name: str) -> None:
+        """Give a node the name of a variable; a node that had it gets a number behind it, as in PyTorch's graphs."""
+        if not name:
+            return
+        if name in self.taken:
+            number = 1
+            while f"{name}.{number}" in self.taken:
+                number += 1
+            old = self.taken[name]
+            self.taken[f"{name}.{number}"], old.meta["variable"] = old, f"{name}.{number}"
+        self.taken[name], node.meta["variable"] = node, name
+
+    def _name(self, tensor: Tensor) -> str:
+        """What the caller of the function that calls the operator has the tensor under. Functions of `nn.functional` that PyTorch
+        writes in Python count as callers."""
+        level, frame = self.level, sys._getframe(2)
+        while frame is not None:
+            file = frame.f_code.co_filename
+            if file.startswith(_MODULES) or not file.startswith(_HOUSE) and not file.endswith("operator>"):
+                level -= 1
+                if level < 0:
+                    held = frame.f_locals.items()
+                    return next((name for name, value in held if value is tensor and name != "self"), "")
+            frame = frame.f_back  # type: ignore[assignment]
+        return ""
+
+    def handle_function(self, function: type, args: tuple) -> Any:
+        self.level, before = 0, self.level
+        try:
+            result = self.run_plain(lambda *a: super(SizedRecorder, self).handle_function(function, a), args, {})
+        finally:
+            self.level = before
+        if result is not NotImplemented:  # in PyTorch's graph the function's own arguments take the names
+            for node in [self.known[id(t)][1] for t in tensors_in(args) if id(t) in self.known]:
+                if node.meta.get("variable"):
+                    self._call(Node(self.graph, "inner", "call_function", operator.add, (), {}), node.meta["variable"])
+        return result
+
+
+def _python_in_pytorch(op: Any) -> bool:
+    """Whether PyTorch writes the function in Python: those of `nn.functional` whose arguments are not the operator's."""
+    if not op.key.startswith("nn.functional."):
+        return False
+    packet = getattr(flambeau.ops.aten, op.name, None)
+    if packet is None:
+        return True
+    wanted = [a.name for a in getattr(packet, packet.overloads()[0])._schema.arguments]
+    return list(op.arguments)[1:] != wanted[1:]
+
+
+class Recorded(Trace):
+    """A run of a model, with what `ProgramReader` asks of an exported program."""
+
+    recorder_type = SizedRecorder
+
+    def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        super().__init__(module, args, kwargs)
+        self.graph.eliminate_dead_code(_is_needed)
+        self.graph_signature = self.signature
+        self.state_dict = {**dict(module.named_buffers()), **module.state_dict(keep_vars=True)}
+        self.constants = self.recorder.constants_found
+        self.graph_module = flambeau.fx.GraphModule(module, self.graph)
+
+
+def _is_needed(node: Node) -> bool:
+    """Whether a node does something besides giving its result: changes in place do."""
+    schema = getattr(node.target, "_schema", None)
+    return node.op in ("placeholder", "output") or (schema is not None and schema.is_mutable)
+
+
+# -- which sizes change -----------------------------------------------------------------------------------------------------------
+
+
+def _changed(size: int) -> int:
+    """Another size: a small one, so that limits such as the 100 best are seen to be limits only."""
+    return 2 if size != 2 else 3
+
+
+class Measured:
+    """What everything looks like for inputs of given sizes. An operator whose result depends on values, or that cannot be run
+    without them, has the result it had in the model's run; where `others` are asked for, one of other sizes."""
+
+    def __init__(self, recorded: Recorded, shapes: dict[str, tuple[int, ...]], others: bool) -> None:
+        self.others = others
+        self.known: dict[Node, Any] = {}
+        with flambeau.no_grad():
+            for node in recorded.graph.nodes:
+                if node.op == "placeholder":
+                    self.known[node] = self._input(node, shapes)
+                elif node.op == "call_function":
+                    self.known[node] = self._called(node)
+
+    def _input(self, node: Node, shapes: dict[str, tuple[int, ...]]) -> Any:
+        value = node.meta.get("val")
+        if not isinstance(value, Tensor):
+            return value
+        return flambeau.empty(shapes.get(node.name, tuple(value.shape)), dtype=value.dtype, device="meta")
+
+    def _called(self, node: Node) -> Any:
+        args, kwargs = (map_arg(given, self.known.__getitem__) for given in (node.args, node.kwargs))
+        if node.target in (operator.getitem, *_ARITHMETIC.values()):
+            return node.target(*args)
+        record = getattr(operator_of(node.target), "op", None)
+        if record is not None and record.reads_values:
+            along = any(a.name == "dim" for a in node.target._schema.arguments)
+            return self._as_recorded(node.meta["val"], first_only=not along)
+        if isinstance(node.target, FunctionTarget):
+            return self._as_recorded(node.meta["val"])
+        kwargs = {k: "meta" if k == "device" and v is not None else v for k, v in kwargs.items()}
+        try:
+            return node.target(*args, **kwargs)
+        except (
+            RuntimeError,
+            NotImplementedError,
+            ValueError,
+            IndexError,
+            TypeError,
+        ):  # it needs values, or other sizes
+            return self._as_recorded(node.meta["val"])
+
+    def _as_recorded(self, value: Any, first_only: bool = False) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [self._as_recorded(v, first_only) for v in value]
+        if not isinstance(value, Tensor) or not self.others:
+            return value
+        first_only = first_only and value.dim() <= 2  # places and rows: as many as are found
+        shape = [_changed(s) if i == 0 or not first_only else s for i, s in enumerate(value.shape)]
+        return flambeau.empty(shape, dtype=value.dtype, device="meta")
+
+
+class Changing(NamedTuple):
+    """A size that may change: what it is called, and another one to try."""
+
+    name: str
+    other: int
+
+
+Sizes = list[dict[int, Changing]]  # for each leaf of the arguments, by dimension
+
+
+def sizes_of_words(leaves: list[Any], axes: list[dict[int, str]]) -> Sizes:
+    """Sizes that are told by name (`dynamic_axes`): the same name is the same size."""
+    others: dict[str, int] = {}
+    found: Sizes = []
+    for leaf, wanted in zip(leaves, axes):
+        for axis, word in wanted.items():
+            others.setdefault(word, leaf.shape[axis] + 1 + len(others))
+        found.append({axis: Changing(word, others[word]) for axis, word in wanted.items()})
+    return found
+
+
+def sizes_of_dims(module: Module, args: tuple, kwargs: dict[str, Any], shapes: Any) -> Sizes:
+    """Sizes that are told by `torch.export.Dim` (`dynamic_shapes`)."""
+    sizes = gather(combined(module, args, kwargs), shapes)
+    names = {symbol: word for word, symbol in sizes.named.items()}
+    others = {s: _other(sizes, s, place) for place, s in enumerate(sizes.symbols)}
+
+    def word(size: Any) -> str:
+        text = str(size)
+        for symbol, name in names.items():
+            text = text.replace(symbol.name, name)
+        return text
+
+    found: Sizes = []
+    for number in range(len(pytree.tree_leaves((args, kwargs)))):
+        dims = sizes.of_leaf.get(number, {})
+        found.append({d: Changing(word(e), e.value(others)) for d, e in dims.items() if not e.is_constant})
+    return found
+
+
+def _other(sizes: Any, symbol: Any, place: int) -> int:
+    """Another size within the symbol's bounds: a little more, else a little less."""
+    low, high = sizes.ranges[symbol]
+    wanted = symbol.hint + 1 + place
+    return wanted if high is None or wanted <= high else max(symbol.hint - 1 - place, low)
+
+
+def check_other_sizes(recorded: Recorded, module: Module, args: tuple, kwargs: dict[str, Any], sizes: Sizes) -> None:
+    """Run the model once more, with other sizes: it must do the same."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    for number, wanted in enumerate(sizes):
+        if wanted:
+            shape = [wanted[d].other if d in wanted else s for d, s in enumerate(leaves[number].shape)]
+            leaves[number] = resized(leaves[number], shape)
+    chosen = ", ".join(dict.fromkeys(f"{c.name} = {c.other}" for wanted in sizes for c in wanted.values()))
+    try:
+        again = Recorded(module, *pytree.tree_unflatten(leaves, spec))
+    except Exception as problem:
+        raise Unsupported(
+            f"Constraints violated: the program does not run with other sizes ({chosen}), though dynamic_shapes says that it does: "
+            f"{type(problem).__name__}: {problem}"
+        ) from problem
+    first, second = ([n for n in r.graph.nodes if n.op == "call_function"] for r in (recorded, again))
+    for a, b in zip_longest(first, second):
+        if a is None or b is None or a.target is not b.target:
+            place = a.format_node() if a is not None else "its end"
+            raise Unsupported(f"the program does something else for other sizes ({chosen}), from {place} on")
+
+
+def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:
+    """Note at every node which of its sizes never change; those of inputs have names."""
+    users = [spec.arg.name for spec in recorded.signature.input_specs if spec.kind is InputKind.USER_INPUT]
+    nodes = {node.name: node for node in recorded.graph.nodes if node.op == "placeholder"}
+    others: dict[str, tuple[int, ...]] = {}
+    for name, wanted in zip(users, sizes):
+        if wanted:
+            shape = nodes[name].meta["val"].shape
+            others[name] = tuple(wanted[i].other if i in wanted else s for i, s in enumerate(shape))
+            nodes[name].meta["sizes"] = [wanted[i].name if i in wanted else s for i, s in enumerate(shape)]
+    first, second = Measured(recorded, {}, False).known, Measured(recorded, others, True).known
+    for node, value in first.items():
+        if node.op != "placeholder" and isinstance(value, Tensor):
+            node.meta["sizes"] = _unchanged(value.shape, second[node].shape)
+
+
+def _unchanged(first: Any, second: Any) -> list[int | None]:
+    return [a if a == b else None for a, b in zip(first, second)] if len(first) == len(second) else [None] * len(first)
+
+
+class TraceReader(ProgramReader):
+    """Writes the recorded operators; names are those of PyTorch's older exporter."""
+
+    def input_name(self, node: Node) -> str:
+        return node.meta.get("variable", "")
+
+    def output_name(self, node: Any, number: int) -> str:
+        return ""
+
+    def _name(self, node: Node) -> None:
+        """Nodes are named after modules, when all are there. A list with sizes in it counts: PyTorch puts it together of three values for
+        each element before it finds that all are known."""
+        made = self.known[node]
+        listed = [a for a in node.args if isinstance(a, (list, tuple)) and any(isinstance(n, Node) for n in a)]
+        producer = made.value.producer if isinstance(made, Slot) else None
+        sizes = producer.inputs[1] if producer is not None and producer.op_type in ("Reshape", "Expand") else None
+        if producer is not None and sizes is not None and sizes.constant is not None:
+            producer.ghosts = 3 * sum(map(len, listed))

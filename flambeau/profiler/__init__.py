@@ -1,0 +1,37 @@
+"""Seeing what a program does: which operators ran, when, how long, in which layer, with how much memory.
+
+>>> with profile(activities=[ProfilerActivity.CPU]) as prof:
+...     y = flambeau.ones(2, 2) @ flambeau.ones(2, 2)
+>>> print(prof.key_averages().table(sort_by="cpu_time_total").splitlines()[1].split()[0])
+Name
+
+`python -m flambeau.profiler script.py` profiles a whole program."""
+
+from ..autograd.profiler import KinetoStepTracker as KinetoStepTracker
+from ..autograd.profiler import record_function
+from ..autograd.profiler_settings import DeviceType, ProfilerActivity, kineto_available
+from ..autograd.profiler_settings import ExperimentalConfig as _ExperimentalConfig  # noqa: F401
+from ..autograd.profiler_settings import RecordScope as RecordScope
+from . import itt as itt
+from .execution_trace import ExecutionTraceObserver
+from .profiler import (
+    ProfilerAction,
+    _KinetoProfile,  # noqa: F401
+    profile,
+    schedule,
+    supported_activities,
+    tensorboard_trace_handler,
+)
+
+__all__ = [
+    "DeviceType",
+    "ExecutionTraceObserver",
+    "ProfilerAction",
+    "ProfilerActivity",
+    "kineto_available",
+    "profile",
+    "record_function",
+    "schedule",
+    "supported_activities",
+    "tensorboard_trace_handler",
+]

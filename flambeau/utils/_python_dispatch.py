@@ -1,0 +1,155 @@
+"""Seeing a program as calls of PyTorch's operators, and deciding what each does.
+
+>>> class Log(TorchDispatchMode):
+...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+...         print(func)
+...         return func(*args, **(kwargs or {}))
+>>> with Log():
+...     y = flambeau.ones(2).exp()
+aten.ones.default
+aten.exp.default
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..core import modes, naming
+from ..core.tensor import Tensor
+from ..library.aten.overloads import OpOverload
+from ..library.aten.recorder import AtenRecorder
+from ._pytree import tree_leaves
+
+__all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass"]
+
+
+@functools.cache
+def _composite() -> dict[Any, Callable]:
+    """What PyTorch makes of operators before they reach a kernel; export, which knows it, is imported when first needed."""
+    return naming.load(f"{naming.PACKAGE}.export.decompositions").composite_table()
+
+
+class TorchDispatchMode(AtenRecorder):
+    """Inside a `with` block, `__torch_dispatch__` gets every call of an operator that PyTorch has a kernel for; operators that PyTorch
+    makes of others (`linear`, `conv2d`) are seen as those. What Flambeau computes in one step where PyTorch has none is an operator
+    `flambeau.name`."""
+
+    reads_values = True
+
+    def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+        parts = _composite().get(overload)
+        if parts is not None:
+            with contextlib.suppress(NotImplementedError):  # with these arguments it is seen as it was called
+                return self.again(parts, args, kwargs)
+        return self.unseen(self._dispatch, overload, args, kwargs)
+
+    def _dispatch(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        types = tuple({type(v): None for v in tree_leaves((args, kwargs)) if isinstance(v, Tensor)})
+        return self.__torch_dispatch__(func, types, args, kwargs)
+
+    def unknown(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        return self.unseen(self._dispatch, OwnOperator(op, function), args, kwargs)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define __torch_dispatch__")
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> TorchDispatchMode:
+        return cls(*args, **kwargs)
+
+
+class OwnOperator:
+    """An operator of Flambeau that PyTorch does not have, called as modes see it."""
+
+    tags: tuple = ()
+    namespace = "flambeau"
+
+    def __init__(self, op: Any, function: Callable) -> None:
+        self.op, self.function = op, function
+        self.__name__ = op.name
+        self._overloadpacket, self._overloadname, self._schema = self, "default", op.schema
+
+    overloadpacket = property(lambda self: self)
+
+    def name(self) -> str:
+        return f"flambeau::{self.op.name}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+    def __str__(self) -> str:
+        return f"flambeau.{self.op.name}.default"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OwnOperator) and other.op is self.op
+
+    def __hash__(self) -> int:
+        return hash(self.op)
+
+
+class BaseTorchDispatchMode(TorchDispatchMode):
+    """A mode that changes nothing."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def _get_current_dispatch_mode_stack() -> list[TorchDispatchMode]:
+    return [mode for mode in modes.own.stack if isinstance(mode, TorchDispatchMode)]
+
+
+def _get_current_dispatch_mode() -> TorchDispatchMode | None:
+    found = _get_current_dispatch_mode_stack()
+    return found[-1] if found else None
+
+
+def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
+    return bool(_get_current_dispatch_mode_stack())
+
+
+@contextlib.contextmanager
+def _pop_mode_temporarily(k: Any = None) -> Iterator[TorchDispatchMode]:
+    """Inside, the innermost mode is off."""
+    mode = _get_current_dispatch_mode()
+    if mode is None:
+        raise AssertionError("there is no mode to pop")
+    modes.own.stack.take(mode)
+    try:
+        yield mode
+    finally:
+        modes.own.stack.push(mode)
+
+
+@contextlib.contextmanager
+def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
+    """Inside, no such mode is on."""
+    found = _get_current_dispatch_mode_stack()
+    for mode in found:
+        modes.own.stack.take(mode)
+    try:
+        yield found
+    finally:
+        for mode in found:
+            modes.own.stack.push(mode)
+
+
+def is_traceable_wrapper_subclass(t: Any) -> bool:
+    """Whether a tensor is made of others that it can be taken apart into (`__tensor_flatten__`)."""
+    return (
+        isinstance(t, Tensor)
+        and type(t) is not Tensor
+        and hasattr(t, "__tensor_flatten__")
+        and hasattr(t, "__tensor_unflatten__")
+    )
+
+
+def is_traceable_wrapper_subclass_type(t: type) -> bool:
+    return (
+        issubclass(t, Tensor)
+        and t is not Tensor
+        and hasattr(t, "__tensor_flatten__")
+        and hasattr(t, "__tensor_unflatten__")
+    )

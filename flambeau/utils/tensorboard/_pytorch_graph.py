@@ -1,0 +1,129 @@
+"""A network as TensorBoard's graph: what it computes, sorted by its modules."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+from tensorboard.compat.proto.attr_value_pb2 import AttrValue
+from tensorboard.compat.proto.config_pb2 import RunMetadata
+from tensorboard.compat.proto.graph_pb2 import GraphDef
+from tensorboard.compat.proto.node_def_pb2 import NodeDef
+from tensorboard.compat.proto.step_stats_pb2 import DeviceStepStats, StepStats
+from tensorboard.compat.proto.tensor_shape_pb2 import TensorShapeProto
+from tensorboard.compat.proto.versions_pb2 import VersionDef
+
+from ...core import naming
+from ...nn import Module
+from ...nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+__all__ = ["graph"]
+
+
+def _paths(model: Module) -> dict[int, str]:
+    """How each module is called in the graph: `Net`, `Sequential[conv1]`."""
+    found = {id(model): type(model).__name__}
+    for module in model.modules():
+        for place, child in module.named_children():
+            found.setdefault(id(child), f"{type(child).__name__}[{place}]")
+    return found
+
+
+@contextlib.contextmanager
+def _named(model: Module) -> Iterator[None]:
+    """While the model runs, what is recorded belongs to the modules that run."""
+    state = naming.load(f"{naming.PACKAGE}._C")._get_tracing_state
+    paths = _paths(model)
+
+    def enter(module: Module, args: Any) -> None:
+        state().push_scope(paths.get(id(module), type(module).__name__))
+
+    def leave(module: Module, args: Any, result: Any) -> None:
+        state().pop_scope()
+
+    handles = register_module_forward_pre_hook(enter), register_module_forward_hook(leave, always_call=True)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def graph(
+    model: Module, args: Any, verbose: bool = False, use_strict_trace: bool = True
+) -> tuple[GraphDef, RunMetadata]:
+    """What the model computes for these arguments: nodes of TensorBoard, and what it says about the device."""
+    trace = naming.load(f"{naming.PACKAGE}.jit.trace_graph")._get_trace_graph
+    given = tuple(args) if isinstance(args, (list, tuple)) else (args,)
+    with _named(model):
+        recorded, _ = trace(model, given, strict=use_strict_trace)
+    if verbose:
+        print(recorded)
+    nodes = list(_nodes(recorded, model, len(given)))
+    stats = RunMetadata(step_stats=StepStats(dev_stats=[DeviceStepStats(device="/device:CPU:0")]))
+    return GraphDef(node=nodes, versions=VersionDef(producer=22)), stats
+
+
+def _nodes(recorded: Any, model: Module, count: int) -> Iterator[NodeDef]:
+    names: dict[Any, str] = {}
+    inputs = list(recorded.inputs())
+    state = {id(value): name for name, value in model.state_dict(keep_vars=True).items()}
+    paths = _full_paths(model)
+    for value in inputs[:count]:
+        names[value] = f"input/{value.debugName()}"
+        yield _node(names[value], "IO Node", [], _sizes(value), "{}")
+    for value, name in zip(inputs[count:], state.values()):
+        owner, _, last = name.rpartition(".")
+        names[value] = f"{paths[owner]}/{last}/{value.debugName()}"
+        yield _node(names[value], "prim::GetAttr", [], None, f"{{ name : {last}}}")
+    for node in recorded.nodes():
+        scope = f"{node.scopeName()}/" if node.scopeName() else ""
+        for value in node.outputs():
+            names[value] = scope + value.debugName()
+        attributes = ", ".join(f"{name} : {node[name]}" for name in node.attributeNames())
+        for value in node.outputs():
+            sources = [names[v] for v in node.inputs() if v in names]
+            yield _node(names[value], node.kind(), sources, _sizes(value), f"{{ {attributes}}}" if attributes else "{}")
+    for i, value in enumerate(recorded.outputs(), 1):
+        yield _node(f"output/output.{i}", "IO Node", [names[value]], _sizes(value), "{}")
+
+
+def _full_paths(model: Module) -> dict[str, str]:
+    """`conv1.0` -> `Net/Sequential[conv1]/Conv2d[0]`."""
+    found = {"": type(model).__name__}
+    for name, module in model.named_modules():
+        if name:
+            around, _, last = name.rpartition(".")
+            found[name] = f"{found[around]}/{type(module).__name__}[{last}]"
+    return found
+
+
+def _sizes(value: Any) -> list[int] | None:
+    return value.type().sizes() if value.isCompleteTensor() else None
+
+
+def _node(name: str, kind: str, inputs: list[str], sizes: list[int] | None, attributes: str) -> NodeDef:
+    about = {"attr": AttrValue(s=attributes.encode())}
+    if sizes is not None:
+        shape = TensorShapeProto(dim=[TensorShapeProto.Dim(size=n) for n in sizes])
+        about["_output_shapes"] = AttrValue(list=AttrValue.ListValue(shape=[shape]))
+    return NodeDef(name=name, op=kind, input=inputs, attr=about)
+
+
+def of_onnx(path: Any) -> GraphDef:
+    """The graph of a file of ONNX."""
+    try:
+        onnx = importlib.import_module("onnx")
+    except ImportError:
+        raise ImportError("add_onnx_graph needs the package onnx: pip install onnx", name="onnx") from None
+    found = onnx.load(path).graph
+    nodes = []
+    for value in (*found.input, *found.output):
+        sizes = [d.dim_value for d in value.type.tensor_type.shape.dim]
+        nodes.append(_node(value.name, "Variable", [], sizes, ""))
+    for node in found.node:
+        about = ", ".join(str(attribute).replace("\n", " ") for attribute in node.attribute)
+        nodes.append(_node(node.output[0], node.op_type, list(node.input), None, about))
+    return GraphDef(node=nodes, versions=VersionDef(producer=22))
