@@ -10,7 +10,6 @@ os.environ.setdefault("BACKEND", "gloo")
 os.environ.setdefault("WORLD_SIZE", "2")
 os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
 
-import torch
 
 from torch.testing._internal.distributed.distributed_test import (
     DistributedTest,
