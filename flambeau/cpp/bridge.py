@@ -8,6 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau
+from flambeau import (  # noqa: F401  C++ asks for these by name
+    Generator,
+    dtype,
+    get_num_threads,
+    is_grad_enabled,
+    manual_seed,
+    promote_types,
+    set_grad_enabled,
+    set_num_threads,
+)
 
 from ..autograd.function import Function, FunctionNode
 from ..core import layout as layouts

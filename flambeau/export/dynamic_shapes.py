@@ -187,7 +187,7 @@ class Sizes:
         self.symbols: list[Symbol] = []
         self.of_leaf: dict[int, dict[int, Expression]] = {}  # by the leaf's number, then the dimension
         self.ranges: dict[Symbol, tuple[int, int | None]] = {}
-        self._named: dict[str, Symbol] = {}
+        self.named: dict[str, Symbol] = {}
         self._taken: set[int] = set()
 
     def _new(self, source: str, hint: int, low: int, high: int | None) -> Symbol:
@@ -226,9 +226,9 @@ class Sizes:
             raise ValueError(
                 f"Expected input {source} = {size} to be of the form {wanted.__name__}, where {root.__name__} is an integer"
             )
-        if root.__name__ not in self._named:
-            self._named[root.__name__] = self._new(source, hint, root.min, root.max)
-        symbol = self._named[root.__name__]
+        if root.__name__ not in self.named:
+            self.named[root.__name__] = self._new(source, hint, root.min, root.max)
+        symbol = self.named[root.__name__]
         if symbol.hint != hint:
             raise ValueError(
                 f"Constraints violated ({root.__name__})! {source} = {size} is not equal to the {symbol.hint} that"

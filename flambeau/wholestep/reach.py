@@ -227,7 +227,7 @@ class Reach:
     def _tensor(self, what: str, t: Tensor) -> None:
         if type(t) not in (Tensor, Parameter):
             raise Unreachable(f"{what} is a {type(t).__name__}, a tensor of a class of its own")
-        if t.is_sparse or t.device.type != "cpu" or not hasattr(t, "_storage"):
+        if t.is_sparse or t.device.type not in ("cpu", "cuda") or not hasattr(t, "_storage"):
             raise Unreachable(f"{what} is on {t.device} with layout {t.layout}")
         self.tensors[id(t)] = (what, t)
         self.items.append(TensorItem(what, t))

@@ -78,6 +78,8 @@ class _Leaf:
 class Recorder(modes.Mode):
     """Records what happens between `__enter__` and `__exit__` of `recording()`, in this thread."""
 
+    prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
+
     def __init__(self) -> None:
         self.graph = Graph()
         self.memory = Memory()

@@ -49,10 +49,15 @@ def _function(name: str, overload: str) -> Callable:
     return found
 
 
+@functools.cache
+def _functions(space: str) -> dict[str, Any]:
+    return namespace(space)
+
+
 def record_of(name: str) -> Op | None:
     """The record of the operator that PyTorch calls `aten::name`, where there is one."""
     for space, prefix in (("torch", ""), ("linalg", "linalg_"), ("fft", "fft_"), ("special", "special_")):
-        found = namespace(space).get(name[len(prefix) :]) if name.startswith(prefix) else None
+        found = _functions(space).get(name[len(prefix) :]) if name.startswith(prefix) else None
         if found is not None and hasattr(found, "op"):
             return found.op
     if name in OPS:

@@ -59,5 +59,5 @@ def _(
     run = function(text, "add_rows", "qqqqqqqqiq", where)
     run(
         -(-count // _WARPS), 32 * _WARPS, address(out), address(dense(grad_output)), address(rows), address(order), count,
-        num_weights, dim, padding_idx, int(bool(scale_grad_by_freq)), nvidia.error_flag(where),
+        num_weights, dim, padding_idx, int(bool(scale_grad_by_freq)), nvidia.error_flag(where, "embedding_dense_backward"),
     )  # fmt: skip
