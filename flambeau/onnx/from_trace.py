@@ -48,9 +48,9 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 class SizedRecorder(TracedSizes, Recorder):
     """Records a model together with what it computes with sizes, and what it calls its tensors."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, preserved: tuple[str, ...] = ()) -> None:
         TracedSizes.__init__(self)
-        Recorder.__init__(self, module)
+        Recorder.__init__(self, module, preserved)
         self.level = 1
         self.taken: dict[str, Node] = {}
         self.quiet = 0
