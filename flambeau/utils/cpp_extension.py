@@ -245,7 +245,13 @@ def _folder(name: str, given: str | None) -> Path:
 def python_flags() -> list[str]:
     """What every file of an extension is compiled with."""
     paths = [*include_paths(), sysconfig.get_paths()["include"]]
-    return [f"-std={STANDARD}", "-fPIC", "-fvisibility=hidden", "-fopenmp", *(w for p in paths for w in ("-isystem", p))]
+    return [
+        f"-std={STANDARD}",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-fopenmp",
+        *(w for p in paths for w in ("-isystem", p)),
+    ]
 
 
 def embedding() -> tuple[list[str], list[str]]:

@@ -22,7 +22,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_programs_print_what_libtorch_prints(build: Path) -> None:
-    names = ["blocks", "printt", "version", "prints"]
+    names = ["blocks", "printt", "version", "prints", "train"]
     assert run(build / "notes") == "".join(f"== {n}\n{(PROGRAMS / f'{n}.out').read_text()}" for n in names)
 
 

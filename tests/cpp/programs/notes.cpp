@@ -1,4 +1,4 @@
-// Four programs as one, so that the headers are read once.
+// Five programs as one, so that the headers are read once.
 #include <torch/torch.h>
 
 #include <iostream>
@@ -15,6 +15,9 @@
 #define main prints_main
 #include "prints.cpp"
 #undef main
+#define main train_main
+#include "train.cpp"
+#undef main
 
 int main() {
   std::cout << "== blocks" << std::endl;
@@ -25,4 +28,6 @@ int main() {
   version_main();
   std::cout << "== prints" << std::endl;
   prints_main();
+  std::cout << "== train" << std::endl;
+  train_main();
 }
