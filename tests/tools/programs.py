@@ -41,6 +41,16 @@ def image():
     return torch.zeros(1, 1, 28, 28)
 
 
+def without_broken_torchvision():
+    """Tools do without it; the one that is installed may not fit the PyTorch that is."""
+    try:
+        importlib.import_module("torchvision.ops")
+    except Exception:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+            del sys.modules[name]
+        sys.modules["torchvision"] = None
+
+
 def printed(function, *args, **kwargs):
     """What a function prints."""
     text = io.StringIO()
@@ -82,7 +92,7 @@ def fvcore():
 
 
 def ptflops():
-    sys.modules["torchvision"] = None  # it does without, and the installed one may not fit the installed PyTorch
+    without_broken_torchvision()
     count = importlib.import_module("ptflops").get_model_complexity_info
     found = [
         count(Net(), (1, 28, 28), as_strings=False, print_per_layer_stat=False, backend=b) for b in ("pytorch", "aten")
@@ -91,7 +101,7 @@ def ptflops():
 
 
 def calflops():
-    sys.modules["torchvision"] = None  # as above
+    without_broken_torchvision()
     count = importlib.import_module("calflops").calculate_flops
     return str(count(Net(), input_shape=(1, 1, 28, 28), output_as_string=False, print_results=False))
 
