@@ -41,16 +41,6 @@ def image():
     return torch.zeros(1, 1, 28, 28)
 
 
-def without_broken_torchvision():
-    """Tools do without it; the one that is installed may not fit the PyTorch that is."""
-    try:
-        importlib.import_module("torchvision.ops")
-    except Exception:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        sys.modules["torchvision"] = None
-
-
 def printed(function, *args, **kwargs):
     """What a function prints."""
     text = io.StringIO()
@@ -92,7 +82,7 @@ def fvcore():
 
 
 def ptflops():
-    without_broken_torchvision()
+    sys.modules["torchvision"] = None  # it does without, and the installed one may not fit the installed PyTorch
     count = importlib.import_module("ptflops").get_model_complexity_info
     found = [
         count(Net(), (1, 28, 28), as_strings=False, print_per_layer_stat=False, backend=b) for b in ("pytorch", "aten")
@@ -101,7 +91,6 @@ def ptflops():
 
 
 def calflops():
-    without_broken_torchvision()
     count = importlib.import_module("calflops").calculate_flops
     return str(count(Net(), input_shape=(1, 1, 28, 28), output_as_string=False, print_results=False))
 
