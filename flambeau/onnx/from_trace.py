@@ -30,10 +30,9 @@ from ..library.aten import OpOverload
 from ..nn import Module
 from ..utils import _pytree as pytree
 from .converter import Slot
-from .from_export import ProgramReader, operator_of
+from .from_export import HOUSE, ProgramReader, operator_of
 
-_HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_MODULES = os.path.join(_HOUSE, "nn", "modules") + os.sep
+_MODULES = os.path.join(HOUSE, "nn", "modules") + os.sep
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -150,7 +149,7 @@ class SizedRecorder(TracedSizes, Recorder):
         level, frame = self.level, sys._getframe(2)
         while frame is not None:
             file = frame.f_code.co_filename
-            if file.startswith(_MODULES) or not file.startswith(_HOUSE) and not file.endswith("operator>"):
+            if file.startswith(_MODULES) or not file.startswith(HOUSE) and not file.endswith("operator>"):
                 level -= 1
                 if level < 0:
                     held = frame.f_locals.items()

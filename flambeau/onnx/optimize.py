@@ -269,7 +269,7 @@ def _fold_parameters(graph: Graph) -> None:
         out = node.outputs[0]
         inputs = [arrays.get(id(v), v.constant) for v in node.inputs]  # type: ignore[union-attr]
         arrays[id(out)] = np.ascontiguousarray(_computed(node, inputs))  # type: ignore[arg-type]
-        last = [n for n in readers[id(out)] if id(n) not in made]
+        last = [n for n in readers.get(id(out), ()) if id(n) not in made]
         if last:
             out.name, out.producer = graph.fresh(last[0].op_type) or made[id(node)], None
             out.known(out.dtype, arrays[id(out)].shape)

@@ -38,7 +38,7 @@ from .reach import Reach, Unreachable
 from .recorded import Recorded, tensors_in
 from .recorder import NotRecordable, Recorder
 from .results import is_live, replaced, saved_storages, write_back
-from .source import Source
+from .source import Source, uses_only_attributes
 from .splitting import Split, find, is_plain
 
 _GLOBAL_HOOKS = [
@@ -112,6 +112,9 @@ class CompiledFunction:
     ):
         self.function, self.options = function, options
         self.source, self.depth = source, depth
+        self.aside: tuple[Any, Any, str] | None = (
+            None  # of a part of a method: its object, the method's code, the object's name
+        )
         self.name = name or getattr(function, "__qualname__", type(function).__name__)
         self.fullgraph = bool(options.get("fullgraph"))
         self.limit = options.get("recompile_limit") or _LIMIT
@@ -264,10 +267,24 @@ class CompiledFunction:
         return True
 
     def _part(self, function: Any, source: Source | None, name: str) -> CompiledFunction:
-        return CompiledFunction(function, self.options, name, source, self.depth + 1)
+        part = CompiledFunction(function, self.options, name, source, self.depth + 1)
+        found = find(self.function, self.source)
+        if source is not None and not isinstance(found, str):
+            whole, first = found
+            names = whole.function.__code__.co_varnames
+            if first and names:
+                part.aside = (first[0], whole.function.__code__, names[0])
+            elif self.aside is not None:
+                part.aside = self.aside
+        return part
 
     def _reach(self, given: Arguments) -> Reach:
-        return Reach().explore([(self.name, self.function), *self._objects(given)])
+        roots = [(self.name, self.function), *self._objects(given)]
+        if self.aside is not None and self.source is not None:
+            held, code, name = self.aside
+            if uses_only_attributes(self.source.tree, name):
+                return Reach((held, code)).explore(roots)
+        return Reach().explore(roots)
 
     @staticmethod
     def _objects(given: Arguments) -> list[tuple[str, Any]]:

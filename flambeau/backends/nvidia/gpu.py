@@ -43,8 +43,9 @@ class CudaBackend(Backend):
         self.device_count = driver.device_count()
         self._held = _Held()
         self.memories = [DeviceMemory(i) for i in range(self.device_count)]
-        for index, memory in enumerate(self.memories):
-            device("cuda", index).memory = memory
+        self.devices = [device("cuda", index) for index in range(self.device_count)]
+        for where, memory in zip(self.devices, self.memories):
+            where.memory = memory
         self.generators: dict[int | None, Any] = {}
         self.first_seed: int | None = None
         self._scratch: dict[tuple[int, int], tuple[int, int]] = {}
@@ -62,7 +63,7 @@ class CudaBackend(Backend):
                 f"CUDA error: invalid device ordinal: there is no cuda:{index}, the devices are numbered from 0 to"
                 f" {self.device_count - 1}"
             )
-        return device("cuda", index) if where.index is None else where
+        return self.devices[index] if where.index is None else where
 
     @contextlib.contextmanager
     def chosen(self, where: device) -> Iterator[None]:

@@ -121,6 +121,25 @@ def _upsample_bilinear(recorder: Any, input: Tensor, size: Any = None, scale_fac
     return _interpolate(recorder, input, size, scale_factor, "bilinear", True)
 
 
+@entry("nn.functional.embedding_bag")
+def _embedding_bag(
+    recorder: Any, input: Tensor, weight: Tensor, offsets: Any = None, max_norm: Any = None, norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
+    include_last_offset: bool = False, padding_idx: Any = None,
+) -> Any:  # fmt: skip
+    if max_norm is not None:
+        raise NotImplementedError("embedding_bag with max_norm in a graph")
+    if input.dim() == 2:
+        rows, each = input.shape
+        offsets = aten.arange.start_step(0, rows * each, each, device=input.device, pin_memory=False)
+        input = aten.reshape.default(input, [-1])
+        if per_sample_weights is not None:
+            per_sample_weights = aten.reshape.default(per_sample_weights, [-1])
+    number = ("sum", "mean", "max").index(mode)
+    given = (weight, input, offsets, scale_grad_by_freq, number, sparse, per_sample_weights, include_last_offset, padding_idx)
+    return aten.embedding_bag.padding_idx(*given)[0]
+
+
 @entry("nn.functional.kl_div")
 def _kl_div(
     recorder: Any, input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",

@@ -8,10 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import modes
-from . import (
-    gradients,
-    more_public,  # noqa: F401  it adds entries to `public`
-)
+from . import attention, gradients, more_public  # noqa: F401  they add entries to `public`
 from .overloads import OpOverload, aten, recording
 from .public import translated
 

@@ -24,6 +24,7 @@ from ...core.layout import (
     preserve_format,
     suggests_channels_last,
 )
+from ...core.overrides import register_instance
 from ...core.promotion import scalar_dtype
 from ...core.settings import fills_empty, is_warn_always_enabled
 from ...core.size import make_size
@@ -508,6 +509,7 @@ def as_subclass(self: Tensor, cls: type) -> Any:
             "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class"
             f" inherits from Tensor: got {cls!r}"
         )
+    register_instance(cls)
     source = alias(self)
     t = object.__new__(cls)
     t._adopt(source)

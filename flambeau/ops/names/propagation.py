@@ -296,7 +296,7 @@ def name_recourse(face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | 
         if face.__name__.endswith("_"):
             problem = f"{op.name.rstrip('_')}: You passed a dimname (string) to this op in place of a dimension index but it does not yet support"
             problem += " this behavior. Please pass a dimension index to work around this."
-        elif any(NUMPY_NAMES.get(a, a) in DIMENSIONS for a in op.arguments):
+        elif is_named(args[0]) and any(NUMPY_NAMES.get(a, a) in DIMENSIONS for a in op.arguments):
             problem = f"Name {quoted(wanted)} not found in Tensor{shown(names_of(args[0]))}."
         else:
             return None
