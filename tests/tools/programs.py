@@ -170,6 +170,38 @@ def torch_tb_profiler():
     return str({name: rows[name] for name in shared})
 
 
+def visdom():
+    """What it would send to its server, without one."""
+    sent = []
+    board = importlib.import_module("visdom").Visdom(
+        offline=True, log_to_filename=tempfile.mkdtemp() + "/log", raise_exceptions=True
+    )
+    board._send = lambda message, **rest: sent.append(message["data"]) or "window"
+    board.line(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 2.0]))
+    board.scatter(torch.arange(6.0).reshape(3, 2))
+    board.heatmap(torch.arange(4.0).reshape(2, 2))
+    board.histogram(torch.arange(5.0))
+    board.image(torch.ones(3, 4, 4))
+    board.images(torch.zeros(2, 3, 4, 4))
+    return str([{k: v for k, v in entry[0].items() if k in ("x", "y", "z", "type", "content")} for entry in sent])
+
+
+def netron():
+    """Opens what is exported, and serves it."""
+    module = importlib.import_module("netron")
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU())
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/net.pt"
+        torch.jit.save(torch.jit.trace(net, torch.zeros(1, 1, 8, 8)), path)
+        host, port = module.start(path, browse=False)
+        with importlib.import_module("urllib.request").urlopen(f"http://{host}:{port}/data/net.pt") as answer:
+            served = answer.read()
+        with open(path, "rb") as file:
+            same = served == file.read()
+        module.stop()
+    return f"{same}"
+
+
 def captum():
     attr = importlib.import_module("captum.attr")
     net = Small().eval()

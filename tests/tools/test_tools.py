@@ -15,7 +15,7 @@ HERE = Path(__file__).parent
 TOOLS = {
     "torchsummary": (), "torchinfo": (), "torchviz": ("graphviz",), "torchsnooper": ("pysnooper", "pkg_resources"), "fvcore": ("iopath",),
     "ptflops": (), "torchprofile": (), "thop": (), "torchview": ("graphviz",), "lovely_tensors": ("matplotlib",),
-    "deepspeed": ("hjson",), "tensorboardX": ("matplotlib",), "torch_tb_profiler": ("pandas",), "captum": ("matplotlib",),
+    "visdom": ("requests", "websocket", "jsonpatch"), "netron": (), "deepspeed": ("hjson",), "tensorboardX": ("matplotlib",), "torch_tb_profiler": ("pandas",), "captum": ("matplotlib",),
 }  # fmt: skip
 
 
