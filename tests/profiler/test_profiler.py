@@ -119,6 +119,12 @@ def test_ranges():
     assert [child.name for child in outer.cpu_children] == ["aten::ones", "decorated"]
     with record_function("nobody listens"):
         pass
+    ranges = flambeau.ops.profiler
+    with profile() as prof:
+        handle = ranges._record_function_enter("by function")
+        flambeau.ones(1)
+        ranges._record_function_exit(handle)
+    assert names(prof)[0] == "by function"
 
 
 def test_a_range_can_end_with_a_future():
