@@ -75,6 +75,8 @@ def __getattr__(name: str):
         return _naming.load("flambeau.library.aten").aten
     if name == "higher_order":
         return _naming.load("flambeau.library.higher_order").higher_order
+    if name == "profiler":
+        return _naming.load("flambeau.autograd.profiler_ops")
     if name in ("load_library", "loaded_libraries"):
         return getattr(_naming.load("flambeau.library.native"), name)
     if name == "profiler":
