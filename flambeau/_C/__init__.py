@@ -54,7 +54,7 @@ def _get_privateuse1_backend_name() -> str:
 
 
 def _get_tracing_state() -> Any:
-    """What `torch.jit.trace` records just now, None where nothing is being recorded."""
+    """What is known about the tracing that goes on in this thread; None if there is none."""
     recorder = _naming.load("flambeau.jit.tracing_state").active()
     return None if recorder is None else _naming.load("flambeau.jit.trace_graph").TracingState(recorder)
 

@@ -12,8 +12,10 @@ from .errors import OnnxExporterError
 from .exporting import export, select_model_mode_for_export
 from .functions import is_in_onnx_export
 from .loading import OnnxModule, load
+from .picture import drawing
 from .program import ONNXProgram
 from .registry import register_custom_op_symbolic, unregister_custom_op_symbolic
+from .trace_view import _optimize_trace as _optimize_trace
 
 producer_name = "pytorch"
 producer_version = "2.13.0"
@@ -25,6 +27,7 @@ __all__ = [
     "OperatorExportTypes",
     "TensorProtoDataType",
     "TrainingMode",
+    "drawing",
     "errors",
     "export",
     "is_in_onnx_export",

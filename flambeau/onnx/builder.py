@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -149,6 +149,9 @@ class Builder:
         self.graph = graph or Graph()
         self.domains: set[str] = set() if parent is None else parent.domains
         self.training: bool = False if parent is None else parent.training
+        self.older: bool = (
+            False if parent is None else parent.older
+        )  # whether nodes stand as PyTorch's older exporter puts them
         self.scope: str = "" if parent is None else parent.scope
         self._constants: dict[Any, Value] = {}
 
@@ -293,13 +296,13 @@ class Builder:
             if x.shape == tuple(sizes):
                 return x
             if not isinstance(x.rank, int) or 0 in sizes[x.rank :] or 0 in (x.shape or ()):
-                allow_zero, shape = 0 in sizes, tuple(sizes)
+                allow_zero, shape = 0 in sizes, list(sizes)
         flag = {"allowzero_i": int(allow_zero)} if self.opset >= 14 else {}
         return self.op("Reshape", x, self.ints(sizes), **flag).known(x.dtype, shape)
 
     def _reshaped(self, x: Value, sizes: list[Any], allow_zero: bool) -> list[Size]:
         """The sizes after a reshape, as far as they are known: 0 keeps one, -1 is what is left."""
-        found = [s if isinstance(s, int) else None for s in sizes]
+        found: list[Any] = [s if isinstance(s, int) else None for s in sizes]
         if not allow_zero and x.shape is not None:
             found = [x.shape[i] if s == 0 and i < len(x.shape) else s for i, s in enumerate(found)]
         whole = x.shape is not None and all(isinstance(s, int) for s in x.shape)
@@ -419,7 +422,7 @@ class Builder:
         return self.op(f"aten::{operator}", *args, **kwargs)
 
 
-_INTEGERS = {
+_INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
     "Sub": operator.sub,
     "Mul": operator.mul,

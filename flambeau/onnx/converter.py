@@ -12,7 +12,7 @@ from .builder import Builder, Size, Value
 from .errors import UnsupportedOperatorError
 from .forms.indexing import places_of, put_at
 from .functions import form_of_function
-from .registry import custom_form, form_of, operator_named
+from .registry import custom_form, form_of, operator_named, reason
 
 # Arguments that say where or how, never what.
 _IGNORED = frozenset(
@@ -141,14 +141,21 @@ class Converter:
                 return custom(self.g, *_for_user(custom, list(plain.values())))
             form = form_of(name)
             if form is None:
-                self.missing.setdefault((name, ""), place)
-                return _MISSING
+                return self._made_here(name, plain, place)
             if self.g.opset < form.since:
                 raise NotImplementedError(f"needs opset {form.since} or later")
             return form(self.g, **_wanted(name, form.wanted, _renamed(plain, form.wanted)))
         except NotImplementedError as error:
             self.missing.setdefault((name, str(error)), place)
             return _MISSING
+
+    def _made_here(self, name: str, plain: dict[str, Any], place: str) -> Any:
+        """What an operator without a form gives: a tensor that is made of numbers alone (a window, places) is a constant."""
+        record = getattr(operator_named(name), "op", None)
+        if record is not None and record.kind == "creation" and not _holds_values(plain) and not reason(name):
+            return self.g.value(operator_named(name)(**plain))
+        self.missing.setdefault((name, reason(name)), place)
+        return _MISSING
 
     def _translated(self, function: Any, plain: dict[str, Any]) -> Any:
         """A user's translation: one of onnxscript, or one that takes the builder."""
@@ -203,6 +210,12 @@ _MISSING = object()
 def _same_dtype(first: Slot, result: Any) -> bool:
     """A tensor of another dtype is a copy: `x.to(dtype)` is a view only where nothing is converted."""
     return not isinstance(result, Value) or result.dtype == first.value.dtype
+
+
+def _holds_values(plain: dict[str, Any]) -> bool:
+    return any(
+        isinstance(v, Value) for given in plain.values() for v in (given if isinstance(given, list) else [given])
+    )
 
 
 def slots(result: Any) -> Any:

@@ -12,9 +12,8 @@ import flambeau
 
 from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.tensor import Tensor
-from ..export import Dim, ExportedProgram
+from ..export import ExportedProgram
 from ..export._trace import input_names
-from ..export.dynamic_shapes import combined
 from ..jit.inlining import inlined
 from ..jit.module import ScriptFunction, ScriptModule
 from ..nn import Module
@@ -26,7 +25,7 @@ from .enums import OperatorExportTypes, TrainingMode
 from .errors import OnnxExporterError
 from .from_export import ProgramReader
 from .from_script import Pair, ScriptReader, has_control_flow
-from .from_trace import Recorded, TraceReader, mark_sizes
+from .from_trace import Recorded, TraceReader, check_other_sizes, mark_sizes, sizes_of_dims, sizes_of_words
 from .optimize import optimized
 from .program import ONNXProgram
 from .serialize import as_output, model_proto, number_values, onnx_package
@@ -126,7 +125,7 @@ def export(
         export_params=export_params,
         inputs_too=keep_initializers_as_inputs,
     )
-    program = ONNXProgram(proto, job.program)
+    program = ONNXProgram(proto, job.exported_program)
     if verify:
         program.verify(args, kwargs)
     if f is not None:
@@ -164,10 +163,11 @@ class _Export:
         )
         self.loud = loud
         self.g = Builder(opset)
+        self.g.older = not dynamo
         self.g.training = training is TrainingMode.TRAINING or (
             training is TrainingMode.PRESERVE and getattr(model, "training", False)
         )
-        self.program: ExportedProgram | None = None
+        self.program: Any = None
 
     def names(self, inputs: Any, outputs: Any, axes: Any, shapes: Any) -> None:
         self.input_names, self.output_names = list(inputs or ()), list(outputs or ())
@@ -193,52 +193,60 @@ class _Export:
         with select_model_mode_for_export(model, self.training), functions.exporting(self.g.opset):
             if compiled and (not self.dynamo or has_control_flow(inlined(model.graph))):
                 self._scripted()
-            elif self.dynamo or isinstance(model, ExportedProgram):
-                self.program = self._exported()
-                reader = ProgramReader(self.program, self.g, self.table)
-                self.say("Translate the graph into ONNX", reader.run)
             else:
-                self._traced()
+                self._read()
         if not self.dynamo:
             number_values(self.g.graph)
         self._rename()
         return self.g
 
     # -- the program -----------------------------------------------------------------------------------------------------------------
-    def _exported(self) -> ExportedProgram:
-        model = self.model
-        if isinstance(model, ExportedProgram):
-            return model
-        module = model if isinstance(model, Module) and not isinstance(model, ScriptModule) else _Called(model)
-        shapes = self._shapes(module)
-        text = repr(model) if len(repr(model)) < 100 else type(model).__name__ + "(...)"
-        with flambeau.no_grad() if not self.g.training else contextlib.nullcontext():
-            return self.say(
-                f"Obtain model graph for `{text}` with `torch.export.export(..., strict=False)`",
-                lambda: flambeau.export.export(module, self.args, self.kwargs, dynamic_shapes=shapes),
-            )
+    def _module(self) -> Module:
+        plain = isinstance(self.model, Module) and not isinstance(self.model, ScriptModule)
+        return self.model if plain else _Called(self.model)
 
-    def _shapes(self, module: Module) -> Any:
-        """The sizes that change, as torch.export wants to be told."""
-        if self.shapes is not None or not self.axes:
-            return self.shapes
-        given = combined(module, self.args, self.kwargs)
-        leaves, spec = pytree.tree_flatten(given)
-        dims: dict[str, Any] = {}
+    def _read(self) -> None:
+        """Run the model and write its graph."""
+        if isinstance(self.model, ExportedProgram):
+            self.program = self.model
+        else:
+            module = self._module()
+            text = repr(self.model) if len(repr(self.model)) < 100 else type(self.model).__name__ + "(...)"
+            with flambeau.no_grad() if not self.g.training else contextlib.nullcontext():
+                self.program = self.say(
+                    f"Obtain model graph for `{text}` with `torch.export.export(..., strict=False)`",
+                    lambda: self._recorded(module),
+                )
+        reader = (ProgramReader if self.dynamo else TraceReader)(self.program, self.g, self.table)
+        self.say("Translate the graph into ONNX", reader.run)
 
-        def dim(word: str) -> Any:
-            return dims.setdefault(word, Dim(word)) if word.isidentifier() else Dim.AUTO
+    def _recorded(self, module: Module) -> Any:
+        """The model as a graph. Where sizes change, and for dynamo=False, what it computes with sizes is in the graph."""
+        if self.dynamo and self.shapes is None and not self.axes:
+            return flambeau.export.export(module, self.args, self.kwargs)
+        if self.shapes is not None:
+            changing = sizes_of_dims(module, self.args, self.kwargs, self.shapes)
+        else:
+            changing = sizes_of_words(pytree.tree_leaves((self.args, self.kwargs)), self._axes_of(module))
+        recorded = Recorded(module, self.args, self.kwargs)
+        if self.dynamo:
+            check_other_sizes(recorded, module, self.args, self.kwargs, changing)
+        mark_sizes(recorded, changing)
+        return recorded
 
-        wanted = self._axes_of(module, leaves)
-        shapes = [{i: dim(word) for i, word in axes.items()} or None for axes in wanted]
-        return pytree.tree_unflatten(shapes, spec)
+    def exported_program(self) -> Any:
+        """The model as torch.export has it."""
+        if isinstance(self.program, Recorded):
+            with select_model_mode_for_export(self.model, self.training):
+                return flambeau.export.export(self._module(), self.args, self.kwargs, dynamic_shapes=self.shapes)
+        return self.program
 
-    def _axes_of(self, module: Module, leaves: list[Any]) -> list[dict[int, str]]:
+    def _axes_of(self, module: Module) -> list[dict[int, str]]:
         """For each leaf of the arguments, the dimensions that change and their names."""
         names = input_names(module, self.args, self.kwargs)
         tensors = 0
         found: list[dict[int, str]] = []
-        for leaf, name in zip(leaves, names):
+        for leaf, name in zip(pytree.tree_leaves((self.args, self.kwargs)), names):
             if not isinstance(leaf, Tensor):
                 found.append({})
                 continue
@@ -247,15 +255,6 @@ class _Export:
             axes = self.axes.get(given, {})
             found.append({i % max(leaf.dim(), 1): word for i, word in axes.items() if i < leaf.dim()})
         return found
-
-    def _traced(self) -> None:
-        module = self.model if isinstance(self.model, Module) else _Called(self.model)
-        leaves = pytree.tree_leaves((self.args, self.kwargs))
-        axes = self._axes_of(module, leaves)
-        with flambeau.no_grad() if not self.g.training else contextlib.nullcontext():
-            recorded = Recorded(module, self.args, self.kwargs)
-            mark_sizes(recorded, axes)
-            TraceReader(recorded, self.g).run()
 
     def _scripted(self) -> None:
         model = self.model

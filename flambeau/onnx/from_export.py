@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import operator
+import os
 from typing import Any
 
 from ..core.tensor import Tensor
 from ..fx.node import Node
 from ..utils import _pytree as pytree
+from ..utils.progress import Progress
 from .builder import Builder, Value
 from .converter import Converter, Described, Slot
 from .registry import form_of
 from .serialize import as_output
 
+HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # where this library's own files are
+_MANY = 500  # nodes: models with more show how far they are
 _SIZES = {
     operator.add: "Add",
     operator.sub: "Sub",
@@ -56,7 +60,8 @@ class ProgramReader:
     def run(self) -> None:
         signature = self.program.graph_signature
         self.kinds = {spec.arg.name: spec for spec in signature.input_specs}
-        for node in self.program.graph.nodes:
+        nodes = list(self.program.graph.nodes)
+        for node in Progress(nodes, "writing ONNX nodes") if len(nodes) > _MANY else nodes:
             getattr(self, node.op)(node)
         self.converter.finish()
 
@@ -167,6 +172,8 @@ def _scope(node: Node) -> str:
 
 
 def _place(node: Node) -> str:
-    """The user's line: the outermost that is named."""
-    trace = (node.meta.get("stack_trace") or "").strip().splitlines()
-    return " ".join(line.strip() for line in trace[:2])
+    """The user's line that makes the call: the innermost outside of this library."""
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
+    frames = [" ".join(lines[i : i + 2]) for i, line in enumerate(lines) if line.startswith("File ")]
+    own = [frame for frame in frames if not frame.startswith(f'File "{HOUSE}')]
+    return (own or frames or [""])[-1]

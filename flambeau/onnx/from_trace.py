@@ -12,13 +12,15 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 import flambeau
 
 from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.tensor import Tensor
-from ..export._trace import FunctionTarget, Recorder, Trace
+from ..export._trace import FunctionTarget, Recorder, Trace, Unsupported, resized
+from ..export.dynamic_shapes import combined, gather
 from ..export.graph_signature import InputKind
 from ..fx.node import Node, map_arg
 from ..jit.traced_sizes import TracedInt, TracedSizes, tensors_in
@@ -26,13 +28,12 @@ from ..jit.tracer import TracerWarning
 from ..jit.tracing_state import set_active
 from ..library.aten import OpOverload
 from ..nn import Module
-from .builder import Builder
+from ..utils import _pytree as pytree
 from .converter import Slot
-from .from_export import ProgramReader, operator_of
+from .from_export import HOUSE, ProgramReader, operator_of
 
-_HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_MODULES = os.path.join(_HOUSE, "nn", "modules") + os.sep
-_ARITHMETIC = {
+_MODULES = os.path.join(HOUSE, "nn", "modules") + os.sep
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
@@ -148,7 +149,7 @@ class SizedRecorder(TracedSizes, Recorder):
         level, frame = self.level, sys._getframe(2)
         while frame is not None:
             file = frame.f_code.co_filename
-            if file.startswith(_MODULES) or not file.startswith(_HOUSE) and not file.endswith("operator>"):
+            if file.startswith(_MODULES) or not file.startswith(HOUSE) and not file.endswith("operator>"):
                 level -= 1
                 if level < 0:
                     held = frame.f_locals.items()
@@ -260,34 +261,97 @@ class Measured:
         return flambeau.empty(shape, dtype=value.dtype, device="meta")
 
 
-def mark_sizes(recorded: Recorded, axes: list[dict[int, str]]) -> None:
-    """Note at every node which of its sizes never change; those of inputs have the names in `axes`."""
+class Changing(NamedTuple):
+    """A size that may change: what it is called, and another one to try."""
+
+    name: str
+    other: int
+
+
+Sizes = list[dict[int, Changing]]  # for each leaf of the arguments, by dimension
+
+
+def sizes_of_words(leaves: list[Any], axes: list[dict[int, str]]) -> Sizes:
+    """Sizes that are told by name (`dynamic_axes`): the same name is the same size."""
+    others: dict[str, int] = {}
+    found: Sizes = []
+    for leaf, wanted in zip(leaves, axes):
+        for axis, word in wanted.items():
+            others.setdefault(word, leaf.shape[axis] + 1 + len(others))
+        found.append({axis: Changing(word, others[word]) for axis, word in wanted.items()})
+    return found
+
+
+def sizes_of_dims(module: Module, args: tuple, kwargs: dict[str, Any], shapes: Any) -> Sizes:
+    """Sizes that are told by `torch.export.Dim` (`dynamic_shapes`)."""
+    sizes = gather(combined(module, args, kwargs), shapes)
+    names = {symbol: word for word, symbol in sizes.named.items()}
+    others = {s: _other(sizes, s, place) for place, s in enumerate(sizes.symbols)}
+
+    def word(size: Any) -> str:
+        text = str(size)
+        for symbol, name in names.items():
+            text = text.replace(symbol.name, name)
+        return text
+
+    found: Sizes = []
+    for number in range(len(pytree.tree_leaves((args, kwargs)))):
+        dims = sizes.of_leaf.get(number, {})
+        found.append({d: Changing(word(e), e.value(others)) for d, e in dims.items() if not e.is_constant})
+    return found
+
+
+def _other(sizes: Any, symbol: Any, place: int) -> int:
+    """Another size within the symbol's bounds: a little more, else a little less."""
+    low, high = sizes.ranges[symbol]
+    wanted = symbol.hint + 1 + place
+    return wanted if high is None or wanted <= high else max(symbol.hint - 1 - place, low)
+
+
+def check_other_sizes(recorded: Recorded, module: Module, args: tuple, kwargs: dict[str, Any], sizes: Sizes) -> None:
+    """Run the model once more, with other sizes: it must do the same."""
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    for number, wanted in enumerate(sizes):
+        if wanted:
+            shape = [wanted[d].other if d in wanted else s for d, s in enumerate(leaves[number].shape)]
+            leaves[number] = resized(leaves[number], shape)
+    chosen = ", ".join(dict.fromkeys(f"{c.name} = {c.other}" for wanted in sizes for c in wanted.values()))
+    try:
+        again = Recorded(module, *pytree.tree_unflatten(leaves, spec))
+    except Exception as problem:
+        raise Unsupported(
+            f"Constraints violated: the program does not run with other sizes ({chosen}), though dynamic_shapes says that it does: "
+            f"{type(problem).__name__}: {problem}"
+        ) from problem
+    first, second = ([n for n in r.graph.nodes if n.op == "call_function"] for r in (recorded, again))
+    for a, b in zip_longest(first, second):
+        if a is None or b is None or a.target is not b.target:
+            place = a.format_node() if a is not None else "its end"
+            raise Unsupported(f"the program does something else for other sizes ({chosen}), from {place} on")
+
+
+def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:
+    """Note at every node which of its sizes never change; those of inputs have names."""
     users = [spec.arg.name for spec in recorded.signature.input_specs if spec.kind is InputKind.USER_INPUT]
     nodes = {node.name: node for node in recorded.graph.nodes if node.op == "placeholder"}
     others: dict[str, tuple[int, ...]] = {}
-    named: dict[str, int] = {}
-    for name, wanted in zip(users, axes):
-        value: Any = nodes[name].meta.get("val")
-        if wanted and isinstance(value, Tensor):
-            for axis, word in wanted.items():
-                named.setdefault(word, value.shape[axis] + 1 + len(named))
-            others[name] = tuple(named[wanted[i]] if i in wanted else s for i, s in enumerate(value.shape))
-            nodes[name].meta["sizes"] = [wanted.get(i, s) for i, s in enumerate(value.shape)]
+    for name, wanted in zip(users, sizes):
+        if wanted:
+            shape = nodes[name].meta["val"].shape
+            others[name] = tuple(wanted[i].other if i in wanted else s for i, s in enumerate(shape))
+            nodes[name].meta["sizes"] = [wanted[i].name if i in wanted else s for i, s in enumerate(shape)]
     first, second = Measured(recorded, {}, False).known, Measured(recorded, others, True).known
     for node, value in first.items():
         if node.op != "placeholder" and isinstance(value, Tensor):
-            other = second[node].shape
-            same = len(other) == value.dim()
-            node.meta["sizes"] = [
-                a if same and a == b else None for a, b in zip(value.shape, other if same else value.shape)
-            ]
+            node.meta["sizes"] = _unchanged(value.shape, second[node].shape)
+
+
+def _unchanged(first: Any, second: Any) -> list[int | None]:
+    return [a if a == b else None for a, b in zip(first, second)] if len(first) == len(second) else [None] * len(first)
 
 
 class TraceReader(ProgramReader):
     """Writes the recorded operators; names are those of PyTorch's older exporter."""
-
-    def __init__(self, recorded: Recorded, builder: Builder) -> None:
-        super().__init__(recorded, builder)
 
     def input_name(self, node: Node) -> str:
         return node.meta.get("variable", "")
@@ -301,9 +365,6 @@ class TraceReader(ProgramReader):
         made = self.known[node]
         listed = [a for a in node.args if isinstance(a, (list, tuple)) and any(isinstance(n, Node) for n in a)]
         producer = made.value.producer if isinstance(made, Slot) else None
-        if (
-            producer is not None
-            and producer.op_type in ("Reshape", "Expand")
-            and producer.inputs[1].constant is not None
-        ):
+        sizes = producer.inputs[1] if producer is not None and producer.op_type in ("Reshape", "Expand") else None
+        if producer is not None and sizes is not None and sizes.constant is not None:
             producer.ghosts = 3 * sum(map(len, listed))

@@ -17,6 +17,7 @@ from .nodes import NODES, Call
 from .serialize import onnx_package
 
 _DOMAINS = ("", "ai.onnx")
+_SIZES = 64  # integers up to so many are arguments of nodes
 
 
 class UnsupportedNode(OnnxExporterError):
@@ -58,8 +59,10 @@ class OnnxModule(Module):
         self.__dict__["graph"] = Subgraph(model.graph, self.opsets, {(f.domain, f.name): f for f in model.functions})
         self.__dict__["paths"] = {}
         self.__dict__["name"] = model.graph.name
+        arguments = {name for n in model.graph.node if n.op_type in ("Resize", "Upsample") for name in n.input[1:]}
         for name, value in self.graph.constants.items():
-            self._hold(name, value, trainable)
+            if name not in arguments:
+                self._hold(name, value, trainable)
         self.input_names = [i.name for i in model.graph.input if i.name not in self.graph.constants]
         self.output_names = [o.name for o in model.graph.output]
         missing = sorted(self.graph.unsupported())
@@ -67,8 +70,8 @@ class OnnxModule(Module):
             raise UnsupportedNode(f"the file uses operators that have no counterpart here: {', '.join(missing)}")
 
     def _hold(self, name: str, value: Any, trainable: bool) -> None:
-        if not isinstance(value, Tensor):
-            return
+        if not isinstance(value, Tensor) or (value.numel() <= _SIZES and not value.is_floating_point()):
+            return  # sizes, axes and places are no state
         *path, last = name.split(".") if all(name.split(".")) else [name.replace(".", "_")]
         owner: Module = self
         for part in path:

@@ -224,7 +224,9 @@ def _fold_batch_norms(graph: Graph) -> None:
         first = arrays[0]
         assert first is not None and conv.inputs[1] is not None
         own = conv.inputs[1].name
-        graph.fresh("Conv")  # the folded node's own result, which keeps its name
+        result = graph.fresh("Conv").rpartition("_")[2]  # the folded node's own
+        if result and node.outputs[0].name == str(node.outputs[0].number):
+            node.outputs[0].name = result
         name = graph.fresh("Conv") or own
         weights = Value(name, conv.inputs[1].dtype, conv.inputs[1].shape)
         spare = bias_value.name if bias_value is not None and counts.get(id(bias_value)) == 1 else f"{own}_bias"
@@ -265,9 +267,9 @@ def _fold_parameters(graph: Graph) -> None:
             kept.append(node)
             continue
         out = node.outputs[0]
-        inputs = [arrays[id(v)] if id(v) in arrays else v.constant for v in node.inputs]  # type: ignore[union-attr]
+        inputs = [arrays.get(id(v), v.constant) for v in node.inputs]  # type: ignore[union-attr]
         arrays[id(out)] = np.ascontiguousarray(_computed(node, inputs))  # type: ignore[arg-type]
-        last = [n for n in readers[id(out)] if id(n) not in made]
+        last = [n for n in readers.get(id(out), ()) if id(n) not in made]
         if last:
             out.name, out.producer = graph.fresh(last[0].op_type) or made[id(node)], None
             out.known(out.dtype, arrays[id(out)].shape)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,14 @@ _EXTERNAL_FROM = 1024  # bytes: smaller tensors stay in the file itself
 class ONNXProgram:
     """An exported model. Calling it runs it in onnxruntime."""
 
-    def __init__(self, model_proto: Any, exported_program: Any = None) -> None:
-        self.model_proto, self.exported_program = model_proto, exported_program
+    def __init__(self, model_proto: Any, exported: Callable[[], Any]) -> None:
+        self.model_proto, self._exported = model_proto, exported
         self._session: Any = None
+
+    @functools.cached_property
+    def exported_program(self) -> Any:
+        """The model as torch.export has it; where sizes change it is made when it is first asked for."""
+        return self._exported()
 
     @property
     def model(self) -> Any:
@@ -103,8 +110,10 @@ class ONNXProgram:
     ) -> None:
         """Write the model to a file (or a file object). With `external_data`, and always above 2 GB, large tensors go to a file beside it."""
         onnx = onnx_package()
-        model = onnx.ModelProto()
-        model.CopyFrom(self.model_proto)
+        model = self.model_proto
+        if keep_initializers_as_inputs or not include_initializers or external_data:
+            model = onnx.ModelProto()  # what follows changes it
+            model.CopyFrom(self.model_proto)
         if keep_initializers_as_inputs:
             have = {i.name for i in model.graph.input}
             for t in model.graph.initializer:

@@ -40,6 +40,12 @@ def form(*operators: Any, since: int = 0) -> Callable[[Form], Form]:
     return declare
 
 
+def absent(why: str, *operators: Any) -> None:
+    """Say of operators why they have no form."""
+    for operator in operators:
+        (operator.op or operator).onnx = why
+
+
 def operator_named(name: str) -> Any:
     """What `torch.ops` has under "aten::relu"; None where there is nothing."""
     space, _, own = name.partition("::")
@@ -48,6 +54,17 @@ def operator_named(name: str) -> Any:
 
 def form_of(name: str) -> Any:
     """The form of an operator; None where it has none."""
+    found = _declared(name)
+    return None if isinstance(found, str) else found
+
+
+def reason(name: str) -> str:
+    """Why an operator has no form, where that is known."""
+    found = _declared(name)
+    return found if isinstance(found, str) else ""
+
+
+def _declared(name: str) -> Any:
     operator = operator_named(name)
     return None if operator is None else getattr(getattr(operator, "op", None) or operator, "onnx", None)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..core.tensor import Tensor
 from .builder import Absent, Builder, Graph, Node, Value
-from .dtypes import NUMBER, array_of
+from .dtypes import NUMBER, array_of, tensor_of
 from .errors import UnsupportedOperatorError
 
 IR_VERSION = {
@@ -220,9 +220,9 @@ def _lift_constants(graph: Graph) -> None:
             and node.outputs[0] not in graph.outputs
         ):
             value = node.outputs[0]
-            value.name = value.name or f"val_const_{len(graph.parameters)}"
-            from .dtypes import tensor_of  # noqa: PLC0415
-
+            number = len(graph.parameters)
+            while not value.name or value.name in graph.parameters:
+                value.name, number = f"val_{number}", number + 1
             graph.parameters[value.name] = (value, tensor_of(node.attributes["value"]))
         else:
             kept.append(node)

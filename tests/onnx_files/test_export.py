@@ -213,16 +213,36 @@ def test_a_function_with_its_own_form():
     np.testing.assert_allclose(run(file, a.numpy(), b.numpy())[0], (2 * a + b).numpy())
 
 
-class Missing(nn.Module):
+class Inner(nn.Module):
     def forward(self, x):
-        return torch.linalg.inv(x) + torch.cummax(x, 0)[0]
+        x = x + 1
+        return torch.mode(x).values.sum() + x
+
+
+class Missing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.Sequential(nn.ReLU(), Inner())
+
+    def forward(self, x):
+        return torch.linalg.inv(self.parts(x)) + torch.linalg.qr(x)[0]
 
 
 def test_everything_that_is_missing_is_named_at_once():
     with pytest.raises(torch.onnx.errors.UnsupportedOperatorError) as caught:
         exported(Missing(), torch.eye(2))
     text = str(caught.value)
-    assert "linalg_inv" in text and "cummax" in text and "return torch.linalg.inv(x)" in text
+    assert "for 3 operator call(s)" in text
+    assert "aten::mode: it has no form yet" in text and "in forward return torch.mode(x).values.sum() + x" in text
+    line = "in forward return torch.linalg.inv(self.parts(x)) + torch.linalg.qr(x)[0]"
+    assert "aten::linalg_inv" in text and "aten::linalg_qr" in text and text.count(line) == 2
+
+
+def test_a_picture():
+    picture = torch.onnx.drawing(
+        torch.onnx.export(nn.Sequential(nn.Linear(3, 4), nn.ReLU()), (torch.rand(2, 3),), verbose=False)
+    )
+    assert picture.startswith("<svg") and all(word in picture for word in ("onnx.Gemm", "node_relu", "float32[2, 4]"))
 
 
 def test_wrong_calls():

@@ -49,10 +49,15 @@ def _function(name: str, overload: str) -> Callable:
     return found
 
 
+@functools.cache
+def _functions(space: str) -> dict[str, Any]:
+    return namespace(space)
+
+
 def record_of(name: str) -> Op | None:
     """The record of the operator that PyTorch calls `aten::name`, where there is one."""
     for space, prefix in (("torch", ""), ("linalg", "linalg_"), ("fft", "fft_"), ("special", "special_")):
-        found = namespace(space).get(name[len(prefix) :]) if name.startswith(prefix) else None
+        found = _functions(space).get(name[len(prefix) :]) if name.startswith(prefix) else None
         if found is not None and hasattr(found, "op"):
             return found.op
     if name in OPS:
@@ -345,6 +350,25 @@ def _native_batch_norm_eval(
 ) -> tuple:
     empty = input.new_empty(0)
     return F.batch_norm(input, mean, var, weight, bias, False, momentum, eps), empty, empty
+
+
+@special("_native_batch_norm_legit_functional")
+def _native_batch_norm_functional(
+    input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
+) -> tuple:
+    new_mean, new_var = mean.clone(), var.clone()
+    out = F.batch_norm(input, new_mean, new_var, weight, bias, training, momentum, eps)
+    dims = [d for d in range(input.dim()) if d != 1]
+    return out, input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt(), new_mean, new_var
+
+
+@special("_native_batch_norm_legit.no_stats")
+def _native_batch_norm_alone(
+    input: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> tuple:
+    dims = [d for d in range(input.dim()) if d != 1]
+    out = F.batch_norm(input, None, None, weight, bias, True, momentum, eps)
+    return out, input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt()
 
 
 @special("group_norm")

@@ -42,6 +42,18 @@ def _feature_alpha_dropout(
     return (aten.feature_alpha_dropout_ if inplace else aten.feature_alpha_dropout).default(input, p, training)
 
 
+@entry("nn.functional.kl_div")
+def _kl_div(
+    recorder: Any, input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False
+) -> Any:  # fmt: skip
+    if size_average is not None or reduce is not None:
+        raise NotImplementedError("kl_div in a graph: give `reduction`")
+    if reduction == "batchmean":
+        whole = aten.kl_div.default(input, target, 2, log_target=log_target)
+        return aten.div.Tensor(whole, input.size(0)) if input.dim() else whole
+    return aten.kl_div.default(input, target, {"none": 0, "mean": 1, "sum": 2}[reduction], log_target=log_target)
+
+
 @entry("nonzero")
 def _nonzero(recorder: Any, input: Tensor, *, as_tuple: bool = False) -> Any:
     found = aten.nonzero.default(input)
@@ -107,6 +119,25 @@ def _upsample_nearest(recorder: Any, input: Tensor, size: Any = None, scale_fact
 @entry("nn.functional.upsample_bilinear")
 def _upsample_bilinear(recorder: Any, input: Tensor, size: Any = None, scale_factor: Any = None) -> Any:
     return _interpolate(recorder, input, size, scale_factor, "bilinear", True)
+
+
+@entry("nn.functional.embedding_bag")
+def _embedding_bag(
+    recorder: Any, input: Tensor, weight: Tensor, offsets: Any = None, max_norm: Any = None, norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
+    include_last_offset: bool = False, padding_idx: Any = None,
+) -> Any:  # fmt: skip
+    if max_norm is not None:
+        raise NotImplementedError("embedding_bag with max_norm in a graph")
+    if input.dim() == 2:
+        rows, each = input.shape
+        offsets = aten.arange.start_step(0, rows * each, each, device=input.device, pin_memory=False)
+        input = aten.reshape.default(input, [-1])
+        if per_sample_weights is not None:
+            per_sample_weights = aten.reshape.default(per_sample_weights, [-1])
+    number = ("sum", "mean", "max").index(mode)
+    given = (weight, input, offsets, scale_grad_by_freq, number, sparse, per_sample_weights, include_last_offset, padding_idx)
+    return aten.embedding_bag.padding_idx(*given)[0]
 
 
 @entry("nn.functional.kl_div")

@@ -61,6 +61,11 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
     if key in _READS and recorder.reads_values:
         return recorder.unseen(function, *args)
     if key in _READS:
+        known = getattr(recorder, "known", {})
+        if isinstance(args[0], Tensor) and not any(
+            id(a) in known for a in args
+        ):  # no tensor of the program: a constant
+            return recorder.unseen(lambda: function(*args, **kwargs))
         raise DataDependent(
             f"Could not extract specialized integer from data-dependent expression: the program asks for the value of a tensor"
             f" ({key}), which is not known in a graph"

@@ -9,7 +9,7 @@ import numpy as np
 
 import flambeau
 
-from ..builder import LARGEST, Builder, Value
+from ..builder import LARGEST, Absent, Builder, Value
 from ..registry import aten, form
 from .pointwise import broadcast, compare, div, truth
 from .shapes import cat, filled, full_like, permute, unsqueeze
@@ -54,6 +54,39 @@ def embedding(
     sparse: bool = False,
 ) -> Value:
     return g.op("Gather", weight, indices).known(weight.dtype, [*(indices.shape or ()), weight.shape[-1]])
+
+
+@form(aten.embedding_bag)
+def embedding_bag(
+    g: Builder, weight: Value, indices: Value, offsets: Value, scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,
+    per_sample_weights: Any = None, include_last_offset: bool = False, padding_idx: int | None = None,
+) -> tuple[Value, ...]:  # fmt: skip
+    indices, offsets = (g.cast(v, flambeau.int64) for v in (indices, offsets))
+    starts = g.slice(offsets, [0], [0], [-1]) if include_last_offset else offsets
+    places = g.range(0, g.size(indices, 0), 1, flambeau.int64)
+    begun = g.op("Not", g.op("Less", g.unsqueeze(places, [1]), g.unsqueeze(starts, [0]))).known(flambeau.bool, (None, None))
+    bag = g.arithmetic("Sub", g.reduce("ReduceSum", g.cast(begun, flambeau.int64), [1], False), 1)  # of each index
+    numbers = g.range(0, g.size(starts, 0), 1, flambeau.int64)
+    inside = g.op("Equal", g.unsqueeze(numbers, [1]), g.unsqueeze(bag.known(flambeau.int64, (None,)), [0]))
+    if padding_idx is not None:
+        row = padding_idx % weight.shape[0]
+        inside = g.op("And", inside, g.op("Not", g.op("Equal", indices, g.number(row, flambeau.int64))))
+    inside.known(flambeau.bool, (starts.shape[0], indices.shape[0]))
+    rows = g.op("Gather", weight, indices, axis_i=0).known(weight.dtype, (indices.shape[0], weight.shape[1]))
+    shape = (starts.shape[0], weight.shape[1])
+    share = g.cast(inside, weight.dtype)
+    if mode == 2:
+        low = g.op("Where", g.unsqueeze(inside, [2]), g.unsqueeze(rows, [0]), g.number(-math.inf, weight))
+        most = g.reduce("ReduceMax", low.known(weight.dtype, (starts.shape[0], indices.shape[0], weight.shape[1])), [1], False)
+        made = g.op("Where", g.op("IsInf", most), g.number(0, weight), most)  # an empty bag is zeros
+    else:
+        if per_sample_weights is not None:
+            rows = g.op("Mul", rows, g.unsqueeze(per_sample_weights, [1])).known(rows.dtype, rows.shape)
+        made = g.op("MatMul", share, rows)
+        if mode == 1:
+            count = g.reduce("ReduceSum", share, [1], True)
+            made = g.op("Div", made, g.op("Max", count, g.number(1, weight)))
+    return made.known(weight.dtype, shape), *(Absent("what embedding_bag keeps for its gradient") for _ in range(3))
 
 
 @form(aten.gather)

@@ -183,7 +183,9 @@ def avg_pool(
         )
         return mul(g, made, math.prod(kernel) / divisor_override)
     if ceil_mode and g.opset < 19 and count_include_pad and any(_many(padding, spatial)):
-        raise NotImplementedError("avg_pool with ceil_mode and padding needs opset 19 or later")
+        # Older versions count what lies beyond the padding, too: padded first, there is nothing to count wrongly.
+        self = padded(g, self, [p for p in _many(padding, spatial)[::-1] for _ in (0, 1)])
+        padding, count_include_pad = 0, False
     return _pooled(
         g,
         "AveragePool",

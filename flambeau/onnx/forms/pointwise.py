@@ -575,13 +575,12 @@ def gelu(g: Builder, self: Value, approximate: str = "none") -> Value:
     x = self
     if g.opset >= 20:
         return _same(x, g.op("Gelu", x, approximate_s=approximate))
-    half, one = g.number(0.5, x), g.number(1, x)
     if approximate == "tanh":
         inner = g.op("Add", x, g.op("Mul", g.number(0.044715, x), g.op("Mul", x, g.op("Mul", x, x))))
         curve = g.op("Tanh", g.op("Mul", g.number(math.sqrt(2 / math.pi), x), inner))
     else:
         curve = g.op("Erf", g.op("Div", x, g.number(math.sqrt(2), x)))
-    return _same(x, g.op("Mul", g.op("Mul", x, g.op("Add", curve, one)), half))
+    return _same(x, g.op("Mul", g.op("Mul", x, g.op("Add", curve, g.number(1, x))), g.number(0.5, x)))
 
 
 @form(aten.silu)
@@ -696,11 +695,11 @@ def clone(g: Builder, self: Value) -> Value:
     return g.op("Identity", self).known(self.dtype, self.shape)
 
 
-@form(aten.dropout, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout)
+@form(aten.dropout, aten.dropout_, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout)
 def dropout(g: Builder, input: Value, p: float, train: bool, name: str = "") -> Value:
     if not train:
         return input
-    if not name.endswith("::dropout"):
+    if not name.rstrip("_").endswith("::dropout"):
         raise NotImplementedError(f"{name} while training")
     if g.opset < 12:
         return _same(input, g.op("Dropout", input, ratio_f=p))

@@ -38,7 +38,9 @@ def linear(g: Builder, input: Value, weight: Value, bias: Any = None) -> Value:
         g.op("Transpose", weight, perm_i=[1, 0]).known(weight.dtype, weight.shape[::-1]) if weight.rank == 2 else weight
     )
     made = g.op("MatMul", input, turned).known(input.dtype, product_shape(input, turned))
-    return made if bias is None else g.op("Add", made, bias).known(made.dtype, made.shape)
+    if bias is None:
+        return made
+    return g.op("Add", *((bias, made) if g.older else (made, bias))).known(made.dtype, made.shape)
 
 
 @form(aten.addmm)

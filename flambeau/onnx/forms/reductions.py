@@ -175,6 +175,8 @@ def logsumexp(g: Builder, self: Value, dim: Any, keepdim: bool = False) -> Value
 
 
 def vector_norm(g: Builder, x: Value, order: Any, dim: Any, keepdim: bool) -> Value:
+    if x.rank == 0 and order != 0:
+        return g.op("Abs", x).known(x.dtype, x.shape)
     if order in (1, 2):
         return _reduced(g, f"ReduceL{int(order)}", x, dim, keepdim)
     size = g.op("Abs", x).known(x.dtype, x.shape)

@@ -618,6 +618,16 @@ def normal(g: Builder, mean: Any, std: Any = 1.0, size: Any = None, dtype: DType
     return g.op("Add", scaled, g.number(mean, drawn)).known(base.dtype, base.shape)
 
 
+@form(aten.normal_)
+def normal_(g: Builder, self: Value, mean: float = 0, std: float = 1) -> Value:
+    return normal(g, mean, full_like(g, self, std))
+
+
+@form(aten.bernoulli_)
+def bernoulli_(g: Builder, self: Value, p: Any = 0.5) -> Value:
+    return g.cast(bernoulli(g, p if isinstance(p, Value) else full_like(g, self, p, flambeau.float32)), self.dtype)
+
+
 @form(aten.bernoulli)
 def bernoulli(g: Builder, self: Value, p: float | None = None) -> Value:
     x = self if p is None else full_like(g, self, p)

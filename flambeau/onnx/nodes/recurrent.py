@@ -100,6 +100,32 @@ def _biases(b: Any, w: Tensor, direction: int) -> tuple[Tensor, Tensor]:
     return both[:rows], both[rows:]
 
 
+# Where PyTorch's gates stand in ONNX's weights.
+_ORDER = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2)}
+
+
+def _at_once(kind: str, x: Tensor, w: Tensor, r: Tensor, b: Any, states: list[Tensor]) -> tuple:
+    """A layer as PyTorch has it, in one call."""
+
+    def turned(rows: Tensor) -> Tensor:
+        n = rows.shape[0] // len(_ORDER[kind])
+        return flambeau.cat([rows[i * n : (i + 1) * n] for i in _ORDER[kind]])
+
+    params: list[Tensor] = []
+    for d in range(w.shape[0]):
+        biases = [] if b is None else _biases(b, w, d)
+        params += [turned(part) for part in (w[d], r[d], *biases)]
+    run: Any = flambeau.lstm if kind == "LSTM" else flambeau.gru
+    hx = tuple(states) if kind == "LSTM" else states[0]
+    out, *ends = run(x, hx, params, b is not None, 1, 0.0, False, w.shape[0] == 2, False)
+    return (out.unflatten(2, (w.shape[0], -1)).transpose(1, 2), *ends)
+
+
+def _is_plain(direction: str, lengths: Any, layout: int, given: dict[str, Any]) -> bool:
+    """Whether a layer has nothing that PyTorch's layers have not."""
+    return direction != "reverse" and lengths is None and not layout and not given
+
+
 @node("RNN")
 def rnn(
     call: Call, x: Tensor, w: Tensor, r: Tensor, b: Any = None, lengths: Any = None, h0: Any = None, *, direction: str = "forward",
@@ -122,6 +148,8 @@ def gru(
 ) -> tuple:  # fmt: skip
     layer = _Layer(call, ["Sigmoid", "Tanh"], given, w.shape[0])
     x, states = _prepared(x, layout, w, r.shape[-1], h0)
+    if linear_before_reset and _is_plain(direction, lengths, layout, given):
+        return _at_once("GRU", x, w, r, b, states)
     n = r.shape[-1]
 
     def step(d: int, x_t: Tensor, now: list[Tensor]) -> list[Tensor]:
@@ -147,6 +175,8 @@ def lstm(
 ) -> tuple:  # fmt: skip
     layer = _Layer(call, ["Sigmoid", "Tanh", "Tanh"], given, w.shape[0])
     x, states = _prepared(x, layout, w, r.shape[-1], h0, c0)
+    if p is None and not input_forget and _is_plain(direction, lengths, layout, given):
+        return _at_once("LSTM", x, w, r, b, states)
 
     def step(d: int, x_t: Tensor, now: list[Tensor]) -> list[Tensor]:
         h, c = now

@@ -29,4 +29,5 @@ def node(*names: str) -> Callable[[Callable], Callable]:
 
 def numbers(value: Any) -> list[int]:
     """A tensor of sizes, or a list, as a list of Python numbers."""
-    return [int(v) for v in (value.reshape(-1).tolist() if hasattr(value, "tolist") else value)]
+    listed = value.tolist() if hasattr(value, "tolist") else value
+    return [int(v) for v in (listed if isinstance(listed, (list, tuple)) else [listed])]

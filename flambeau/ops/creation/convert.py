@@ -161,7 +161,7 @@ def _convert_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) 
     layout=_convert_layout,
     planned=True,
     grads={"input": _convert_backward},
-    quirks=Quirks(label="ToCopyBackward0"),
+    quirks=Quirks(label="ToCopyBackward0", aten="_to_copy"),
     batching="same",
 )
 def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tensor:
@@ -283,7 +283,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return converted(self, other.dtype, other.device)
 
 
-@composite(function=False)
+@composite(function=False, quirks=Quirks(aten="to"))
 def cpu_(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
     """The tensor on the CPU."""
     return converted(self, self.dtype, cpu, memory_format)

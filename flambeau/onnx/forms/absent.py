@@ -1,0 +1,38 @@
+"""Operators that ONNX has nothing for. Composites and formulas are not here: they are taken apart, and their parts are what is missing."""
+
+from __future__ import annotations
+
+from ..registry import absent, aten
+
+absent(
+    "ONNX has no linear solvers and decompositions",
+    aten.linalg_ldl_solve,
+    aten.linalg_ldl_factor_ex,
+    aten.geqrf,
+    aten.cholesky_solve,
+)
+absent("ONNX has no complex numbers", aten.view_as_real, aten.view_as_complex)
+absent(
+    "ONNX has no sparse tensors that are computed",
+    aten.sparse_coo_tensor,
+    aten.sparse_csc_tensor,
+    aten.sparse_csr_tensor,
+)
+absent(
+    "ONNX draws no random numbers of this kind", aten.binomial, aten.log_normal_, aten.random_, aten.uniform_, aten.poisson,
+    aten.exponential_, aten.cauchy_, aten.geometric_, aten.randperm, aten.rrelu_, aten.native_dropout, aten._sample_dirichlet,
+    aten.feature_dropout_, aten.alpha_dropout_, aten.feature_alpha_dropout_,
+)  # fmt: skip
+absent(
+    "it is part of a gradient; export the model, not its training step", aten._dirichlet_grad, aten._softmax_backward_data,
+    aten._log_softmax_backward_data,
+)  # fmt: skip
+absent(
+    "it has no form yet",
+    aten.index_reduce,
+    aten.frexp,
+    aten.mode,
+    aten.renorm,
+    aten.diagonal_scatter,
+    aten.as_strided_scatter,
+)

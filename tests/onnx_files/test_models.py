@@ -1,0 +1,196 @@
+"""Whole models as ONNX files: names as PyTorch's, sizes that change, detection, sequences, and files that are exported again."""
+
+from __future__ import annotations
+
+import io
+import warnings
+
+import numpy as np
+import pytest
+
+import flambeau
+from flambeau import nn
+from flambeau.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from tests.onnx_files import zoo
+
+onnx = pytest.importorskip("onnx", reason="ONNX files need the package onnx")
+onnxruntime = pytest.importorskip("onnxruntime", reason="exported models are run by onnxruntime")
+
+
+def run(data, *inputs):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    return session.run(None, {i.name: np.asarray(v) for i, v in zip(session.get_inputs(), inputs)})
+
+
+def written(torch, model, args, **options):
+    file = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(model, args, file, dynamo=False, **options)
+    return file.getvalue()
+
+
+def text(data):
+    graph = onnx.load_from_string(data).graph
+    lines = []
+    for node in graph.node:
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute if a.name != "value"}
+        lines.append((node.op_type, list(node.input), list(node.output), node.name, attributes))
+    return (
+        lines,
+        [i.name for i in graph.input],
+        sorted(i.name for i in graph.initializer),
+        [o.name for o in graph.output],
+    )
+
+
+@pytest.mark.parametrize("build", zoo.EXACT, ids=lambda b: b.__name__)
+def test_nodes_and_names_are_those_of_pytorch(build):
+    torch = pytest.importorskip("torch", reason="PyTorch's exporter is the judge")
+    shape = zoo.EXACT[build]
+    mine, theirs = (text(written(t, build(t).eval(), t.rand(*shape), opset_version=17)) for t in (flambeau, torch))
+    assert mine == theirs
+
+
+def test_the_network_of_the_notes():
+    _, inputs, _, outputs = text(
+        written(flambeau, zoo.convnet(flambeau).eval(), flambeau.rand(1, 1, 28, 28), opset_version=13)
+    )
+    assert (inputs, outputs) == (["input.1"], ["29"])
+
+
+def _tokens(batch, time):
+    return flambeau.randint(0, 30, (batch, time))
+
+
+@pytest.mark.parametrize(
+    "build, make", [(zoo.gpt, _tokens), (zoo.encoder, lambda b, t: flambeau.randn(b, t, 16))], ids=["gpt", "encoder"]
+)
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_sequences_of_any_length(build, make, dynamo):
+    model, example = build(flambeau).eval(), make(2, 7)
+    if dynamo:
+        batch, time = flambeau.export.dims("batch", "time")
+        program = flambeau.onnx.export(model, (example,), verbose=False, dynamic_shapes=({0: batch, 1: time},))
+        shape = program.model_proto.graph.input[0].type.tensor_type.shape
+        assert [d.dim_param for d in shape.dim][:2] == ["batch", "time"]
+        data = program.model_proto.SerializeToString()
+    else:
+        data = written(flambeau, model, example, input_names=["x"], dynamic_axes={"x": {0: "batch", 1: "time"}})
+    for given in (example, make(3, 11), make(1, 2)):
+        np.testing.assert_allclose(run(data, given)[0], model(given).detach().numpy(), atol=1e-5)
+
+
+class Runs(nn.Module):
+    """Counts its runs, and does something else for large batches."""
+
+    def __init__(self):
+        super().__init__()
+        self.count, self.limit = 0, 100
+
+    def forward(self, x):
+        self.count += 1
+        return x * 2 if x.shape[0] < self.limit else x.exp()
+
+
+def test_how_often_a_model_runs():
+    model, x = Runs(), flambeau.rand(2, 3)
+    written(flambeau, model, x, input_names=["x"], dynamic_axes={"x": {0: "b"}})
+    assert model.count == 1
+    flambeau.onnx.export(model, (x,), verbose=False, dynamic_shapes=({0: flambeau.export.Dim("b")},))
+    assert model.count == 3  # once more, with another size
+    model.limit = 3
+    with pytest.raises(RuntimeError, match="something else for other sizes"):
+        flambeau.onnx.export(model, (x,), verbose=False, dynamic_shapes=({0: flambeau.export.Dim("b")},))
+
+
+class Packed(nn.Module):
+    def __init__(self, cls, enforce_sorted, **options):
+        super().__init__()
+        self.net, self.enforce_sorted = cls(3, 4, batch_first=True, **options), enforce_sorted
+
+    def forward(self, x, lengths):
+        packed = pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=self.enforce_sorted)
+        out, last = self.net(packed)
+        padded, sizes = pad_packed_sequence(out, batch_first=True)
+        return padded, last[0] if isinstance(last, tuple) else last, sizes
+
+
+@pytest.mark.parametrize(
+    "cls, options", [(nn.LSTM, {"num_layers": 2, "bidirectional": True}), (nn.GRU, {}), (nn.RNN, {})]
+)
+@pytest.mark.parametrize("ordered", [True, False])
+def test_packed_sequences(cls, options, ordered):
+    model = Packed(cls, ordered, **options).eval()
+    axes = {"x": {0: "batch", 1: "time"}, "lengths": {0: "batch"}}
+    example = (flambeau.randn(3, 5, 3), flambeau.tensor([5, 3, 2]))
+    data = written(flambeau, model, example, input_names=["x", "lengths"], dynamic_axes=axes)
+    for sizes, time in (([5, 3, 2], 5), ([4, 4, 1], 5), ([6, 5, 5, 2], 6)):
+        lengths = flambeau.tensor(sizes if ordered else sizes[::-1])
+        x = flambeau.randn(len(sizes), time, 3)
+        for found, right in zip(run(data, x, lengths), model(x, lengths)):
+            np.testing.assert_allclose(found, right.detach().numpy(), atol=1e-5)
+
+
+def _detector():
+    from flambeau.vision.models.detection import FasterRCNN
+    from flambeau.vision.models.detection.anchor_utils import AnchorGenerator
+    from flambeau.vision.ops import MultiScaleRoIAlign
+
+    flambeau.manual_seed(0)
+    backbone = nn.Sequential(nn.Conv2d(3, 8, 3, 4, 1), nn.ReLU(), nn.Conv2d(8, 8, 3, 2, 1), nn.ReLU())
+    backbone.out_channels = 8
+    return FasterRCNN(
+        backbone, 4, rpn_anchor_generator=AnchorGenerator(((16, 32),), ((0.5, 1.0, 2.0),)), min_size=64, max_size=96,
+        box_roi_pool=MultiScaleRoIAlign(["0"], 4, 2), box_score_thresh=0.27, rpn_score_thresh=0.45, rpn_nms_thresh=0.5, box_detections_per_img=300,
+    ).eval()  # fmt: skip
+
+
+def test_a_detector_with_any_number_of_boxes():
+    model = _detector()
+    images = [flambeau.rand(3, 64, 80) * scale for scale in (8.0, 5.0, 1.0)]
+    data = written(flambeau, model, ([images[0]],), opset_version=17)
+    kinds = {n.op_type for n in onnx.load_from_string(data).graph.node}
+    assert {"NonMaxSuppression", "RoiAlign", "NonZero", "TopK"} <= kinds
+    counts = set()
+    for image in images:
+        with flambeau.no_grad():
+            right = [v.numpy() for v in model([image])[0].values()]
+        for found, wanted in zip(run(data, image), right):
+            np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
+        counts.add(len(right[0]))
+    assert len(counts) == 3 and 0 in counts
+
+
+AGAIN = [
+    (zoo.mlp, (2, 3)),
+    (zoo.normalised, (1, 3, 6, 6)),
+    (zoo.convnet, (1, 1, 28, 28)),
+    (zoo.layer_norm, (2, 3, 8)),
+    (zoo.reshaped, (2, 3, 4)),
+    (zoo.recurrent, (5, 2, 3)),
+    (zoo.gated, (5, 2, 3)),
+    (zoo.upsampled, (1, 3, 4, 4)),
+    (zoo.encoder, (2, 5, 16)),
+    (zoo.gpt, None),
+]
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize("build, shape", AGAIN, ids=lambda v: getattr(v, "__name__", ""))
+def test_files_become_modules_and_files_again(build, shape, dynamo):
+    model = build(flambeau).eval()
+    x = _tokens(2, 7) if shape is None else flambeau.randn(*shape)
+
+    def exported(module):
+        if not dynamo:
+            return written(flambeau, module, x, opset_version=17)
+        return flambeau.onnx.export(module, (x,), verbose=False).model_proto.SerializeToString()
+
+    once = exported(model)
+    again = flambeau.onnx.load(once).eval()
+    wanted = model(x).detach().numpy()
+    for found in (run(once, x)[0], again(x).detach().numpy(), run(exported(again), x)[0]):
+        np.testing.assert_allclose(found, wanted, atol=2e-5)
