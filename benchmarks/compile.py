@@ -4,6 +4,7 @@
     python benchmarks/compile.py --only chain --torch-compile
     python benchmarks/compile.py --seconds 10
     python benchmarks/compile.py --busy                # on a machine with other work: one thread, and its CPU time
+    python benchmarks/compile.py --device cuda         # on a GPU: several calls in a row, until their work is done
 
 Figures are times per call relative to PyTorch eager: smaller is better. The first call of a compiled function, with what it compiles,
 is given beside them.
@@ -12,6 +13,7 @@ is given beside them.
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
@@ -32,7 +34,7 @@ def chain(n: int) -> Case:
     """Twenty operators on one vector."""
 
     def make(lib: Any) -> Callable[[], Any]:
-        x = lib.from_numpy(np.random.default_rng(0).standard_normal(n).astype(np.float32))
+        x = lib.as_tensor(np.random.default_rng(0).standard_normal(n).astype(np.float32))
 
         def function(x: Any) -> Any:
             for k in range(5):
@@ -76,7 +78,7 @@ def vae_step(lib: Any) -> Callable[[], Any]:
     """A training step of the variational autoencoder, batch 64."""
     model = models.vae(lib)
     optimizer = models.adam(lib, model.parameters())
-    x = lib.from_numpy(np.random.default_rng(0).random((64, 784), dtype=np.float32))
+    x = lib.as_tensor(np.random.default_rng(0).random((64, 784), dtype=np.float32))
 
     def function(x: Any) -> Any:
         optimizer.zero_grad()
@@ -115,53 +117,46 @@ def compiled(step: Any, compile: Callable) -> Callable[[], Any]:
     return step.compiled(compile) if isinstance(step, _with) else compile(step)
 
 
-def jax_chain(n: int) -> Callable[[], Any]:
-    """The same chain in JAX."""
-    import jax
-    import jax.numpy as jnp
-
-    x = jnp.asarray(np.random.default_rng(0).standard_normal(n).astype(np.float32))
-
-    @jax.jit
-    def function(x: Any) -> Any:
-        for k in range(5):
-            x = jnp.abs(jnp.tanh(x * 1.01 + 0.1 * k) - 0.3)
-        return x
-
-    return lambda: function(x).block_until_ready()
+def jax_case(name: str) -> Callable[[], Any] | None:
+    """The same case in JAX, if it is installed."""
+    try:
+        import jax_models
+    except ImportError:
+        return None
+    return next((make() for start, make in jax_models.CASES.items() if name.startswith(start)), None)
 
 
-JAX = {"chain of 20, 1e3 elements": lambda: jax_chain(1000), "chain of 20, 1e6 elements": lambda: jax_chain(1000000)}
-
-
-def contenders(name: str, torch_compile: bool) -> dict[str, Callable[[], Any]]:
+def contenders(name: str, torch_compile: bool, device: str) -> dict[str, Callable[[], Any]]:
     """What is timed, PyTorch eager first."""
     import torch
 
     import flambeau
 
-    make = CASES[name]
+    def make(lib: Any) -> Any:
+        with lib.device(device):  # where the model and its data are
+            return CASES[name](lib)
+
     found: dict[str, Callable[[], Any]] = {"PyTorch": make(torch)}
     if torch_compile:
         found["torch.compile"] = compiled(make(torch), torch.compile)
-    if name in JAX:
-        try:
-            found["JAX"] = JAX[name]()
-        except ImportError:
-            pass  # not installed: it has no column
+    theirs = jax_case(name) if device == "cpu" else None
+    if theirs is not None:
+        found["JAX"] = theirs
     found["Flambeau"] = make(flambeau)
     found["compiled"] = compiled(make(flambeau), flambeau.compile)
     return found
 
 
 def measure(
-    name: str, seconds: float, torch_compile: bool, clock: Callable[[], float]
+    name: str, seconds: float, torch_compile: bool, clock: Callable[[], float], device: str = "cpu"
 ) -> tuple[dict[str, float], float]:
     """Median seconds per call, and how long the first three calls of the compiled function took."""
-    steps = contenders(name, torch_compile)
+    steps = contenders(name, torch_compile, device)
+    if device != "cpu":
+        steps = {which: repeated(step, which) for which, step in steps.items()}
     start = time.perf_counter()
     for _ in range(3):
-        steps["compiled"]()
+        steps["compiled"](1) if device != "cpu" else steps["compiled"]()
     first = time.perf_counter() - start
     for step in steps.values():
         for _ in range(3):
@@ -173,7 +168,27 @@ def measure(
             start = clock()
             step()
             samples[which].append(clock() - start)
-    return {which: statistics.median(times) for which, times in samples.items()}, first
+    rows = 1 if device == "cpu" else _ROW
+    return {which: statistics.median(times) / rows for which, times in samples.items()}, first
+
+
+_ROW = 10  # calls on a GPU between two looks at the clock
+
+
+def repeated(step: Callable[[], Any], which: str) -> Callable[..., None]:
+    """Several calls in a row, and a wait until the GPU has done their work."""
+    import torch
+
+    import flambeau
+
+    wait = torch.cuda.synchronize if which in ("PyTorch", "torch.compile") else flambeau.cuda.synchronize
+
+    def run(times: int = _ROW) -> None:
+        for _ in range(times):
+            step()
+        wait()
+
+    return run
 
 
 def main() -> None:
@@ -184,18 +199,22 @@ def main() -> None:
         "--torch-compile", action="store_true", help="also torch.compile, which takes a while to compile"
     )
     parser.add_argument("--busy", action="store_true", help="one thread, CPU time")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
     given = parser.parse_args()
-    count, clock = (1, time.thread_time) if given.busy else (2, time.perf_counter)
+    count, clock = (1, time.process_time) if given.busy else (2, time.perf_counter)
+    if given.busy:
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     import torch
 
     import flambeau
 
     torch.set_num_threads(count)
     flambeau.set_num_threads(count)
+    torch.backends.cudnn.allow_tf32 = flambeau.backends.cudnn.allow_tf32 = False
     for name in CASES:
         if given.only not in name:
             continue
-        times, first = measure(name, given.seconds, given.torch_compile, clock)
+        times, first = measure(name, given.seconds, given.torch_compile, clock, given.device)
         base = times["PyTorch"]
         ratios = "  ".join(f"{which} {t / base:.2f}" for which, t in times.items() if which != "PyTorch")
         print(f"{name:<50} {base * 1e6:10.1f} us  {ratios}  (first three calls {first:.2f} s)", flush=True)

@@ -89,7 +89,7 @@ def gpt(lib: Any, layers: int = 4, width: int = 128, heads: int = 4, context: in
             self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
 
         def forward(self, tokens: Any) -> Any:
-            x = self.token(tokens) + self.place(lib.arange(tokens.shape[1]))
+            x = self.token(tokens) + self.place(lib.arange(tokens.shape[1], device=tokens.device))
             return self.head(self.norm(self.blocks(x)))
 
     return GPT()
@@ -156,8 +156,8 @@ def classification(
 ) -> Callable[[], Any]:
     """A training step on fixed random images; returns the loss tensor."""
     generator = np.random.default_rng(0)
-    images = lib.from_numpy(generator.standard_normal(shape, dtype=np.float32))
-    targets = lib.from_numpy(generator.integers(0, labels, shape[0]))
+    images = lib.as_tensor(generator.standard_normal(shape, dtype=np.float32))
+    targets = lib.as_tensor(generator.integers(0, labels, shape[0]))
     model = make(lib)
     update = optimizer(lib, model.parameters())
 
@@ -182,8 +182,8 @@ def sequence(
 ) -> Callable[[], Any]:
     """A training step on fixed random token sequences."""
     generator = np.random.default_rng(0)
-    tokens = lib.from_numpy(generator.integers(0, min(vocabulary, 50), shape))
-    targets = lib.from_numpy(generator.integers(0, vocabulary if per_token else 10, shape if per_token else shape[0]))
+    tokens = lib.as_tensor(generator.integers(0, min(vocabulary, 50), shape))
+    targets = lib.as_tensor(generator.integers(0, vocabulary if per_token else 10, shape if per_token else shape[0]))
     model = make(lib)
     update = optimizer(lib, model.parameters())
 
@@ -201,7 +201,7 @@ def sequence(
 
 def autoencoding(lib: Any, optimizer: Callable[[Any, Any], Any]) -> Callable[[], Any]:
     generator = np.random.default_rng(0)
-    images = lib.from_numpy(generator.random((64, 784), dtype=np.float32))
+    images = lib.as_tensor(generator.random((64, 784), dtype=np.float32))
     model = vae(lib)
     update = optimizer(lib, model.parameters())
 

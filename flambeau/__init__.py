@@ -112,7 +112,7 @@ _HOMES = {
     "Future": "futures",
     "GradScaler": "amp",
     "classes": "library.native",
-    "export_library": "cpp",
+    "export_library": "cpp.aot",
     "_disable_dynamo": "compiler",
     "_assert": "symbolic",
     **dict.fromkeys(

@@ -14,6 +14,8 @@ from ..core.backend import has_backend
 from ..core.device import device as make_device
 from ..core.tensor import Tensor
 from ..ops.creation.filled import full
+from ..ops.pointwise.comparison import where
+from ..ops.pointwise.unscaling import unscale_list
 from ..optim import Optimizer
 
 __all__ = ["GradScaler", "OptState"]
@@ -117,7 +119,7 @@ class GradScaler:
     def _unscale_grads_(self, optimizer: Optimizer, factor: Tensor, allow_fp16: bool) -> dict[Any, Tensor]:
         """Multiply the gradients by the factor; returns, by device, whether one of them is not finite."""
         found: dict[Any, Tensor] = {}
-        factors: dict[Any, Tensor] = {}
+        held: dict[Any, list[Tensor]] = {}
         with no_grad():
             for parameter in (p for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
                 grad = parameter.grad
@@ -126,14 +128,11 @@ class GradScaler:
                 if grad.is_sparse:  # entries of the same place may add up to infinity
                     parameter.grad = grad = grad.coalesce()
                 values = grad._values() if grad.is_sparse else grad
-                if grad.device not in found:
-                    found[grad.device] = full((), 0.0, dtype=dt.float32, device=grad.device)
-                    factors[grad.device] = factor.to(grad.device)
+                held.setdefault(grad.device, []).append(values)
+            for place, values in held.items():
                 # without asking the device for the answer: it is read once, in `step`
-                found[grad.device].add_(values.isfinite().all().logical_not())
-                values.mul_(factors[grad.device])
-            for total in found.values():
-                total.clamp_(max=1.0)
+                found[place] = full((), 0.0, dtype=dt.float32, device=place)
+                unscale_list(found[place], values, factor.to(place))
         return found
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
@@ -199,7 +198,7 @@ class GradScaler:
             found = [f for progress in self._per_optimizer_states.values() for f in progress.found_inf.values()]
             if not found:
                 raise AssertionError("No inf checks were recorded prior to update.")
-            self._adapt(current, any(f.item() for f in found))
+            self._adapt(current, found)
         elif isinstance(new_scale, float):
             current.fill_(new_scale)
         else:
@@ -207,20 +206,18 @@ class GradScaler:
             current.copy_(new_scale)
         self._per_optimizer_states.clear()
 
-    def _adapt(self, current: Tensor, infinite: bool) -> None:
-        tracker = self._growth_tracker
+    def _adapt(self, current: Tensor, found: list[Tensor]) -> None:
+        """The new factor and count of good steps, without reading them: that would wait for the device."""
+        tracker: Any = self._growth_tracker
         assert tracker is not None
-        if infinite:
-            current.mul_(self._backoff_factor)
-            tracker.fill_(0)
-            return
-        steps = int(tracker.item()) + 1
-        if steps == self._growth_interval:
+        with no_grad():
+            infinite = sum(f.to(current.device) for f in found[1:]) + found[0].to(current.device) > 0
+            steps = tracker + 1
+            due = (steps == self._growth_interval) & ~infinite
             grown = current * self._growth_factor
-            if grown.isfinite():
-                current.copy_(grown)
-            steps = 0
-        tracker.fill_(steps)
+            factor = where(due & grown.isfinite(), grown, current)
+            current.copy_(where(infinite, current * self._backoff_factor, factor))
+            tracker.copy_(where(due | infinite, 0, steps))
 
     # -- settings -----------------------------------------------------------------------------------------------------------
     def _get_scale_async(self) -> Tensor | None:

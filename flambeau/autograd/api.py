@@ -13,7 +13,7 @@ from ..core.named import is_named
 from ..core.naming import submodule
 from ..core.overrides import overridable, refuse_real_tensors
 from ..core.tensor import Tensor
-from ..ops.creation.filled import ones
+from ..ops.creation.filled import ones, ones_like
 from .duals import carry
 from .engine import TensorHook, run_backward
 
@@ -60,7 +60,7 @@ def _starting_gradients(outputs: list, gradients: list) -> list[Tensor]:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if not dtype.is_floating_point:
                 raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {dtype}")
-            g = ones(shape, dtype=dtype, device=device) if isinstance(out, GradientEdge) else out.new_ones(shape)
+            g = ones(shape, dtype=dtype, device=device) if isinstance(out, GradientEdge) else ones_like(out)
         elif not isinstance(g, Tensor):
             raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
         elif g.shape != shape:

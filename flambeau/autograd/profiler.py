@@ -9,6 +9,7 @@ True
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 import warnings
 from collections import defaultdict
@@ -76,6 +77,12 @@ def _gpu_recording() -> Any:
 
 class _ProfilerStats:
     """What the profiler itself cost."""
+
+    def took(self, what: str, began: int) -> int:
+        """Note how long something took since `began`; returns the time now."""
+        now = time.perf_counter_ns()
+        setattr(self, f"{what}_call_duration_us", max(1, (now - began) // 1000))
+        return now
 
     def __init__(self) -> None:
         self.profiling_window_duration_sec = 0.0
@@ -188,8 +195,10 @@ class profile:  # noqa: N801
         return self
 
     def _prepare_trace(self) -> None:
+        began = time.perf_counter_ns()
         self.entered = True
         self.config(create_trace_id=True)
+        self._stats.took("profiler_prepare", began)
 
     def _start_trace(self) -> None:
         if _started:
@@ -207,7 +216,9 @@ class profile:  # noqa: N801
         self._recorder.gpu = gpu
         _started.append(self)
         _set_enabled(True)
+        began = time.perf_counter_ns()
         self._recorder.start()
+        self._stats.took("profiler_enable", began)
         self.profiling_start_time_ns = self._recorder.began
 
     def __exit__(self, exc_type: Any, exc_val: Any, exc_tb: Any) -> bool | None:
@@ -218,7 +229,9 @@ class profile:  # noqa: N801
             raise RuntimeError("Can't disable Kineto profiler when it's not running")
         if self.use_device is not None:
             _device_module(self.use_device).synchronize()
+        began = time.perf_counter_ns()
         recorder.stop()
+        self._stats.took("profiler_disable", began)
         _started.remove(self)
         _set_enabled(bool(_started))
         former = self._function_events if self.acc_events else None
@@ -241,11 +254,14 @@ class profile:  # noqa: N801
                 "events() is not available when trace_only=True in ExperimentalConfig. Use export_chrome_trace() instead."
             )
         if self._function_events is None:
-            found = [] if self.kineto_results is None else self.kineto_results.events()
+            began = time.perf_counter_ns()
+            found = [] if self.kineto_results is None else self.kineto_results.function_events()
             events = EventList(
                 found, use_device=self.use_device, profile_memory=self.profile_memory, with_flops=self.with_flops
             )
+            began = self._stats.took("parse_kineto", began)
             events._build_tree()
+            self._stats.took("function_events_build_tree", began)
             self._stats.number_of_events = len(events)
             if self.kineto_results is None:
                 return events

@@ -35,6 +35,7 @@ class Note:
     marks: Any = None
     extra: Any = None
     result: Any = None
+    keywords: dict[str, Any] | None = None  # values to be shown by name
     memory = device_memory = 0
     end_thread: int | None = None  # if it is another one
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import functools
 import gzip
+import itertools
 import json
 import os
 import socket
@@ -13,15 +14,51 @@ from typing import Any
 
 from ..core import modes
 from .profiler_recorder import Described, Note, Recorder, frame_text
-from .profiler_settings import DeviceType, device_type
+from .profiler_settings import DeviceType, device_type, switches
 from .profiler_util import MEMORY_EVENT_NAME, FunctionEvent, _rewrite_name
 
+_numbers = itertools.count()
 _BASE = 1790857026000000000  # traces count their microseconds from here, nanoseconds since 1970
 _C_NAMES = {
     "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
     "int32": "int", "int16": "short int", "int8": "signed char", "uint8": "unsigned char", "bool": "bool",
     "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
 }  # fmt: skip
+
+
+class KinetoEvent:
+    """An event with a method for each of its fields, as PyTorch's recorder hands them out."""
+
+    def __init__(self, event: FunctionEvent):
+        self.event = event
+
+    def correlation_id(self) -> int:
+        return self.event.external_id
+
+    def start_ns(self) -> int:
+        return int(self.event.time_range.start * 1000)
+
+    def end_ns(self) -> int:
+        return int(self.event.time_range.end * 1000)
+
+    def duration_ns(self) -> int:
+        return self.end_ns() - self.start_ns()
+
+    def start_thread_id(self) -> int:
+        return self.event.thread
+
+    def shapes(self) -> Any:
+        return self.event.input_shapes
+
+    def nbytes(self) -> int:
+        return self.event.cpu_memory_usage + self.event.device_memory_usage
+
+    def name(self) -> str:
+        return self.event.trace_name or self.event.name
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.event, name)
+        return lambda: value
 
 
 class Results:
@@ -40,6 +77,7 @@ class Results:
         self.trace_id, self.modules = trace_id, modules
         self.metadata: dict[str, Any] = {}
         self.notes = list(recorder.finished())
+        self._base = next(_numbers) << 20  # correlations of one process all differ
         self.threads: dict[int, int] = {}
         self._inputs: dict[int, list[Any]] = {}
 
@@ -50,7 +88,11 @@ class Results:
         return self.threads.setdefault(native, len(self.threads) + 1)
 
     # -- events -----------------------------------------------------------------------------------------------------
-    def events(self) -> list[FunctionEvent]:
+    def events(self) -> list[KinetoEvent]:
+        """The events with PyTorch's methods."""
+        return [KinetoEvent(event) for event in self.function_events()]
+
+    def function_events(self) -> list[FunctionEvent]:
         """In the order they began."""
         made = [self._event(i, note) for i, note in enumerate(self.notes, 1)]
         self._add_memory(made)
@@ -80,13 +122,13 @@ class Results:
             is_async=note.end_thread not in (None, note.thread),
             sequence_nr=note.sequence,
             trace_name=note.name,
-            concrete_inputs=[v if isinstance(v, (int, float, str)) else None for v in inputs],
-            kwinputs={},
+            concrete_inputs=[_concrete(v) for v in inputs] if switches.concrete_inputs else [],
+            kwinputs=dict(note.keywords or {}),
             flops=flops_of(note, inputs) if self.flops else 0,
             is_user_annotation=user,
             is_python_function=note.extra == "python",
             activity_type="user_annotation" if user else "cpu_op",
-            external_id=number,
+            external_id=self._base + number,
             structured_input_shapes=[_structure(v, "shape") for v in inputs],
             structured_input_strides=[_structure(v, "strides") for v in inputs],
             input_dtypes=[type_word(v) for v in inputs],
@@ -223,12 +265,16 @@ class Results:
                 args["Fwd thread id"] = self._thread(note.thread) if note.scope == modes.BACKWARD else 0
             inputs = self.inputs_of(note)
             if note.inputs is not None:
-                args["Concrete Inputs"] = ["" if isinstance(v, (Described, list)) else str(v) for v in inputs]
+                if switches.concrete_inputs:
+                    shown = [_concrete(v) for v in inputs]
+                    args["Concrete Inputs"] = ["" if v is None else str(v) for v in shown]
                 args["Input type"] = [type_word(v) for v in inputs]
                 args["Input Strides"] = [_structure(v, "strides") for v in inputs]
                 args["Input Dims"] = [_structure(v, "shape") for v in inputs]
             if note.stack:
                 args["Call stack"] = ";".join(frame_text(frame) for frame in note.stack)
+            for key, value in (note.keywords or {}).items():
+                args[key] = "None" if isinstance(value, str) and '"' in value else value
             args["Ev Idx"] = i
             kind = "user_annotation" if note.scope == modes.USER else "cpu_op"
             if note.extra == "python":
@@ -246,6 +292,8 @@ class Results:
 
     def _links(self) -> Iterator[dict[str, Any]]:
         """Arrows from a forward call to the node of the backward pass that it made."""
+        if not switches.links:
+            return
         forward: dict[int, Note] = {}
         process, drawn = os.getpid(), set()
         for note in self.notes:
@@ -319,6 +367,13 @@ class Results:
         yield {"name": "Iteration Start: PyTorch Profiler", "ph": "i", "s": "g", "pid": "Traces", "tid": "Trace PyTorch Profiler",
                "ts": start}  # fmt: skip
         yield {"name": "Record Window End", "ph": "i", "s": "g", "pid": process, "tid": process, "ts": start + length}
+
+
+def _concrete(value: Any) -> Any:
+    """A number, a text or a list of such; None for everything else."""
+    if isinstance(value, list):
+        return None if any(_concrete(v) is None for v in value) else value
+    return value if isinstance(value, (int, float, str)) else None
 
 
 def _structure(value: Any, field: str) -> list:

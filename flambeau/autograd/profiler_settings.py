@@ -99,6 +99,16 @@ class ExperimentalConfig:
     trace_only: bool = False
 
 
+class _Switches:
+    """What is shown, where it was recorded."""
+
+    concrete_inputs = True  # numbers among the arguments
+    links = True  # arrows from forward calls to backward ones
+
+
+switches = _Switches()
+
+
 def device_type(name: str) -> DeviceType:
     """The type of a device called `cuda`."""
     return next((kind for kind in DeviceType if kind.name.lower() == name), DeviceType.PrivateUse1)

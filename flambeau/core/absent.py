@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from .overrides import disabled_torch_function
+
 
 def raising(names: str, error: type[Exception], message: str) -> dict[str, Callable[..., NoReturn]]:
     """A function for each of the names (a text of words); called, it raises `error` with its name in the place of {}."""
@@ -12,12 +14,14 @@ def raising(names: str, error: type[Exception], message: str) -> dict[str, Calla
 
 
 def absent_class(name: str, message: str, error: type[Exception] = NotImplementedError, bases: tuple = ()) -> type:
-    """A class that nothing is an instance of: programs may ask `isinstance(x, ...)`, making one raises."""
+    """A class that nothing is an instance of: programs may ask `isinstance(x, ...)`, making one raises. A subclass of tensors says that
+    it overrides no operators, so that none asks for its instances."""
 
     def __new__(cls: type, *args: Any, **kwargs: Any) -> NoReturn:
         raise error(message)
 
-    return type(name, bases, {"__new__": __new__, "__doc__": f"Cannot be made: {message}", "__module__": __name__})
+    known = {"__new__": __new__, "__doc__": f"Cannot be made: {message}", "__module__": __name__}
+    return type(name, bases, {**known, "__torch_function__": disabled_torch_function} if bases else known)
 
 
 def _raising(name: str, error: type[Exception], message: str) -> Callable[..., NoReturn]:

@@ -94,10 +94,11 @@ class Backend:
         return self.compile(build, key)
 
     def compile_lists(
-        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device
+        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device, singles: int = 0
     ) -> Callable | None:
-        """A function that applies formulas to many tensors at once: run(rows, numbers), where a row has the addresses of tensors of
-        these dtypes and how many elements they have, and roots[k] is stored to tensor positions[k] of each. None: there is none."""
+        """A function that applies formulas to many tensors at once: run(rows, numbers, found=0), where a row has the addresses of
+        tensors of these dtypes and how many elements they have (the last `singles` have one), and roots[k] is stored to tensor
+        positions[k] of each; nothing happens if a float32 number at the address `found` is not zero. None: there is none."""
         return None
 
     def indexed(self, where: device) -> device:
@@ -121,10 +122,15 @@ class Backend:
     def seed(self, seed: int) -> None:
         """Seed the default generators of all devices of this type."""
 
-    def report_address(self, where: device) -> int:
-        """Where kernels may leave a bad index (two int64: 1, and the index) that the host looks at when it next waits for the device;
-        0 if it has to look after every kernel."""
+    def report_address(self, where: device, operator: str = "") -> int:
+        """Where the kernel that is launched next may leave a bad index (two int64: 1, and the index) that the host looks at when it
+        next waits for the device; 0 if it has to look after every kernel."""
         return 0
+
+    def raise_later(self, address: int, nbytes: int, operator: str, error: Exception, where: device) -> bool:
+        """Have this error raised when the host next waits for the device, if the number at an address is not zero then; False if that
+        cannot be done."""
+        return False
 
     def synchronize(self, where: device) -> None:
         """Wait until everything that was started has finished. What runs at once has nothing to wait for."""

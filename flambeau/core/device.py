@@ -27,6 +27,9 @@ class device:
     def __new__(cls, type: Any = None, index: int | None = None) -> device:
         if isinstance(type, device):
             return type
+        text = type if index is None and type.__class__ is str else None
+        if text in _TEXTS:
+            return _TEXTS[text]
         if isinstance(type, int) and not isinstance(type, bool):
             type, index = "cuda", type
         if not isinstance(type, str):
@@ -52,6 +55,8 @@ class device:
             self.memory = None
             self._previous = []
             _KNOWN[kind, index] = self
+        if text is not None:
+            _TEXTS[text] = self
         return self
 
     def __repr__(self) -> str:
@@ -97,6 +102,7 @@ def add_type(name: str) -> None:
 
 
 _KNOWN: dict[tuple[str, int | None], device] = {}
+_TEXTS: dict[Any, device] = {}  # those that were asked for by one text
 cpu = device("cpu")
 meta = device("meta")
 _default: list[device] = [cpu]

@@ -21,6 +21,7 @@ from .uninterrupted import uninterrupted
 
 _REGISTERED: set[type] = set()  # the classes that override operators
 _LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their instances
+_LATER: set[type] = set()  # subclasses that say that they need not be looked for before there is an instance: `_known_when_made`
 _PLAIN: set[type] = set()  # Tensor itself, which no operator needs to ask
 FACE_CODES: set[CodeType] = set()  # the code of public functions
 
@@ -94,9 +95,18 @@ def register_plain(cls: type) -> None:
 def register_subclass(cls: type) -> bool:
     """Called for every new subclass of Tensor. Returns whether it overrides operators."""
     overrides = getattr(cls, "__torch_function__", None) is not disabled_torch_function
-    if overrides:
+    if overrides and getattr(cls, "_known_when_made", False):
+        _LATER.add(cls)
+    elif overrides:
         register(cls)
     return overrides
+
+
+def register_instance(cls: type) -> None:
+    """Called for every new instance of a subclass of Tensor."""
+    if cls in _LATER:
+        _LATER.discard(cls)
+        register(cls)
 
 
 def register_arguments(values: Any) -> None:
@@ -277,10 +287,13 @@ class DisableTorchFunction(DisableTorchFunctionSubclass):
 
     def __enter__(self) -> None:
         super().__enter__()
+        self.known = bool(_REGISTERED)
         self.modes = modes.own.stack[:]
         modes.own.stack.replace([m for m in self.modes if not m.asks])
 
     @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         modes.own.stack.replace(self.modes)
+        if _REGISTERED and not self.known:  # the first class was registered inside
+            modes.own.stack.push_below(_subclass_mode)
         DisableTorchFunctionSubclass.__exit__(self)

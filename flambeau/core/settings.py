@@ -52,6 +52,10 @@ class CudnnSwitches:
     deterministic = False
     allow_tf32 = True
 
+    def state(self) -> tuple:
+        """All of them, to be compared."""
+        return self.enabled, self.benchmark, self.benchmark_limit, self.deterministic, self.allow_tf32
+
 
 matmul_switches = MatmulSwitches()
 cudnn_switches = CudnnSwitches()

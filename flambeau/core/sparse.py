@@ -93,7 +93,7 @@ class SparseTensor(Tensor):
         raise SparseOperand(f"a tensor with layout {self.layout!r} has no strided views")
 
     def _set_header(self, shape: tuple[int, ...], d: dtype, where: Any) -> None:
-        if where.type not in ("cpu", "meta"):
+        if where.type not in ("cpu", "meta", "cuda"):
             raise NotImplementedError(f"sparse tensors on device {where} are not implemented")
         self._storage = SparseStorage()  # type: ignore[assignment]
         self.shape = shape if type(shape) is Size else make_size(shape)

@@ -19,7 +19,7 @@ from .caching import remember
 from .device import cpu, device
 from .dtype import dtype
 from .graph import INFERENCE, AutogradState, Node, grad_mode, user_frame
-from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass, register_plain, register_subclass
+from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass, register_instance, register_plain, register_subclass
 from .shadowing import shadow
 from .size import Size, make_size
 from .storage import UntypedStorage, watchers
@@ -116,6 +116,7 @@ class Tensor(TensorMethods):
         """A header of class `cls` over data's memory, a leaf of the graph."""
         if not isinstance(data, Tensor):
             raise TypeError(f"_make_subclass(): argument 'data' (position 2) must be Tensor, not {type(data).__name__}")
+        register_instance(cls)
         t: Any = _new_object(cls)
         with DisableTorchFunctionSubclass():
             t._adopt(data)

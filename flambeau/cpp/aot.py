@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .. import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
-from ..backends.cpu.onednn import library as dnnl
 from ..backends.cpu.threads import get_num_threads
 from ..utils.cpp_extension import _compiler
 from ..wholestep import function as wholestep
@@ -75,32 +73,18 @@ def export_library(
         shutil.copy(source, folder / f"{name}.c")
         if not embed_weights:
             shutil.copy(weights, folder / weights.name)
-        links = [dnnl.library().path] if program.uses_onednn else []
         library = folder / f"lib{name}{'.a' if static else '.so'}"
         library.unlink(missing_ok=True)
         say(f"linking {library.name}")
         if static:
             _run(["ar", "rcs", str(library), *map(str, objects)])
         else:
-            runpaths = [f"-Wl,-rpath,{os.path.dirname(p)}" for p in links]
-            _run(
-                [
-                    *compiler,
-                    "-shared",
-                    *map(str, objects),
-                    *links,
-                    *runpaths,
-                    "-Wl,-rpath,$ORIGIN",
-                    *_SYSTEM,
-                    "-o",
-                    str(library),
-                ]
-            )
-    _write_cmake(folder, name, library.name, links, static)
+            _run([*compiler, "-shared", *map(str, objects), *_SYSTEM, "-o", str(library)])
+    _write_cmake(folder, name, library.name, static)
     return library
 
 
-_SYSTEM = ["-l:libgomp.so.1", "-lm", "-ldl", "-lpthread"]
+_SYSTEM = ["-lm", "-ldl", "-lpthread"]
 
 
 def _c_compiler(cxx: list[str]) -> list[str]:
@@ -135,13 +119,12 @@ def _check_layouts(captured: Captured) -> None:
             raise NotExportable(f"{d} has no counterpart in C")
 
 
-def _write_cmake(folder: Path, name: str, library: str, links: list[str], static: bool) -> None:
+def _write_cmake(folder: Path, name: str, library: str, static: bool) -> None:
     values = {"name": name, "library": library, "kind": "STATIC" if static else "SHARED"}
-    values["links"] = ";".join([*links, "-l:libgomp.so.1", "m", "dl", "pthread"]) if static else ""
+    values["links"] = "m;dl;pthread" if static else ""
     text = templates.CMAKE
     for key, value in values.items():
         text = text.replace(f"${{{key}}}", value)
-    text = text.replace(f"${{_{name}_dir}}", f"${{_{name}_dir}}")
     (folder / f"{name}Config.cmake").write_text(text)
 
 

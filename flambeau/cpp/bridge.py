@@ -8,6 +8,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import flambeau
+from flambeau import (  # noqa: F401  C++ asks for these by name
+    Generator,
+    dtype,
+    get_num_threads,
+    is_grad_enabled,
+    manual_seed,
+    promote_types,
+    set_grad_enabled,
+    set_num_threads,
+)
 
 from ..autograd.function import Function, FunctionNode
 from ..core import layout as layouts
@@ -197,3 +207,31 @@ def freeze(module: Any) -> Any:
 
 def compile_source(source: str) -> Any:
     return flambeau.jit.CompilationUnit(source)
+
+
+# -- modules and optimizers of C++ (torch/nn.h) -----------------------------------------------------------------------------
+
+
+def layer(name: str, args: tuple) -> Any:
+    return getattr(flambeau.nn, name)(*args)
+
+
+def named_tensors(module: Any, which: str) -> list[tuple[str, Tensor]]:
+    return list(getattr(module, f"named_{which}")())
+
+
+def forget_grad(t: Tensor) -> None:
+    t.grad = None
+
+
+def move_data(t: Tensor, where: Any, kind: Any) -> None:
+    """Another device or dtype for a parameter that stays the same object."""
+    t.data = t.data.to(where or t.device, kind or t.dtype)
+
+
+def optimizer(name: str, parameters: list[Tensor], options: dict[str, float]) -> Any:
+    return getattr(flambeau.optim, name)(parameters, **options)
+
+
+def attribute(owner: Any, name: str) -> Any:
+    return getattr(owner, name)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import struct
 from typing import Any
 
 from ..backends.cpu import jit, team
+from ..backends.cpu.onednn import library as dnnl
 from ..backends.cpu.onednn.direct import DirectProduct
 from ..backends.cpu.onednn.plan import PrimitivePlan
 from ..wholestep.graph import Launch, Ref, Test
@@ -26,6 +28,7 @@ ELEMENTS = {
     "uint8": "uint8_t", "bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t",
 }  # fmt: skip
 _ALIGNMENT = 64
+_EXTERN = re.compile(r"extern ([\w ]+?\*?)\s*(dnnl_\w+)\((.*)\);")
 
 
 class CProgram:
@@ -207,6 +210,14 @@ class CProgram:
             lines += [f"CHECK(dnnl_primitive_desc_next_impl({target}));"] * one.skipped
         return lines
 
+    @staticmethod
+    def _loading() -> str:
+        """oneDNN's functions are found when the first model is made."""
+        path = dnnl.library().path
+        text = templates.ONEDNN_LOADING.replace("FILE", os.path.basename(path)).replace("PATH", path)
+        names = [name for _, name, _ in _EXTERN.findall(templates.ONEDNN)]
+        return "\n  ".join([text, *(f'FIND({name}, libdnnl, "{name}")' for name in names)])
+
     def _destruction(self) -> str:
         """oneDNN's objects go in the opposite order; what a query returns belongs to what was asked."""
         lines = []
@@ -237,7 +248,8 @@ class CProgram:
 
     def _own_names(self, text: str) -> str:
         """Two libraries may meet in one program."""
-        return re.sub(r"@flambeau_(parallel|num_threads|team)\b", rf"@{self.name}_\1", text)
+        own = re.sub(r"@flambeau_(parallel|num_threads|team)\b", rf"@{self.name}_\1", text)
+        return re.sub(r"@(GOMP_parallel|omp_get_num_threads|omp_get_thread_num)\b", rf"@{self.name}_\1", own)
 
     def source(self, weights: str | None) -> str:
         """The C file. `weights` is the file to embed, or None where they are read from one beside the library."""
@@ -269,7 +281,8 @@ class CProgram:
             if weights is None
             else templates.EMBEDDED.replace("FILE", weights).replace("NAME", self.name),
             "embedded": int(weights is not None),
-            "onednn_types": templates.ONEDNN if self.uses_onednn else "",
+            "onednn_types": _EXTERN.sub(r"static \1(*\2)(\3);", templates.ONEDNN) if self.uses_onednn else "",
+            "loading": self._loading() if self.uses_onednn else "",
             "onednn_calls": templates.ONEDNN_CALLS.replace("${name}", self.name) if self.uses_onednn else "",
             "create": "(void)m;"
             if not self.uses_onednn

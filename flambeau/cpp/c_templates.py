@@ -67,16 +67,8 @@ static char *find_weights(const char *path) { return path ? map_file(path) : NAM
 
 BESIDE = """
 static char *find_weights(const char *path) {
-  char beside[4096];
-  Dl_info where;
-  if (!path) {
-    const char *slash;
-    if (!dladdr((void *)find_weights, &where) || !where.dli_fname) return 0;
-    slash = strrchr(where.dli_fname, '/');
-    snprintf(beside, sizeof beside, "%.*s%s", slash ? (int)(slash - where.dli_fname + 1) : 0, where.dli_fname, WEIGHTS);
-    path = beside;
-  }
-  return map_file(path);
+  char place[4096];
+  return map_file(path ? path : beside(WEIGHTS, place, sizeof place));
 }
 """
 
@@ -130,10 +122,19 @@ SOURCE = """/* Written by Flambeau from a recorded model: first memory and oneDN
 #define WEIGHT_BYTES ${weight_bytes}ull
 #define HIDDEN __attribute__((visibility("hidden")))
 
-extern void omp_set_num_threads(int);
 HIDDEN int64_t ${name}_num_threads = 1;
 HIDDEN char ${name}_team[384] __attribute__((aligned(64)));
 static char message[512]; /* of a model that could not be made */
+
+/* Threads are those of libgomp, which oneDNN uses, too. It is loaded when a model is made, and told first to sleep soon while it waits:
+   threads that spin take the cores from other programs. */
+typedef void (*gomp_function)(void *);
+static void (*omp_set_num_threads)(int);
+static int (*omp_num_threads)(void), (*omp_thread_num)(void);
+static void (*gomp_parallel)(gomp_function, void *, unsigned, unsigned);
+HIDDEN void ${name}_GOMP_parallel(gomp_function f, void *data, unsigned threads, unsigned flags) { gomp_parallel(f, data, threads, flags); }
+HIDDEN int ${name}_omp_get_num_threads(void) { return omp_num_threads(); }
+HIDDEN int ${name}_omp_get_thread_num(void) { return omp_thread_num(); }
 
 ${kernels}
 ${constants}
@@ -151,6 +152,15 @@ static int fail(${name}_model *m, const char *text) {
   return 1;
 }
 ${onednn_calls}
+/* The folder that this library is in, with the name of a file. */
+static const char *beside(const char *file, char *path, size_t size) {
+  Dl_info where;
+  const char *slash;
+  if (!dladdr((void *)beside, &where) || !where.dli_fname) return file;
+  slash = strrchr(where.dli_fname, '/');
+  snprintf(path, size, "%.*s%s", slash ? (int)(slash - where.dli_fname + 1) : 0, where.dli_fname, file);
+  return path;
+}
 static char *map_file(const char *path) {
   struct stat facts;
   char *found;
@@ -162,14 +172,37 @@ static char *map_file(const char *path) {
   return found == MAP_FAILED ? 0 : found;
 }
 ${weights}
+#define FIND(pointer, library, function) \\
+  if (!(*(void **)&pointer = dlsym(library, function))) { snprintf(message, sizeof message, "no %s in %s", function, #library); return 1; }
+
+static int load_libraries(void) {
+  static int loaded;
+  char path[4096];
+  void *libgomp, *libdnnl;
+  if (loaded) return 0;
+  if (!getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "4000", 1);
+  if (!(libgomp = dlopen("libgomp.so.1", RTLD_NOW | RTLD_GLOBAL))) {
+    snprintf(message, sizeof message, "%s", dlerror());
+    return 1;
+  }
+  FIND(omp_set_num_threads, libgomp, "omp_set_num_threads")
+  FIND(omp_num_threads, libgomp, "omp_get_num_threads")
+  FIND(omp_thread_num, libgomp, "omp_get_thread_num")
+  FIND(gomp_parallel, libgomp, "GOMP_parallel")
+  (void)path, (void)libdnnl;
+  ${loading}
+  loaded = 1;
+  return 0;
+}
+
 static int prepare(${name}_model *m) {
   ${create}
   return 0;
 }
 
 ${name}_model *${name}_create(const char *weights, int threads) {
-  ${name}_model *m = calloc(1, sizeof *m);
-  if (!m) return 0;
+  ${name}_model *m;
+  if (load_libraries() || !(m = calloc(1, sizeof *m))) return 0;
   m->threads = threads > 0 ? threads : ${threads};
   ${name}_num_threads = m->threads;
   omp_set_num_threads(m->threads);
@@ -239,6 +272,13 @@ static int multiply(${name}_model *m, char ta, char tb, int64_t rows, int64_t co
   return 0;
 }
 """
+
+# oneDNN is looked for beside the library, where it was when the library was written, and in the system's folders.
+ONEDNN_LOADING = """if (!(libdnnl = dlopen(beside("FILE", path, sizeof path), RTLD_NOW | RTLD_LOCAL)) &&
+      !(libdnnl = dlopen("PATH", RTLD_NOW | RTLD_LOCAL)) && !(libdnnl = dlopen("FILE", RTLD_NOW | RTLD_LOCAL))) {
+    snprintf(message, sizeof message, "oneDNN: %s", dlerror());
+    return 1;
+  }"""
 
 ONEDNN_START = """CHECK(dnnl_engine_create(&m->engine, 1, 0));
   CHECK(dnnl_stream_create(&m->stream, m->engine, 1));

@@ -66,7 +66,7 @@ def capture(model: Callable, inputs: tuple) -> Captured:
         whole(*inputs)  # caches that are filled once
         try:
             recorded = record_once(whole, inputs, _others(whole.inputs))
-            problem, _ = recorded.check(tensors, lambda: whole(*inputs))
+            problem, _ = recorded.check(tensors, lambda table: whole(*inputs))
         except NotRecordable as error:
             problem = str(error)
         if problem:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .. import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.dtype import dtype
 from ..core.tensor import Tensor
 from ..library.aten.calls import _function

@@ -24,6 +24,7 @@ from ..library.aten.schemas import FunctionSchema
 from ..nn import Module
 from ..serialization.names import written_name
 from ..utils import _pytree as pytree
+from .constraints import violations
 from .dynamic_shapes import Sizes, combined, gather
 from .exported_program import ModuleCallSignature
 from .graph_signature import (
@@ -340,18 +341,40 @@ def trace(
     for number in range(1, EXAMPLES):
         values = other_sizes(sizes, number)
         try:
-            traces.append(_run_with(module, args, kwargs, sizes, values))
+            found = _run_with(module, args, kwargs, sizes, values)
         except Unsupported:
             raise
         except Exception as problem:
             chosen = ", ".join(f"{s} = {v}" for s, v in values.items())
+            text = violations(sizes, _same_calls(module, args, kwargs, sizes, first))
             raise Unsupported(
-                f"Constraints violated: the program does not run with other sizes ({chosen}), though dynamic_shapes says that it"
+                text
+                or f"Constraints violated: the program does not run with other sizes ({chosen}), though dynamic_shapes says that it"
                 f" does: {type(problem).__name__}: {problem}"
             ) from problem
+        if _calls(found) != _calls(first):
+            text = violations(sizes, _same_calls(module, args, kwargs, sizes, first))
+            raise Unsupported(text or "the program does something else for other sizes")
+        traces.append(found)
         runs.append(values)
     Merger(traces, runs, sizes).merge()
     return first, sizes
+
+
+def _calls(trace: Trace) -> list[Any]:
+    return [n.target for n in trace.graph.nodes if n.op == "call_function"]
+
+
+def _same_calls(module: Module, args: tuple, kwargs: dict, sizes: Sizes, first: Trace) -> Callable[[dict], bool]:
+    """Whether the program makes the calls of a first run with other sizes, too."""
+
+    def works(values: dict[Symbol, int]) -> bool:
+        try:
+            return _calls(_run_with(module, args, kwargs, sizes, values)) == _calls(first)
+        except Exception:  # whatever it is, the program does not do with these sizes what it did
+            return False
+
+    return works
 
 
 def other_sizes(sizes: Sizes, number: int) -> dict[Symbol, int]:

@@ -66,12 +66,14 @@ def _overload(name: str) -> OpOverload:
 
 def composite_table() -> dict[Any, Callable]:
     """What composite operators are made of."""
+    from . import recurrent  # noqa: F401, PLC0415  it adds entries, and imports this module
+
     return {_overload(name): function for name, function in _COMPOSITE.items()}
 
 
 def core_table() -> dict[Any, Callable]:
     """What all but PyTorch's core operators are made of."""
-    return {_overload(name): function for name, function in {**_COMPOSITE, **_CORE}.items()}
+    return {**composite_table(), **{_overload(name): function for name, function in _CORE.items()}}
 
 
 # -- shapes ---------------------------------------------------------------------------------------------------------------
@@ -184,7 +186,8 @@ def _split(self: Tensor, split_size: int, dim: int = 0) -> Any:
 
 @core("unbind.int")
 def _unbind(self: Tensor, dim: int = 0) -> Any:
-    return [aten.select.int(self, dim, i) for i in range(self.size(dim))]
+    pieces = [aten.slice.Tensor(self, dim, i, i + 1) for i in range(self.size(dim))]
+    return [aten.squeeze.dim(piece, dim) for piece in pieces]
 
 
 @core("stack.default")
@@ -207,16 +210,13 @@ def _squeeze(self: Tensor, dim: int) -> Tensor:
 
 @composite("linear.default")
 def _linear(input: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+    if input.dim() != 2 and not input.is_contiguous():
+        product = _matmul(input, aten.t.default(weight))
+        return product if bias is None else aten.add.Tensor(product, bias)
+    flat = input if input.dim() == 2 else aten.view.default(input, [math.prod(input.shape[:-1]), input.size(-1)])
     transposed = aten.t.default(weight)
-    if input.dim() == 2:
-        return aten.mm.default(input, transposed) if bias is None else aten.addmm.default(bias, input, transposed)
-    flat = (
-        aten.view.default(input, [-1, input.size(-1)])
-        if input.is_contiguous()
-        else _reshape(input, [-1, input.size(-1)])
-    )
     product = aten.mm.default(flat, transposed) if bias is None else aten.addmm.default(bias, flat, transposed)
-    return aten.view.default(product, [*input.shape[:-1], weight.size(0)])
+    return product if input.dim() == 2 else aten.view.default(product, [*input.shape[:-1], weight.size(0)])
 
 
 @composite("matmul.default")
@@ -229,9 +229,15 @@ def _matmul(self: Tensor, other: Tensor) -> Tensor:
         return aten.squeeze.dim(aten.mm.default(aten.unsqueeze.default(self, 0), other), 0)
     if self.dim() == 2 and other.dim() == 2:
         return aten.mm.default(self, other)
-    if self.dim() >= 3 and other.dim() in (1, 2):
+    if self.dim() >= 3 and other.dim() in (1, 2) and _folds(self):
         return _folded_product(self, other)
     return _batched_product(self, other)
+
+
+def _folds(self: Tensor) -> bool:
+    """Whether all dimensions but the last are one, in memory."""
+    shape, strides = self.shape, self.stride()
+    return all(strides[d] == strides[d + 1] * shape[d + 1] for d in range(self.dim() - 2))
 
 
 def _folded_product(self: Tensor, other: Tensor) -> Tensor:
@@ -315,6 +321,11 @@ def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
     return aten.native_dropout.default(input, p, True)[0]
 
 
+@composite("dropout_.default")
+def _dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
+    return input if not train or p == 0 else aten.copy_.default(input, aten.native_dropout.default(input, p, True)[0])
+
+
 @composite("layer_norm.default")
 def _layer_norm(
     input: Tensor, shape: list, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
@@ -328,27 +339,13 @@ def _batch_norm(
 ) -> Tensor:
     if not training:
         return aten._native_batch_norm_legit_no_training.default(input, weight, bias, mean, var, momentum, eps)[0]
-    return _batch_norm_by_parts(input, weight, bias, mean, var, momentum, eps)
-
-
-def _batch_norm_by_parts(
-    input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
-) -> Tensor:
-    """In training: the statistics of the batch, and running ones moved towards them."""
-    dims = [0, *range(2, input.dim())]
-    count = input.numel() // input.size(1)
-    average = aten.mean.dim(input, dims, True)
-    spread = aten.var.correction(input, dims, correction=0, keepdim=True)
-    if mean is not None:
-        flat = aten.view.default(average, [-1])
-        aten.copy_.default(mean, aten.add.Tensor(aten.mul.Tensor(mean, 1 - momentum), aten.mul.Tensor(flat, momentum)))
-        unbiased = aten.mul.Tensor(aten.view.default(spread, [-1]), count / (count - 1) * momentum)
-        aten.copy_.default(var, aten.add.Tensor(aten.mul.Tensor(var, 1 - momentum), unbiased))
-    scaled = aten.mul.Tensor(aten.sub.Tensor(input, average), aten.rsqrt.default(aten.add.Tensor(spread, eps)))
-    shape = [1, -1, *[1] * (input.dim() - 2)]
-    if weight is not None:
-        scaled = aten.mul.Tensor(scaled, aten.view.default(weight, shape))
-    return scaled if bias is None else aten.add.Tensor(scaled, aten.view.default(bias, shape))
+    if mean is None:
+        return aten._native_batch_norm_legit.no_stats(input, weight, bias, True, momentum, eps)[0]
+    given = (input, weight, bias, mean, var, True, momentum, eps)
+    out, _, _, new_mean, new_var = aten._native_batch_norm_legit_functional.default(*given)
+    aten.copy_.default(mean, new_mean)
+    aten.copy_.default(var, new_var)
+    return out
 
 
 @composite("max_pool2d.default")
@@ -359,7 +356,10 @@ def _max_pool2d(self: Tensor, kernel_size: list, stride: Any = (), padding: Any 
 @composite("adaptive_avg_pool2d.default")
 def _adaptive_avg_pool2d(self: Tensor, output_size: list) -> Tensor:
     if list(output_size) == [1, 1]:
-        return aten.mean.dim(self, [-1, -2], True)
+        found = aten.mean.dim(self, [-1, -2], True)
+        last = self.dim() == 4 and self.is_contiguous(memory_format=flambeau.channels_last) and not self.is_contiguous()
+        count = self.size(1)
+        return aten.as_strided.default(found, list(found.shape), [count, 1, count, count]) if last else found
     return aten._adaptive_avg_pool2d.default(self, output_size)
 
 
@@ -405,8 +405,8 @@ def _attention(
     if enable_gqa or dropout_p:
         raise NotImplementedError("taking apart attention with dropout or shared heads")
     factor = math.sqrt(1 / math.sqrt(query.size(-1)) if scale is None else scale)
-    keys = aten.mul.Scalar(aten.transpose.int(key, -2, -1), factor)
-    scores = _batched_product(aten.mul.Scalar(query, factor), keys)
+    queries = aten.mul.Scalar(query, factor)
+    scores = _batched_product(queries, aten.mul.Scalar(aten.transpose.int(key, -2, -1), factor))
     if is_causal:
         ones = aten.ones.default(
             [query.size(-2), key.size(-2)], dtype=flambeau.bool, device=query.device, pin_memory=False
@@ -416,7 +416,17 @@ def _attention(
         if mask.dtype == flambeau.bool:
             mask = aten.where.ScalarOther(mask, aten.zeros_like.default(scores), -math.inf)
         scores = aten.add.Tensor(scores, mask)
-    return _batched_product(aten._softmax.default(scores, -1, False), value)
+    out = _batched_product(_safe_softmax(scores), value)
+    rows = aten.clone.default(aten.permute.default(out, [2, 0, 1, 3]), memory_format=flambeau.contiguous_format)
+    return aten.permute.default(rows, [1, 2, 0, 3])  # in memory as PyTorch's kernel leaves it
+
+
+def _safe_softmax(scores: Tensor) -> Tensor:
+    """Zeros for a row in which everything is masked."""
+    found = aten._softmax.default(scores, -1, False)
+    shown = aten.logical_not.default(aten.eq.Scalar(scores, -math.inf))
+    empty = aten.logical_not.default(aten.any.dim(shown, -1, True))
+    return aten.where.self(empty, aten.full_like.default(found, 0, pin_memory=False), found)
 
 
 @composite("std.dim", "std.default")
@@ -429,6 +439,11 @@ def _std(self: Tensor, dim: Any = None, unbiased: Any = True, keepdim: bool = Fa
 def _var(self: Tensor, dim: Any = None, unbiased: Any = True, keepdim: bool = False) -> Tensor:
     dims, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
     return aten.var.correction(self, dims, correction=float(unbiased), keepdim=keepdim)
+
+
+@core("sum.default")
+def _sum(self: Tensor, *, dtype: Any = None) -> Tensor:
+    return aten.sum.dim_IntList(self, [], dtype=dtype)
 
 
 @core("clamp_min.default")
@@ -452,18 +467,18 @@ def _mse_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
     square = aten.pow.Tensor_Scalar(aten.sub.Tensor(self, target), 2)
     if reduction == 0:
         return square
-    return aten.mean.default(square) if reduction == 1 else aten.sum.default(square)
+    return aten.mean.default(square) if reduction == 1 else aten.sum.dim_IntList(square, [])
 
 
 @core("hardswish.default")
 def _hardswish(self: Tensor) -> Tensor:
-    gate = aten.clamp.default(aten.add.Tensor(self, 3), 0, 6)
+    gate = aten.clamp.default(aten.clamp.default(aten.add.Tensor(self, 3), 0), None, 6)
     return aten.div.Tensor(aten.mul.Tensor(self, gate), 6)
 
 
 @core("hardsigmoid.default")
 def _hardsigmoid(self: Tensor) -> Tensor:
-    return aten.div.Tensor(aten.clamp.default(aten.add.Tensor(self, 3), 0, 6), 6)
+    return aten.div.Tensor(aten.clamp.default(aten.clamp.default(aten.add.Tensor(self, 3), 0), None, 6), 6)
 
 
 @core("masked_fill.Scalar")
@@ -489,6 +504,19 @@ for _name, _value in (("zeros", 0), ("ones", 1)):
     )
 
 
+@core("new_zeros.default")
+def _new_zeros(self: Tensor, size: list, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
+    return aten.full.default(size, 0, dtype=dtype or self.dtype, device=device or self.device, pin_memory=False)
+
+
+@composite("unflatten.int")
+def _unflatten(self: Tensor, dim: int, sizes: list[int]) -> Tensor:
+    dim %= self.dim()
+    known = math.prod(s for s in sizes if s != -1)
+    filled = [self.size(dim) // known if s == -1 else s for s in sizes]
+    return aten.view.default(self, [*self.shape[:dim], *filled, *self.shape[dim + 1 :]])
+
+
 # -- taking a graph apart -------------------------------------------------------------------------------------------------
 
 
@@ -497,8 +525,16 @@ def _functional_name(name: str) -> str | None:
     return name[:-1] if name.endswith("_") and not name.endswith("__") else None
 
 
+_SCATTERS: dict[Any, Callable] = {
+    aten.select.int: aten.select_scatter.default,
+    aten.slice.Tensor: aten.slice_scatter.default,
+}
+
+
 class _Recorder(GraphRecorder):
     """Records with entries in the place of operators; what is changed in place is a new value from then on."""
+
+    differentiates = False
 
     def __init__(self, graph: Graph, root: Module, table: dict[Any, Callable], functional: bool) -> None:
         super().__init__(graph, root)
@@ -535,19 +571,43 @@ class _Recorder(GraphRecorder):
     def _functionalised(self, target: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Compute the new value; from now on the changed tensor's node is that of the value."""
         first = args[0]
-        if first._is_view() and first._base is not None and first._base.numel() != first.numel():
-            raise NotImplementedError(f"taking apart a program that changes a part of a tensor in place ({target})")
         name = _functional_name(target.overloadpacket.__name__)
         if name == "copy":
             same = args[1].shape == first.shape and args[1].dtype == first.dtype
             value = args[1] if same else aten.expand.default(_to(args[1], first.dtype), list(first.shape))
         else:
             value = getattr(getattr(aten, name or ""), target._overloadname)(*args, **kwargs)
-        node = self.node_of(value)
-        self.unseen(lambda: first.detach().copy_(value.detach()))
-        self.known[id(first)] = (first, node)
-        self.changed[id(first)] = first
+        self._becomes(first, value)
         return first
+
+    def _becomes(self, tensor: Tensor, value: Tensor) -> None:
+        """A tensor has another value from now on; so has what it is a part of, and other views of that are taken anew."""
+        chain = [(tensor, self.node_of(tensor))]
+        while chain[-1][0]._is_view() and chain[-1][1].target in _SCATTERS:
+            source = chain[-1][1].args[0]
+            whole = next((t for t, n in self.known.values() if n is source), None)
+            if whole is None:
+                raise NotImplementedError("taking apart a program that changes a part of a tensor that is not seen")
+            chain.append((whole, source))
+        last = chain[-1][0]
+        if last._is_view() and last._base is not None and last._base.numel() != last.numel():
+            raise NotImplementedError(
+                f"taking apart a program that changes a part of a tensor in place ({chain[-1][1].target})"
+            )
+        self.node_of(value)
+        self.unseen(lambda: tensor.detach().copy_(value.detach()))
+        owner = tensor.untyped_storage().data_ptr()
+        for (part, before), above in zip(chain, [*chain[1:], None]):
+            self.known[id(part)] = (part, self.node_of(value))
+            self.changed[id(part)] = part
+            if above is not None:
+                value = _SCATTERS[before.target](above[0], value, *before.args[1:])
+        kept = {id(part) for part, _ in chain} | {id(value)}
+        for key, (other, _) in list(self.known.items()):
+            view = key not in kept and other._is_view() and other.layout is flambeau.strided and other.numel()
+            if view and other.untyped_storage().data_ptr() == owner:
+                del self.known[key]
+        self.memory[owner] = last
 
 
 class _Retracer(Interpreter):

@@ -187,6 +187,7 @@ class Sizes:
         self.symbols: list[Symbol] = []
         self.of_leaf: dict[int, dict[int, Expression]] = {}  # by the leaf's number, then the dimension
         self.ranges: dict[Symbol, tuple[int, int | None]] = {}
+        self.sources: dict[Symbol, str] = {}  # where each symbol was met first: L['x'].size()[0]
         self.named: dict[str, Symbol] = {}
         self._taken: set[int] = set()
 
@@ -196,12 +197,23 @@ class Sizes:
             number += 1
         self._taken.add(number)
         symbol = Symbol(f"s{number}", hint)
+        if hint < low and low > 2 or (high is not None and hint > high):
+            raise ValueError(f"{hint} not in range [{low}, {'int_oo' if high is None else high}]")
         self.symbols.append(symbol)
         self.ranges[symbol] = (low, high)
+        self.sources[symbol] = source
         return symbol
+
+    def spoken(self, symbol: Symbol) -> str:
+        """The user's name of a symbol, else where it is from."""
+        return next((name for name, found in self.named.items() if found is symbol), self.sources[symbol])
 
     def add(self, leaf: int, path: str, tensor: Tensor, shape: Any) -> None:
         """The sizes of one leaf, as the user says."""
+        if shape is not None and not isinstance(shape, (dict, list, tuple)):
+            raise ValueError(
+                f"Unexpected input tensor shape {shape} specified at `dynamic_shapes{path.removeprefix('L')}` (expected either a list/tuple of dimensions, or a dict mapping indices to dimensions, where each dimension is an int, a Dim, Dim.AUTO, Dim.STATIC, or Dim.DYNAMIC)"
+            )
         for dim, wanted in _shape_items(shape):
             if wanted is None or isinstance(wanted, int) or (isinstance(wanted, _DimHint) and wanted.type == "STATIC"):
                 if isinstance(wanted, int) and not isinstance(wanted, bool) and wanted != tensor.shape[dim]:
@@ -245,12 +257,17 @@ def gather(named: dict[str, Any], dynamic_shapes: Any) -> Sizes:
     if isinstance(dynamic_shapes, ShapesCollection):
         raise ValueError("call .dynamic_shapes(model, args) of a ShapesCollection")
     if isinstance(dynamic_shapes, (tuple, list)):
+        if len(dynamic_shapes) != len(named):
+            raise ValueError(
+                f"Detected mismatch between the structure of `inputs` and `dynamic_shapes`: `inputs` has {len(named)} elements, but `dynamic_shapes` has {len(dynamic_shapes)} elements"
+            )
         dynamic_shapes = dict(zip(named, dynamic_shapes))
     unknown = [name for name in dynamic_shapes if name not in named]
     if unknown:
         raise ValueError(
             f"When `dynamic_shapes` is specified as a dict, its top-level keys must be the arg names {list(named)} of `inputs`,"
-            f" but here they are {list(dynamic_shapes)}."
+            f" but here they are {list(dynamic_shapes)}. Alternatively, you could also ignore arg names entirely and specify"
+            " `dynamic_shapes` as a list/tuple matching `inputs`."
         )
     number = 0
     for name, value in named.items():

@@ -74,9 +74,11 @@ class InputChecks:
     in_spec: Any
     checks: list[_Check | ConstantArgument] = field(default_factory=list)
     ranges: dict[Symbol, tuple[int, int | None]] = field(default_factory=dict)
+    places: dict[Symbol, str] = field(default_factory=dict)  # where the size was read that a symbol has
 
     def __call__(self, leaves: list[Any]) -> None:
         known: dict[Symbol, int] = {}
+        self.places = {}
         for leaf, check in zip(leaves, self.checks):
             if isinstance(check, ConstantArgument):
                 if leaf != check.value:
@@ -98,7 +100,10 @@ class InputChecks:
         if len(symbols) == 1 and symbols[0] not in known and wanted.divisor == 1:
             self._learn(place, size, wanted, symbols[0], known)
         if all(s in known for s in symbols) and wanted.value(known) != size:
-            raise AssertionError(f"Guard failed: {place} == {wanted}")
+            text = str(wanted)
+            for symbol, home in self.places.items():
+                text = text.replace(str(symbol), home)
+            raise AssertionError(f"Guard failed: {place} == {text}")
 
     def _learn(self, place: str, size: int, wanted: Any, symbol: Symbol, known: dict[Symbol, int]) -> None:
         factor, offset = wanted.terms.get((symbol,), 0), wanted.terms.get((), 0)
@@ -111,6 +116,7 @@ class InputChecks:
         if high is not None and value > high:
             raise AssertionError(f"Guard failed: {place} <= {high * factor + offset}")
         known[symbol] = value
+        self.places[symbol] = place if factor == 1 and not offset else str(symbol)
 
 
 class ExportedProgram:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 import operator
 from typing import Any
 
@@ -191,7 +192,7 @@ class _Builder:
                 self._move_to(node)
                 call = self.calls[-1]
                 self._branch(node, call)
-                call.values[node] = call.graph.node_copy(node, lambda n, call=call: self.value(call, n))
+                call.values[node] = call.graph.node_copy(node, functools.partial(self.value, call))
         while len(self.calls) > 1:
             self._finish()
         self._outputs(output)

@@ -103,7 +103,7 @@ def _script_class(obj: Any, frame: Any) -> Any:
             raise TypeError(f"script expects a function, a class or a module, got {obj.__name__}") from None
     kind = signatures.class_type(obj)
     if _python_isinstance(kind, signatures.ClassType):
-        classes.compile_all(kind)
+        classes.compile_all(kind)  # type: ignore[arg-type]  # isinstance is another function here
     return obj
 
 

@@ -181,13 +181,9 @@ class _Freezer:
                 _to_constant(graph, node, held, f"self.{full}")
         for node in graph.findAllNodes("prim::SetAttr"):
             source = node.inputs_[0]
-            where = (
-                path
-                if source is graph.inputs_[0]
-                else next((p for n, p, _ in modules if n.outputs_[0] is source), None)
-            )
-            if where is not None:
-                self._keep(f"{where}.{node.attributes['name']}".lstrip("."))
+            homes = [path] if source is graph.inputs_[0] else [p for n, p, _ in modules if n.outputs_[0] is source]
+            for home in homes:
+                self._keep(f"{home}.{node.attributes['name']}".lstrip("."))
         for node, full, held in modules:
             if id(held) in self.held:
                 node.outputs_[0].type = self._hold(full).script_type

@@ -251,7 +251,7 @@ def _fulfilling(value: Any, kind: InterfaceType) -> Any:
     """An object that has the methods of an interface."""
     from . import classes  # noqa: PLC0415  modules, classes and functions need one another
 
-    actual = getattr(value, "script_type", None) or classes.known_class(type(value))
+    actual: Any = getattr(value, "script_type", None) or classes.known_class(type(value))
     if actual is None:
         raise TypeError(f"Cannot cast {value} to {kind}: the value is not a TorchScript compatible type, did you forget to turn it into a user defined TorchScript class?")  # fmt: skip
     why: list[str] = []

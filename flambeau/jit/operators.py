@@ -474,7 +474,7 @@ def _percent_one(letter: str, value: Any) -> str:
     if letter == "c":
         if not isinstance(value, int) and not (isinstance(value, str) and len(value) == 1):
             raise RuntimeError(f"%c requires an int or char for formatting, but got {word}")
-        return "%c" % value
+        return value if isinstance(value, str) else chr(value)
     if letter == "s":
         return shown(value)
     raise RuntimeError(f"The specifier %{letter} is not supported in TorchScript format strings")

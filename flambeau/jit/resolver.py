@@ -310,7 +310,7 @@ class Resolver:
 
     def python_result(self, thing: Any) -> Type:
         """The type of what a Python object returns when it is called: what it is annotated with, else a tensor."""
-        function = thing if inspect.isroutine(thing) else getattr(type(thing), "__call__", None)
+        function = thing if inspect.isroutine(thing) else type(thing).__call__
         hint = getattr(function, "__annotations__", {}).get("return")
         return notes.TENSOR if hint is None or isinstance(hint, str) else notes.python_type(hint)
 

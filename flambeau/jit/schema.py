@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..ops.machinery.record import OPS
 from .ir import number_text, quoted
 from .types import (
     INT,
@@ -299,9 +300,6 @@ def _lines() -> dict[str, list[str]]:
     return table
 
 
-_more: dict[str, list[Schema]] = {}  # operators that users have registered
-
-
 @functools.cache
 def _own_schemas(name: str) -> tuple[Schema, ...]:
     found = list(map(parse_schema, _lines().get(name, ())))
@@ -325,9 +323,14 @@ def _with_out(schema: Schema) -> Schema:
 
 def schemas_of(name: str) -> Sequence[Schema]:
     """The overloads of an operator; none if there is no such operator."""
-    own = _own_schemas(name)
-    return [*own, *_more[name]] if name in _more else own
+    return _own_schemas(name) or _user_schemas(name)
+
+
+def _user_schemas(name: str) -> Sequence[Schema]:
+    """Of an operator that a user has registered, from Python (`torch.library`) or C++ (TORCH_LIBRARY)."""
+    record = OPS.get(name) if "::" in name else None
+    return () if record is None else (parse_schema(str(record.schema)),)
 
 
 def all_names() -> list[str]:
-    return [*_lines(), *_more]
+    return [*_lines(), *(name for name in OPS if "::" in name)]

@@ -81,6 +81,9 @@ class TracedNode:
     def outputsSize(self) -> int:  # noqa: N802
         return len(self.node.outputs_)
 
+    def blocks(self) -> Iterator[TracedBlock]:
+        return map(TracedBlock, self.node.blocks_)
+
     def scopeName(self) -> str:  # noqa: N802
         return self.node.scope
 
@@ -117,6 +120,16 @@ class TracedNode:
 
 
 setattr(TracedNode, "is", TracedNode.__getitem__)  # PyTorch's name, which Python does not let one write
+
+
+class TracedBlock:
+    """Nodes inside a node."""
+
+    def __init__(self, block: ir.Block):
+        self.block = block
+
+    def nodes(self) -> Iterator[TracedNode]:
+        return map(TracedNode, self.block.nodes_)
 
 
 class TracedGraph:

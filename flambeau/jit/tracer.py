@@ -331,7 +331,7 @@ class Tracer(TracedSizes, modes.Mode):
         if name == "einsum" and len(args) > 1 and not isinstance(args[1], (list, tuple)):
             args = (args[0], list(args[1:]))
         form = form_by_name(name) if "nn.functional" in op.namespaces or name in ("interpolate",) else None
-        symbol = f"aten::{name}"
+        symbol = name if "::" in name else f"aten::{name}"  # a user's operator has a namespace of its own
         if form is None and not schemas_of(symbol):
             return None
         before = len(self.frame.block.nodes_)

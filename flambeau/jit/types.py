@@ -100,6 +100,9 @@ class ShapedTensor(TensorType):
 
     code = property(lambda self: "Tensor")
 
+    def kind(self) -> str:
+        return "TensorType"
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ShapedTensor) and self.name == other.name
 

@@ -272,6 +272,50 @@ def _count_between(r: ir.LoopCall) -> tuple[str, Callable]:
     return _per_element("count_between", "n", body), lambda v: [("count_between", _blocks(v["n"]))]
 
 
+def _max_pool_rows(r: ir.LoopCall) -> tuple[str, Callable]:
+    """A thread for each window."""
+    b: Any = r.bindings
+    d = b["x"].dtype
+    keep = "" if b["codes"] is None else f"codes[i] = ({memory_type(b['codes'].dtype)})place;"
+    body = f"""
+  const i64 j = i % ow, row = i / ow, top = row % oh * {b["sh"]} - ph, left = j * {b["sw"]} - pw;
+  const {memory_type(d)}* plane = x + row / oh * h * w;
+  const int low = top < 0 ? (int)-top : 0, high = (int)(h - top < {b["kh"]} ? h - top : {b["kh"]});
+  const int start = left < 0 ? (int)-left : 0, end = (int)(w - left < {b["kw"]} ? w - left : {b["kw"]});
+  {value_type(d)} best = {loaded("plane[(top + low) * w + left + start]", d)};
+  int place = low * {b["kw"]} + start;
+  for (int ky = low; ky < high; ++ky)
+    for (int kx = start; kx < end; ++kx) {{
+      const {value_type(d)} v = {loaded("plane[(top + ky) * w + left + kx]", d)};
+      if (v > best || v != v) {{ best = v; place = ky * {b["kw"]} + kx; }}
+    }}
+  out[i] = {stored("best", d)};
+  {keep}"""
+    return _per_element("max_pool_rows", "planes * oh * ow", body), lambda v: [
+        ("max_pool_rows", _blocks(v["planes"] * v["oh"] * v["ow"]))
+    ]
+
+
+def _max_pool_rows_backward(r: ir.LoopCall) -> tuple[str, Callable]:
+    """A thread for each element of the input: it adds up the gradients of the windows whose largest element it is."""
+    b: Any = r.bindings
+    d = b["grad"].dtype
+    kh, kw, sh, sw = (b[n] for n in ("kh", "kw", "sh", "sw"))
+    body = f"""
+  const i64 column = i % w, line = i / w, y = line % h + ph, z = column + pw, plane = line / h * oh;
+  const i64 first = y < {kh} ? 0 : (y - {kh}) / {sh} + 1, left = z < {kw} ? 0 : (z - {kw}) / {sw} + 1;
+  {value_type(d)} total = 0;
+  for (i64 a = first; a < oh && a * {sh} <= y; ++a)
+    for (i64 c = left; c < ow && c * {sw} <= z; ++c) {{
+      const i64 at = (plane + a) * ow + c;
+      if (codes[at] == (y - a * {sh}) * {kw} + z - c * {sw}) total += {loaded("grad[at]", d)};
+    }}
+  grad_in[i] = {stored("total", d)};"""
+    return _per_element("max_pool_rows_backward", "planes * h * w", body), lambda v: [
+        ("max_pool_rows_backward", _blocks(v["planes"] * v["h"] * v["w"]))
+    ]
+
+
 WRITTEN: dict[str, Callable[[ir.LoopCall], tuple[str, Callable]]] = {
     "scatter": _scatter,
     "scatter_slices": _scatter_slices,
@@ -283,6 +327,8 @@ WRITTEN: dict[str, Callable[[ir.LoopCall], tuple[str, Callable]]] = {
     "list_true": _list_true,
     "count_numbers": _count_numbers,
     "count_between": _count_between,
+    "max_pool_rows": _max_pool_rows,
+    "max_pool_rows_backward": _max_pool_rows_backward,
 }
 
 

@@ -16,20 +16,27 @@ from .cuda_operands import BLOCK, Device
 from .cuda_values import PRELUDE, memory_type
 from .elementwise import Map
 
-CHUNK = 1 << 15  # elements of one block
+_LONGEST = 1 << 15  # elements of one block, where there are many
+_BLOCKS = 8  # on each multiprocessor, if there is enough to do
 _TABLES = (16, 64, 256)  # how many tasks a launch may have: the smallest table that will do is passed
 
 
 class ListProgram:
     """`roots` are formulas of the tensors of a task (arg(0), arg(1), ...) and of numbers that are the same for all tasks;
-    roots[k] is stored to tensor positions[k]."""
+    roots[k] is stored to tensor positions[k]. The last `singles` of a task's tensors are one element each, for all elements of the others.
+    Nothing is done if the float32 number at `found`, if that is an address, is not zero."""
 
     def __init__(
-        self, roots: tuple[Expr, ...], dtypes: tuple[dtype, ...], positions: tuple[int, ...], numbers: tuple[dtype, ...]
+        self,
+        roots: tuple[Expr, ...],
+        dtypes: tuple[dtype, ...],
+        positions: tuple[int, ...],
+        numbers: tuple[dtype, ...],
+        singles: int = 0,
     ):
         self.dtypes, self.positions, self.numbers = dtypes, positions, numbers
         outs = tuple(dtypes[p] for p in positions)
-        kinds = "c" * (len(outs) + len(dtypes)) + "d" * len(numbers)
+        kinds = "c" * (len(outs) + len(dtypes) - singles) + "b" * singles + "d" * len(numbers)
         self.map = MapProgram(Map(roots, (*dtypes, *numbers), outs, kinds, 1))
 
     def source(self, tasks: int) -> str:
@@ -43,7 +50,8 @@ class ListProgram:
             + self.map._element()
             + f"""
 struct tasks {{ i64 word[{tasks * (count + 2)}]; }};
-extern "C" __global__ void __launch_bounds__({BLOCK}) map_list(const __grid_constant__ tasks table, i64 used{numbers}) {{
+extern "C" __global__ void __launch_bounds__({BLOCK}) map_list(const __grid_constant__ tasks table, i64 used, i64 chunk, const float* found{numbers}) {{
+  if (found && *found != 0.f) return;
   int low = 0, high = (int)used - 1;  // the last task that begins at this block or before it
   while (low < high) {{
     const int middle = (low + high + 1) / 2;
@@ -51,8 +59,8 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map_list(const __grid_cons
   }}
   const i64* w = table.word + low * {count + 2};
   {" ".join(pointers)}
-  const i64 start = ((i64)blockIdx.x - w[{count + 1}]) * {CHUNK};
-  const i64 n = w[{count}] < start + {CHUNK} ? w[{count}] : start + {CHUNK};
+  const i64 start = ((i64)blockIdx.x - w[{count + 1}]) * chunk;
+  const i64 n = w[{count}] < start + chunk ? w[{count}] : start + chunk;
   for (i64 first = start; first < n; first += {each}) {{
     const bool whole = first + {each} <= n{self.map._aligned()};
     {self.map._body(place, "n", self.map.vector)}
@@ -64,24 +72,27 @@ extern "C" __global__ void __launch_bounds__({BLOCK}) map_list(const __grid_cons
     def bind(self, device: Device) -> Callable[..., None]:
         functions: dict[int, Any] = {}
         width = len(self.dtypes) + 2
+        each = BLOCK * self.map.vector * self.map.unroll
 
-        def launch(rows: list[tuple[int, ...]], numbers: tuple) -> None:
+        def launch(rows: list[tuple[int, ...]], numbers: tuple, found: int) -> None:
             size = next(n for n in _TABLES if n >= len(rows))
             if size not in functions:
-                kinds = (size * width * 8, "q", *("d",) * len(numbers))
+                kinds = (size * width * 8, "q", "q", "q", *("d",) * len(numbers))
                 functions[size] = device.load(self.source(size)).function("map_list", kinds)
             words: list[int] = []
+            share = sum(row[-1] for row in rows) // (_BLOCKS * device.processors)
+            chunk = min(max(share // each, 1) * each, _LONGEST)
             blocks = 0
             for row in rows:
                 words += (*row, blocks)
-                blocks += -(-row[-1] // CHUNK)
+                blocks += -(-row[-1] // chunk)
             table = struct.pack(f"<{len(words)}q", *words).ljust(size * width * 8, b"\0")
-            functions[size](blocks, BLOCK, table, len(rows), *numbers)
+            functions[size](blocks, BLOCK, table, len(rows), chunk, found, *numbers)
 
-        def run(rows: list[tuple[int, ...]], numbers: tuple) -> None:
+        def run(rows: list[tuple[int, ...]], numbers: tuple, found: int = 0) -> None:
             """`rows`: for each task the addresses of its tensors and how many elements they have, which is not zero."""
             for at in range(0, len(rows), _TABLES[-1]):
-                launch(rows[at : at + _TABLES[-1]], numbers)
+                launch(rows[at : at + _TABLES[-1]], numbers, found)
 
         return run
 

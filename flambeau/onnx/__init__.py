@@ -15,6 +15,7 @@ from .loading import OnnxModule, load
 from .picture import drawing
 from .program import ONNXProgram
 from .registry import register_custom_op_symbolic, unregister_custom_op_symbolic
+from .trace_view import _optimize_trace as _optimize_trace
 
 producer_name = "pytorch"
 producer_version = "2.13.0"

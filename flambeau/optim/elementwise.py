@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from ..core.device import cpu
 from ..core.tensor import Tensor
 from ..ops.creation.filled import full, zeros_like
+from ..ops.pointwise.unscaling import unscale_list
 from .fused import Update
 from .optimizer import Optimizer, evaluated, scalar_dtype, to_scalar, without_grad
 
@@ -72,10 +74,9 @@ class ElementwiseOptimizer(Optimizer):
         if group.get("fused"):
             for p in group["params"]:
                 check_fused(p)
-        if group.get("capturable") and any(p.grad is not None for p in group["params"]):
+        if group.get("capturable") and any(p.grad is not None and p.device.type == "cpu" for p in group["params"]):
             raise AssertionError(
-                "If capturable=True, params and state_steps must be on supported devices: graphs capture the work of GPUs,"
-                " which Flambeau does not use yet"
+                "If capturable=True, params and state_steps must be on supported devices: graphs capture the work of GPUs"
             )
         self._run(group, group["params"], self._options(group))
 
@@ -91,13 +92,16 @@ class ElementwiseOptimizer(Optimizer):
     def _gradients_are_finite(self) -> bool:
         """A gradient scaler may leave it to the step to unscale gradients, and to do nothing if one overflowed."""
         found_inf, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
-        if found_inf is not None and found_inf.item():
+        grads = [p.grad for group in self.param_groups for p in group["params"] if p.grad is not None]
+        by_host = found_inf is not None and (found_inf.device is cpu or any(g.is_sparse for g in grads))
+        if found_inf is not None and by_host and found_inf.item():  # elsewhere, kernels look
             return False
         if scale is not None:
-            for group in self.param_groups:
-                for p in group["params"]:
-                    if p.grad is not None:
-                        p.grad.div_(scale)
+            if found_inf is not None and not by_host and all(g.device is found_inf.device for g in grads):
+                unscale_list(zeros_like(found_inf), grads, scale.double().reciprocal().float())
+            else:
+                for grad in grads:
+                    grad.div_(scale)
         return True
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -23,6 +23,7 @@ formula with tensors.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -41,10 +42,12 @@ from ..expr.node import PREDICATES, cast, children, rebuild, walk
 from ..expr.simplify import simplify
 from ..ops.machinery.inplace import check_writable
 from ..ops.machinery.plan import NATIVE, Layout, compiles, kernel
+from ..ops.machinery.quirks import Quirks
 from ..ops.machinery.record import Op
 from ..ops.machinery.watched import PrivateCall
 from ..ops.shape.complex_views import view_as_complex, view_as_real
 from .driver import loop_over_parameters, scalar_function
+from .on_device import DeviceForm
 
 _NUMBER = object()  # stands for any number in the key of a variant
 _MAX_PLANS = 4096
@@ -134,6 +137,10 @@ class Update:
         used = self.variant(options)
         kept = (*used.scalars, *used.states)
         dense: list[Tensor] = []
+        found = getattr(owner, "found_inf", None)
+        fresh = bool(kept) and any(p.grad is not None and kept[0] not in owner.state[p] for p in params)
+        if fresh and found is not None and found.item():  # a first update may be more than one launch
+            return
         for p in params:
             if p.grad is None:
                 continue
@@ -144,7 +151,8 @@ class Update:
         if dense:
             states = [[owner.state[p][name] for p in dense] for name in kept]
             grads = [p.grad for p in dense]
-            self.operator(dense, grads, *states, **options)
+            given = {} if found is None or found.device is cpu else {"found_inf": found}
+            self.operator(dense, grads, *states, **options, **given)
 
     @functools.cached_property
     def operator(self) -> PrivateCall:
@@ -160,16 +168,31 @@ class Update:
             False,
             self,
             source=self.formula,
+            quirks=Quirks(aten=f"_fused_{self.name}_"),
         )
         op.writes = ("param", *self.scalars, *self.elements[2:])
         op.function = PrivateCall(op, self.update_lists)
         return op.function
 
-    def update_lists(self, params: list[Tensor], grads: list[Tensor], *states: list[Tensor], **options: Any) -> None:
-        """Update every parameter of a list. `states` are lists too: of the scalars first, then of the tensors."""
+    def update_lists(
+        self,
+        params: list[Tensor],
+        grads: list[Tensor],
+        *states: list[Tensor],
+        found_inf: Tensor | None = None,
+        **options: Any,
+    ) -> None:
+        """Update every parameter of a list. `states` are lists too: of the scalars first, then of the tensors. Nothing happens if
+        `found_inf` is not zero."""
         numbers = [v.item() if isinstance(v, Tensor) else v for v in options.values() if _is_number(v)]
         used = self.variant(options)
         count = len(used.scalars)
+        if found_inf is not None or (count and states[0][0].device is not cpu):
+            rows, cells = list(zip(params, grads, *states[count:])), list(zip(*states[:count]))
+            if used.update_on_device(rows, cells, tuple(numbers), found_inf):
+                return
+            if found_inf is not None and found_inf.item():
+                return
         known: tuple | None = None
         values: tuple = ()
         waiting: list[tuple[Tensor, ...]] = []  # parameters with the same scalars: one launch where the device can
@@ -181,7 +204,7 @@ class Update:
                 known, values = scalars, used.prologue(*scalars, *numbers)
             waiting.append((p, grad, *state[count:]))
             for cell, value in zip(state, values[:count]):
-                cell.fill_(value)
+                _store(cell, value)
         used.launch_all(waiting, values[count:])
 
     def run_tensors(self, owner: Owner, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
@@ -215,6 +238,22 @@ class Update:
                 target.copy_(view_as_complex(value) if target.dtype.is_complex else value)
 
 
+_dense = functools.lru_cache(4096)(
+    lambda shape, strides: 0 not in shape and is_non_overlapping_and_dense(shape, strides)
+)
+_FLOATS = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double}
+
+
+def _store(cell: Tensor, value: float) -> None:
+    """Set a number of the state. There is one for every parameter, so on the host that is one store."""
+    kind = _FLOATS.get(cell.dtype)
+    if cell.device is not cpu or kind is None or cell.shape:
+        cell.fill_(value)  # type: ignore[attr-defined]
+        return
+    kind.from_address(cell._storage.ptr + cell._offset * cell.dtype.itemsize).value = value
+    cell._bump("fill_")
+
+
 def _is_number(value: Any) -> bool:
     return value is not None and type(value) not in (bool, str)
 
@@ -244,6 +283,9 @@ class Variant:
         scalar_results = [results.get(n, symbols[n]) for n in self.scalars]
         inputs = {id(symbols[n]): n for n in (*self.scalars, *numbers)}
         self.prologue = scalar_function([*scalar_results, *hoisted], inputs, [*self.scalars, *numbers])
+        self.hoisted, self.scalar_results = hoisted, scalar_results
+        self.symbols = [symbols[n] for n in (*self.scalars, *numbers)]
+        self.forms: dict[tuple, DeviceForm] = {}
         self.plans: dict[tuple, tuple] = {}
         self.lists: dict[tuple, Any] = {}
         self.run = loop_over_parameters(self, numbers, len(hoisted))
@@ -278,10 +320,12 @@ class Variant:
         for tensors in rows:
             param = tensors[0]
             where, strides = param.device, param._strides
-            alike = where is not cpu and all(
-                t.device is where and t._strides == strides and t.shape == param.shape for t in tensors
-            )
-            if alike and 0 not in param.shape and is_non_overlapping_and_dense(param.shape, strides):
+            shape = param.shape
+            alike = where is not cpu and _dense(shape, strides)
+            for t in tensors:
+                if t._strides != strides or t.shape != shape or t.device is not where:
+                    alike = False
+            if alike:
                 groups.setdefault((where, *[t.dtype for t in tensors]), []).append(tensors)
             else:
                 self.launch(tensors, numbers)
@@ -293,7 +337,8 @@ class Variant:
                 continue
             for tensors in members:
                 for i in self.positions:
-                    check_writable(tensors[i])
+                    if tensors[i]._autograd is not None or tensors[i]._base is not None:
+                        check_writable(tensors[i])
             run(
                 [(*[t._storage.ptr + t._offset * t.dtype.itemsize for t in m], numel_of(m[0].shape)) for m in members],
                 numbers,
@@ -301,6 +346,36 @@ class Variant:
             for tensors in members:
                 for i in self.positions:
                     tensors[i]._bump(self.name)
+
+    def update_on_device(
+        self, rows: list[tuple[Tensor, ...]], cells: list[tuple[Tensor, ...]], numbers: tuple, found_inf: Tensor | None
+    ) -> bool:
+        """Update parameters whose step counts are on their device, without the host; whether that could be done."""
+        groups: dict[tuple, list[int]] = {}
+        for i, tensors in enumerate(rows):
+            param = tensors[0]
+            where, own = param.device, cells[i] if cells else ()
+            dense = all(t._strides == param._strides and t.shape == param.shape and t.device is where for t in tensors)
+            if not dense or not _dense(param.shape, param._strides) or any(t.dtype.is_complex for t in tensors):
+                return False
+            if any(c.device is not where for c in own) or (found_inf is not None and found_inf.device is not where):
+                return False
+            key = (where, tuple(t.dtype for t in tensors), tuple(c.dtype for c in own))
+            if key not in self.forms and self._list_kernel((where, *key[1]), tensors) is None:
+                return False
+            groups.setdefault(key, []).append(i)
+        for key, members in groups.items():
+            if key not in self.forms:
+                self.forms[key] = DeviceForm(self, _replaced, *key)
+            picked = [rows[i] for i in members]
+            found = 0 if found_inf is None else found_inf.data_ptr()
+            self.forms[key].run(picked, [cells[i] if cells else () for i in members], numbers, found)
+            for i in members:
+                for position in self.positions:
+                    rows[i][position]._bump(self.name)
+                for cell in cells[i] if cells else ():
+                    cell._bump(self.name)
+        return True
 
     def _list_kernel(self, key: tuple, tensors: tuple[Tensor, ...]) -> Any:
         """What runs the formulas over lists of such tensors; None where there is no such thing, or for complex numbers."""

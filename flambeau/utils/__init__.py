@@ -21,6 +21,8 @@ def set_module(obj: object, mod: str) -> None:
 
 
 def __getattr__(name: str):
+    if name == "draw":
+        return _naming.submodule(__name__, "drawing").draw
     if name.startswith("_") and name not in ("_pytree", "_python_dispatch", "_triton"):
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -245,7 +245,7 @@ def _folder(name: str, given: str | None) -> Path:
 def python_flags() -> list[str]:
     """What every file of an extension is compiled with."""
     paths = [*include_paths(), sysconfig.get_paths()["include"]]
-    return [f"-std={STANDARD}", "-fPIC", "-fvisibility=hidden", "-fopenmp", *(f"-I{p}" for p in paths)]
+    return [f"-std={STANDARD}", "-fPIC", "-fvisibility=hidden", "-fopenmp", *(w for p in paths for w in ("-isystem", p))]
 
 
 def embedding() -> tuple[list[str], list[str]]:
@@ -293,7 +293,7 @@ class _Build:
             flags = [f for f in self.flags if f not in ("-fPIC", "-fvisibility=hidden", "-fopenmp")]
             nvcc = os.path.join(CUDA_HOME, "bin", "nvcc")
             return [nvcc, *flags, *host, *self.cuda_flags, "-c", source, "-o", str(made)]
-        return [*_compiler(), *self.flags, "-MMD", "-MF", f"{made}.d", "-c", source, "-o", str(made)]
+        return [*_compiler(), *self.flags, "-MD", "-MF", f"{made}.d", "-c", source, "-o", str(made)]
 
     @staticmethod
     def _included(made: str) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from typing import Any
 
 from ..backends.cpu import heavy, threads
 from ..core import settings
 from ..core.casts import casts
-from ..core.device import cpu, default_device
+from ..core.device import default_device
 from ..core.graph import grad_mode
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
@@ -19,6 +20,7 @@ from .guards import (
     layout_of,
 )
 
+_GPU_THREADS = f"{__name__.partition('.')[0]}.backends.nvidia.threads"
 DYNAMIC, STATIC = "_dynamo_dynamic_indices", "_dynamo_static_indices"  # what marks of sizes are called on tensors
 generation = [0]  # counts resets: recordings of an earlier one are not used
 
@@ -63,10 +65,7 @@ class Arguments:
         tensors = self.tensors
         if len(args) != len(tensors) or any(a is not t for a, t in zip(args, tensors)) or self.key[-1]:
             return False
-        return all(
-            type(t) is Tensor and t._autograd is None and t._base is None and t.device is cpu and not t.is_sparse
-            for t in tensors
-        )
+        return all(type(t) is Tensor and t._autograd is None and t._base is None and not t.is_sparse for t in tensors)
 
     def _describe(self, value: Any) -> Any:
         kind = type(value)
@@ -114,6 +113,12 @@ class Arguments:
         return any(a[1] > b[0] for a, b in zip(spans, spans[1:]))
 
 
+def _chosen_gpu() -> int:
+    """The device that "cuda" means, where GPUs are in use."""
+    room = sys.modules.get(_GPU_THREADS)
+    return 0 if room is None else room.mine.chosen
+
+
 def general_history(history: Any) -> Any:
     """What of a tensor's history does not depend on its sizes."""
     if history is None or history[2] is None or type(history[2]) is str:
@@ -127,7 +132,8 @@ def settings_key() -> tuple:
     state = settings._State
     return (
         grad_mode.enabled, grad_mode.inference, cast, get_default_dtype(), default_device(), threads.get_num_threads(),
-        heavy._enabled, state.deterministic, state.fill_uninitialized_memory, tuple(settings.attention_kernels.values()),
+        heavy._enabled, settings.matmul_switches.state, settings.cudnn_switches.state(), _chosen_gpu(), state.deterministic,
+        state.fill_uninitialized_memory, tuple(settings.attention_kernels.values()),
         threading.get_ident(), os.getpid(), generation[0],
     )  # fmt: skip
 

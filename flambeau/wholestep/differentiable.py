@@ -18,10 +18,10 @@ from .comparing import equal
 from .passes import Stage
 from .program import Program
 from .recorder import NotRecordable, Recorder
-from .results import Results
+from .results import Results, leaves_of
 
 HISTORY = "it differentiates an argument that has a history"
-_DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
+DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
 
 
 class Whole:
@@ -59,6 +59,7 @@ class Derivative:
     def __init__(self, leaves: list[Any], live: list[Tensor], storages: dict[int, UntypedStorage], saved: int):
         self.leaves, self.storages, self.saved = leaves, storages, saved
         self.layouts = [(t.shape, t._strides, t.dtype, t.device) for t in live]
+        self.reaches: list[set[int]] = []  # which leaves each result's gradient arrives at
         self.program: Program | None = None
         self.make: Any = None
         self.slots: list[Any] = []
@@ -124,6 +125,13 @@ class Derivative:
         self.program.run(tensors, made, [u.options for u in self.program.graph.updates])
         return self.make(grads, made, None)
 
+    def arrived(self, found: list, grads: list) -> tuple:
+        """Gradients of the leaves, but nothing for those that no gradient which came leads to."""
+        if all(g is not None for g in grads):
+            return tuple(found)
+        reached = set().union(*(to for to, g in zip(self.reaches, grads) if g is not None))
+        return tuple(g if i in reached else None for i, g in enumerate(found))
+
     def compare(self, ours: list, theirs: list) -> None:
         """Only a derivative that gave the same values once is used."""
         for a, b in zip(ours, theirs):
@@ -164,7 +172,7 @@ class FunctionNode(Node):
         if self.saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         if grad_mode.enabled:
-            raise RuntimeError(_DOUBLE)
+            raise RuntimeError(DOUBLE)
         for storage, version in self.versions:
             if storage.version != version:
                 raise RuntimeError(
@@ -174,14 +182,17 @@ class FunctionNode(Node):
         derivative = self.derivative
         given = derivative.gradients(grads)
         if self.live is None:
-            return tuple(derivative.run(self, given))
+            return derivative.arrived(derivative.run(self, given), grads)
+        if not derivative.reaches:
+            ends = {id(t): i for i, t in enumerate(self.inner)}
+            derivative.reaches = [{ends[id(t)] for t in leaves_of([t]) if id(t) in ends} for t in self.live]
         if derivative.program is None and not derivative.problem:
-            return tuple(derivative.record(self, given))
+            return derivative.arrived(derivative.record(self, given), grads)
         found = self.eager(given)
         if derivative.program is not None and not derivative.checked:
             derivative.program.poison([])
             derivative.compare(derivative.run(self, given), found)
-        return tuple(found)
+        return derivative.arrived(found, grads)
 
     def eager(self, grads: list[Tensor]) -> list:
         """The gradients of the leaves by the function's own graph, which ends at its arguments."""
@@ -201,4 +212,4 @@ class FunctionNode(Node):
         self.arguments = []
 
 
-__all__ = ["HISTORY", "Boundary", "Derivative", "FunctionNode", "Whole"]
+__all__ = ["DOUBLE", "HISTORY", "Boundary", "Derivative", "FunctionNode", "Whole"]

@@ -11,6 +11,7 @@ call before it is recorded."""
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 import time
 import warnings
@@ -37,7 +38,7 @@ from .reach import Reach, Unreachable
 from .recorded import Recorded, tensors_in
 from .recorder import NotRecordable, Recorder
 from .results import is_live, replaced, saved_storages, write_back
-from .source import Source
+from .source import Source, uses_only_attributes
 from .splitting import Split, find, is_plain
 
 _GLOBAL_HOOKS = [
@@ -68,15 +69,15 @@ class Last:
 
     def __init__(self, recorded: Recorded, tensors: list[Tensor], settings: tuple):
         self.recorded, self.settings = recorded, settings
-        self.layouts = [(t.shape, t._strides, t.dtype) for t in tensors]
+        self.layouts = [(t.shape, t._strides, t.dtype, t.device) for t in tensors]
         self.several = len(tensors) > 1
 
     def takes(self, args: tuple) -> bool:
         state = self.recorded.state_addresses
-        for t, (shape, strides, d) in zip(args, self.layouts):
+        for t, (shape, strides, d, where) in zip(args, self.layouts):
             if type(t) is not Tensor or t._autograd is not None or t._base is not None or t.dtype is not d:
                 return False
-            if t.shape != shape or t._strides != strides or t.device is not cpu:
+            if t.shape != shape or t._strides != strides or t.device is not where:
                 return False
             storage = t._storage
             if storage.ptr in state or (
@@ -111,6 +112,9 @@ class CompiledFunction:
     ):
         self.function, self.options = function, options
         self.source, self.depth = source, depth
+        self.aside: tuple[Any, Any, str] | None = (
+            None  # of a part of a method: its object, the method's code, the object's name
+        )
         self.name = name or getattr(function, "__qualname__", type(function).__name__)
         self.fullgraph = bool(options.get("fullgraph"))
         self.limit = options.get("recompile_limit") or _LIMIT
@@ -235,7 +239,14 @@ class CompiledFunction:
         marks = Marks(source)
         reach = self._reach(given)
         prepared, table, result = self._watched(
-            Recorder(), reach, given, key, args, kwargs, functools.partial(marks.function, *first), marks.begin
+            _recorder(reach, given),
+            reach,
+            given,
+            key,
+            args,
+            kwargs,
+            functools.partial(marks.function, *first),
+            marks.begin,
         )
         bad = marks.end()
         bad |= makers(source, result)
@@ -256,10 +267,24 @@ class CompiledFunction:
         return True
 
     def _part(self, function: Any, source: Source | None, name: str) -> CompiledFunction:
-        return CompiledFunction(function, self.options, name, source, self.depth + 1)
+        part = CompiledFunction(function, self.options, name, source, self.depth + 1)
+        found = find(self.function, self.source)
+        if source is not None and not isinstance(found, str):
+            whole, first = found
+            names = whole.function.__code__.co_varnames
+            if first and names:
+                part.aside = (first[0], whole.function.__code__, names[0])
+            elif self.aside is not None:
+                part.aside = self.aside
+        return part
 
     def _reach(self, given: Arguments) -> Reach:
-        return Reach().explore([(self.name, self.function), *self._objects(given)])
+        roots = [(self.name, self.function), *self._objects(given)]
+        if self.aside is not None and self.source is not None:
+            held, code, name = self.aside
+            if uses_only_attributes(self.source.tree, name):
+                return Reach((held, code)).explore(roots)
+        return Reach().explore(roots)
 
     @staticmethod
     def _objects(given: Arguments) -> list[tuple[str, Any]]:
@@ -290,7 +315,9 @@ class CompiledFunction:
             if derivative is not None and derivative.program is None:
                 return run(args, kwargs)  # until a backward pass has shown what the derivative is
             if not recorded.checked:
-                problem, result = recorded.check(given.tensors, lambda: run(args, kwargs))
+                problem, result = recorded.check(
+                    given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
+                )
                 if problem:
                     self.found[key] = Unfit(problem)
                     self._say(problem)
@@ -311,7 +338,7 @@ class CompiledFunction:
         table = cut(given, [])
         result = self.function(*replaced(args, table), **replaced(kwargs, table))
         inside = {id(table.get(id(t), t)) for t in given.tensors}
-        live = [t for t in tensors_in(result) if is_live(t, inside)]
+        live = [t for t in tensors_in(result) if id(t) not in inside and is_live(t, inside)]
         return attached(derivative, given, table, result, live)
 
     # -- recording --------------------------------------------------------------------------------------------------
@@ -331,7 +358,7 @@ class CompiledFunction:
             reach = self._reach(given)
         except Unreachable as problem:
             return self._unreached(given, key, args, kwargs, str(problem))
-        recorder = Recorder()
+        recorder = _recorder(reach, given)
         code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
         recorder.codes = frozenset(() if code is None else (code,))
         try:
@@ -369,7 +396,8 @@ class CompiledFunction:
         args, kwargs = replaced(args, table, copies), replaced(kwargs, table, copies)
         try:
             loose = "a gradient is another tensor" in self.causes
-            prepared = Prepared(reach, recorder, Arguments(args, kwargs) if table else given, loose)
+            prepare = Prepared if recorder.prepare is None else recorder.prepare
+            prepared = prepare(reach, recorder, Arguments(args, kwargs) if table else given, loose)
         except NotRecordable as problem:
             raise _NotPrepared(*problem.args) from None
         if begin is not None:
@@ -392,6 +420,13 @@ class CompiledFunction:
         if default_generator not in recorder.graph.draws and default_generator.state_bytes() != seed:
             recorder.problems.append("it changes the state of the random number generator")
         return prepared, table, result
+
+
+def _recorder(reach: Reach, given: Arguments) -> Recorder:
+    """What watches a function: one that works on a GPU is captured, not written down."""
+    if not any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
+        return Recorder()
+    return importlib.import_module(f"{__package__}.on_gpu").observer()
 
 
 class _Busy(Exception):

@@ -152,6 +152,8 @@ class Graph:
                 count = step.written
                 refs = list(step.refs())
                 others = [a for a in step.arguments if not isinstance(a, (Ref, bytes)) and a is not None]
+                if step.plan is not None:
+                    others = others[1:]  # where the plan's table is says nothing to people
                 given = ", ".join(map(repr, [*refs[count or 0 :], *others]))
                 made = ", ".join(map(repr, refs[: count or 0]))
                 formula = _formula(step)

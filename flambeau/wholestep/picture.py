@@ -67,7 +67,7 @@ def _arena(program: Any) -> tuple[str, float, float]:
         )
     frame = f'<rect x="0" y="38" width="{wide:.0f}" height="{high:.0f}" fill="none" stroke="#888"/>'
     title = _text(0, 30, f"arena: {_bytes(program.arena_size)}; steps from left to right", 11, "bold")
-    return title + "".join(boxes) + frame, wide, high + 50
+    return title + "".join(boxes) + frame, max(wide, 330.0), high + 50
 
 
 def _short(line: str) -> str:

@@ -194,7 +194,7 @@ class Prepared:
                 if self.loose and len(buffers) == 1 and before._storage.owner is None:
                     self._as_input(t, before, buffers[0])
                 else:
-                    extra += [TensorItem("a gradient", before), _GradItem(t, before)]
+                    extra += [TensorItem("a gradient", before), GradItem(t, before)]
         if self.inputs:
             extra.append(LooseGradients(self.inputs, {s.ptr for s in self.storages.values()}))
         self.observed += observe(extra)
@@ -252,7 +252,7 @@ def _is_ours(optimizer: Any) -> bool:
     return type(optimizer).__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-class _GradItem(TensorItem):
+class GradItem(TensorItem):
     """A leaf's gradient is a certain tensor."""
 
     __slots__ = ("leaf",)
@@ -287,4 +287,4 @@ class LooseGradients(Item):
         return "" if len(found) == len(self.leaves) else "two gradients share memory"
 
 
-__all__ = ["Changes", "Prepared"]
+__all__ = ["Changes", "GradItem", "Prepared"]

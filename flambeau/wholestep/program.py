@@ -32,7 +32,9 @@ from __future__ import annotations
 import ctypes
 import mmap
 import struct
+import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -101,6 +103,25 @@ def arrange(graph: Graph, wanted: set[int]) -> tuple[dict[int, int], int]:
     return offsets, total
 
 
+class _Shared(threading.local):
+    """The arena of this thread: what programs have in it is worth nothing between their runs, so that they can share it."""
+
+    held: Any = None  # a weak reference
+
+
+_shared = _Shared()
+
+
+def _arena(size: int) -> UntypedStorage:
+    known = None if _shared.held is None else _shared.held()
+    if known is None or known.size_bytes < size:
+        known = UntypedStorage(
+            max(size if known is None else size + size // 4, 1)
+        )  # memory that is not used costs nothing
+        _shared.held = weakref.ref(known)
+    return known
+
+
 class Program:
     """`arguments` maps buffers to the position of an argument and how far its first element is from the buffer's start; buffers in
     `results` are made anew in every call."""
@@ -111,7 +132,8 @@ class Program:
         self._value: dict[Any, int] = {}
         own = {b.index for b in graph.buffers if b.source == "new"} - set(results)
         self.offsets, self.arena_size = arrange(graph, own)
-        self.arena = UntypedStorage(max(self.arena_size, 1))
+        alone = any(isinstance(step, Call) for step in graph.steps)  # an operator might run another program
+        self.arena = UntypedStorage(max(self.arena_size, 1)) if alone else _arena(self.arena_size)
         self.words: list[int] = []
         self._patches: list[tuple[int, Any, int]] = []
         self.keep: list[Any] = []
@@ -119,6 +141,7 @@ class Program:
         self.step_names: list[str] = []
         self.failures: list[Callable[[], None] | None] = []
         self.segments: list[Segment] = []
+        self.numbers: dict[int, tuple[float, ...]] = {}  # of each update, in the last run
         self.plans: list[Any] = []
         self._cells: list[tuple] = []
         self.times: list[tuple[str, float]] | None = None
@@ -387,6 +410,7 @@ class Program:
             scalars = old.get(position, [])
             results = update.prologue(*scalars, *(given[n] for n in update.names))
             count = len(update.scalars)
+            self.numbers[position] = tuple(results[count:])
             for k, value in enumerate(results[count:]):
                 slot = self._value.get(Number(position, k))
                 if slot is not None:

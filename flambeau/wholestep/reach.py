@@ -26,6 +26,7 @@ from ..core.tensor import Tensor
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
+from . import source
 from .guards import (
     ATOMS,
     AutogradItem,
@@ -51,6 +52,9 @@ _OUTSIDE = frozenset(
 _BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr"))
 # Methods that this library calls on objects of users.
 _CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad", "__call__"))
+# Names by which code gets at modules inside a module without naming them.
+_ALL_CHILDREN = frozenset(("children", "modules", "named_children", "named_modules", "_modules", "apply", "get_submodule", "deepcopy",
+                           "copy", "compile", "jit", "func", "functional_call", "export", "fx"))  # fmt: skip
 _NOT_CALLED = frozenset(("__init__", "__new__", "__del__", "__repr__", "__str__", "__reduce__", "__reduce_ex__", "__getstate__",
                          "__setstate__", "__init_subclass__", "__class_getitem__", "__deepcopy__", "__copy__", "__dir__"))  # fmt: skip
 _PLAIN = (*ATOMS, dtype, device, range, slice, enum.Enum, types.CodeType, Generator, types.MappingProxyType, Node)
@@ -60,10 +64,18 @@ class Unreachable(Exception):
     """Why the state of a function cannot be known."""
 
 
-class Reach:
-    """What can be reached from some objects: `items` to guard, tensors, optimizers."""
+class _Reentered(Exception):
+    """The method that is set aside may be called after all."""
 
-    def __init__(self) -> None:
+
+class Reach:
+    """What can be reached from some objects: `items` to guard, tensors, optimizers.
+
+    `aside` is an object and the code of one of its methods, of which the function is a part: the function does not call this method,
+    so that what the method names besides does not count. Where it might be called in a roundabout way, it counts after all."""
+
+    def __init__(self, aside: tuple[Any, types.CodeType] | None = None) -> None:
+        self.aside = aside
         self.names: set[str] = set()
         self.computed = False  # whether code looks attributes up by computed names
         self.codes: set[types.CodeType] = set()
@@ -82,8 +94,12 @@ class Reach:
             before = (len(self.names), self.computed)
             self._clear()
             self.pending = list(roots)
-            while self.pending:
-                self._visit(*self.pending.pop())
+            try:
+                while self.pending:
+                    self._visit(*self.pending.pop())
+            except _Reentered:
+                self.aside = None
+                continue
             if before == (len(self.names), self.computed):
                 return self
 
@@ -92,7 +108,11 @@ class Reach:
             self.pending.append((what, value))
 
     def _visit(self, what: str, value: Any) -> None:
-        if isinstance(value, _PLAIN) or id(value) in self.seen:
+        if isinstance(value, _PLAIN):
+            return
+        if id(value) in self.seen:
+            if self.aside is not None and value is self.aside[0]:
+                raise _Reentered  # somebody else holds the object, too
             return
         self.seen[id(value)] = value
         for kinds, visit in _VISITORS:
@@ -118,6 +138,8 @@ class Reach:
             raise Unreachable(f"{what} talks to other processes")
         if _trusted(f.__module__):
             return
+        if self.aside is not None and f.__code__ is self.aside[1]:
+            raise _Reentered
         self._code(what, f.__code__, f.__globals__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
             item = CellItem(f"{name} of {what}", cell)
@@ -227,7 +249,7 @@ class Reach:
     def _tensor(self, what: str, t: Tensor) -> None:
         if type(t) not in (Tensor, Parameter):
             raise Unreachable(f"{what} is a {type(t).__name__}, a tensor of a class of its own")
-        if t.is_sparse or t.device.type != "cpu" or not hasattr(t, "_storage"):
+        if t.is_sparse or t.device.type not in ("cpu", "cuda") or not hasattr(t, "_storage"):
             raise Unreachable(f"{what} is on {t.device} with layout {t.layout}")
         self.tensors[id(t)] = (what, t)
         self.items.append(TensorItem(what, t))
@@ -250,15 +272,28 @@ class Reach:
         if _communicates(cls.__module__):
             raise Unreachable(f"{what} talks to other processes")
         own = _trusted(cls.__module__)
+        if self.aside is not None and o is not self.aside[0] and isinstance(o, type(self.aside[0])):
+            raise _Reentered  # another object with the same method
         held = getattr(o, "__dict__", None)
         slots = [n for c in cls.__mro__ for n in _slots(c)]
-        whole = own or self.computed or isinstance(o, (Module, Optimizer))
+        # Of a module, this library reads what begins with an underscore; what its own layers read besides is not known.
+        layered = isinstance(o, Module) and any(_trusted(c.__module__) for c in cls.__mro__ if c not in Module.__mro__)
+        whole = own or self.computed or layered or isinstance(o, Optimizer)
         if held is not None:
-            used = None if whole else tuple(n for n in held if n in self.names)
+            inner = isinstance(o, Module)
+            used = (
+                None
+                if whole
+                else tuple(n for n in held if n in self.names or (inner and (n[0] == "_" or n == "training")))
+            )
             absent = () if whole else tuple(n for n in self.names if n not in held and not hasattr(cls, n))
             self.items.append(DictItem(what, held, None if used is None else (*used, *absent)))
+            parted = used is not None and inner and not self.names & _ALL_CHILDREN
             for name in held if used is None else used:
-                self._add(f"{what}.{name}", held[name])
+                if name == "_modules" and parted:
+                    self._children(what, held[name])
+                else:
+                    self._add(f"{what}.{name}", held[name])
         if slots:
             self.items.append(SlotsItem(what, o, slots))
             for name in slots:
@@ -274,6 +309,31 @@ class Reach:
                 self.seen[id(c), True] = c  # type: ignore[index]
                 self.items.append(DictItem(c.__qualname__, gc.get_referents(c.__dict__)[0], ("forward",)))
                 self._add(f"{c.__qualname__}.forward", c.__dict__["forward"])  # somebody may have exchanged it
+
+    def _children(self, what: str, modules: dict[str, Any]) -> None:
+        """Modules inside one of a user's. Those that no code names are not called; their parameters may be used yet."""
+        self.items.append(DictItem(f"{what}._modules", modules))
+        for name, child in modules.items():
+            if name in self.names or not isinstance(child, Module):
+                self._add(f"{what}.{name}", child)
+            else:
+                self._data(f"{what}.{name}", child)
+
+    def _data(self, what: str, module: Module) -> None:
+        """Parameters and buffers of a module that is not called, and of those inside it."""
+        if (id(module), "data") in self.seen:
+            return
+        self.seen[id(module), "data"] = module  # type: ignore[index]
+        tables = ("_parameters", "_buffers", "_modules")
+        self.items.append(DictItem(what, module.__dict__, ("training", *tables)))
+        for name in tables:
+            held = module.__dict__[name]
+            self.items.append(DictItem(f"{what}.{name}", held))
+            for key, value in held.items():
+                if isinstance(value, Module):
+                    self._data(f"{what}.{key}", value)
+                else:
+                    self._add(f"{what}.{key}", value)
 
     def _class(self, what: str, cls: type) -> None:
         for c in cls.__mro__:
@@ -299,10 +359,22 @@ class Reach:
             wanted = name in self.names or name in _CALLED or self.computed or (special and name not in _NOT_CALLED)
             if wanted or (made and name in ("__init__", "__new__", "__post_init__")):
                 used.append(name)
+                if self._is_aside(cls, value):
+                    continue
                 if not isinstance(value, _DESCRIPTORS):
                     self._add(f"{cls.__qualname__}.{name}", value)
         if isinstance(space, dict):
             self.items.append(DictItem(cls.__qualname__, space, tuple(used)))
+
+    def _is_aside(self, cls: type, value: Any) -> bool:
+        """Whether this is the method that is set aside. Others of its object must not use the object as a whole."""
+        if self.aside is None or not isinstance(self.aside[0], cls) or not isinstance(value, types.FunctionType):
+            return False
+        if value.__code__ is self.aside[1]:
+            return True
+        if not only_attributes(value):
+            raise _Reentered
+        return False
 
 
 _DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
@@ -328,6 +400,14 @@ _VISITORS: list[tuple[Any, Callable]] = [
 _CONTAINERS = (Reach._dict, Reach._list, Reach._tuple, Reach._collection)
 _KNOWN_BASES = (object, dict, list, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque,
                 BaseException, Exception, ValueError, RuntimeError, TypeError, KeyError, enum.Enum, types.SimpleNamespace)  # fmt: skip
+
+
+@functools.lru_cache(1024)
+def only_attributes(f: types.FunctionType) -> bool:
+    """Whether a method uses the object that it belongs to only to read and set attributes."""
+    given = source.of(f)
+    names = f.__code__.co_varnames[: f.__code__.co_argcount]
+    return not isinstance(given, str) and bool(names) and source.uses_only_attributes(given.tree, names[0])
 
 
 @functools.lru_cache(4096)

@@ -174,8 +174,9 @@ class Recorded:
         self.exclusive = Words(rows)
 
     # -- the first run ----------------------------------------------------------------------------------------------
-    def check(self, tensors: list[Tensor], run: Callable[[], Any]) -> tuple[str, Any]:
-        """Run the recording, undo it, run the function, and compare: why they differ (or nothing), and the function's result."""
+    def check(self, tensors: list[Tensor], run: Callable[[dict[int, Tensor]], Any]) -> tuple[str, Any]:
+        """Run the recording, undo it, run the function (`run`, which takes what stands for which tensor), and compare: why they differ
+        (or nothing), and the function's result."""
         graph = self.program.graph
         tensors = self._with_inputs(tensors)
         written = sorted({r.buffer for s in graph.steps for r in _written(s)} | _cells(graph))
@@ -206,7 +207,7 @@ class Recorded:
         self.program.rest()
         for g, mark in marks:
             g.set_state_bytes(mark)
-        result = run()
+        result = run({})
         if not problem:
             problem = self._compare(tensors, made, result, kept)
         self.checked = not problem

@@ -73,10 +73,13 @@ class _Leaf:
         self.tests: list[Test] = []
         self.problem = ""
         self.generator: Generator | None = None
+        self.mark: Any = None  # the generator's state before
 
 
 class Recorder(modes.Mode):
     """Records what happens between `__enter__` and `__exit__` of `recording()`, in this thread."""
+
+    prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
 
     def __init__(self) -> None:
         self.graph = Graph()
@@ -184,7 +187,7 @@ class Recorder(modes.Mode):
         if len(found) != 1:
             leaf.problem = "it draws random numbers"
             return
-        leaf.generator = found[0]
+        leaf.generator, leaf.mark = found[0], found[0].state_bytes()
         with leaf.generator.lock:
             engine, words, _, _ = leaf.generator.native()
         self.know(engine._storage, ("engine", leaf.generator))
@@ -195,6 +198,8 @@ class Recorder(modes.Mode):
         touched = {ref.buffer for step in leaf.steps for ref in step.refs()}
         if not leaf.steps and not leaf.problem and op.name in _UNINITIALISED:
             return
+        if leaf.generator is not None and not leaf.steps and not leaf.problem:
+            leaf.generator.set_state_bytes(leaf.mark)  # to look at its engine is to make it ready: nothing was drawn
         if not leaf.problem and any(b not in touched and self.memory.buffers[b].size for b in leaf.makes):
             leaf.problem = "it fills memory by itself"
         changes = op.writes or op.draws or leaf.name.endswith("_")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..autograd.function import FunctionCtx
-from ..core.device import cpu
 from ..core.graph import GONE, AccumulateGrad, AutogradState, Node, SavedTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
@@ -31,7 +30,9 @@ class Header(NamedTuple):
 
     def make(self, made: list[UntypedStorage], node: Node | None = None) -> Tensor:
         """The tensor; where its graph is to be walked yet, `node` is its history."""
-        t = new_tensor(made[self.slot], self.shape, self.strides, self.offset, self.dtype, cpu, self.contiguous)
+        t = new_tensor(
+            made[self.slot], self.shape, self.strides, self.offset, self.dtype, made[self.slot].device, self.contiguous
+        )
         if self.history is not None:
             t._autograd = AutogradState()
             t._autograd.grad_fn, t._autograd.output_nr = self.history

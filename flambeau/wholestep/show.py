@@ -56,7 +56,7 @@ def _function(compiled: Any) -> list[str]:
 def _recording(one: Any) -> list[str]:
     program = one.program
     lines = [
-        *_program(program),
+        *(["not captured yet: that needs another call"] if program is None else _program(program)),
         f"{one.guard.count} words of memory guard it; {len(one.guard.slow)} objects are compared in Python",
         f"recorded in {one.seconds * 1e3:.1f} ms, called {one.calls} times since",
         *_trail(one.trail),
@@ -68,6 +68,8 @@ def _recording(one: Any) -> list[str]:
 
 
 def _program(program: Any) -> list[str]:
+    if hasattr(program, "told"):  # a captured graph
+        return program.told()
     graph: Graph = program.graph
     launches = [s for s in graph.steps if isinstance(s, Launch)]
     calls = [s for s in graph.steps if isinstance(s, Call)]

@@ -102,6 +102,17 @@ def of(function: Any) -> Source | str:
     return Source(function, tree) if _same(again, code) else "its source is not what was compiled"
 
 
+def uses_only_attributes(tree: ast.AST, name: str) -> bool:
+    """Whether a variable is used only as `name.attribute`, and not to be called."""
+    bases = {
+        id(n.value)
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Attribute) and n.attr not in ("forward", "__call__", "__dict__", "__class__")
+    }
+    named = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
+    return all(id(n) in bases for n in named if n.id == name) and not any(n.id == "super" for n in named)
+
+
 def _code(tree: ast.FunctionDef, around: list[str], like: types.CodeType) -> types.CodeType:
     """The code of a function whose definition stands inside one with these variables."""
     inner = copy.copy(tree)
@@ -135,4 +146,4 @@ def _same(a: types.CodeType, b: types.CodeType) -> bool:
     return True
 
 
-__all__ = ["SCOPES", "Source", "located", "of"]
+__all__ = ["SCOPES", "Source", "located", "of", "uses_only_attributes"]

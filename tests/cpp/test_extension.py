@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import re
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +13,7 @@ from types import ModuleType
 import pytest
 
 import flambeau as torch
-from flambeau.cpp import headers
+from flambeau.cpp import bridge, headers
 from flambeau.utils import cpp_extension
 from tests.cpp.common import PROGRAMS, needs_compiler, pybind11_headers, run
 
@@ -20,25 +22,35 @@ from setuptools import setup
 from flambeau.utils import cpp_extension
 
 setup(name='my_add',
-      ext_modules=[cpp_extension.CppExtension('my_lib', ['my_add.cpp'], extra_compile_args=['-O0'])],
+      ext_modules=[cpp_extension.CppExtension('my_lib', ['more.cpp'], extra_compile_args=['-O0'])],
       cmdclass={'build_ext': cpp_extension.BuildExtension})
 """
 
 
+def imported(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="module")
-def my_lib(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("my_add")
     found = pybind11_headers(folder)
     if found is None:
         pytest.skip("pybind11 is not installed")
     (folder / "setup.py").write_text(SETUP)
-    (folder / "my_add.cpp").write_text((PROGRAMS / "my_add.cpp").read_text())
+    for name in ("my_add.cpp", "more.cpp"):
+        shutil.copy(PROGRAMS / name, folder)
     run(sys.executable, "setup.py", "-q", "build_ext", "--inplace", cwd=folder, CPATH=str(found))
     (path,) = folder.glob("my_lib*.so")
-    spec = importlib.util.spec_from_file_location("my_lib", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return path
+
+
+@pytest.fixture(scope="module")
+def my_lib(built: Path) -> ModuleType:
+    return imported("my_lib", built)
 
 
 @needs_compiler
@@ -76,6 +88,38 @@ def test_my_add_in_onnx(my_lib: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "my_add.onnx"
     torch.onnx.export(MyAdd(), (torch.ones(2), torch.ones(2)), str(path), dynamo=False)
     assert [n.op_type for n in onnx.load(path).graph.node] == ["Constant", "Mul", "Add"]
+
+
+@needs_compiler
+def test_all_kinds_of_arguments(built: Path) -> None:
+    more = imported("more_lib", built)
+    x = torch.ones(2, 3)
+    assert [t.tolist() for t in more.halves([torch.ones(1), torch.zeros(1)])] == [[0.5], [0.0]]
+    assert more.halves(xs=[torch.ones(1)], bias=torch.ones(1))[0].item() == 1.5
+    made, text = more.made((2, 1), 3, torch.int64, torch.device("cpu"))
+    assert made.tolist() == [[3], [3]] and made.dtype is torch.int64 and text == "Long [2, 1] cpu"
+    more.count_up(x.t())
+    assert x.tolist() == [[1, 11, 21], [2, 12, 22]]
+    assert more.without_lock(torch.ones(4)).item() == 16
+    assert more.applied(torch.ones(2), lambda t: t * 5).tolist() == [6, 6]
+    with pytest.raises(RuntimeError, match="expected scalar type Float but found Double"):
+        more.count_up(x.double())
+
+
+@needs_compiler
+def test_errors_keep_their_kind(built: Path) -> None:
+    more = imported("more_lib", built)
+    for number, kind, text in (
+        (0, RuntimeError, "zero is bad: 0"),
+        (1, IndexError, "one is"),
+        (2, ValueError, "two is"),
+    ):
+        with pytest.raises(kind, match=text):
+            more.check(number)
+    with pytest.raises(IndexError, match="out of range"):
+        more.pick(torch.ones(2), 5)
+    with pytest.raises(ZeroDivisionError):
+        more.applied(torch.ones(1), lambda t: t / (1 // 0))
 
 
 INLINE = """
@@ -124,6 +168,12 @@ def test_paths() -> None:
     assert (Path(cpp_extension.include_paths()[0]) / "torch" / "extension.h").exists()
     assert (Path(torch.utils.cmake_prefix_path) / "Torch" / "TorchConfig.cmake").exists()
     assert cpp_extension.library_paths() == []
+
+
+def test_python_has_what_the_headers_ask_for() -> None:
+    asked = r'(?:helper(?:<[^(]*>)?|attribute|is_instance)\((?:p, )?"(\w+)"'
+    names = {n for path in cpp_extension._INCLUDE.rglob("*.h") for n in re.findall(asked, path.read_text())}
+    assert len(names) > 30 and not [n for n in names if not hasattr(bridge, n)]
 
 
 def test_the_headers_are_up_to_date() -> None:

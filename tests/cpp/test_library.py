@@ -12,7 +12,7 @@ import pytest
 import flambeau as torch
 from flambeau import nn
 from flambeau.backends.cpu import jit
-from flambeau.cpp import NotExportable
+from flambeau.cpp.aot import NotExportable
 from flambeau.export.__main__ import main as export_main
 from flambeau.nn import functional as F
 from flambeau.vision.models import resnet18

@@ -17,6 +17,7 @@ import flambeau
 from flambeau import nn
 from flambeau.export import Dim, ExportedProgram, export, load, save, unflatten
 from flambeau.utils import _pytree as pytree
+from tests.jit.oracle import real_torch
 
 PROGRAMS = """
 class Net(nn.Module):
@@ -170,7 +171,7 @@ def test_a_size_that_cannot_change_is_an_error() -> None:
         def forward(self, x: Any) -> Any:
             return x.sin() if x.shape[0] == 3 else x.cos()
 
-    with pytest.raises(RuntimeError, match="something else for other sizes"):
+    with pytest.raises(RuntimeError, match=r"code specialized it to be a constant \(3\)"):
         export(Choosing(), (flambeau.ones(3, 4),), dynamic_shapes={"x": {0: Dim("n")}})
 
 
@@ -398,3 +399,94 @@ def test_names_of_a_file_are_no_code(place: Any, evil: dict, capsys: Any) -> Non
     except RuntimeError:
         pass
     assert "run" not in capsys.readouterr().out
+
+
+class _Pair(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(3, 3)
+
+    def forward(self, x: Any, pair: Any) -> Any:
+        return {"y": self.lin(x) + pair[0], "z": (pair[1], x)}
+
+
+class _Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sub = _Pair()
+
+    def forward(self, x: Any) -> Any:
+        first = self.sub(x, (x + 1, x * 2))
+        return self.sub(first["y"], (first["z"][0], x))["y"].relu()
+
+
+def test_unflattened_modules_can_be_called_as_before() -> None:
+    module, x = _Twice(), flambeau.ones(2, 3)
+    program = export(module, (x,), preserve_module_call_signature=("sub",))
+    assert [e.fqn for e in program.module_call_graph if e.signature is not None] == ["", "sub", "sub@1"]
+    made = flambeau.export.unflatten(program)
+    assert flambeau.equal(made(x), module(x))
+    found = made.sub(x, (x, x + 1))
+    assert sorted(found) == ["y", "z"] and flambeau.allclose(found["y"], module.sub(x, (x, x + 1))["y"])
+    with pytest.raises(TypeError, match="treespec"):
+        made.sub.call_modules()[0](x)
+    with pytest.raises(ValueError, match="names modules that there are none of"):
+        export(module, (x,), preserve_module_call_signature=("nothing",))
+
+
+def test_parts_that_change_in_place_are_taken_apart() -> None:
+    class Writes(nn.Module):
+        def forward(self, x: Any) -> Any:
+            y = x * 2
+            y[0] = 7.0
+            y[:, 1:].add_(1)
+            return y, y[0] + y[1]
+
+    x = flambeau.arange(6.0).reshape(2, 3)
+    program = export(Writes(), (x,)).run_decompositions()
+    names = [str(n.target) for n in program.graph.nodes]
+    assert "aten.select_scatter.default" in names and "aten.slice_scatter.default" in names
+    for found, wanted in zip(program.module()(x), Writes()(x)):
+        assert flambeau.equal(found, wanted)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "encoder", "batch norm"])
+def test_decomposed_operators_are_pytorchs(kind: str) -> None:
+    torch = real_torch()
+
+    def operators(library: Any) -> list[str]:
+        layers = library.nn
+        made = {
+            "lstm": lambda: layers.LSTM(4, 5, 2, batch_first=True),
+            "gru": lambda: layers.GRU(4, 5, bidirectional=True),
+            "encoder": lambda: layers.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval(),
+            "batch norm": lambda: layers.BatchNorm1d(3),
+        }[kind]()
+        graph = library.export.export(made, (library.ones(2, 3, 4),)).run_decompositions().graph
+        return [str(n.target) for n in graph.nodes if n.op == "call_function" and "getitem" not in str(n.target)]
+
+    assert operators(flambeau) == operators(torch)
+
+
+def test_sizes_that_are_not_free_are_told_in_pytorchs_words() -> None:
+    class Sum(nn.Module):
+        def forward(self, x: Any, y: Any) -> Any:
+            return x + y
+
+    class Bounded(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.sum() if x.shape[0] > 6 else x
+
+    x = flambeau.ones(4, 3)
+    with pytest.raises(
+        RuntimeError,
+        match=r"The values of q = L\['y'\].size\(\)\[0\] and p = L\['x'\].size\(\)\[0\] must always be equal",
+    ):
+        export(Sum(), (x, x), dynamic_shapes=({0: Dim("p")}, {0: Dim("q")}))
+    with pytest.raises(RuntimeError, match=r"b = Dim\('b', max=6\)"):
+        export(Bounded(), (x,), dynamic_shapes={"x": {0: Dim("b")}})
+    with pytest.raises(ValueError, match=r"4 not in range \[5, 9\]"):
+        export(Bounded(), (x,), dynamic_shapes={"x": {0: Dim("b", min=5, max=9)}})
+    both = export(Sum(), (x, x), dynamic_shapes=({0: (n := Dim("n"))}, {0: n})).module()
+    with pytest.raises(AssertionError, match=r"Guard failed: y.size\(\)\[0\] == x.size\(\)\[0\]"):
+        both(flambeau.ones(5, 3), flambeau.ones(6, 3))

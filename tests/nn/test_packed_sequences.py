@@ -24,6 +24,12 @@ def there_and_back(T, nn):
 
 
 @scenario
+def a_padded_batch_gives_its_sequences_back(T, nn):
+    padded = nn.utils.rnn.pad_sequence([T.arange(6.0).reshape(3, 2), T.arange(4.0).reshape(2, 2)])
+    return nn.utils.rnn.unpad_sequence(padded, T.tensor([3, 2]))
+
+
+@scenario
 def packing_nothing(T, nn):
     nn.utils.rnn.pack_padded_sequence(T.ones(0, 0), [])
 

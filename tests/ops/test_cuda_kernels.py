@@ -12,6 +12,7 @@ from flambeau.ops import on_cuda  # noqa: F401
 from flambeau.ops.index import sort as sort_operators
 from flambeau.ops.index import unique as unique_operators
 from flambeau.ops.nn.embedding import embedding_dense_backward, renorm_rows
+from flambeau.ops.on_cuda import embedding as on_cuda_embedding
 from flambeau.ops.on_cuda import launching, scan, sorting
 from flambeau.ops.reduce.agreement import xor_of_bits
 from flambeau.ops.reduce.histogram import counts_of
@@ -34,7 +35,7 @@ def _emulated(monkeypatch, device):
     note = np.zeros(4, "i8")
     monkeypatch.setattr(nvidia, "load_source", lambda source, where, options=(): device.load(source))
     monkeypatch.setattr(nvidia, "processors", lambda where: 4)
-    monkeypatch.setattr(nvidia, "error_flag", lambda where: note.ctypes.data)
+    monkeypatch.setattr(nvidia, "error_flag", lambda where, operator="": note.ctypes.data)
     launching.function.cache_clear()
     yield
     launching.function.cache_clear()
@@ -89,7 +90,9 @@ def test_sorts_are_stable_and_nan_is_last(kind, descending):
 
 
 @needs_compiler
-def test_the_gradient_of_a_table_is_summed_in_order():
+@pytest.mark.parametrize("small", [1 << 22, 0])
+def test_the_gradient_of_a_table_is_summed_in_order(small, monkeypatch):
+    monkeypatch.setattr(on_cuda_embedding, "_SMALL", small)
     grad, index = ft.randn(300, 40), ft.from_numpy(rng.integers(0, 20, 300))
     for average in (False, True):
         found, expected = ft.empty(20, 40), ft.empty(20, 40)

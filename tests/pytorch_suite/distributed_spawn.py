@@ -5,18 +5,11 @@ BACKEND=gloo WORLD_SIZE=2 python -m tests.pytorch_suite tests/pytorch_suite/dist
 
 import os
 import sys
-from types import ModuleType
 
 os.environ.setdefault("BACKEND", "gloo")
 os.environ.setdefault("WORLD_SIZE", "2")
 os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
 
-import torch
-
-if not isinstance(getattr(torch.autograd, "profiler", None), ModuleType):
-    from tests.pytorch_suite import collective_events
-
-    collective_events.install(torch)
 
 from torch.testing._internal.distributed.distributed_test import (
     DistributedTest,

@@ -103,3 +103,13 @@ def test_control_flow_on_sizes_is_followed():
     twins = Twins(lambda: (function, None))
     for size in (3, 6, 4, 5, 3, 6):
         twins.call(lambda size=size: (flambeau.randn(size, 2),), 3)
+
+
+def test_recordings_share_their_memory():
+    function = flambeau.compile(lambda x: ((x @ x).tanh() @ x).sum())
+    for size in (64, 32, 48, 16):
+        for _ in range(4):
+            x = flambeau.full((size, size), 0.01)
+            assert function(x).item() == pytest.approx(((x @ x).tanh() @ x).sum().item(), rel=1e-6)
+    recordings = function._compiled.recordings()
+    assert len(recordings) == 4 and len({r.program.arena.ptr for r in recordings}) == 1

@@ -202,12 +202,12 @@ class Gate(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.linear, self.opened = nn.Linear(4, 4), [0]
+        self.linear, self.opened = nn.Linear(4, 4), 0
 
     def forward(self, x):
         x = self.linear(x)
         if x.detach().mean().item() > 0:
-            self.opened[0] += 1
+            self.opened += 1
             return x * 2
         return x
 
@@ -257,6 +257,53 @@ def test_models_with_a_layer_that_reads_values(way):
     same(*outcomes)
     behind = (model._compiled_call_impl if way == "method" else run.__dict__["_compiled"])._compiled
     assert native_calls(behind) >= 4
+
+
+class Counting(nn.Module):
+    """Counts its calls, and reads the count in one place only."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last, self.calls, self.flavour = nn.Linear(4, 4), nn.Linear(4, 2), 0, 1.0
+
+    def scaled(self, x):
+        return x * self.flavour
+
+    def forward(self, x):
+        hidden = F.gelu(self.first(x)) + self.scaled(x)
+        self.calls += 1
+        return self.last(F.relu(hidden))
+
+
+class Recursive(Counting):
+    """The same, but a part of it calls the whole."""
+
+    def forward(self, x, deep=True):
+        hidden = F.gelu(self.first(x)) + self.scaled(x) + self.calls
+        self.calls += 1
+        return self(hidden, deep=False) if deep else self.last(F.relu(hidden))
+
+
+@pytest.mark.parametrize("kind", [Counting, Recursive])
+def test_a_module_that_counts_its_calls(kind):
+    """What a part of `forward` does not read is no reason to record it again; what it reads is."""
+    outcomes = []
+    for compiled in (False, True):
+        flambeau.manual_seed(1)
+        model = kind()
+        run = flambeau.compile(model) if compiled else model
+        results = []
+        for i in range(20):
+            model.flavour = 2.0 if i == 16 else 1.0
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                out = run(flambeau.full((3, 4), 1.0 + i))
+                out.sum().backward()
+            results.append(out.detach())
+        outcomes.append([results, model.calls, [p.grad for p in model.parameters()]])
+    same(*outcomes)
+    if kind is Counting:
+        assert native_calls(run.__dict__["_compiled"]._compiled) >= 10, run.explain()
 
 
 def test_a_list_or_dict_among_the_arguments_is_changed_in_every_call():

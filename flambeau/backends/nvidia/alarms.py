@@ -1,23 +1,55 @@
 """Errors that kernels find in values: a bad index cannot raise where it is met, so the kernel leaves a note for the host.
 
-The note lies in memory of the host that kernels can write. The host looks at it wherever it waits for the device anyway; the error
-names the operator, and the process goes on."""
+Every launch that may do so gets a place for its note, in memory of the host that kernels can write, and the host remembers beside it
+which line of the program started it. It looks at the notes wherever it waits for the device anyway; the error names the operator and
+that line, and the process goes on. Places are used again in turn; those of captured graphs are not, because graphs run again."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import linecache
+import sys
 from typing import Any
 
-from ...core.device import device
-from . import driver, threads
+import numpy as np
 
-_NUMBERS = 4
+from ...core.device import device
+from ...core.locks import new_lock
+from . import driver, graphs, threads
+
+_NUMBERS = 4  # of a note: a code, and what it is about
+_PAGE = 1024  # notes
 _MAPPED = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
+_INSIDE = __name__.partition(".")[0] + "."  # how names of modules of this package begin
 # The first one is what loop kernels write, which do not know who called them.
 _known: list[tuple[str, str, type[Exception]]] = [("indexing", "index {1} is out of bounds", IndexError)]
 _codes: dict[tuple[str, str], int] = {}
-_note: Any = None
+_lock = new_lock()
+
+
+class Page:
+    """Places for notes, and for each the operator and the line that it was given to."""
+
+    def __init__(self, address: int | None = None):
+        size = 8 * _NUMBERS * _PAGE
+        self.address = address or driver.number("cuMemHostAlloc", size, _MAPPED, kind=ctypes.c_void_p)
+        ctypes.memset(self.address, 0, size)
+        words = (ctypes.c_int64 * (_NUMBERS * _PAGE)).from_address(self.address)
+        self.notes = np.ctypeslib.as_array(words).reshape(_PAGE, _NUMBERS)
+        self.codes = self.notes[:, 0]
+        self.given: list[tuple[str, str, int]] = [("", "", 0)] * _PAGE
+        self.next = 0
+
+    def found(self) -> tuple[int, ...] | None:
+        """The first note that was left, with its place."""
+        if not self.codes.any():
+            return None
+        at = int(np.argmax(self.codes != 0))
+        return (at, *self.notes[at].tolist())
+
+
+_pages: list[Page] = []  # the first one is used in turn, the others are those of graphs
 
 
 def error_code(operator: str, text: str, kind: type[Exception] = IndexError) -> int:
@@ -29,33 +61,50 @@ def error_code(operator: str, text: str, kind: type[Exception] = IndexError) -> 
     return _codes[key]
 
 
+def error_flag(where: device, operator: str = "") -> int:
+    """The address, for one launch, of four int64: the code of its first mistake, and what that is about."""
+    index = where.index or 0
+    frame: Any = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_INSIDE):
+        frame = frame.f_back
+    caller = (operator, frame.f_code.co_filename, frame.f_lineno)
+    with _lock:
+        page = _page(graphs.is_capturing(index))
+        at = page.next
+        page.next = (at + 1) % _PAGE
+        page.given[at] = caller
+    return _on_device(page.address, index) + 8 * _NUMBERS * at
+
+
+def _page(lasting: bool) -> Page:
+    """A page with a free place; a place of a lasting one is given once."""
+    if not _pages:
+        _pages.append(Page())
+    if not lasting:
+        return _pages[0]
+    if len(_pages) == 1 or _pages[-1].next == _PAGE - 1:
+        _pages.append(Page())
+    return _pages[-1]
+
+
 @functools.cache
-def _place() -> int:
-    global _note
-    host = driver.number("cuMemHostAlloc", _NUMBERS * 8, _MAPPED, kind=ctypes.c_void_p)
-    ctypes.memset(host, 0, _NUMBERS * 8)
-    _note = (ctypes.c_int64 * _NUMBERS).from_address(host)
-    return host
-
-
-def error_flag(where: device) -> int:
-    """The address, for kernels, of four int64: the code of the first mistake, and what it is about."""
-    return _flag(where.index or 0)
-
-
-@functools.cache
-def _flag(index: int) -> int:
+def _on_device(address: int, index: int) -> int:
     threads.activate(index)
-    return driver.number("cuMemHostGetDevicePointer_v2", _place(), 0)
+    return driver.number("cuMemHostGetDevicePointer_v2", address, 0)
 
 
 def look() -> None:
     """Raise the error that a kernel has left, if any."""
-    if _note is not None and _note[0]:
-        code, *numbers = _note
-        ctypes.memset(_note, 0, _NUMBERS * 8)
-        operator, text, kind = _known[code - 1]
-        raise kind(
-            f"{operator}: {text.format(code, *numbers)} (found on the GPU by a kernel that had been started before; the result"
-            " of that call is not to be used)"
-        )
+    for page in _pages:
+        note = page.found()
+        if note is not None:
+            for other in _pages:  # one mistake often leads to others
+                other.notes[:] = 0
+            at, code, *numbers = note
+            operator, text, kind = _known[code - 1]
+            given, file, line = page.given[at]
+            source = linecache.getline(file, line).strip()
+            raise kind(
+                f"{given or operator}: {text.format(code, *numbers)}, in {file}:{line}{f' ({source})' if source else ''}. A kernel on"
+                " the GPU has found this out after it was started there; the result of that call is not to be used."
+            )

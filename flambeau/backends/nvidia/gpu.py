@@ -10,11 +10,20 @@ from typing import Any
 
 from ...core.backend import Backend
 from ...core.device import device
+from ...core.storage import tell_looked
 from ...kernels import cuda_lists
-from . import alarms, driver, pinned, threads
+from . import alarms, driver, graphs, pinned, threads
 from .memory import DeviceMemory
-from .modules import Bound
+from .modules import Bound, load_source
 from .philox import CudaGenerator
+
+# A number that is not zero means the error with this code.
+_TELL = """
+extern "C" __global__ void tell(const unsigned char* number, unsigned long long bytes, unsigned long long* note, unsigned long long code) {
+  for (unsigned long long i = 0; i < bytes; ++i)
+    if (number[i]) { atomicCAS(note, 0ull, code); return; }
+}
+"""
 
 
 class _Held(threading.local):
@@ -34,12 +43,14 @@ class CudaBackend(Backend):
         self.device_count = driver.device_count()
         self._held = _Held()
         self.memories = [DeviceMemory(i) for i in range(self.device_count)]
-        for index, memory in enumerate(self.memories):
-            device("cuda", index).memory = memory
+        self.devices = [device("cuda", index) for index in range(self.device_count)]
+        for where, memory in zip(self.devices, self.memories):
+            where.memory = memory
         self.generators: dict[int | None, Any] = {}
         self.first_seed: int | None = None
         self._scratch: dict[tuple[int, int], tuple[int, int]] = {}
         self._peers: set[tuple[int, int]] = set()
+        self._tellers: dict[int, Callable] = {}
         self._programs: dict[tuple[str, int], Callable] = {}
 
     # -- devices ----------------------------------------------------------------------------------------------------
@@ -52,7 +63,7 @@ class CudaBackend(Backend):
                 f"CUDA error: invalid device ordinal: there is no cuda:{index}, the devices are numbered from 0 to"
                 f" {self.device_count - 1}"
             )
-        return device("cuda", index) if where.index is None else where
+        return self.devices[index] if where.index is None else where
 
     @contextlib.contextmanager
     def chosen(self, where: device) -> Iterator[None]:
@@ -85,8 +96,17 @@ class CudaBackend(Backend):
     def record_stream(self, address: int, stream: int, where: device) -> None:
         self.memory(where).record_stream(address, stream)
 
-    def report_address(self, where: device) -> int:
-        return alarms.error_flag(where)
+    def report_address(self, where: device, operator: str = "") -> int:
+        return alarms.error_flag(where, operator)
+
+    def raise_later(self, address: int, nbytes: int, operator: str, error: Exception, where: device) -> bool:
+        index = where.index or 0
+        if index not in self._tellers:
+            self._tellers[index] = load_source(_TELL, where).function("tell", ("q", "q", "q", "q"))
+        self._tellers[index](
+            1, 1, address, nbytes, alarms.error_flag(where), alarms.error_code(operator, str(error), type(error))
+        )
+        return True
 
     def scratch(self, nbytes: int, where: device) -> int:
         """Memory for the launches that follow on the current stream; the next call gives the same memory."""
@@ -109,11 +129,13 @@ class CudaBackend(Backend):
     # -- copies -----------------------------------------------------------------------------------------------------
 
     def read(self, host: int, address: int, nbytes: int, where: device) -> None:
+        tell_looked()
         stream = threads.activate(where.index or 0)
         driver.call("cuMemcpyDtoHAsync_v2", host, address, nbytes, stream)
         self._wait(stream)
 
     def fetch(self, address: int, nbytes: int, where: device) -> int:
+        tell_looked()
         held = self._held.address
         functions = driver.functions()
         stream = threads.activate(where.index or 0)
@@ -124,12 +146,19 @@ class CudaBackend(Backend):
         return held
 
     def read_later(self, host: int, address: int, nbytes: int, where: device) -> None:
+        tell_looked()
         stream = threads.activate(where.index or 0)
         driver.call("cuMemcpyDtoHAsync_v2", host, address, nbytes, stream)
         pinned.used(host, stream)
 
     def write(self, address: int, host: int, nbytes: int, where: device) -> None:
         stream = threads.activate(where.index or 0)
+        if graphs.is_capturing(where.index or 0):  # a graph reads the bytes whenever it runs
+            held = pinned.storage(nbytes)
+            ctypes.memmove(held.ptr, host, nbytes)
+            graphs.captured_on(where.index or 0).kept.append(held)  # type: ignore[union-attr]
+            driver.call("cuMemcpyHtoDAsync_v2", address, held.ptr, nbytes, stream)
+            return
         driver.call("cuMemcpyHtoDAsync_v2", address, host, nbytes, stream)
         if pinned.holds(host):  # from other memory, the driver has taken the bytes when it returns
             self._wait(stream)
@@ -205,6 +234,7 @@ class CudaBackend(Backend):
         alarms.look()
 
     def synchronize(self, where: device) -> None:
+        tell_looked()
         threads.activate(self.indexed(where).index or 0)
         driver.call("cuCtxSynchronize")
         alarms.look()
@@ -220,9 +250,9 @@ class CudaBackend(Backend):
         return found
 
     def compile_lists(
-        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device
+        self, roots: Any, dtypes: tuple, positions: tuple, numbers: tuple, where: device, singles: int = 0
     ) -> Callable | None:
-        program = cuda_lists.ListProgram(roots, dtypes, positions, numbers)
+        program = cuda_lists.ListProgram(roots, dtypes, positions, numbers, singles)
         return program.bind(Bound(where, lambda nbytes: self.scratch(nbytes, where)))
 
     def compile(self, build: Callable[[], Any], key: str) -> Callable:

@@ -37,6 +37,7 @@ class CUDAGraph:
         self.handle: tuple[int, int] | None = None
         self.generators: dict[Any, int] = {}  # generators that kernels of the graph draw from -> how far a replay goes
         self.stream = 0
+        self.kept: list[Any] = []  # host memory that copies of the graph read
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
         """Record what is put into the current stream from now on."""
@@ -149,6 +150,24 @@ class CUDAGraph:
         count = ctypes.c_size_t()
         driver.call("cuGraphGetNodes", self.graph, None, ctypes.byref(count))
         return count.value
+
+    def pool_bytes(self) -> int:
+        """How much memory its pool has."""
+        pool = None if self.handle is None else _pools.get((self.index, self.handle))
+        return 0 if pool is None else sum(pool.segments.values())
+
+    def nodes(self) -> list[int]:
+        """The handles of what is recorded so far, while it is captured."""
+        status, number, graph, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_uint64(), ctypes.c_size_t()
+        driver.call(
+            "cuStreamGetCaptureInfo_v2", self.stream, ctypes.byref(status), ctypes.byref(number), ctypes.byref(graph), None, None
+        )  # fmt: skip
+        driver.call("cuGraphGetNodes", graph, None, ctypes.byref(count))
+        if not count.value:
+            return []
+        found = (ctypes.c_uint64 * count.value)()
+        driver.call("cuGraphGetNodes", graph, found, ctypes.byref(count))
+        return list(found[: count.value])
 
     def enable_debug_mode(self) -> None:
         """Keep the graph after it was made ready, so that it can be looked at."""

@@ -28,7 +28,7 @@ class AST_Rewriter(ast.NodeTransformer):  # noqa: N801
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
         changed = ast.fix_missing_locations(self.visit(tree))
         space = dict(function.__globals__)
-        exec(compile(changed, "", "exec"), space)
+        exec(compile(changed, "", "exec", dont_inherit=True), space)
         made = space[function.__name__]
         # Of the original's globals, so that what a tracer changes there is seen.
         found = FunctionType(made.__code__, function.__globals__, made.__name__, made.__defaults__, made.__closure__)

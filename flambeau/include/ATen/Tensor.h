@@ -119,7 +119,9 @@ class Tensor {
     PyObject* storage = field(b.storage_at);
     if (C10_UNLIKELY(!storage || !PyObject_TypeCheck(storage, reinterpret_cast<PyTypeObject*>(b.storage)) || PyList_GET_SIZE(b.watchers)))
       return slow_address();
-    const auto start = PyLong_AsUnsignedLongLong(::flambeau::slot_of(storage, b.ptr_at));
+    PyObject* number = ::flambeau::slot_of(storage, b.ptr_at);
+    if (C10_UNLIKELY(!PyLong_Check(number))) return nullptr;  // on the device meta
+    const auto start = PyLong_AsUnsignedLongLong(number);
     if (C10_UNLIKELY(!start || numel() == 0)) return nullptr;
     return reinterpret_cast<void*>(start + storage_offset() * itemsize());
   }

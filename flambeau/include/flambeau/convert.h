@@ -217,7 +217,7 @@ template <class K, class V> struct From<std::unordered_map<K, V>> {
 
 template <class R = Object, class... A> R call(PyObject* function, const A&... arguments) {
   Object given[] = {Object::stolen(to_py(arguments))..., Object()};
-  PyObject* pointers[sizeof...(A) + 1];
+  PyObject* pointers[sizeof...(A) + 1] = {};
   for (size_t i = 0; i < sizeof...(A); i++) pointers[i] = given[i].get();
   if constexpr (std::is_same_v<R, Object>)
     return Object::stolen(checked(PyObject_Vectorcall(function, pointers, sizeof...(A), nullptr)));

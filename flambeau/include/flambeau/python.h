@@ -233,15 +233,14 @@ struct TensorImpl {
  private:
   void refresh(PyObject* shape_now, PyObject* steps_now) {
     Gil gil;
-    if (!shape_now || !steps_now) throw c10::Error("Cannot access sizes or strides of a tensor that has none (a sparse one?)");
     const Py_ssize_t n = PyTuple_GET_SIZE(shape_now);
     numbers.resize(2 * n + 1);
     for (Py_ssize_t i = 0; i < n; i++) {
       numbers[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape_now, i));
-      numbers[n + i] = PyLong_AsLongLong(PyTuple_GET_ITEM(steps_now, i));
+      numbers[n + i] = steps_now ? PyLong_AsLongLong(PyTuple_GET_ITEM(steps_now, i)) : 0;  // a sparse tensor has none
     }
     Py_INCREF(shape_now);
-    Py_INCREF(steps_now);
+    Py_XINCREF(steps_now);
     Py_XDECREF(shape);
     Py_XDECREF(steps);
     shape = shape_now, steps = steps_now;

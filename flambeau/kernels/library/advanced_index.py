@@ -16,7 +16,7 @@ COLUMNS = 64  # columns in one task of put_positions: enough for whole cache lin
 @loop_kernel
 def add_offsets(picked, index, error, count, size, stride, *, first):
     """picked[p] = (or +=, unless `first`) index[p] * stride, where a negative index counts from the end. error[0], zero
-    before, becomes 1 if an index is out of bounds; its offset is far below zero."""
+    before, becomes 1 if an index is out of bounds, and error[1] that index; its offset is far below zero."""
     for task in prange((count + ROWS - 1) // ROWS, ROWS):
         bad = 0
         for p in simd(task * ROWS, minimum(task * ROWS + ROWS, count)):
@@ -30,6 +30,9 @@ def add_offsets(picked, index, error, count, size, stride, *, first):
                 picked[p] = picked[p] + offset
         if bad > 0:
             error[0] = 1
+            for p in range(task * ROWS, minimum(task * ROWS + ROWS, count)):
+                if index[p] < -size or index[p] >= size:
+                    error[1] = index[p]
 
 
 @loop_kernel

@@ -352,6 +352,25 @@ def _native_batch_norm_eval(
     return F.batch_norm(input, mean, var, weight, bias, False, momentum, eps), empty, empty
 
 
+@special("_native_batch_norm_legit_functional")
+def _native_batch_norm_functional(
+    input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
+) -> tuple:
+    new_mean, new_var = mean.clone(), var.clone()
+    out = F.batch_norm(input, new_mean, new_var, weight, bias, training, momentum, eps)
+    dims = [d for d in range(input.dim()) if d != 1]
+    return out, input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt(), new_mean, new_var
+
+
+@special("_native_batch_norm_legit.no_stats")
+def _native_batch_norm_alone(
+    input: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> tuple:
+    dims = [d for d in range(input.dim()) if d != 1]
+    out = F.batch_norm(input, None, None, weight, bias, True, momentum, eps)
+    return out, input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt()
+
+
 @special("group_norm")
 def _group_norm(
     input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True

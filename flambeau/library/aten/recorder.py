@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import modes
-from . import more_public  # noqa: F401  it adds entries to `public`
+from . import attention, gradients, more_public  # noqa: F401  they add entries to `public`
 from .overloads import OpOverload, aten, recording
 from .public import translated
 
@@ -16,6 +16,7 @@ from .public import translated
 class AtenRecorder(modes.Mode):
     """Subclass it and say in `note(overload, args, kwargs, result)` what to do with a call that was made."""
 
+    differentiates = True  # whether calls with rules for their gradients go through these
     parts = True  # a value from a call that is not seen would become a constant of the graph
     reads_values = False  # whether calls that ask for values are allowed; a graph has none
     _before: Any = None
@@ -38,7 +39,10 @@ class AtenRecorder(modes.Mode):
             return modes.unwatched(function)(*args, **kwargs)
 
     def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Make a call and note it."""
+        """Make a call and note it; where its gradient is wanted, so that the backward pass calls PyTorch's operator for it."""
+        found = gradients.recorded(overload, args, kwargs) if self.differentiates else NotImplemented
+        if found is not NotImplemented:
+            return found
         return self.unseen(lambda: self.note(overload, args, kwargs, overload.run(args, kwargs)))
 
     def unseen(self, function: Callable, *args: Any) -> Any:

@@ -11,7 +11,7 @@ import flambeau
 from ...core.casts import casts
 from ...core.overrides import refuse_real_tensors
 from ...core.tensor import Tensor
-from ...ops.creation.filled import empty
+from ...ops.creation.filled import empty, zeros
 from ...ops.nn import rnn as ops
 from ..parameter import Parameter
 from ..utils.rnn import PackedSequence
@@ -207,8 +207,9 @@ class RNNBase(Module):
     def _initial_state(self, hx: Any, data: Tensor, batch: int, batched: bool, sorted_indices: Any) -> Any:
         real = self.proj_size if self.proj_size > 0 else self.hidden_size
         if hx is None:
-            h = data.new_zeros(self._state_shape(batch, real))
-            return (h, data.new_zeros(self._state_shape(batch, self.hidden_size))) if self.mode == "LSTM" else h
+            options = {"dtype": data.dtype, "device": data.device}
+            h = zeros(self._state_shape(batch, real), **options)
+            return (h, zeros(self._state_shape(batch, self.hidden_size), **options)) if self.mode == "LSTM" else h
         states = hx if self.mode == "LSTM" else (hx,)
         expected = 3 if batched else 2
         for s in states:

@@ -24,6 +24,7 @@ from ...core.layout import (
     preserve_format,
     suggests_channels_last,
 )
+from ...core.overrides import register_instance
 from ...core.promotion import scalar_dtype
 from ...core.settings import fills_empty, is_warn_always_enabled
 from ...core.size import make_size
@@ -160,7 +161,7 @@ def _convert_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) 
     layout=_convert_layout,
     planned=True,
     grads={"input": _convert_backward},
-    quirks=Quirks(label="ToCopyBackward0"),
+    quirks=Quirks(label="ToCopyBackward0", aten="_to_copy"),
     batching="same",
 )
 def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tensor:
@@ -282,7 +283,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return converted(self, other.dtype, other.device)
 
 
-@composite(function=False)
+@composite(function=False, quirks=Quirks(aten="to"))
 def cpu_(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
     """The tensor on the CPU."""
     return converted(self, self.dtype, cpu, memory_format)
@@ -508,6 +509,7 @@ def as_subclass(self: Tensor, cls: type) -> Any:
             "Creating a Tensor subclass from a class that does not inherit from Tensor is not possible. Make sure your class"
             f" inherits from Tensor: got {cls!r}"
         )
+    register_instance(cls)
     source = alias(self)
     t = object.__new__(cls)
     t._adopt(source)

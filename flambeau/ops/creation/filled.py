@@ -103,7 +103,7 @@ def uninitialised(t: Tensor) -> Tensor:
     return t
 
 
-@effect(batching="each", quirks=Quirks(aten="fill_"))
+@effect(batching="each", runs_empty=True, quirks=Quirks(aten="fill_"))
 def fill_raw(t: Tensor, value: complex) -> Tensor:
     """Every element becomes `value`. No autograd, no version bump."""
 
@@ -124,6 +124,8 @@ def _(t: Tensor, value: complex) -> None:
             return
         value = 0  # on all cores
     found = _fill_kernels.get((t.shape, t._strides, t.dtype, type(value), t.device))
+    if 0 in t.shape:
+        return
     if found is None:
         _fill_anew(t, value)
     else:
@@ -132,6 +134,8 @@ def _(t: Tensor, value: complex) -> None:
 
 @fill_raw.on("any")
 def _(t: Tensor, value: complex) -> None:
+    if 0 in t.shape:
+        return
     if t._contig and _is_zero(value):
         backend_of(t.device).fill(t._storage.ptr + t._offset * t.dtype.itemsize, 0, t.nbytes, t.device)
     else:

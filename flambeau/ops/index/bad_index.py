@@ -15,6 +15,8 @@ from ...core.size import make_size
 from ...core.storage import UntypedStorage, is_zero, watchers
 from ...core.tensor import Tensor, copy_of_array, empty, new_tensor
 
+_TWO = make_size((2,))
+
 
 class BadIndex(threading.local):
     """Two numbers of this thread on every device, in which kernels report a bad index (see kernels.library.index); zero in
@@ -28,19 +30,17 @@ class BadIndex(threading.local):
         self._readable: dict[device, Any] = {cpu: numbers}
         self._later: set[device] = set()
 
-    def on(self, where: device) -> Tensor:
-        """The numbers in a device's memory."""
+    def on(self, where: device, operator: str = "") -> Tensor:
+        """The numbers in a device's memory, for one launch of an operator."""
         found = self._buffers.get(where)
         if found is None:
-            address = backend_of(where).report_address(where)
+            address = backend_of(where).report_address(where, operator)
             if address:
                 self._later.add(where)
-                storage = UntypedStorage.borrow(address, 16, self, where)
-                found = new_tensor(storage, make_size((2,)), (1,), 0, dt.int64, where, True)
-            else:
-                zeros: Any = copy_of_array(np.zeros(2, np.int64), dt.int64)
-                found = zeros.to(where)
-            self._buffers[where] = found
+                storage = UntypedStorage.borrow(address, 16, None, where)
+                return new_tensor(storage, _TWO, (1,), 0, dt.int64, where, True)
+            zeros: Any = copy_of_array(np.zeros(2, np.int64), dt.int64)
+            found = self._buffers[where] = zeros.to(where)
         return found
 
     def taken(self, where: device = cpu) -> int | None:

@@ -100,7 +100,7 @@ def _(out: Tensor, input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool 
     size = source.shape[d] if source.shape else 1
     if source.dtype is dt.complex64:
         out, source = _as_words(out), _as_words(source)
-    kernels.gather(out, source, dense(index), bad_index.on(out.device), outer, size, picked, inner)
+    kernels.gather(out, source, dense(index), bad_index.on(out.device, "gather"), outer, size, picked, inner)
     bad = bad_index.taken(out.device)
     if bad is not None:
         raise RuntimeError(f"index {bad} is out of bounds for dimension {d} with size {size}")
@@ -159,7 +159,7 @@ def _(out: Tensor, input: Tensor, dim: int, index: Tensor) -> None:
     count = out.shape[d] if out.shape else 1
     if outer == 1 and inner:  # rows are shared out among the threads, and bad indices skipped
         where = out.device
-        kernels.embedding(out, dense(input), dense(index), bad_index.on(where), count, size, inner)
+        kernels.embedding(out, dense(input), dense(index), bad_index.on(where, "index_select"), count, size, inner)
         _refuse(bad_index.taken(where), d, size)
         return
     _refuse(first_bad_index(index, size), d, size)

@@ -400,12 +400,18 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     return _written(input, src, lambda t: t.diagonal(offset, dim1, dim2))
 
 
+def _from_start(g: Any) -> Any:
+    """The gradient, contiguous and at the start of its memory: offsets count from there."""
+    whole = g.contiguous()
+    return whole.clone() if whole.storage_offset() else whole
+
+
 @primitive(
     grads={
-        "input": lambda g, src_shape, size, stride, storage_offset: g.contiguous().as_strided_scatter(
+        "input": lambda g, src_shape, size, stride, storage_offset: _from_start(g).as_strided_scatter(
             g.new_zeros(src_shape), size, stride, storage_offset
         ),
-        "src": lambda g, size, stride, storage_offset: g.contiguous().as_strided(size, stride, storage_offset),
+        "src": lambda g, size, stride, storage_offset: _from_start(g).as_strided(size, stride, storage_offset),
     },
     batching="each",
 )

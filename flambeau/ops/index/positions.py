@@ -79,7 +79,7 @@ class Places:
     def picked(self, indices: Sequence[Tensor | None], where: device) -> Tensor:
         """Offsets of the places that the index tensors name together, or IndexError."""
         count = self.count
-        offsets, error = empty((count,), dt.int64, where), bad_index.on(where)
+        offsets, error = empty((count,), dt.int64, where), bad_index.on(where, "index")
         kernel = _FIRST_OFFSETS
         for d, size, stride in self.indexed:
             index: Any = indices[d]
@@ -103,7 +103,7 @@ class Places:
             return
         before, after = self._offsets.get(where) or self.offsets(where)
         d, size, stride = self.indexed[0]
-        index, error = indices[d], bad_index.on(where)
+        index, error = indices[d], bad_index.on(where, "index")
         if not index._contig:
             index = index.contiguous()
         self.taking(out, t, before, index, after, error, self.blocks, self.count, size, stride, self.inner)

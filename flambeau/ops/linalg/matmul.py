@@ -20,6 +20,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
 from ..methods.attributes import result_type
 from ..pointwise.arithmetic import add, addcmul
+from ..shape.reshape import unsafe_view
 
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
@@ -196,16 +197,6 @@ def _(out: Tensor, input: Tensor, tensor: Tensor) -> None:
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """The inner product with the first vector conjugated."""
     return dot(input.conj() if input.dtype.is_complex else input, other)
-
-
-@primitive(
-    grads={"input": lambda g, input_shape: g.reshape(input_shape)}, function=False, method=False, batching="each"
-)
-def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A result that nobody else has seen yet, in another shape. It is no view for autograd."""
-    out = input.reshape(shape)
-    out._base = None
-    return out
 
 
 @primitive(

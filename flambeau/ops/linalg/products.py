@@ -11,8 +11,8 @@ from ...core.tensor import Tensor
 from ..machinery.declare import composite
 from ..shape.joining import cat
 from ..shape.parts import diagonal as diagonal_of
+from ..shape.reshape import unsafe_view
 from . import support
-from .matmul import unsafe_view
 from .solving import inv, solve
 
 # -- vectors ----------------------------------------------------------------------------------------------------------

@@ -8,13 +8,15 @@ from ...core.caching import remember
 from ...core.device import device
 from ...core.layout import wrap_dim
 from ...core.size import make_size
-from ...core.tensor import Tensor, numel_of
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor, contiguous_strides, new_tensor, numel_of
 from ...kernels.library.index import gather as gather_kernel
 from ...kernels.library.index import scatter as scatter_kernel
 from ..index.bad_index import bad_index
 from .declare import internal
 from .inplace import raw_copy
 from .memory import bare, dense
+from .record import NewTensor
 
 
 def split_at(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
@@ -32,17 +34,13 @@ def _check(size: int, where: device) -> None:
         raise IndexError(f"index {bad} is out of bounds for a dimension of size {size}: the indices were changed")
 
 
-def _taken_layout(input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> tuple:
-    return index.shape, input.dtype, input.device
-
-
 @internal(
-    layout=_taken_layout,
     grads={"input": lambda g, index, dim, shape: place_along(g, index, dim, shape)},
     batching="along",
 )
-def take_along(input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> Tensor:
+def take_along(input: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> NewTensor:
     """out[o, k, i] = input[o, index[o, k, i], i]; `shape` is the input's."""
+    return index.shape, input.dtype, input.device
 
 
 @take_along.on("any")
@@ -50,21 +48,17 @@ def take_into(out: Tensor, input: Tensor, index: Tensor, dim: int, shape: tuple[
     """The kernel of take_along, for other kernels."""
     outer, n, inner = split_at(input.shape, dim)
     picked = index.shape[dim] if index.shape else 1
-    gather_kernel(out, dense(input), dense(index), bad_index.on(out.device), outer, n, picked, inner)
+    gather_kernel(out, dense(input), dense(index), bad_index.on(out.device, "gather"), outer, n, picked, inner)
     _check(n, out.device)
 
 
-def _placed_layout(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> tuple:
-    return make_size(shape), values.dtype, values.device
-
-
 @internal(
-    layout=_placed_layout,
     grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)},
     batching="each",
 )
-def place_along(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> Tensor:
+def place_along(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> NewTensor:
     """Zeros of `shape` with out[o, index[o, k, i], i] += values[o, k, i]."""
+    return make_size(shape), values.dtype, values.device
 
 
 @place_along.on("any")
@@ -72,13 +66,26 @@ def _(out: Tensor, values: Tensor, index: Tensor, dim: int, shape: tuple[int, ..
     raw_copy(out, 0)
     outer, n, inner = split_at(out.shape, dim)
     picked = index.shape[dim] if index.shape else 1
-    scatter_kernel(out, dense(index), dense(values), 0, bad_index.on(out.device), outer, n, picked, inner, reduce="add")
+    scatter_kernel(
+        out,
+        dense(index),
+        dense(values),
+        0,
+        bad_index.on(out.device, "scatter_add"),
+        outer,
+        n,
+        picked,
+        inner,
+        reduce="add",
+    )
     _check(n, out.device)
 
 
 class _LinePlan:
-    __slots__ = ("lines", "native", "kernel")
+    __slots__ = ("lines", "native", "kernel", "nbytes", "strides")
 
+    nbytes: int
+    strides: tuple[int, ...]
     lines: tuple[int, ...]  # outer, n and, for a kernel over columns, inner
     native: Any
     kernel: Any
@@ -98,14 +105,14 @@ class LineOperator:
         """What a call on tensors like x needs to know."""
         return self.plans.get((x.dtype, x.shape, dim, x.device)) or self._plan(x, dim)
 
-    def run(self, out: Tensor, plan: _LinePlan, x: Tensor, dim: int) -> None:
-        """The kernel of one tensor into a new one, with as little as possible around the native call."""
-        if not x._contig:
-            x = bare(x)
-        if plan.native is not None:
-            plan.native(out._storage.ptr, x._storage.ptr + x._offset * x.dtype.itemsize, *plan.lines)
-        elif plan.kernel is not None:
-            plan.kernel(out, x, *plan.lines, **self.constants)
+    def known(self, x: Tensor, dim: int) -> Tensor | None:
+        """The kernel of one tensor into a new one, where a call like this one was planned before (the `shortcut` of a primitive)."""
+        plan = self.plans.get((x.dtype, x.shape, dim, x.device))
+        if plan is None or plan.native is None or not x._contig:
+            return None
+        out = new_tensor(UntypedStorage(plan.nbytes, x.device), x.shape, plan.strides, 0, x.dtype, x.device, True)
+        plan.native(out._storage.ptr, x._storage.ptr + x._offset * x.dtype.itemsize, *plan.lines)
+        return out
 
     def fill(self, out: Tensor, dim: int, *inputs: Tensor) -> None:
         """The kernel into contiguous memory that exists; all inputs are like `out`."""
@@ -117,16 +124,13 @@ class LineOperator:
         elif plan.kernel is not None:
             plan.kernel(out, *sources, *plan.lines, **self.constants)
 
-    def fill_from(self, out: Tensor, dim: int, x: Tensor) -> None:
-        """`fill` from one tensor."""
-        self.run(out, self.plan_of(out, dim), x, dim)
-
     def _plan(self, x: Tensor, dim: int) -> _LinePlan:
         plan = _LinePlan()
         outer, n, inner = split_at(x.shape, wrap_dim(dim, len(x.shape)))
         by_rows = self.rows is not None and inner == 1
         plan.lines = (outer, n) if by_rows else (outer, n, inner)
         plan.kernel = plan.native = None
+        plan.nbytes, plan.strides = numel_of(x.shape) * x.dtype.itemsize, contiguous_strides(x.shape)
         if 0 not in x.shape and x.device.type != "meta":
             plan.kernel = self.rows if by_rows else self.columns
             kinds = (x.dtype,) * (self.inputs + 1) + (int,) * len(plan.lines)

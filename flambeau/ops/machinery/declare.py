@@ -184,8 +184,11 @@ def declare_primitive(
     strides or None, plan) after it has checked the devices, and its kernels are `kernel(out, plan, *args)`. Without `layout`, an
     operator that `writes` changes its first argument and returns it, and the kernels of one that `reads_values` make and return
     its results. `declared` are faces (see `_declare`) and other fields of the record."""
-    if layout is None and fn.__annotations__.get("return") in ("NewTensor", "NewTensors"):
+    described = fn.__annotations__.get("return")
+    if layout is None and described in ("NewTensor", "NewTensors"):
         layout = fn
+        plain = returns is None or returns is tuple
+        fn.__annotations__["return"] = "Tensor" if described == "NewTensor" else "tuple" if plain else "Any"
     impl = Primitive(fn, grads or {}, quirks, kind == "view", multi_view)
     impl.saves, impl.keeps = saves, keeps or {}
     calls = None if layout is None else specialised(impl, dict(inspect.signature(fn).parameters))

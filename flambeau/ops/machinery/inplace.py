@@ -29,6 +29,7 @@ from ...core.storage import move_bytes
 from ...core.tensor import Tensor, empty, new_tensor, numel_of
 from .dtype_rules import cpp_name, number_dtype, promote, type_word
 from .formula import Pointwise
+from .quirks import Quirks
 from .record import OPS
 from .watched import watched
 
@@ -176,7 +177,7 @@ def _copy_into(destination: Tensor, source: Tensor) -> None:
         copy_values.into(destination, (source,))
 
 
-copy_into = watched(_copy_into, name="copy_into", writes=("destination",), batching="each")
+copy_into = watched(_copy_into, name="copy_into", writes=("destination",), batching="each", quirks=Quirks(aten="copy_"))
 copy_into.__doc__ = "`raw_copy` where the two do not overlap in memory."
 
 

@@ -88,9 +88,13 @@ def recording(x: Tensor) -> bool:
     return grad_mode.enabled and (x.requires_grad or (x._base is not None and x.grad_fn is not None))
 
 
-def raise_if_set(flag: Tensor, error: Exception) -> None:
-    """Raise the error unless the one number in a tensor, in which a kernel has said whether all is well, is zero."""
-    if not BACKENDS[flag.device.type].is_zero(flag.data_ptr(), flag.dtype.itemsize, flag.device, error):
+def raise_if_set(flag: Tensor, error: Exception, operator: str = "") -> None:
+    """Raise the error unless the one number in a tensor, in which a kernel has said whether all is well, is zero. With an operator's
+    name, devices that can raise it when the host next waits for them do."""
+    backend, place = BACKENDS[flag.device.type], (flag.data_ptr(), flag.dtype.itemsize)
+    if operator and backend.raise_later(*place, operator, error, flag.device):
+        return
+    if not backend.is_zero(*place, flag.device, error):
         raise error
 
 

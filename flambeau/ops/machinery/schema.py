@@ -224,7 +224,7 @@ def _returned(annotation: Any, problem: Callable[[str], ValueError]) -> tuple[st
 _WORDS = {
     "Tensor": "Tensor", "int": "SymInt", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType",
     "dtype_type": "ScalarType", "device": "Device", "Size": "SymInt[]", "tuple[int, ...]": "SymInt[]",
-    "tuple[Tensor, ...]": "Tensor[]", "tuple": "Tensor[]", "NewTensor": "Tensor", "NewTensors": "Tensor[]",
+    "tuple[Tensor, ...]": "Tensor[]", "tuple": "Tensor[]",
 }  # fmt: skip
 
 

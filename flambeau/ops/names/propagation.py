@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...core import modes
+from ...core.backend import BACKENDS
 from ...core.graph import user_frame
 from ...core.named import NamedOperand, Names, any_named, is_named, names_of, plain, refresh, set_names, unsupported
 from ...core.tensor import Tensor
@@ -261,7 +262,7 @@ def give_names(t: Tensor, names: Any) -> Tensor:
     names = (None,) * len(t.shape) if names is None else checked(names, len(t.shape))
     if any(name is not None for name in names):
         _announce()
-        if t.device.type not in ("cpu", "cuda"):
+        if not BACKENDS[t.device.type].has_values:
             raise RuntimeError(
                 f"NYI: named tensors only support CPU, CUDA, XPU or PrivateUse1 tensors, got one on {t.device}."
             )
@@ -295,7 +296,7 @@ def name_recourse(face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | 
         if face.__name__.endswith("_"):
             problem = f"{op.name.rstrip('_')}: You passed a dimname (string) to this op in place of a dimension index but it does not yet support"
             problem += " this behavior. Please pass a dimension index to work around this."
-        elif any(NUMPY_NAMES.get(a, a) in DIMENSIONS for a in op.arguments):
+        elif is_named(args[0]) and any(NUMPY_NAMES.get(a, a) in DIMENSIONS for a in op.arguments):
             problem = f"Name {quoted(wanted)} not found in Tensor{shown(names_of(args[0]))}."
         else:
             return None

@@ -205,8 +205,10 @@ def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: flo
 _FUSED = {
     "cpu": (frozenset((dt.float32, dt.float64) if NATIVE else ()), True),
     "meta": (frozenset((dt.float32, dt.float64)), True),
-    "cuda": (frozenset((dt.float16, dt.bfloat16)), False),
+    "cuda": (frozenset((dt.float16, dt.bfloat16, dt.float32)), False),
 }
+# Where a fused kernel is for short sequences of few features only: longest, widest. Beyond, matrix products are faster.
+_SHORT = {("cuda", dt.float32): (512, 64)}
 
 
 def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: bool) -> bool:
@@ -221,6 +223,10 @@ def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: 
     *of_value, value_dim = value.shape
     if 0 in query.shape or 0 in key.shape or value_dim == 0 or max(dim, value_dim) > _WIDEST:
         return False
+    if (query.device.type, query.dtype) in _SHORT:
+        longest, widest = _SHORT[query.device.type, query.dtype]
+        if max(rows, source) > longest or dim > widest or dim % 16 or dim != value_dim:
+            return False
     if of_value != [key_batch, shared, source] or (batch, dim) != (key_batch, key_dim):
         return False
     if heads != shared and not grouped:

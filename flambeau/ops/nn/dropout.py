@@ -51,7 +51,6 @@ def _kept(p: float, input: Tensor) -> float:
 
 
 def dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool) -> Tensor:
-    _check(p, RuntimeError)
     if p == 0 or not train or numel_of(input.shape) == 0:
         return input
     if p == 1:
@@ -80,7 +79,6 @@ def _(out: list[Tensor], input: Tensor, p: float, features: bool, generator: Gen
 
 
 def _alpha_dropped(input: Tensor, p: float, train: bool, features: bool, inplace: bool) -> Tensor:
-    _check(p, RuntimeError)
     if p == 0 or not train or numel_of(input.shape) == 0:
         return input
     if p == 1:
@@ -98,9 +96,11 @@ def _declare(name: str, run: Any, features: bool) -> None:
     """name(input, p, train) and name_(input, p, train)."""
 
     def plain(input: Tensor, p: float, train: bool) -> Tensor:
+        _check(p, RuntimeError)
         return run(input, p, train, features, False)
 
     def changed(input: Tensor, p: float, train: bool) -> Tensor:
+        _check(p, RuntimeError)
         return run(input, p, train, features, True)
 
     plain.__doc__ = f"`nn.functional.{name}` with all arguments given."

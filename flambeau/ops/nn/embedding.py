@@ -118,7 +118,9 @@ def _(out: Tensor, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad
 def _(out: Tensor, weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> None:
     n, dim = weight.shape
     where = out.device
-    kernels.embedding(out, dense(weight), dense(indices), bad_index.on(where), numel_of(indices.shape), n, dim)
+    kernels.embedding(
+        out, dense(weight), dense(indices), bad_index.on(where, "embedding"), numel_of(indices.shape), n, dim
+    )
     if bad_index.taken(where) is not None:
         raise IndexError("index out of range in self")
 

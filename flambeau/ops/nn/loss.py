@@ -130,7 +130,7 @@ def huber_loss(
 def _check_unit(input: Tensor, target: Tensor) -> None:
     for name, t in (("input", input), ("target", target)):
         error = RuntimeError(f"all elements of {name} should be between 0 and 1")
-        raise_if_set(losses.outside_unit.over((t._bare_alias(),)), error)
+        raise_if_set(losses.outside_unit.over((t._bare_alias(),)), error, "binary_cross_entropy")
 
 
 def _refused(run: Any, args: tuple, kwargs: dict) -> Any:

@@ -6,7 +6,6 @@ import warnings
 from typing import Any
 
 from ...core import modes
-from ...core.caching import remember
 from ...core.dtype import dtype as dtype_type
 from ...core.layout import wrap_dim
 from ...core.tensor import Tensor
@@ -19,7 +18,9 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise, camel
 from ..machinery.inplace import write_out
+from ..machinery.memory import like_first
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 
 _active = modes.active
 
@@ -28,33 +29,25 @@ def _declared(name: str, log_result: bool) -> Any:
     """softmax or log_softmax of tensors of floats along a dimension."""
     lines = LineOperator(kernels.softmax_rows, kernels.softmax_columns, 1, log_result=log_result)
 
-    known: dict[tuple, tuple] = {}
-
-    def layout(input: Tensor, dim: int) -> tuple:
-        key = (input.dtype, input.shape, dim, input.device)
-        return known.get(key) or remember(known, key, described(input, dim))
-
-    def described(input: Tensor, dim: int) -> tuple:
+    def along(input: Tensor, dim: int) -> NewTensor:
+        d = wrap_dim(dim, len(input.shape))
         if not input.dtype.is_floating_point:
-            last = "_lastdim" if wrap_dim(dim, len(input.shape)) == max(len(input.shape), 1) - 1 else ""
+            last = "_lastdim" if d == max(len(input.shape), 1) - 1 else ""
             raise unsupported(f"{name}{last}_kernel_impl", input.dtype)
-        return input.shape, input.dtype, input.device, None, lines.plan_of(input, dim)
+        return like_first(input)
 
     def backward(g: Tensor, out: Tensor, dim: int) -> Tensor:
         return (log_softmax_backward if log_result else softmax_backward)(g, out, dim, out.dtype)
 
-    def along(input: Tensor, dim: int) -> Tensor: ...
-
     op = internal(
         along,
         name=f"{name}_along",
-        layout=layout,
-        planned=True,
+        shortcut=lines.known,
         grads={"input": backward},
         quirks=Quirks(label=camel(name) + "Backward0"),
         batching="along",
     )
-    op.on("any")(lines.run)
+    op.on("any")(lambda out, input, dim: lines.fill(out, dim, input))
     return op
 
 

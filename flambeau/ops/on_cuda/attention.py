@@ -10,7 +10,8 @@ from ...core import dtype as dt
 from ...core.tensor import Tensor
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
-from ..nn.attention import _plain_gradients, _repeated_heads, flash_attention, flash_gradients
+from ..nn.attention import _plain_gradients, _repeated_heads, _rows, flash_attention, flash_gradients
+from . import attention32
 
 _REFUSED: set[tuple] = set()  # shapes for which cuDNN has no kernel
 
@@ -39,6 +40,9 @@ def _by_operators(out: list[Tensor], query: Any, key: Any, value: Any, scale: fl
 
 @flash_attention.on("cuda")
 def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> None:
+    if query.dtype is dt.float32 and query.shape[3] == value.shape[3]:
+        attention32.forward(out[0], out[1], _rows(query), _rows(key), _rows(value), scale, causal)
+        return
     kind = (query.shape, key.shape, value.shape, causal)
     if not _takes(query, value) or kind in _REFUSED:
         _by_operators(out, query, key, value, scale, causal)
@@ -56,6 +60,9 @@ def _(
     grads: list[Tensor], g: Any, out: Any, logs: Tensor, query: Any, key: Any, value: Any, mask: Any, scale: float,
     causal: bool,
 ) -> None:  # fmt: skip
+    if query.dtype is dt.float32 and query.shape[3] == value.shape[3]:
+        attention32.backward(grads, _rows(g), _rows(out), logs, _rows(query), _rows(key), _rows(value), scale, causal)
+        return
     kind = ("backward", query.shape, key.shape, value.shape, causal)
     if _takes(query, value) and kind not in _REFUSED:
         g, out, q, k, v = map(_aligned, (g, out, query, key, value))

@@ -1,4 +1,7 @@
-"""The gradient of embedding tables on NVIDIA GPUs: indices are sorted, and a warp adds up the rows of each, always in one order."""
+"""The gradient of embedding tables on NVIDIA GPUs: always added up in one order.
+
+For a large table the indices are sorted, and a warp adds up the rows of each. For a small one, a block looks through all indices for
+those of its row, which is one launch."""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 from ...backends import nvidia
 from ...core import dtype as dt
 from ...core.tensor import Tensor, empty, numel_of
+from ...kernels.cuda_values import memory_type
 from ..creation.filled import fill_raw
 from ..machinery.memory import bare, dense
 from ..nn.embedding import embedding_dense_backward
@@ -42,16 +46,73 @@ extern "C" __global__ void __launch_bounds__(256) add_rows(T* out, const T* grad
 """
 
 
+_SMALL = 1 << 22  # rows of a table times indices
+_TABLE_SOURCE = r"""
+extern "C" __global__ void __launch_bounds__(256) fill_table(T* out, const T* grad, const I* indices, i64 count, i64 n, i64 dim,
+    i64 padding, int average, i64* note) {
+  __shared__ A sums[8][32 * COLUMNS];
+  __shared__ int members[8];
+  const i64 chunks = (dim + 32 * COLUMNS - 1) / (32 * COLUMNS), row = blockIdx.x / chunks, base = blockIdx.x % chunks * 32 * COLUMNS;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const i64 share = ((count + 7) / 8 + 31) / 32 * 32, end = (warp + 1) * share < count ? (warp + 1) * share : count;
+  A own[COLUMNS];
+  int found = 0;
+  _Pragma("unroll") for (int k = 0; k < COLUMNS; ++k) own[k] = 0;
+  for (i64 first = warp * share; first < end; first += 32) {
+    const i64 index = first + lane < end ? (i64)indices[first + lane] : -1;
+    if (row == 0 && first + lane < end && (index < 0 || index >= n)) { note[0] = 1; note[1] = index; }
+    unsigned hits = __ballot_sync(0xffffffffu, index == row && row != padding);
+    found += __popc(hits);
+    while (hits) {
+      const T* from = grad + (first + __ffs(hits) - 1) * dim + base + lane;
+      _Pragma("unroll") for (int k = 0; k < COLUMNS; ++k) if (base + lane + 32 * k < dim) own[k] += get(from[32 * k]);
+      hits &= hits - 1;
+    }
+  }
+  _Pragma("unroll") for (int k = 0; k < COLUMNS; ++k) sums[warp][lane + 32 * k] = own[k];
+  if (lane == 0) members[warp] = found;
+  __syncthreads();
+  for (int c = threadIdx.x; c < 32 * COLUMNS; c += 256) {
+    if (base + c >= dim) continue;
+    A total = 0;
+    int all = 0;
+    _Pragma("unroll") for (int w = 0; w < 8; ++w) { total += sums[w][c]; all += members[w]; }
+    out[row * dim + base + c] = put(average && all ? total / (A)all : total);
+  }
+}
+"""
+
+
+def _fill_table(
+    out: Tensor, grad: Tensor, indices: Any, count: int, n: int, dim: int, padding: int, average: bool
+) -> None:
+    columns = 4 if dim > 64 else 2 if dim > 32 else 1
+    text = (
+        f"#define COLUMNS {columns}\ntypedef {memory_type(indices.dtype)} I;\n"
+        + element_text(out.dtype)
+        + _TABLE_SOURCE
+    )
+    run = function(text, "fill_table", "qqqqqqqiq", out.device)
+    run(
+        n * -(-dim // (32 * columns)), 256, address(out), address(dense(grad)), address(dense(indices)), count, n, dim, padding,
+        int(average), nvidia.error_flag(out.device, "embedding_dense_backward"),
+    )  # fmt: skip
+
+
 @embedding_dense_backward.on("cuda")
 def _(
     out: Tensor, grad_output: Tensor, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> None:
     count, dim, where = numel_of(indices.shape), grad_output.shape[-1], out.device
+    if out.dtype not in (dt.float32, dt.float64, dt.float16, dt.bfloat16):
+        raise NotImplementedError(f"the gradient of an embedding of {out.dtype} has no kernel on CUDA")
+    if num_weights and dim and count * num_weights <= _SMALL:
+        given = bare(indices).reshape(-1).contiguous()  # type: ignore[attr-defined]
+        _fill_table(out, grad_output, given, count, num_weights, dim, padding_idx, bool(scale_grad_by_freq))
+        return
     fill_raw(out, 0)
     if not count or not dim:
         return
-    if out.dtype not in (dt.float32, dt.float64, dt.float16, dt.bfloat16):
-        raise NotImplementedError(f"the gradient of an embedding of {out.dtype} has no kernel on CUDA")
     flat = bare(indices).reshape(-1).to(dt.int32).contiguous()
     rows, order = empty((count,), dt.int32, where), empty((count,), dt.int64, where)
     sort_rows(rows, order, flat, False)
@@ -59,5 +120,5 @@ def _(
     run = function(text, "add_rows", "qqqqqqqqiq", where)
     run(
         -(-count // _WARPS), 32 * _WARPS, address(out), address(dense(grad_output)), address(rows), address(order), count,
-        num_weights, dim, padding_idx, int(bool(scale_grad_by_freq)), nvidia.error_flag(where),
+        num_weights, dim, padding_idx, int(bool(scale_grad_by_freq)), nvidia.error_flag(where, "embedding_dense_backward"),
     )  # fmt: skip

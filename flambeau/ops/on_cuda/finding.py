@@ -26,7 +26,7 @@ from ..nn.embedding import renorm_rows
 from ..nn.max_pool import pool_by_table
 from ..nn.max_pool_more import _FRACTIONAL, _whole
 from ..reduce.agreement import xor_of_bits
-from ..reduce.histogram import counts_of, even_counts
+from ..reduce.histogram import _check_range, counts_of, even_counts, histogram_of
 from ..shape.rearrange import _counted_indices
 
 
@@ -157,6 +157,49 @@ def _(input: Any, weights: Any, minlength: int) -> Tensor:
     kind = dt.float32 if weights.dtype is dt.float32 else dt.float64
     sums: Any = fill_raw(empty((size,), kind, where), 0)
     return sums.scatter_add_(0, bare(input).to(dt.int64), bare(weights).to(kind)) if n else sums
+
+
+def _edges(column: Any, bins: Any, given: Any, dim: int) -> Any:
+    """The edges of the bins of one dimension."""
+    if isinstance(bins, Tensor):
+        return bare(bins).contiguous()  # type: ignore[attr-defined]
+    low, high = (0.0, 1.0) if given is None else given
+    if given is None and column.shape[0]:
+        low, high = column.min().item(), column.max().item()
+    _check_range(low, high, dim)
+    if low == high:
+        low, high = low - 0.5, high + 0.5
+    return _function("linspace")(low, high, bins + 1, dtype=dt.float64, device=column.device).to(column.dtype)
+
+
+@histogram_of.on("cuda")
+def _(out: list[Tensor], table: Tensor, bins: list, ranges: list, weight: Tensor | None, density: bool) -> None:
+    rows: Any = bare(table)
+    shape = tuple(out[0].shape)
+    place = inside = None
+    for d, (given, size) in enumerate(zip(bins, shape)):
+        column = rows.select(1, d).contiguous()
+        edges = _edges(column, given, ranges[d], d)
+        raw_copy(out[d + 1], edges)
+        first, last = edges.narrow(0, 0, 1), edges.narrow(0, size, 1)
+        at = (_function("searchsorted")(edges, column, right=True) - 1).clamp(0, size - 1)
+        within = (column >= first) & (column <= last)
+        place = at if place is None else place * size + at
+        inside = within if inside is None else inside & within
+    total = math.prod(shape)
+    amounts = (
+        rows.new_ones(rows.shape[:1], dtype=dt.float64) if weight is None else bare(weight).reshape(-1).to(dt.float64)
+    )  # type: ignore[attr-defined]
+    counts = rows.new_zeros((total,), dtype=dt.float64)
+    if rows.shape[0] and total:
+        counts = counts.index_add(0, place, amounts.masked_fill(~inside, 0.0))  # type: ignore[operator]
+    counts = counts.reshape(shape)
+    if density:
+        counts = counts / counts.sum()
+        for d in range(len(shape)):
+            sizes = [-1 if i == d else 1 for i in range(len(shape))]
+            counts = counts / bare(out[d + 1]).to(dt.float64).diff().reshape(sizes)  # type: ignore[attr-defined]
+    raw_copy(out[0], counts.to(out[0].dtype))
 
 
 @even_counts.on("cuda")

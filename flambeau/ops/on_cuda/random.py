@@ -245,6 +245,10 @@ def _(t: Tensor, generator: Generator, sample: Sampler) -> None:
 
 
 def _sample(t: Tensor, generator: Generator, sample: Sampler) -> None:
+    known = _SAMPLERS.get(type(sample))
+    if known is not None:
+        known(t, generator, sample)
+        return
     for kind, run in _SAMPLERS.items():
         if isinstance(sample, kind):
             run(t, generator, sample)

@@ -241,7 +241,7 @@ def _(out: Tensor, input: Tensor, dim: int) -> None:
 @running_logsumexp.on("cuda")
 def _(out: Tensor, input: Tensor, dim: int, reverse: bool) -> None:
     if input.dtype.is_complex:
-        _RUNNING["complex logsumexp", reverse].fill_from(out, dim, input)
+        _RUNNING["complex logsumexp", reverse].fill(out, dim, input)
     else:
         _simple(out, input, dim, "logsumexp", reverse)
 

@@ -11,11 +11,12 @@ import numpy as np
 
 from ...core import dtype as dt
 from ...core import random_algorithms as algorithms
+from ...core.device import default_device
 from ...core.dtype import dtype
-from ...core.generator import Generator
+from ...core.generator import Generator, default_generator
 from ...core.promotion import get_default_dtype
 from ...core.size import Size, make_size
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, empty
 from ...core.typenames import type_name
 from ..creation.filled import empty_as, finish, new, prepare_out
 from ..machinery.arguments import Options, as_int, as_ints, as_shape, is_int, need_tensor, read_options
@@ -60,6 +61,14 @@ def _shape(name: str, size: tuple, options: dict[str, Any]) -> Size:
     return as_shape((options.pop("size"),) if not size and "size" in options else size, name)
 
 
+def _drawn(name: str, sample: Sampler, size: tuple, generator: Any, out: Any, options: dict[str, Any]) -> Tensor:
+    """Numbers of the default dtype, unless another is given."""
+    if generator is None and out is None and not options:
+        return fill(empty(as_shape(size, name), get_default_dtype(), default_device()), default_generator, sample)
+    shape = _shape(name, size, options)
+    return _new_random(name, shape, sample, generator, out, read_options(name, options), get_default_dtype())
+
+
 @composite(kind="random", method=False)
 def rand(*size: Any, generator: Any = None, out: Any = None, **options: Any) -> Tensor:
     """Uniform random numbers on [0, 1).
@@ -67,8 +76,7 @@ def rand(*size: Any, generator: Any = None, out: Any = None, **options: Any) -> 
     >>> manual_seed(0); rand(3)
     tensor([0.4963, 0.7682, 0.0885])
     """
-    shape = _shape("rand", size, options)
-    return _new_random("rand", shape, _UNIT, generator, out, read_options("rand", options), get_default_dtype())
+    return _drawn("rand", _UNIT, size, generator, out, options)
 
 
 @composite(kind="random", method=False)
@@ -78,8 +86,7 @@ def randn(*size: Any, generator: Any = None, out: Any = None, **options: Any) ->
     >>> manual_seed(0); randn(3)
     tensor([ 1.5410, -0.2934, -2.1788])
     """
-    shape = _shape("randn", size, options)
-    return _new_random("randn", shape, _STANDARD, generator, out, read_options("randn", options), get_default_dtype())
+    return _drawn("randn", _STANDARD, size, generator, out, options)
 
 
 def _bounds(name: str, args: tuple, kwargs: dict[str, Any], rest: int) -> tuple[int, int, tuple]:

@@ -45,6 +45,7 @@ _RUNNING = {
 
 @internal(
     layout=like_first,
+    shortcut=lambda input, dim, reverse: _RUNNING["sum", reverse].known(input, dim),
     grads={"input": lambda g, dim, reverse: running_sum(g, dim, not reverse)},
     quirks=Quirks(label="CumsumBackward0"),
     batching="along",
@@ -55,7 +56,7 @@ def running_sum(input: Tensor, dim: int, reverse: bool) -> Tensor:
 
 @running_sum.on("any")
 def _(out: Tensor, input: Tensor, dim: int, reverse: bool) -> None:
-    _RUNNING["sum", reverse].fill_from(out, dim, input)
+    _RUNNING["sum", reverse].fill(out, dim, input)
 
 
 def _prepared(name: str, input: Tensor, dtype: Any, out: Any) -> Tensor:
@@ -140,7 +141,7 @@ def running_product(input: Tensor, dim: int) -> Tensor:
 
 @running_product.on("any")
 def _(out: Tensor, input: Tensor, dim: int) -> None:
-    _RUNNING["prod", False].fill_from(out, dim, input)
+    _RUNNING["prod", False].fill(out, dim, input)
 
 
 @composite(autocast_cuda="float32")
@@ -187,7 +188,7 @@ def running_logsumexp(input: Tensor, dim: int, reverse: bool) -> Tensor:
 
 @running_logsumexp.on("any")
 def _(out: Tensor, input: Tensor, dim: int, reverse: bool) -> None:
-    _RUNNING["complex logsumexp" if input.dtype.is_complex else "logsumexp", reverse].fill_from(out, dim, input)
+    _RUNNING["complex logsumexp" if input.dtype.is_complex else "logsumexp", reverse].fill(out, dim, input)
 
 
 def _directed_grad(g: Tensor, input: Tensor, out: Tensor, dim: int, reverse: bool) -> Tensor:

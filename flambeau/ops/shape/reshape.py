@@ -188,8 +188,8 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
     name="_unsafe_view",
 )
 def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A view of a fresh copy that nobody else holds, so it counts as a tensor of its own."""
-    t = input._view(make_size(shape), contiguous_strides(shape), input._offset)
+    """What nobody else holds in another shape, so that it counts as a tensor of its own."""
+    t = input.contiguous()._view(make_size(shape), contiguous_strides(shape), input._offset)
     t._base = None
     return t
 

@@ -93,12 +93,10 @@ def _sum(a: SparseCoo, b: SparseCoo, alpha: Any, d: Any) -> SparseCoo:
         indices = cat((a._index_part, b._index_part), 1)
         return new_coo(indices, cat((left, right), 0), a.shape, False, a._in_bounds and b._in_bounds)
     keys_a, keys_b = entry_keys(a), entry_keys(b)
-    place_a, place_b, total = merged(keys_a, keys_b)
-    values = left.new_zeros((total, *left.shape[1:]))
+    place_a, place_b, keys = merged(keys_a, keys_b)
+    values = left.new_zeros((keys.size, *left.shape[1:]))
     add_at(values, place_a, left)
     add_at(values, place_b, right)
-    keys = np.empty(total, np.int64)
-    keys[place_a], keys[place_b] = keys_a, keys_b
     indices = index_tensor(places_of(keys, tuple(a.shape[: a._index_part.shape[0]])))
     return new_coo(indices, values, a.shape, a._is_coalesced and b._is_coalesced)
 

@@ -26,7 +26,8 @@ from ..machinery.inplace import check_history_writable
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
 from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
-from .index import entry_keys, found_at, grouped, index_tensor, keys_of, on_host
+from .index import entry_keys, found_at, grouped, index_tensor, keys_of, not_zero, on_host
+from .places import repeated
 
 # -- values at places ------------------------------------------------------------------------------------------------
 
@@ -61,8 +62,8 @@ def values_at(source: Tensor, indices: Tensor, keys: np.ndarray) -> Tensor:
     if not held._values_part.shape[0]:
         return held.values().new_zeros((keys.size, *held._values_part.shape[1:]))
     picked = held.values().index_select(0, index_tensor(at))
-    mask = from_data(found, dt.bool_, cpu).reshape((-1,) + (1,) * (len(picked.shape) - 1))
-    return picked.masked_fill(~mask, 0)
+    missing = index_tensor(~found).reshape((-1,) + (1,) * (len(picked.shape) - 1)) != 0
+    return picked.masked_fill(missing, 0)
 
 
 # -- construction ------------------------------------------------------------------------------------------------------
@@ -96,7 +97,7 @@ def _inferred_size(indices: Tensor, values: Tensor) -> Size:
     if rows.shape[1]:
         if rows.size and rows.min() < 0:
             raise RuntimeError(f"found negative index {rows.min()} for dim {int(np.argmin(rows.min(1)))}")
-        sizes = [int(n) + 1 for n in rows.max(1)]
+        sizes = [n + 1 for n in rows.max(1).tolist()]
     else:
         sizes = [0] * rows.shape[0]
     return make_size((*sizes, *values.shape[1:]))
@@ -214,7 +215,7 @@ def listed_places(t: Any) -> tuple[Tensor, np.ndarray]:
     if isinstance(t, SparseCoo):
         return t._index_part, entry_keys(t)
     counts = np.diff(on_host(t._compressed_part))
-    lines, places = np.repeat(np.arange(counts.size), counts), on_host(t._plain_part)
+    lines, places = repeated(np.arange(counts.size), counts), on_host(t._plain_part)
     rows = np.stack([lines, places] if t.layout is sparse_csr else [places, lines])
     return index_tensor(rows), keys_of(rows, t.shape)
 
@@ -328,12 +329,10 @@ coo_to_dense = sparse_primitive(
 
 
 def _strided_to_coo(input: Tensor, sparse_dim: int) -> SparseCoo:
-    array = on_host(input)
     shape = input.shape
     rest = tuple(range(sparse_dim, len(shape)))
-    kept = (array != 0).any(rest) if rest else array != 0
-    if input.dtype is dt.bfloat16:  # its bits: a negative zero is zero, too
-        kept = ((array & 0x7FFF) != 0).any(rest) if rest else (array & 0x7FFF) != 0
+    kept = not_zero(input)
+    kept = kept.any(rest) if rest else kept
     found = index_tensor(np.stack(np.nonzero(kept)) if sparse_dim else np.zeros((0, int(kept.sum())), np.int64))
     return new_coo(found, values_at(input._bare_alias(), found, np.zeros(0)), shape, coalesced=True)
 
@@ -412,10 +411,8 @@ def with_values(t: Any, values: Tensor) -> Any:
     quirks=Quirks(label="ToCopyBackward0"),
 )
 def convert(input: SparseTensor, d: Any, where: Any, fmt: Any) -> SparseTensor:
-    if where is not input.device:
-        raise NotImplementedError(f"sparse tensors on device {where} are not implemented")
     parts = input._parts()
-    return rebuilt(input, [*(p.clone() for p in parts[:-1]), parts[-1].to(d, copy=True)])
+    return rebuilt(input, [*(p.to(where, copy=True) for p in parts[:-1]), parts[-1].to(where, d, copy=True)])
 
 
 def _declare_cast(operator: Any, d: Any) -> None:

@@ -20,6 +20,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.sparse_dispatch import sparse_primitive
 from .coo import coalesce, layout_word, strided_to_coo, values_in_place_of
 from .index import index_tensor, on_host, within_bounds
+from .places import repeated
 
 _LINES = {sparse_csr: ("crow_indices", "col_indices"), sparse_csc: ("ccol_indices", "row_indices")}
 
@@ -94,7 +95,7 @@ def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: An
 
 def line_of_entries(starts: np.ndarray) -> np.ndarray:
     counts = np.diff(starts)
-    return np.repeat(np.arange(counts.size), counts)
+    return repeated(np.arange(counts.size), counts)
 
 
 def _part(self: Tensor, name: str, kind: layout, which: str) -> Tensor:
@@ -144,8 +145,7 @@ def csr_to_coo(input: SparseCsr) -> SparseCoo:
 def _sorted(input: SparseCsr) -> bool:
     """Whether the entries of every line are in order, each place once."""
     places, starts = on_host(input._plain_part), on_host(input._compressed_part)
-    rising = np.ones(places.size, bool)
-    rising[1:] = places[1:] > places[:-1]
+    rising = np.concatenate([np.ones(min(places.size, 1), bool), places[1:] > places[:-1]])
     rising[starts[:-1][starts[:-1] < places.size]] = True
     return bool(rising.all())
 

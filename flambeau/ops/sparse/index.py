@@ -10,31 +10,53 @@ from ...core import dtype as dt
 from ...core.sparse import SparseCoo
 from ...core.tensor import Tensor, copy_of_array, numel_of
 from ...kernels.library import sparse as kernels
-from ..machinery.memory import values_on_host
+from ..machinery.memory import bare, values_on_host
 from ..machinery.watched import watched
+from .places import Places
 
 
 def keys_of(indices: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     """Each column of `indices` as one number, in row-major order of the places."""
     if numel_of(sizes) >= 1 << 63:
         raise RuntimeError(f"sparse sizes {list(sizes)} have more places than an int64 can count")
-    keys = np.zeros(indices.shape[1], np.int64)
-    for row, size in zip(indices, sizes):
-        keys *= size
-        keys += row
+    if not sizes:
+        return np.zeros(indices.shape[1], np.int64)
+    keys, *others = indices
+    for row, size in zip(others, sizes[1:]):
+        keys = keys * size + row
     return keys
 
 
+_NUMBERS = {"cpu": values_on_host}  # what there is besides memory that NumPy can see is a device's
+
+
 @watched(reads_values=True, batching="each")
-def on_host(t: Tensor) -> np.ndarray:
-    """What a tensor holds, as an array: which entries there are decides what sparse operators do."""
-    return values_on_host(t)
+def on_host(t: Tensor) -> Any:
+    """What a tensor holds, as an array: which entries there are decides what sparse operators do. On other devices than the CPU the
+    numbers stay there, and look like an array."""
+    read = _NUMBERS.get(t.device.type)
+    return Places(bare(t)) if read is None else read(t)
 
 
 @watched(kind="creation")
 def index_tensor(array: Any) -> Tensor:
     """A new tensor of int64 with an array's values."""
+    if isinstance(array, Places):
+        return array.t.to(dt.int64).contiguous()
     return copy_of_array(np.ascontiguousarray(array, np.int64), dt.int64)
+
+
+def packed(array: Any) -> Any:
+    """An array whose elements lie one after the other."""
+    return Places(array.t.contiguous()) if isinstance(array, Places) else np.ascontiguousarray(array)
+
+
+def not_zero(t: Tensor) -> Any:
+    """Where a tensor of any dtype is not zero, as an array."""
+    array = on_host(t)
+    if isinstance(array, np.ndarray) and t.dtype is dt.bfloat16:
+        return (array & 0x7FFF) != 0  # its bits: a negative zero is zero, too
+    return array != 0
 
 
 def within_bounds(t: Any) -> Any:
@@ -57,46 +79,48 @@ def entry_keys(t: SparseCoo) -> np.ndarray:
 
 def places_of(keys: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     """The inverse of keys_of."""
-    rows = np.empty((len(sizes), keys.size), np.int64)
-    rest = keys
-    for i in range(len(sizes) - 1, -1, -1):
-        rest, rows[i] = np.divmod(rest, max(sizes[i], 1))
-    return rows
+    rows, rest = [], keys
+    for size in reversed(sizes):
+        rows.append(rest % max(size, 1))
+        rest = rest // max(size, 1)
+    return np.stack(rows[::-1]) if rows else np.zeros((0, keys.size), np.int64)
 
 
 def grouped(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A stable order of the keys, the group each entry of that order belongs to, and each group's first entry in it."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    new = np.ones(keys.size, bool)
-    new[1:] = ordered[1:] != ordered[:-1]
+    new = np.concatenate([np.ones(min(keys.size, 1), bool), ordered[1:] != ordered[:-1]])
     return order, np.cumsum(new) - 1, np.flatnonzero(new)
 
 
 def groups_of(keys: np.ndarray) -> tuple[np.ndarray, int]:
     """For every entry the number of its group, and how many groups there are."""
     order, group, first = grouped(keys)
-    result = np.empty(keys.size, np.int64)
-    result[order] = group
-    return result, first.size
+    return group[np.argsort(order, kind="stable")], first.size
 
 
 def found_at(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where each wanted key stands among the sorted `keys`, and whether it does at all."""
     if not keys.size:
         return np.zeros(wanted.size, np.int64), np.zeros(wanted.size, bool)
-    at = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    at = np.searchsorted(keys, wanted).clip(None, keys.size - 1)
     return at, keys[at] == wanted
 
 
 @watched(batching="each")
-def merged(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """Where the entries of two lists go in their merged list, and how long that is (see kernels.merge_places)."""
+def merged(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where the entries of two lists go in their merged list, and that list (see kernels.merge_places)."""
+    if isinstance(a, Places):
+        keys: Any = np.unique(np.concatenate([a, b]))
+        return np.searchsorted(keys, a), np.searchsorted(keys, b), keys
     place_a, place_b = np.empty(a.size, np.int64), np.empty(b.size, np.int64)
     total = np.zeros(1, np.int64)
     if a.size + b.size:
         kernels.merge_places(place_a, place_b, total, a, b, a.size, b.size)
-    return place_a, place_b, int(total[0])
+    both = np.empty(total[0], np.int64)
+    both[place_a], both[place_b] = a, b
+    return place_a, place_b, both
 
 
 @watched(batching="each")
@@ -104,6 +128,9 @@ def by_row(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray | None]
     """Where each of `count` rows starts, and the order that lists entries by row: None if they lie that way already."""
     if not rows.size or (rows[1:] >= rows[:-1]).all():
         return np.searchsorted(rows, np.arange(count + 1)).astype(np.int64), None
+    if isinstance(rows, Places):
+        by: Any = np.argsort(rows, kind="stable")
+        return np.searchsorted(rows[by], np.arange(count + 1)), by
     starts, order = np.empty(count + 1, np.int64), np.empty(rows.size, np.int64)
     kernels.sort_by_row(order, starts, rows, rows.size, count)
     return starts, order

@@ -13,6 +13,7 @@ from ...core.sparse import SparseCoo, SparseCsr, SparseRefusal, SparseTensor, em
 from ...core.tensor import Tensor
 from ..creation.filled import finish
 from ..machinery.arguments import as_shape, read_options
+from ..machinery.memory import values_on_host
 from ..machinery.sparse_dispatch import sparse_form
 from ..methods import per_element, python_protocol
 from ..methods.python_protocol import rebuild_subclass
@@ -20,7 +21,6 @@ from ..shape import header_changes
 from .arithmetic import become
 from .coo import coo_to_dense, rebuilt
 from .csr import as_coo
-from .index import on_host
 from .shape import getitem
 
 
@@ -74,7 +74,8 @@ def text(self: Any, *, tensor_contents: str | None = None) -> str:
     grad_fn = self.grad_fn
     meta = self.device.type == "meta"
     components = [
-        printing.Component(n, None if meta else on_host(p), p.dtype, p.shape) for n, p in zip(names, self._parts())
+        printing.Component(n, None if meta else values_on_host(p), p.dtype, p.shape)
+        for n, p in zip(names, self._parts())
     ]
     return printing.sparse_repr(
         components,

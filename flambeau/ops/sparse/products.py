@@ -20,7 +20,8 @@ from ..machinery.record import NewTensor
 from ..machinery.sparse_dispatch import sparse_form, sparse_primitive
 from ..shape.joining import stack
 from .coo import coalesce, listed_places, values_in_place_of
-from .index import by_row, entry_keys, index_tensor, keys_of, on_host, within_bounds
+from .index import by_row, entry_keys, index_tensor, keys_of, on_host, packed, within_bounds
+from .places import repeated
 
 # -- kernels -----------------------------------------------------------------------------------------------------------
 
@@ -31,7 +32,7 @@ def _rows_and_columns(t: Any) -> tuple[np.ndarray, np.ndarray | None, np.ndarray
         return on_host(t._compressed_part).astype(np.int64), None, on_host(t._plain_part).astype(np.int64)
     places = listed_places(t)[0] if isinstance(t, SparseCsr) else within_bounds(t)._index_part
     rows, columns = on_host(places)
-    return *by_row(rows, t.shape[0]), np.ascontiguousarray(columns)
+    return *by_row(rows, t.shape[0]), packed(columns)
 
 
 @internal(batching="each")
@@ -93,8 +94,8 @@ def sparse_times_sparse(a: Any, b: Any) -> Tensor:
     rows, middle = on_host(within_bounds(left)._index_part)
     starts, order, columns = _rows_and_columns(right)
     counts = starts[middle + 1] - starts[middle]
-    entry = np.repeat(np.arange(rows.size), counts)
-    partner = np.arange(entry.size) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(starts[middle], counts)
+    entry = repeated(np.arange(rows.size), counts)
+    partner = np.arange(entry.size) - repeated(np.cumsum(counts) - counts, counts) + repeated(starts[middle], counts)
     partner = partner if order is None else order[partner]
     values = left._values_part.index_select(0, index_tensor(entry)) * right._values_part.index_select(
         0, index_tensor(partner)
@@ -207,7 +208,7 @@ def _masked_product(mat1: Any, left: Tensor, right: Tensor) -> Any:
     """(left @ right^H) at the places of mat1 only."""
     held = coalesce(mat1).detach()
     entry_keys(held)
-    rows, columns = (np.ascontiguousarray(r) for r in on_host(held._index_part))
+    rows, columns = map(packed, on_host(held._index_part))
     if left.dtype.is_complex or left.dtype.itemsize < 4:
         return (left @ right.mH).sparse_mask(held)
     return new_coo(held._index_part.clone(), sampled_products(rows, columns, left, right), mat1.shape, True)

@@ -21,6 +21,7 @@ from ..shape.dimensions import permutation
 from ..shape.joining import cat as cat_strided
 from .coo import coo_from_parts
 from .index import entry_keys, grouped, index_tensor, on_host, within_bounds
+from .places import repeated
 
 
 def _need_coo(t: Any, name: str) -> SparseCoo:
@@ -179,9 +180,9 @@ def index_select(input: Any, dim: int, index: Tensor) -> Tensor:
     held = rows[d][order]
     first, last = np.searchsorted(held, wanted, "left"), np.searchsorted(held, wanted, "right")
     counts = last - first
-    place = np.repeat(np.arange(wanted.size), counts)
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    keep = order[np.repeat(first, counts) + within]
+    place = repeated(np.arange(wanted.size), counts)
+    within = np.arange(counts.sum()) - repeated(np.cumsum(counts) - counts, counts)
+    keep = order[repeated(first, counts) + within]
     moved = rows[:, keep]
     moved[d] = place
     values = uncoalesced_values(t).index_select(0, index_tensor(keep))

@@ -60,6 +60,8 @@ def plain(value: Tensor) -> Tensor:
 class TVTensor(Tensor):
     """A tensor with a meaning. Derive from it, and register kernels, to make transforms understand a kind of your own."""
 
+    _known_when_made = True  # programs that import transforms and never make one pay nothing for it
+
     @staticmethod
     def _to_tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool | None = None) -> Tensor:
         if requires_grad is None:

@@ -34,6 +34,7 @@ class FakeDriver:
         self.handles = iter(range(1000, 1 << 40))
         self.capturing: dict[int, list[tuple]] = {}
         self.graphs: dict[int, list[tuple]] = {}
+        self.captured: dict[int, int] = {}  # streams and the graphs that they are captured into
         self.lock = threading.Lock()
         self.refuse: dict[str, int] = {}  # status to return from a function instead of doing it
 
@@ -145,21 +146,55 @@ class FakeDriver:
         out._obj.value = 1.5
 
     def _cuStreamBeginCapture(self, stream: int, mode: int) -> None:
-        self.capturing[stream] = []
+        handle = next(self.handles)
+        self.graphs[handle] = self.capturing[stream] = []
+        self.captured[stream] = handle
 
     def _cuStreamEndCapture(self, stream: int, out: Any) -> None:
-        handle = next(self.handles)
-        self.graphs[handle] = self.capturing.pop(stream)
-        _set(out, handle)
+        del self.capturing[stream]
+        _set(out, self.captured.pop(stream))
+
+    def _cuStreamGetCaptureInfo(self, stream: int, status: Any, number: Any, graph: Any, *_: Any) -> None:
+        _set(graph, self.captured[stream])
+
+    def _cuGraphGetNodes(self, graph: Any, nodes: Any, count: Any) -> None:
+        """Nodes are numbered from 1."""
+        size = len(self.graphs[getattr(graph, "value", graph)])
+        if nodes is not None:
+            assert size, "the driver does not accept a place for no nodes"
+            nodes[:size] = range(1, size + 1)
+        _set(count, size)
+        self.last_graph = getattr(graph, "value", graph)
 
     def _cuGraphInstantiateWithFlags(self, out: Any, graph: int, flags: int) -> None:
         handle = next(self.handles)
-        self.graphs[handle] = self.graphs[graph]
+        self.graphs[handle] = list(self.graphs[graph])
         _set(out, handle)
 
     def _cuGraphLaunch(self, graph: int, stream: int) -> None:
         for action, *arguments in self.graphs[graph]:
             action(*arguments)
+
+    def _cuGraphMemcpyNodeGetParams(self, node: int, out: Any) -> None:
+        action, to, source, size = self.graphs[self.last_graph][node - 1]
+        assert action is ctypes.memmove
+        out._obj.srcDevice, out._obj.dstDevice, out._obj.width = source, to, size
+
+    def _cuGraphExecMemcpyNodeSetParams(self, executable: int, node: int, given: Any, context: Any) -> None:
+        new = given._obj
+        self.graphs[executable][node - 1] = (ctypes.memmove, new.dstDevice, new.srcDevice, new.width)
+
+    def _cuGraphKernelNodeGetParams(self, node: int, out: Any) -> None:
+        _, _, _, *values = self.graphs[self.last_graph][node - 1]
+        out._obj.arguments = self.__dict__.setdefault("unread", (ctypes.c_void_p * 64)())
+
+    def _cuGraphExecKernelNodeSetParams(self, executable: int, node: int, given: Any) -> None:
+        """The last arguments are doubles; those before them stay."""
+        kernel, grid, block, *values = self.graphs[executable][node - 1]
+        for i, value in enumerate(values):
+            if isinstance(value, float):
+                values[i] = ctypes.c_double.from_address(given._obj.arguments[i]).value
+        self.graphs[executable][node - 1] = (kernel, grid, block, *values)
 
 
 # Functions of CUDA that the emulation does not have.

@@ -73,17 +73,23 @@ def test_errors_of_the_driver_are_sentences():
     assert isinstance(driver.CudaError("x"), RuntimeError)
 
 
-def test_a_note_of_a_kernel_becomes_an_error(monkeypatch):
+def test_a_note_of_a_kernel_becomes_an_error_that_names_the_line(monkeypatch, fake):
     import ctypes
 
-    note = (ctypes.c_int64 * 4)()
-    monkeypatch.setattr(alarms, "_note", note)
+    monkeypatch.setattr(alarms, "_pages", [])
+    alarms._on_device.cache_clear()
     alarms.look()
     code = alarms.error_code("gather", "index {1} is out of bounds for dimension with size {2}")
-    note[0], note[1], note[2] = code, 12, 10
-    with pytest.raises(IndexError, match="gather: index 12 is out of bounds for dimension with size 10"):
+    places = [alarms.error_flag(flambeau.device("cuda", 0)) for _ in range(3)]  # this line
+    assert len(set(places)) == 3
+    (ctypes.c_int64 * 3).from_address(places[1])[:] = [code, 12, 10]
+    with pytest.raises(
+        IndexError,
+        match=r"gather: index 12 is out of bounds for dimension with size 10, in .*test_without_gpu.py:\d+ .*# this line",
+    ):
         alarms.look()
     alarms.look()  # told once
+    alarms._on_device.cache_clear()
 
 
 def _has_nvrtc() -> bool:

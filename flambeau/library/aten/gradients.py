@@ -1,0 +1,773 @@
+"""The derivatives of PyTorch's operators as calls of PyTorch's own operators for them (`aten::convolution_backward`...).
+
+While a program is recorded whose gradients are wanted, an operator with a rule here is called through it: the rule makes the calls of
+the forward pass and returns the function that makes those of the backward pass. The values are computed by this library's derivatives
+of the same functions (see the end). Operators without a rule are differentiated as always, step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import flambeau
+
+from ...autograd.function import Function
+from ...autograd.grad_mode import grad_mode
+from ...core.tensor import Tensor
+from .calls import REDUCTIONS, F, special
+from .overloads import OpOverload, aten
+
+Backward = Callable[[Tensor], Sequence[Any]]
+_RULES: dict[str, Callable] = {}
+
+
+def rule(*names: str) -> Callable[[Callable], Callable]:
+    """The decorated function takes which tensors need gradients (by position) and an operator's arguments, and returns its
+    result and a function from the result's gradient to those of the arguments, in order."""
+
+    def note(function: Callable) -> Callable:
+        for name in names:
+            _RULES[name] = function
+        return function
+
+    return note
+
+
+def recorded(overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Make a call through its rule; NotImplemented where there is none, or nothing asks for gradients."""
+    if not grad_mode.enabled:
+        return NotImplemented
+    found = _RULES.get(f"{overload._overloadpacket.__name__}.{overload._overloadname}")
+    if found is None or not any(isinstance(a, Tensor) and a.requires_grad for a in (*args, *kwargs.values())):
+        return NotImplemented
+    names = [a.name for a in overload._schema.arguments]
+    given = [*args, *(kwargs[n] for n in names[len(args) :] if n in kwargs)] if kwargs else list(args)
+    if kwargs:  # by position, with the defaults between
+        values = dict(zip(names, args)) | kwargs
+        last = max(names.index(n) for n in values)
+        given = [values.get(a.name, a.default_value) for a in overload._schema.arguments[: last + 1]]
+    return _Ruled.apply(found, len(given), *given)
+
+
+class _Ruled(Function):
+    """A call through a rule, in the graph of gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, found: Callable, count: int, *args: Any) -> Any:
+        needs = [bool(n) for n in ctx.needs_input_grad[2:]]
+        result, ctx.backward_calls = found(needs, *args)
+        ctx.count = count
+        if isinstance(result, tuple):  # values with their places, which have no gradient
+            ctx.mark_non_differentiable(*result[1:])
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *places: Any) -> Any:
+        if grad_mode.enabled:
+            raise NotImplementedError(
+                "a graph of second derivatives of operators whose derivatives are operators of their own"
+            )
+        found = list(ctx.backward_calls(grad))
+        return (None, None, *found, *[None] * (ctx.count - len(found)))
+
+
+def _expanded(value: Any, rank: int) -> list:
+    given = list(value) if isinstance(value, (list, tuple)) else [value]
+    return given * rank if len(given) == 1 else given
+
+
+# -- layers -----------------------------------------------------------------------------------------------------------------
+
+
+def _convolution(transposed: bool, rank: int) -> Callable:
+    def conv(
+        needs: list, input: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, a: Any = None, b: Any = None, c: Any = None
+    ) -> tuple[Any, Backward]:  # fmt: skip
+        if transposed:
+            output_padding, groups, dilation = (0 if a is None else a), (b or 1), (1 if c is None else c)
+        else:
+            dilation, groups, output_padding = (1 if a is None else a), (b or 1), 0
+        if isinstance(padding, str):
+            raise NotImplementedError(f"a graph of the gradients of a convolution with padding={padding!r}")
+        window: list[Any] = [_expanded(v, rank) for v in (stride, padding, dilation)]
+        window += [transposed, _expanded(output_padding, rank), groups]
+        mask = [*needs[:2], bias is not None and needs[2]]
+        sizes = None if bias is None else [bias.size(0)]
+        out = aten.convolution.default(input, weight, bias, *window)
+        return out, lambda g: aten.convolution_backward.default(g, input, weight, sizes, *window, mask)
+
+    return conv
+
+
+for _rank in (1, 2, 3):
+    _RULES[f"conv{_rank}d.default"] = _convolution(False, _rank)
+for _rank, _suffix in ((1, "default"), (2, "input"), (3, "input")):
+    _RULES[f"conv_transpose{_rank}d.{_suffix}"] = _convolution(True, _rank)
+
+
+@rule("linear.default")
+def _linear(needs: list, input: Tensor, weight: Tensor, bias: Any = None) -> tuple[Any, Backward]:
+    shape = list(input.shape)
+    flat = input if input.dim() == 2 else aten.view.default(input, [math.prod(shape[:-1]), shape[-1]])
+    turned = aten.t.default(weight)
+    out = aten.mm.default(flat, turned) if bias is None else aten.addmm.default(bias, flat, turned)
+    if input.dim() != 2:
+        out = aten.view.default(out, [*shape[:-1], weight.size(0)])
+
+    def backward(g: Tensor) -> Sequence[Any]:
+        rows = g if g.dim() == 2 else aten.view.default(g, [math.prod(shape[:-1]), weight.size(0)])
+        grads: list[Any] = [None, None, None]
+        if needs[0]:
+            product = aten.mm.default(rows, aten.t.default(turned))
+            grads[0] = product if len(shape) == 2 else aten.view.default(product, shape)
+        if needs[1]:
+            grads[1] = aten.t.default(aten.t.default(aten.mm.default(aten.t.default(rows), flat)))
+        if bias is not None and needs[2]:
+            grads[2] = aten.view.default(aten.sum.dim_IntList(rows, [0], True), [weight.size(0)])
+        return grads
+
+    return out, backward
+
+
+@rule("mm.default")
+def _mm(needs: list, self: Tensor, mat2: Tensor) -> tuple[Any, Backward]:
+    def backward(g: Tensor) -> Sequence[Any]:
+        second = aten.mm.default(aten.t.default(self), g) if needs[1] else None
+        return (aten.mm.default(g, aten.t.default(mat2)) if needs[0] else None), second
+
+    return aten.mm.default(self, mat2), backward
+
+
+@rule("bmm.default")
+def _bmm(needs: list, self: Tensor, mat2: Tensor) -> tuple[Any, Backward]:
+    def backward(g: Tensor) -> Sequence[Any]:
+        second = aten.bmm.default(aten.transpose.int(self, 1, 2), g) if needs[1] else None
+        return (aten.bmm.default(g, aten.transpose.int(mat2, 1, 2)) if needs[0] else None), second
+
+    return aten.bmm.default(self, mat2), backward
+
+
+@rule("matmul.default")
+def _matmul(needs: list, self: Tensor, other: Tensor) -> tuple[Any, Backward]:
+    if self.dim() == 2 and other.dim() == 2:
+        return _mm(needs, self, other)
+    if self.dim() == 3 and other.dim() == 3 and self.size(0) == other.size(0):
+        return _bmm(needs, self, other)
+    out = aten.matmul.default(self, other)
+
+    def backward(g: Tensor) -> Sequence[Any]:
+        grads: list[Any] = [None, None]
+        left = self if self.dim() > 1 else aten.unsqueeze.default(self, 0)
+        right = other if other.dim() > 1 else aten.unsqueeze.default(other, 1)
+        wide = g if self.dim() > 1 else aten.unsqueeze.default(g, -1 if other.dim() == 1 else -2)
+        wide = wide if other.dim() > 1 else aten.unsqueeze.default(wide, -1)
+        if needs[0]:
+            grads[0] = _reduced(aten.matmul.default(wide, aten.transpose.int(right, -2, -1)), self)
+        if needs[1]:
+            grads[1] = _reduced(aten.matmul.default(aten.transpose.int(left, -2, -1), wide), other)
+        return grads
+
+    return out, backward
+
+
+def _reduced(grad: Tensor, like: Tensor) -> Tensor:
+    """A gradient summed over what was broadcast."""
+    extra = grad.dim() - like.dim()
+    dims = [d for d in range(grad.dim()) if d < extra or (like.size(d - extra) == 1 and grad.size(d) != 1)]
+    if dims:
+        grad = aten.sum.dim_IntList(grad, dims, True)
+    return grad if grad.shape == like.shape else aten.view.default(grad, list(like.shape))
+
+
+@rule("batch_norm.default")
+def _batch_norm(
+    needs: list, input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float, cudnn: bool
+) -> tuple[Any, Backward]:  # fmt: skip
+    out, saved_mean, saved_inverse = aten.native_batch_norm.default(
+        input, weight, bias, mean, var, training, momentum, eps
+    )
+    mask = [needs[0], weight is not None and needs[1], bias is not None and needs[2]]
+    saved = (saved_mean, saved_inverse)
+    return out, lambda g: aten.native_batch_norm_backward.default(
+        g, input, weight, mean, var, *saved, training, eps, mask
+    )
+
+
+@rule("layer_norm.default")
+def _layer_norm(
+    needs: list, input: Tensor, shape: list, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
+) -> tuple[Any, Backward]:
+    out, mean, rstd = aten.native_layer_norm.default(input, shape, weight, bias, eps)
+    mask = [needs[0], weight is not None and needs[2], bias is not None and needs[3]]
+
+    def backward(g: Tensor) -> Sequence[Any]:
+        found = aten.native_layer_norm_backward.default(g, input, shape, mean, rstd, weight, bias, mask)
+        return found[0], None, found[1], found[2]
+
+    return out, backward
+
+
+@rule("group_norm.default")
+def _group_norm(
+    needs: list, input: Tensor, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
+) -> tuple[Any, Backward]:
+    sizes = (input.size(0), input.size(1), math.prod(input.shape[2:]), groups)
+    out, mean, rstd = aten.native_group_norm.default(input, weight, bias, *sizes, eps)
+    mask = [needs[0], weight is not None and needs[2], bias is not None and needs[3]]
+
+    def backward(g: Tensor) -> Sequence[Any]:
+        found = aten.native_group_norm_backward.default(g, input, mean, rstd, weight, *sizes, mask)
+        return found[0], None, found[1], found[2]
+
+    return out, backward
+
+
+@rule("embedding.default")
+def _embedding(
+    needs: list, weight: Tensor, indices: Tensor, padding: int = -1, scale: bool = False, sparse: bool = False
+) -> tuple[Any, Backward]:
+    if sparse:
+        raise NotImplementedError("a graph of the gradients of an embedding with sparse=True")
+    out = aten.embedding.default(weight, indices, padding, scale, sparse)
+    return out, lambda g: (aten.embedding_dense_backward.default(g, indices, weight.size(0), padding, scale),)
+
+
+@rule("dropout.default")
+def _dropout(needs: list, input: Tensor, p: float, train: bool) -> tuple[Any, Backward]:
+    if not train or p == 0:
+        return aten.clone.default(input), lambda g: (g,)
+    out, mask = aten.native_dropout.default(input, p, train)
+    scale = 0.0 if p == 1 else 1 / (1 - p)
+    return out, lambda g: (aten.native_dropout_backward.default(g, mask, scale),)
+
+
+@rule("scaled_dot_product_attention.default")
+def _attention(
+    needs: list, query: Tensor, key: Tensor, value: Tensor, mask: Any = None, p: float = 0.0, causal: bool = False, scale: Any = None, gqa: bool = False
+) -> tuple[Any, Backward]:  # fmt: skip
+    if gqa:
+        raise NotImplementedError("a graph of the gradients of attention with enable_gqa=True")
+    options = {"attn_mask": mask, "scale": scale}
+    out, logsumexp = aten._scaled_dot_product_flash_attention_for_cpu.default(query, key, value, p, causal, **options)
+    return out, lambda g: aten._scaled_dot_product_flash_attention_for_cpu_backward.default(
+        g, query, key, value, out, logsumexp, p, causal, **options
+    )
+
+
+# -- pooling and resizing ----------------------------------------------------------------------------------------------------
+
+
+def _max_pool(rank: int) -> Callable:
+    def pool(needs: list, input: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> tuple[Any, Backward]:  # fmt: skip
+        if rank == 1:
+            wide = aten.unsqueeze.default(input, -2)
+            window: list[Any] = [[1, *_expanded(v, 1)] for v in (kernel, stride or kernel)]
+            window += [[0, *_expanded(padding, 1)], [1, *_expanded(dilation, 1)], ceil_mode]
+            out, indices = aten.max_pool2d_with_indices.default(wide, *window)
+            return aten.squeeze.dim(out, -2), lambda g: (
+                aten.squeeze.dim(
+                    aten.max_pool2d_with_indices_backward.default(
+                        aten.unsqueeze.default(g, -2), wide, *window, indices
+                    ),
+                    -2,
+                ),
+            )
+        window = [*(_expanded(v, rank) for v in (kernel, stride or kernel, padding, dilation)), ceil_mode]
+        out, indices = getattr(aten, f"max_pool{rank}d_with_indices").default(input, *window)
+        back = getattr(aten, f"max_pool{rank}d_with_indices_backward").default
+        return out, lambda g: (back(g, input, *window, indices),)
+
+    return pool
+
+
+def _avg_pool(rank: int) -> Callable:
+    def pool(
+        needs: list, input: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, pad: bool = True, divisor: Any = None
+    ) -> tuple[Any, Backward]:  # fmt: skip
+        window = [*(_expanded(v, rank) for v in (kernel, stride or kernel, padding)), ceil_mode, pad, divisor]
+        out = getattr(aten, f"avg_pool{rank}d").default(input, *window)
+        return out, lambda g: (getattr(aten, f"avg_pool{rank}d_backward").default(g, input, *window),)
+
+    return pool
+
+
+for _rank in (1, 2, 3):
+    _RULES[f"max_pool{_rank}d.default"] = _max_pool(_rank)
+for _rank in (2, 3):
+    _RULES[f"avg_pool{_rank}d.default"] = _avg_pool(_rank)
+
+
+def _adaptive(rank: int) -> Callable:
+    def pool(needs: list, input: Tensor, size: list) -> tuple[Any, Backward]:
+        if list(size) == [1] * rank:
+            dims, shape = list(range(-1, -rank - 1, -1)), list(input.shape)
+            out = aten.mean.dim(input, dims, True)
+            count = math.prod(shape[-rank:])
+            return out, lambda g: (aten.div.Scalar(aten.expand.default(g, shape), count),)
+        out = getattr(aten, f"_adaptive_avg_pool{rank}d").default(input, size)
+        return out, lambda g: (getattr(aten, f"_adaptive_avg_pool{rank}d_backward").default(g, input),)
+
+    return pool
+
+
+for _rank in (2, 3):
+    _RULES[f"adaptive_avg_pool{_rank}d.default"] = _adaptive(_rank)
+
+
+def _resize(name: str, aligned: bool) -> Callable:
+    def resize(needs: list, input: Tensor, size: Any, *rest: Any) -> tuple[Any, Backward]:
+        corners = [rest[0]] if aligned else []
+        given: Any = rest[1] if aligned and len(rest) > 1 else rest[0] if rest and not aligned else None
+        sizes = list(size) if size is not None else [int(n * s) for n, s in zip(input.shape[2:], given)]
+        scales = [None, None] if given is None else list(given)
+        out = getattr(aten, name).default(input, sizes, *corners, *scales)
+        back = getattr(aten, f"{name}_backward").default
+        return out, lambda g: (back(g, sizes, list(input.shape), *corners, *scales),)
+
+    return resize
+
+
+_RULES["upsample_nearest2d.vec"] = _resize("upsample_nearest2d", False)
+_RULES["upsample_bilinear2d.vec"] = _resize("upsample_bilinear2d", True)
+
+
+# -- losses and softmax --------------------------------------------------------------------------------------------------------
+
+
+def _soft(name: str) -> Callable:
+    def soft(needs: list, self: Tensor, dim: int, dtype: Any = None) -> tuple[Any, Backward]:
+        given = self if dtype in (None, self.dtype) else aten._to_copy.default(self, dtype=dtype)
+        out = getattr(aten, f"_{name}").default(given, dim, False)
+
+        def backward(g: Tensor) -> Sequence[Any]:
+            found = getattr(aten, f"_{name}_backward_data").default(g, out, dim, given.dtype)
+            return (found if given is self else aten._to_copy.default(found, dtype=self.dtype),)
+
+        return out, backward
+
+    return soft
+
+
+_RULES["softmax.int"], _RULES["log_softmax.int"] = _soft("softmax"), _soft("log_softmax")
+
+
+@rule("nll_loss_nd.default", "nll_loss.default")
+def _nll(needs: list, self: Tensor, target: Tensor, weight: Any = None, reduction: int = 1, ignore: int = -100) -> tuple[Any, Backward]:  # fmt: skip
+    name = "nll_loss2d" if self.dim() == 4 else "nll_loss"
+    out, total = getattr(aten, f"{name}_forward").default(self, target, weight, reduction, ignore)
+    back = getattr(aten, f"{name}_backward").default
+    return out, lambda g: (back(g, self, target, weight, reduction, ignore, total),)
+
+
+@rule("cross_entropy_loss.default")
+def _cross_entropy(
+    needs: list, self: Tensor, target: Tensor, weight: Any = None, reduction: int = 1, ignore: int = -100, smoothing: float = 0.0
+) -> tuple[Any, Backward]:  # fmt: skip
+    if smoothing or target.is_floating_point() or self.dim() not in (1, 2, 4):
+        raise NotImplementedError("a graph of the gradients of this form of cross entropy")
+    logs, back_logs = _RULES["log_softmax.int"](needs, self, 0 if self.dim() == 1 else 1)
+    out, back_loss = _nll(needs, logs, target, weight, reduction, ignore)
+    return out, lambda g: back_logs(back_loss(g)[0])
+
+
+def _pair_loss(name: str) -> Callable:
+    """A loss of two tensors of one shape, each of which may need its gradient."""
+
+    def loss(needs: list, self: Tensor, target: Tensor, reduction: int = 1, *more: Any) -> tuple[Any, Backward]:
+        extra = more or ((1.0,) if name in ("smooth_l1_loss", "huber_loss") else ())
+        back = getattr(aten, f"{name}_backward").default
+
+        def backward(g: Tensor) -> Sequence[Any]:
+            first = back(g, self, target, reduction, *extra) if needs[0] else None
+            return first, back(g, target, self, reduction, *extra) if needs[1] else None
+
+        return getattr(aten, name).default(self, target, reduction, *more), backward
+
+    return loss
+
+
+for _name in ("mse_loss", "smooth_l1_loss", "huber_loss"):
+    _RULES[f"{_name}.default"] = _pair_loss(_name)
+
+
+# -- activations ------------------------------------------------------------------------------------------------------------------
+
+
+def _of_input(name: str, *defaults: Any) -> Callable:
+    """An activation whose derivative is an operator of the gradient, the input and its numbers."""
+
+    def activation(needs: list, self: Tensor, *numbers: Any) -> tuple[Any, Backward]:
+        given = [*numbers, *defaults[len(numbers) :]]
+        back = getattr(aten, f"{name}_backward").default
+        return getattr(aten, name).default(self, *numbers), lambda g: (back(g, self, *given),)
+
+    return activation
+
+
+for _name, _defaults in (("silu", ()), ("mish", ()), ("hardswish", ()), ("hardsigmoid", ()), ("hardtanh", (-1, 1)), ("softplus", (1, 20)), ("glu", (-1,))):  # fmt: skip
+    _RULES[f"{_name}.default"] = _of_input(_name, *_defaults)
+
+
+@rule("relu.default")
+def _relu(needs: list, self: Tensor) -> tuple[Any, Backward]:
+    out = aten.relu.default(self)
+    return out, lambda g: (aten.threshold_backward.default(g, out, 0),)
+
+
+@rule("tanh.default")
+def _tanh(needs: list, self: Tensor) -> tuple[Any, Backward]:
+    out = aten.tanh.default(self)
+    return out, lambda g: (aten.tanh_backward.default(g, out),)
+
+
+@rule("sigmoid.default")
+def _sigmoid(needs: list, self: Tensor) -> tuple[Any, Backward]:
+    out = aten.sigmoid.default(self)
+    return out, lambda g: (aten.sigmoid_backward.default(g, out),)
+
+
+@rule("gelu.default")
+def _gelu(needs: list, self: Tensor, approximate: str = "none") -> tuple[Any, Backward]:
+    out = aten.gelu.default(self, approximate=approximate)
+    return out, lambda g: (aten.gelu_backward.default(g, self, approximate=approximate),)
+
+
+@rule("leaky_relu.default")
+def _leaky_relu(needs: list, self: Tensor, slope: Any = 0.01) -> tuple[Any, Backward]:
+    out = aten.leaky_relu.default(self, slope)
+    return out, lambda g: (aten.leaky_relu_backward.default(g, self, slope, False),)
+
+
+@rule("elu.default")
+def _elu(needs: list, self: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> tuple[Any, Backward]:
+    out = aten.elu.default(self, alpha, scale, input_scale)
+    return out, lambda g: (aten.elu_backward.default(g, alpha, scale, input_scale, False, self),)
+
+
+# -- views and sums ----------------------------------------------------------------------------------------------------------------
+
+
+@rule("sum.default")
+def _sum(needs: list, self: Tensor, dtype: Any = None) -> tuple[Any, Backward]:
+    shape = list(self.shape)
+    return aten.sum.default(self, dtype=dtype), lambda g: (aten.expand.default(g, shape),)
+
+
+@rule("select.int")
+def _select(needs: list, self: Tensor, dim: int, index: int) -> tuple[Any, Backward]:
+    shape = list(self.shape)
+    return aten.select.int(self, dim, index), lambda g: (aten.select_backward.default(g, shape, dim, index),)
+
+
+@rule("cumsum.default")
+def _cumsum(needs: list, self: Tensor, dim: int, dtype: Any = None) -> tuple[Any, Backward]:
+    out = aten.cumsum.default(self, dim, dtype=dtype)
+    return out, lambda g: (aten.flip.default(aten.cumsum.default(aten.flip.default(g, [dim]), dim), [dim]),)
+
+
+@rule("roll.default")
+def _roll(needs: list, self: Tensor, shifts: list, dims: Any = ()) -> tuple[Any, Backward]:
+    turned = [-s for s in reversed(shifts)]
+    out = aten.roll.default(self, shifts, dims)
+    return out, lambda g: (aten.roll.default(g, turned, list(reversed(dims))),)
+
+
+def _picked(name: str) -> Callable:
+    """`max(dim)`, `min(dim)`, `sort`: values with their places. The gradient goes to the places."""
+
+    def pick(needs: list, self: Tensor, dim: int = -1, flag: bool = False) -> tuple[Any, Backward]:
+        packet = getattr(aten, name)
+        values, indices = (packet.default if name == "sort" else packet.dim)(self, dim, flag)
+        shape, whole = list(self.shape), name == "sort" or flag
+
+        def backward(g: Tensor) -> Sequence[Any]:
+            wide, where = (g, indices) if whole else (aten.unsqueeze.default(v, dim) for v in (g, indices))
+            return (aten.scatter.src(aten.new_zeros.default(wide, shape, pin_memory=False), dim, where, wide),)
+
+        return (values, indices), backward
+
+    return pick
+
+
+_RULES["max.dim"], _RULES["min.dim"], _RULES["sort.default"] = _picked("max"), _picked("min"), _picked("sort")
+
+
+def _extreme(name: str) -> Callable:
+    """`amax`, `amin`: the gradient is shared by all elements that are the largest."""
+
+    def pick(needs: list, self: Tensor, dim: Any = (), keepdim: bool = False) -> tuple[Any, Backward]:
+        out = getattr(aten, name).default(self, dim, keepdim)
+        dims = [d % self.dim() for d in dim] or list(range(self.dim()))
+        shape = [1 if d in dims else n for d, n in enumerate(self.shape)]
+
+        def backward(g: Tensor) -> Sequence[Any]:
+            wide, largest = (v if keepdim else aten.view.default(v, shape) for v in (g, out))
+            mask = aten.eq.Tensor(self, largest)
+            shared = aten.div.Tensor(wide, aten.sum.dim_IntList(mask, dims, True))
+            return (aten.mul.Tensor(shared, mask),)
+
+        return out, backward
+
+    return pick
+
+
+_RULES["amax.default"], _RULES["amin.default"] = _extreme("amax"), _extreme("amin")
+
+
+@rule("im2col.default")
+def _im2col(needs: list, self: Tensor, *window: Any) -> tuple[Any, Backward]:
+    size, given = list(self.shape[-2:]), [_expanded(v, 2) for v in window]
+    return aten.im2col.default(self, *given), lambda g: (aten.col2im.default(g, size, *given),)
+
+
+# -- the values -----------------------------------------------------------------------------------------------------------------------
+
+
+def _pulled_back(
+    function: Callable, inputs: Sequence[Any], grad: Tensor, mask: Sequence[bool] | None = None
+) -> list[Any]:
+    """The gradients of a function's inputs; None for those that `mask` leaves out and those that are no tensors."""
+    wanted = [isinstance(t, Tensor) and (mask is None or mask[i]) for i, t in enumerate(inputs)]
+    with flambeau.enable_grad():
+        own = [t.detach().requires_grad_(w) if isinstance(t, Tensor) else t for t, w in zip(inputs, wanted)]
+        found = iter(flambeau.autograd.grad(function(*own), [t for t, w in zip(own, wanted) if w], grad))
+    return [next(found) if w else None for w in wanted]
+
+
+@special("convolution_backward")
+def _convolution_backward(grad: Tensor, input: Tensor, weight: Tensor, sizes: Any, *window: Any) -> tuple:
+    *shape, mask = window
+    bias = None if sizes is None else grad.new_zeros(sizes)
+    return tuple(_pulled_back(lambda x, w, b: _run(aten.convolution.default, x, w, b, *shape), (input, weight, bias), grad, mask))  # fmt: skip
+
+
+def _run(overload: OpOverload, *args: Any) -> Any:
+    return overload.run(args, {})
+
+
+@special("native_batch_norm")
+def _native_batch_norm(input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
+    dims = [d for d in range(input.dim()) if d != 1]
+    saved = input.mean(dims) if training else input.new_empty(0)
+    inverse = (input.var(dims, correction=0) + eps).rsqrt() if training else input.new_empty(0)
+    return F.batch_norm(input, mean, var, weight, bias, training, momentum, eps), saved, inverse
+
+
+@special("native_batch_norm_backward")
+def _native_batch_norm_backward(
+    grad: Tensor, input: Tensor, weight: Any, mean: Any, var: Any, saved: Any, inverse: Any, train: bool, eps: float, mask: list
+) -> tuple:  # fmt: skip
+    bias = None if weight is None else flambeau.zeros_like(weight)
+    stats = (None, None) if train else (mean, var)
+    return tuple(_pulled_back(lambda x, w, b: F.batch_norm(x, *stats, w, b, train, 0.0, eps), (input, weight, bias), grad, mask))  # fmt: skip
+
+
+def _normalized_backward(grad: Tensor, shown: Tensor, rstd: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """The gradient of what was normalized, from that of the normalized values `shown`."""
+    return rstd * (grad - grad.mean(dims, keepdim=True) - shown * (grad * shown).mean(dims, keepdim=True))
+
+
+@special("native_layer_norm_backward")
+def _native_layer_norm_backward(grad: Tensor, input: Tensor, shape: list, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: list) -> tuple:  # fmt: skip
+    dims, before = tuple(range(-len(shape), 0)), tuple(range(input.dim() - len(shape)))
+    shown = (input - mean) * rstd
+    scaled = grad if weight is None else grad * weight
+    return (
+        _normalized_backward(scaled, shown, rstd, dims) if mask[0] else None,
+        (grad * shown).sum(before) if mask[1] and before else grad * shown if mask[1] else None,
+        grad.sum(before) if mask[2] and before else grad if mask[2] else None,
+    )
+
+
+@special("native_group_norm")
+def _native_group_norm(input: Tensor, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> tuple:  # fmt: skip
+    rows = input.reshape(n, groups, -1)
+    return F.group_norm(input, groups, weight, bias, eps), rows.mean(-1), (rows.var(-1, correction=0) + eps).rsqrt()
+
+
+@special("native_group_norm_backward")
+def _native_group_norm_backward(grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Any, n: int, c: int, hw: int, groups: int, mask: list) -> tuple:  # fmt: skip
+    rows = (n, groups, -1)
+    shown = (input.reshape(rows) - mean.unsqueeze(-1)) * rstd.unsqueeze(-1)
+    channels = tuple(d for d in range(input.dim()) if d != 1)
+    scaled = grad if weight is None else grad * weight.reshape(1, c, *[1] * (input.dim() - 2))
+    inner = _normalized_backward(scaled.reshape(rows), shown, rstd.unsqueeze(-1), (-1,)).reshape(input.shape)
+    return (
+        inner if mask[0] else None,
+        (grad * shown.reshape(input.shape)).sum(channels) if mask[1] else None,
+        grad.sum(channels) if mask[2] else None,
+    )
+
+
+@special("embedding_dense_backward")
+def _embedding_dense_backward(grad: Tensor, indices: Tensor, count: int, padding: int, scale: bool) -> Tensor:
+    weight = grad.new_zeros(count, grad.size(-1))
+    given = None if padding == -1 else padding
+    return _pulled_back(lambda w: F.embedding(indices, w, given, scale_grad_by_freq=scale), (weight,), grad)[0]
+
+
+@special("native_dropout_backward")
+def _native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
+    return grad * mask * scale
+
+
+@special("_scaled_dot_product_flash_attention_for_cpu")
+def _flash(query: Tensor, key: Tensor, value: Tensor, p: float = 0.0, causal: bool = False, *, attn_mask: Any = None, scale: Any = None) -> tuple:  # fmt: skip
+    factor = scale if scale is not None else query.size(-1) ** -0.5
+    scores = query @ key.transpose(-2, -1) * factor
+    if causal:
+        scores = scores.masked_fill(flambeau.ones(scores.shape[-2:], dtype=flambeau.bool).triu(1), -math.inf)
+    if attn_mask is not None:
+        scores = scores + attn_mask
+    out = F.scaled_dot_product_attention(query, key, value, attn_mask, p, causal, scale=scale)
+    return out, scores.logsumexp(-1)
+
+
+@special("_scaled_dot_product_flash_attention_for_cpu_backward")
+def _flash_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, p: float, causal: bool, *, attn_mask: Any = None, scale: Any = None
+) -> tuple:  # fmt: skip
+    if p:
+        raise NotImplementedError("the backward pass of attention with dropout in a graph")
+
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask, 0.0, causal, scale=scale)
+
+    return tuple(_pulled_back(attention, (query, key, value), grad))
+
+
+def _pool_backward(name: str) -> Callable:
+    def run(grad: Tensor, self: Tensor, kernel: list, stride: list, padding: list, *rest: Any) -> Tensor:
+        options = rest[:-1] if name.startswith("max") else rest  # the last are the places of the largest elements
+        return _pulled_back(lambda x: getattr(F, name)(x, kernel, stride or None, padding, *options), (self,), grad)[0]
+
+    return run
+
+
+for _rank in (2, 3):
+    special(f"max_pool{_rank}d_with_indices_backward")(_pool_backward(f"max_pool{_rank}d"))
+    special(f"avg_pool{_rank}d_backward")(_pool_backward(f"avg_pool{_rank}d"))
+
+
+def _adaptive_backward(rank: int) -> Callable:
+    function = f"adaptive_avg_pool{rank}d"
+    return lambda grad, self: _pulled_back(lambda x: getattr(F, function)(x, tuple(grad.shape[-rank:])), (self,), grad)[0]  # fmt: skip
+
+
+for _rank in (2, 3):
+    special(f"_adaptive_avg_pool{_rank}d")(getattr(F, f"adaptive_avg_pool{_rank}d"))
+    special(f"_adaptive_avg_pool{_rank}d_backward")(_adaptive_backward(_rank))
+
+
+def _resized(mode: str) -> tuple[Callable, Callable]:
+    def resize(input: Tensor, size: Any, *rest: Any) -> Tensor:
+        return F.interpolate(input, tuple(size), None, mode, rest[0] if mode == "bilinear" else None)
+
+    def backward(grad: Tensor, size: Any, input_size: list, *rest: Any) -> Tensor:
+        return _pulled_back(lambda x: resize(x, size, *rest), (grad.new_zeros(input_size),), grad)[0]
+
+    return resize, backward
+
+
+for _name, _mode in (("upsample_nearest2d", "nearest"), ("upsample_bilinear2d", "bilinear")):
+    for _key, _function in zip((f"{_name}.default", f"{_name}_backward"), _resized(_mode)):
+        special(_key)(_function)
+
+
+@special("_softmax_backward_data")
+def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: Any) -> Tensor:
+    product = grad * output
+    return product - output * product.sum(dim, keepdim=True)
+
+
+@special("_log_softmax_backward_data")
+def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: Any) -> Tensor:
+    return grad - output.exp() * grad.sum(dim, keepdim=True)
+
+
+@special("nll_loss_forward", "nll_loss2d_forward")
+def _nll_forward(self: Tensor, target: Tensor, weight: Any, reduction: int, ignore: int) -> tuple:
+    out = F.nll_loss(self, target, weight, ignore_index=ignore, reduction=REDUCTIONS[reduction])
+    kept = target != ignore
+    weights = flambeau.ones_like(target, dtype=self.dtype) if weight is None else weight[target * kept]
+    return out, (weights * kept).sum() if reduction == 1 else self.new_zeros(())
+
+
+@special("nll_loss_backward", "nll_loss2d_backward")
+def _nll_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any, reduction: int, ignore: int, total: Tensor) -> Tensor:  # fmt: skip
+    options = {"ignore_index": ignore, "reduction": REDUCTIONS[reduction]}
+    return _pulled_back(lambda x: F.nll_loss(x, target, weight, **options), (self,), grad)[0]
+
+
+def _loss_backward(name: str, *options: str) -> Callable:
+    def run(grad: Tensor, self: Tensor, target: Tensor, reduction: int, *more: Any) -> Tensor:
+        given = {"reduction": REDUCTIONS[reduction], **dict(zip(options, more))}
+        return _pulled_back(lambda x: getattr(F, name)(x, target, **given), (self,), grad)[0]
+
+    return run
+
+
+for _name, *_options in (("mse_loss",), ("smooth_l1_loss", "beta"), ("huber_loss", "delta")):
+    special(f"{_name}_backward")(_loss_backward(_name, *_options))
+
+
+def _activation_backward(name: str) -> Callable:
+    return lambda grad, self, *numbers: _pulled_back(lambda x: getattr(F, name)(x, *numbers), (self,), grad)[0]
+
+
+for _name in ("silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "softplus", "glu"):
+    special(f"{_name}_backward")(_activation_backward(_name))
+
+
+@special("gelu_backward")
+def _gelu_backward(grad: Tensor, self: Tensor, *, approximate: str = "none") -> Tensor:
+    return _pulled_back(lambda x: F.gelu(x, approximate=approximate), (self,), grad)[0]
+
+
+@special("threshold_backward")
+def _threshold_backward(grad: Tensor, self: Tensor, threshold: Any) -> Tensor:
+    return flambeau.where(self <= threshold, 0.0, grad)
+
+
+@special("tanh_backward")
+def _tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
+    return grad * (1 - output * output)
+
+
+@special("sigmoid_backward")
+def _sigmoid_backward(grad: Tensor, output: Tensor) -> Tensor:
+    return grad * (1 - output) * output
+
+
+@special("leaky_relu_backward")
+def _leaky_relu_backward(grad: Tensor, self: Tensor, slope: Any, is_result: bool) -> Tensor:
+    return flambeau.where(self > 0, grad, grad * slope)
+
+
+@special("elu_backward")
+def _elu_backward(grad: Tensor, alpha: Any, scale: Any, input_scale: Any, is_result: bool, value: Tensor) -> Tensor:
+    below = value + alpha * scale if is_result else scale * alpha * (value * input_scale).exp()
+    return flambeau.where(value <= 0, grad * input_scale * below, grad * scale)
+
+
+@special("select_backward")
+def _select_backward(grad: Tensor, sizes: list, dim: int, index: int) -> Tensor:
+    whole = grad.new_zeros(sizes)
+    whole.select(dim, index).copy_(grad)
+    return whole
+
+
+@special("slice_backward")
+def _slice_backward(grad: Tensor, sizes: list, dim: int, start: int, end: int, step: int) -> Tensor:
+    whole = grad.new_zeros(sizes)
+    _run(aten.slice.Tensor, whole, dim, start, end, step).copy_(grad)
+    return whole
+
+
+@rule("slice.Tensor")
+def _slice(needs: list, self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> tuple[Any, Backward]:  # fmt: skip
+    shape = list(self.shape)
+    bounds = (0 if start is None else start, 9223372036854775807 if end is None else end, step)
+    out = aten.slice.Tensor(self, dim, start, end, step)
+    return out, lambda g: (aten.slice_backward.default(g, shape, dim, *bounds),)

@@ -1,0 +1,88 @@
+"""A traced graph in ONNX's operators, with PyTorch's methods: what `torch.onnx._optimize_trace` was for programs that draw networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .builder import Builder, Node, Value
+from .enums import OperatorExportTypes, TrainingMode
+from .exporting import DEFAULT_OPSET, _Export
+from .optimize import optimized
+
+
+class ValueView:
+    """A value; its text says what it looks like."""
+
+    def __init__(self, value: Value, number: int):
+        self.value, self.number = value, number
+
+    def unique(self) -> int:
+        return self.number
+
+    def debugName(self) -> str:  # noqa: N802  PyTorch's name
+        return str(self.number)
+
+    def type(self) -> Any:
+        return self.value.type()
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(str(size) for size in self.value.shape or ())
+        kind = self.value.type().scalarType() if self.value.dtype is not None else "Tensor"
+        return f"{self.number} : {kind}({sizes})"
+
+
+class NodeView:
+    """A call of an operator of ONNX."""
+
+    def __init__(self, node: Node, values: _Values):
+        self.node, self.values = node, values
+
+    def kind(self) -> str:
+        return self.node.kind()
+
+    def scopeName(self) -> str:  # noqa: N802
+        return ""
+
+    def inputs(self) -> Iterator[ValueView]:
+        return (self.values.view(value) for value in self.node.inputs if value is not None)
+
+    def outputs(self) -> Iterator[ValueView]:
+        return map(self.values.view, self.node.outputs)
+
+    def attributeNames(self) -> list[str]:  # noqa: N802
+        return list(self.node.attributes)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.node.attributes[name]
+
+
+class _Values:
+    """Numbers for values, as they are first met."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[int, int] = {}
+
+    def view(self, value: Value) -> ValueView:
+        return ValueView(value, self.numbers.setdefault(id(value), len(self.numbers)))
+
+
+class GraphView:
+    """The graph."""
+
+    def __init__(self, built: Builder):
+        self.built, self.values = built, _Values()
+        for value in (*built.graph.inputs, *(held for held, _ in built.graph.parameters.values())):
+            self.values.view(value)
+
+    def nodes(self) -> Iterator[NodeView]:
+        return (NodeView(node, self.values) for node in self.built.graph.nodes)
+
+
+def _optimize_trace(graph: Any, operator_export_type: OperatorExportTypes = OperatorExportTypes.ONNX) -> GraphView:
+    """What `torch.jit._get_trace_graph` has traced, in ONNX's operators."""
+    job = _Export(graph.module, graph.args, {}, DEFAULT_OPSET, False, None, TrainingMode.PRESERVE, False)
+    job.names((), (), None, None)
+    built = job.run()
+    optimized(built, twins=False, batch_norm=False)
+    return GraphView(built)

@@ -1,0 +1,66 @@
+"""Updates whose step counts lie on the device (`fused=True`, `capturable=True`): the host neither reads nor writes them.
+
+What an update computes once for a parameter (see `fused`) becomes a launch of its own over all parameters, which leaves the numbers
+beside each other in memory; the launch over the elements reads them there, and a last one stores the new step counts. So a step can be
+captured into a graph, and one whose gradients overflowed (`found_inf`) does nothing without the host knowing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core import dtype as dt
+from ..core.backend import backend_of
+from ..core.dtype import opmath
+from ..core.tensor import Tensor, empty, numel_of
+from ..expr import Expr, arg
+from ..expr.node import cast
+from ..expr.simplify import simplify
+
+
+class DeviceForm:
+    """The three launches of an update, for tensors and step counts of certain dtypes on one device. `replaced` exchanges nodes of
+    a formula; `symbols` are those of the step counts and then of the options that are numbers."""
+
+    def __init__(self, variant: Any, replaced: Callable, where: Any, dtypes: tuple, cells: tuple):
+        compile_lists = backend_of(where).compile_lists
+        hoisted, count = variant.hoisted, len(cells)
+        options = (dt.float64,) * (len(variant.symbols) - count)
+        wide = (dt.float64,) * len(hoisted)
+
+        def typed(formulas: list[Expr], tensors: int) -> tuple[Expr, ...]:
+            """In double precision, with the options behind so many tensors."""
+            places = [*range(count), *(tensors + k for k in range(len(options)))]
+            new = {id(s): cast(arg(k), dt.float64) for s, k in zip(variant.symbols, places)}
+            return tuple(simplify(cast(replaced(x, new), dt.float64), True) for x in formulas)
+
+        self.prologue: Any = None
+        if hoisted:
+            places = tuple(range(count, count + len(hoisted)))
+            self.prologue = compile_lists(typed(hoisted, count + len(hoisted)), (*cells, *wide), places, options, where)
+        roots = tuple(simplify(r, True) for r in variant._typed(opmath(dtypes[0]), list(dtypes)))
+        self.elements: Any = compile_lists(roots, (*dtypes, *wide), variant.positions, (), where, len(hoisted))
+        self.cells: Any = None
+        if cells:
+            self.cells = compile_lists(typed(variant.scalar_results, count), cells, tuple(range(count)), options, where)
+        self.width, self.where = len(hoisted), where
+
+    def run(self, rows: list[tuple[Tensor, ...]], cells: list[tuple[Tensor, ...]], numbers: tuple, found: int) -> None:
+        """Update parameters with their gradients and states (`rows`) and their step counts."""
+        numbers = tuple(map(float, numbers))
+        space = empty((len(rows), max(self.width, 1)), dt.float64, self.where)
+        begins = [space.data_ptr() + 8 * self.width * i for i in range(len(rows))]
+        places = [[at + 8 * k for k in range(self.width)] for at in begins]
+        counts = [[_address(t) for t in row] for row in cells]
+        if self.prologue is not None:
+            self.prologue([(*own, *at, 1) for own, at in zip(counts, places)], numbers)
+        self.elements([(*map(_address, row), *at, numel_of(row[0].shape)) for row, at in zip(rows, places)], (), found)
+        if self.cells is not None:
+            self.cells([(*own, 1) for own in counts], numbers, found)
+
+
+def _address(t: Tensor) -> int:
+    return t._storage.ptr + t._offset * t.dtype.itemsize
+
+
+__all__ = ["DeviceForm"]

@@ -1,0 +1,101 @@
+"""The derivative of a captured function: a second graph, in the memory of the first, which reads what that one keeps there.
+
+Results that are differentiated later have one node as their history. Between the forward and the backward pass nothing else may run the
+first graph, so for as long as such a node is alive and was not walked, the function runs as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..autograd.engine import run_backward
+from ..backends.nvidia import graphs
+from ..core.device import device
+from ..core.graph import RETRY_MESSAGE, Node, grad_mode, gradient_edge
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor
+from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies
+from .differentiable import DOUBLE, Derivative
+from .program import Program
+from .recorder import NotRecordable
+from .results import Results, leaves_of, saved_storages
+
+
+class CapturedDerivative(Derivative):
+    """`live` are results of the captured call with their graph; `statics` stand for its arguments, `state` are the tensors it found."""
+
+    def __init__(self, live: list[Tensor], statics: list[Tensor], state: dict[int, Tensor], where: device):
+        positions = {id(t): i for i, t in enumerate(statics)}
+        inside = leaves_of(live)
+        if any(id(leaf) not in positions and id(leaf) not in state for leaf in inside):
+            raise NotRecordable("it makes leaves of its own")
+        super().__init__([positions.get(id(leaf), leaf) for leaf in inside], live, {}, 0)
+        known = {id(t._storage) for t in state.values()}
+        self.watched = [s for s in saved_storages(live) if id(s) in known]
+        self.where, self._live, self._inside = where, live, inside
+
+    def capture(self, pool: Any, storages: list[UntypedStorage], grads: list[Tensor]) -> None:
+        """Capture the backward pass for gradients of the results like these."""
+        graph = graphs.CUDAGraph(keep_graph=True)
+        observer = Observer(graph)
+        for known in storages:
+            observer.know(known, "state")
+        with capturing(graph, self.where, pool) as callers:
+            inputs, statics = static_copies(grads, observer, self.where)
+            with observer.recording():
+                found = run_backward(self._live, statics, True, False, self._inside, False)
+            if observer.problems:
+                raise NotRecordable(observer.problems[0])
+            results = Results(observer.memory, statics, {})
+            self.make, self.slots = results.maker(list(found)), results.slots
+            if results.live:
+                raise NotRecordable("a gradient has a history")
+            with callers():
+                made = self.storages_for()
+            outputs = [
+                (i, copied(graph, made[i].ptr, address(observer, slot), slot.size, self.where))
+                for i, slot in enumerate(self.slots)
+                if slot.size
+            ]
+        self.graph = GraphProgram(graph, Program(observer.graph, {}, []), observer)
+        self.graph.inputs, self.graph.outputs = inputs, outputs
+        self._live = self._inside = []
+
+    def storages_for(self) -> list[UntypedStorage]:
+        return [UntypedStorage(slot.size, self.where) for slot in self.slots]
+
+    def found(self, grads: list[Tensor]) -> list:
+        """The gradients of the leaves."""
+        made = self.storages_for()
+        self.graph.run(grads, made, [])
+        return self.make(grads, made, None)
+
+
+class CapturedNode(Node):
+    """From the results of a captured function to the leaves that it read."""
+
+    def __init__(self, derivative: CapturedDerivative, tensors: Any):
+        leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
+        super().__init__("CompiledFunctionBackward", tuple(gradient_edge(leaf) for leaf in leaves))
+        self.derivative, self.done = derivative, False
+        self.output_count = len(derivative.layouts)
+        self.output_info = tuple((shape, d, where) for shape, _, d, where in derivative.layouts)
+        self.versions = [(s, s.version) for s in derivative.watched]
+
+    def apply(self, grads: list) -> tuple:
+        if self.done:
+            raise RuntimeError(RETRY_MESSAGE)
+        if grad_mode.enabled:
+            raise RuntimeError(DOUBLE)
+        for storage, version in self.versions:
+            if storage.version != version:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: it is at"
+                    f" version {storage.version}; expected version {version} instead (in a compiled function)."
+                )
+        return tuple(self.derivative.found(self.derivative.gradients(grads)))
+
+    def release(self) -> None:
+        self.done = True
+
+
+__all__ = ["CapturedDerivative", "CapturedNode"]

@@ -1,0 +1,393 @@
+"""Compiled functions on a GPU: the work of a call is captured into one CUDA graph, and later calls run the graph.
+
+The first call runs as it is. The second is observed: what cannot be captured (a look at values, work on the CPU, changes of Python's
+state) is a reason to leave the function as it is. The third is captured, the graph runs, everything is put back, the function runs as
+it is, and both are compared. What is new in each call (where arguments and results lie, the numbers of optimizers) is patched into
+the graph; gradients stay where they are, in the graph's memory."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ..autograd.engine import run_backward
+from ..backends.nvidia import graphs
+from ..core.backend import backend_of
+from ..core.device import cpu, device
+from ..core.dtype import float32
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, empty_strided, new_tensor
+from . import preparing
+from .captured_derivative import CapturedDerivative, CapturedNode
+from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies
+from .comparing import modes_off
+from .guards import Guard, TensorItem, observe
+from .program import Program, Stale
+from .recorded import GradSlot, Recorded, extent, tensors_in
+from .recorder import Memory, NotRecordable
+from .results import Results, is_live
+
+_NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
+_LARGE_POOL = 1 << 26
+
+
+class Prepared(preparing.Prepared):
+    """Everything as it is before the observed call."""
+
+    recorder: Observer
+
+    def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
+        if t.is_sparse or t.device.type != "cuda":
+            raise NotRecordable(f"an argument is on {t.device} with layout {t.layout}, and others are on a GPU")
+        if t._storage.ptr in own:
+            raise NotRecordable("an argument shares memory with a parameter or a buffer")
+        if not t.is_leaf:
+            raise NotRecordable("an argument on a GPU has a history")
+        buffer = self.recorder.know(t._storage, ("argument", i))
+        if buffer is not None and buffer.index not in self.arguments:
+            self.arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
+
+    def finish(self, result: Any) -> Recorded:
+        recorder = self.recorder
+        if recorder.problems:
+            raise NotRecordable(recorder.problems[0])
+        self._unchanged()
+        devices = {t.device for t in [*self.state, *self.given.tensors] if t.device is not cpu}
+        if len(devices) != 1:
+            raise NotRecordable(f"it works on several devices: {', '.join(sorted(map(str, devices)))}")
+        self._guard_grads(recorder.graph)
+        recorded = GraphRecorded(self, devices.pop(), self._live_options(recorder.graph))
+        recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v]
+        tensors = self.given.tensors
+        recorded.argument_bumps = [
+            (i, t._storage.version - old)
+            for i, (t, old) in enumerate(zip(tensors, self.argument_versions))
+            if t._storage.version != old and self._first(i)
+        ]
+        if recorded.argument_bumps and len({t._storage.ptr for t in tensors}) < len(tensors):
+            raise NotRecordable("it changes an argument that shares memory with another one")
+        recorded.state_addresses = frozenset(s.ptr for s in self.storages.values() if s.ptr)
+        recorded.state_ranges = [(s.ptr, s.ptr + s.size_bytes) for s in self.storages.values() if s.ptr]
+        return recorded
+
+    def _guard_grads(self, graph: Any) -> None:
+        """A gradient that the function reads or adds to must stay where it is."""
+        extra: list[Any] = []
+        for t in self.state:
+            grad = self.grads_before[id(t)]
+            if grad is None or grad.is_sparse or not grad._storage.ptr:
+                continue
+            place = self.recorder.memory.find(grad._storage.ptr)
+            if place is None or place.buffer in self.recorder.touched:
+                extra += [TensorItem("a gradient", grad), preparing.GradItem(t, grad)]
+        self.observed += observe(extra)
+
+
+class GraphRecorded(Recorded):
+    """A recording on a GPU. It is captured when it is first checked."""
+
+    program: GraphProgram  # type: ignore[assignment]
+    node: Any = None  # a weak reference to the history of the last results
+    backward: CapturedDerivative | None = None
+
+    def __init__(self, prepared: Prepared, where: device, options: list[Any]):
+        super().__init__(None, Guard(prepared.observed), Results(Memory(), [], {}), None, [])  # type: ignore[arg-type]
+        self.prepared, self.where, self.options = prepared, where, options
+
+    # -- running ----------------------------------------------------------------------------------------------------
+    def _storages(self) -> tuple[list[UntypedStorage], bool]:
+        """Memory for the results. Gradients are where the graph puts them; whoever still holds the last ones gets a copy of these."""
+        if self.kept and self.exclusive.unchanged():
+            made = self.kept.copy()
+            for i in self.others:
+                made[i] = UntypedStorage(self.slots[i].size, self.where)
+            return made, True
+        self.kept = []
+        made, reused = [None] * len(self.slots), True
+        for slot in self.grads:
+            if slot.header is not None:
+                made[slot.header.slot] = self._gradient_memory(slot)
+                reused = reused and slot.tensor is not None
+        for i, one in enumerate(self.slots):
+            if made[i] is None:
+                made[i] = UntypedStorage(one.size, self.where)
+        return made, reused
+
+    def _gradient_memory(self, slot: GradSlot) -> UntypedStorage:
+        """The storage over a gradient's place in the graph's memory, which nobody else holds from now on."""
+        held: Any = slot.tensor
+        memory = held._storage
+        in_use = slot.holder.grad is held and held._autograd is None
+        alone = sys.getrefcount(held) == 3 + (slot.holder.grad is held) and sys.getrefcount(memory) == 3
+        if not in_use or not alone:
+            slot.tensor = None
+        if alone and not getattr(memory, "aliases", None):
+            return memory
+        if getattr(memory, "fixed", False):
+            raise Stale("somebody outside holds the address of a gradient")
+        copy = UntypedStorage(memory.size_bytes, self.where)
+        backend_of(self.where).copy(copy.ptr, memory.ptr, memory.size_bytes, self.where)
+        place = memory.ptr
+        memory._move(copy.ptr, memory.size_bytes)
+        copy.ptr = place
+        slot.tensor = None
+        return copy
+
+    # -- the first run ----------------------------------------------------------------------------------------------
+    def check(self, tensors: list[Tensor], run: Callable[..., Any]) -> tuple[str, Any]:
+        """Capture and run the graph, undo it, run the function, and compare: why they differ (or nothing), and the function's result."""
+        before = _Before(self)
+        problem, made, after, gradients = "", [], [], []
+        arguments = [_copy(t) for t in tensors]
+        try:
+            made = self._capture(tensors, run)
+            before.put_grads_back()
+            self.program.capture.replay()
+            if self.backward is not None:
+                gradients = self.backward.found(self._sample_grads())
+            after = [_copy(t) for t in before.tensors]
+            changed = [_copy(tensors[i]) for i, _ in self.argument_bumps]
+        except NotRecordable as error:
+            problem = str(error)
+        except Exception as error:
+            problem = f"it cannot be captured: {type(error).__name__}: {error}"
+        before.restore()
+        with modes_off():
+            for t, old in zip(tensors, arguments):
+                _raw_copy(t, old)
+        result = run({})
+        if not problem:
+            theirs = [tensors[i] for i, _ in self.argument_bumps]
+            problem = self._differs(tensors, made, after, before, result, list(zip(changed, theirs)))
+            problem = problem or self._differentiates_otherwise(tensors, result, gradients)
+        self.checked = not problem
+        del self.prepared  # and the arguments of the first calls
+        if self.checked and self.program.capture.pool_bytes() > _LARGE_POOL:
+            backend_of(self.where).memory(self.where).empty_cache()  # type: ignore[attr-defined]
+        return problem, result
+
+    def _capture(self, tensors: list[Tensor], run: Callable[..., Any]) -> list[UntypedStorage]:
+        """Capture a call. Nothing has run yet when this returns storages for its results."""
+        prepared, where = self.prepared, self.where
+        capture = graphs.CUDAGraph(keep_graph=True)
+        observer = Observer(capture)
+        known = list(prepared.storages.values())
+        for storage in known:
+            observer.know(storage, "state")
+        state = {id(t): t for t in prepared.state}
+        grads_before = {i: t.grad if t.is_leaf else None for i, t in state.items()}
+        with capturing(capture, where) as callers:
+            inputs, statics = static_copies(tensors, observer, where)
+            for t, static in zip(tensors, statics):
+                static.requires_grad = t.requires_grad
+            with observer.recording():
+                result = run({id(t): s for t, s in zip(tensors, statics)})
+            if observer.problems:
+                raise NotRecordable(observer.problems[0])
+            if any(s.grad is not None for s in statics):
+                raise NotRecordable("it sets the gradient of an argument on a GPU")
+            results = Results(observer.memory, statics, {**state, **prepared.reach.seen})
+            self.grads = _new_grads(prepared.state, grads_before, results)
+            self.make = results.maker(result)
+            self.slots = results.slots
+            self.drops_grads = any(s.header is None for s in self.grads)
+            mine = {s.header.slot: s for s in self.grads if s.header is not None}
+            with callers():
+                made = [
+                    mine[i].tensor._storage if i in mine else UntypedStorage(one.size, where)  # type: ignore[union-attr]
+                    for i, one in enumerate(self.slots)
+                ]
+            outputs = [
+                (i, copied(capture, made[i].ptr, address(observer, one), one.size, where))
+                for i, one in enumerate(self.slots)
+                if i not in mine and one.size
+            ]
+            changed = [
+                (i, copied(capture, tensors[i].data_ptr(), statics[i].data_ptr(), extent(tensors[i]), where))
+                for i, _ in self.argument_bumps
+            ]
+        self.program = GraphProgram(capture, Program(observer.graph, {}, []), observer)
+        self.program.inputs, self.program.outputs, self.program.changed = inputs, outputs, changed
+        if len(self.program.updates) != len(self.options):
+            raise NotRecordable("it does not do the same in each call")
+        if results.live:
+            self.backward = CapturedDerivative(results.live, statics, state, where)
+            self.backward.capture(capture.pool(), known, self._sample_grads())
+            self.program.after = self.backward.graph
+        return made
+
+    def _sample_grads(self) -> list[Tensor]:
+        """Gradients of the results, to capture and to compare with."""
+        assert self.backward is not None
+        return [
+            empty_strided(shape, strides, d, where).fill_(1.0)  # type: ignore[attr-defined]
+            for shape, strides, d, where in self.backward.layouts
+        ]
+
+    def run(self, tensors: Any) -> Any:
+        made, reused = self._storages()
+        self.program.run(tensors, made, self._options())
+        self._leave(tensors, made, reused)
+        self.calls += 1
+        node = None
+        if self.backward is not None:
+            node = CapturedNode(self.backward, tensors)
+            self.node = weakref.ref(node)
+        return self.make(tensors, made, node)
+
+    @property
+    def busy(self) -> bool:
+        """Whether it runs, further out, or its memory is needed for a derivative: then the function runs as it is."""
+        node = None if self.node is None else self.node()
+        return self._busy or (node is not None and not node.done)
+
+    @busy.setter
+    def busy(self, value: bool) -> None:
+        self._busy = value
+
+    def _differs(
+        self,
+        tensors: list[Tensor],
+        made: list,
+        after: list,
+        before: _Before,
+        result: Any,
+        changed: list[tuple[Tensor, Tensor]],
+    ) -> str:
+        with modes_off():
+            for new, t, old in zip(after, before.tensors, before.copies):
+                if not alike(new, t, old):
+                    return f"a state of shape {list(t.shape)} came out differently"
+            for a, b in changed:
+                if not alike(a, b):
+                    return f"an argument of shape {list(b.shape)} came out differently"
+            ours = tensors_in(self.make(tensors, made, None))
+            for a, b in zip(ours, tensors_in(result)):
+                if not alike(a, b):
+                    return f"a result of shape {list(b.shape)} came out differently"
+            for slot in self.grads:
+                held = slot.holder.grad
+                if slot.header is not None and (held is None or not alike(slot.header.make(made), held)):
+                    return f"a gradient of shape {list(slot.header.shape)} came out differently"
+        return ""
+
+    def _differentiates_otherwise(self, tensors: list[Tensor], result: Any, gradients: list) -> str:
+        """Whether the derivative of the function's result is another one than the graph has found."""
+        if self.backward is None:
+            return ""
+        inside = {id(t) for t in tensors}
+        live = [t for t in tensors_in(result) if is_live(t, inside)]
+        leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in self.backward.leaves]
+        if len(live) != len(self.backward.layouts):
+            return "it does not do the same in each call"
+        found = run_backward(live, self._sample_grads(), True, False, leaves, False)
+        with modes_off():
+            for a, b in zip(gradients, found):
+                if (a is None) != (b is None) or (a is not None and not alike(a, b)):
+                    return "a gradient came out differently"
+        return ""
+
+
+class _Before:
+    """The state before a capture, to be put back."""
+
+    def __init__(self, recorded: GraphRecorded):
+        prepared = recorded.prepared
+        self.tensors = [t for t in prepared.state if t.device is not cpu and t._storage.ptr]
+        held = {id(t._storage) for t in self.tensors}
+        grads = [t.grad for t in prepared.state if t.is_leaf and t.grad is not None and not t.grad.is_sparse]
+        self.tensors += [g for g in grads if g.device is not cpu and g._storage.ptr and id(g._storage) not in held]
+        self.copies = [_copy(t) for t in self.tensors]
+        self.leaves = [t for t in prepared.state if t.is_leaf]
+        self.grads = [t.grad for t in self.leaves]
+        memory = [s for s in prepared.storages.values() if s.device is cpu and s.ptr]
+        self.bytes = [(s.ptr, ctypes.string_at(s.ptr, s.size_bytes)) for s in memory]
+        self.versions = [(s, s.version) for s in prepared.storages.values()]
+        self.generator: Any = backend_of(recorded.where).generator(recorded.where)
+        self.mark = self.generator.state_bytes()
+
+    def put_grads_back(self) -> None:
+        for t, grad in zip(self.leaves, self.grads):
+            if t.grad is not grad:
+                t.grad = grad
+
+    def restore(self) -> None:
+        self.put_grads_back()
+        with modes_off():
+            for t, copy in zip(self.tensors, self.copies):
+                _raw_copy(t, copy)
+        for place, old in self.bytes:
+            ctypes.memmove(place, old, len(old))
+        for storage, version in self.versions:
+            storage.version = version
+        self.generator.set_state_bytes(self.mark)
+
+
+def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
+    """Which gradients the captured call has set, with the tensors that it made."""
+    found = []
+    for t in state:
+        if not t.is_leaf or t.grad is before[id(t)]:
+            continue
+        if t.grad is None:
+            found.append(GradSlot(t, None))
+            continue
+        if t.grad.is_sparse or t.grad.requires_grad or type(t.grad) is not Tensor:
+            raise NotRecordable("it makes a gradient that is sparse or has a history")
+        header = results.header(t.grad)
+        if header is None:
+            raise NotRecordable("a gradient shares memory with something that existed before")
+        found.append(GradSlot(t, header))
+        found[-1].tensor = t.grad
+    slots = [s.header.slot for s in found if s.header is not None]
+    if len(set(slots)) != len(slots):
+        raise NotRecordable("two gradients share memory")
+    return found
+
+
+def _copy(t: Tensor) -> Tensor:
+    """A tensor over a copy of the bytes between the first and the last element."""
+    size = extent(t)
+    memory = UntypedStorage(size, t.device)
+    if size:
+        backend_of(t.device).copy(memory.ptr, t.data_ptr(), size, t.device)
+    return new_tensor(memory, t.shape, t._strides, 0, t.dtype, t.device, t._contig)
+
+
+def _raw_copy(t: Tensor, source: Tensor) -> None:
+    """Put bytes back, without a trace."""
+    size = extent(t)
+    if size:
+        backend_of(t.device).copy(t.data_ptr(), source.data_ptr(), size, t.device)
+
+
+def alike(a: Any, b: Any, old: Any = None) -> bool:
+    """Whether two tensors are equal, or as near as two runs of one step that started from `old` (or from zero) may be."""
+    if b is None or a.shape != b.shape or a.dtype is not b.dtype:
+        return False
+    a, b = a.detach(), b.detach()
+    if not a.numel() or bool((a == b).all()):
+        return True
+    if not (a.dtype.is_floating_point or a.dtype.is_complex):
+        return False
+    wide = a.dtype if a.dtype.itemsize >= 4 else float32
+    x, y = a.to(wide), b.to(wide)
+    missing = x.isnan()
+    if not bool((missing == y.isnan()).all()):
+        return False
+    start = 0 if old is None else old.detach().to(wide)
+    far = ((x - y).abs().nan_to_num(0.0, 0.0, 0.0)).mean()
+    change = ((y - start).abs().nan_to_num(0.0, 0.0, 0.0)).mean()
+    tiny = 1e-6 if a.dtype.itemsize >= 4 else 1e-3
+    return bool(far <= _NOISE * change + tiny * y.abs().nan_to_num(0.0, 0.0, 0.0).mean())
+
+
+def observer() -> Observer:
+    """What watches the second call of a function."""
+    return Observer(prepare=Prepared)
+
+
+__all__ = ["GraphRecorded", "Prepared", "observer"]

@@ -1,0 +1,127 @@
+"""Hand-written kernels on an emulated GPU beside the same operators on the CPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.kernels.cuda_on_cpu import COMPILER
+
+_HEAD = """
+import pathlib, sys
+from tests.backends.nvidia import fake_driver
+fake = fake_driver.install(pathlib.Path(sys.argv[1]))
+import flambeau as fl
+F = fl.nn.functional
+fl.manual_seed(0)
+
+def alike(make, rtol=1e-5, atol=1e-5):
+    # make(device) returns tensors; those of both devices are compared
+    ours, theirs = ([t.detach().cpu().double() for t in make(d)] for d in ("cuda", "cpu"))
+    for a, b in zip(ours, theirs, strict=True):
+        fl.testing.assert_close(a, b, rtol=rtol, atol=atol, equal_nan=True)
+
+def weights(y):
+    return fl.arange(float(y.numel())).view(y.shape).sin().to(y.device).to(y.dtype)
+"""
+
+_PROGRAMS = {
+    "attention of float32": """
+for heads, shared, rows, source, causal, turned in ((2, 2, 40, 40, True, True), (4, 2, 33, 70, False, False), (2, 1, 70, 33, True, False)):
+    shape = lambda h, n: (1, n, h, 16) if turned else (1, h, n, 16)
+    base = [fl.randn(*shape(h, n)) for h, n in ((heads, rows), (shared, source), (shared, source))]
+    def attend(device):
+        leaves = [t.to(device).detach().requires_grad_() for t in base]
+        q, k, v = (t.transpose(1, 2) if turned else t for t in leaves)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != shared)
+        y.backward(weights(y))
+        return y, *(t.grad for t in leaves)
+    alike(attend)
+q = fl.randn(1, 1, 4, 16).cuda()
+launches = fake.calls["cuLaunchKernel"]
+F.scaled_dot_product_attention(q, q, q)
+assert fake.calls["cuLaunchKernel"] == launches + 1
+""",
+    "max pooling": """
+for settings in (dict(kernel_size=2), dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=(2, 3), stride=(3, 2), padding=1, ceil_mode=True)):
+    x = fl.randn(2, 3, 9, 8)
+    x[0, 0, 1, 1] = float("nan")
+    def pool(device):
+        leaf = x.to(device).detach().requires_grad_()
+        y = F.max_pool2d(leaf, **settings)
+        y.backward(weights(y))
+        return y, leaf.grad
+    alike(pool)
+""",
+    "softmax of long rows": """
+for d, near, name in ((fl.float32, 1e-5, "log_softmax"), (fl.bfloat16, 1e-2, "softmax")):
+    x = fl.randn(5, 4992).mul(3)
+    x[1:4] = -float("inf")
+    x[1, 5], x[2, 7], x[4, 9] = 1.0, float("inf"), float("nan")
+    def rows(device):
+        leaf = x.to(device).to(d).detach().requires_grad_()
+        y = getattr(leaf, name)(-1)
+        y.backward(weights(y))
+        return y, leaf.grad
+    alike(rows, near, near)
+""",
+    "losses that report bad values later": """
+waits = fake.calls["cuStreamSynchronize"]
+good = F.binary_cross_entropy(fl.tensor([0.5, 0.25]).cuda(), fl.tensor([1.0, 0.0]).cuda())
+F.binary_cross_entropy(fl.tensor([1.5, 0.25]).cuda(), fl.tensor([1.0, 0.0]).cuda())
+assert fake.calls["cuStreamSynchronize"] == waits
+try:
+    good.item()
+    raise SystemExit("nothing was said")
+except RuntimeError as error:
+    assert "binary_cross_entropy: all elements of input should be between 0 and 1" in str(error)
+assert abs(good.item() - 0.4904146) < 1e-6
+""",
+    "a gradient scaler with a fused optimizer": """
+def train(device):
+    w = fl.nn.Parameter(fl.tensor([0.5, -1.0, 2.0, 0.25]).to(device))
+    b = fl.nn.Parameter(fl.tensor([0.1, 0.2]).to(device))
+    optimizer = fl.optim.Adam([w, b], lr=0.1, fused=True)
+    scaler = fl.amp.GradScaler(device, init_scale=8.0, growth_interval=2)
+    seen = []
+    for i in range(6):
+        optimizer.zero_grad()
+        scaler.scale((w * (i + 1)).sum() + (b * b).sum() + (float("inf") * w[0] if i == 3 else 0)).backward()
+        waits = fake.calls["cuStreamSynchronize"]
+        scaler.step(optimizer)
+        scaler.update()
+        assert i < 1 or fake.calls["cuStreamSynchronize"] == waits  # the first step makes the state
+        steps = [state["step"].clone() for state in optimizer.state.values()]
+        seen += [w.detach().clone(), b.detach().clone(), scaler._scale.clone(), *steps]
+    return seen
+alike(train)
+""",
+    "sparse tensors": """
+def entries(device):
+    t = fl.sparse_coo_tensor([[0, 1, 1, 0], [2, 0, 0, 1]], [3.0, 4.0, 5.0, 6.0], (2, 3), device=device)
+    held = t.coalesce()
+    v = fl.tensor([1.0, 2.0, 3.0], device=device, requires_grad=True)
+    product = fl.sparse.mm(fl.sparse_coo_tensor(fl.tensor([[0, 1, 1], [2, 0, 1]], device=device), v, (2, 3)), t.to_dense().t())
+    product.backward(fl.ones(2, 2, device=device))
+    assert all(p.device.type == device for p in (held, held.indices(), t.to_sparse_csr(), v.grad))
+    rows = t.to_sparse_csr()
+    return held.to_dense(), held.indices(), held.values(), product, v.grad, rows.crow_indices(), rows.col_indices(), rows @ t.to_dense().t()
+alike(entries)
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where compiled kernels are, for all tests of this file."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler (g++) to run CUDA text on the CPU")
+@pytest.mark.parametrize("what", _PROGRAMS)
+def test_a_kernel_gives_what_the_cpu_gives(what, folder):
+    program = _HEAD + _PROGRAMS[what] + "print('done')"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program, str(folder)], capture_output=True, text=True)
+    assert done.stdout.strip().endswith("done"), done.stderr[-3000:]

@@ -1,0 +1,106 @@
+"""`make_fx` of gradients: the backward pass is written with PyTorch's operators for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import flambeau
+from tests.jit.oracle import real_torch
+
+PLACES, TARGETS = [[1, 2], [0, 3]], [1, 0]
+
+
+def programs(torch: Any) -> dict[str, tuple[Callable, list]]:
+    f = torch.nn.functional
+    places, targets = torch.tensor(PLACES), torch.tensor(TARGETS)
+
+    def r(*shape: int) -> Any:
+        count = 1
+        for n in shape:
+            count *= n
+        return torch.sin(torch.arange(count).reshape(shape).float()).requires_grad_()
+
+    return {
+        "conv2d": (lambda x, w, b: f.conv2d(x, w, b, 2, 1), [r(2, 3, 8, 8), r(4, 3, 3, 3), r(4)]),
+        "conv_transpose2d": (lambda x, w: f.conv_transpose2d(x, w, None, 2), [r(2, 3, 4, 4), r(3, 4, 3, 3)]),
+        "layer_norm": (lambda x, w, b: f.layer_norm(x, (4,), w, b), [r(2, 3, 4), r(4), r(4)]),
+        "softmax": (lambda x: f.softmax(x, -1), [r(2, 3)]),
+        "cross_entropy": (lambda x: f.cross_entropy(x, targets), [r(2, 3)]),
+        "max_pool2d": (lambda x: f.max_pool2d(x, 2), [r(1, 2, 4, 4)]),
+        "avg_pool2d": (lambda x: f.avg_pool2d(x, 2), [r(1, 2, 4, 4)]),
+        "adaptive_avg_pool2d": (lambda x: f.adaptive_avg_pool2d(x, 2), [r(1, 2, 4, 4)]),
+        "embedding": (lambda w: f.embedding(places, w), [r(5, 3)]),
+        "attention": (f.scaled_dot_product_attention, [r(1, 2, 3, 4), r(1, 2, 3, 4), r(1, 2, 3, 4)]),
+        "relu": (f.relu, [r(3)]),
+        "gelu": (f.gelu, [r(3)]),
+        "max": (lambda x: x.max(1)[0], [r(2, 3)]),
+        "slice": (lambda x: x[:, 1:], [r(3, 2)]),
+        "index": (lambda x: x[places], [r(4, 2)]),
+        "interpolate": (lambda x: f.interpolate(x, scale_factor=2), [r(1, 2, 3, 3)]),
+        "unfold": (lambda x: f.unfold(x, 2), [r(1, 2, 4, 4)]),
+        "bmm": (torch.bmm, [r(2, 3, 4), r(2, 4, 5)]),
+    }
+
+
+def graph_of_gradients(torch: Any, make_fx: Any, name: str) -> tuple[Any, list, tuple]:
+    program, args = programs(torch)[name]
+
+    def gradients(*given: Any) -> tuple:
+        return torch.autograd.grad(program(*given).sum(), given)
+
+    return make_fx(gradients)(*args), args, gradients(*args)
+
+
+@pytest.mark.parametrize("name", list(programs(flambeau)))
+def test_operators_are_pytorchs(name: str) -> None:
+    torch = real_torch()
+    from torch.fx.experimental.proxy_tensor import make_fx as theirs
+
+    def called(graph: Any) -> list[str]:
+        words = [str(n.target) for n in graph.nodes if n.op == "call_function"]
+        return [w for w in words if "getitem" not in w and w != "aten.detach.default"]
+
+    from flambeau.fx.experimental.proxy_tensor import make_fx
+
+    mine, args, values = graph_of_gradients(flambeau, make_fx, name)
+    expected, _, expected_values = graph_of_gradients(torch, theirs, name)
+    assert called(mine.graph) == called(expected.graph)
+    for found, again, wanted in zip(mine(*args), values, expected_values):
+        assert flambeau.allclose(found, again, atol=1e-6)
+        assert abs(found.detach().double().numpy() - wanted.detach().double().numpy()).max() < 1e-4
+
+
+def test_a_training_step_of_a_network() -> None:
+    from flambeau.fx.experimental.proxy_tensor import make_fx
+
+    nn = flambeau.nn
+    flambeau.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)
+    )
+    names, weights = zip(*net.named_parameters())
+    x, y = flambeau.randn(2, 1, 8, 8), flambeau.tensor([0, 2])
+
+    def step(x: Any, *weights: Any) -> tuple:
+        out = flambeau.func.functional_call(net, dict(zip(names, weights)), (x,))
+        loss = nn.functional.cross_entropy(out, y)
+        return tuple(w - 0.1 * g for w, g in zip(weights, flambeau.autograd.grad(loss, weights)))
+
+    traced = make_fx(step)(x, *weights)
+    for found, wanted in zip(traced(x, *weights), step(x, *weights)):
+        assert flambeau.allclose(found, wanted, atol=1e-5)
+    assert "aten.convolution_backward" in str(traced.graph)
+
+
+def test_second_derivatives_say_so() -> None:
+    from flambeau.fx.experimental.proxy_tensor import make_fx
+
+    def second(x: Any) -> Any:
+        (g,) = flambeau.autograd.grad(flambeau.softmax(x, 0).pow(2).sum(), x, create_graph=True)
+        return flambeau.autograd.grad(g.sum(), x)[0]
+
+    with pytest.raises(NotImplementedError, match="second derivatives"):
+        make_fx(second)(flambeau.ones(3, requires_grad=True))

@@ -1,0 +1,129 @@
+"""Random functions whose results are differentiated by the caller: compiled and as they are."""
+
+from __future__ import annotations
+
+import random
+import warnings
+
+import pytest
+
+import flambeau
+
+from . import test_programs, test_splitting
+from .helpers import same, visible
+
+# Besides the lines of random programs: results that are arguments, views, or keep no values, and changes in place.
+LINES = [
+    *test_programs.LINES, "{new} = {a}", "{new} = {a} * 2", "{new} = {a}.t().t()", "{new} = {a}[:, :2].sum() + {b}", "{new} = {a} + 1",
+    "{new} = {a}.detach() + {b}", "{new} = {a}.expand(2, *{a}.shape).sum(0)", "{new} = {a}.mul(2)\n    {new}.add_({b})",
+    "{new} = {a}.clone()\n    {new}.mul_(2).sub_({b})",
+]  # fmt: skip
+RETURNS = ["return {0}", "return [{all}]", "return {0}, {{'k': [{all}]}}"]
+KINDS = ["plain", "leaf", "history", "mixed", "view", "shared"]  # what the arguments are
+
+
+def program(seed: int) -> tuple[str, str, bool]:
+    """A function of x and y, what they are, and whether it is differentiated twice."""
+    pick = random.Random(seed)
+    variables, lines = ["x", "y"], []
+    for k in range(pick.randint(1, 7)):
+        names = {"a": pick.choice(variables), "b": pick.choice(variables), "new": f"v{k}"}
+        names.update(d=pick.randint(0, 1), i=pick.randint(0, 2), j=pick.randint(0, 2))
+        lines.append(pick.choice(LINES if pick.random() < 0.8 else test_splitting.LINES).format(**names))
+        variables.append(f"v{k}")
+    outs = pick.sample(variables, k=min(len(variables), pick.randint(1, 3)))
+    lines.append(pick.choice(RETURNS).format(outs[0], all=", ".join(outs)))
+    return "def function(x, y):\n    " + "\n    ".join(lines) + "\n", pick.choice(KINDS), pick.random() < 0.2
+
+
+def arguments(kind: str, shape: tuple[int, int]):
+    """Leaves, and the arguments that are made of them."""
+    first, second = flambeau.randn(shape), flambeau.randn(shape)
+    first.requires_grad_(kind != "plain")
+    second.requires_grad_(kind not in ("plain", "mixed"))
+    x, y = first, second
+    if kind in ("history", "mixed"):
+        x = first.sin()
+    if kind == "history":
+        y = second * x  # depends on the other argument
+    if kind == "view":
+        x, y = (first * 1).view(-1).view(shape), (second * 1).t().contiguous().t()
+    if kind == "shared":
+        x = y = first * second
+    return (first, second), (x, y)
+
+
+def tensors(value):
+    if isinstance(value, flambeau.Tensor):
+        return [value]
+    value = list(value.values()) if isinstance(value, dict) else value
+    return [t for v in value for t in tensors(v)] if isinstance(value, (list, tuple)) else []
+
+
+def outcome(function, state, kind, twice, shape):
+    """Everything that can be seen of one call and the backward pass behind it."""
+    leaves, given = arguments(kind, shape)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = tensors(function(*given))
+            live = [t for t in found if t.requires_grad]
+            if live:
+                loss = sum((t * (k + 1)).sum() for k, t in enumerate(live))
+                if kind in ("history", "view"):
+                    loss = loss + (given[0] * 0.5).sum()
+                loss.backward(retain_graph=twice)
+                if twice:
+                    loss.backward()
+    except RuntimeError as error:
+        return [str(error)[:40]]
+    flags = [(t.requires_grad, t.is_leaf) for t in found]
+    return [[t.detach() for t in found], flags, [t.grad for t in leaves], visible(state)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_functions(seed, capsys):
+    text, kind, twice = program(seed)
+    pairs = []
+    for compiled in (False, True):
+        flambeau.manual_seed(0)
+        function, state = test_splitting.build(text)
+        pairs.append((flambeau.compile(function) if compiled else function, state))
+    for number in range(8):
+        shape = (3, 4) if number == 5 else (4, 5)
+        outcomes = []
+        for function, state in pairs:
+            flambeau.manual_seed(number)
+            outcomes.append(outcome(function, state, kind, twice, shape))
+        try:
+            same(*outcomes, f"call {number}")
+        except AssertionError as error:
+            raise AssertionError(f"{kind}, twice: {twice}\n{text}\n{error}") from None
+
+
+def test_results_that_need_no_values_lead_to_the_arguments_of_their_call():
+    function = flambeau.compile(lambda x: (x * 2, x.sum()))
+    for make in (lambda x: x, lambda x: x * 1):
+        for _ in range(5):
+            x = flambeau.ones(3, requires_grad=True)
+            doubled, total = function(make(x))
+            (doubled.sum() * total).backward()
+            assert x.grad.tolist() == [12.0] * 3
+
+
+def test_an_argument_with_a_history_that_is_changed_in_place():
+    def change(x):
+        x.mul_(3)
+        return x.sum()
+
+    results = []
+    for function in (change, flambeau.compile(change)):
+        for _ in range(5):
+            leaf = flambeau.ones(3, requires_grad=True)
+            x = leaf * 2
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                total = function(x)
+            (total + x.sum()).backward()
+            results.append((total.item(), leaf.grad.tolist(), x.tolist()))
+    assert results == [(18.0, [12.0] * 3, [6.0] * 3)] * 10
