@@ -340,6 +340,13 @@ def test_no_function_walks_frames_to_read_what_a_caller_wrote() -> None:
         assert not [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr == "f_locals"]
 
 
+def test_gradients_on_meta_need_no_values() -> None:
+    x = torch.empty(3, 3, device="meta", requires_grad=True)
+    for result in (x.prod(), x.prod(1).sum(), x.cumprod(0).sum(), torch.linalg.det(x)):
+        (g,) = torch.autograd.grad(result, x)
+        assert g.shape == x.shape and g.device.type == "meta"
+
+
 def test_sums_over_nothing_are_zero_without_a_kernel() -> None:
     for where in ("cpu", "meta"):
         x, w = torch.zeros(0, 3, 4, 4, device=where), torch.ones(2, 3, 3, 3, device=where, requires_grad=True)
