@@ -1,0 +1,1 @@
+"""What tests of other projects import from where PyTorch keeps its own."""
