@@ -1,43 +1,102 @@
-"""Tests that import PyTorch's own helpers run."""
+"""Tests of other projects that use PyTorch's own base class run on Flambeau, and judge as on PyTorch."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import importlib
+import unittest
+from typing import Any
 
-PROGRAM = """
-import torch
-from torch.testing._internal.common_utils import (
-    TestCase, TemporaryFileName, freeze_rng_state, instantiate_parametrized_tests, make_tensor, parametrize, run_tests, set_default_dtype, subtest,
-)
+import numpy as np
+import pytest
 
-@instantiate_parametrized_tests
-class TestSums(TestCase):
-    @parametrize("n", [1, 2])
-    @parametrize("kind", [torch.float32, subtest(torch.int64, name="whole")])
-    def test_sum(self, n, kind):
-        t = make_tensor((n, 3), dtype=kind, device="cpu", low=1, high=2)
-        self.assertEqual(t.sum(), sum(t.flatten().tolist()), exact_dtype=False, rtol=1e-5, atol=1e-5)
-        self.assertEqual(t, t.numpy())
-        with self.assertRaises(AssertionError):
-            self.assertEqual(t, t + 1)
+import flambeau
 
-    def test_states(self):
-        with freeze_rng_state():
-            first = torch.rand(2)
-        self.assertEqual(first, torch.rand(2))
-        with set_default_dtype(torch.float64), TemporaryFileName() as name:
-            torch.save(torch.ones(1), name)
-            self.assertEqual(torch.load(name).dtype, torch.float64)
+torch = pytest.importorskip("torch", reason="compared with the real PyTorch")
 
-if __name__ == "__main__":
-    run_tests()
-"""
+PAIRS = [
+    "torch.ones(2), torch.ones(2)",
+    "torch.ones(2), torch.ones(2) + 1e-7",
+    "torch.ones(2), torch.ones(2) + 1e-3",
+    "torch.ones(2), torch.ones(2).double()",
+    "torch.ones(2), [1.0, 1.0]",
+    "torch.tensor(3), 3",
+    "1.0, 1.0 + 1e-9",
+    "1, 2",
+    "'a', 'a'",
+    "'a', 'b'",
+    "[torch.ones(1), 'x'], (torch.ones(1), 'x')",
+    "[1, 2], [1, 2, 3]",
+    "{'a': torch.ones(2)}, {'a': torch.ones(2)}",
+    "{'a': torch.ones(2)}, {'b': torch.ones(2)}",
+    "float('nan'), float('nan')",
+    "torch.tensor([float('nan')]), torch.tensor([float('nan')])",
+    "np.ones(2), torch.ones(2, dtype=torch.float64)",
+    "torch.ones(2), torch.ones(3)",
+    "None, None",
+    "None, 1",
+    "torch.float32, torch.float32",
+]
 
 
-def test_test_case_parametrize_and_make_tensor(tmp_path):
-    (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "flambeau", str(tmp_path / "program.py"), "-v"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "Ran 5 tests" in done.stderr and "test_sum_n_1_kind_whole" in done.stderr or "whole" in done.stderr
+def module(library: Any) -> Any:
+    return importlib.import_module(f"{library.__name__}.testing._internal.common_utils")
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Any:
+    pytest.importorskip("expecttest", reason="PyTorch's test base class needs it")
+    return module(torch)
+
+
+def verdict(library: Any, common: Any, pair: str, **options: Any) -> bool:
+    case = common.TestCase()
+    x, y = eval(pair, {"torch": library, "np": np})
+    try:
+        case.assertEqual(x, y, **options)
+    except AssertionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_base_class_judges_as_pytorchs(pair, theirs):
+    for options in ({}, {"atol": 1e-2, "rtol": 0.0}, {"exact_dtype": False}):
+        assert verdict(flambeau, module(flambeau), pair, **options) == verdict(torch, theirs, pair, **options), options
+
+
+def run_one(common: Any) -> list[str]:
+    class TestMany(common.TestCase):
+        @common.parametrize("a, b", [(1, 2), common.subtest((3, 4), name="large")])
+        @common.parametrize("flag", [True, False])
+        def test_sum(self, a, b, flag):
+            self.assertEqual(a + b, 7 if a == 3 else 3)
+
+        @common.slowTest
+        def test_slow(self):
+            raise AssertionError("is skipped")
+
+        @common.skipIfTorchDynamo("not under it")
+        def test_seeded(self):
+            self.assertNotEqual(1, 2)
+
+    common.instantiate_parametrized_tests(TestMany)
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(TestMany)
+    result = unittest.TestResult()
+    suite.run(result)
+    assert not result.failures and not result.errors and len(result.skipped) == 1
+    return sorted(name for name in dir(TestMany) if name.startswith("test_"))
+
+
+def test_parametrised_tests_have_pytorchs_names(theirs):
+    assert run_one(module(flambeau)) == run_one(theirs)
+
+
+def test_every_test_starts_from_the_same_seed(theirs):
+    drawn = []
+    for library, common in ((flambeau, module(flambeau)), (torch, theirs)):
+        case = common.TestCase()
+        case.setUp()
+        with common.freeze_rng_state():
+            library.rand(3)
+        drawn.append(library.rand(2).tolist())
+    assert drawn[0] == drawn[1]

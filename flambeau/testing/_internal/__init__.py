@@ -1,1 +1,1 @@
-"""What tests of other projects import from where PyTorch keeps its own."""
+"""What the tests of other projects import from PyTorch's own: `torch.testing._internal`."""
