@@ -1,7 +1,6 @@
 """Dimensions with names: how they are given, propagated, looked up and refused."""
 
 import gc
-import gc
 import io
 import warnings
 
@@ -147,7 +146,6 @@ def test_rules_stand_in_the_records():
 
 
 def test_operators_are_left_alone_when_no_tensor_has_names_any_more():
-    from flambeau.core import modes
     from flambeau.ops.names.propagation import mode
 
     x = named((2,), "N")
