@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -108,13 +107,11 @@ def apply(name: str, run: Callable, back: Callable, tensors: list) -> Any:
 
 
 _libraries: list[Library] = []  # what C++ libraries have registered stays
-_loading = threading.Lock()
 
 
 def library(namespace: str, kind: str, key: str) -> Library:
     found = Library(namespace, kind, key)
-    with _loading:
-        _libraries.append(found)
+    _libraries.append(found)
     return found
 
 
