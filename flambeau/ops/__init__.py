@@ -70,13 +70,18 @@ bind_operators()
 
 
 def __getattr__(name: str):
-    """`torch.ops.aten`, `torch.ops.higher_order` and libraries of C++, imported when first used."""
+    """`torch.ops.aten`, `higher_order`, `profiler` and libraries of C++, imported when first used."""
     if name == "aten":
         return _naming.load("flambeau.library.aten").aten
     if name == "higher_order":
         return _naming.load("flambeau.library.higher_order").higher_order
+    if name == "profiler":
+        return _naming.load("flambeau.autograd.profiler_ops")
     if name in ("load_library", "loaded_libraries"):
         return getattr(_naming.load("flambeau.library.native"), name)
+    if name == "profiler":
+        _naming.load("flambeau.library.ranges")  # puts it here
+        return globals()[name]
     raise _naming.no_attribute(__name__, name)
 
 
