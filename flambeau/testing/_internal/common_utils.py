@@ -103,7 +103,8 @@ def DeterministicGuard(deterministic: bool, *, warn_only: bool = False) -> Itera
 def TemporaryFileName(*args: Any, **kwargs: Any) -> Iterator[str]:  # noqa: N802
     """The name of a file that is removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
-        handle, name = tempfile.mkstemp(*args, dir=folder, **{k: v for k, v in kwargs.items() if k != "mode"})
+        options: Any = {k: v for k, v in kwargs.items() if k != "mode"}
+        handle, name = tempfile.mkstemp(*args, **{**options, "dir": folder})
         os.close(handle)
         yield name
 
