@@ -61,7 +61,7 @@ from .shape import (  # noqa: F401
 )
 from .signal import fourier, spectrogram, windows  # noqa: F401
 from .sparse import arithmetic as _sparse_arithmetic  # noqa: F401
-from .sparse import coo, csr, products, reductions  # noqa: F401
+from .sparse import coo, csr, products, reductions, rows  # noqa: F401
 from .sparse import methods as _sparse_methods  # noqa: F401
 from .sparse import shape as _sparse_shape  # noqa: F401
 
@@ -75,6 +75,8 @@ def __getattr__(name: str):
         return _naming.load("flambeau.library.aten").aten
     if name == "higher_order":
         return _naming.load("flambeau.library.higher_order").higher_order
+    if name == "profiler":
+        return _naming.load("flambeau.autograd.profiler_ops")
     if name in ("load_library", "loaded_libraries"):
         return getattr(_naming.load("flambeau.library.native"), name)
     if name == "profiler":

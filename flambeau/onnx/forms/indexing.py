@@ -64,7 +64,9 @@ def embedding_bag(
     indices, offsets = (g.cast(v, flambeau.int64) for v in (indices, offsets))
     starts = g.slice(offsets, [0], [0], [-1]) if include_last_offset else offsets
     places = g.range(0, g.size(indices, 0), 1, flambeau.int64)
-    begun = g.op("Not", g.op("Less", g.unsqueeze(places, [1]), g.unsqueeze(starts, [0]))).known(flambeau.bool, (None, None))
+    begun = g.op("Not", g.op("Less", g.unsqueeze(places, [1]), g.unsqueeze(starts, [0]))).known(
+        flambeau.bool, (None, None)
+    )
     bag = g.arithmetic("Sub", g.reduce("ReduceSum", g.cast(begun, flambeau.int64), [1], False), 1)  # of each index
     numbers = g.range(0, g.size(starts, 0), 1, flambeau.int64)
     inside = g.op("Equal", g.unsqueeze(numbers, [1]), g.unsqueeze(bag.known(flambeau.int64, (None,)), [0]))
@@ -77,7 +79,9 @@ def embedding_bag(
     share = g.cast(inside, weight.dtype)
     if mode == 2:
         low = g.op("Where", g.unsqueeze(inside, [2]), g.unsqueeze(rows, [0]), g.number(-math.inf, weight))
-        most = g.reduce("ReduceMax", low.known(weight.dtype, (starts.shape[0], indices.shape[0], weight.shape[1])), [1], False)
+        most = g.reduce(
+            "ReduceMax", low.known(weight.dtype, (starts.shape[0], indices.shape[0], weight.shape[1])), [1], False
+        )
         made = g.op("Where", g.op("IsInf", most), g.number(0, weight), most)  # an empty bag is zeros
     else:
         if per_sample_weights is not None:

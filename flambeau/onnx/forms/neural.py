@@ -456,18 +456,21 @@ def _resized(
 ) -> Value:
     spatial = x.rank - 2
     where = "asymmetric" if mode == "nearest" else "align_corners" if align_corners else "half_pixel"
-    extra: dict[str, Any] = {"coordinate_transformation_mode_s": where, "mode_s": mode}
-    if mode == "nearest":
-        extra["nearest_mode_s"] = "floor"
-        if exact:
-            extra.update(coordinate_transformation_mode_s="half_pixel", nearest_mode_s="round_prefer_ceil")
-    if mode == "cubic":
-        extra["cubic_coeff_a_f"] = -0.5 if antialias else -0.75
+    extra: dict[str, Any] = {
+        "coordinate_transformation_mode_s": where,
+        "cubic_coeff_a_f": -0.75,
+        "mode_s": mode,
+        "nearest_mode_s": "floor",
+    }
+    if exact:
+        extra.update(coordinate_transformation_mode_s="half_pixel", nearest_mode_s="round_prefer_ceil")
+    if mode == "cubic" and antialias:
+        extra["cubic_coeff_a_f"] = -0.5
     if antialias:
         if g.opset < 18:
             raise NotImplementedError("antialias needs opset 18 or later")
         extra["antialias_i"] = 1
-    empty = g.constant(np.array([], np.float32))
+    empty = g.constant(np.array([], np.float32)) if g.opset < 13 else None
     if output_size is not None:
         sizes = [*(g.size(x, d) for d in (0, 1)), *output_size]
         shape = (*x.shape[:2], *(n if isinstance(n, int) else None for n in output_size))

@@ -11,6 +11,7 @@ import flambeau
 
 from ...core.tensor import Tensor
 from ...nn import functional as F  # noqa: N812
+from ...ops.nn.windows import pooled_size
 from ..dtypes import DTYPE, tensor_of
 from .table import Call, node, numbers
 
@@ -334,7 +335,7 @@ def _col2im(
     """Any number of dimensions: each column's places are known, and summed up."""
     n = len(sizes)
     full = [s + pads[i] + pads[i + n] for i, s in enumerate(sizes)]
-    steps = [(f - d * (k - 1) - 1) // st + 1 for f, d, k, st in zip(full, dilations, kernel, strides)]
+    steps = [pooled_size(f, k, st, 0, d, False) for f, d, k, st in zip(full, dilations, kernel, strides)]
     places = np.zeros((math.prod(kernel), math.prod(steps)), np.int64)
     for d in range(n):
         offset = np.indices(kernel)[d].reshape(-1, 1) * dilations[d] + np.indices(steps)[d].reshape(1, -1) * strides[d]

@@ -16,7 +16,7 @@ from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
 from ..machinery.quirks import Quirks
-from ..machinery.record import NewTensors
+from ..machinery.record import NewTensor, NewTensors
 from . import support
 from .solving import solve_ex
 
@@ -225,9 +225,10 @@ def _(out: list[Tensor], A: Tensor, uplo: str) -> None:
         support.store(result, array)
 
 
-@internal(layout=lambda A, uplo: _values_layout(A), batching="each")
-def hermitian_eigenvalues(A: Tensor, uplo: str) -> Tensor:
+@internal(batching="each")
+def hermitian_eigenvalues(A: Tensor, uplo: str) -> NewTensor:
     """Eigenvalues of Hermitian matrices alone."""
+    return _values_layout(A)
 
 
 @hermitian_eigenvalues.on("cpu")
@@ -306,9 +307,10 @@ def _(out: list[Tensor], A: Tensor, name: str) -> None:
         support.store(result, array)
 
 
-@internal(layout=lambda A: (A.shape[:-1], A.dtype.to_complex(), A.device), batching="each")
-def general_eigenvalues(A: Tensor) -> Tensor:
+@internal(batching="each")
+def general_eigenvalues(A: Tensor) -> NewTensor:
     """Eigenvalues of square matrices alone."""
+    return A.shape[:-1], A.dtype.to_complex(), A.device
 
 
 @general_eigenvalues.on("cpu")
