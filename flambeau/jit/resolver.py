@@ -69,7 +69,7 @@ from .values import (
 
 
 def _context_class(form: type) -> Sugared:
-    return ClassValue(classes.script_class(form))
+    return ClassValue(classes.script_class(form))  # type: ignore[arg-type]
 
 
 @functools.cache
@@ -108,8 +108,8 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     }  # fmt: skip
     for symbol, thing in plain.items():
         put(thing, functools.partial(BuiltinFunction, symbol))
-    for thing, form in ((torch.autocast, forms.autocast), (record_function, forms.record_function)):
-        put(thing, functools.partial(_context_class, form))
+    put(torch.autocast, functools.partial(_context_class, forms.autocast))
+    put(record_function, functools.partial(_context_class, forms.record_function))
     put(abs, lambda: MagicMethod("__abs__", BuiltinFunction("prim::abs")))
     for home in (math, cmath):
         for name in dir(home):
