@@ -69,23 +69,19 @@ def _with_hooks(step: Callable) -> Callable:
     @functools.wraps(step)
     def hooked_step(*args: Any, **kwargs: Any) -> Any:
         self = args[0]
-        observer = modes.observing()
-        if observer is None:
-            return hooked(self, args, kwargs)
-        event = observer.begin(f"Optimizer.step#{type(self).__name__}.step", modes.USER)
+        observer = modes.observing() if modes.active else None
+        event = None if observer is None else observer.begin(f"Optimizer.step#{type(self).__name__}.step", modes.USER)
         try:
-            return hooked(self, args, kwargs)
+            if _global_optimizer_pre_hooks or self._optimizer_step_pre_hooks:
+                args, kwargs = _run_pre_hooks(self, step, args, kwargs)
+            result = step(*args, **kwargs)
+            if _global_optimizer_post_hooks or self._optimizer_step_post_hooks:
+                hooks = chain(self._optimizer_step_post_hooks.values(), _global_optimizer_post_hooks.values())
+                for hook in list(hooks):
+                    hook(self, args, kwargs)
         finally:
-            observer.end(event)
-
-    def hooked(self: Optimizer, args: tuple, kwargs: dict) -> Any:
-        if _global_optimizer_pre_hooks or self._optimizer_step_pre_hooks:
-            args, kwargs = _run_pre_hooks(self, step, args, kwargs)
-        result = step(*args, **kwargs)
-        if _global_optimizer_post_hooks or self._optimizer_step_post_hooks:
-            hooks = chain(self._optimizer_step_post_hooks.values(), _global_optimizer_post_hooks.values())
-            for hook in list(hooks):
-                hook(self, args, kwargs)
+            if observer is not None:
+                observer.end(event)
         return result
 
     hooked_step.hooked = True  # type: ignore[attr-defined]
