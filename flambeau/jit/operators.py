@@ -1012,7 +1012,7 @@ TABLE.update(
         **{f"aten::{n}_": _inplace_by_copy(n) for n in ("silu", "mish", "hardsigmoid", "hardswish", "relu6", "gelu")},
         "aten::_unsafe_view": lambda x, size: x.reshape(size), "aten::log_sigmoid": torch.nn.functional.logsigmoid,
         "aten::im2col": torch.nn.functional.unfold, "aten::col2im": torch.nn.functional.fold, "aten::_unique2": _unique,
-        "aten::unique_dim": _unique_dim, "aten::mT": lambda x: x.mT, "aten::mH": lambda x: x.mH, "aten::matrix_H": lambda x: x.H, "aten::numpy_T": lambda x: x.T,
+        "aten::unique_dim": _unique_dim, "aten::mT": lambda x: x.mT, "aten::mH": lambda x: x.mH, "aten::numpy_T": lambda x: x.T,
         "aten::_pack_padded_sequence": _pack_padded, "aten::_pad_packed_sequence": _pad_packed, "aten::is_leaf": lambda x: x.is_leaf,
         "aten::data": _detach_data, "aten::_convolution_mode": _convolution_mode, "aten::_shape_as_tensor": lambda x: torch.tensor(list(x.shape)),
         "aten::alias": lambda x: x.view(x.shape), "aten::lift_fresh": lambda x: x, "aten::_safe_softmax": lambda x, dim, d=None: x.softmax(dim, dtype_of(d)),
