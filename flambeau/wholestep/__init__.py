@@ -12,6 +12,8 @@
     arguments       what a call looks like
     preparing       from a recorded call to a recording
     recorded        one recording that can be run
+    capturing       work on a GPU as one CUDA graph, and what is patched in it from call to call
+    on_gpu, captured_derivative   recordings there, and their derivatives
     function        the compiled function: which recording fits a call, and when to record again
     show            what became of it, as text
 
