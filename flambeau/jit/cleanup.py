@@ -9,6 +9,7 @@ from . import operators
 from .ir import Block, Graph, Node, Value, constant_of
 from .schema import schemas_of
 from .types import (
+    ANY,
     BOOL,
     COMPLEX,
     DEVICE,
@@ -100,7 +101,17 @@ def _writes_what_nobody_reads(node: Node) -> bool:
         target = target.node.inputs_[0]  # what an operator in place returns is what it changed
     maker = target.node.schema_
     fresh = maker is not None and not maker.shares and target.node.kind_.startswith("aten::")
+    fresh = fresh and not any(_holds_tensors(value.type) for value in target.node.inputs_)
     return fresh and isinstance(target.type, TensorType) and _only_changed(target)
+
+
+def _holds_tensors(kind: Type) -> bool:
+    """Whether a tensor may come out of a value of this type as it is: out of a list, for example."""
+    return (
+        kind is ANY
+        or isinstance(kind, ClassType)
+        or any(isinstance(t, TensorType) or _holds_tensors(t) for t in kind.contained())
+    )
 
 
 def _only_changed(value: Value) -> bool:

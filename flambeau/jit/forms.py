@@ -71,6 +71,22 @@ class autocast:
         return None
 
 
+class record_function:
+    """`with torch.profiler.record_function("name"):` in compiled code, known by its name as `autocast` is."""
+
+    _jit_override_qualname = "__torch__.torch.autograd.profiler.record_function"
+
+    def __init__(self, name: str, args: Optional[str] = None):
+        self.name = name
+        self.args = args
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+        return None
+
+
 # -- functions that are alike -------------------------------------------------------------------------------------------------
 
 _INPLACE = """def {name}(input: Tensor{declared}, inplace: bool = False) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 
 import flambeau as torch
 
+from ..autograd.profiler import record_function
 from ..core.tensor import Tensor
 from ..futures import Future
 from . import operators
@@ -754,12 +755,12 @@ def _fork(program: Program, node: Node, ins: list[int]) -> Step:
 
 def _enter(program: Program, node: Node, ins: list[int]) -> Step:
     out, (source,), entered = program.slot(node.outputs_[0]), ins, program.contexts()
-    casts = unmangled(getattr(node.inputs_[0].type, "name", "")) == _AUTOCAST
+    known = _CONTEXTS.get(unmangled(getattr(node.inputs_[0].type, "name", "")))
 
     def step(r: Registers) -> None:
         thing = r[source]
-        if casts:
-            context = _autocast(thing.slots)
+        if known is not None:
+            context = known(thing.slots)
             context.__enter__()
             r[out], way_out = thing, context.__exit__
         else:
@@ -769,12 +770,13 @@ def _enter(program: Program, node: Node, ins: list[int]) -> Step:
     return step
 
 
-_AUTOCAST = "__torch__.torch.amp.autocast_mode.autocast"
-
-
-def _autocast(slots: dict[str, Any]) -> Any:
-    """The context that an object of the compiled class `autocast` stands for: what its methods do is done by the interpreter."""
-    return torch.autocast(slots["device"], dtype=operators.dtype_of(slots["fast_dtype"]), enabled=slots["_enabled"])
+# Contexts that objects of compiled classes stand for: what the classes' methods do is done here.
+_CONTEXTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "__torch__.torch.amp.autocast_mode.autocast": lambda slots: torch.autocast(
+        slots["device"], dtype=operators.dtype_of(slots["fast_dtype"]), enabled=slots["_enabled"]
+    ),
+    "__torch__.torch.autograd.profiler.record_function": lambda slots: record_function(slots["name"], slots["args"]),
+}
 
 
 def _exit(program: Program, node: Node, ins: list[int]) -> Step:

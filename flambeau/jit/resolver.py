@@ -21,6 +21,7 @@ import flambeau.jit as jit
 
 from .. import _jit_internal
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
+from ..autograd.profiler import record_function
 from ..compat.legacy import TENSOR_TYPES
 from ..library.operator import OperatorFace
 from . import classes, forms, operators
@@ -67,6 +68,10 @@ from .values import (
 # -- functions with a meaning of their own ----------------------------------------------------------------------------------
 
 
+def _context_class(form: type) -> Sugared:
+    return ClassValue(classes.script_class(form))  # type: ignore[arg-type]
+
+
 @functools.cache
 def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     """Python objects (by identity) that the compiler knows."""
@@ -103,7 +108,8 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     }  # fmt: skip
     for symbol, thing in plain.items():
         put(thing, functools.partial(BuiltinFunction, symbol))
-    put(torch.autocast, lambda: ClassValue(classes.script_class(forms.autocast)))  # type: ignore[arg-type]
+    put(torch.autocast, functools.partial(_context_class, forms.autocast))
+    put(record_function, functools.partial(_context_class, forms.record_function))
     put(abs, lambda: MagicMethod("__abs__", BuiltinFunction("prim::abs")))
     for home in (math, cmath):
         for name in dir(home):

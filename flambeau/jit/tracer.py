@@ -61,6 +61,9 @@ _CASTS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32", "short": "int16",
     "char": "int8", "byte": "uint8", "bool": "bool",
 }  # fmt: skip
+_UNTRACEABLE = (
+    "Type '{}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced"
+)
 _NUMBER_WORDS = {bool: "boolean", int: "integer", float: "float"}
 
 
@@ -162,7 +165,7 @@ class Tracer(TracedSizes, modes.Mode):
         if hasattr(thing, "__index__") or hasattr(thing, "__float__"):
             number = thing.__index__() if hasattr(thing, "__index__") else float(thing)
             return self.constant(number, INT if isinstance(number, int) else FLOAT)
-        raise RuntimeError(f"Type '{type(thing).__name__}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced")  # fmt: skip
+        raise RuntimeError(_UNTRACEABLE.format(type(thing).__name__))
 
     def _container(self, things: Any) -> Value:
         values = [self.value(t) for t in things]
@@ -660,11 +663,12 @@ def _record(
     function: Callable, args: tuple, kwargs: dict, names: Sequence[str], root: Any, kind: ClassType | None, strict: bool
 ) -> tuple[Graph, Any]:
     tracer = Tracer(root, kind)
-    copies = []
-    for name, given in [*zip(names, args), *kwargs.items()]:
-        held = _aliased(given)
-        copies.append(held)
-        value = tracer.graph.add_input("", _example_type(held))
+    copies = [_aliased(given) for given in (*args, *kwargs.values())]
+    types = [_example_type(held) for held in copies]
+    if not all(map(_can_be_traced, types)):
+        raise RuntimeError(_UNTRACEABLE.format(TupleType([unshaped(t) for t in types]).code))
+    for name, held, given in zip((*names, *kwargs), copies, types):
+        value = tracer.graph.add_input("", given)
         if name.isidentifier():
             value.set_name(name)
         tracer.set_value(held, value)
@@ -716,6 +720,14 @@ def _aliased(thing: Any) -> Any:
     return {k: _aliased(v) for k, v in thing.items()} if isinstance(thing, dict) else thing
 
 
+def _can_be_traced(kind: Type) -> bool:
+    if isinstance(kind, DictType):
+        return _can_be_traced(kind.value)
+    if isinstance(kind, (TupleType, ListType)):
+        return all(map(_can_be_traced, kind.contained()))
+    return kind is TENSOR or isinstance(kind, ShapedTensor)
+
+
 def _example_type(thing: Any) -> Type:
     if isinstance(thing, Tensor):
         return tensor_type(thing)
@@ -723,7 +735,7 @@ def _example_type(thing: Any) -> Type:
         return TupleType([unshaped(_example_type(t)) for t in thing])
     found = notes.inferred(thing)
     if found is None:
-        raise RuntimeError(f"Type '{type(thing).__name__}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced")  # fmt: skip
+        raise RuntimeError(_UNTRACEABLE.format(type(thing).__name__))
     return unshaped(found)
 
 
@@ -772,6 +784,10 @@ def trace(
         examples: Any = example_kwarg_inputs if example_kwarg_inputs is not None else example_inputs
         return trace_module(func, {"forward": examples}, None, check_trace, check_inputs, check_tolerance, strict, example_inputs_is_kwarg=example_kwarg_inputs is not None)  # fmt: skip
     if inspect.ismethod(func) and isinstance(func.__self__, torch.nn.Module):
+        if func.__name__ != "forward":
+            raise AttributeError(
+                "trace doesn't support compiling individual module's functions.\nPlease use trace_module"
+            )
         made = trace_module(
             func.__self__, {func.__name__: example_inputs}, None, check_trace, check_inputs, check_tolerance, strict
         )

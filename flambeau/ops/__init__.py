@@ -79,9 +79,6 @@ def __getattr__(name: str):
         return _naming.load("flambeau.autograd.profiler_ops")
     if name in ("load_library", "loaded_libraries"):
         return getattr(_naming.load("flambeau.library.native"), name)
-    if name == "profiler":
-        _naming.load("flambeau.library.ranges")  # puts it here
-        return globals()[name]
     raise _naming.no_attribute(__name__, name)
 
 

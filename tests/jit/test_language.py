@@ -273,3 +273,40 @@ def test_errors_at_run_time_show_the_line() -> None:
         RuntimeError, match="Expected a value of type 'int' for argument 'a' but instead found type 'str'"
     ):
         torch.jit.script(divide)("x", 1)
+
+
+def test_changes_of_views_in_containers_are_kept() -> None:
+    def of_chunk(x):
+        torch.chunk(x, 1)[0].add_(5)
+        return x
+
+    def of_loop(x):
+        for part in [x[0]]:
+            part.add_(5)
+        return x
+
+    def of_tuple(x):
+        first, _ = (x[0], x[1])
+        first.add_(5)
+        return x
+
+    for function in (of_chunk, of_loop, of_tuple):
+        assert torch.jit.script(function)(torch.zeros(2)).equal(function(torch.zeros(2)))
+
+
+def test_what_cannot_be_traced() -> None:
+    with pytest.raises(RuntimeError, match=r"Type 'Tuple\[Tensor, int\]' cannot be traced"):
+        torch.jit.trace(lambda x, n: x + n, (torch.ones(2), 3))
+
+
+def test_ranges_of_the_profiler() -> None:
+    def function(x):
+        with torch.profiler.record_function("outer"):  # noqa: SIM117
+            with torch.autograd.profiler.record_function("inner"):
+                y = x + 1
+        return y
+
+    compiled = torch.jit.script(function)
+    with torch.autograd.profiler.profile() as profile:
+        compiled(torch.ones(2))
+    assert [e.name for e in profile.function_events if e.name in ("outer", "inner")] == ["outer", "inner"]

@@ -124,7 +124,17 @@ def _embedding_bag(
         if per_sample_weights is not None:
             per_sample_weights = aten.reshape.default(per_sample_weights, [-1])
     number = ("sum", "mean", "max").index(mode)
-    given = (weight, input, offsets, scale_grad_by_freq, number, sparse, per_sample_weights, include_last_offset, padding_idx)
+    given = (
+        weight,
+        input,
+        offsets,
+        scale_grad_by_freq,
+        number,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )
     return aten.embedding_bag.padding_idx(*given)[0]
 
 
