@@ -136,20 +136,18 @@ def _embedding_bag(
         if per_sample_weights is not None:
             per_sample_weights = aten.reshape.default(per_sample_weights, [-1])
     number = ("sum", "mean", "max").index(mode)
-    given = (weight, input, offsets, scale_grad_by_freq, number, sparse, per_sample_weights, include_last_offset, padding_idx)
+    given = (
+        weight,
+        input,
+        offsets,
+        scale_grad_by_freq,
+        number,
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )
     return aten.embedding_bag.padding_idx(*given)[0]
-
-
-@entry("nn.functional.kl_div")
-def _kl_div(
-    recorder: Any, input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
-    log_target: bool = False,
-) -> Any:  # fmt: skip
-    if size_average is not None or reduce is not None:
-        raise NotImplementedError("kl_div in a graph: give the reduction by name")
-    number = {"none": 0, "mean": 1, "sum": 2, "batchmean": 2}[reduction]
-    found = aten.kl_div.default(input, target, number, log_target=log_target)
-    return aten.div.Tensor(found, input.shape[0]) if reduction == "batchmean" and input.dim() else found
 
 
 @entry("internal.unsafe_view")
