@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import statistics
 import sys
 import time
@@ -27,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import models  # noqa: E402
 import train  # noqa: E402
 
+DOCS = Path(__file__).parent.parent / "docs" / "compile.md"
 Case = Callable[[Any], Callable[[], Any]]
 
 
@@ -200,6 +202,7 @@ def main() -> None:
     )
     parser.add_argument("--busy", action="store_true", help="one thread, CPU time")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--write", action="store_true", help="put the table of a GPU into docs/compile.md")
     given = parser.parse_args()
     count, clock = (1, time.process_time) if given.busy else (2, time.perf_counter)
     if given.busy:
@@ -211,6 +214,7 @@ def main() -> None:
     torch.set_num_threads(count)
     flambeau.set_num_threads(count)
     torch.backends.cudnn.allow_tf32 = flambeau.backends.cudnn.allow_tf32 = False
+    lines = ["| | PyTorch | eager | compiled |", "|---|--:|--:|--:|"]
     for name in CASES:
         if given.only not in name:
             continue
@@ -218,6 +222,13 @@ def main() -> None:
         base = times["PyTorch"]
         ratios = "  ".join(f"{which} {t / base:.2f}" for which, t in times.items() if which != "PyTorch")
         print(f"{name:<50} {base * 1e6:10.1f} us  {ratios}  (first three calls {first:.2f} s)", flush=True)
+        lines.append(
+            f"| {name} | {base * 1e3:.2f} ms | {times['Flambeau'] / base:.2f} | {times['compiled'] / base:.3f} |"
+        )
+    if given.write:
+        marked = re.compile(r"(<!-- gpu -->\n).*?(<!-- end -->)", re.S)
+        table = "\n".join(lines)
+        DOCS.write_text(marked.sub(lambda m: f"{m[1]}{table}\n{m[2]}", DOCS.read_text()))
 
 
 if __name__ == "__main__":

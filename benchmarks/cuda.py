@@ -73,6 +73,11 @@ def _layer_norm(dtype: str) -> Make:
     return make
 
 
+def _cross_entropy(lib: Any) -> Callable[[], Any]:
+    x, t = _values(lib, 4096, 50304, dtype="bfloat16"), lib.randint(0, 50304, (4096,), device="cuda")
+    return lambda: lib.nn.functional.cross_entropy(x, t)
+
+
 def _add(dtype: str) -> Make:
     def make(lib: Any) -> Callable[[], Any]:
         a, b = _values(lib, M64, dtype=dtype), _values(lib, M64, dtype=dtype)
@@ -92,6 +97,11 @@ KERNELS: dict[str, Make] = {
     "softmax, 65536x1024, bfloat16": _unary("softmax", 65536, 1024, dtype="bfloat16", dim=-1),
     "layer_norm, 65536x1024": _layer_norm("float32"),
     "layer_norm, 65536x1024, bfloat16": _layer_norm("bfloat16"),
+    "softmax, 4096x50304": _unary("softmax", 4096, 50304, dim=-1),
+    "softmax, 4096x50304, bfloat16": _unary("softmax", 4096, 50304, dtype="bfloat16", dim=-1),
+    "log_softmax, 4096x50304": _unary("log_softmax", 4096, 50304, dim=-1),
+    "log_softmax, 4096x50304, bfloat16": _unary("log_softmax", 4096, 50304, dtype="bfloat16", dim=-1),
+    "cross_entropy, 4096x50304, bfloat16": _cross_entropy,
     "cumsum, 64M": _unary("cumsum", M64, dim=0),
     "sort, 16M": _unary("sort", 1 << 24),
     "matmul 8192, bfloat16": _product(8192, "bfloat16"),
@@ -142,12 +152,14 @@ HOST: dict[str, Make] = {
 }
 
 
-def _classification(build: Any, shape: tuple[int, ...], optimizer: Any, amp: str = "") -> Make:
+def _classification(build: Any, shape: tuple[int, ...], optimizer: Any, amp: str = "", last: bool = False) -> Make:
     def make(lib: Any) -> Callable[[], Any]:
         lib.manual_seed(0)
         with lib.device("cuda"):
             model = build(lib)
             x, y = lib.randn(*shape), lib.randint(0, 10, (shape[0],))
+        if last:
+            model, x = (t.to(memory_format=lib.channels_last) for t in (model, x))
         return _step(lib, model, optimizer(lib, model), x, y, amp)
 
     return make
@@ -189,6 +201,14 @@ def _adam(lib: Any, model: Any) -> Any:
     return lib.optim.AdamW(model.parameters(), lr=1e-3)
 
 
+def _imagenet(lib: Any) -> Any:
+    if lib.__name__ == "torch":
+        from torchvision.models import resnet18
+    else:
+        from flambeau.vision.models import resnet18
+    return resnet18()
+
+
 def _large_gpt(lib: Any) -> Any:
     return models.gpt(lib, layers=12, width=768, heads=12, context=1024, vocabulary=50304)
 
@@ -203,6 +223,10 @@ TRAIN: dict[str, Make] = {
     "LSTM, 2 layers, 256, T=35, batch 20": _sequence(models.language_lstm, (35, 20), 1000, _sgd),
     "GPT, 4 layers, d=128, T=128, batch 12": _sequence(models.gpt, (12, 128), 65, _adam),
     "ResNet-18, 32x32, batch 256, bfloat16 autocast": _classification(models.resnet18, (256, 3, 32, 32), _sgd, "bf16"),
+    "ResNet-18, 32x32, batch 256, bfloat16 autocast, channels_last": _classification(
+        models.resnet18, (256, 3, 32, 32), _sgd, "bf16", True
+    ),
+    "ResNet-18, 224x224, batch 256, bfloat16 autocast": _classification(_imagenet, (256, 3, 224, 224), _sgd, "bf16"),
 }
 
 
@@ -273,7 +297,7 @@ def curves(steps: int = 20) -> list[tuple[str, str]]:
 
     rows = []
     for name, make in TRAIN.items():
-        if "12 layers" in name:
+        if "12 layers" in name or "224" in name:
             continue
         try:
             theirs, mine = make(torch), make(flambeau)

@@ -241,12 +241,14 @@ def lstm(width: int = 256, layers: int = 2, vocabulary: int = 1000) -> Callable[
             x = layer(q, x)
         return cross_entropy(apply_linear(p["head"], x), y)
 
-    one = lambda: {
-        "ih": _normal(4 * width, width),
-        "hh": _normal(4 * width, width),
-        "bi": jnp.zeros(4 * width),
-        "bh": jnp.zeros(4 * width),
-    }  # noqa: E731
+    def one() -> dict[str, Any]:
+        return {
+            "ih": _normal(4 * width, width),
+            "hh": _normal(4 * width, width),
+            "bi": jnp.zeros(4 * width),
+            "bh": jnp.zeros(4 * width),
+        }
+
     p = {
         "embed": _normal(vocabulary, width),
         "layers": [one() for _ in range(layers)],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any, NoReturn
 
+from .core import naming
+from .core.device import device as Device
 from .core.dtype import dtype, uint8
 from .core.storage import UntypedStorage
 from .core.typed_storage import TypedStorage
@@ -68,3 +70,19 @@ def _unflatten_dense_tensors(flat: Any, tensors: Any) -> tuple:
     """A vector as tensors with the shapes of these; they share its memory."""
     parts = flat.split([t.numel() for t in tensors])
     return tuple(part.view(t.shape) for part, t in zip(parts, tensors))
+
+
+def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
+    """The number of a device; that of the chosen one where none is given and `optional`, -1 for the CPU where that is allowed."""
+    where = Device(device) if isinstance(device, str) else device
+    if isinstance(where, int):
+        return where
+    if isinstance(where, Device) and where.type == "cpu":
+        if not allow_cpu:
+            raise ValueError(f"Expected a non cpu device, but got: {where}")
+        return -1
+    if where is not None and where.index is not None:
+        return where.index
+    if not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{where}")
+    return naming.load("flambeau.cuda").current_device()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from .. import wholestep as _wholestep  # noqa: F401  the whole room before its parts: see naming.load
 from ..compiler import (
     OptimizedModule,
     allow_in_graph,

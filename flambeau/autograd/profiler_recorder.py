@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..backends.cpu.onednn.plan import tell_observers
 from ..core import modes, storage
 from ..core.device import cpu
 from ..core.graph import is_own
@@ -163,6 +164,7 @@ class Recorder(modes.Observer, storage.Watcher):
         groups = sys.modules.get(f"{__name__.partition('.')[0]}.distributed.process_group")
         if groups is not None:
             groups.observers.append(self.collective)
+        tell_observers(1)
         if self.gpu is not None:
             self.gpu.start()
         self._before = modes.observe(self)
@@ -171,6 +173,7 @@ class Recorder(modes.Observer, storage.Watcher):
     def stop(self) -> None:
         self.ended = _now()
         modes.observe(self._before)
+        tell_observers(-1)
         if self.gpu is not None:
             self.activities = self.gpu.stop()
         groups = sys.modules.get(f"{__name__.partition('.')[0]}.distributed.process_group")

@@ -209,7 +209,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.cpu_memory_usage, self.device_memory_usage = cpu_memory_usage, device_memory_usage
         self.sequence_nr, self.node_id, self.input_shapes, self.stack = sequence_nr, node_id, input_shapes, stack
         self.flops, self.fwd_thread, self.is_remote = flops, fwd_thread, is_remote
-        self.overload_name, self.trace_name = overload_name, trace_name
+        self.overload_name, self.trace_name, self.external_id = overload_name, trace_name, external_id
         self.kernels: list[Kernel] = []
         self.count = 1
         self.cpu_children: list[FunctionEvent] = []

@@ -132,6 +132,10 @@ class Backend:
         cannot be done."""
         return False
 
+    def share(self, storage: Any) -> tuple:
+        """A function, and its arguments, that gives another process a storage over the same memory."""
+        raise RuntimeError(f"tensors on {storage.device} cannot be sent to another process")
+
     def synchronize(self, where: device) -> None:
         """Wait until everything that was started has finished. What runs at once has nothing to wait for."""
 

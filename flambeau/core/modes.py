@@ -29,6 +29,7 @@ class Mode:
     reads_python = (
         False  # whether it wants to see Python's operators (`x[1:n]`) as they are written, before what they are made of
     )
+    left = False  # set by a mode that has left all threads while it handled a call: it is not put back
     parts = True  # whether it wants to see what has no public name: formulas inside operators, gradients
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
@@ -165,7 +166,8 @@ def intercept(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     try:
         return top.handle(op, function, args, kwargs)
     finally:
-        stack.push(top)
+        if not top.left:
+            stack.push(top)
 
 
 def observe(observer: Observer | None) -> Observer | None:

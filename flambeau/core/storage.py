@@ -203,7 +203,7 @@ class UntypedStorage:
                 if self.device is not cpu:
                     if self.device.memory is not None:
                         self.device.memory.release(self.ptr)
-                    elif self.ptr:
+                    elif self.ptr and backend_of is not None:  # None when the program ends, as `cpu` is
                         backend_of(self.device).release(self.ptr, size, self.device)
                     return
                 if size >= LARGE:

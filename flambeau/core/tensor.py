@@ -19,7 +19,13 @@ from .caching import remember
 from .device import cpu, device
 from .dtype import dtype
 from .graph import INFERENCE, AutogradState, Node, grad_mode, user_frame
-from .overrides import DisableTorchFunction, DisableTorchFunctionSubclass, register_instance, register_plain, register_subclass
+from .overrides import (
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    register_instance,
+    register_plain,
+    register_subclass,
+)
 from .shadowing import shadow
 from .size import Size, make_size
 from .storage import UntypedStorage, watchers

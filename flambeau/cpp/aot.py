@@ -69,7 +69,20 @@ def export_library(
         source.write_text(program.source(str(weights) if embed_weights else None))
         say("compiling the program")
         objects.append(place / f"{name}_program.o")
-        _run([*_c_compiler(compiler), "-O1", "-w", "-fPIC", f"-I{folder}", "-c", str(source), "-o", str(objects[-1])])
+        _run(
+            [
+                *_c_compiler(compiler),
+                "-O1",
+                "-w",
+                "-Werror=implicit-function-declaration",
+                "-fPIC",
+                f"-I{folder}",
+                "-c",
+                str(source),
+                "-o",
+                str(objects[-1]),
+            ]
+        )
         shutil.copy(source, folder / f"{name}.c")
         if not embed_weights:
             shutil.copy(weights, folder / weights.name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +26,7 @@ from ..core.layout import strided
 from ..core.size import make_size
 from ..core.storage import UntypedStorage, tell_looked, watchers
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
+from ..library.aten import gradients as _gradients  # noqa: F401  it adds operators
 from ..library.aten.calls import _function
 from ..library.native import add_class
 from ..library.registration import Library, fallthrough_kernel
@@ -107,13 +107,11 @@ def apply(name: str, run: Callable, back: Callable, tensors: list) -> Any:
 
 
 _libraries: list[Library] = []  # what C++ libraries have registered stays
-_loading = threading.Lock()
 
 
 def library(namespace: str, kind: str, key: str) -> Library:
     found = Library(namespace, kind, key)
-    with _loading:
-        _libraries.append(found)
+    _libraries.append(found)
     return found
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import re
-import struct
 from typing import Any
 
 from ..backends.cpu import jit, team
@@ -133,11 +133,9 @@ class CProgram:
             return self._constant(value)
         if letter in "df":
             return _number(float(value))
-        return (
-            "INT64_MIN"
-            if int(value) == -(1 << 63)
-            else f"{int(value)}{'ull' if letter == 'L' else 'll' if letter == 'l' else ''}"
-        )
+        if int(value) == -(1 << 63):
+            return "INT64_MIN"
+        return f"{int(value)}{ {'L': 'ull', 'l': 'll'}.get(letter, '') }"
 
     def _constant(self, data: bytes) -> str:
         name = f"c{len(self.constants)}"
@@ -341,7 +339,6 @@ def _string(text: str) -> str:
 
 def _number(value: float) -> str:
     """Exactly this number, in C."""
-    if value != value or value in (float("inf"), float("-inf")):
-        bits = struct.unpack("<Q", struct.pack("<d", value))[0]
-        return f"bits({bits}ull)"
-    return value.hex()
+    if math.isnan(value):
+        return "NAN"
+    return value.hex() if math.isfinite(value) else "INFINITY" if value > 0 else "-INFINITY"

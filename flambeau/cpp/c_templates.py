@@ -109,6 +109,7 @@ SOURCE = """/* Written by Flambeau from a recorded model: first memory and oneDN
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..backends.nvidia import driver, streams, threads
+from ..backends.nvidia import driver, sharing, streams, threads
 from ..backends.nvidia.driver import CudaError as CudaError
 from ..backends.nvidia.graphs import CUDAGraph as _CUDAGraph
 from ..backends.nvidia.graphs import is_capturing
@@ -278,8 +278,9 @@ def current_blas_handle() -> int:
 
 
 def ipc_collect() -> None:
-    """Memory of other processes is not held back here."""
+    """Let go of memory that was sent to other processes which no longer use it."""
     _need("ipc_collect")
+    sharing.collect()
 
 
 def get_sync_debug_mode() -> int:

@@ -112,15 +112,14 @@ def module_name(value: Any) -> str | None:
     home = home_of(value)
     if home:
         return home.module
-    if isinstance(value, type):
-        written = written_name(value)
-        if written:
-            return written[0]
+    written = written_name(value)
+    if isinstance(value, type) and written:
+        return written[0]
     name = getattr(value, "__name__", None)
     known = isinstance(name, str) and vars(flambeau).get(name, flambeau._HOMES.get(name)) is not None
     if known and getattr(flambeau, name, None) is value:  # type: ignore[arg-type]
         return "torch"
-    module = getattr(value, "__module__", None)
+    module = written[0] if written else getattr(value, "__module__", None)
     return None if module is None else naming.torch_name(module).replace("torch._ops", "torch.ops")
 
 

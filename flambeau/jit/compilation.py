@@ -12,7 +12,7 @@ from typing import Any
 
 import flambeau as torch
 
-from .functions import Definition, Function
+from .functions import Definition, Function, literal_defaults
 from .module import ScriptFunction
 from .resolver import Resolver
 from .schema import Argument, Schema
@@ -75,20 +75,12 @@ def _in_our_words(message: str) -> str:
     return next((ours for theirs, ours in _WORDS.items() if message.startswith(theirs)), message)
 
 
-def _defaults(tree: ast.FunctionDef) -> dict[str, Any]:
-    """The defaults of a definition, which must be literals."""
-    positional = [*tree.args.posonlyargs, *tree.args.args]
-    pairs = list(zip(positional[len(positional) - len(tree.args.defaults) :], tree.args.defaults))
-    pairs += [(a, d) for a, d in zip(tree.args.kwonlyargs, tree.args.kw_defaults) if d is not None]
-    return {a.arg: ast.literal_eval(d) for a, d in pairs}
-
-
 def compile_text(text: str, outer: dict[str, Any] | None = None, prefix: str = "__torch__") -> dict[str, Function]:
     trees, source = definitions(text)
     names: dict[str, Any] = {}
     resolver = TextResolver(names, outer)
     for tree in trees:
-        names[tree.name] = Function(f"{prefix}.{tree.name}", Definition(tree, source, resolver, _defaults(tree)))
+        names[tree.name] = Function(f"{prefix}.{tree.name}", Definition(tree, source, resolver, literal_defaults(tree)))
     for function in list(names.values()):
         function.ensure()
     return names
@@ -138,7 +130,7 @@ def define_methods(module: Any, text: str, outer: dict[str, Any] | None = None) 
     resolver = TextResolver({}, outer)
     for tree in trees:
         kind.methods[tree.name] = Function(
-            f"{kind.name}.{tree.name}", Definition(tree, source, resolver, _defaults(tree)), kind
+            f"{kind.name}.{tree.name}", Definition(tree, source, resolver, literal_defaults(tree)), kind
         )
     for tree in trees:
         kind.methods[tree.name].ensure()

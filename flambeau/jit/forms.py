@@ -6,11 +6,11 @@ They are never run as Python. `aten` stands for the operators of graphs, so that
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Tuple  # noqa: UP035  the spelling of TorchScript
+from typing import Any, List, Optional, Tuple, Union  # noqa: UP035  the spelling of TorchScript
 
 import flambeau as torch
 from flambeau import Tensor
-from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
+from flambeau.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3  # noqa: F401  for the texts
 
 from .values import OperatorNamespace
 
@@ -71,110 +71,78 @@ class autocast:
         return None
 
 
-def relu(input: Tensor, inplace: bool = False) -> Tensor:
+# -- functions that are alike -------------------------------------------------------------------------------------------------
+
+_INPLACE = """def {name}(input: Tensor{declared}, inplace: bool = False) -> Tensor:
     if inplace:
-        result = aten.relu_(input)
+        result = aten.{op}_(input{given})
     else:
-        result = aten.relu(input)
+        result = aten.{op}(input{given})
     return result
-
-
-def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+"""
+_DROPOUT = """def {name}(input: Tensor, p: float = 0.5, training: bool = {training}, inplace: bool = False) -> Tensor:
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {{p}}")
     if inplace:
-        result = aten.hardtanh_(input, 0.0, 6.0)
+        result = aten.{op}_(input, p, training)
     else:
-        result = aten.hardtanh(input, 0.0, 6.0)
+        result = aten.{op}(input, p, training)
     return result
+"""
+_POOL = """def {name}(input: Tensor, kernel_size: {size}, stride: Optional[{size}] = None, padding: {size} = 0{declared}) -> {result}:
+    if stride is None:
+        stride = torch.jit.annotate(List[int], [])
+    return aten.{op}(input, kernel_size, stride, padding{given})
+"""
+_ADAPTIVE = """def {name}(input: Tensor, output_size: {size}) -> {result}:
+    return aten.{op}(input, {given}){part}
+"""
+# name: (its parameters between the input and `inplace`, the operator and what it is given)
+_ACTIVATIONS = {
+    **{name: ("", name, "") for name in ("relu", "hardsigmoid", "hardswish", "silu", "mish", "selu")},
+    "relu6": ("", "hardtanh", ", 0.0, 6.0"),
+    "hardtanh": (", min_val: float = -1.0, max_val: float = 1.0", "hardtanh", ", min_val, max_val"),
+    "elu": (", alpha: float = 1.0", "elu", ", alpha"),
+    "celu": (", alpha: float = 1.0", "celu", ", alpha"),
+    "leaky_relu": (", negative_slope: float = 0.01", "leaky_relu", ", negative_slope"),
+    "threshold": (", threshold: float, value: float", "threshold", ", threshold, value"),
+    "rrelu": (
+        f", lower: float = {1 / 8}, upper: float = {1 / 3}, training: bool = False", "rrelu", ", lower, upper, training",
+    ),
+}  # fmt: skip
+_DROPOUTS = {
+    "dropout": ("dropout", True), "alpha_dropout": ("alpha_dropout", False), "feature_alpha_dropout": ("feature_alpha_dropout", False),
+    "dropout2d": ("feature_dropout", True), "dropout3d": ("feature_dropout", True),
+}  # fmt: skip
 
 
-def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.hardtanh_(input, min_val, max_val)
-    else:
-        result = aten.hardtanh(input, min_val, max_val)
-    return result
-
-
-def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.hardsigmoid_(input)
-    else:
-        result = aten.hardsigmoid(input)
-    return result
-
-
-def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.hardswish_(input)
-    else:
-        result = aten.hardswish(input)
-    return result
-
-
-def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.silu_(input)
-    else:
-        result = aten.silu(input)
-    return result
-
-
-def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.mish_(input)
-    else:
-        result = aten.mish(input)
-    return result
-
-
-def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.elu_(input, alpha)
-    else:
-        result = aten.elu(input, alpha)
-    return result
-
-
-def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.selu_(input)
-    else:
-        result = aten.selu(input)
-    return result
-
-
-def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.celu_(input, alpha)
-    else:
-        result = aten.celu(input, alpha)
-    return result
-
-
-def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.leaky_relu_(input, negative_slope)
-    else:
-        result = aten.leaky_relu(input, negative_slope)
-    return result
-
-
-def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    if inplace:
-        result = aten.threshold_(input, threshold, value)
-    else:
-        result = aten.threshold(input, threshold, value)
-    return result
-
-
-def rrelu(
-    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
-) -> Tensor:
-    if inplace:
-        result = aten.rrelu_(input, lower, upper, training)
-    else:
-        result = aten.rrelu(input, lower, upper, training)
-    return result
+def texts() -> dict[str, str]:
+    """The forms that are not written out, by name."""
+    out = {n: _INPLACE.format(name=n, declared=d, op=op, given=g) for n, (d, op, g) in _ACTIVATIONS.items()}
+    out |= {n: _DROPOUT.format(name=n, op=op, training=t) for n, (op, t) in _DROPOUTS.items()}
+    for d in (1, 2, 3):
+        size, both = f"BroadcastingList{d}[int]", "Tuple[Tensor, Tensor]"
+        more = f", dilation: {size} = 1, ceil_mode: bool = False", ", dilation, ceil_mode"
+        for name, op, result in (
+            (f"_max_pool{d}d", f"max_pool{d}d", "Tensor"),
+            (f"max_pool{d}d_with_indices",) * 2 + (both,),
+        ):
+            out[name] = _POOL.format(name=name, op=op, size=size, result=result, declared=more[0], given=more[1])
+        divisor = ", divisor_override: Optional[int] = None" if d > 1 else "", ", divisor_override" if d > 1 else ""
+        more = (
+            f", ceil_mode: bool = False, count_include_pad: bool = True{divisor[0]}",
+            f", ceil_mode, count_include_pad{divisor[1]}",
+        )
+        out[f"avg_pool{d}d"] = _POOL.format(name=f"avg_pool{d}d", op=f"avg_pool{d}d", size=size, result="Tensor", declared=more[0], given=more[1])  # fmt: skip
+        given = "output_size" if d == 1 else "_list_with_default(output_size, input.size())"
+        for name, part, result in (
+            (f"_adaptive_max_pool{d}d", "[0]", "Tensor"),
+            (f"adaptive_max_pool{d}d_with_indices", "", both),
+        ):
+            out[name] = _ADAPTIVE.format(name=name, op=f"adaptive_max_pool{d}d", size=size, result=result, given=given, part=part)  # fmt: skip
+        if d > 1:
+            out[f"adaptive_avg_pool{d}d"] = _ADAPTIVE.format(name=f"adaptive_avg_pool{d}d", op=f"adaptive_avg_pool{d}d", size=size, result="Tensor", given="output_size", part="")  # fmt: skip
+    return out
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -231,36 +199,6 @@ def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtyp
     return ret
 
 
-def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    if p < 0.0 or p > 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if inplace:
-        result = aten.dropout_(input, p, training)
-    else:
-        result = aten.dropout(input, p, training)
-    return result
-
-
-def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    if p < 0.0 or p > 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if inplace:
-        result = aten.alpha_dropout_(input, p, training)
-    else:
-        result = aten.alpha_dropout(input, p, training)
-    return result
-
-
-def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    if p < 0.0 or p > 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if inplace:
-        result = aten.feature_alpha_dropout_(input, p, training)
-    else:
-        result = aten.feature_alpha_dropout(input, p, training)
-    return result
-
-
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
@@ -278,129 +216,7 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return result
 
 
-def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    if p < 0.0 or p > 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if inplace:
-        result = aten.feature_dropout_(input, p, training)
-    else:
-        result = aten.feature_dropout(input, p, training)
-    return result
-
-
-def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    if p < 0.0 or p > 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if inplace:
-        result = aten.feature_dropout_(input, p, training)
-    else:
-        result = aten.feature_dropout(input, p, training)
-    return result
-
-
 # -- pooling ------------------------------------------------------------------------------------------------------------------
-
-
-def _max_pool1d(
-    input: Tensor,
-    kernel_size: BroadcastingList1[int],
-    stride: Optional[BroadcastingList1[int]] = None,
-    padding: BroadcastingList1[int] = 0,
-    dilation: BroadcastingList1[int] = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(List[int], [])
-    return aten.max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def _max_pool2d(
-    input: Tensor,
-    kernel_size: BroadcastingList2[int],
-    stride: Optional[BroadcastingList2[int]] = None,
-    padding: BroadcastingList2[int] = 0,
-    dilation: BroadcastingList2[int] = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(List[int], [])
-    return aten.max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def _max_pool3d(
-    input: Tensor,
-    kernel_size: BroadcastingList3[int],
-    stride: Optional[BroadcastingList3[int]] = None,
-    padding: BroadcastingList3[int] = 0,
-    dilation: BroadcastingList3[int] = 1,
-    ceil_mode: bool = False,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(List[int], [])
-    return aten.max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool1d_with_indices(
-    input: Tensor,
-    kernel_size: BroadcastingList1[int],
-    stride: Optional[BroadcastingList1[int]] = None,
-    padding: BroadcastingList1[int] = 0,
-    dilation: BroadcastingList1[int] = 1,
-    ceil_mode: bool = False,
-) -> Tuple[Tensor, Tensor]:
-    if stride is None:
-        stride = torch.jit.annotate(List[int], [])
-    return aten.max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool2d_with_indices(
-    input: Tensor,
-    kernel_size: BroadcastingList2[int],
-    stride: Optional[BroadcastingList2[int]] = None,
-    padding: BroadcastingList2[int] = 0,
-    dilation: BroadcastingList2[int] = 1,
-    ceil_mode: bool = False,
-) -> Tuple[Tensor, Tensor]:
-    if stride is None:
-        stride = torch.jit.annotate(List[int], [])
-    return aten.max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def max_pool3d_with_indices(
-    input: Tensor,
-    kernel_size: BroadcastingList3[int],
-    stride: Optional[BroadcastingList3[int]] = None,
-    padding: BroadcastingList3[int] = 0,
-    dilation: BroadcastingList3[int] = 1,
-    ceil_mode: bool = False,
-) -> Tuple[Tensor, Tensor]:
-    if stride is None:
-        stride = torch.jit.annotate(List[int], [])
-    return aten.max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
-
-
-def _adaptive_max_pool1d(input: Tensor, output_size: BroadcastingList1[int]) -> Tensor:
-    return aten.adaptive_max_pool1d(input, output_size)[0]
-
-
-def _adaptive_max_pool2d(input: Tensor, output_size: BroadcastingList2[int]) -> Tensor:
-    return aten.adaptive_max_pool2d(input, _list_with_default(output_size, input.size()))[0]
-
-
-def _adaptive_max_pool3d(input: Tensor, output_size: BroadcastingList3[int]) -> Tensor:
-    return aten.adaptive_max_pool3d(input, _list_with_default(output_size, input.size()))[0]
-
-
-def adaptive_max_pool1d_with_indices(input: Tensor, output_size: BroadcastingList1[int]) -> Tuple[Tensor, Tensor]:
-    return aten.adaptive_max_pool1d(input, output_size)
-
-
-def adaptive_max_pool2d_with_indices(input: Tensor, output_size: BroadcastingList2[int]) -> Tuple[Tensor, Tensor]:
-    return aten.adaptive_max_pool2d(input, _list_with_default(output_size, input.size()))
-
-
-def adaptive_max_pool3d_with_indices(input: Tensor, output_size: BroadcastingList3[int]) -> Tuple[Tensor, Tensor]:
-    return aten.adaptive_max_pool3d(input, _list_with_default(output_size, input.size()))
 
 
 def _list_with_default(out_size: List[int], defaults: List[int]) -> List[int]:
@@ -419,58 +235,9 @@ def _sizes_with_default(out_size: List[Optional[int]], defaults: List[int]) -> L
     return sizes
 
 
-def adaptive_avg_pool2d(input: Tensor, output_size: BroadcastingList2[int]) -> Tensor:
-    return aten.adaptive_avg_pool2d(input, output_size)
-
-
-def adaptive_avg_pool3d(input: Tensor, output_size: BroadcastingList3[int]) -> Tensor:
-    return aten.adaptive_avg_pool3d(input, output_size)
-
-
-def avg_pool2d(
-    input: Tensor,
-    kernel_size: BroadcastingList2[int],
-    stride: Optional[BroadcastingList2[int]] = None,
-    padding: BroadcastingList2[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: Optional[int] = None,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(List[int], [])
-    return aten.avg_pool2d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-
-
-def avg_pool1d(
-    input: Tensor,
-    kernel_size: BroadcastingList1[int],
-    stride: Optional[BroadcastingList1[int]] = None,
-    padding: BroadcastingList1[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(List[int], [])
-    return aten.avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_include_pad)
-
-
-def avg_pool3d(
-    input: Tensor,
-    kernel_size: BroadcastingList3[int],
-    stride: Optional[BroadcastingList3[int]] = None,
-    padding: BroadcastingList3[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: Optional[int] = None,
-) -> Tensor:
-    if stride is None:
-        stride = torch.jit.annotate(List[int], [])
-    return aten.avg_pool3d(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-
-
 def lp_pool2d(
     input: Tensor,
-    norm_type: float,
+    norm_type: Union[int, float],
     kernel_size: BroadcastingList2[int],
     stride: Optional[BroadcastingList2[int]] = None,
     ceil_mode: bool = False,
@@ -479,12 +246,12 @@ def lp_pool2d(
     if stride is None:
         stride = torch.jit.annotate(List[int], [])
     out = aten.avg_pool2d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
-    return (aten.sign(out) * relu(aten.abs(out))).mul(kw * kh).pow(1.0 / norm_type)
+    return (aten.sign(out) * torch.nn.functional.relu(aten.abs(out))).mul(kw * kh).pow(1.0 / norm_type)
 
 
 def lp_pool1d(
     input: Tensor,
-    norm_type: float,
+    norm_type: Union[int, float],
     kernel_size: int,
     stride: Optional[BroadcastingList1[int]] = None,
     ceil_mode: bool = False,
@@ -492,7 +259,7 @@ def lp_pool1d(
     if stride is None:
         stride = torch.jit.annotate(List[int], [])
     out = aten.avg_pool1d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
-    return (aten.sign(out) * relu(aten.abs(out))).mul(kernel_size).pow(1.0 / norm_type)
+    return (aten.sign(out) * torch.nn.functional.relu(aten.abs(out))).mul(kernel_size).pow(1.0 / norm_type)
 
 
 # -- normalisation --------------------------------------------------------------------------------------------------------------

@@ -204,4 +204,19 @@ def defaults_of(function: Callable) -> dict[str, Any]:
     return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
 
+def text_definition(text: str, resolver: Any) -> Definition:
+    """A function that is given as text."""
+    tree = ast.parse(text).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    return Definition(tree, Source(text), resolver, literal_defaults(tree))
+
+
+def literal_defaults(tree: ast.FunctionDef) -> dict[str, Any]:
+    """The defaults of a definition, which must be literals."""
+    positional = [*tree.args.posonlyargs, *tree.args.args]
+    pairs = list(zip(positional[len(positional) - len(tree.args.defaults) :], tree.args.defaults))
+    pairs += [(a, d) for a, d in zip(tree.args.kwonlyargs, tree.args.kw_defaults) if d is not None]
+    return {a.arg: ast.literal_eval(d) for a, d in pairs}
+
+
 __all__ = ["ANY", "Definition", "Function", "TensorType", "bind", "defaults_of", "parsed"]

@@ -311,122 +311,6 @@ class LSTM:
         return output, (h, c)
 
 
-class GRU:
-    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        if input.dim() != 2 and input.dim() != 3:
-            raise ValueError(f"GRU: Expected input to be 2D or 3D, got {input.dim()}D instead")
-        is_batched = input.dim() == 3
-        batch_dim = 0 if self.batch_first else 1
-        if not is_batched:
-            input = input.unsqueeze(batch_dim)
-            if hx is not None:
-                hx = hx.unsqueeze(1)
-        max_batch_size = input.size(0) if self.batch_first else input.size(1)
-        num_directions = 2 if self.bidirectional else 1
-        if hx is None:
-            hx = aten.zeros(
-                [self.num_layers * num_directions, max_batch_size, self.hidden_size],
-                dtype=input.dtype,
-                device=input.device,
-            )
-        output, hidden = aten.gru(
-            input,
-            hx,
-            self._flat_weights,
-            self.bias,
-            self.num_layers,
-            self.dropout,
-            self.training,
-            self.bidirectional,
-            self.batch_first,
-        )
-        if not is_batched:
-            output = output.squeeze(batch_dim)
-            hidden = hidden.squeeze(1)
-        return output, hidden
-
-
-class RNN:
-    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        if input.dim() != 2 and input.dim() != 3:
-            raise ValueError(f"RNN: Expected input to be 2D or 3D, got {input.dim()}D instead")
-        is_batched = input.dim() == 3
-        batch_dim = 0 if self.batch_first else 1
-        if not is_batched:
-            input = input.unsqueeze(batch_dim)
-            if hx is not None:
-                hx = hx.unsqueeze(1)
-        max_batch_size = input.size(0) if self.batch_first else input.size(1)
-        num_directions = 2 if self.bidirectional else 1
-        if hx is None:
-            hx = aten.zeros(
-                [self.num_layers * num_directions, max_batch_size, self.hidden_size],
-                dtype=input.dtype,
-                device=input.device,
-            )
-        if self.mode == "RNN_TANH":
-            output, hidden = aten.rnn_tanh(
-                input,
-                hx,
-                self._flat_weights,
-                self.bias,
-                self.num_layers,
-                self.dropout,
-                self.training,
-                self.bidirectional,
-                self.batch_first,
-            )
-        else:
-            output, hidden = aten.rnn_relu(
-                input,
-                hx,
-                self._flat_weights,
-                self.bias,
-                self.num_layers,
-                self.dropout,
-                self.training,
-                self.bidirectional,
-                self.batch_first,
-            )
-        if not is_batched:
-            output = output.squeeze(batch_dim)
-            hidden = hidden.squeeze(1)
-        return output, hidden
-
-
-class RNNCell:
-    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
-        is_batched = input.dim() == 2
-        if not is_batched:
-            input = input.unsqueeze(0)
-        if hx is None:
-            hx = aten.zeros([input.size(0), self.hidden_size], dtype=input.dtype, device=input.device)
-        else:
-            hx = hx.unsqueeze(0) if not is_batched else hx
-        if self.nonlinearity == "tanh":
-            ret = aten.rnn_tanh_cell(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        else:
-            ret = aten.rnn_relu_cell(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        if not is_batched:
-            ret = ret.squeeze(0)
-        return ret
-
-
-class GRUCell:
-    def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
-        is_batched = input.dim() == 2
-        if not is_batched:
-            input = input.unsqueeze(0)
-        if hx is None:
-            hx = aten.zeros([input.size(0), self.hidden_size], dtype=input.dtype, device=input.device)
-        else:
-            hx = hx.unsqueeze(0) if not is_batched else hx
-        ret = aten.gru_cell(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
-        if not is_batched:
-            ret = ret.squeeze(0)
-        return ret
-
-
 class LSTMCell:
     def forward(self, input: Tensor, hx: Optional[Tuple[Tensor, Tensor]] = None) -> Tuple[Tensor, Tensor]:
         is_batched = input.dim() == 2
@@ -495,110 +379,88 @@ class _InstanceNorm:
         )
 
 
-class ConvTranspose1d:
-    def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
-        if output_size is not None:
-            raise NotImplementedError("output_size is not supported in compiled code here")
-        return aten.conv_transpose1d(
-            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
-        )
+# -- layers that are alike -------------------------------------------------------------------------------------------------------------
+
+_LOSS = """def forward(self, input: Tensor, target: Tensor) -> Tensor:
+    return F.{name}(input, target, {options})
+"""
+_LOSSES = {
+    "CrossEntropyLoss": ("cross_entropy", "weight ignore_index reduction label_smoothing"), "NLLLoss": ("nll_loss", "weight ignore_index reduction"),
+    "MSELoss": ("mse_loss", "reduction"), "L1Loss": ("l1_loss", "reduction"), "SmoothL1Loss": ("smooth_l1_loss", "reduction beta"),
+    "HuberLoss": ("huber_loss", "reduction delta"), "BCELoss": ("binary_cross_entropy", "weight reduction"),
+    "BCEWithLogitsLoss": ("binary_cross_entropy_with_logits", "weight pos_weight reduction"), "KLDivLoss": ("kl_div", "reduction log_target"),
+}  # fmt: skip
+_TRANSPOSED = """def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
+    if output_size is not None:
+        raise NotImplementedError("output_size is not supported in compiled code here")
+    return aten.conv_transpose{d}d(
+        input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+    )
+"""
+_EXPECTED = """def _check_input_dim(self, input: Tensor) -> None:
+    if {unfit}:
+        raise ValueError(f"expected {words} input (got {{input.dim()}}D input)")
+"""
+_RECURRENT = """def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    if input.dim() != 2 and input.dim() != 3:
+        raise ValueError(f"{name}: Expected input to be 2D or 3D, got {{input.dim()}}D instead")
+    is_batched = input.dim() == 3
+    batch_dim = 0 if self.batch_first else 1
+    if not is_batched:
+        input = input.unsqueeze(batch_dim)
+        if hx is not None:
+            hx = hx.unsqueeze(1)
+    max_batch_size = input.size(0) if self.batch_first else input.size(1)
+    num_directions = 2 if self.bidirectional else 1
+    if hx is None:
+        hx = aten.zeros([self.num_layers * num_directions, max_batch_size, self.hidden_size], dtype=input.dtype, device=input.device)
+{calls}
+    if not is_batched:
+        output = output.squeeze(batch_dim)
+        hidden = hidden.squeeze(1)
+    return output, hidden
+"""
+_LAYERS = "output, hidden = aten.{op}(input, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional, self.batch_first)"
+_CELL = """def forward(self, input: Tensor, hx: Optional[Tensor] = None) -> Tensor:
+    is_batched = input.dim() == 2
+    if not is_batched:
+        input = input.unsqueeze(0)
+    if hx is None:
+        hx = aten.zeros([input.size(0), self.hidden_size], dtype=input.dtype, device=input.device)
+    else:
+        hx = hx.unsqueeze(0) if not is_batched else hx
+{calls}
+    if not is_batched:
+        ret = ret.squeeze(0)
+    return ret
+"""
+_STEP = "ret = aten.{op}(input, hx, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)"
 
 
-class ConvTranspose2d:
-    def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
-        if output_size is not None:
-            raise NotImplementedError("output_size is not supported in compiled code here")
-        return aten.conv_transpose2d(
-            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
-        )
+def _chosen(question: str, line: str, yes: str, no: str) -> str:
+    """One of two operators, by an attribute."""
+    return f"    if {question}:\n        {line.format(op=yes)}\n    else:\n        {line.format(op=no)}"
 
 
-class ConvTranspose3d:
-    def forward(self, input: Tensor, output_size: Optional[List[int]] = None) -> Tensor:
-        if output_size is not None:
-            raise NotImplementedError("output_size is not supported in compiled code here")
-        return aten.conv_transpose3d(
-            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
-        )
-
-
-class BatchNorm1d:
-    def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() != 2 and input.dim() != 3:
-            raise ValueError(f"expected 2D or 3D input (got {input.dim()}D input)")
-
-
-class BatchNorm2d:
-    def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() != 4:
-            raise ValueError(f"expected 4D input (got {input.dim()}D input)")
-
-
-class BatchNorm3d:
-    def _check_input_dim(self, input: Tensor) -> None:
-        if input.dim() != 5:
-            raise ValueError(f"expected 5D input (got {input.dim()}D input)")
-
-
-class Sequential:
-    def forward(self, input):
-        for module in self:
-            input = module(input)
-        return input
-
-
-class CrossEntropyLoss:
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.cross_entropy(
-            input,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
-
-
-class NLLLoss:
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
-
-
-class MSELoss:
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.mse_loss(input, target, reduction=self.reduction)
-
-
-class L1Loss:
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.l1_loss(input, target, reduction=self.reduction)
-
-
-class SmoothL1Loss:
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
-
-
-class HuberLoss:
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
-
-
-class BCELoss:
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
-
-
-class BCEWithLogitsLoss:
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.binary_cross_entropy_with_logits(
-            input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
-        )
-
-
-class KLDivLoss:
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
+def texts() -> dict[tuple[str, str], str]:
+    """The methods that are not written out, by the layer's name and the method's."""
+    out = {
+        (name, "forward"): _LOSS.format(name=function, options=", ".join(f"{o}=self.{o}" for o in options.split()))
+        for name, (function, options) in _LOSSES.items()
+    }
+    out |= {(f"ConvTranspose{d}d", "forward"): _TRANSPOSED.format(d=d) for d in (1, 2, 3)}
+    for d, dims, words in ((1, (2, 3), "2D or 3D"), (2, (4,), "4D"), (3, (5,), "5D")):
+        unfit = " and ".join(f"input.dim() != {n}" for n in dims)
+        out[f"BatchNorm{d}d", "_check_input_dim"] = _EXPECTED.format(unfit=unfit, words=words)
+    out["GRU", "forward"] = _RECURRENT.format(name="GRU", calls="    " + _LAYERS.format(op="gru"))
+    out["RNN", "forward"] = _RECURRENT.format(
+        name="RNN", calls=_chosen('self.mode == "RNN_TANH"', _LAYERS, "rnn_tanh", "rnn_relu")
+    )
+    out["GRUCell", "forward"] = _CELL.format(calls="    " + _STEP.format(op="gru_cell"))
+    out["RNNCell", "forward"] = _CELL.format(
+        calls=_chosen('self.nonlinearity == "tanh"', _STEP, "rnn_tanh_cell", "rnn_relu_cell")
+    )
+    return out
 
 
 @functools.cache
@@ -610,11 +472,11 @@ def _forms() -> dict[tuple[Any, str], Any]:
         for method, function in own:
             if function.__globals__ is globals():  # defined here, not imported
                 table[(next(h.__dict__[name] for h in homes if name in h.__dict__), method)] = function
-    return table
+    return table | {(getattr(nn, name), method): text for (name, method), text in texts().items()}
 
 
 def form_of(kind: Any, name: str, function: Any) -> Any:
-    """The program for a method of a layer, where its Python code is not one."""
+    """The program for a method of a layer, where its Python code is not one: a function or a text."""
     for base in kind.__mro__:
         found = _forms().get((base, name))
         if found is not None:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 import flambeau as torch
-from flambeau._C import _nn as _c_functions
 
 from ..core.dtype import dtype
 from ..core.layout import layout, memory_format
@@ -123,7 +122,9 @@ def tensor_function(name: str) -> Callable | None:
             found = getattr(getattr(torch, space), name[len(prefix) :], None)
             if found is not None:
                 return found
-    for home in (torch, Tensor, _c_functions, torch.nn.functional):
+    if name == "log_sigmoid":  # aten's name
+        return torch.nn.functional.logsigmoid
+    for home in (torch, Tensor, torch.nn.functional):
         found = getattr(home, name, None)
         if callable(found) and not isinstance(found, type):
             return found

@@ -17,7 +17,7 @@ import flambeau as torch
 
 from . import Attribute, layers, operators
 from . import signatures as notes
-from .functions import Definition, Function, defaults_of, parsed
+from .functions import Definition, Function, defaults_of, parsed, text_definition
 from .hook_signatures import check_hooks
 from .ir import Value
 from .marks import Mark, mark_of, overloads
@@ -318,9 +318,12 @@ def _compile_method(kind: ClassType, concrete: Concrete, name: str) -> Function 
 
 def method_for(kind: ClassType, function: Any, name: str) -> Function:
     body = layers.form_of(kind.python_class, name, function)
-    tree, source = parsed(body)
-    resolver = PythonResolver(body, None, _owner_of(kind, function))
-    return Function(f"{kind.name}.{name}", Definition(tree, source, resolver, defaults_of(body)), kind)
+    if isinstance(body, str):
+        definition = text_definition(body, PythonResolver(layers.form_of))
+    else:
+        tree, source = parsed(body)
+        definition = Definition(tree, source, PythonResolver(body, None, _owner_of(kind, function)), defaults_of(body))
+    return Function(f"{kind.name}.{name}", definition, kind)
 
 
 def _owner_of(kind: ClassType, function: Any) -> Any:

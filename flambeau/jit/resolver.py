@@ -26,7 +26,7 @@ from ..library.operator import OperatorFace
 from . import classes, forms, operators
 from . import signatures as notes
 from .emitter import Emitter
-from .functions import Definition, Function, defaults_of, parsed
+from .functions import Definition, Function, defaults_of, parsed, text_definition
 from .marks import Mark, mark_of, overloads
 from .matching import Named
 from .naming import is_library, qualified_name
@@ -373,11 +373,16 @@ class _Namespace(PythonModule):
 
 @functools.cache
 def _forms() -> dict[str, Function]:
-    return {
-        name: function_for(fn, f"__torch__.torch.nn.functional.{name}")
+    space = "__torch__.torch.nn.functional"
+    found = {
+        name: function_for(fn, f"{space}.{name}")
         for name, fn in vars(forms).items()
-        if inspect.isfunction(fn) and fn.__globals__ is vars(forms)
+        if inspect.isfunction(fn) and fn.__globals__ is vars(forms) and fn is not forms.texts
     }
+    names = PythonResolver(forms.softmax)  # what the forms that are written out see
+    for name, text in forms.texts().items():
+        found[name] = Function(f"{space}.{name}", text_definition(text, names))
+    return found
 
 
 class Dispatch(Sugared):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from multiprocessing.reduction import DupFd, ForkingPickler
 from typing import Any
 
+from ..core.backend import backend_of
 from ..core.device import cpu
 from ..core.shared_memory import SharedBlock
 from ..core.storage import UntypedStorage
@@ -70,10 +71,12 @@ def _shared_block(storage: UntypedStorage) -> SharedBlock:
 
 
 def _reduce_storage(storage: UntypedStorage) -> tuple:
-    if storage.device is not cpu or not storage.size_bytes:
+    if storage.device.type == "meta" or not storage.size_bytes:
         return (UntypedStorage, (storage.size_bytes, storage.device))
     if isinstance(storage.owner, UntypedStorage):  # an alias: what travels is the memory
         storage = storage.owner
+    if storage.device is not cpu:
+        return backend_of(storage.device).share(storage)
     if _courier.send is not None:
         address = _courier.send(storage)
         return storage.__reduce__() if address is None else (_storage_from_courier, address)

@@ -61,7 +61,7 @@ from .shape import (  # noqa: F401
 )
 from .signal import fourier, spectrogram, windows  # noqa: F401
 from .sparse import arithmetic as _sparse_arithmetic  # noqa: F401
-from .sparse import coo, csr, products, reductions  # noqa: F401
+from .sparse import coo, csr, products, reductions, rows  # noqa: F401
 from .sparse import methods as _sparse_methods  # noqa: F401
 from .sparse import shape as _sparse_shape  # noqa: F401
 
@@ -70,13 +70,18 @@ bind_operators()
 
 
 def __getattr__(name: str):
-    """`torch.ops.aten`, `torch.ops.higher_order` and libraries of C++, imported when first used."""
+    """`torch.ops.aten`, `higher_order`, `profiler` and libraries of C++, imported when first used."""
     if name == "aten":
         return _naming.load("flambeau.library.aten").aten
     if name == "higher_order":
         return _naming.load("flambeau.library.higher_order").higher_order
+    if name == "profiler":
+        return _naming.load("flambeau.autograd.profiler_ops")
     if name in ("load_library", "loaded_libraries"):
         return getattr(_naming.load("flambeau.library.native"), name)
+    if name == "profiler":
+        _naming.load("flambeau.library.ranges")  # puts it here
+        return globals()[name]
     raise _naming.no_attribute(__name__, name)
 
 

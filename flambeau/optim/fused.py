@@ -104,14 +104,18 @@ class Update:
             return
         numbers = [v.item() if isinstance(v, Tensor) else v for v in options.values() if _is_number(v)]
         run = self.variant(options).run
+        given = (
+            params,
+            owner.state,
+            partial(owner._begin, group),
+            partial(self.run_one, owner, group, options),
+            *numbers,
+        )
+        if not modes.active:
+            run(*given)
+            return
         with modes.named_range(f"aten::_fused_{self.name}_", modes.FUNCTION):
-            run(
-                params,
-                owner.state,
-                partial(owner._begin, group),
-                partial(self.run_one, owner, group, options),
-                *numbers,
-            )
+            run(*given)
 
     def variant(self, options: dict[str, Any]) -> Variant:
         """What was compiled for these flags."""

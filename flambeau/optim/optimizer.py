@@ -69,23 +69,19 @@ def _with_hooks(step: Callable) -> Callable:
     @functools.wraps(step)
     def hooked_step(*args: Any, **kwargs: Any) -> Any:
         self = args[0]
-        observer = modes.observing()
-        if observer is None:
-            return hooked(self, args, kwargs)
-        event = observer.begin(f"Optimizer.step#{type(self).__name__}.step", modes.USER)
+        observer = modes.observing() if modes.active else None
+        event = None if observer is None else observer.begin(f"Optimizer.step#{type(self).__name__}.step", modes.USER)
         try:
-            return hooked(self, args, kwargs)
+            if _global_optimizer_pre_hooks or self._optimizer_step_pre_hooks:
+                args, kwargs = _run_pre_hooks(self, step, args, kwargs)
+            result = step(*args, **kwargs)
+            if _global_optimizer_post_hooks or self._optimizer_step_post_hooks:
+                hooks = chain(self._optimizer_step_post_hooks.values(), _global_optimizer_post_hooks.values())
+                for hook in list(hooks):
+                    hook(self, args, kwargs)
         finally:
-            observer.end(event)
-
-    def hooked(self: Optimizer, args: tuple, kwargs: dict) -> Any:
-        if _global_optimizer_pre_hooks or self._optimizer_step_pre_hooks:
-            args, kwargs = _run_pre_hooks(self, step, args, kwargs)
-        result = step(*args, **kwargs)
-        if _global_optimizer_post_hooks or self._optimizer_step_post_hooks:
-            hooks = chain(self._optimizer_step_post_hooks.values(), _global_optimizer_post_hooks.values())
-            for hook in list(hooks):
-                hook(self, args, kwargs)
+            if observer is not None:
+                observer.end(event)
         return result
 
     hooked_step.hooked = True  # type: ignore[attr-defined]
@@ -224,6 +220,22 @@ class Optimizer:
             if changed is not None:
                 result = changed
         return result
+
+    @staticmethod
+    def _group_tensors_by_device_and_dtype(
+        tensorlistlist: list[list[Any]], with_indices: bool = False
+    ) -> dict[tuple[Any, Any], tuple[list[list[Any]], list[int]]]:
+        """Lists of tensors that belong together (parameters, their gradients, ...), cut by the device and dtype of the first list's."""
+        groups: dict[tuple[Any, Any], list[int]] = {}
+        for i, t in enumerate(tensorlistlist[0]):
+            groups.setdefault((t.device, t.dtype), []).append(i)
+        return {
+            key: (
+                [[each[i] if each else None for i in chosen] for each in tensorlistlist],
+                chosen if with_indices else [],
+            )
+            for key, chosen in groups.items()
+        }
 
     def load_state_dict(self, state_dict: StateDict) -> None:
         """Take over options and state from what `state_dict` returned. Parameters are matched by their order."""
@@ -394,3 +406,24 @@ def check_one_element(name: str, value: Any) -> None:
 
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
+
+
+# -- what optimizers of other libraries ask for -------------------------------------------------------------------------------
+
+_use_grad_for_differentiable = without_grad
+
+
+def _default_to_fused_or_foreach(
+    params: list[Tensor], differentiable: bool, use_fused: bool = False
+) -> tuple[bool, bool]:
+    """Which of PyTorch's two faster forms it would choose: fused where that is asked for, foreach for parameters on a GPU."""
+    if differentiable:
+        return False, False
+    plain = [p for p in params if p is not None]
+    fused = use_fused and all(p.dtype.is_floating_point for p in plain)
+    return fused, not fused and all(p.device.type == "cuda" for p in plain)
+
+
+def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
+    """The types of devices whose steps PyTorch records in graphs."""
+    return ["cuda", "xpu", "hpu", "privateuseone", *(["xla"] if supports_xla else [])]

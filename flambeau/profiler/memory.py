@@ -116,20 +116,20 @@ class MemoryProfile:
         return Category.ACTIVATION if lives else Category.TEMPORARY
 
     @property
-    def timeline(self) -> list[tuple[int, Action, Any, int]]:
-        """(time, action, what for, bytes), by time."""
+    def timeline(self) -> list[tuple[int, Action, Category, int, Any]]:
+        """(time, action, what for, bytes, device), by time."""
         found = []
         for block in self.blocks:
             kind = self.category(block)
             found.append((block.start, Action.CREATE, kind, block.nbytes, block.made.device))
             if block.end is not None:
                 found.append((block.end, Action.DESTROY, kind, block.nbytes, block.made.device))
-        return sorted(found, key=lambda entry: entry[0])  # type: ignore[return-value]
+        return sorted(found, key=lambda entry: entry[0])
 
     def sizes(self, device: str) -> tuple[list[int], list[list[int]]]:
         """Moments, and the bytes in use at each by category; the first column is for what has none."""
         times, sizes, now = [], [], [0] * (len(Category) + 1)
-        for moment, action, kind, nbytes, where in self.timeline:  # type: ignore[misc]
+        for moment, action, kind, nbytes, where in self.timeline:
             if not _is_on(where, device):
                 continue
             now = list(now)
@@ -154,7 +154,7 @@ class MemoryProfile:
             Path(path).write_text(json.dumps(self.sizes(device)))
 
     def _raw(self, device: str) -> list[tuple]:
-        return [(t, a.value, n, k.value) for t, a, k, n, where in self.timeline if _is_on(where, device)]  # type: ignore[misc]
+        return [(t, a.value, n, k.value) for t, a, k, n, where in self.timeline if _is_on(where, device)]
 
     def drawn(self, device: str) -> str:
         """A picture of the bytes in use over time, in SVG; categories lie upon each other."""

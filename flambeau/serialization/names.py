@@ -96,6 +96,7 @@ _WRITTEN: dict[Any, tuple[str, str]] = {
 # Where classes that live elsewhere here than in PyTorch are at home there.
 _TRANSFORMS, _SCHEDULERS = "torchvision.transforms.transforms", "torch.optim.lr_scheduler"
 _MOVED = {
+    "flambeau.core.pytree": "torch.utils._pytree",
     "flambeau.nn.modules.attention": "torch.nn.modules.activation",
     **{f"flambeau.vision.transforms.{part}": _TRANSFORMS for part in ("basic", "geometric", "photometric")},
     **{

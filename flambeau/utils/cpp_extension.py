@@ -22,6 +22,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +246,13 @@ def _folder(name: str, given: str | None) -> Path:
 def python_flags() -> list[str]:
     """What every file of an extension is compiled with."""
     paths = [*include_paths(), sysconfig.get_paths()["include"]]
-    return [f"-std={STANDARD}", "-fPIC", "-fvisibility=hidden", "-fopenmp", *(w for p in paths for w in ("-isystem", p))]
+    return [
+        f"-std={STANDARD}",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-fopenmp",
+        *(w for p in paths for w in ("-isystem", p)),
+    ]
 
 
 def embedding() -> tuple[list[str], list[str]]:
@@ -278,8 +285,9 @@ class _Build:
             commands.append(self._compiling(source, made))
         target = self.folder / (self.name if program else f"{self.name}{LIB_EXT}")
         link = [*_compiler(), *objects, "-fopenmp", *libraries, *self.link_flags, "-o", str(target)]
-        for source, command, one in zip(self.sources, commands, objects):
-            self._make(one, [source, *self._included(one)], command)
+        inputs = [[source, *self._included(one)] for source, one in zip(self.sources, objects)]
+        with futures.ThreadPoolExecutor(int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)) as pool:
+            list(pool.map(self._make, objects, inputs, commands))
         self._make(str(target), objects, link)
         return str(target)
 

@@ -159,7 +159,9 @@ class _Counting(modes.Mode):
         self.counter = counter
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-        packet = _packet(operator_name(op))
+        packet = (
+            op.function if "::" in op.name else _packet(operator_name(op))
+        )  # a user's operator, or one of PyTorch's
         formula = None if packet is None else self.counter.flop_registry.get(packet)
         if formula is None and op.flops is None and op.kind == "composite":
             with self:

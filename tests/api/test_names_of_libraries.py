@@ -203,3 +203,40 @@ def test_parse_to(args):
 
     mine, real = outcome(run, flambeau), outcome(run, torch)
     assert mine == real or (mine[0], real[0]) == ("TypeError", "TypeError")
+
+
+NAMES = [
+    "torch._convert_indices_from_coo_to_csr(torch.tensor([0, 0, 2, 3]), 5)",
+    "torch._convert_indices_from_coo_to_csr(torch.tensor([0, 0, 2, 3]), 4, out_int32=True).dtype",
+    "torch._convert_indices_from_csr_to_coo(torch.tensor([0, 2, 2, 3]), torch.tensor([4, 5, 6]))",
+    "torch._convert_indices_from_csr_to_coo(torch.tensor([0, 2, 2, 3]), torch.tensor([4, 5, 6]), transpose=True, out_int32=True)",
+    "optimizer._default_to_fused_or_foreach([torch.ones(2)], False)",
+    "optimizer._default_to_fused_or_foreach([torch.ones(2)], False, True)",
+    "optimizer._default_to_fused_or_foreach([torch.ones(2)], True, True)",
+    "optimizer._get_capturable_supported_devices()",
+    "torch._utils._get_device_index('cuda:1'), torch._utils._get_device_index(2)",
+    "torch._utils._get_device_index('cpu')",
+    "torch._utils._get_device_index('cpu', allow_cpu=True)",
+    "torch._utils._get_device_index('cuda')",
+    "torch.utils._triton.has_triton()",
+]
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_values(text):
+    def run(library: Any) -> Any:
+        module(library, "_utils"), module(library, "utils._triton")
+        return str(eval(text, {"torch": library, "optimizer": module(library, "optim.optimizer")}))
+
+    assert outcome(run, flambeau) == outcome(run, torch)
+
+
+def test_tensors_are_grouped_by_device_and_dtype():
+    def run(library: Any) -> Any:
+        first = [library.ones(1), library.ones(2, dtype=library.float64), library.ones(3)]
+        found = library.optim.Optimizer._group_tensors_by_device_and_dtype([first, first[::-1]], with_indices=True)
+        return {
+            str(key): ([[t.tolist() for t in each] for each in lists], places) for key, (lists, places) in found.items()
+        }
+
+    assert run(flambeau) == run(torch)

@@ -15,7 +15,7 @@ import pytest
 import flambeau as torch
 from flambeau.cpp import bridge, headers
 from flambeau.utils import cpp_extension
-from tests.cpp.common import PROGRAMS, needs_compiler, pybind11_headers, run
+from tests.cpp.common import PROGRAMS, made_once, needs_compiler, pybind11_headers, run
 
 SETUP = """
 from setuptools import setup
@@ -34,18 +34,22 @@ def imported(name: str, path: Path) -> ModuleType:
     return module
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("my_add")
+def build(folder: Path) -> None:
     found = pybind11_headers(folder)
     if found is None:
-        pytest.skip("pybind11 is not installed")
+        return
     (folder / "setup.py").write_text(SETUP)
     for name in ("my_add.cpp", "more.cpp"):
         shutil.copy(PROGRAMS / name, folder)
     run(sys.executable, "setup.py", "-q", "build_ext", "--inplace", cwd=folder, CPATH=str(found))
-    (path,) = folder.glob("my_lib*.so")
-    return path
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = list(made_once(tmp_path_factory, "extension", build).glob("my_lib*.so"))
+    if not found:
+        pytest.skip("pybind11 is not installed")
+    return found[0]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import shutil
 import subprocess
 from pathlib import Path
@@ -60,6 +61,17 @@ def results(program: Path, x: torch.Tensor, *more: object) -> np.ndarray:
     (folder / "in").write_bytes(x.numpy().tobytes())
     run(program, folder / "in", folder / "out", *more)
     return np.fromfile(folder / "out", np.float32)
+
+
+def run_in_this_process(path: Path, name: str, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> int:
+    library = ctypes.CDLL(str(path))
+    create, call, destroy = (getattr(library, f"{name}_{f}") for f in ("create", "run", "destroy"))
+    create.restype, destroy.argtypes, call.argtypes = ctypes.c_void_p, [ctypes.c_void_p], [ctypes.c_void_p] * 3
+    model = create(None, 1)
+    pointers = [(ctypes.c_void_p * len(ts))(*(t.data_ptr() for t in ts)) for ts in (inputs, outputs)]
+    status = call(model, *pointers)
+    destroy(model)
+    return status
 
 
 def same(model: nn.Module, folder: Path, name: str, x: torch.Tensor, kind: str = "float") -> Path:
@@ -134,11 +146,16 @@ def test_several_inputs_and_outputs(tmp_path: Path) -> None:
     class Two(nn.Module):
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:
             both = a + b
-            return {"sum": both, "rows": both[1:], "same": a}
+            return {"sum": both, "rows": both[1:], "same": a, "some": a.masked_fill(a < 0, -torch.inf).softmax(1)}
 
-    torch.export_library(Two().eval(), (torch.ones(2, 3), torch.ones(3)), tmp_path, name="two")
+    a, b = torch.tensor([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]]), torch.ones(3)
+    path = torch.export_library(Two().eval(), (a, b), tmp_path, name="two")
+    outputs = [torch.zeros(2, 3), torch.zeros(1, 3), torch.zeros(2, 3), torch.zeros(2, 3)]
+    assert run_in_this_process(path, "two", [a, b], outputs) == 0
+    assert torch.equal(outputs[0], a + b) and torch.equal(outputs[1], a[1:] + b) and torch.equal(outputs[2], a)
+    assert torch.equal(outputs[3], a.masked_fill(a < 0, -torch.inf).softmax(1))
     header = (tmp_path / "two.h").read_text()
-    assert "#define TWO_INPUTS 2" in header and "#define TWO_OUTPUTS 3" in header
+    assert "#define TWO_INPUTS 2" in header and "#define TWO_OUTPUTS 4" in header
     assert "#define TWO_OUTPUT_1_SHAPE {1, 3}" in header
 
 

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import flambeau as torch
-from tests.cpp.common import PROGRAMS, cmake, needs_cmake, needs_compiler, run
+from tests.cpp.common import PROGRAMS, cmake, made_once, needs_cmake, needs_compiler, run
 
-pytestmark = [needs_compiler, needs_cmake, pytest.mark.xdist_group("cpp_programs")]
+pytestmark = [needs_compiler, needs_cmake]
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("cmake")
-    cmake(PROGRAMS, folder, f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}")
-    yield folder
+def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    prefix = f"-DCMAKE_PREFIX_PATH={torch.utils.cmake_prefix_path}"
+    return made_once(tmp_path_factory, "programs", lambda folder: cmake(PROGRAMS, folder, prefix))
 
 
 def test_programs_print_what_libtorch_prints(build: Path) -> None:
-    names = ["blocks", "printt", "version", "prints"]
+    names = ["blocks", "printt", "version", "prints", "train"]
     assert run(build / "notes") == "".join(f"== {n}\n{(PROGRAMS / f'{n}.out').read_text()}" for n in names)
 
 

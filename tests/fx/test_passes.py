@@ -139,3 +139,25 @@ def test_drawing_needs_pydot_or_draws() -> None:
     else:
         text = FxGraphDrawer(_network(), "net").get_dot_graph().to_string()
         assert "op_code=call_module" in text
+
+
+def test_ranges_of_the_profiler_stay_in_the_graph():
+    def program(x):
+        handle = torch.ops.profiler._record_function_enter("part")
+        proxy = torch.relu(x)
+        torch.ops.profiler._record_function_exit(handle + 0 * proxy.size(0))
+        return proxy
+
+    traced = fx.symbolic_trace(program)
+    assert not traced.graph.eliminate_dead_code()
+    assert "torch.ops.profiler._record_function_exit(" in traced.code
+
+    def whole(x):
+        handle = torch.ops.profiler._record_function_enter("part")
+        y = torch.relu(x)
+        torch.ops.profiler._record_function_exit(handle)
+        return y
+
+    with torch.autograd.profiler.profile() as profile:
+        whole(torch.ones(2))
+    assert any(event.name == "part" for event in profile.function_events)

@@ -143,3 +143,15 @@ def test_the_first_name_is_announced(monkeypatch):
 def test_rules_stand_in_the_records():
     named((2,), "N").exp()
     assert sum(op.names is not None for op in OPS.values()) > 60
+
+
+def test_operators_are_left_alone_when_no_tensor_has_names_any_more():
+    from flambeau.ops.names.propagation import mode
+
+    x = named((2,), "N")
+    assert mode in modes.own.stack
+    del x
+    gc.collect()
+    torch.ones(1) + torch.ones(1)  # the first call after that notices
+    assert mode not in modes.own.stack
+    assert named((2,), "N").exp().names == ("N",)

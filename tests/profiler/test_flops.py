@@ -72,6 +72,15 @@ def test_formulas_of_ones_own():
     ) as counter:
         flambeau.ones(3).exp()
     assert counter.get_flop_counts() == {"Global": {aten.exp: 30}}
+
+    @flambeau.library.custom_op("counted::twice", mutates_args=())
+    def twice(x: flambeau.Tensor) -> flambeau.Tensor:
+        return x * 2
+
+    register_flop_formula(flambeau.ops.counted.twice)(lambda shape, out_shape: shape.numel())
+    with FlopCounterMode(display=False) as counter:
+        twice(flambeau.ones(5))
+    assert counter.get_total_flops() == 5
     with pytest.raises(ValueError, match="expected each target"):
         register_flop_formula("exp")(len)
 

@@ -16,6 +16,7 @@ import flambeau
 from flambeau import nn
 from flambeau.autograd.profiler import emit_nvtx, profile, record_function
 from flambeau.autograd.profiler_util import EventList, FunctionEvent
+from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.nvidia import cupti
 from flambeau.core import modes
 from flambeau.profiler import ProfilerAction, ProfilerActivity, schedule, tensorboard_trace_handler
@@ -48,6 +49,8 @@ def test_operators_nest_and_backward_belongs_to_forward():
     found = {event.name: event for event in prof.function_events}
     assert found["aten::addmm"].cpu_parent is found["aten::linear"]
     assert found["aten::convolution"].cpu_parent.name == "aten::conv2d"
+    if dnnl.available():
+        assert found["onednn::convolution"].cpu_parent.name in ("aten::convolution", "aten::convolution_backward")
     around = found["autograd::engine::evaluate_function: AddmmBackward0"]
     assert found["AddmmBackward0"].cpu_parent is around
     assert found["AddmmBackward0"].sequence_nr == found["aten::addmm"].sequence_nr >= 0
@@ -116,6 +119,12 @@ def test_ranges():
     assert [child.name for child in outer.cpu_children] == ["aten::ones", "decorated"]
     with record_function("nobody listens"):
         pass
+    ranges = flambeau.ops.profiler
+    with profile() as prof:
+        handle = ranges._record_function_enter("by function")
+        flambeau.ones(1)
+        ranges._record_function_exit(handle)
+    assert names(prof)[0] == "by function"
 
 
 def test_a_range_can_end_with_a_future():

@@ -41,16 +41,6 @@ def image():
     return torch.zeros(1, 1, 28, 28)
 
 
-def without_broken_torchvision():
-    """Tools do without it; the one that is installed may not fit the PyTorch that is."""
-    try:
-        importlib.import_module("torchvision.ops")
-    except Exception:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        sys.modules["torchvision"] = None
-
-
 def printed(function, *args, **kwargs):
     """What a function prints."""
     text = io.StringIO()
@@ -92,7 +82,7 @@ def fvcore():
 
 
 def ptflops():
-    without_broken_torchvision()
+    sys.modules["torchvision"] = None  # it does without, and the installed one may not fit the installed PyTorch
     count = importlib.import_module("ptflops").get_model_complexity_info
     found = [
         count(Net(), (1, 28, 28), as_strings=False, print_per_layer_stat=False, backend=b) for b in ("pytorch", "aten")
@@ -101,7 +91,6 @@ def ptflops():
 
 
 def calflops():
-    without_broken_torchvision()
     count = importlib.import_module("calflops").calculate_flops
     return str(count(Net(), input_shape=(1, 1, 28, 28), output_as_string=False, print_results=False))
 
@@ -179,6 +168,38 @@ def torch_tb_profiler():
         "aten::mm",
     ]
     return str({name: rows[name] for name in shared})
+
+
+def visdom():
+    """What it would send to its server, without one."""
+    sent = []
+    board = importlib.import_module("visdom").Visdom(
+        offline=True, log_to_filename=tempfile.mkdtemp() + "/log", raise_exceptions=True
+    )
+    board._send = lambda message, **rest: sent.append(message["data"]) or "window"
+    board.line(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.0, 1.0, 2.0]))
+    board.scatter(torch.arange(6.0).reshape(3, 2))
+    board.heatmap(torch.arange(4.0).reshape(2, 2))
+    board.histogram(torch.arange(5.0))
+    board.image(torch.ones(3, 4, 4))
+    board.images(torch.zeros(2, 3, 4, 4))
+    return str([{k: v for k, v in entry[0].items() if k in ("x", "y", "z", "type", "content")} for entry in sent])
+
+
+def netron():
+    """Opens what is exported, and serves it."""
+    module = importlib.import_module("netron")
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU())
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/net.pt"
+        torch.jit.save(torch.jit.trace(net, torch.zeros(1, 1, 8, 8)), path)
+        host, port = module.start(path, browse=False)
+        with importlib.import_module("urllib.request").urlopen(f"http://{host}:{port}/data/net.pt") as answer:
+            served = answer.read()
+        with open(path, "rb") as file:
+            same = served == file.read()
+        module.stop()
+    return f"{same}"
 
 
 def captum():

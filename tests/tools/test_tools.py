@@ -14,8 +14,8 @@ HERE = Path(__file__).parent
 # The tool's package, and what else it needs.
 TOOLS = {
     "torchsummary": (), "torchinfo": (), "torchviz": ("graphviz",), "torchsnooper": ("pysnooper", "pkg_resources"), "fvcore": ("iopath",),
-    "ptflops": (), "calflops": ("transformers",), "torchprofile": (), "thop": (), "torchview": ("graphviz",), "lovely_tensors": ("matplotlib",),
-    "deepspeed": ("hjson",), "tensorboardX": ("matplotlib",), "torch_tb_profiler": ("pandas",), "captum": ("matplotlib",),
+    "ptflops": (), "torchprofile": (), "thop": (), "torchview": ("graphviz",), "lovely_tensors": ("matplotlib",),
+    "visdom": ("requests", "websocket", "jsonpatch"), "netron": (), "deepspeed": ("hjson",), "tensorboardX": ("matplotlib",), "torch_tb_profiler": ("pandas",), "captum": ("matplotlib",),
 }  # fmt: skip
 
 
@@ -34,6 +34,12 @@ def run(name: str, *flambeau: str) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.partition("FOUND\n")[2]
+
+
+def test_calflops() -> None:
+    """It needs a torchvision that fits PyTorch; its sums are DeepSpeed's, of which it is made."""
+    there("calflops", "transformers")
+    assert run("calflops", "-m", "flambeau") == "(161504, 72128, 15786)\n"
 
 
 @pytest.mark.parametrize("tool", TOOLS)

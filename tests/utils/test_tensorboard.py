@@ -14,7 +14,8 @@ import flambeau
 pytest.importorskip("tensorboard", reason="writes TensorBoard's files")
 torch = pytest.importorskip("torch", reason="compares with PyTorch")
 from PIL import Image  # noqa: E402
-from tensorboard.backend.event_processing.event_file_loader import EventFileLoader  # noqa: E402
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader, LegacyEventFileLoader  # noqa: E402
+from tensorboard.compat.proto.graph_pb2 import GraphDef  # noqa: E402
 from torch.utils import tensorboard as theirs  # noqa: E402
 
 from flambeau.utils import tensorboard as ours  # noqa: E402
@@ -48,6 +49,18 @@ def log(T, library, folder):
         writer.add_image("grey", (picture[0] * 255).astype(np.uint8), 6, dataformats="HW")
         writer.add_images("batch", T.tensor(np.stack([picture] * 10)), 7)
         writer.add_text("words", "**bold**", 8)
+        writer.add_pr_curve("curve", T.tensor([0, 1, 1, 0]), T.tensor([0.1, 0.8, 0.6, 0.7]), 9)
+        corners = T.tensor([[[1.0, 1, 1], [-1, -1, 1], [1, -1, -1]]])
+        writer.add_mesh(
+            "mesh", corners, T.tensor([[[255, 0, 0], [0, 255, 0], [0, 0, 255]]]), T.tensor([[[0, 1, 2]]]), global_step=9
+        )
+        writer.add_audio("sound", T.linspace(-1, 1, 50), 9)
+        writer.add_tensor("numbers", T.arange(3.0), 9)
+        writer.add_histogram_raw("raw", 0.0, 1.0, 3, 2.0, 3.0, [0.5, 1.0], [1, 2], 9)
+        writer.add_custom_scalars({"c": {"t": ["Multiline", ["a", "b"]], "u": ["Margin", ["a", "b", "c"]]}})
+        writer.add_hparams({"lr": 0.1}, {"accuracy": 1.0}, {"lr": [0.1, 0.2]}, run_name="run")
+        labels, pictures = ["a", "b"], T.ones(2, 3, 2, 2)
+        writer.add_embedding(T.arange(6.0).reshape(2, 3), labels, pictures, 3, "points/x")
         with pytest.raises((AssertionError, ValueError)):
             writer.add_scalar("loss", T.ones(2), 1)
         assert str(writer.get_logdir()) == str(folder)
@@ -57,9 +70,51 @@ def test_the_same_events(tmp_path):
     log(flambeau, ours, tmp_path / "ours")
     log(torch, theirs, tmp_path / "theirs")
     first, second = written(tmp_path / "ours"), written(tmp_path / "theirs")
-    assert len(first) == 12
+    assert len(first) == len(second) == 24
     for mine, other in zip(first, second):
         assert mine == other
+    for name in ("00003/points%2fx/tensors.tsv", "00003/points%2fx/metadata.tsv", "projector_config.pbtxt"):
+        assert (tmp_path / "ours" / name).read_text() == (tmp_path / "theirs" / name).read_text()
+    sprites = [Image.open(tmp_path / who / "00003/points%2fx/sprite.png") for who in ("ours", "theirs")]
+    assert np.array_equal(*sprites)
+
+
+NET = """
+class Net(T.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.fc = T.nn.Sequential(T.nn.Conv2d(1, 4, 3), T.nn.ReLU(), T.nn.MaxPool2d(2)), T.nn.Linear(36, 3)
+    def forward(self, x):
+        return self.fc(self.first(x).flatten(1))
+"""
+
+
+def graph(T, library, folder):
+    names = {"T": T}
+    exec(NET, names)
+    with library.SummaryWriter(folder) as writer:
+        writer.add_graph(names["Net"](), T.zeros(1, 1, 8, 8))
+    events = [e for path in folder.glob("events*") for e in EventFileLoader(str(path)).Load()]
+    found = GraphDef.FromString(next(e.graph_def for e in events if e.graph_def))
+    shapes = {n.name: str(n.attr["_output_shapes"]) for n in found.node}
+    return sorted((n.name.rpartition("/")[0], n.op, shapes[n.name]) for n in found.node if n.op.startswith("aten::"))
+
+
+def test_graphs_have_the_same_operators_in_the_same_modules(tmp_path):
+    found = graph(flambeau, ours, tmp_path / "ours")
+    assert ("Net/Sequential[first]/Conv2d[0]", "aten::_convolution") in [entry[:2] for entry in found]
+    assert found == graph(torch, theirs, tmp_path / "theirs")
+
+
+def test_films_are_animated(tmp_path):
+    with ours.SummaryWriter(tmp_path) as writer:
+        writer.add_video("film", flambeau.rand(2, 5, 3, 4, 6))
+    film = Image.open(io.BytesIO(next(v for v in raw(tmp_path) if v.tag == "film").image.encoded_image_string))
+    assert film.n_frames == 5 and film.size == (12, 4)
+
+
+def raw(folder):
+    return [v for p in folder.glob("events*") for e in LegacyEventFileLoader(str(p)).Load() for v in e.summary.value]
 
 
 def test_a_missing_package_is_named():

@@ -178,25 +178,30 @@ def main() -> int:
     given = parser.parse_args()
     counts: collections.Counter = collections.Counter()
     wrong = []
-    for what in given.what:
-        for name, build in globals()[what](given):
-            try:
-                once(build)
-            except Exception as error:
-                print(f"{what} {name} does not run as it is: {type(error).__name__}: {str(error)[:160]}", flush=True)
-                counts[f"{what}: not as it is either"] += 1
-                continue
-            try:
-                how = outcome(build)
-            except AssertionError as error:
-                how = "WRONG"
-                wrong.append(f"{what} {name}: {str(error)[:300]}")
-                print(wrong[-1], flush=True)
-            except Exception as error:
-                how = "ERROR"
-                wrong.append(f"{what} {name}: {type(error).__name__}: {str(error)[:300]}")
-                print(wrong[-1], flush=True)
-            counts[f"{what}: {how}"] += 1
+    try:
+        for what in given.what:
+            for name, build in globals()[what](given):
+                try:
+                    once(build)
+                except Exception as error:
+                    print(
+                        f"{what} {name} does not run as it is: {type(error).__name__}: {str(error)[:160]}", flush=True
+                    )
+                    counts[f"{what}: not as it is either"] += 1
+                    continue
+                try:
+                    how = outcome(build)
+                except AssertionError as error:
+                    how = "WRONG"
+                    wrong.append(f"{what} {name}: {str(error)[:300]}")
+                    print(wrong[-1], flush=True)
+                except Exception as error:
+                    how = "ERROR"
+                    wrong.append(f"{what} {name}: {type(error).__name__}: {str(error)[:300]}")
+                    print(wrong[-1], flush=True)
+                counts[f"{what}: {how}"] += 1
+    except KeyboardInterrupt:
+        print(f"interrupted at {what} {name}")  # what there is so far
     for how, n in sorted(counts.items()):
         print(f"{n:6d} {how}")
     return 1 if wrong else 0

@@ -142,16 +142,9 @@ class Recording:
     ) -> Activity:
         called = self._calls.get(correlation)
         shift = self._offset
-        return Activity(
-            name,
-            kind,
-            start + shift,
-            end + shift,
-            None if called is None else called + shift,
-            *place,
-            correlation,
-            details,
-        )
+        device, context, stream = place
+        asked = None if called is None else called + shift
+        return Activity(name, kind, start + shift, end + shift, asked, device, context, stream, correlation, details)
 
     def take(self, address: int) -> None:
         """Note one record."""

@@ -13,6 +13,13 @@ from ...core.errors import AcceleratorError
 
 _u64, _i32, _u32, _size, _ptr = ctypes.c_uint64, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p
 
+
+class IpcHandle(ctypes.Structure):
+    """CUipcMemHandle: what another process opens an allocation with."""
+
+    _fields_ = [("reserved", ctypes.c_ubyte * 64)]
+
+
 # Every function of the driver that is used, under its newest name, with its arguments.
 _FUNCTIONS: dict[str, tuple] = {
     "cuInit": (_u32,),
@@ -76,6 +83,8 @@ _FUNCTIONS: dict[str, tuple] = {
     "cuGraphMemcpyNodeGetParams": (_u64, _ptr),
     "cuGraphExecMemcpyNodeSetParams": (_u64, _u64, _ptr, _ptr),
     "cuIpcGetMemHandle": (_ptr, _u64),
+    "cuIpcOpenMemHandle_v2": (_ptr, IpcHandle, _u32),
+    "cuIpcCloseMemHandle": (_u64,),
     "cuPointerGetAttribute": (_ptr, _i32, _u64),
     "cuGetErrorName": (_i32, _ptr),
     "cuGetErrorString": (_i32, _ptr),

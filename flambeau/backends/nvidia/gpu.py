@@ -12,7 +12,7 @@ from ...core.backend import Backend
 from ...core.device import device
 from ...core.storage import tell_looked
 from ...kernels import cuda_lists
-from . import alarms, driver, graphs, pinned, threads
+from . import alarms, driver, graphs, pinned, sharing, threads
 from .memory import DeviceMemory
 from .modules import Bound, load_source
 from .philox import CudaGenerator
@@ -98,6 +98,9 @@ class CudaBackend(Backend):
 
     def report_address(self, where: device, operator: str = "") -> int:
         return alarms.error_flag(where, operator)
+
+    def share(self, storage: Any) -> tuple:
+        return sharing.share(storage)
 
     def raise_later(self, address: int, nbytes: int, operator: str, error: Exception, where: device) -> bool:
         index = where.index or 0

@@ -42,18 +42,6 @@ def _feature_alpha_dropout(
     return (aten.feature_alpha_dropout_ if inplace else aten.feature_alpha_dropout).default(input, p, training)
 
 
-@entry("nn.functional.kl_div")
-def _kl_div(
-    recorder: Any, input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False
-) -> Any:  # fmt: skip
-    if size_average is not None or reduce is not None:
-        raise NotImplementedError("kl_div in a graph: give `reduction`")
-    if reduction == "batchmean":
-        whole = aten.kl_div.default(input, target, 2, log_target=log_target)
-        return aten.div.Tensor(whole, input.size(0)) if input.dim() else whole
-    return aten.kl_div.default(input, target, {"none": 0, "mean": 1, "sum": 2}[reduction], log_target=log_target)
-
-
 @entry("nonzero")
 def _nonzero(recorder: Any, input: Tensor, *, as_tuple: bool = False) -> Any:
     found = aten.nonzero.default(input)

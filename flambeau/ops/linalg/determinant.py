@@ -10,6 +10,7 @@ from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
+from ..machinery.memory import tells
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
 from . import support
@@ -22,7 +23,7 @@ def _scaled_identity(g: Tensor, A: Tensor) -> Tensor:
 
 
 def _det_gradient(g: Tensor, A: Tensor, out: Tensor) -> Tensor:
-    if bool((out == 0).any()):
+    if tells((out == 0).any(), False):  # type: ignore[attr-defined]
         return _cofactors(A) * g.unsqueeze(-1).unsqueeze(-1)
     return solve_ex(A.mH, _scaled_identity(g * out.conj(), A))[0]
 

@@ -15,8 +15,9 @@ from ...core.return_types import named_result
 from ...core.tensor import Tensor
 from ..creation.ranges import eye
 from ..machinery.declare import composite, internal
+from ..machinery.memory import raise_if_set
 from ..machinery.quirks import Quirks
-from ..machinery.record import NewTensors
+from ..machinery.record import NewTensor, NewTensors
 from . import support
 from .solving import solve_ex
 
@@ -93,11 +94,11 @@ def _skew(x: Tensor) -> Tensor:
 
 def _check_phase(name: str, what: str, imaginary: Tensor) -> None:
     """Complex vectors are unique up to a phase: raise if a loss depends on it."""
-    if not bool((imaginary.abs() <= 1e-2).all()):
-        raise RuntimeError(
-            f"{name}: The {what} in the complex case are specified up to multiplication by e^{{i phi}}. The specified"
-            " loss function depends on this quantity, so it is ill-defined."
-        )
+    error = RuntimeError(
+        f"{name}: The {what} in the complex case are specified up to multiplication by e^{{i phi}}. The specified"
+        " loss function depends on this quantity, so it is ill-defined."
+    )
+    raise_if_set((imaginary.abs() <= 1e-2).logical_not().any(), error)
 
 
 _svd_result = named_result("linalg_svd", "U", "S", "Vh")
@@ -225,9 +226,10 @@ def _(out: list[Tensor], A: Tensor, uplo: str) -> None:
         support.store(result, array)
 
 
-@internal(layout=lambda A, uplo: _values_layout(A), batching="each")
-def hermitian_eigenvalues(A: Tensor, uplo: str) -> Tensor:
+@internal(batching="each")
+def hermitian_eigenvalues(A: Tensor, uplo: str) -> NewTensor:
     """Eigenvalues of Hermitian matrices alone."""
+    return _values_layout(A)
 
 
 @hermitian_eigenvalues.on("cpu")
@@ -306,9 +308,10 @@ def _(out: list[Tensor], A: Tensor, name: str) -> None:
         support.store(result, array)
 
 
-@internal(layout=lambda A: (A.shape[:-1], A.dtype.to_complex(), A.device), batching="each")
-def general_eigenvalues(A: Tensor) -> Tensor:
+@internal(batching="each")
+def general_eigenvalues(A: Tensor) -> NewTensor:
     """Eigenvalues of square matrices alone."""
+    return A.shape[:-1], A.dtype.to_complex(), A.device
 
 
 @general_eigenvalues.on("cpu")

@@ -98,6 +98,11 @@ def raise_if_set(flag: Tensor, error: Exception, operator: str = "") -> None:
         raise error
 
 
+def tells(flag: Tensor, unknown: bool) -> bool:
+    """The one number in a tensor as a truth value, to choose between two ways to the same result; `unknown` where there are no values."""
+    return bool(flag.item()) if BACKENDS[flag.device.type].has_values else unknown  # type: ignore[attr-defined]
+
+
 def values_on_host(x: Tensor) -> Any:
     """The values as an array in the host's memory, for reading at once: operators that call this read values."""
     return (x if BACKENDS[x.device.type].on_host else x.cpu())._array()

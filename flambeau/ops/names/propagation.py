@@ -113,8 +113,8 @@ class NamesMode(modes.Mode):
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if not any_named():
+            self.left, self.on = True, False
             modes.leave_everywhere(self)
-            self.on = False
         given = (*args, *kwargs.values())
         if any(map(is_named, _tensors(given))):
             return self.named_call(op, function, args, kwargs)
@@ -124,7 +124,7 @@ class NamesMode(modes.Mode):
 
     def start(self) -> None:
         if not self.on:
-            self.on = True
+            self.left, self.on = False, True
             modes.enter_everywhere(self)
 
     def named_call(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:

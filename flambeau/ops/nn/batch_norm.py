@@ -14,7 +14,7 @@ from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import bare, dense, is_last, layout_like, new_like, without_gaps
 from ..machinery.quirks import Quirks
-from ..machinery.record import NewTensors
+from ..machinery.record import NewTensor, NewTensors
 from ..machinery.together import Wanted, in_place_of, together
 
 _ROWS = 512  # rows summed in one go where channels lie next to each other: more would cost digits
@@ -124,7 +124,6 @@ def _composed(
 
 
 @internal(
-    layout=lambda input, *_: layout_like(input),
     writes=("mean", "rstd", "running_mean", "running_var"),
     grads={("input", "weight", "bias"): _backward},
     quirks=Quirks(label="NativeBatchNormBackward0", saved_as_input=True, aten="native_batch_norm"),
@@ -141,9 +140,10 @@ def normalised(
     training: bool,
     momentum: float,
     eps: float,
-) -> Tensor:
+) -> NewTensor:
     """The normalised input. In training its statistics are written into `mean` and `rstd`, and the running ones follow;
     in evaluation `mean` is given."""
+    return layout_like(input)
 
 
 @normalised.on("any")

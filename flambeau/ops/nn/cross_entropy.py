@@ -18,6 +18,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 from .loss_arguments import read_reduction
 from .softmax import softmax_backward
 
@@ -102,7 +103,6 @@ def _shares(
 
 
 @internal(
-    layout=lambda grad, soft, *_: (soft.shape, soft.dtype, soft.device),
     grads={
         ("grad", "soft"): lambda v, grad, soft, target, weight, reduction, ignore_index, smoothing: _kept_gradient(
             v, grad, soft, target, weight, reduction, ignore_index, smoothing
@@ -119,8 +119,9 @@ def cross_entropy_backward(
     reduction: str,
     ignore_index: int,
     smoothing: float,
-) -> Tensor:
+) -> NewTensor:
     """The gradient with respect to the scores, from the probabilities and statistics the forward kernel kept."""
+    return soft.shape, soft.dtype, soft.device
 
 
 @cross_entropy_backward.on("any")
@@ -332,14 +333,14 @@ def _nll_second(v: Tensor, target: Tensor, weight: Any, reduction: str, ignore_i
 
 
 @internal(
-    layout=lambda grad, input, *_: (input.shape, input.dtype, input.device),
     grads={"grad": _nll_second},
     batching="each",
 )
 def nll_loss_backward(
     grad: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, stats: Tensor, reduction: str, ignore_index: int
-) -> Tensor:
+) -> NewTensor:
     """The gradient of the negative log-likelihood with respect to its input."""
+    return input.shape, input.dtype, input.device
 
 
 @nll_loss_backward.on("any")

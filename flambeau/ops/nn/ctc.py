@@ -75,7 +75,6 @@ def _target_matrix(values: np.ndarray, lengths: np.ndarray, classes: int) -> np.
 
 
 @internal(
-    layout=lambda grad, losses, alpha, labels, log_probs, *_: (log_probs.shape, log_probs.dtype, log_probs.device),
     grads={("grad", "log_probs"): unknown_derivative("_ctc_loss_backward")},
     batching="each",
 )
@@ -89,8 +88,9 @@ def ctc_gradient(
     target_lengths: Lengths,
     blank: int,
     zero_infinity: bool,
-) -> Tensor:
+) -> NewTensor:
     """The gradient of ctc_losses with respect to the log-probabilities."""
+    return log_probs.shape, log_probs.dtype, log_probs.device
 
 
 @ctc_gradient.on("any")

@@ -23,6 +23,7 @@ from ..machinery.inplace import write_out
 from ..machinery.memory import dense
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
+from ..machinery.record import NewTensor
 
 _BOTH: dict[str, Any] = {"namespaces": ("torch", "nn.functional"), "method": False}
 
@@ -76,12 +77,12 @@ def _cdist_grads(g: Tensor, x1: Tensor, x2: Tensor, p: float, out: Tensor, needs
 
 
 @internal(
-    layout=lambda grad, x, *_: (x.shape, x.dtype, x.device),
     grads={("grad", "x", "other", "distances"): unknown_derivative("_cdist_backward")},
     batching="each",
 )
-def cdist_backward(grad: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor, swapped: bool) -> Tensor:
+def cdist_backward(grad: Tensor, x: Tensor, other: Tensor, p: float, distances: Tensor, swapped: bool) -> NewTensor:
     """The gradient of the points `x`; `swapped` if they are the second ones of the pairs."""
+    return x.shape, x.dtype, x.device
 
 
 @cdist_backward.on("any")
@@ -100,13 +101,13 @@ def _(out: Tensor, grad: Tensor, x: Tensor, other: Tensor, p: float, distances: 
 
 
 @internal(
-    layout=lambda x1, x2, p: ((*x1.shape[:-1], x2.shape[-2]), x1.dtype, x1.device),
     grads={("x1", "x2"): _cdist_grads},
     quirks=Quirks(label="CdistBackward0"),
     batching="leading",
 )
-def all_distances(x1: Tensor, x2: Tensor, p: float) -> Tensor:
+def all_distances(x1: Tensor, x2: Tensor, p: float) -> NewTensor:
     """Distances between rows of x1 (..., P, M) and x2 (..., R, M), batches already equal."""
+    return (*x1.shape[:-1], x2.shape[-2]), x1.dtype, x1.device
 
 
 @all_distances.on("any")

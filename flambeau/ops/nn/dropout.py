@@ -18,7 +18,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
-from ..machinery.record import NewTensors
+from ..machinery.record import NewTensor, NewTensors
 from ..random.random_fill import fill, store
 from ..random.samplers import Bernoulli, KeptElements
 
@@ -116,13 +116,13 @@ _declare("feature_alpha_dropout", _alpha_dropped, True)
 
 
 @internal(
-    layout=lambda input, mask, scale: (input.shape, input.dtype, input.device, mask._strides),
     grads={"input": lambda g, mask, scale: g * mask * scale},
     quirks=Quirks(label="NativeDropoutBackward0"),
     batching="each",
 )
-def masked_scale(input: Tensor, mask: Tensor, scale: float) -> Tensor:
+def masked_scale(input: Tensor, mask: Tensor, scale: float) -> NewTensor:
     """input * scale where the mask is set, zero elsewhere."""
+    return input.shape, input.dtype, input.device, mask._strides
 
 
 @masked_scale.on("any")

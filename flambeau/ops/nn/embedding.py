@@ -237,12 +237,12 @@ def _table_layout(grad: Tensor, rows: int) -> tuple:
 
 
 @internal(
-    layout=lambda grad, winners, sizes, rows: _table_layout(grad, rows),
     grads={"grad": unknown_derivative("_embedding_bag_dense_backward")},
     batching="each",
 )
-def bag_winners_grad(grad: Tensor, winners: Tensor, sizes: Tensor, rows: int) -> Tensor:
+def bag_winners_grad(grad: Tensor, winners: Tensor, sizes: Tensor, rows: int) -> NewTensor:
     """The gradient of a table of so many rows, of which bags took the maxima."""
+    return _table_layout(grad, rows)
 
 
 @bag_winners_grad.on("any")
@@ -251,7 +251,6 @@ def _(out: Tensor, grad: Tensor, winners: Tensor, sizes: Tensor, rows: int) -> N
 
 
 @internal(
-    layout=lambda grad, index, starts, scales, sizes, counts, rows, mean, padding: _table_layout(grad, rows),
     grads={("grad", "scales"): unknown_derivative("_embedding_bag_dense_backward")},
     batching="each",
 )
@@ -265,8 +264,9 @@ def bag_rows_grad(
     rows: int,
     mean: bool,
     padding: int,
-) -> Tensor:
+) -> NewTensor:
     """The gradient of a table of so many rows, of which bags took sums or means. `counts` divide the gradient of each row."""
+    return _table_layout(grad, rows)
 
 
 @bag_rows_grad.on("any")
@@ -282,13 +282,13 @@ def _(
 
 
 @internal(
-    layout=lambda grad, weight, index, *_: (index.shape, weight.dtype, weight.device),
     grads={("grad", "weight"): unknown_derivative("_embedding_bag_per_sample_weights_backward")},
     runs_empty=True,
     batching="each",
 )
-def bag_scales_grad(grad: Tensor, weight: Tensor, index: Tensor, starts: Tensor, padding: int) -> Tensor:
+def bag_scales_grad(grad: Tensor, weight: Tensor, index: Tensor, starts: Tensor, padding: int) -> NewTensor:
     """The gradient of the numbers that rows were multiplied by."""
+    return index.shape, weight.dtype, weight.device
 
 
 @bag_scales_grad.on("any")
@@ -439,9 +439,10 @@ def _bags(
     return bag_rows(weight, index, starts, mode_name, scale_grad_by_freq, scales, padding, sparse, details), starts
 
 
-@internal(layout=lambda starts, count: ((count,), dt.int64, starts.device), batching="each")
-def bag_of_index(starts: Tensor, count: int) -> Tensor:
+@internal(batching="each")
+def bag_of_index(starts: Tensor, count: int) -> NewTensor:
     """The bag that each of so many indices belongs to."""
+    return (count,), dt.int64, starts.device
 
 
 @bag_of_index.on("any")
@@ -542,11 +543,10 @@ def _bag_offsets(input: Tensor, offsets: Any, include_last_offset: bool) -> Tens
 # -- one_hot ----------------------------------------------------------------------------------------------------------
 
 
-@internal(
-    layout=lambda index, classes: ((*index.shape, classes), dt.int64, index.device), runs_empty=True, batching="each"
-)
-def one_hot_rows(index: Tensor, classes: int) -> Tensor:
+@internal(runs_empty=True, batching="each")
+def one_hot_rows(index: Tensor, classes: int) -> NewTensor:
     """A row of zeros with a one at the index, for each index."""
+    return (*index.shape, classes), dt.int64, index.device
 
 
 @one_hot_rows.on("any")

@@ -14,6 +14,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import type_word, unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import like_first
+from ..machinery.record import NewTensor
 from .distance import pairwise_distance
 from .element_loss import logits, soft_margin
 from .loss_arguments import numbered_form, read_reduction, reduce_loss
@@ -255,10 +256,11 @@ def _(out: Tensor, target: Tensor, classes: int) -> None:
     raw_copy(out, target)
 
 
-@internal(layout=lambda target, classes: ((*target.shape, classes), dt.bool_, target.device), batching="each")
-def label_pairs(target: Tensor, classes: int) -> Tensor:
+@internal(batching="each")
+def label_pairs(target: Tensor, classes: int) -> NewTensor:
     """For each row of `target`, which of its entries come before the first -1, paired with the classes that no such entry
     names."""
+    return (*target.shape, classes), dt.bool_, target.device
 
 
 @label_pairs.on("any")

@@ -18,8 +18,8 @@ from ...core.layout import channels_last, channels_last_strides
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, empty_strided, numel_of
 from ...kernels.library import pool as kernels
-from ..creation.convert import on_host
 from ..creation.filled import fill_raw
+from ..index.bad_index import bad_index
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
@@ -82,11 +82,11 @@ def _checked(
     kernel: Any, out: Tensor, source: Tensor, indices: Tensor, lead: int, size: tuple[int, ...], **constants: Any
 ) -> None:
     """Run a kernel that takes or places elements at positions in planes of this size, and report those outside."""
-    error = fill_raw(empty((2,), dt.int64, out.device), 0)
+    error = bad_index.on(out.device, "max_unpool")
     count = numel_of(indices.shape[len(indices.shape) - len(size) :])
     kernel(out, bare(source), bare(indices), error, lead, numel_of(size), count, **constants)
-    found, position = on_host(error)._array()
-    if found:
+    position = bad_index.taken(out.device)
+    if position is not None:
         extent = "x".join(map(str, size))
         raise RuntimeError(f"Found an invalid max index: {position} (output volumes are of size {extent})")
 

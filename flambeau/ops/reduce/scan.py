@@ -18,7 +18,7 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import assign, check_out_dtype, check_unrecorded, check_writable, write_out
-from ..machinery.memory import dense, like_first
+from ..machinery.memory import dense, like_first, tells
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, lookup
 from ..machinery.reduction import Reduction, to_bool
@@ -121,7 +121,7 @@ def _cumprod_grad_from_parts(g: Tensor, input: Tensor, dim: int) -> Tensor:
     x, n = input.conj(), input.shape[dim]
     if not numel_of(input.shape):
         return g
-    if not _any_zero.call(input._bare_alias()).item():
+    if not tells(_any_zero.call(input._bare_alias()), True):
         return running_sum(running_product(x, dim) * g, dim, True) / x
     parts = []
     for k in range(n):  # the products that hold element k, without it

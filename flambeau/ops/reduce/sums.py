@@ -17,6 +17,7 @@ from ..machinery.arguments import is_int, need_tensor, varargs_ints
 from ..machinery.declare import composite, primitive
 from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
+from ..machinery.memory import tells
 from ..machinery.quirks import Quirks
 from ..machinery.record import lookup
 from ..machinery.reduction import (
@@ -125,7 +126,7 @@ def _prod_backward(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, ...],
     if not rank:
         return g
     g, out = restored(g, rank, dims, keepdim), restored(out, rank, dims, keepdim)
-    if not _has_zero.call(input._bare_alias()).item():
+    if not tells(_has_zero.call(input._bare_alias()), True):
         return _over_product.call((g, input, out))
     if len(dims) == 1:
         return g * _product_of_others(input, dims[0]).conj()

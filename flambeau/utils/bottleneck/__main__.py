@@ -57,7 +57,8 @@ def run_autograd(code: Any, space: dict[str, Any]) -> list[str]:
     print("Running your script with the autograd profiler...")
     parts = []
     for device in (None, "cuda") if ProfilerActivity.CUDA in supported_activities() else (None,):
-        with profile(use_device=device) as found:
+        found = profile(use_device=device)
+        with found:
             exec(code, dict(space), None)  # noqa: S102 - the user's program
         column, mode = ("cpu_time_total", "CPU") if device is None else ("device_time_total", "CUDA")
         events = found.function_events

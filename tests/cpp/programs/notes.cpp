@@ -1,19 +1,23 @@
-// Four programs as one, so that the headers are read once.
+// Five programs as one, so that the headers are read once. Each `int main() {...}` becomes a function without a result: only a real
+// main may end without one.
 #include <torch/torch.h>
 
 #include <iostream>
 
-#define main blocks_main
+#define main declared_in_blocks(); void blocks_main
 #include "blocks.cpp"
 #undef main
-#define main printt_main
+#define main declared_in_printt(); void printt_main
 #include "printt.cpp"
 #undef main
-#define main version_main
+#define main declared_in_version(); void version_main
 #include "version.cpp"
 #undef main
-#define main prints_main
+#define main declared_in_prints(); void prints_main
 #include "prints.cpp"
+#undef main
+#define main declared_in_train(); void train_main
+#include "train.cpp"
 #undef main
 
 int main() {
@@ -25,4 +29,6 @@ int main() {
   version_main();
   std::cout << "== prints" << std::endl;
   prints_main();
+  std::cout << "== train" << std::endl;
+  train_main();
 }

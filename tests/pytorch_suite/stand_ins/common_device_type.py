@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .parametrization import Variant, add_variants, made_for, put, tests_of, text_of, variants_of
+from flambeau.testing._internal.parametrization import (
+    Variant,
+    add_variants,
+    made_for,
+    put,
+    tests_of,
+    text_of,
+    variants_of,
+)
+
 from .permissive import Anything, guess, harmless
 
 TEST_WITH_ROCM = PYTORCH_CUDA_MEMCHECK = False

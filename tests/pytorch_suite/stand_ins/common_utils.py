@@ -22,9 +22,7 @@ import numpy as np
 import torch
 from torch.testing import make_tensor  # noqa: F401 - the tests import it from here
 
-from .case import SEED, TestCase, set_rng_seed  # noqa: F401
-from .matrices import *  # noqa: F403
-from .parametrization import (  # noqa: F401
+from flambeau.testing._internal.parametrization import (  # noqa: F401
     _TestParametrizer,
     add_variants,
     decorateIf,
@@ -33,6 +31,9 @@ from .parametrization import (  # noqa: F401
     reparametrize,
     subtest,
 )
+
+from .case import SEED, TestCase, set_rng_seed  # noqa: F401
+from .matrices import *  # noqa: F403
 from .permissive import guess, harmless
 
 IS_LINUX = sys.platform == "linux"

@@ -240,7 +240,7 @@ def clear_class_registry() -> None:
     """Compiled classes belong to their Python classes here: there is no registry."""
 
 
-if torch.__name__ == "flambeau":
+if not hasattr(torch._C, "_jit_clear_class_registry"):
     torch._C._jit_clear_class_registry = clear_class_registry
 
 

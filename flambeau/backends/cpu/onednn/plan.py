@@ -23,6 +23,7 @@ from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn import sequence
 from flambeau.backends.cpu.onednn.blocks import Pictures
 from flambeau.core import dtype as dtypes
+from flambeau.core import modes
 from flambeau.core.uninterrupted import at_once, uninterrupted
 
 _ALIGNMENT = 64
@@ -240,6 +241,30 @@ class PrimitivePlan:
             if status:
                 raise dnnl.failure(status, "memory_set_data_handle", self.what())
         self.base = base
+
+
+_plain_run = PrimitivePlan.run
+_observers = 0
+
+
+def _observed_run(self: PrimitivePlan, *pointers: int) -> None:
+    observer = modes.observing()
+    if observer is None:
+        _plain_run(self, *pointers)
+        return
+    event = observer.begin(f"onednn::{self.what().partition(' ')[0]}", modes.FUNCTION)
+    try:
+        _plain_run(self, *pointers)
+    finally:
+        observer.end(event)
+
+
+def tell_observers(more: int) -> None:
+    """One observer more (1) or less (-1) wants to be told when primitives run. While there is none that costs nothing, because the
+    class gets another method for as long."""
+    global _observers
+    _observers += more
+    PrimitivePlan.run = _observed_run if _observers else _plain_run  # type: ignore[method-assign]
 
 
 class Builder:

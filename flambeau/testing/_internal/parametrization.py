@@ -24,8 +24,8 @@ def text_of(value: Any) -> str:
     return "".join(c if c.isalnum() or c in "_-" else "_" for c in shown.replace("torch.", ""))
 
 
-def add_variants(test: Callable, more: Callable[[], Iterator[Variant]]) -> Callable:
-    """`test` for each of its variants so far, times each of `more`."""
+def add_variants(test: Callable, more: Callable[[], Iterator[Variant]], first: bool = False) -> Callable:
+    """`test` for each of its variants so far, times each of `more`, whose names come `first` or last."""
     before = getattr(test, "_variants", None)
 
     def product() -> Iterator[Variant]:
@@ -35,7 +35,7 @@ def add_variants(test: Callable, more: Callable[[], Iterator[Variant]]) -> Calla
             else:
                 for inner_name, inner_arguments, inner_decorators in before():
                     yield (
-                        "_".join(filter(None, [inner_name, name])),
+                        "_".join(filter(None, [name, inner_name] if first else [inner_name, name])),
                         {**inner_arguments, **arguments},
                         inner_decorators + decorators,
                     )
@@ -58,7 +58,7 @@ def parametrize(arg_str: str, arg_values: Iterable[Any], name_fn: Callable | Non
                 title = given.name or "_".join(f"{name}_{text_of(part)}" for name, part in zip(names, parts))
             yield title, dict(zip(names, parts)), given.decorators
 
-    return lambda test: add_variants(test, variants)
+    return lambda test: add_variants(test, variants, first=True)
 
 
 class _TestParametrizer:

@@ -1,0 +1,25 @@
+"""`torch.backends.nnpack`: a library of convolutions for small CPUs, which Flambeau does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+def is_available() -> bool:
+    """False: it is not part of Flambeau."""
+    return False
+
+
+def set_flags(_enabled: bool) -> tuple[bool]:
+    """Switching it off, as programs do, changes nothing; on is refused. What it was before."""
+    if _enabled:
+        raise RuntimeError("NNPACK is not part of Flambeau: it cannot be switched on")
+    return (False,)
+
+
+@contextmanager
+def flags(enabled: bool = False) -> Iterator[None]:
+    """Inside, the switch is set."""
+    set_flags(enabled)
+    yield
