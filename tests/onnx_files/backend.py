@@ -27,6 +27,8 @@ from flambeau.onnx.dtypes import array_of, tensor_of
 def given(value: Any) -> Any:
     if isinstance(value, list):
         return [given(v) for v in value]
+    if isinstance(value, onnx.TensorProto):
+        return given(numpy_helper.to_array(value))
     if isinstance(value, np.ndarray) and value.dtype == object:
         return value
     return None if value is None else tensor_of(np.asarray(value))
@@ -44,6 +46,8 @@ def check(wanted: Any, found: Any, rtol: float, atol: float) -> None:
         for a, b in zip(wanted, found):
             check(a, b, rtol, atol)
         return
+    if isinstance(wanted, onnx.TensorProto):
+        wanted = numpy_helper.to_array(wanted)
     if wanted is None or (isinstance(wanted, np.ndarray) and wanted.dtype == object):
         assert found is None if wanted is None else (np.asarray(found).tolist() == wanted.tolist())
         return

@@ -138,18 +138,6 @@ def _embedding_bag(
     return aten.embedding_bag.padding_idx(*given)[0]
 
 
-@entry("nn.functional.kl_div")
-def _kl_div(
-    recorder: Any, input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
-    log_target: bool = False,
-) -> Any:  # fmt: skip
-    if size_average is not None or reduce is not None:
-        raise NotImplementedError("kl_div in a graph: give the reduction by name")
-    number = {"none": 0, "mean": 1, "sum": 2, "batchmean": 2}[reduction]
-    found = aten.kl_div.default(input, target, number, log_target=log_target)
-    return aten.div.Tensor(found, input.shape[0]) if reduction == "batchmean" and input.dim() else found
-
-
 @entry("internal.unsafe_view")
 def _unsafe_view(recorder: Any, input: Tensor, shape: Any) -> Any:
     return aten._unsafe_view.default(input, list(shape))

@@ -304,7 +304,7 @@ def _start(g: Builder, x: Value, dim: int, value: Any, dtype: DType) -> Value:
 @form(aten.cumprod, since=9)
 def cumprod(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Value:
     x = g.cast(self, _summed_dtype(self, dtype))
-    if x.rank == 0:
+    if x.rank == 0 or 0 in x.shape:  # nothing to run over, on which onnxruntime's Scan divides by zero
         return x
     dim %= x.rank
 
@@ -319,6 +319,8 @@ def cumprod(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Va
 def cummax(g: Builder, self: Value, dim: int, name: str = "") -> tuple[Value, Value]:
     if self.rank == 0:
         return self, g.constant(0, flambeau.int64)
+    if 0 in self.shape:
+        return self, g.cast(self, flambeau.int64)
     dim %= self.rank
     info = flambeau.finfo(self.dtype) if self.dtype.is_floating_point else flambeau.iinfo(self.dtype)
     worst = info.min if name.endswith("max") else info.max
