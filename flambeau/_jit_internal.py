@@ -21,6 +21,7 @@ from .jit.annotations import (
     BroadcastingList6,
 )
 from .jit.marks import Mark as FunctionModifiers
+from .jit.marks import boolean_dispatched
 from .jit.marks import drop as _drop  # noqa: F401
 from .jit.marks import overload as _overload
 
@@ -31,7 +32,6 @@ __all__ = [
 ]  # fmt: skip
 
 _overload_method = _overload
-boolean_dispatched: dict[Any, dict[str, Any]] = {}  # functions made by boolean_dispatch
 
 
 def boolean_dispatch(

@@ -20,6 +20,7 @@ class Mark(enum.Enum):
 
 _ATTRIBUTE = "_torchscript_modifier"
 _overloads: dict[str, list[Any]] = {}
+boolean_dispatched: dict[Any, dict[str, Any]] = {}  # functions made by `_jit_internal.boolean_dispatch`
 
 
 def mark_of(thing: Any) -> Mark | None:

@@ -19,7 +19,6 @@ from typing import Any
 import flambeau as torch
 import flambeau.jit as jit
 
-from .. import _jit_internal
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..autograd.profiler import record_function
 from ..compat.legacy import TENSOR_TYPES
@@ -28,7 +27,7 @@ from . import classes, forms, operators
 from . import signatures as notes
 from .emitter import Emitter
 from .functions import Definition, Function, defaults_of, parsed, text_definition
-from .marks import Mark, mark_of, overloads
+from .marks import Mark, boolean_dispatched, mark_of, overloads
 from .matching import Named
 from .naming import is_library, qualified_name
 from .schema import Schema, all_names, schemas_of
@@ -292,7 +291,7 @@ class Resolver:
         form = form_of(thing)
         if form is not None:
             return form
-        switch = _jit_internal.boolean_dispatched.get(thing)
+        switch = boolean_dispatched.get(thing)
         if switch is not None:
             return Dispatch(
                 switch["arg_name"], switch["index"], switch["if_true"], switch["if_false"], switch["default"]
