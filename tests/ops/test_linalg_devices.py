@@ -145,5 +145,5 @@ def test_least_squares_without_full_rank_have_no_residuals() -> None:
 
 
 def test_compressed_matrices_go_where_they_are_asked_to() -> None:
-    with pytest.raises((NotImplementedError, TypeError)):
+    with pytest.raises(RuntimeError):  # how many columns there are depends on values
         fl.sparse_csr_tensor([0, 1], [0], [1.0], device="meta")
