@@ -113,6 +113,7 @@ _HOMES = {
     "GradScaler": "amp",
     "classes": "library.native",
     "export_library": "cpp.aot",
+    "load_library": "cpp.native_model",
     "_disable_dynamo": "compiler",
     "_assert": "symbolic",
     **dict.fromkeys(

@@ -66,7 +66,8 @@ def export_library(
         (folder / f"{name}.h").write_text(program.header())
         (folder / f"{name}.hpp").write_text(program.wrapper())
         source = place / f"{name}.c"
-        source.write_text(program.source(str(weights) if embed_weights else None))
+        text = program.source(str(weights) if embed_weights else None)
+        source.write_text(text if static else text + program.description())
         say("compiling the program")
         objects.append(place / f"{name}_program.o")
         _run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import math
 import os
 import re
@@ -17,6 +18,7 @@ from ..wholestep.recorded import extent
 from ..wholestep.recorder import _MEMCPY, _MEMSET
 from . import c_templates as templates
 from .capture import Captured, NotExportable
+from .native_model import DESCRIPTION
 from .onednn_log import Made, needed
 
 _C_TYPES = {
@@ -290,6 +292,12 @@ class CProgram:
             "body": self._numbered("\n    ".join([*self.body, *copies])),
         }
         return re.sub(r"\$\{(\w+)\}", lambda found: str(values[found[1]]), templates.SOURCE)
+
+    def description(self) -> str:
+        """C text with what goes in and comes out, for those who load the library while they run."""
+        sides = ([[list(t.shape), t.dtype.name] for t in ts] for ts in (self.captured.inputs, self.captured.outputs))
+        told = json.dumps(dict(zip(("name", "inputs", "outputs"), (self.name, *sides), strict=True)))
+        return f"\nconst char {DESCRIPTION}[] = {json.dumps(told)};\n"
 
     def header(self) -> str:
         """The C header: what goes in and comes out, in numbers."""

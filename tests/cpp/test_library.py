@@ -14,8 +14,10 @@ import flambeau as torch
 from flambeau import nn
 from flambeau.backends.cpu import jit
 from flambeau.cpp.aot import NotExportable
+from flambeau.cpp.native_model import load_library
 from flambeau.export.__main__ import main as export_main
 from flambeau.nn import functional as F
+from flambeau.serve.ts.torch_handler.base_handler import BaseHandler
 from flambeau.vision.models import resnet18
 from tests.cpp.common import cmake, needs_cmake, needs_compiler, run
 
@@ -157,6 +159,36 @@ def test_several_inputs_and_outputs(tmp_path: Path) -> None:
     header = (tmp_path / "two.h").read_text()
     assert "#define TWO_INPUTS 2" in header and "#define TWO_OUTPUTS 4" in header
     assert "#define TWO_OUTPUT_1_SHAPE {1, 3}" in header
+
+
+def test_a_library_is_called_from_python_and_served(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3)).eval()
+    x = torch.randn(5, 6)
+    path = torch.export_library(model, (x,), tmp_path, name="net", embed_weights=True)
+    native = load_library(path)
+    with torch.no_grad():
+        wanted = model(x)
+    assert torch.equal(native(x), wanted)
+    few = native(x[:2])  # as a batch of requests that is not full
+    assert few.shape == (2, 3)
+    torch.testing.assert_close(few, wanted[:2])
+    for wrong, error in (
+        (x[:, :5], ValueError),
+        (x.double(), TypeError),
+        (torch.randn(6, 6), ValueError),
+        ("x", TypeError),
+    ):
+        with pytest.raises(error, match="libnet.so"):
+            native(wrong)
+    with pytest.raises(TypeError, match="takes 1 tensors, but got 2"):
+        native(x, x)
+
+    handler = BaseHandler()
+    handler.device = torch.device("cpu")
+    assert torch.equal(handler._load_serialized(str(path))(x), wanted)
+    (tmp_path / "other.so").write_bytes(b"no library")
+    with pytest.raises(NotImplementedError, match="other.so cannot be used"):
+        handler._load_serialized(str(tmp_path / "other.so"))
 
 
 def test_what_cannot_be_a_library(tmp_path: Path) -> None:

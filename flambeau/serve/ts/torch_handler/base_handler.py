@@ -77,10 +77,14 @@ class BaseHandler:
         return torch.jit.load(model_pt_path, map_location=self.device)
 
     def _load_torch_export_aot_compile(self, model_so_path: str) -> Any:
-        raise NotImplementedError(
-            f"{os.path.basename(model_so_path)}: libraries compiled ahead of time by PyTorch need PyTorch's own C++ library. Archive"
-            " what torch.export.save writes (.pt2) instead."
-        )
+        """A library that `flambeau.export_library` wrote."""
+        try:
+            return torch.load_library(model_so_path)
+        except (OSError, RuntimeError) as problem:
+            raise NotImplementedError(
+                f"{os.path.basename(model_so_path)} cannot be used: {problem}. Libraries compiled ahead of time by PyTorch need"
+                " PyTorch's own C++ library: archive what flambeau.export_library writes, or torch.export.save (.pt2)."
+            ) from problem
 
     def _load_onnx_model(self, path: str) -> Any:
         """A session of onnxruntime where that is installed, as with TorchServe; else a module of Flambeau's own."""
