@@ -86,7 +86,6 @@ r.is_leaf
 x.requires_grad
 r.requires_grad
 (r*1).requires_grad
-x.names
 x.is_floating_point()
 i.is_floating_point()
 z.is_complex()

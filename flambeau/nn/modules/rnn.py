@@ -207,6 +207,8 @@ class RNNBase(Module):
     def _initial_state(self, hx: Any, data: Tensor, batch: int, batched: bool, sorted_indices: Any) -> Any:
         real = self.proj_size if self.proj_size > 0 else self.hidden_size
         if hx is None:
+            if not isinstance(data, Tensor):
+                refuse_real_tensors([data])
             options = {"dtype": data.dtype, "device": data.device}
             h = zeros(self._state_shape(batch, real), **options)
             return (h, zeros(self._state_shape(batch, self.hidden_size), **options)) if self.mode == "LSTM" else h

@@ -288,6 +288,9 @@ def name_recourse(face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | 
     if "names" in kwargs and op.kind in ("creation", "random"):
         return lambda: _new_with_names(face, args, dict(kwargs))
     values = [v for k, v in kwargs.items() if NUMPY_NAMES.get(k, k) in DIMENSIONS] + list(args[1:])
+    told = (OPS.get(op.name[:-1], op) if op.name.endswith("_") else op).arguments
+    if not any(NUMPY_NAMES.get(a, a) in DIMENSIONS for a in told):
+        return None
     if any(isinstance(v, str) for v in values) and args and isinstance(args[0], Tensor):
         wanted = next(v for v in values if isinstance(v, str))
         rule = rule_of(op)
@@ -296,7 +299,7 @@ def name_recourse(face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | 
         if face.__name__.endswith("_"):
             problem = f"{op.name.rstrip('_')}: You passed a dimname (string) to this op in place of a dimension index but it does not yet support"
             problem += " this behavior. Please pass a dimension index to work around this."
-        elif is_named(args[0]) and any(NUMPY_NAMES.get(a, a) in DIMENSIONS for a in op.arguments):
+        elif is_named(args[0]):
             problem = f"Name {quoted(wanted)} not found in Tensor{shown(names_of(args[0]))}."
         else:
             return None
