@@ -10,7 +10,7 @@ from .record import OPS, Op
 
 def bind_methods() -> None:
     """Every operator with a method form becomes one; aliases too; in-place forms get their underscore."""
-    for op in OPS.values():
+    for op in list(OPS.values()):  # a copy at once: another thread may declare some
         names = (op.name, *(a for a in op.aliases if "." not in a))
         _describe_inplace(op)
         for name in names:
@@ -30,7 +30,7 @@ def namespace(which: str) -> dict[str, Any]:
     """The public functions of one namespace, e.g. "torch" or "nn.functional". An alias with a dot names its own:
     "special.psi"."""
     found: dict[str, Any] = {}
-    for op in OPS.values():
+    for op in list(OPS.values()):  # a copy at once: another thread may declare some
         for alias in op.aliases:
             home, _, name = alias.rpartition(".")
             if home == which or (not home and which in op.namespaces):

@@ -25,7 +25,7 @@ names_rule(
     lookup("nn.functional.log_softmax"), lookup("dropout"), lookup("nn.functional.dropout"), lookup("nn.functional.relu"),
     scan.cumsum, scan.cumprod, scan.cummax, scan.cummin, scan.logcumsumexp, sort.sort, sort.topk, sort.argsort,
     dimensions.slice_dim, parts.narrow, parts.split, parts.chunk, lookup("type"), lookup("polygamma"), lookup("nn.functional.threshold"),
-    lookup("Tensor.polygamma"), *(op for op in OPS.values() if "max_pool" in op.name and "unpool" not in op.name and op.namespaces),
+    lookup("Tensor.polygamma"), *(op for op in list(OPS.values()) if "max_pool" in op.name and "unpool" not in op.name and op.namespaces),
 )(same)  # fmt: skip
 
 names_rule(
