@@ -85,7 +85,7 @@ def _exchanged(call: Call) -> Names:
     return tuple(names)
 
 
-@names_rule(dimensions.t, lookup("numpy_T") if "numpy_T" in OPS else dimensions.t, moves=True)
+@names_rule(dimensions.t, moves=True)
 def _reversed(call: Call) -> Names:
     return call.input[::-1]
 
