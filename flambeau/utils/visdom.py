@@ -98,7 +98,7 @@ def main() -> None:
     server = importlib.import_module("tornado")
     if server.version_info >= (6, 5):  # visdom's page names a file outside its folder, which newer ones refuse
         raise SystemExit(f"visdom's page is refused (403) by tornado {server.version}: pip install 'tornado<6.5'")
-    for name in provide(Path(visdom.__file__).parent, visdom.__version__):
+    for name in provide(Path(visdom.__path__[0]), visdom.__version__):
         print(f"provided {name}")
     importlib.import_module("visdom.server.run_server").main()
 
