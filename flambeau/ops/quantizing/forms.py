@@ -67,7 +67,9 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Tensor:
     if kind is not None and kind is not self.dtype:
         raise RuntimeError("Creation of quantized tensor requires quantized dtype like torch.quint8")
     args = tuple(a for a in args if not isinstance(a, dt.dtype))
-    codes = self._codes.to(*args, **{k: v for k, v in kwargs.items() if k != "dtype"}) if args or kwargs else self._codes
+    codes = (
+        self._codes.to(*args, **{k: v for k, v in kwargs.items() if k != "dtype"}) if args or kwargs else self._codes
+    )
     if codes is self._codes:
         return self
     q = self._quantizer
@@ -262,7 +264,12 @@ def relu(input: Any) -> Tensor:
 def masked_fill(input: Any, mask: Tensor, value: Any) -> Tensor:
     q = one_scale(input, "masked_fill")
     number = value.item() if isinstance(value, Tensor) else value
-    return per_tensor(input._codes.masked_fill(mask, code_of(number, q.scale, q.zero_point, input.dtype)), q.scale, q.zero_point, input.dtype)
+    return per_tensor(
+        input._codes.masked_fill(mask, code_of(number, q.scale, q.zero_point, input.dtype)),
+        q.scale,
+        q.zero_point,
+        input.dtype,
+    )
 
 
 # -- computed on values --------------------------------------------------------------------------------------------------
