@@ -19,6 +19,7 @@ from .nn import (  # noqa: F401
     distance,
     dropout,
     embedding,
+    fake_quantize,
     fold,
     grid_sample,
     loss,
