@@ -285,10 +285,10 @@ class Builder:
         self.before: list[tuple[Any, int, int, tuple[int, ...]]] = []
         self.after: list[tuple[Any, int, int, tuple[int, ...]]] = []
 
-    def user_memory(self, desc: Descriptor, pictures: Pictures | None = None) -> Memory:
+    def user_memory(self, desc: Descriptor | int, pictures: Pictures | None = None) -> Memory:
         """Memory of the next tensor the caller will pass to `PrimitivePlan.run`."""
         self.keep.append(desc)
-        memory = Memory(desc.address, self.parts, pictures=pictures)
+        memory = Memory(desc if isinstance(desc, int) else desc.address, self.parts, pictures=pictures)
         self.user.append(memory)
         return memory
 
