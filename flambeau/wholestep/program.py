@@ -54,7 +54,7 @@ from .rehearsal import Rehearsal
 _ALIGNMENT = 64
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
-_LARGE = 1 << 22  # an arena of more bytes than this is worth giving back
+_LARGE = 1 << 20  # an arena of more bytes than this is worth giving back
 _PAGE = mmap.PAGESIZE
 _DONTNEED = getattr(mmap, "MADV_DONTNEED", 4)
 _LIBC = ctypes.CDLL(None)

@@ -23,7 +23,7 @@ from .program import Program, Stale
 from .rehearsal import Rehearsal, extent
 from .results import Header, Results
 
-_LARGE_ARENA = 1 << 24
+_LARGE_ARENA = 1 << 20
 
 
 class GradSlot:

@@ -392,7 +392,7 @@ class _Plans:
         if table not in self.known:
             for cache in list(plan._caches):
                 for entry in [*cache.young.values(), *cache.old.values()]:
-                    one = entry[0] if type(entry) is tuple else entry
+                    one = entry[0] if type(entry) is tuple else getattr(entry, "plan", entry)
                     if getattr(one, "address", None) is not None:
                         self.known[one.address] = one
         return self.known.get(table)
