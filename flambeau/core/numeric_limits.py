@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dtype import bool_, complex128, dtype, float64, int64
+from .dtype import QUANTIZED_DTYPES, bool_, complex128, dtype, float64, int64
 from .promotion import get_default_dtype
 from .typenames import type_name
 
@@ -125,10 +125,11 @@ class iinfo(_Limits):
         given = _as_dtype("iinfo", type)
         if given is bool_:
             raise TypeError("torch.bool is not supported by torch.iinfo")
-        if given.kind not in "iu":
+        if given.kind not in "iu" and given not in QUANTIZED_DTYPES:
             raise TypeError(f"torch.iinfo() requires an integer input type, got {given}. Use torch.finfo for floats")
         bits = given.itemsize * 8
-        smallest = -(1 << (bits - 1)) if given.is_signed else 0
+        signed = given.is_signed or given.name.startswith("qint")
+        smallest = -(1 << (bits - 1)) if signed else 0
         self._fill(bits=bits, dtype=given.name, min=smallest, max=smallest + (1 << bits) - 1)
 
     def __repr__(self) -> str:
