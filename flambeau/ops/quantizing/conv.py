@@ -23,7 +23,6 @@ from .packed import Packed, check_weight, row
 from .tensors import dynamic_parameters
 
 
-
 class ConvPackedParams(Packed):
     """Weights of a convolution over `dims` dimensions with its window. One over lines is kept as one over pictures of one row."""
 
@@ -37,9 +36,13 @@ class ConvPackedParams(Packed):
         self.window = (tuple(stride), tuple(padding), tuple(output_padding), tuple(dilation), int(groups))
         for given, what in zip(self.window[:4], ("stride", "padding", "output_padding", "dilation")):
             if len(given) != self.dims:
-                raise RuntimeError(f"quantized::conv_prepack: {what} should contain {self.dims} elements for {self.dims}D convolution.")
+                raise RuntimeError(
+                    f"quantized::conv_prepack: {what} should contain {self.dims} elements for {self.dims}D convolution."
+                )
         if groups < 1 or weight.shape[0] % groups:
-            raise RuntimeError(f"quantized::conv_prepack: {weight.shape[0]} channels cannot be divided into {groups} groups")
+            raise RuntimeError(
+                f"quantized::conv_prepack: {weight.shape[0]} channels cannot be divided into {groups} groups"
+            )
         self.transposed = transposed
         channel = 1 if transposed else 0
         outputs = weight.shape[channel] * (groups if transposed else 1)
@@ -47,14 +50,18 @@ class ConvPackedParams(Packed):
             raise RuntimeError(f"bias should have K elements: {outputs}")
         q = weight._quantizer
         if not q.per_tensor and (q.axis != channel or (transposed and groups > 1)):
-            raise RuntimeError("quantized::conv_prepack: weights quantized by channels should have one scale for each output")
+            raise RuntimeError(
+                "quantized::conv_prepack: weights quantized by channels should have one scale for each output"
+            )
         super().__init__(weight, bias, channel, groups)
         self.inputs = weight.shape[0] if transposed else weight.shape[1] * groups
         self.geometry = self._geometry()
 
     def _geometry(self) -> operands.Geometry:
         stride, padding, extra, dilation, groups = self.window
-        pads = heavy.transposed_padding(self.dims, padding, extra) if self.transposed else tuple((p, p) for p in padding)
+        pads = (
+            heavy.transposed_padding(self.dims, padding, extra) if self.transposed else tuple((p, p) for p in padding)
+        )
         return operands.geometry(self.dims, stride, pads, dilation, groups)
 
     def __getstate__(self) -> tuple:
@@ -88,25 +95,41 @@ class Conv3dPackedParams(ConvPackedParams):
 
 
 @internal(batching="each")
-def conv_codes(codes: Tensor, packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool, d: Any) -> NewTensor:
+def conv_codes(
+    codes: Tensor, packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool, d: Any
+) -> NewTensor:
     """The codes (or, with dtype float32, the values) of a convolution's result. `codes` have their channels last."""
     shape = packed.output_shape(codes.shape)
     return shape, d, codes.device, channels_last_strides(shape)
 
 
 @conv_codes.on("cpu")
-def _(out: Tensor, codes: Tensor, packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool, d: Any) -> None:
+def _(
+    out: Tensor,
+    codes: Tensor,
+    packed: Any,
+    scale: float,
+    zero: int,
+    out_scale: float,
+    out_zero: int,
+    relu: bool,
+    d: Any,
+) -> None:
     def scaling() -> int8.Scaling:
         scales = np.float32(scale) * (packed.scales if packed.by_channel else packed.scales[:1])
         return int8.Scaling(scales, packed.bias_values, zero, out_scale, out_zero, relu)
 
     key = (scale, zero, out_scale, out_zero, relu)
-    if packed.symmetric() and int8.try_conv(out, codes, packed.weights, packed.geometry, packed.transposed, key, scaling):
+    if packed.symmetric() and int8.try_conv(
+        out, codes, packed.weights, packed.geometry, packed.transposed, key, scaling
+    ):
         return
     _exact(out, codes, packed, scale, zero, out_scale, out_zero, relu)
 
 
-def _exact(out: Tensor, codes: Tensor, packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool) -> None:
+def _exact(
+    out: Tensor, codes: Tensor, packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool
+) -> None:
     """By a convolution in float64, which holds all sums, and FBGEMM's order of steps after it."""
     x = copy_of_array(values_on_host(codes).astype(np.float64) - zero, dt.float64)
     zeros = packed.zeros if packed.by_channel or not packed.transposed else packed.zeros[:1]
@@ -127,7 +150,9 @@ def _exact(out: Tensor, codes: Tensor, packed: Any, scale: float, zero: int, out
     n = rows.shape[0]
     if out.dtype is dt.float32:
         given = None if bias is None else row(bias, dt.float32)
-        requantize.dequantize_rows(out, whole, none, None, None, row(both, dt.float32), given, n, packed.outputs, int(relu))
+        requantize.dequantize_rows(
+            out, whole, none, None, None, row(both, dt.float32), given, n, packed.outputs, int(relu)
+        )
         return
     if bias is not None:
         bias = bias / both if packed.by_channel else bias * (np.float32(1) / both)
@@ -142,7 +167,9 @@ def _laid_out(codes: Tensor) -> Tensor:
 
 def _check_input(x: Any, packed: ConvPackedParams, name: str) -> None:
     if len(x.shape) != packed.dims + 2:
-        raise RuntimeError(f"{name}(): Expected activation tensor to have {packed.dims + 2} dimensions, got {len(x.shape)}")
+        raise RuntimeError(
+            f"{name}(): Expected activation tensor to have {packed.dims + 2} dimensions, got {len(x.shape)}"
+        )
     if x.shape[1] != packed.inputs:
         raise RuntimeError(
             f"[QConv{packed.dims}D] Given groups={packed.window[4]}, weight of size {list(packed.weight.shape)}, expected input"
@@ -199,7 +226,9 @@ def _declare(dims: int) -> None:
     def prepack(weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
         return _prepacked(dims, False, weight, bias, (stride, padding, none, dilation, groups))
 
-    def transpose_prepack(weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: int) -> Any:
+    def transpose_prepack(
+        weight: Any, bias: Any, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: int
+    ) -> Any:
         return _prepacked(dims, True, weight, bias, (stride, padding, output_padding, dilation, groups))
 
     def unpack(packed_weights: Any) -> Any:
@@ -210,7 +239,9 @@ def _declare(dims: int) -> None:
     def runner(relu: bool, name: str) -> Any:
         def run(qx: Any, packed_weight: Any, *rest: Any, **options: Any) -> Tensor:
             """`rest` may hold the window between the weights and the scale, as older programs wrote."""
-            scale, zero_point = rest[-2:] if len(rest) >= 2 else (options.get("output_scale", *rest[:1]), options["output_zero_point"])
+            scale, zero_point = (
+                rest[-2:] if len(rest) >= 2 else (options.get("output_scale", *rest[:1]), options["output_zero_point"])
+            )
             if dims == 1:
                 check_codes(qx, name)
                 return run_conv(_one_row(qx), packed_weight, scale, zero_point, relu, name).squeeze(2)
@@ -247,7 +278,11 @@ def _declare(dims: int) -> None:
 
                 _operator(f"{name}_{what}", ask, f"The {what} that was packed.")
         for name in (plain, transposed):
-            _operator(f"{name}_transpose", lambda packed_weights: int(packed_weights.transposed), "Whether the convolution is transposed.")
+            _operator(
+                f"{name}_transpose",
+                lambda packed_weights: int(packed_weights.transposed),
+                "Whether the convolution is transposed.",
+            )
 
 
 def _operator(name: str, function: Any, told: str) -> None:
@@ -280,7 +315,9 @@ def conv2d_add(qx: Tensor, qaccum: Tensor, packed_weight: Any, output_scale: flo
 
 
 @quantized_operator()
-def conv2d_add_relu(qx: Tensor, qaccum: Tensor, packed_weight: Any, output_scale: float, output_zero_point: int) -> Tensor:
+def conv2d_add_relu(
+    qx: Tensor, qaccum: Tensor, packed_weight: Any, output_scale: float, output_zero_point: int
+) -> Tensor:
     """`conv2d_add`, with negative values made zero."""
     return _conv_add(qx, qaccum, packed_weight, output_scale, output_zero_point, True, "conv2d_add_relu")
 

@@ -82,7 +82,9 @@ def computed(impl: Pointwise, tensors: tuple, params: tuple, scale: float, zero_
     """The tensor whose codes a formula of (codes of tensors, scales of tensors, scales of the result, params, vector) gives."""
     for t in tensors:
         if not isinstance(t, QuantizedTensor):
-            raise RuntimeError(f"quantized::{impl.name}: expected a quantized tensor, got {type(t).__name__} of dtype {getattr(t, 'dtype', None)}")
+            raise RuntimeError(
+                f"quantized::{impl.name}: expected a quantized tensor, got {type(t).__name__} of dtype {getattr(t, 'dtype', None)}"
+            )
         one_scale(t, impl.name)
     kind = d or tensors[0].dtype
     values = (*_scales(*tensors), *_target(scale, zero_point, kind), *params)
@@ -100,7 +102,11 @@ def check_pair(qa: Any, qb: Any, name: str) -> None:
                 f"Could not run 'quantized::{name}' with arguments from the 'CPU' backend: the tensor is not quantized."
             )
         if not t._quantizer.per_tensor:
-            raise RuntimeError("Only per tensor quantization is supported in Add." if name.startswith("add") else "Only per tensor quantization is supported in Mul.")
+            raise RuntimeError(
+                "Only per tensor quantization is supported in Add."
+                if name.startswith("add")
+                else "Only per tensor quantization is supported in Mul."
+            )
     if qa.dtype is not qb.dtype:
         raise RuntimeError(f"{name.capitalize()} operands should have same data type.")
 
@@ -123,7 +129,9 @@ def _is_scalar(x: Any) -> bool:
     return not isinstance(x, Tensor)
 
 
-def _two(impl: Pointwise, name: str, qa: Any, qb: Any, scale: Any, zero_point: Any, relu: bool, scalar: Callable) -> Tensor:
+def _two(
+    impl: Pointwise, name: str, qa: Any, qb: Any, scale: Any, zero_point: Any, relu: bool, scalar: Callable
+) -> Tensor:
     if _is_scalar(qb) or _is_scalar(qa):
         return scalar(*((qa, qb) if _is_scalar(qb) else (qb, qa)), relu)
     check_pair(qa, qb, name)
@@ -148,7 +156,17 @@ def add_number(qa: Any, b: Any, relu: bool) -> Tensor:
     else:
         zero = low if moved < low else high
         scale = ((high - moved) if moved < low else (moved - low)) / (high - low) * q.scale
-        codes = shift_codes.call((qa._codes,), (float(moved), float32(np.float32(q.scale) * np.float32(inverse(scale))), float(zero), float(low), float(high)), CODE_DTYPES[qa.dtype])
+        codes = shift_codes.call(
+            (qa._codes,),
+            (
+                float(moved),
+                float32(np.float32(q.scale) * np.float32(inverse(scale))),
+                float(zero),
+                float(low),
+                float(high),
+            ),
+            CODE_DTYPES[qa.dtype],
+        )
     return per_tensor(codes.clamp(min=zero) if relu else codes, scale, zero, qa.dtype)
 
 
@@ -178,7 +196,9 @@ def _declare_two(name: str, impl: Pointwise, scalar: Callable, what: str) -> Non
     for relu in (False, True):
         full = name + ("_relu" if relu else "")
 
-        def tensors(qa: Any, qb: Any, scale: Any = None, zero_point: Any = None, *, out: Any = None, _relu: bool = relu) -> Tensor:
+        def tensors(
+            qa: Any, qb: Any, scale: Any = None, zero_point: Any = None, *, out: Any = None, _relu: bool = relu
+        ) -> Tensor:
             if out is not None:
                 return _into(out, _two(impl, name, qa, qb, out.q_scale(), out.q_zero_point(), _relu, scalar))
             return _two(impl, name, qa, qb, scale, zero_point, _relu, scalar)
@@ -257,7 +277,9 @@ def activation_formula(function: Callable) -> Pointwise:
     return formula(over_codes)
 
 
-def activated(impl: Pointwise, x: Any, scale: Any, zero_point: Any, a: float = 0.0, b: float = 0.0, c: float = 0.0) -> Tensor:
+def activated(
+    impl: Pointwise, x: Any, scale: Any, zero_point: Any, a: float = 0.0, b: float = 0.0, c: float = 0.0
+) -> Tensor:
     return computed(impl, (x,), (float(a), float(b), float(c)), scale, zero_point)
 
 
@@ -333,7 +355,9 @@ def _with_inplace(operator: Any) -> Callable:
     def declare(form: Callable) -> Callable:
         quantized_form(operator)(form)
         if operator.op.inplace is not None:
-            quantized_form(operator.op.inplace)(lambda input, *args, **kwargs: _become(input, form(input, *args, **kwargs)))
+            quantized_form(operator.op.inplace)(
+                lambda input, *args, **kwargs: _become(input, form(input, *args, **kwargs))
+            )
         return form
 
     return declare
@@ -413,7 +437,9 @@ def sigmoid(qx: Tensor, output_scale: float, output_zero_point: int) -> Tensor:
 
 
 @quantized_operator()
-def elu(self: Tensor, output_scale: float, output_zero_point: int, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Tensor:
+def elu(
+    self: Tensor, output_scale: float, output_zero_point: int, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1
+) -> Tensor:
     """x where positive, else alpha * (exp(x) - 1); both times `scale`."""
     negative = float(np.float32(alpha) * np.float32(scale))
     return activated(elu_codes, self, output_scale, output_zero_point, negative, scale, input_scale)
@@ -434,6 +460,8 @@ def threshold(qx: Tensor, threshold: Any, value: Any) -> Tensor:
 
 
 @quantized_operator()
-def dropout(self: Tensor, output_scale: float, output_zero_point: int, p: float = 0.5, training: bool = False) -> Tensor:
+def dropout(
+    self: Tensor, output_scale: float, output_zero_point: int, p: float = 0.5, training: bool = False
+) -> Tensor:
     """Quantized models are not trained: the tensor as it is."""
     return self

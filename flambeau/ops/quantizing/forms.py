@@ -288,13 +288,6 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     return cat([t.unsqueeze(dim) for t in tensors], wrap_dim(dim, len(tensors[0].shape) + 1))
 
 
-@quantized_form(rearrange.constant_pad_nd)
-def constant_pad_nd(input: Any, pad: Any, value: Any = 0) -> Tensor:
-    q = one_scale(input, "constant_pad_nd")
-    code = code_of(value or 0, q.scale, q.zero_point, input.dtype)
-    return per_tensor(rearrange.constant_pad_nd(input._codes, pad, code), q.scale, q.zero_point, input.dtype)
-
-
 # -- computed on values --------------------------------------------------------------------------------------------------
 
 
