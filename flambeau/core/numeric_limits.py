@@ -125,7 +125,11 @@ class iinfo(_Limits):
         given = _as_dtype("iinfo", type)
         if given is bool_:
             raise TypeError("torch.bool is not supported by torch.iinfo")
+<<<<<<< HEAD
         if given.kind not in "iu" and given not in QUANTIZED_DTYPES:
+=======
+        if given.kind not in "iuq":
+>>>>>>> qtensor
             raise TypeError(f"torch.iinfo() requires an integer input type, got {given}. Use torch.finfo for floats")
         bits = given.itemsize * 8
         signed = given.is_signed or given.name.startswith("qint")

@@ -57,6 +57,13 @@ def scheme_by_name(name: str) -> qscheme:
     return SCHEMES[name]
 
 
+class Engine:
+    """What `torch.backends.quantized` says (its names are PyTorch's)."""
+
+    name = "x86"
+    supported = ("qnnpack", "onednn", "x86", "fbgemm")
+
+
 # What the codes of a quantized dtype are.
 CODE_DTYPES = {dt.qint8: dt.int8, dt.quint8: dt.uint8, dt.qint32: dt.int32}
 CODE_RANGES = {dt.qint8: (-128, 127), dt.quint8: (0, 255), dt.qint32: (-(2**31), 2**31 - 1)}

@@ -302,9 +302,13 @@ def _quantizer(parameters: Any, shape: Size) -> Quantizer:
     wanted = (dt.float64, dt.int64) if scheme is per_channel_affine else (dt.float32, dt.float32)
     for part, kind in zip((scales, zero_points), wanted):
         if type(part) is not Tensor or part.dtype is not kind or not 0 <= axis < len(shape):
-            raise RuntimeError("corrupt checkpoint: a tensor quantized by channels has a tensor of scales and one of zero points")
+            raise RuntimeError(
+                "corrupt checkpoint: a tensor quantized by channels has a tensor of scales and one of zero points"
+            )
         if part.shape != (shape[axis],):
-            raise RuntimeError(f"corrupt checkpoint: {shown(part.shape)} is no size of scales of {shape[axis]} channels")
+            raise RuntimeError(
+                f"corrupt checkpoint: {shown(part.shape)} is no size of scales of {shape[axis]} channels"
+            )
     return Quantizer(scheme, scales._bare_alias(), zero_points._bare_alias(), axis)
 
 

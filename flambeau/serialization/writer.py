@@ -18,8 +18,8 @@ from ..core.layout import layout
 from ..core.named import is_named
 from ..core.naming import PACKAGE
 from ..core.object_state import object_state
-from ..core.sparse import SparseCoo, SparseTensor
 from ..core.quantized import QuantizedTensor, qscheme
+from ..core.sparse import SparseCoo, SparseTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..core.typed_storage import TypedStorage

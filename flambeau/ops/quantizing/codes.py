@@ -1,7 +1,9 @@
 """Codes and values: the formulas that quantized operators are made of, each one kernel over whole numbers.
 
 PyTorch's x86 kernels compute in float32: a value is scale * (code - zero point); a code is the value times the reciprocal of the
-scale, rounded half to even, plus the zero point, kept in range. So do these, step by step, because ties are common here."""
+scale, plus the zero point, rounded half to even and kept in range. Ties are common here, so where they round on the way matters, and
+these do as PyTorch's do: its vector code (64 codes at a time) otherwise than its code for the rest, which is why formulas have a
+`vector` form."""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ...core import dtype as dt
 from ...core.dtype import dtype
 from ...core.quantized import CODE_DTYPES, CODE_RANGES, QuantizedTensor, Quantizer, per_channel_float, per_tensor
 from ...core.tensor import Tensor
-from ...expr.functions import cast, maximum, minimum, round_
+from ...expr.functions import cast, fma, maximum, minimum, round_
 from ..machinery.formula import Pointwise
 
 
@@ -40,15 +42,22 @@ def formula(function: Callable) -> Pointwise:
     return Pointwise(function.__name__, function, _in_floats, differentiable=False)
 
 
-def decoded(code: Any, scale: Any, zero_point: Any) -> Any:
+def decoded(code: Any, scale: Any, zero_point: Any, vector: bool = False) -> Any:
     """The value of a code: in a formula."""
-    return cast(code - zero_point, dt.float32) * cast(scale, dt.float32)
+    scale = cast(scale, dt.float32)
+    if vector:
+        return fma(scale, code, -(scale * cast(zero_point, dt.float32)))
+    return cast(code - zero_point, dt.float32) * scale
 
 
-def encoded(value: Any, inverse_scale: Any, zero_point: Any, low: Any, high: Any) -> Any:
+def encoded(value: Any, inverse_scale: Any, zero_point: Any, low: Any, high: Any, vector: bool = False) -> Any:
     """The code of a value: in a formula. A value that is no number gets the lowest."""
-    rounded = round_(value * cast(inverse_scale, dt.float32)) + zero_point
-    return minimum(maximum(rounded, low), high)
+    scaled = value * cast(inverse_scale, dt.float32)
+    return clipped(round_(scaled) + zero_point if vector else round_(scaled + zero_point), low, high)
+
+
+def clipped(code: Any, low: Any, high: Any) -> Any:
+    return minimum(maximum(code, low), high)
 
 
 @formula
@@ -63,7 +72,7 @@ def decode_channels(code, scale, zero_point):
 
 @formula
 def encode(value, inverse_scale=1.0, zero_point=0.0, low=0.0, high=255.0):
-    return encoded(value, inverse_scale, zero_point, low, high)
+    return clipped(round_(fma(value, cast(inverse_scale, dt.float32), zero_point)), low, high)
 
 
 def _wide(op: Any, operands: tuple) -> tuple[dtype, dtype]:
@@ -72,8 +81,8 @@ def _wide(op: Any, operands: tuple) -> tuple[dtype, dtype]:
 
 def _encode_wide(value: Any, inverse_scale: float = 1.0, zero_point: float = 0.0, low: float = 0.0, high: float = 0.0):
     """Codes of 32 bits: float32 does not hold their range."""
-    rounded = round_(cast(cast(value, dt.float32) * cast(inverse_scale, dt.float32), dt.float64))
-    return minimum(maximum(cast(cast(rounded + zero_point, dt.float32), dt.float64), low), high)
+    scaled = cast(value, dt.float32) * cast(inverse_scale, dt.float32) + cast(zero_point, dt.float32)
+    return clipped(cast(round_(scaled), dt.float64), low, high)
 
 
 encode_wide = Pointwise("encode_wide", _encode_wide, _wide, differentiable=False)
@@ -87,7 +96,7 @@ def encode_channels(value, scale, zero_point, low=0.0, high=255.0):
 @formula
 def encode_float_channels(value, scale, zero_point, low=0.0, high=255.0):
     """Zero points that are floats are added before rounding."""
-    return minimum(maximum(round_(value * (cast(1.0, dt.float32) / scale) + zero_point), low), high)
+    return clipped(round_(value * (cast(1.0, dt.float32) / scale) + zero_point), low, high)
 
 
 def along(values: Tensor, axis: int, ndim: int) -> Tensor:
@@ -129,5 +138,5 @@ def channel_codes(values: Tensor, q: Quantizer, d: dtype) -> Tensor:
 def code_of(value: float, scale: float, zero_point: int, d: dtype) -> int:
     """The code of one value."""
     low, high = CODE_RANGES[d]
-    found = np.rint(np.float32(value) * np.float32(inverse(scale))) + np.float32(zero_point)
+    found = np.rint(np.float32(value) * np.float32(inverse(scale)) + np.float32(zero_point))
     return int(min(max(float(found), low), high))

@@ -3,7 +3,7 @@ its codes (see machinery.quantized_dispatch). Loaded when the first quantized te
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from ...core import dtype as dt
 from ...core.layout import wrap_dim
@@ -67,13 +67,20 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Tensor:
     if kind is not None and kind is not self.dtype:
         raise RuntimeError("Creation of quantized tensor requires quantized dtype like torch.quint8")
     args = tuple(a for a in args if not isinstance(a, dt.dtype))
-    codes = self._codes.to(*args, **{k: v for k, v in kwargs.items() if k != "dtype"}) if args or kwargs else self._codes
+    codes = (
+        self._codes.to(*args, **{k: v for k, v in kwargs.items() if k != "dtype"}) if args or kwargs else self._codes
+    )
     if codes is self._codes:
         return self
     q = self._quantizer
     if not q.per_tensor:
         q = Quantizer(q.scheme, q.scale.to(codes.device), q.zero_point.to(codes.device), q.axis)
     return wrap(codes, q, self.dtype)
+
+
+@quantized_form(*dict.fromkeys(convert.CASTS.values()))
+def _no_cast(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    raise RuntimeError("Creation of quantized tensor requires quantized dtype like torch.quint8")
 
 
 @quantized_form(convert.copy_)
@@ -258,11 +265,27 @@ def relu(input: Any) -> Tensor:
     return per_tensor(input._codes.clamp(min=q.zero_point), q.scale, q.zero_point, input.dtype)
 
 
+@quantized_form(activation.relu.op.inplace)
+def relu_(input: Any) -> Tensor:
+    input._codes.clamp_(min=one_scale(input, "relu_").zero_point)
+    return input
+
+
 @quantized_form(masked.masked_fill)
 def masked_fill(input: Any, mask: Tensor, value: Any) -> Tensor:
     q = one_scale(input, "masked_fill")
     number = value.item() if isinstance(value, Tensor) else value
-    return per_tensor(input._codes.masked_fill(mask, code_of(number, q.scale, q.zero_point, input.dtype)), q.scale, q.zero_point, input.dtype)
+    return per_tensor(
+        input._codes.masked_fill(mask, code_of(number, q.scale, q.zero_point, input.dtype)),
+        q.scale,
+        q.zero_point,
+        input.dtype,
+    )
+
+
+@quantized_form(joining.stack)
+def stack(tensors: Any, dim: int = 0) -> Tensor:
+    return cat([t.unsqueeze(dim) for t in tensors], wrap_dim(dim, len(tensors[0].shape) + 1))
 
 
 # -- computed on values --------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from ...core.typed_storage import TypedStorage
 from ..machinery.dtype_rules import type_word
 from ..machinery.memory import values_on_host
 from ..machinery.quantized_dispatch import on_codes
-from .codes import codes_of, values_of
 from . import tensors  # noqa: F401  the operators that make them
+from .codes import codes_of, values_of
 
 
 def item(self: Any) -> float:

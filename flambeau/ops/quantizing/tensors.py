@@ -19,8 +19,10 @@ from ...core.quantized import (
     per_channel_affine,
     per_channel_float,
     per_tensor,
-    qscheme as Scheme,
     wrap,
+)
+from ...core.quantized import (
+    qscheme as Scheme,
 )
 from ...core.tensor import Tensor, empty
 from ..machinery.arguments import as_device, as_shape
@@ -126,7 +128,9 @@ def _choose_qparams_per_tensor(self: Tensor, reduce_range: bool = False) -> Any:
     return dynamic_parameters(self.detach(), dt.quint8, reduce_range)
 
 
-def channel_quantizer(scales: Tensor, zero_points: Tensor, axis: int, shape: Any, exact_integers: bool = True) -> Quantizer:
+def channel_quantizer(
+    scales: Tensor, zero_points: Tensor, axis: int, shape: Any, exact_integers: bool = True
+) -> Quantizer:
     """The quantizer of channels, checked; zero points that are floats make it one of floats."""
     if len(scales.shape) != 1:
         raise RuntimeError("scale tensor must have dimension 1")
@@ -139,9 +143,7 @@ def channel_quantizer(scales: Tensor, zero_points: Tensor, axis: int, shape: Any
             f"Channel axis out of range in per channel affine quantization. Got: {axis} Expected: [0, {len(shape)})"
         )
     if shape[axis] != scales.numel():
-        raise RuntimeError(
-            f"length of scales must equal to channel, expected {shape[axis]} got, {scales.numel()}"
-        )
+        raise RuntimeError(f"length of scales must equal to channel, expected {shape[axis]} got, {scales.numel()}")
     if zero_points.is_floating_point():
         return Quantizer(per_channel_float, scales.detach().to(dt.float32), zero_points.detach().to(dt.float32), axis)
     return Quantizer(per_channel_affine, scales.detach().to(dt.float64), zero_points.detach().to(dt.int64), axis)
@@ -177,7 +179,9 @@ def _empty_affine_quantized(
 ) -> Tensor:  # fmt: skip
     """A quantized tensor whose codes are not set."""
     check_dtype(dtype)
-    codes = empty(as_shape(size, "_empty_affine_quantized"), CODE_DTYPES[dtype], cpu if device is None else as_device(device))
+    codes = empty(
+        as_shape(size, "_empty_affine_quantized"), CODE_DTYPES[dtype], cpu if device is None else as_device(device)
+    )
     if memory_format is not None:
         codes = codes.contiguous(memory_format=memory_format)
     return per_tensor(codes, float(scale), int(zero_point), dtype)
@@ -230,7 +234,11 @@ def _need_quantized(t: Any, name: str) -> QuantizedTensor:
 def _quantizer(t: Any, name: str, channels: bool) -> Quantizer:
     q = _need_quantized(t, name)._quantizer
     if q.per_tensor is channels:
-        wanted = "kPerChannelAffine || quantizer->qscheme() == kPerChannelAffineFloatQParams" if channels else "kPerTensorAffine"
+        wanted = (
+            "kPerChannelAffine || quantizer->qscheme() == kPerChannelAffineFloatQParams"
+            if channels
+            else "kPerTensorAffine"
+        )
         raise RuntimeError(f"Expected quantizer->qscheme() == {wanted} to be true, but got false.")
     return q
 
