@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dtype import QUANTIZED_DTYPES, bool_, complex128, dtype, float64, int64
+from .dtype import bool_, complex128, dtype, float64, int64
 from .promotion import get_default_dtype
 from .typenames import type_name
 
@@ -125,11 +125,7 @@ class iinfo(_Limits):
         given = _as_dtype("iinfo", type)
         if given is bool_:
             raise TypeError("torch.bool is not supported by torch.iinfo")
-<<<<<<< HEAD
-        if given.kind not in "iu" and given not in QUANTIZED_DTYPES:
-=======
         if given.kind not in "iuq":
->>>>>>> qtensor
             raise TypeError(f"torch.iinfo() requires an integer input type, got {given}. Use torch.finfo for floats")
         bits = given.itemsize * 8
         signed = given.is_signed or given.name.startswith("qint")
