@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ....core.naming import torch_name
-from ....fx import config as fx_config
 from ....fx._symbolic_trace import Tracer
 from ....fx.proxy import Scope
 from ....fx.proxy import ScopeContextManager as _ScopeContextManager
@@ -30,7 +29,6 @@ class QuantizationTracer(Tracer):
         self.skipped_module_names = skipped_module_names
         self.skipped_module_classes = skipped_module_classes
         self.scope = Scope("", None)
-        self.record_stack_traces = not fx_config.do_not_emit_stack_traces
 
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
         own = torch_name(type(m).__module__).startswith(("torch.nn", "torch.ao.nn")) and not isinstance(m, Sequential)
