@@ -22,6 +22,8 @@ from flambeau.distributed.tensor import (
     zeros,
 )
 
+from flambeau.distributed.tensor.placement_types import _NormPartial, _StridedShard
+
 from . import worlds
 
 
@@ -125,7 +127,111 @@ def new_tensors_and_modules(rank: int, size: int) -> None:
     assert "DTensor(local_tensor=" in repr(ones(2, device_mesh=mesh))
 
 
+def meshes_of_two_dimensions(rank: int, size: int) -> None:
+    if size != 4:
+        return
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    whole = torch.arange(7 * 6, dtype=torch.float32).reshape(7, 6)
+    ways = [Shard(0), Shard(1), Replicate(), _StridedShard(0, split_factor=2)]
+    for before in ((a, b) for a in ways for b in ways[:3]):
+        if isinstance(before[0], _StridedShard) and before[1] != Shard(0):
+            continue
+        spread = distribute_tensor(whole, mesh, before)
+        _same(spread, whole)
+        for after in ((a, b) for a in ways[:3] for b in ways[:3]):
+            _same(spread.redistribute(placements=after), whole)
+    a = distribute_tensor(whole, mesh, [Shard(0), Replicate()]).requires_grad_()
+    b = distribute_tensor(whole.T, mesh, [Replicate(), Shard(1)]).requires_grad_()
+    found = a @ b
+    assert found.placements == (Shard(0), Shard(1))
+    _same(found, whole @ whole.T)
+    found.sum().backward()
+    assert a.grad.placements == (Shard(0), Partial()) and b.grad.placements == (Partial(), Shard(1))
+    part = distribute_tensor(whole, mesh["tp"], [Shard(1)])
+    _same(part + 1, whole + 1)
+
+
+F = nn.functional
+# Operators of the tensors of the given shapes, and how the result lies if the first is cut along its first dimension.
+OPERATORS = {
+    "sum": (lambda a: a.sum(), [(4, 6)], Partial()),
+    "sum_dim": (lambda a: a.sum(1), [(4, 6)], Shard(0)),
+    "mean": (lambda a: a.mean(0), [(4, 6)], Partial("avg")),
+    "var": (lambda a: a.var(1), [(4, 6)], Shard(0)),
+    "amax": (lambda a: a.amax(1, keepdim=True), [(4, 6)], Shard(0)),
+    "norm": (lambda a: a.norm(), [(4, 6)], _NormPartial(2)),
+    "transpose": (lambda a: a.transpose(0, 1), [(4, 6)], Shard(1)),
+    "permute": (lambda a: a.permute(1, 2, 0), [(4, 2, 6)], Shard(2)),
+    "reshape": (lambda a: a.reshape(4, 2, 3), [(4, 6)], Shard(0)),
+    "flatten": (lambda a: a.flatten(0, 1), [(4, 2, 3)], Shard(0)),
+    "view": (lambda a: a.view(2, 2, 6), [(4, 6)], Shard(0)),
+    "unsqueeze": (lambda a: a.unsqueeze(0), [(4, 6)], Shard(1)),
+    "expand": (lambda a: a.unsqueeze(1).expand(4, 3, 6), [(4, 6)], Shard(0)),
+    "slice": (lambda a: a[:, 1:4], [(4, 6)], Shard(0)),
+    "select": (lambda a: a[:, 2], [(4, 6)], Shard(0)),
+    "slice_cut": (lambda a: a[1:3], [(4, 6)], Replicate()),
+    "chunk": (lambda a: a.chunk(2, 1)[1], [(4, 6)], Shard(0)),
+    "split": (lambda a: torch.cat(a.split([2, 4], -1)[::-1], -1), [(4, 6)], Shard(0)),
+    "mm": (lambda a, b: a @ b, [(4, 6), (6, 8)], Shard(0)),
+    "bmm": (lambda a, b: torch.bmm(a, b), [(4, 2, 6), (4, 6, 3)], Shard(0)),
+    "matmul": (lambda a, b: a @ b, [(4, 2, 6), (6, 3)], Shard(0)),
+    "addmm": (lambda a, b, c: torch.addmm(c, a, b), [(4, 6), (6, 2), (2,)], Shard(0)),
+    "linear": (lambda a, b, c: F.linear(a, b, c), [(4, 3, 6), (8, 6), (8,)], Shard(0)),
+    "softmax": (lambda a: a.softmax(-1), [(4, 6)], Shard(0)),
+    "log_softmax": (lambda a: F.log_softmax(a, 1), [(4, 6)], Shard(0)),
+    "layer_norm": (lambda a, b, c: F.layer_norm(a, (6,), b, c), [(4, 2, 6), (6,), (6,)], Shard(0)),
+    "rms_norm": (lambda a, b: F.rms_norm(a, (6,), b), [(4, 6), (6,)], Shard(0)),
+    "gelu": (lambda a: F.gelu(a), [(4, 6)], Shard(0)),
+    "where": (lambda a, b: torch.where(a > 0, a, b), [(4, 6), (4, 6)], Shard(0)),
+    "cumsum": (lambda a: a.cumsum(1), [(4, 6)], Shard(0)),
+    "cat": (lambda a, b: torch.cat([a, b], 1), [(4, 6), (4, 2)], Shard(0)),
+    "stack": (lambda a, b: torch.stack([a, b]), [(4, 6), (4, 6)], Shard(1)),
+    "conv2d": (lambda a, b, c: F.conv2d(a, b, c), [(4, 2, 5, 5), (4, 2, 3, 3), (4,)], Shard(0)),
+    "attention": (
+        lambda a, b, c: F.scaled_dot_product_attention(a, b, c, is_causal=True),
+        [(4, 2, 6, 8), (4, 2, 6, 8), (4, 2, 6, 8)],
+        Shard(0),
+    ),
+    "max_pool": (lambda a: F.max_pool2d(a, 2), [(4, 2, 6, 6)], None),
+    "mse_loss": (lambda a, b: F.mse_loss(a, b), [(4, 6), (4, 6)], Partial("avg")),
+    "einsum": (lambda a, b: torch.einsum("bik,bkj->bij", a, b), [(4, 2, 6), (4, 6, 3)], Shard(0)),
+    "sort": (lambda a: a.sort(1).values, [(4, 6)], Shard(0)),
+    "tril": (lambda a: a.tril(), [(4, 2, 6)], Shard(0)),
+    "repeat": (lambda a: a.repeat(1, 2), [(4, 6)], None),
+    "index": (lambda a: a[torch.tensor([0, 2])], [(4, 6)], None),
+    "std": (lambda a: a.std(), [(4, 6)], None),
+}
+
+
+def operators(rank: int, size: int) -> None:
+    mesh = _mesh(size)
+    torch.manual_seed(2)
+    problems = []
+    for name, (function, shapes, lying) in OPERATORS.items():
+        wholes = [torch.randn(s) for s in shapes]
+        ways = [[Shard(0)] + [Replicate()] * (len(shapes) - 1), [Replicate()] * len(shapes)]
+        ways += [[Shard(d % len(s)) for s in shapes] for d in (0, 1, 2)]
+        ways += [[Shard(1)] + [Shard(0)] * (len(shapes) - 1), [Shard(len(shapes[0]) - 1)] * 1 + [Replicate()] * 9]
+        for k, way in enumerate(ways):
+            plain = [w.clone().requires_grad_() for w in wholes]
+            spread = [distribute_tensor(w, mesh, [p]).requires_grad_() for w, p in zip(wholes, way)]
+            try:
+                expected, found = function(*plain), function(*spread)
+                if k == 0 and lying is not None:
+                    assert found.placements == (lying,), found.placements
+                _same(found, expected)
+                (expected * expected).sum().backward()
+                (found * found).sum().backward()
+                for a, b in zip(spread, plain):
+                    _same(a.grad, b.grad)
+            except Exception as problem:  # all of them at once: each takes a run of all ranks
+                problems.append(f"{name} {way[: len(shapes)]}: {type(problem).__name__} {problem}")
+    assert not problems, "\n".join(problems)
+
+
 CHECKS: list[Callable] = [
+    operators,
+    meshes_of_two_dimensions,
     spreading_and_gathering,
     gradients_pass_through,
     elementwise,

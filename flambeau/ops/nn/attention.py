@@ -59,6 +59,7 @@ def _mask_grad(g: Tensor, out: Tensor, mask_shape: Any, causal: bool) -> Tensor:
     grads={"scores": _scores_grad, "mask": _mask_grad},
     quirks=Quirks(label="SafeSoftmaxBackward0"),
     batching="each",
+    sharding="attention",
 )
 def attention_weights(scores: Tensor, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
     """softmax(scale * scores + mask) over the last dimension; rows that see nothing are zero."""
@@ -180,6 +181,7 @@ def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale:
     grads={("query", "key", "value"): _flash_gradients},
     quirks=Quirks(label="ScaledDotProductFlashAttentionForCpuBackward0"),
     batching="each",
+    sharding="attention",
 )
 def flash_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, causal: bool
