@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import pickle
 from collections.abc import Callable
 
@@ -22,6 +24,13 @@ from flambeau.distributed.tensor import (
     zeros,
 )
 
+from flambeau.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    loss_parallel,
+    parallelize_module,
+)
 from flambeau.distributed.tensor.placement_types import _NormPartial, _StridedShard
 
 from . import worlds
@@ -151,6 +160,66 @@ def meshes_of_two_dimensions(rank: int, size: int) -> None:
     _same(part + 1, whole + 1)
 
 
+class Block(nn.Module):
+    """A part of a transformer whose attention works with the heads it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(16), nn.RMSNorm(16)
+        self.wq, self.wk, self.wv = (nn.Linear(16, 16) for _ in range(3))
+        self.wo, self.w1, self.w2 = nn.Linear(16, 16), nn.Linear(16, 32), nn.Linear(32, 16, bias=False)
+
+    def forward(self, x):
+        h = self.norm1(x)
+        q, k, v = (w(h).unflatten(-1, (-1, 4)).transpose(1, 2) for w in (self.wq, self.wk, self.wv))
+        x = x + self.wo(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        return x + self.w2(F.silu(self.w1(self.norm2(x))))
+
+
+class Language(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.block, self.out = nn.Embedding(20, 16), Block(), nn.Linear(16, 20, bias=False)
+
+    def forward(self, tokens):
+        return self.out(self.block(self.embed(tokens)))
+
+
+def tensor_parallel_training(rank: int, size: int) -> None:
+    mesh = _mesh(size)
+    torch.manual_seed(5)
+    plain = Language()
+    plan = {
+        "embed": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+        "block.norm1": SequenceParallel(),
+        "block.norm2": SequenceParallel(),
+        "block.w[qkv]": ColwiseParallel(input_layouts=Shard(1)),
+        "block.wo": RowwiseParallel(output_layouts=Shard(1)),
+        "block.w1": ColwiseParallel(input_layouts=Shard(1)),
+        "block.w2": RowwiseParallel(output_layouts=Shard(1)),
+        "out": ColwiseParallel(input_layouts=Shard(1), use_local_output=False),
+    }
+    spread = parallelize_module(copy.deepcopy(plain), mesh, plan)
+    tokens, classes = torch.randint(20, (2, 8)), torch.randint(20, (2, 8))
+    classes[0, 0] = -100
+    for _ in range(3):
+        losses = []
+        for model in (plain, spread):
+            scores = model(tokens)
+            with loss_parallel() if model is spread else contextlib.nullcontext():
+                target = distribute_tensor(classes, mesh, [Replicate()]) if model is spread else classes
+                loss = F.cross_entropy(scores.flatten(0, 1), target.flatten())
+                loss.backward()
+            losses.append(loss.full_tensor() if model is spread else loss)
+        assert torch.allclose(*losses, atol=1e-5), losses
+        for a, b in zip(plain.parameters(), spread.parameters()):
+            _same(b.grad, a.grad)
+        for model in (plain, spread):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            optimizer.step()
+            optimizer.zero_grad()
+
+
 F = nn.functional
 # Operators of the tensors of the given shapes, and how the result lies if the first is cut along its first dimension.
 OPERATORS = {
@@ -217,7 +286,7 @@ def operators(rank: int, size: int) -> None:
             spread = [distribute_tensor(w, mesh, [p]).requires_grad_() for w, p in zip(wholes, way)]
             try:
                 expected, found = function(*plain), function(*spread)
-                if k == 0 and lying is not None:
+                if k == 0 and lying is not None and size == 2:
                     assert found.placements == (lying,), found.placements
                 _same(found, expected)
                 (expected * expected).sum().backward()
@@ -231,6 +300,7 @@ def operators(rank: int, size: int) -> None:
 
 CHECKS: list[Callable] = [
     operators,
+    tensor_parallel_training,
     meshes_of_two_dimensions,
     spreading_and_gathering,
     gradients_pass_through,

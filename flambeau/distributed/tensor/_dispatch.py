@@ -198,7 +198,7 @@ def _decide(call: Call, keep: bool = False) -> Decision | None:
     needs = grad_mode.enabled and any(t.requires_grad for t in call.tensors)
     key = call.key()
     if key is not None:
-        key = (key, needs, keep)
+        key = (key, needs, keep, _rules.losses.of_parts)
         found = _decisions.get(key)
         if found is not None:
             return found

@@ -7,6 +7,7 @@ allowed. Which rule an operator has follows from its record: from its kind, its 
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -566,4 +567,19 @@ def loss(call: Any) -> Ways:
             ways.append(((own, d, *rest), d))
         elif bound["reduction"] == "sum":
             ways.append(((own, d, *rest), Partial()))
-    return Ways(ways)
+    of_parts = losses.of_parts
+    if of_parts is None:
+        return Ways(ways)
+    axis = 0 if scores.ndim == 1 else 1
+    if not any(p.is_shard(axis) for p in scores.placements):
+        raise ValueError(f"loss_parallel: expected scores that are cut along their classes, got {scores.placements}")
+    return Ways([((axis, None, *rest), None)], compute=of_parts)
+
+
+class _Losses(threading.local):
+    """What computes losses of scores whose classes are cut, inside `loss_parallel`."""
+
+    of_parts: Callable | None = None
+
+
+losses = _Losses()

@@ -544,8 +544,9 @@ def _linear_input_grad(g: Tensor, weight: Tensor) -> Tensor:
 
 def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
     input = input.conj() if input.dtype.is_complex else input
-    rows = g.reshape(-1, g.shape[-1])
-    return rows.mT.mm(input.reshape(-1, input.shape[-1])) if len(g.shape) != 1 else g.outer(input)
+    count = _numel(g.shape[:-1])
+    rows = g.reshape(count, g.shape[-1])
+    return rows.mT.mm(input.reshape(count, input.shape[-1])) if len(g.shape) != 1 else g.outer(input)
 
 
 @internal(
