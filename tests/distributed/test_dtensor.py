@@ -24,6 +24,9 @@ from flambeau.distributed.tensor import (
     zeros,
 )
 
+from flambeau.distributed.tensor.debug import CommDebugMode
+from flambeau.distributed.tensor.experimental import context_parallel, implicit_replication, local_map
+from flambeau.distributed.tensor.experimental._context_parallel import context_parallel_unshard
 from flambeau.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -220,6 +223,48 @@ def tensor_parallel_training(rank: int, size: int) -> None:
             optimizer.zero_grad()
 
 
+def attention_over_a_spread_sequence(rank: int, size: int) -> None:
+    mesh = _mesh(size)
+    torch.manual_seed(6)
+    q, k, v = (torch.randn(2, 2, 8 * size, 4) for _ in range(3))
+    for causal in (False, True):
+        wholes = [t.clone().requires_grad_() for t in (q, k, v)]
+        expected = F.scaled_dot_product_attention(*wholes, is_causal=causal)
+        (expected * expected).sum().backward()
+        parts = [t.clone() for t in (q, k, v)]
+        with context_parallel(mesh, buffers=parts, buffer_seq_dims=[2, 2, 2]):
+            assert parts[0].shape[2] == 8
+            for t in parts:
+                t.requires_grad_()
+            found = F.scaled_dot_product_attention(*parts, is_causal=causal)
+            (found * found).sum().backward()
+            grads = [t.grad for t in parts]
+            for t in parts:
+                t.requires_grad_(False)
+        assert torch.equal(parts[0], q)
+        (out,) = context_parallel_unshard(mesh, [found.detach()], [2])
+        assert torch.allclose(out, expected, atol=1e-5)
+        for g, whole in zip(context_parallel_unshard(mesh, grads, [2, 2, 2]), wholes):
+            assert torch.allclose(g, whole.grad, atol=1e-4)
+
+
+def counting_and_mapping(rank: int, size: int) -> None:
+    mesh = _mesh(size)
+    a = distribute_tensor(torch.randn(4, 6), mesh, [Shard(0)])
+    with CommDebugMode() as comm:
+        (a + 1).full_tensor()
+        (a @ a.T.redistribute(placements=[Replicate()])).sum().full_tensor()
+    counts = comm.get_comm_counts()
+    assert counts[torch.ops.c10d_functional.all_gather_into_tensor] == 2
+    assert counts[torch.ops.c10d_functional.all_reduce] == 1 and comm.get_total_counts() == 3
+    mapped = local_map(lambda x: x * 2 + rank, out_placements=[Shard(0)], in_placements=([Shard(0)],))
+    assert torch.equal(mapped(a).to_local(), a.to_local() * 2 + rank)
+    with pytest.raises(RuntimeError, match="got mixed torch.Tensor and DTensor"):
+        a + torch.ones(4, 6)
+    with implicit_replication():
+        _same(a + torch.ones(4, 6), a.full_tensor() + 1)
+
+
 F = nn.functional
 # Operators of the tensors of the given shapes, and how the result lies if the first is cut along its first dimension.
 OPERATORS = {
@@ -301,6 +346,8 @@ def operators(rank: int, size: int) -> None:
 CHECKS: list[Callable] = [
     operators,
     tensor_parallel_training,
+    attention_over_a_spread_sequence,
+    counting_and_mapping,
     meshes_of_two_dimensions,
     spreading_and_gathering,
     gradients_pass_through,

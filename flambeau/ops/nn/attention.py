@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 from ...core import dtype as dt
@@ -284,6 +285,15 @@ def _check_groups(query: Tensor, key: Tensor, value: Tensor) -> None:
             )
 
 
+class _Around(threading.local):
+    """What computes attention in this thread instead, where the sequence is spread over ranks (see distributed.tensor.experimental)."""
+
+    attend: Any = None
+
+
+around = _Around()
+
+
 @composite(namespaces=("nn.functional",), method=False, autocast="lower")
 def scaled_dot_product_attention(
     query: Any,
@@ -301,6 +311,8 @@ def scaled_dot_product_attention(
     query (..., L, E), key (..., S, E), value (..., S, Ev); attn_mask broadcasts to (..., L, S): False hides, numbers are
     added.
     """
+    if around.attend is not None:
+        return around.attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     _check(query, key, value, attn_mask, is_causal)
     if enable_gqa:
         _check_groups(query, key, value)
