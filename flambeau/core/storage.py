@@ -366,6 +366,27 @@ class UntypedStorage:
             _release(old, old_capacity)
         return self
 
+    def give_back(self) -> None:
+        """Give the block to the allocator while tensors still look at it: they have no values until `refill`. Until then what was
+        saved of it for a backward pass counts as changed, so that nobody reads where nothing is."""
+        if self.capacity:
+            if not self.resizable():
+                raise RuntimeError("Trying to resize storage that is not resizable")
+            block = UntypedStorage(0, self.device)
+            block.ptr, block.capacity = self.ptr, self.capacity  # which go with it
+            self.capacity = 0
+            self._move(0, 0)
+            self.version = -1 - self.version
+
+    def refill(self, nbytes: int) -> None:
+        """A new block after `give_back`; whoever fills it brings the values back that were there."""
+        if not self.capacity:
+            block = UntypedStorage(nbytes, self.device)
+            self.capacity, block.capacity = block.capacity, 0
+            self._move(block.ptr, nbytes)
+            if self.version < 0:
+                self.version = -1 - self.version
+
     def _resize_on_device(self, nbytes: int) -> None:
         if nbytes <= self.capacity:
             self._move(self.ptr, nbytes)
