@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.overrides import FACE_CODES, discovers
+from ...core.sharded import ShardedOperand
 from ...core.sparse import SparseOperand
 from ..names.propagation import name_recourse
 from .record import Op
@@ -47,7 +48,10 @@ def _make_unwatched(face: Any, make: Callable[[], Any]) -> Any:
 
 def recourse(face: Any, problem: Exception, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
     """The call to make instead of one that failed: the operator's sparse form where it met a sparse tensor, the same call
-    again where the arguments turn out to override operators. None: it has failed."""
+    again where the arguments turn out to override operators, the parts of all ranks where it met a spread tensor. None: it has
+    failed."""
+    if isinstance(problem, ShardedOperand):
+        return problem.instead(getattr(face, "watched", face), args, kwargs)
     if isinstance(problem, SparseOperand):
         return functools.partial(sparse_call, face.op, args, kwargs, problem.reason)
     if "names" in kwargs or any(isinstance(value, str) for value in (*args[1:], *kwargs.values())):
