@@ -103,7 +103,9 @@ def _fill(file: Path, position: int, whole: _Whole) -> None:
     element = np.dtype((np.void, _get_dtype(whole.code).itemsize))
     target = np.memmap(file, element, "r+", position, tuple(whole.shape) or (1,))
     for part in whole.parts:
-        source = np.memmap(part.file, element, "r", part.position, tuple(part.shape) or (1,)) if all(part.shape) else None
+        source = (
+            np.memmap(part.file, element, "r", part.position, tuple(part.shape) or (1,)) if all(part.shape) else None
+        )
         if source is not None:
             block = tuple(slice(a, a + n) for a, n in zip(part.start, part.shape, strict=True))
             target[block or slice(None)] = source

@@ -60,7 +60,9 @@ class ZStandard(StreamTransformExtension):
         if version.partition(".")[0] != "1":
             raise ValueError(f"Unknown extension version={version!r}")
         if not ZStandard.is_available():
-            raise ValueError(f"Stream with extension {ZStandard.registry_name()} is not available: pip install zstandard")
+            raise ValueError(
+                f"Stream with extension {ZStandard.registry_name()} is not available: pip install zstandard"
+            )
         return ZStandard()
 
     def get_descriptor(self) -> str:
@@ -137,9 +139,7 @@ class ExtensionRegistry:
     """Extensions by the names that checkpoints have noted."""
 
     def __init__(self) -> None:
-        self.extensions: dict[str, type[Extension]] = {
-            kind.registry_name(): kind for kind in (Rot13Example, ZStandard)
-        }
+        self.extensions: dict[str, type[Extension]] = {kind.registry_name(): kind for kind in (Rot13Example, ZStandard)}
 
     def register(self, cls: type[Extension]) -> None:
         self.extensions[cls.registry_name()] = cls

@@ -17,7 +17,14 @@ from . import _version
 from ._dedup_save_plans import dedup_save_plans
 from ._nested_dict import FLATTEN_MAPPING, flatten_state_dict
 from ._traverse import set_element
-from .metadata import BytesStorageMetadata, ChunkStorageMetadata, Metadata, MetadataIndex, StorageMeta, TensorStorageMetadata
+from .metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+    TensorStorageMetadata,
+)
 from .planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem, WriteItemType
 from .planner_helpers import (
     _compare_save_plans,
@@ -272,7 +279,11 @@ def create_default_local_load_plan(state_dict: dict[str, Any], metadata: Metadat
             if strict:
                 raise RuntimeError(f"Missing key in checkpoint state_dict: {fqn}.")
             continue
-        if isinstance(saved, TensorStorageMetadata) and getattr(obj, "size", None) is not None and saved.size != obj.size():
+        if (
+            isinstance(saved, TensorStorageMetadata)
+            and getattr(obj, "size", None) is not None
+            and saved.size != obj.size()
+        ):
             raise ValueError(f"Size mismatch between saved {saved.size} and current: {obj.size()} for {fqn}")
         if not _is_elsewhere(obj):
             items += _create_read_items(fqn, saved, obj)
@@ -336,7 +347,9 @@ def _check_box_bounds(outer_box_size: Size, inner_box: ChunkStorageMetadata) -> 
     )
 
 
-def _overlapping(parts: list[ChunkStorageMetadata], along: int) -> list[tuple[ChunkStorageMetadata, ChunkStorageMetadata]]:
+def _overlapping(
+    parts: list[ChunkStorageMetadata], along: int
+) -> list[tuple[ChunkStorageMetadata, ChunkStorageMetadata]]:
     """Pairs of parts that have something in common. Parts are taken in order along one dimension, beside those not yet passed."""
     found, passing = [], []
     for number, part in sorted(enumerate(parts), key=lambda entry: (entry[1].offsets[along], tuple(entry[1].offsets))):

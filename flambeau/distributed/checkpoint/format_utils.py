@@ -1,7 +1,7 @@
 """From files of `torch.save` to checkpoints and back.
 
-    python -m flambeau.distributed.checkpoint.format_utils torch_to_dcp model.pt folder
-    python -m flambeau.distributed.checkpoint.format_utils dcp_to_torch folder model.pt
+python -m flambeau.distributed.checkpoint.format_utils torch_to_dcp model.pt folder
+python -m flambeau.distributed.checkpoint.format_utils dcp_to_torch folder model.pt
 """
 
 from __future__ import annotations

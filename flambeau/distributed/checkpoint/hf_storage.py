@@ -24,7 +24,14 @@ from ._hf_utils import (
     _metadata_fn,
 )
 from .filesystem import FileSystemReader, FileSystemWriter, SerializationFormat, fill
-from .metadata import ChunkStorageMetadata, Metadata, MetadataIndex, StorageMeta, TensorProperties, TensorStorageMetadata
+from .metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+    TensorProperties,
+    TensorStorageMetadata,
+)
 from .planner import LoadPlan, LoadPlanner, ReadItem, SavePlan, SavePlanner, WriteItem
 from .storage import WriteResult
 
@@ -160,8 +167,6 @@ class HuggingFaceStorageReader(FileSystemReader):
 
     @staticmethod
     def _note(entries: dict[str, Any], key: str, kind: Any, start: list[int], shape: list[int]) -> None:
-        entry = entries.setdefault(
-            key, TensorStorageMetadata(TensorProperties(dtype=kind), Size([0] * len(shape)), [])
-        )
+        entry = entries.setdefault(key, TensorStorageMetadata(TensorProperties(dtype=kind), Size([0] * len(shape)), []))
         entry.chunks.append(ChunkStorageMetadata(Size(start), Size(shape)))
         entry.size = Size(max(known, a + n) for known, a, n in zip(entry.size, start, shape, strict=True))

@@ -182,9 +182,7 @@ def _save_state_dict(
             )
             chosen.set_up_planner(state_dict, ranks.is_coordinator)  # type: ignore[arg-type]
         if "kwargs" in inspect.signature(storage_writer.set_up_storage_writer).parameters:
-            storage_writer.set_up_storage_writer(
-                ranks.is_coordinator, rank=ranks.rank, use_collectives=use_collectives
-            )
+            storage_writer.set_up_storage_writer(ranks.is_coordinator, rank=ranks.rank, use_collectives=use_collectives)
         else:
             storage_writer.set_up_storage_writer(ranks.is_coordinator)
         return storage_writer.prepare_local_plan(chosen.create_local_plan())
