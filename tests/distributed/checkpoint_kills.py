@@ -58,7 +58,7 @@ def run(rounds: int, seed: int = 0) -> dict[str, int]:
             child.start()
             other.close()
             pipe.recv()  # the first save begins
-            time.sleep(chance.random() * 0.03)
+            time.sleep(chance.random() * 0.25)
             child.kill()
             child.join()
             told: list[Any] = ["begins"]

@@ -11,8 +11,11 @@ from datetime import timedelta
 from typing import Any
 
 from .. import groups, object_collectives
+from .._state_dict_utils import _mapped
 from ..distributed_c10d import destroy_process_group, init_process_group
 from ..tcp_store import TCPStore
+from ..tensor import DTensor
+from .planner_helpers import SpreadPart, _is_elsewhere
 
 _PATIENCE = timedelta(minutes=10)
 
@@ -99,13 +102,20 @@ class _Helper:
         return value
 
     def save(self, staged: Any, options: dict[str, Any]) -> Any:
-        self.pipe.send((staged.result() if isinstance(staged, Future) else staged, options))
+        state = staged.result() if isinstance(staged, Future) else staged
+        self.pipe.send((_mapped(state, _without_mesh), options))
         return self._expect()
 
     def close(self) -> None:
         if self.process.is_alive():
             self.pipe.send(None)
             self.process.join(5)
+
+
+def _without_mesh(tensor: Any) -> Any:
+    if not isinstance(tensor, DTensor):
+        return tensor
+    return None if _is_elsewhere(tensor) else SpreadPart(tensor)
 
 
 def _serve(pipe: Any, world: tuple[int, int, str, int] | None) -> None:

@@ -16,7 +16,7 @@ STATE_DICT_ITEM = object
 
 
 def _keep_visiting_tensors(value: Any) -> bool:
-    return isinstance(value, Tensor)
+    return isinstance(value, Tensor) or hasattr(value, "__get_tensor_shard__")
 
 
 def _is_leaf(value: Any, keep_traversing: Callable, enters_mappings: bool) -> bool:

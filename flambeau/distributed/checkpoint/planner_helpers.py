@@ -108,6 +108,21 @@ def _create_write_items(fqn: str, object: Any) -> list[WriteItem]:
     return [_create_write_item_for_bytesio(fqn, object)]
 
 
+class SpreadPart:
+    """This rank's part of a spread tensor, without the mesh: what another process needs to write it."""
+
+    def __init__(self, tensor: Any) -> None:
+        item = _create_write_items_for_dtensor("", tensor)
+        assert item.tensor_data is not None
+        self.local, self.data = tensor.to_local().detach(), item.tensor_data
+
+    def __create_write_items__(self, fqn: str, object: Any) -> list[WriteItem]:
+        return [WriteItem(MetadataIndex(fqn, self.data.chunk.offsets), WriteItemType.SHARD, tensor_data=self.data)]
+
+    def __get_tensor_shard__(self, index: MetadataIndex) -> Tensor:
+        return self.local
+
+
 def _create_default_metadata_only_plan(state_dict: dict[str, Any]) -> SavePlan:
     return SavePlan([item for fqn, obj in state_dict.items() for item in _create_write_items(fqn, obj)])
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ...core.device import device as Device
 from .. import groups
 from ._async_executor import _ProcessBasedAsyncCheckpointExecutor, _ThreadBasedAsyncCheckpointExecutor
 from ._storage_utils import _storage_setup
@@ -104,12 +103,6 @@ def async_save(
 ) -> Future | AsyncSaveResponse:
     """Copy a state dict and save the copy in the background, in a thread or in a process; a future of the Metadata. With a stager
     that copies in the background, too, futures of both."""
-    if groups.is_initialized():
-        group = process_group or groups._get_default_group()
-        if Device("cpu") not in group._device_types:
-            raise AssertionError(
-                "A CPU backend must be enabled for async save; try initializing process group with 'cpu:gloo,cuda:nccl'"
-            )
     own = None
     if async_stager is None:
         if storage_writer is not None and isinstance(storage_writer, AsyncStager):

@@ -176,7 +176,7 @@ def find_state_dict_object(state_dict: dict[str, Any], index: MetadataIndex) -> 
     if index.fqn not in state_dict:
         raise ValueError(f"Could not find FQN: '{index.fqn}'")
     found = state_dict[index.fqn]
-    if isinstance(found, Tensor):
+    if isinstance(found, Tensor) or hasattr(found, "__get_tensor_shard__"):
         return find_tensor_shard(found, index)
     if index.offset is not None:
         raise ValueError(f"FQN: '{index.fqn}' is not a ShardedTensor, can't find by offset: '{index.offset}'")
