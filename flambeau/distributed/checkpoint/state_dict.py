@@ -663,7 +663,8 @@ def set_state_dict(
     """Load the states that `get_state_dict` has given; returns the model's missing and unexpected keys."""
     state = _unflatten_model_state_dict(model, model_state_dict)
     chosen = _as_tuple(optimizers)
-    info = _verify_options(model, chosen, optim_only=not state, options=options)
+    sent = options is not None and options.broadcast_from_rank0  # other ranks than 0 have nothing yet
+    info = _verify_options(model, chosen, optim_only=not state and not sent, options=options)
     _verify_state_dict(state, optim_state_dict, info)
     _load_optim_state_dict(model, chosen, optim_state_dict, info)
     return _load_model_state_dict(model, state, info)
