@@ -101,7 +101,6 @@ def before_loading(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) ->
         unit._group._to_sharded()
         return
     unit._summon()
-    state.setdefault(inner + FLAT_PARAM, unit._flat_param.detach())  # what is not in a whole state dict stays
 
 
 def after_loading(unit: Any, keys: Any) -> None:

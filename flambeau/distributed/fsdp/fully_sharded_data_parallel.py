@@ -16,6 +16,7 @@ from ...core.device import device as Device
 from ...core.tensor import Tensor
 from ...nn import Module, Parameter
 from ...ops import namespace
+from ...ops.reduce.norms import vector_norm
 from .. import groups
 from ..device_mesh import DeviceMesh, init_device_mesh
 from ..reduce_op import ReduceOp
@@ -605,8 +606,8 @@ class _Hook(ReduceScatter):
 def _norm(grads: list[Tensor], kind: float, device: Any) -> Tensor:
     if not grads:
         return _torch["zeros"]((), device=device)
-    norms = [_torch["linalg_vector_norm"](g.detach().float().to(device), kind) for g in grads]
-    return _torch["linalg_vector_norm"](_torch["stack"](norms), kind)
+    norms = [vector_norm(g.detach().float().to(device), kind) for g in grads]
+    return vector_norm(_torch["stack"](norms), kind)
 
 
 def _ignored(module: Module, modules: Any, states: Any) -> tuple[set[Module], list[Any]]:

@@ -31,10 +31,15 @@ def get_total_norm(
 ) -> Tensor:
     """The norm of all tensors together, as if they were one long vector."""
     norm_type = float(norm_type)
-    norms = [vector_norm(t, norm_type) for t in _listed(tensors)]
-    if not norms:
-        return tensor(0.0)
-    total = vector_norm(stack([n.to(norms[0].device) for n in norms]), norm_type)
+    tensors = _listed(tensors)
+    spread = next((t for t in tensors if hasattr(t, "_local_tensor")), None)
+    if spread is not None:
+        total = spread._total_norm(tensors, norm_type)
+    else:
+        norms = [vector_norm(t, norm_type) for t in tensors]
+        if not norms:
+            return tensor(0.0)
+        total = vector_norm(stack([n.to(norms[0].device) for n in norms]), norm_type)
     if error_if_nonfinite and not total.isfinite().item():
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be"
@@ -50,8 +55,11 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale gradients whose norm `total_norm` is already known, so that it is at most `max_norm`."""
     # The factor is applied even when it is 1: asking for its value would make an accelerator wait.
+    if hasattr(total_norm, "_local_tensor"):
+        total_norm = total_norm.full_tensor()
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     for gradient in _gradients(parameters):
+        gradient = getattr(gradient, "_local_tensor", gradient)
         gradient.mul_(factor.to(gradient.device))
 
 
