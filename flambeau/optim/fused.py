@@ -36,6 +36,7 @@ from ..core.backend import backend_of
 from ..core.device import cpu
 from ..core.dtype import dtype, opmath
 from ..core.layout import is_non_overlapping_and_dense
+from ..core.sharded import SpreadTensor
 from ..core.tensor import Tensor, numel_of
 from ..expr import Expr, arg, as_expr
 from ..expr.node import PREDICATES, cast, children, rebuild, walk
@@ -165,10 +166,22 @@ class Update:
         """Update a parameter that the loop over tensors on the CPU cannot."""
         if p.grad.is_sparse:  # type: ignore[union-attr]
             owner._sparse_gradient(group, p, options)
+        elif isinstance(p, SpreadTensor):
+            self.run_part(owner, group, p, options)
         elif compiles(p.device) and p.device is not cpu:
             self.run_together(owner, group, [p], options)
         else:
             self.run_tensors(owner, group, p, options)
+
+    def run_part(self, owner: Owner, group: dict[str, Any], p: SpreadTensor, options: dict[str, Any]) -> None:
+        """Update this rank's part of a parameter that is spread over several: elements need nothing from others."""
+        used, state = self.variant(options), owner.state[p]
+        kept = (*used.scalars, *used.states)
+        if kept and kept[0] not in state and owner._begin(group, state, p, p.grad):
+            return
+        held = [p, p.grad, *(state[name] for name in used.states)]
+        part, grad, *states = [p._beside(t) for t in held]
+        self.update_lists([part], [grad], *([state[n]] for n in used.scalars), *([s] for s in states), **options)
 
     def run_together(
         self, owner: Owner, group: dict[str, Any], params: Iterable[Tensor], options: dict[str, Any]

@@ -9,8 +9,7 @@ from typing import Any
 
 from ...autograd.function import Function
 from ...core.layout import contiguous_format
-from ...core.overrides import disabled_torch_function
-from ...core.sharded import ShardedOperand
+from ...core.sharded import SpreadTensor
 from ...core.size import make_size
 from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout
 from ...nn.parameter import Parameter
@@ -33,25 +32,12 @@ _torch = namespace("torch")
 _new_object = object.__new__
 
 
-def _trap(name: str) -> property:
-    def refuse(self: Any) -> Any:
-        raise ShardedOperand(self)
-
-    return property(refuse, doc=f"What plain tensors have as `{name}`: reading it makes the operator turn to this class.")
-
-
-class DTensor(Tensor):
+class DTensor(SpreadTensor):
     """One tensor, spread over the ranks of a mesh: to the program it has the shape of the whole, and operators work on it as on any
     other; each rank holds a part (`to_local()`), as the `placements` say."""
 
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
-
     _local_tensor: Tensor
     _spec: DTensorSpec
-
-    _strides = _trap("strides")
-    _offset = _trap("storage offset")
-    _contig = _trap("memory format")
 
     def __new__(cls, local_tensor: Tensor, spec: DTensorSpec, *, requires_grad: bool = False) -> DTensor:
         t = _new_object(cls)
@@ -87,6 +73,13 @@ class DTensor(Tensor):
         from . import _dispatch
 
         return _dispatch.dispatch(face, args, kwargs)
+
+    def _beside(self, other: Tensor) -> Tensor:
+        if not isinstance(other, DTensor):
+            raise RuntimeError("the gradient and the state of a DTensor must be DTensors")
+        if other.placements == self.placements:
+            return other._local_tensor
+        return redistribute_local_tensor(other._local_tensor, other._spec, other._spec.with_placements(self.placements))
 
     # -- where it lies ----------------------------------------------------------------------------------------------------------------
 
