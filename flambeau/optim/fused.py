@@ -105,7 +105,7 @@ class Update:
     def run(self, owner: Owner, group: dict[str, Any], params: Iterable[Tensor], options: dict[str, Any]) -> None:
         """Update every parameter that has a gradient."""
         params = list(params)
-        if any(hasattr(p, "_local_tensor") for p in params):
+        if any(isinstance(p, SpreadTensor) for p in params):
             self.run_spread(owner, group, params, options)
             return
         recorded = bool(group.get("differentiable"))
@@ -140,16 +140,16 @@ class Update:
         kept = (*used.scalars, *used.states)
         plain, parts, states = [], [], {}
         for p in params:
-            if not hasattr(p, "_local_tensor"):
+            if not isinstance(p, SpreadTensor):
                 plain.append(p)
             elif p.grad is not None:
                 state = owner.state[p]
                 if kept and kept[0] not in state and owner._begin(group, state, p, p.grad):
                     continue
-                grad = p.grad if p.grad.placements == p.placements else p.grad.redistribute(placements=p.placements)
-                part = p._local_tensor.detach()
-                part.grad = grad._local_tensor
-                states[part] = {name: getattr(value, "_local_tensor", value) for name, value in state.items()}
+                part = p._beside(p).detach()
+                part.grad = p._beside(p.grad)
+                spread = {name: p._beside(state[name]) for name in used.states}
+                states[part] = {**{name: state[name] for name in used.scalars}, **spread}
                 parts.append(part)
         self.run(owner, group, plain, options)
         self.run(Parts(states, getattr(owner, "found_inf", None)), group, parts, options)
@@ -166,22 +166,10 @@ class Update:
         """Update a parameter that the loop over tensors on the CPU cannot."""
         if p.grad.is_sparse:  # type: ignore[union-attr]
             owner._sparse_gradient(group, p, options)
-        elif isinstance(p, SpreadTensor):
-            self.run_part(owner, group, p, options)
         elif compiles(p.device) and p.device is not cpu:
             self.run_together(owner, group, [p], options)
         else:
             self.run_tensors(owner, group, p, options)
-
-    def run_part(self, owner: Owner, group: dict[str, Any], p: SpreadTensor, options: dict[str, Any]) -> None:
-        """Update this rank's part of a parameter that is spread over several: elements need nothing from others."""
-        used, state = self.variant(options), owner.state[p]
-        kept = (*used.scalars, *used.states)
-        if kept and kept[0] not in state and owner._begin(group, state, p, p.grad):
-            return
-        held = [p, p.grad, *(state[name] for name in used.states)]
-        part, grad, *states = [p._beside(t) for t in held]
-        self.update_lists([part], [grad], *([state[n]] for n in used.scalars), *([s] for s in states), **options)
 
     def run_together(
         self, owner: Owner, group: dict[str, Any], params: Iterable[Tensor], options: dict[str, Any]

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable
 
 from ...autograd import no_grad
+from ...core.sharded import SpreadTensor
 from ...core.tensor import Tensor
 from ...ops.creation.construct import tensor
 from ...ops.reduce.norms import vector_norm
@@ -32,7 +33,7 @@ def get_total_norm(
     """The norm of all tensors together, as if they were one long vector."""
     norm_type = float(norm_type)
     tensors = _listed(tensors)
-    spread = next((t for t in tensors if hasattr(t, "_local_tensor")), None)
+    spread = next((t for t in tensors if isinstance(t, SpreadTensor)), None)
     if spread is not None:
         total = spread._total_norm(tensors, norm_type)
     else:
@@ -55,7 +56,7 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale gradients whose norm `total_norm` is already known, so that it is at most `max_norm`."""
     # The factor is applied even when it is 1: asking for its value would make an accelerator wait.
-    if hasattr(total_norm, "_local_tensor"):
+    if isinstance(total_norm, SpreadTensor):
         total_norm = total_norm.full_tensor()
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     for gradient in _gradients(parameters):

@@ -243,7 +243,8 @@ class MultiProcessTestCase(TestCase):
     def _judge(self, codes: list[int | None], method: Callable) -> None:
         for rank, code in enumerate(codes):
             if code == self.TEST_ERROR_EXIT_CODE:
-                raise RuntimeError(f"rank {rank}: {self.pipes[rank].recv()}")
+                text = self.pipes[rank].recv()
+                raise RuntimeError(f"rank {rank}: {text.strip().splitlines()[-1]}\n{text}")
         if None in codes:
             raise RuntimeError(f"timed out; exit codes {codes}")
         if getattr(method, "__func__", method) in self.skip_return_code_checks:
@@ -252,6 +253,33 @@ class MultiProcessTestCase(TestCase):
             if codes[0] == skip.exit_code:
                 raise unittest.SkipTest(skip.message)
         self.assertEqual(codes, [0] * len(codes))
+
+
+class SaveForwardInputsModule(torch.nn.Module):
+    """A linear layer that remembers what it was called with."""
+
+    def __init__(self, forward_inputs: dict, cast_forward_inputs: bool) -> None:
+        super().__init__()
+        self.l = torch.nn.Linear(100, 100)
+        self.forward_inputs, self.cast_forward_inputs = forward_inputs, cast_forward_inputs
+
+    def forward(self, x: Any) -> Any:
+        self.forward_inputs[self] = x
+        return self.l(x.to(self.l.weight.dtype) if self.cast_forward_inputs else x)
+
+
+class SaveForwardInputsModel(torch.nn.Module):
+    """Two of those; it remembers, too."""
+
+    def __init__(self, forward_inputs: dict, cast_forward_inputs: bool) -> None:
+        super().__init__()
+        self.c1 = SaveForwardInputsModule(forward_inputs, cast_forward_inputs)
+        self.c2 = SaveForwardInputsModule(forward_inputs, cast_forward_inputs)
+        self.forward_inputs = forward_inputs
+
+    def forward(self, x: Any) -> Any:
+        self.forward_inputs[self] = x
+        return self.c2(self.c1(x))
 
 
 class MultiThreadedTestCase(MultiProcessTestCase):

@@ -13,7 +13,8 @@ from typing import Any
 
 from ....autograd.grad_mode import no_grad
 from ....core.size import Size
-from ....core.tensor import Tensor, contiguous_strides
+from ....core.storage import UntypedStorage
+from ....core.tensor import Tensor, contiguous_strides, new_tensor
 from ....nn import Module, Parameter
 from ....ops import namespace
 from ...device_mesh import DeviceMesh
@@ -297,11 +298,11 @@ class FSDPParam:
         """Shards along another dimension than the first come one behind the other, and belong side by side."""
         dim, gathered = self.fsdp_placement.dim, self.all_gather_outputs[0]
         if self._unsharded_param is None:
-            flat = _empty(gathered.numel(), gathered.dtype, self.device)
-            self._unsharded_inner_tensors = [flat]
-            self._make_unsharded(flat)
+            self._unsharded_inner_tensors = [_empty(gathered.numel(), gathered.dtype, self.device)]
         flat = self._unsharded_inner_tensors[0]
         flat._storage.refill(flat.numel() * flat.dtype.itemsize)
+        if self._unsharded_param is None:
+            self._make_unsharded(flat)
         version = flat._storage.version
         parts = gathered.view(self._ranks, *self.padded_sharded_param_size)
         wide = flat.view(*self._orig_size[:dim], self._ranks, -1, *self._orig_size[dim + 1 :])
@@ -440,4 +441,7 @@ def _resized(size: Sequence[int], dim: int, length: int) -> Size:
 
 
 def _empty(count: int, dtype: Any, device: Any) -> Tensor:
-    return _torch["empty"](count, dtype=dtype, device=device)
+    """A tensor that has no memory yet."""
+    storage = UntypedStorage(0, device)
+    storage.version = 0
+    return new_tensor(storage, (count,), (1,), 0, dtype, storage.device, True)
