@@ -129,7 +129,9 @@ def shard(torch: Any, model: Any, parallel: str, size: int) -> Any:
     return data
 
 
-def train(torch: Any, model: Any, data: list[Any], part: int, parts: int, words: int, report: Any = None) -> list[float]:
+def train(
+    torch: Any, model: Any, data: list[Any], part: int, parts: int, words: int, report: Any = None
+) -> list[float]:
     """The losses of this part of every batch."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     losses = []
@@ -197,7 +199,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     options = parse()
     losses = run(options)
-    print(f"{options.parallel}, {options.ranks} processes: loss {losses[0]:.6f} -> {losses[-1]:.6f} after {len(losses)} steps")
+    print(
+        f"{options.parallel}, {options.ranks} processes: loss {losses[0]:.6f} -> {losses[-1]:.6f} after {len(losses)} steps"
+    )
     if options.check:
         flambeau.manual_seed(0)
         model = llama(flambeau, options.words, options.width, options.layers)

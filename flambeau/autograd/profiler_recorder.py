@@ -13,6 +13,7 @@ from ..backends.cpu.onednn.plan import tell_observers
 from ..core import modes, storage
 from ..core.device import cpu
 from ..core.graph import is_own
+from ..core.sharded import SpreadTensor
 from ..core.tensor import Tensor
 
 _now = time.perf_counter_ns
@@ -81,7 +82,7 @@ class Described:
 
     def __init__(self, tensor: Tensor):
         self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device
-        self.strides = getattr(tensor, "_strides", None)
+        self.strides = tensor.stride() if isinstance(tensor, SpreadTensor) else getattr(tensor, "_strides", None)
         held = getattr(tensor, "_storage", None)
         self.storage = 0 if held is None or not hasattr(held, "ptr") else held.ptr
         self.version = 0 if held is None else held.version

@@ -20,7 +20,7 @@ _WIDTH, _HEIGHT = 960, 420
 def save_memory_of_ranks(profile: Any, path: str, device: str = "cpu", group: Any = None) -> dict[int, int] | None:
     """Called by all ranks: rank 0 writes a picture of the bytes in use over time on each, all to the same scale, and gets the most
     that each had in use; the others get None."""
-    times, sizes = MemoryProfile(profile.profiler.results).sizes(device)
+    times, sizes = MemoryProfile(profile.profiler.kineto_results).sizes(device)
     rank, count = groups.get_rank(group), groups.get_world_size(group)
     found: list[Any] | None = [None] * count if rank == 0 else None
     gather_object((times, sizes), found, 0, group)
@@ -33,6 +33,7 @@ def save_memory_of_ranks(profile: Any, path: str, device: str = "cpu", group: An
         panels.append(inner.replace("<svg ", f'<svg y="{number * _HEIGHT}" ', 1))
     whole = "".join(panels)
     Path(path).write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT * count}">\n{whole}</svg>\n', encoding="utf-8"
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT * count}">\n{whole}</svg>\n',
+        encoding="utf-8",
     )
     return dict(enumerate(most))

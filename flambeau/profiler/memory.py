@@ -100,6 +100,8 @@ class MemoryProfile:
             backward = backward or around.scope == modes.BACKWARD
             names.append(around.name)
             around = around.parent
+        if any(name.startswith("FSDP::") for name in names):  # whole parameters, or what gradients are reduced into
+            return Category.PARAMETER if names[0].startswith("FSDP::all_gather") else Category.GRADIENT
         if block.made.address in self.parameters and not backward:
             return Category.PARAMETER
         if any(name.startswith("Optimizer.step#") for name in names):

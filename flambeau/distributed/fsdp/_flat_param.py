@@ -80,9 +80,7 @@ class FlatParam(FSDPParam):
     def _gather_pieces(self) -> None:
         """Where `to` has moved or cast the parts that the modules hold, the shard follows."""
         first = self.pieces[0].param
-        if first.device.type == "meta" or (
-            first.dtype is self._sharded_param_data.dtype and self._shares_memory()
-        ):
+        if first.device.type == "meta" or (first.dtype is self._sharded_param_data.dtype and self._shares_memory()):
             return
         data = _torch["zeros"](self._sharded_param_data.numel(), dtype=first.dtype, device=first.device)
         for piece, low, high in self.own_parts():

@@ -23,16 +23,16 @@ def total_norm(tensors: list[Any], kind: float) -> Any:
             plain.append(tensor)
             continue
         if any(p.is_partial() for p in tensor.placements):
-            tensor = tensor.redistribute(
-                placements=[Replicate() if p.is_partial() else p for p in tensor.placements]
-            )
+            tensor = tensor.redistribute(placements=[Replicate() if p.is_partial() else p for p in tensor.placements])
         cut = tuple(_is_shard_like(p) for p in tensor.placements)
         parts.setdefault((tensor.device_mesh, cut), []).append(tensor._local_tensor)
     norms = [_combined(locals_, kind, mesh, cut) for (mesh, cut), locals_ in parts.items()]
     norms += [vector_norm(t, kind) for t in plain]
     mesh = next(iter(parts))[0]
     total = norms[0] if len(norms) == 1 else vector_norm(_torch["stack"](norms), kind)
-    return type(next(t for t in tensors if hasattr(t, "_local_tensor")))(total, _spec(mesh, [Replicate()] * mesh.ndim, total))
+    return type(next(t for t in tensors if hasattr(t, "_local_tensor")))(
+        total, _spec(mesh, [Replicate()] * mesh.ndim, total)
+    )
 
 
 def _spec(mesh: Any, placements: list[Any], value: Tensor) -> DTensorSpec:

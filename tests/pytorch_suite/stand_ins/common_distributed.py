@@ -323,7 +323,9 @@ class MultiProcContinuousTest(MultiProcessTestCase):
 
     @classmethod
     def _init_pg(cls, rank: int, world_size: int, rdvz_file: str) -> None:
-        dist.init_process_group(cls.backend_str(), init_method=FILE_SCHEMA + rdvz_file, rank=rank, world_size=world_size)
+        dist.init_process_group(
+            cls.backend_str(), init_method=FILE_SCHEMA + rdvz_file, rank=rank, world_size=world_size
+        )
         cls.pg = dist.distributed_c10d._get_default_group()
 
     @classmethod

@@ -151,7 +151,9 @@ class FSDPParam:
         own: tuple[Placement, ...] = (placement,) if isinstance(info, FSDPMeshInfo) else ()
         self._unsharded_dtensor_spec = None
         if info.is_spmd_mesh:
-            raise NotImplementedError("fully_shard(dp_mesh_dims=...): parameters on one mesh for everything are not in Flambeau yet")
+            raise NotImplementedError(
+                "fully_shard(dp_mesh_dims=...): parameters on one mesh for everything are not in Flambeau yet"
+            )
         mesh, rest, data, meta = info.mesh, (), param, TensorMeta(Size(param.shape), param.stride(), param.dtype)
         if self.is_dtensor:
             spec = self._unsharded_dtensor_spec = param._spec
@@ -319,7 +321,8 @@ class FSDPParam:
         if self._unsharded_param is None:
             whole, self._unsharded_inner_tensors = local.fsdp_post_all_gather(outputs, metadata, wanted)
             self._unsharded_param = Parameter(
-                whole.as_strided(self._orig_size, contiguous_strides(self._orig_size), 0), self.sharded_param.requires_grad
+                whole.as_strided(self._orig_size, contiguous_strides(self._orig_size), 0),
+                self.sharded_param.requires_grad,
             )
             return
         for tensor in self._unsharded_inner_tensors:

@@ -68,7 +68,9 @@ def fully_shard(
     of parameters and reductions. offload_policy: where shards are kept. ignored_params: are left as they are."""
     validate_module(module, "fully_shard")
     if dp_mesh_dims is not None:
-        raise NotImplementedError("fully_shard(dp_mesh_dims=...) is not in Flambeau yet: give the mesh of data parallelism")
+        raise NotImplementedError(
+            "fully_shard(dp_mesh_dims=...) is not in Flambeau yet: give the mesh of data parallelism"
+        )
     mesh = mesh or _init_default_mesh()
     validate_mesh(mesh)
     apply(
