@@ -6,6 +6,7 @@ Normally the package is `flambeau`. After `flambeau.install_as_torch()` programs
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
 
 PACKAGE = "flambeau"
@@ -58,7 +59,7 @@ def load(name: str) -> ModuleType:
     through that package, here and in import statements.
     """
     parts = name.split(".")
-    for i in range(1, len(parts)):
+    for i in range(1, len(parts) if name not in sys.modules else 0):
         importlib.import_module(".".join(parts[:i]))
     return importlib.import_module(name)
 

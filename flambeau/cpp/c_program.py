@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from ..backends.cpu import jit, team
@@ -236,15 +237,13 @@ class CProgram:
         return "0" if value is None else str(value)
 
     # -- text -------------------------------------------------------------------------------------------------------
-    def objects(self) -> dict[str, bytes]:
+    def objects(self) -> Iterator[tuple[str, bytes]]:
         """Object files: one for each kernel, and one that runs their loops in threads."""
-        found = {}
         for address, name in self.kernels.items():
             text, entry = jit.kernel_text(address)
             text = re.sub(rf"@{re.escape(entry)}\b", f"@{name}", text)
-            found[name] = jit.object_code(self._own_names(text))
-        found[f"{self.name}_threads"] = jit.object_code(self._own_names(team.text()))
-        return found
+            yield name, jit.object_code(self._own_names(text))
+        yield f"{self.name}_threads", jit.object_code(self._own_names(team.text()))
 
     def _own_names(self, text: str) -> str:
         """Two libraries may meet in one program."""

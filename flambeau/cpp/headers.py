@@ -75,6 +75,17 @@ _BY_HAND = frozenset(
     ]
 )
 _ONLY_IN_CPP = ("slice", "alias", "numpy_T", "polygamma")  # methods there, not in Python
+# What a program does before it has started Python (flambeau/native.h): an undefined tensor where it must start.
+_NATIVE = {
+    "zeros": "native_filled(size, 0, options)",
+    "ones": "native_filled(size, 1, options)",
+    "full": "native_full(size, fill_value, options)",
+    "empty": "native_empty(size, memory_format ? options.memory_format(memory_format) : options)",
+    "slice": "native_slice(self, dim, start, end, step)",
+    "select": "native_select(self, dim, index)",
+    "detach": "native_alias(self)",
+    "contiguous": "native_contiguous(self, memory_format)",
+}
 _KEYWORDS = frozenset(
     [
         "and",
@@ -278,13 +289,15 @@ def _written(name: str, overload: str, schema: FunctionSchema, s: _Signature) ->
     first = schema.arguments[0] if schema.arguments else None
     has_self = first is not None and first.name == "self" and first.type == "Tensor"
     in_place = has_self and name.endswith("_") and s.result == "Tensor"
+    natively = _NATIVE.get(name, "") if s.result == "Tensor" else ""
+    natively = natively and f"if (Tensor made = ::flambeau::{natively}; made.defined()) return made; "
     call = f'static ::flambeau::Op op{{"{name}", "{overload or "default"}", nullptr}}; '
     made = f"::flambeau::Call(op){''.join(s.passed)}"
     if in_place:
         head, body = "Tensor &", f"{made}.run_for(self); return const_cast<Tensor &>(self);"
     else:
         head, body = s.result + " ", f"return {made}.run<{s.result}>();"
-    text = f"inline {head}{name}({s.parameters(True)}) {{ {call}{body} }}\n"
+    text = f"inline {head}{name}({s.parameters(True)}) {{ {natively}{call}{body} }}\n"
     if not has_self or not (hasattr(Tensor, name) or name in _ONLY_IN_CPP):
         return text, ""
     given = ", ".join(["*this", *(n for _, n, _ in s.declared[1:])])

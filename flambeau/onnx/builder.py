@@ -187,7 +187,7 @@ class Builder:
         if given is None or isinstance(given, Value):
             return given
         if isinstance(given, Tensor):
-            return self.constant(array_of(given))
+            return self._constant(array_of(given))
         if isinstance(given, (list, tuple)) and any(isinstance(g, Value) for g in given):
             return self.ints(given)
         return self.constant(np.asarray(given))
@@ -199,6 +199,10 @@ class Builder:
         array = np.asarray(array)
         if array.dtype == np.float64 and dtype is None:
             array = array.astype(np.float32)
+        return self._constant(array)
+
+    def _constant(self, array: np.ndarray) -> Value:
+        """A constant of exactly this dtype."""
         key = (array.dtype.str, array.shape, array.tobytes()) if array.nbytes <= 4096 else None
         known = self._known(key)
         if known is not None:

@@ -1,39 +1,9 @@
-"""What quantized models are recognised by. Quantizing is not in Flambeau yet: no layer here is one of these."""
+"""Quantization: models whose weights and activations are 8-bit numbers.
 
-from __future__ import annotations
+>>> model.qconfig = get_default_qconfig("x86")
+>>> prepared = prepare(model)             # observers are put in
+>>> prepared(calibration_data)            # and look
+>>> quantized = convert(prepared)         # layers become their quantized forms
 
-from abc import ABC, abstractmethod
-from typing import Any
-
-from ...core.tensor import Tensor
-from ...nn.modules.module import Module
-
-__all__ = ["FakeQuantizeBase", "ObserverBase"]
-
-
-class ObserverBase(ABC, Module):
-    """A module that looks at the values which pass through it, to choose a scale for them."""
-
-    def __init__(self, dtype: Any, is_dynamic: bool = False):
-        super().__init__()
-        self.dtype, self.is_dynamic = dtype, is_dynamic
-
-    @abstractmethod
-    def forward(self, x: Tensor) -> Tensor:
-        """The values, seen."""
-
-    @abstractmethod
-    def calculate_qparams(self, **kwargs: Any) -> Any:
-        """Scale and zero point."""
-
-
-class FakeQuantizeBase(ABC, Module):
-    """A module that rounds values as quantizing would."""
-
-    @abstractmethod
-    def forward(self, x: Tensor) -> Tensor:
-        """The values, rounded."""
-
-    @abstractmethod
-    def calculate_qparams(self, **kwargs: Any) -> Any:
-        """Scale and zero point."""
+`quantize_dynamic(model)` needs no data; `quantize_fx` has the same for traced models; docs/quantization.md tells more.
+"""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import flambeau
+
 from ...core.tensor import Tensor
 from ...ops.creation.filled import fill_raw
+from ...ops.machinery.arguments import varargs_ints
 from .overloads import aten
 from .public import _RESIZES, entry
 
@@ -40,6 +43,19 @@ def _feature_alpha_dropout(
     recorder: Any, input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Any:
     return (aten.feature_alpha_dropout_ if inplace else aten.feature_alpha_dropout).default(input, p, training)
+
+
+@entry("resize_")
+def _resize_(recorder: Any, self: Tensor, *sizes: Any, memory_format: Any = None) -> Any:
+    wanted = varargs_ints(sizes, "resize_")
+    return self if tuple(wanted) == tuple(self.shape) else aten.resize_.default(self, list(wanted))
+
+
+@entry("isreal")
+def _isreal(recorder: Any, input: Tensor) -> Any:
+    if input.is_complex():
+        return aten.eq.Scalar(aten.imag.default(input), 0)
+    return aten.ones_like.default(input, dtype=flambeau.bool)
 
 
 @entry("nonzero")

@@ -52,10 +52,27 @@ def _convolved(
         before = after = [0] * spatial if padding == "valid" else _many(padding, spatial)
     extra["pads_i"] = list(before) + list(after)
     out = _many(output_padding, spatial)
+    if transposed and any(o >= s for o, s in zip(out, stride)):  # engines refuse it: less is cut off at the end instead
+        extra["pads_i"] = [*before, *(max(p - o, 0) for p, o in zip(after, out))]
+        return _lengthened(g, x, weight, bias, extra, [max(o - p, 0) for p, o in zip(after, out)], unbatched)
     if transposed and any(out):
         extra["output_padding_i"] = out
     made = g.op("ConvTranspose" if transposed else "Conv", x, weight, bias, **extra)
     made.known(x.dtype, (x.shape[0], weight.shape[1] * groups if transposed else weight.shape[0], *[None] * spatial))
+    return g.squeeze(made, [0]) if unbatched else made
+
+
+def _lengthened(
+    g: Builder, x: Value, weight: Value, bias: Any, extra: dict[str, Any], more: list[int], unbatched: bool
+) -> Value:
+    """A transposed convolution with zeros after its end, and then the bias."""
+    made = g.op("ConvTranspose", x, weight, **extra)
+    channels = weight.shape[1] * extra["group_i"]
+    made.known(x.dtype, (x.shape[0], channels, *[None] * len(more)))
+    if any(more):
+        made = padded(g, made, [n for m in reversed(more) for n in (0, m)])
+    if bias is not None:
+        made = g.op("Add", made, g.reshape(bias, [1, channels, *[1] * len(more)])).known(made.dtype, made.shape)
     return g.squeeze(made, [0]) if unbatched else made
 
 
@@ -262,9 +279,13 @@ def batch_norm(
     g: Builder, input: Value, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool = False, momentum: float = 0.1,
     eps: float = 1e-5, cudnn_enabled: Any = None, name: str = "",
 ) -> Any:  # fmt: skip
-    channels = input.shape[1] if (input.rank or 0) > 1 else input.shape[0]
-    ones, zeros = (g.constant(np.full(channels, v).tolist(), input.dtype) for v in (1.0, 0.0))
-    weight, bias = weight if weight is not None else ones, bias if bias is not None else zeros
+    if weight is None or bias is None:
+        held = next((v for v in (weight, bias, running_mean) if v is not None and v.shape), None)
+        channels = held.shape[0] if held is not None else input.shape[min(1, input.rank - 1)]
+        if not isinstance(channels, int):
+            raise NotImplementedError("batch_norm without weights of channels whose number is not known")
+        ones, zeros = (g.constant(np.full(channels, v).tolist(), input.dtype) for v in (1.0, 0.0))
+        weight, bias = weight if weight is not None else ones, bias if bias is not None else zeros
     if training or running_mean is None:
         if running_mean is not None and g.opset >= 14 and g.training:
             made = g.op(
