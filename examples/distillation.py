@@ -15,7 +15,10 @@ def network(width):
 def distillation_loss(student, teacher, labels, temperature, share):
     """The student is to be right, and to spread its probabilities as the teacher does at this temperature."""
     soft = F.kl_div(
-        F.log_softmax(student / temperature, 1), F.log_softmax(teacher / temperature, 1), reduction="batchmean", log_target=True
+        F.log_softmax(student / temperature, 1),
+        F.log_softmax(teacher / temperature, 1),
+        reduction="batchmean",
+        log_target=True,
     )
     return share * temperature**2 * soft + (1 - share) * F.cross_entropy(student, labels)
 

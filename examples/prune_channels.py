@@ -83,7 +83,9 @@ def main():
     left = sum(p.numel() for p in model.parameters())
     print(f"loss {history[0]:.4f} -> {history[-1]:.4f}")
     print(f"all {count} parameters: test accuracy {before:.4f}")
-    print(f"{left} parameters are left: {cut:.4f} at once, test accuracy {accuracy(model, images[1500:], labels[1500:]):.4f}")
+    print(
+        f"{left} parameters are left: {cut:.4f} at once, test accuracy {accuracy(model, images[1500:], labels[1500:]):.4f}"
+    )
 
 
 if __name__ == "__main__":
