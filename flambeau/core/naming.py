@@ -60,7 +60,7 @@ def load(name: str) -> ModuleType:
     through that package, here and in import statements.
     """
     parts = name.split(".")
-    for i in range(1, len(parts)):
+    for i in range(1, len(parts) if name not in sys.modules else 0):
         importlib.import_module(".".join(parts[:i]))
     return importlib.import_module(name)
 

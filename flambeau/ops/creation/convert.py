@@ -319,7 +319,7 @@ def copied(input: Tensor, src: Tensor) -> Tensor:
     return input._bare_alias()
 
 
-@composite(function=False)
+@composite(function=False, sharding="pointwise")
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Take the values of `src`, broadcast and converted."""
     if not isinstance(src, Tensor):
@@ -446,13 +446,13 @@ def _overwrite_node(self: Tensor, value: Any, name: str) -> Any:
     return (overwritten_with(self, value) if isinstance(value, Tensor) else overwritten(self)).grad_fn
 
 
-@composite
+@composite(sharding="pointwise")
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Every element becomes `value`."""
     return _overwrite(self, _fill_value(value, self.dtype, "fill_"), "fill_")
 
 
-@composite
+@composite(sharding="pointwise")
 def zero_(self: Tensor) -> Tensor:
     """Every element becomes zero."""
     if self._autograd is None and self._base is None:
