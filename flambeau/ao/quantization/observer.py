@@ -30,7 +30,7 @@ from .granularity import (
     ZeroPointDomain,
     get_block_size,
 )
-from .partial import _PartialWrapper, _with_args, _with_callable_args
+from .partial import _with_args, _with_callable_args
 from .utils import (
     calculate_qmin_qmax,
     is_per_channel,
