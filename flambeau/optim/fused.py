@@ -141,9 +141,10 @@ class Update:
         """Update this rank's part of a parameter that is spread over several: elements need nothing from others."""
         used, state = self.variant(options), owner.state[p]
         kept = (*used.scalars, *used.states)
-        if kept and kept[0] not in state and owner._begin(group, state, p, p.grad):
+        grad: Any = p.grad
+        if kept and kept[0] not in state and owner._begin(group, state, p, grad):
             return
-        held = [p, p.grad, *(state[name] for name in used.states)]
+        held = [p, grad, *(state[name] for name in used.states)]
         part, grad, *states = [p._beside(t) for t in held]
         self.update_lists([part], [grad], *([state[n]] for n in used.scalars), *([s] for s in states), **options)
 

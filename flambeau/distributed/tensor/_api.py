@@ -14,7 +14,7 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout
 from ...nn.parameter import Parameter
 from ...ops import namespace
-from .. import collectives, groups
+from .. import collectives
 from ..device_mesh import DeviceMesh, _mesh_resources
 from . import _random
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
@@ -69,7 +69,7 @@ class DTensor(SpreadTensor):
 
     def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Operators that meet this tensor call this instead."""
-        from . import _dispatch
+        from . import _dispatch  # noqa: PLC0415 - it imports this module
 
         return _dispatch.dispatch(face, args, kwargs)
 
@@ -177,7 +177,7 @@ class DTensor(SpreadTensor):
         return is_contiguous_layout(tuple(self.shape), tuple(self._spec.stride))
 
     @property
-    def data(self) -> DTensor:
+    def data(self) -> DTensor:  # type: ignore[override]
         """The same data, cut off from the graph."""
         return self._bare_alias()
 

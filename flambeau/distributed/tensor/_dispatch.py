@@ -162,7 +162,7 @@ class Decision:
     def __init__(self, inputs: list[tuple], outputs: list[tuple], metas: list[TensorMeta], possible: Any) -> None:
         self.inputs, self.outputs, self.metas, self.possible = inputs, outputs, metas, possible
 
-    def run(self, call: Call, parts: list[Tensor], spec: DTensorSpec) -> Any:
+    def run(self, call: Call, parts: list[Tensor], spec: DTensorSpec | None) -> Any:
         """Call the operator with this rank's parts; `spec` says how the result lies."""
         args, kwargs = call.filled(parts)
         if self.possible.adapt is not None:
@@ -425,7 +425,7 @@ class SpreadNode(Node):
                 begun.append(start)
             roots.append(GradientEdge(*edge))
             given.append(self._scaled(local, i))
-        wanted = [s for s in starts if s is not None]
+        wanted: list[Any] = [s for s in starts if s is not None]
         if not roots or not wanted:
             return (None,) * len(starts)
         found = iter(
@@ -467,7 +467,7 @@ class SpreadNode(Node):
 
     def _as_spread(self, shares: list, starts: list, tensors: list, begun: list) -> tuple:
         """The gradients with a history of their own: they depend on the arguments and on the gradients that came in."""
-        result = [None if local is None else self._share(k, local) for k, local in enumerate(shares)]
+        result: list[Any] = [None if local is None else self._share(k, local) for k, local in enumerate(shares)]
         edges = [None if s is None or not s.requires_grad else gradient_edge(s) for s in shares]
         if any(edges):
             above = tuple(gradient_edge(t) for t, _ in tensors)

@@ -15,8 +15,8 @@ from typing import Any
 from ...core.device import device
 from ...core.tensor import Tensor, empty_strided
 from ...expr import arg, const
-from ...ops.machinery.reduction import reduced_dims
 from ...ops.machinery.record import Batched, Op
+from ...ops.machinery.reduction import reduced_dims
 from ._utils import compute_local_shape, compute_local_shape_and_global_offset
 from .placement_types import Partial, _MaskPartial, _NormPartial
 
@@ -107,7 +107,7 @@ def _linear_groups(call: Any) -> list[tuple[frozenset, tuple[str, ...]]]:
         return []
     places = {i: x.index for i, x in enumerate(call.args) if type(x).__name__ == "_Place"}
     params = tuple(call.kwargs.get(name, default) for name, default in impl.parameters)
-    found = []
+    found: list[tuple[frozenset, tuple[str, ...]]] = []
     candidates = [frozenset(places)] + [frozenset([i]) for i in places]
     for group in dict.fromkeys(candidates):
         if _is_linear(impl, group, len(impl.operand_names), params):
