@@ -176,8 +176,8 @@ class DTensor(SpreadTensor):
             return self._local_tensor.is_contiguous(memory_format=memory_format)
         return is_contiguous_layout(tuple(self.shape), tuple(self._spec.stride))
 
-    @property
-    def data(self) -> DTensor:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def data(self) -> Tensor:
         """The same data, cut off from the graph."""
         return self._bare_alias()
 

@@ -407,7 +407,8 @@ class SpreadNode(Node):
         if self.saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         starts, edges = self.saved
-        roots, given, tensors, begun = [], [], [], []
+        roots: list[Any] = []
+        given, tensors, begun = [], [], []
         recording = grad_mode.enabled
         for i, (edge, g) in enumerate(zip(edges, grads)):
             if edge is None or g is None:
@@ -428,8 +429,9 @@ class SpreadNode(Node):
         wanted: list[Any] = [s for s in starts if s is not None]
         if not roots or not wanted:
             return (None,) * len(starts)
+        ends: list[Any] = [GradientEdge(s, 0) for s in wanted]
         found = iter(
-            run_backward(roots, given, True, recording, [GradientEdge(s, 0) for s in wanted], False)  # type: ignore[arg-type]
+            run_backward(roots, given, True, recording, ends, False)
         )
         shares = [None if s is None else next(found) for s in starts]
         return self._as_spread(shares, starts, tensors, begun) if recording else self._plain(shares)
