@@ -27,6 +27,7 @@ from .case import TestCase, set_rng_seed
 from .permissive import guess, harmless
 
 FILE_SCHEMA = "file://"
+ACCELERATOR_DIST_BACKENDS = ["nccl", "xccl", "hccl"]
 _LIMIT = 50
 
 
@@ -165,6 +166,14 @@ def cleanup_temp_dir() -> None:
         _folders.pop().cleanup()
 
 
+def _server() -> Any:
+    """Where processes come from: a server that has loaded the test file, once, and computed nothing, so that it can be forked."""
+    context = multiprocessing.get_context("forkserver")
+    os.environ["PYTORCH_SUITE_SOURCE"] = os.pathsep.join(children.source)
+    context.set_forkserver_preload(["tests.pytorch_suite.preloaded"])
+    return context
+
+
 class MultiProcessTestCase(TestCase):
     """In the main process a test starts `world_size` processes and reads how they end; in those it runs."""
 
@@ -202,7 +211,7 @@ class MultiProcessTestCase(TestCase):
         self.processes = []
 
     def _spawn_processes(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _server()
         for rank in range(int(self.world_size)):
             ours, theirs = context.Pipe()
             name = self.id().rpartition(".")[2]
