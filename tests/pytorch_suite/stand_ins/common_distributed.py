@@ -222,7 +222,8 @@ class MultiProcessTestCase(TestCase):
         self.run_test(test_name, pipe)
 
     def run_test(self, test_name: str, pipe: Any) -> None:
-        faulthandler.dump_traceback_later(_LIMIT - 5, exit=True)
+        if "SUITE_RANKS" not in os.environ:  # in a fork it would wait for the thread that its parent has
+            faulthandler.dump_traceback_later(_LIMIT - 5, exit=True)
         set_rng_seed()
         try:
             getattr(self, test_name)()
