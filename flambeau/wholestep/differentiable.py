@@ -28,12 +28,12 @@ DOUBLE = "torch.compile with aot_autograd does not currently support double back
 class Whole:
     """A storage, where a program expects a tensor."""
 
-    __slots__ = ("_storage",)
-    _offset = 0
+    __slots__ = ("_storage", "shape")
+    _offset, _strides = 0, (1,)
     dtype = uint8
 
     def __init__(self, storage: UntypedStorage):
-        self._storage = storage
+        self._storage, self.shape = storage, (storage.size_bytes,)
 
 
 class Boundary(Node):

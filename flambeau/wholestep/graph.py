@@ -50,6 +50,7 @@ class Buffer:
     size: int
     source: Any = "new"
     storage: Any = None  # of a tensor that existed before
+    dtype: Any = None  # and its dtype, where that is known
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ from ..expr.node import Expr, arg, cast, replace_arguments, walk
 from ..expr.simplify import simplify
 from ..kernels import geometry
 from ..kernels.elementwise import passing
+from .constants import fold
 from .graph import Graph, Launch, Ref, Test
 
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
@@ -48,6 +49,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("fusing loops", fuse),
         ("fusing reductions", fuse_reductions),
         ("dropping dead steps", drop_dead),
+        ("folding constants", fold),
     ):
         before = [id(step) for step in graph.steps]
         work(graph, results)

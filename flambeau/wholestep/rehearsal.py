@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..core.generator import default_generator
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
-from .comparing import Print
+from .comparing import Print, kind_of
 from .graph import Launch, Test
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ class Rehearsal:
     def __init__(self, program: Program, tensors: list[Tensor], made: list[UntypedStorage]):
         self.program = program
         self.times: list[tuple[str, float]] = []
-        self.saved: list[tuple[int, bytes]] = []
+        self.saved: list[tuple[int, bytes, Any]] = []  # where, what was there, and the kind of numbers it is
         self._since = 0  # bytes saved since the arena was last cleared up
         self._filled: dict[int, list[tuple[int, int]]] = {}  # by step: places to fill with garbage
-        self._changed: dict[int, list[tuple[int, int]]] = {}  # places to be saved
+        self._changed: dict[int, list[tuple[int, int, Any]]] = {}  # places to be saved
         self._last: dict[int, int] = {}
         self._number = {id(step): i for i, step in enumerate(program.graph.steps)}
         self._generators = [
@@ -57,24 +57,28 @@ class Rehearsal:
         for address, size in places.values():  # no step uses them
             ctypes.memset(address, _GARBAGE, size)
         for b in {r.buffer for u in graph.updates for refs in u.scalars for r in refs} - written:
-            self.saved += [(at, ctypes.string_at(at, size)) for at, size in self._outside(b, tensors)]
+            self.saved += [(at, ctypes.string_at(at, size), kind) for at, size, kind in self._outside(b, tensors)]
 
-    def _outside(self, index: int, tensors: list[Tensor]) -> list[tuple[int, int]]:
-        """The memory behind a buffer that existed before."""
+    def _outside(self, index: int, tensors: list[Tensor]) -> list[tuple[int, int, Any]]:
+        """The memory behind a buffer that existed before: where, how much, and numbers of which kind it holds."""
         argument = self.program.arguments.get(index)
         if argument is None:
             buffer = self.program.graph.buffers[index]
-            return [(buffer.address, buffer.size)] if buffer.source == "state" else []
+            if buffer.source != "state":
+                return []
+            size = buffer.size if buffer.storage is None else min(buffer.size, buffer.storage.size_bytes)
+            return [(buffer.address, size, None if buffer.dtype is None else kind_of(buffer.dtype))]
         first = tensors[argument[0]]._storage.ptr
-        return [(t.data_ptr(), extent(t)) for t in tensors if t._storage.ptr == first and t.data_ptr()]
+        sharing = [t for t in tensors if t._storage.ptr == first and first]
+        return [(t._storage.ptr + t._offset * t.dtype.itemsize, extent(t), kind_of(t.dtype)) for t in sharing]
 
     def before(self, step: Any) -> None:
         """A step is about to run."""
         number = self._number.get(id(step), -1)
         for address, size in self._filled.pop(number, ()):
             ctypes.memset(address, _GARBAGE, size)
-        for address, size in self._changed.pop(number, ()):
-            self.saved.append((address, ctypes.string_at(address, size)))
+        for address, size, kind in self._changed.pop(number, ()):
+            self.saved.append((address, ctypes.string_at(address, size), kind))
             self._since += size
         if self._since > _WORTHWHILE:
             self._since = 0
@@ -87,8 +91,8 @@ class Rehearsal:
         """Put everything back that was changed; what it had become."""
         found = []
         while self.saved:
-            address, old = self.saved.pop()
-            found.append((address, Print(address, len(old))))
+            address, old, kind = self.saved.pop()
+            found.append((address, Print(address, len(old), kind)))
             ctypes.memmove(address, old, len(old))
         for generator, mark in self._generators:
             generator.set_state_bytes(mark)

@@ -47,6 +47,16 @@ def backward(result: Any) -> list:
     return [t.detach() for t in tensors_in(result)]
 
 
+# Operators whose samples come in another order than their arguments.
+ARRANGED: dict[str, Callable] = {
+    "polygamma": lambda f: lambda x, n, **k: f(n, x, **k),
+    "special.polygamma": lambda f: lambda x, n, **k: f(n, x, **k),
+    "where": lambda f: lambda x, condition, y: f(condition, x, y),
+    "nn.functional.embedding": lambda f: lambda weight, indices, **k: f(indices, weight, **k),
+    "einsum": lambda f: lambda tensors, equation: f(equation, *tensors),
+}
+
+
 def operators(given: Any) -> Iterator[Subject]:
     from torch.testing._internal.common_methods_invocations import op_db
 
@@ -65,6 +75,9 @@ def samples_of(info: Any, given: Any) -> Iterator[Sample]:
     dtype = torch.float32 if torch.float32 in kinds else kinds[0]
     try:
         function = function_of(info.name)
+        if isinstance(function, flambeau.dtype):
+            function = getattr(Tensor, info.name)  # x.float()
+        function = ARRANGED.get(info.name, lambda f: f)(function)
         samples = list(
             info.sample_inputs("cpu", dtype, requires_grad=info.supports_autograd and dtype.is_floating_point)
         )
