@@ -146,6 +146,10 @@ class DeviceMesh:
         """Where this process is; None if it is not in the mesh."""
         return self._coordinate
 
+    @property
+    def _coordinate_on_dim(self) -> list[int] | None:
+        return self._coordinate
+
     # -- parts ----------------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> DeviceMesh:

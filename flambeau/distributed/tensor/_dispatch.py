@@ -94,7 +94,7 @@ class Call:
         """What the results look like as wholes: the operator's own layout rule says so, on tensors without memory."""
         if self._metas is None:
             heads = [empty_strided(tuple(t.shape), t.stride(), t.dtype, _META) for t in self.tensors]
-            args, kwargs = self.filled(heads)
+            args, kwargs = _on_meta(self.filled(heads))
             before, grad_mode.enabled = grad_mode.enabled, False
             try:
                 found = self.face(*args, **kwargs)
@@ -112,6 +112,15 @@ def _filled(value: Any, tensors: list[Any]) -> Any:
     if type(value) in (list, tuple):
         return type(value)([_filled(v, tensors) for v in value])
     return value
+
+
+def _on_meta(value: Any) -> Any:
+    """Arguments with the device meta for every device."""
+    if isinstance(value, device):
+        return _META
+    if type(value) is dict:
+        return {k: _on_meta(v) for k, v in value.items()}
+    return type(value)([_on_meta(v) for v in value]) if type(value) in (list, tuple) else value
 
 
 def _frozen(value: Any) -> Any:
