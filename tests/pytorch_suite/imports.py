@@ -181,6 +181,8 @@ def _pretend_devices(torch: Any) -> None:
     ranks = int(os.environ.get("SUITE_RANKS", 0))
     if ranks:
         torch.accelerator.device_count = torch.cpu.device_count = lambda: ranks
+        if not hasattr(torch._inductor.config, "compile_threads"):
+            torch._inductor.config.compile_threads = 1
         common = importlib.import_module(f"{INTERNAL}.common_fsdp")
         common.DEVICE_COUNT = common.FSDPTestContinuous.world_size = ranks  # type: ignore[attr-defined]
 

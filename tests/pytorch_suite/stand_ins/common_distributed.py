@@ -7,6 +7,7 @@ import faulthandler
 import functools
 import io
 import itertools
+import logging
 import multiprocessing
 import operator
 import os
@@ -28,6 +29,7 @@ from .permissive import guess, harmless
 
 FILE_SCHEMA = "file://"
 ACCELERATOR_DIST_BACKENDS = ["nccl", "xccl", "hccl"]
+logger = logging.getLogger(__name__)
 _LIMIT = 50
 
 
@@ -78,7 +80,7 @@ def _world() -> int:
     return int(os.environ["WORLD_SIZE"])
 
 
-skip_if_no_gpu = _leaving(lambda: not torch.cuda.is_available(), "no_cuda")
+skip_if_no_gpu = _leaving(lambda: not torch.cuda.is_available() and "SUITE_RANKS" not in os.environ, "no_cuda")
 skip_if_small_worldsize = _leaving(lambda: os.environ["BACKEND"] != "mpi" and _world() <= 2, "small_worldsize")
 skip_if_odd_worldsize = _leaving(lambda: os.environ["BACKEND"] != "mpi" and _world() % 2 == 1, "odd_worldsize")
 
@@ -314,6 +316,38 @@ class MultiThreadedTestCase(MultiProcessTestCase):
         self.perThreadTearDown()
         dist.barrier()
         dist.destroy_process_group()
+
+
+class DistributedTestBase(MultiProcessTestCase):
+    """Tests that make their process groups themselves."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        os.environ["WORLD_SIZE"] = str(self.world_size)
+        self._spawn_processes()
+
+    def backend(self, device: str) -> str:
+        return "nccl" if "cuda" in device else "gloo"
+
+    def create_pg(self, device: str, world_size: int | None = None) -> Any:
+        world = int(self.world_size) if world_size is None else world_size
+        path = FILE_SCHEMA + self.file_name
+        dist.init_process_group(self.backend(device), init_method=path, rank=self.rank, world_size=world)
+        return dist.distributed_c10d._get_default_group()
+
+    def rank_to_device(self, device: str) -> dict[int, list[int]]:
+        return {rank: [rank] for rank in range(int(self.world_size))}
+
+
+def requires_ddp_rank(device: str) -> bool:
+    return "cuda" in device
+
+
+def requires_gloo() -> Callable:
+    return lambda function: function
+
+
+requires_accelerator_dist_backend = skip_if_win32 = lambda *args: lambda function: function
 
 
 class MultiProcContinuousTest(MultiProcessTestCase):

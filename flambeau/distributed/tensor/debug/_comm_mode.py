@@ -59,7 +59,8 @@ class CommDebugMode:
             self._inside.pop()
 
     def _count(self, name: str) -> None:
-        operator = getattr(_ops.ops.c10d_functional, name)
+        space, _, name = name.rpartition(".")
+        operator = getattr(getattr(_ops.ops, space or "c10d_functional"), name)
         for module in dict.fromkeys(self._inside):
             counts = self._counts.setdefault(module, {})
             counts[operator] = counts.get(operator, 0) + 1
