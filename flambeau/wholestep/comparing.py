@@ -85,7 +85,7 @@ def kind_of(d: Any) -> Any:
 
 def _numbers(address: int, size: int, kind: Any) -> np.ndarray:
     """Numbers in memory, as float32 or float64."""
-    raw = np.frombuffer((ctypes.c_char * size).from_address(address), kind)
+    raw = np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)), kind)
     if kind is np.uint16:
         return (raw.astype(np.uint32) << 16).view(np.float32)
     return raw.astype(np.float32) if kind is np.float16 else raw
