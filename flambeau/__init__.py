@@ -112,6 +112,7 @@ _HOMES = {
         ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "symbolic"
     ),
     **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
+    **dict.fromkeys(("quantized_gru", "quantized_lstm"), "ops.quantizing.recurrent"),
     "Future": "futures",
     "GradScaler": "amp",
     "classes": "library.native",

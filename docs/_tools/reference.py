@@ -7,6 +7,7 @@ import inspect
 import re
 import types
 from collections.abc import Iterator
+from textwrap import indent
 from typing import Any
 
 import flambeau
@@ -59,6 +60,7 @@ def _public(home: Any) -> list[str]:
 def _text(value: Any) -> str:
     """A docstring as Markdown: code stays code, nothing else is markup."""
     told = inspect.cleandoc(value.__doc__) if isinstance(getattr(value, "__doc__", None), str) else ""
+    told = re.sub(r"(?m)^((?:>>>|\.\.\.) .*\n?(?:^(?!>>>)\S.*\n?)*)+", lambda m: "\n" + indent(m[0], "    ") + "\n", told)
     lines = [line if line.startswith("    ") else re.sub(r"(?<!`)([<*_\[\]#])(?![^`]*`)", r"\\\1", line) for line in told.split("\n")]
     return "\n".join(lines)
 
@@ -116,7 +118,8 @@ def pages() -> Iterator[tuple[str, str, str]]:
             home = _home(space)
             if home is None:
                 continue
-            text.append(f"## {space} {{ #{space} }}\n")
+            if len(spaces) > 1:
+                text.append(f"## {space} {{ #{space} }}\n")
             if isinstance(home, types.ModuleType):
                 text.append(_text(home) + "\n")
             for name in _public(home):

@@ -18,7 +18,7 @@ from typing import Any
 from ..core.dtype import dtype
 from ..core.tensor import Tensor
 from ..library.aten import gradients as _gradients  # noqa: F401  it adds operators
-from ..library.aten.calls import _function
+from ..library.aten.calls import _function, record_of
 from ..library.aten.schemas import REQUIRED, Argument, FunctionSchema, table
 
 FOLDER = Path(__file__).parents[1] / "include" / "ATen"
@@ -294,15 +294,43 @@ def _written(name: str, overload: str, schema: FunctionSchema, s: _Signature) ->
     call = f'static ::flambeau::Op op{{"{name}", "{overload or "default"}", nullptr}}; '
     made = f"::flambeau::Call(op){''.join(s.passed)}"
     if in_place:
-        head, body = "Tensor &", f"{made}.run_for(self); return const_cast<Tensor &>(self);"
+        head, body = "Tensor &", f"{made}.run_for(); return const_cast<Tensor &>(self);"
     else:
         head, body = s.result + " ", f"return {made}.run<{s.result}>();"
     text = f"inline {head}{name}({s.parameters(True)}) {{ {natively}{call}{body} }}\n"
+    if not in_place:
+        text += _with_out(name, call, s)
     if not has_self or not (hasattr(Tensor, name) or name in _ONLY_IN_CPP):
         return text, ""
     given = ", ".join(["*this", *(n for _, n, _ in s.declared[1:])])
     text += f"inline {head}Tensor::{name}({s.parameters(False, True)}) const {{ return at::{name}({given}); }}\n"
     return text, f"  {head}{name}({s.parameters(True, True)}) const;\n"
+
+
+def _with_out(name: str, call: str, s: _Signature) -> str:
+    """The forms that write into tensors of the caller's: `add_out(out, a, b)`, `add_outf(a, b, out)`."""
+    record = record_of(name)
+    count = (
+        1
+        if s.result == "Tensor"
+        else s.result.count("Tensor")
+        if re.fullmatch(r"std::tuple<[Tensor, ]+>", s.result)
+        else 0
+    )
+    if record is None or not record.has_out or not count:
+        return ""
+    outs = [f"out{i if count > 1 else ''}" for i in range(count)]
+    given = ", ".join(f"Tensor &{o}" for o in outs)
+    plain = [(t, n, d) for t, n, d in s.declared if n != "options"]
+    passed = "".join(p for p in s.passed if p != ".options(options)")
+    kind = "Tensor &" if count == 1 else f"std::tuple<{', '.join(['Tensor &'] * count)}>"
+    held = outs[0] if count == 1 else f"std::tuple<{', '.join(['Tensor'] * count)}>{{{', '.join(outs)}}}"
+    back = outs[0] if count == 1 else f"std::tie({', '.join(outs)})"
+    body = f'{call}::flambeau::Call(op){passed}.k("out", {held}).run_for(); return {back};'
+    first = ", ".join([given, *(t + n + (f"={d}" if d else "") for t, n, d in plain)])
+    last = ", ".join([*(t + n for t, n, _ in plain), given])
+    names = ", ".join([*outs, *(n for _, n, _ in plain)])
+    return f"inline {kind} {name}_out({first}) {{ {body} }}\ninline {kind} {name}_outf({last}) {{ return {name}_out({names}); }}\n"
 
 
 def written() -> dict[str, str]:

@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..core.device import cpu
+from ..core.device import device as Device
 from ..core.graph import unrecorded
 from ..core.layout import is_non_overlapping_and_dense
 from ..core.locks import new_lock
@@ -153,6 +154,11 @@ class ProcessGroup:
                 if self._engine is None:
                     self._engine = self._make_engine()
         return self._engine
+
+    @property
+    def _device_types(self) -> list[Device]:
+        """Where tensors may be that this group sends: in host memory always."""
+        return [cpu] if self._make_gpu_engine is None else [cpu, Device("cuda")]
 
     def engine_of(self, tensor: Tensor) -> Any:
         """What moves the bytes of a tensor, by where it is."""

@@ -330,6 +330,8 @@ class Builder:
 
     def recast(self, x: Value, dtype: DType) -> Value:
         """A Cast, even to the dtype that there is."""
+        if dtype.is_complex:
+            raise NotImplementedError("complex numbers")
         return self.op("Cast", x, to_i=NUMBER[dtype]).known(dtype, x.shape)
 
     def slice(self, x: Value, axes: Sequence[int], starts: Any, ends: Any, steps: Sequence[int] | None = None) -> Value:

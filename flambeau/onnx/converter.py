@@ -119,7 +119,7 @@ class Converter:
         if result is _MISSING:
             result = unknown(described)
         self._describe(result, described)
-        if isinstance(first, Slot) and getattr(operator_named(name), "is_view", False) and _same_dtype(first, result):
+        if _is_view(operator_named(name), arguments) and _same_dtype(first, result):
             return self._views(name, first, arguments, result)
         return slots(result)
 
@@ -128,10 +128,12 @@ class Converter:
         Engines differ in what they do then."""
         operator = operator_named(name)
         own = custom_form(name, self.g.opset) is not None or target in self.table or form_of_function(target)
-        if own or not name.startswith("aten::") or operator is None or getattr(operator, "is_view", False):
+        if own or not name.startswith("aten::") or form_of(name) is None or _is_view(operator, arguments):
             return _MISSING
-        if isinstance(described, Described) and described.dtype is not None and _is_empty(described):
-            return self.g.value(flambeau.zeros(described.shape, dtype=described.dtype))
+        results = described if isinstance(described, (list, tuple)) else [described]
+        if all(isinstance(d, Described) and d.dtype is not None and _is_empty(d) for d in results):
+            made = [self.g.value(flambeau.zeros(d.shape, dtype=d.dtype)) for d in results]
+            return made if isinstance(described, (list, tuple)) else made[0]
         leaves, spec = pytree.tree_flatten({key: self.plain(value) for key, value in arguments.items()})
         values = [leaf for leaf in leaves if isinstance(leaf, Value)]
         if not values or not all(map(_is_empty, values)):
@@ -227,6 +229,11 @@ class Converter:
 
 
 _MISSING = object()
+
+
+def _is_view(operator: Any, arguments: dict[str, Any]) -> bool:
+    """Whether a call gives a view of its first argument."""
+    return isinstance(next(iter(arguments.values()), None), Slot) and getattr(operator, "is_view", False)
 
 
 def _is_empty(about: Any) -> bool:

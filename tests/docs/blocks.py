@@ -151,6 +151,7 @@ def run(page: Path) -> list[str]:
     """Run a page's blocks in the current folder; gives the titles of those that were left out because something is missing."""
     main = types.ModuleType("__main__")
     sys.modules["__main__"] = main  # so that what the page defines can be pickled
+    sys.path.insert(0, os.getcwd())  # files of the page can be imported
     printed: str | None = None
     left_out = []
     for block in blocks(page):

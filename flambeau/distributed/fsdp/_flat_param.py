@@ -80,9 +80,7 @@ class FlatParam(FSDPParam):
     def _gather_pieces(self) -> None:
         """Where `to` has moved or cast the parts that the modules hold, the shard follows."""
         first = self.pieces[0].param
-        if first.device.type == "meta" or (
-            first.dtype is self._sharded_param_data.dtype and self._shares_memory()
-        ):
+        if first.device.type == "meta" or (first.dtype is self._sharded_param_data.dtype and self._shares_memory()):
             return
         data = _torch["zeros"](self._sharded_param_data.numel(), dtype=first.dtype, device=first.device)
         for piece, low, high in self.own_parts():
@@ -137,6 +135,8 @@ class FlatParam(FSDPParam):
 
     def show_whole(self, as_params: bool = False) -> None:
         """In the passes: views of the flat parameter. Their gradients arrive there."""
+        if as_params:
+            self.root._parameters.pop(FLAT_PARAM, None)
         with enable_grad():
             for piece in self.pieces:
                 view = self._unsharded_param[piece.start : piece.start + piece.count].view(piece.shape)
@@ -208,6 +208,7 @@ class FlatGroup(FSDPParamGroup):
         self._flat = FlatParam(params, root, use_orig_params, ranks, *settings)
         super().__init__([], (root,), *settings)
         self.fsdp_params = [self._flat]
+        self._has_state_hooks = True  # the unit has its own
 
     def pre_forward(self, module: Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         result = super().pre_forward(module, args, kwargs)

@@ -101,7 +101,6 @@ def before_loading(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) ->
         unit._group._to_sharded()
         return
     unit._summon()
-    state.setdefault(inner + FLAT_PARAM, unit._flat_param.detach())  # what is not in a whole state dict stays
 
 
 def after_loading(unit: Any, keys: Any) -> None:
@@ -263,8 +262,8 @@ def with_keys(state_dict: dict, kind: OptimStateKeyType, model: Module, optim: A
     """State of a model that is not sharded, with other keys."""
     names = _named(model)
     order = [names[id(p)] for p in _listed(optim)]
-    table: dict[Any, Any] = dict(enumerate(order)) if kind is OptimStateKeyType.PARAM_NAME else {n: i for i, n in enumerate(order)}
+    table: dict[Any, Any] = (
+        dict(enumerate(order)) if kind is OptimStateKeyType.PARAM_NAME else {n: i for i, n in enumerate(order)}
+    )
     groups_of = [{**g, "params": [table[key] for key in g["params"]]} for g in state_dict["param_groups"]]
     return {"state": {table[key]: value for key, value in state_dict["state"].items()}, "param_groups": groups_of}
-
-

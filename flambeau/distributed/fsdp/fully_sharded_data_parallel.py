@@ -16,6 +16,7 @@ from ...core.device import device as Device
 from ...core.tensor import Tensor
 from ...nn import Module, Parameter
 from ...ops import namespace
+from ...ops.reduce.norms import vector_norm
 from .. import groups
 from ..device_mesh import DeviceMesh, init_device_mesh
 from ..reduce_op import ReduceOp
@@ -204,7 +205,14 @@ class FullyShardedDataParallel(Module):
             keeps = strategy in NO_RESHARD_AFTER_FORWARD_STRATEGIES or strategy is ShardingStrategy.NO_SHARD
             offload = CPUOffloadPolicy() if self.cpu_offload.offload_params else OffloadPolicy()
             self._group = FlatGroup(
-                params, self._fsdp_wrapped_module, self._use_orig_params, info, None if keeps else info, device, policy, offload
+                params,
+                self._fsdp_wrapped_module,
+                self._use_orig_params,
+                info,
+                None if keeps else info,
+                device,
+                policy,
+                offload,
             )
             state._fsdp_param_groups.append(self._group)
         self.register_state_dict_pre_hook(_full_state.before_saving)
@@ -316,7 +324,9 @@ class FullyShardedDataParallel(Module):
         """Inside, backward passes do not reduce: whole gradients are accumulated on each rank."""
         self._fsdp_state._lazy_init()
         if not self._fsdp_state._is_root:
-            raise RuntimeError("`no_sync()` on inner FSDP instances is not supported. Please call `no_sync()` on root FSDP module.")
+            raise RuntimeError(
+                "`no_sync()` on inner FSDP instances is not supported. Please call `no_sync()` on root FSDP module."
+            )
         units = [unit._group for unit in self.fsdp_modules(self) if unit._group is not None]
         before = [group.reduce_grads for group in units]
         for group in units:
@@ -362,7 +372,9 @@ class FullyShardedDataParallel(Module):
             raise AssertionError("register_comm_hook can only be called on a root instance.")
         for unit in self.fsdp_modules(self):
             if unit.sharding_strategy in HYBRID_SHARDING_STRATEGIES:
-                raise AssertionError(f"Communication hook is not supported for hybrid strategies: {unit.sharding_strategy}")
+                raise AssertionError(
+                    f"Communication hook is not supported for hybrid strategies: {unit.sharding_strategy}"
+                )
             if unit._group is not None:
                 if unit._group._reduce_scatter_comm is not None:
                     raise AssertionError("communication hook is already registered")
@@ -409,7 +421,9 @@ class FullyShardedDataParallel(Module):
     def _summon(self, with_grads: bool = False) -> None:
         """Whole parameters, in their own precision."""
         if self._fsdp_state._training_state is not PassState.IDLE:
-            raise AssertionError(f"Cannot manually unshard parameters during forward/backward: {self._fsdp_state._training_state}")
+            raise AssertionError(
+                f"Cannot manually unshard parameters during forward/backward: {self._fsdp_state._training_state}"
+            )
         self.training_state = TrainingState.SUMMON_FULL_PARAMS
         group = self._group
         if group is None:
@@ -474,11 +488,17 @@ class FullyShardedDataParallel(Module):
         if type(optim) is not optimizer_kind:
             raise RuntimeError(f"Expected optim_state_dict_config of type {optimizer_kind} but got {type(optim)}")
         units = FullyShardedDataParallel.fsdp_modules(module)
-        before = FullyShardedDataParallel.get_state_dict_type(module) if units else StateDictSettings(
-            state_dict_type, config, optim
+        before = (
+            FullyShardedDataParallel.get_state_dict_type(module)
+            if units
+            else StateDictSettings(state_dict_type, config, optim)
         )
         for unit in units:
-            unit._state_dict_type, unit._state_dict_config, unit._optim_state_dict_config = state_dict_type, config, optim
+            unit._state_dict_type, unit._state_dict_config, unit._optim_state_dict_config = (
+                state_dict_type,
+                config,
+                optim,
+            )
         return before
 
     @staticmethod
@@ -555,9 +575,7 @@ class FullyShardedDataParallel(Module):
         return _full_state.optimizer_state_to_load(model, optim, full_optim_state_dict)
 
     @staticmethod
-    def flatten_sharded_optim_state_dict(
-        sharded_optim_state_dict: dict, model: Module, optim: Any
-    ) -> dict[str, Any]:
+    def flatten_sharded_optim_state_dict(sharded_optim_state_dict: dict, model: Module, optim: Any) -> dict[str, Any]:
         """This rank's part of a state in shards."""
         return _full_state.optimizer_state_to_load(model, optim, sharded_optim_state_dict)
 
@@ -598,15 +616,17 @@ class _Hook(ReduceScatter):
     def allocate(self, size: Any, *, dtype: Any, device: Any) -> Tensor:
         return _torch["zeros"](size, dtype=dtype, device=device)
 
-    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False) -> None:
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
+    ) -> None:
         self.hook(self.state, input_tensor, output_tensor)
 
 
 def _norm(grads: list[Tensor], kind: float, device: Any) -> Tensor:
     if not grads:
         return _torch["zeros"]((), device=device)
-    norms = [_torch["linalg_vector_norm"](g.detach().float().to(device), kind) for g in grads]
-    return _torch["linalg_vector_norm"](_torch["stack"](norms), kind)
+    norms = [vector_norm(g.detach().float().to(device), kind) for g in grads]
+    return vector_norm(_torch["stack"](norms), kind)
 
 
 def _ignored(module: Module, modules: Any, states: Any) -> tuple[set[Module], list[Any]]:
@@ -618,7 +638,9 @@ def _ignored(module: Module, modules: Any, states: Any) -> tuple[set[Module], li
     roots = [s for s in given if isinstance(s, Module)] + list(modules or ())
     for one in roots:
         if not isinstance(one, Module):
-            raise TypeError(f"`ignored_modules` expects nn.Module list elements but got types {[type(m) for m in roots]}")
+            raise TypeError(
+                f"`ignored_modules` expects nn.Module list elements but got types {[type(m) for m in roots]}"
+            )
         if isinstance(one, FullyShardedDataParallel):
             raise ValueError("`ignored_modules` should not include FSDP modules")
     left_out = {child for one in roots for child in one.modules() if not isinstance(child, FullyShardedDataParallel)}
@@ -634,7 +656,9 @@ def _mesh_info(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | None) 
         if mesh is None:
             if group is None:
                 local = min(groups.get_world_size(), max(1, _local_size()))
-                mesh = init_device_mesh(where, (groups.get_world_size() // local, local), mesh_dim_names=("node", "local"))
+                mesh = init_device_mesh(
+                    where, (groups.get_world_size() // local, local), mesh_dim_names=("node", "local")
+                )
             elif isinstance(group, (tuple, list)) and len(group) == 2:
                 ranks = [groups.get_process_group_ranks(g) for g in group]
                 if len(ranks[1]) * len(ranks[0]) == groups.get_world_size():
@@ -695,7 +719,9 @@ def _auto_wrap(module: Module, policy: Any, left_out: set[Module], ignored: list
         inner = policy
 
         def policy(module: Module, recurse: bool, nonwrapped_numel: int) -> bool:
-            return inner(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) or isinstance(module, classes)
+            return inner(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) or isinstance(
+                module, classes
+            )
 
     _recursive_wrap(
         module, policy, FullyShardedDataParallel, left_out, set(ignored), only_wrap_children=True, **options

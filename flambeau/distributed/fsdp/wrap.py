@@ -205,11 +205,11 @@ def _post_order_apply(root_module: Module, fn: Callable[[Module], Module | None]
         if instead is None:
             return
         if not isinstance(parent, Module):
-            raise AssertionError(
-                f"Non-root modules should have their parent module set but got {parent} for {module}"
-            )
+            raise AssertionError(f"Non-root modules should have their parent module set but got {parent} for {module}")
         if not name:
-            raise AssertionError(f"Non-root modules should have their module name set but got an empty module name for {module}")
+            raise AssertionError(
+                f"Non-root modules should have their module name set but got an empty module name for {module}"
+            )
         if not isinstance(instead, Module):
             raise AssertionError(f"fn should return None or an nn.Module but got {instead}")
         setattr(parent, name, instead)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import naming as _naming
-
 from .functional import (
     all_gather,
     all_reduce,

@@ -192,7 +192,9 @@ class TensorPipeAgent(RpcAgent):
         for number, peer in self._peers.items():
             if name in (number, peer.info.name):
                 return peer.info
-        raise RuntimeError(f"could not find destination {name}" if isinstance(name, str) else f"Unknown worker id {name}")
+        raise RuntimeError(
+            f"could not find destination {name}" if isinstance(name, str) else f"Unknown worker id {name}"
+        )
 
     def get_worker_infos(self) -> list[WorkerInfo]:
         if not self.is_static_group:
@@ -367,7 +369,9 @@ class TensorPipeAgent(RpcAgent):
 
         result.add_done_callback(later)
 
-    def _done(self, reply: Callable[[Message | None, str | None], None], answer: Message | None, problem: str | None) -> None:
+    def _done(
+        self, reply: Callable[[Message | None, str | None], None], answer: Message | None, problem: str | None
+    ) -> None:
         try:
             reply(answer, problem)
         finally:
@@ -484,7 +488,9 @@ def message_with(
     flags = [mark is not None and t.requires_grad for t in tensors]
     wanted = [_place(t, devices) for t in tensors]
     back = {b: a for a, b in devices.items()} if places is None and devices else None
-    return Message(operation, details, data, [_bare(t, to.id == agent.info.id) for t in tensors], flags, wanted, mark, back)
+    return Message(
+        operation, details, data, [_bare(t, to.id == agent.info.id) for t in tensors], flags, wanted, mark, back
+    )
 
 
 def _place(tensor: Tensor, devices: dict[str, str]) -> str | None:

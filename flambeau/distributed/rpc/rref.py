@@ -101,7 +101,9 @@ class _References:
             self.owned, self.unconfirmed, self.handed_on = {}, {}, {}
         if leaked and not ignore_leak:
             raise RuntimeError(
-                "Leaking RRef " + "\nLeaking RRef ".join(leaked) + "\nThis usually means there are some RRef instances that"
+                "Leaking RRef "
+                + "\nLeaking RRef ".join(leaked)
+                + "\nThis usually means there are some RRef instances that"
                 " are not deleted when calling shutdown: make sure that none are left, or ignore them."
             )
 

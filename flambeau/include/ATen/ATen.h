@@ -395,7 +395,6 @@ inline std::ostream& print(std::ostream& out, const Tensor& t, int64_t line = 80
     print(out << "\nvalues:\n", t._values(), line);
     return out << "\nsize:\n" << t.sizes() << "\n]";
   }
-  TORCH_CHECK(!t.is_complex(), "printing of complex tensors from C++ is not in Flambeau yet; print at::real(t) and at::imag(t)");
   const std::vector<double> numbers = detail::as_doubles(t);
   const double* p = numbers.data();
   const int64_t n = static_cast<int64_t>(numbers.size());

@@ -362,6 +362,12 @@ def rms_norm(g: Builder, input: Value, normalized_shape: Any, weight: Any = None
     return made if weight is None else mul(g, made, weight)
 
 
+def _in_groups(g: Builder, x: Value, groups: int) -> Value:
+    fixed = all(isinstance(n, int) for n in x.shape[1:])
+    rest = math.prod(x.shape[1:]) // groups if fixed else -1
+    return g.reshape(x, [0, groups, rest]).known(x.dtype, (x.shape[0], groups, rest if fixed else None))
+
+
 @form(aten.group_norm)
 def group_norm(
     g: Builder,
@@ -372,7 +378,7 @@ def group_norm(
     eps: float = 1e-5,
     cudnn_enabled: Any = None,
 ) -> Value:
-    x = g.reshape(input, [0, num_groups, -1]).known(input.dtype, (input.shape[0], num_groups, None))
+    x = _in_groups(g, input, num_groups)
     one, zero = (g.constant(np.full(num_groups, v).tolist(), input.dtype) for v in (1.0, 0.0))
     made = g.op("InstanceNormalization", x, one, zero, epsilon_f=eps)
     made = g.op("Reshape", made, g.shape_of(input)).known(input.dtype, input.shape)
@@ -395,7 +401,7 @@ def native_group_norm(
     group: int,
     eps: float,  # noqa: N803  PyTorch's names
 ) -> tuple[Value, ...]:
-    x = g.reshape(input, [0, group, -1]).known(input.dtype, (input.shape[0], group, None))
+    x = _in_groups(g, input, group)
     spread, centre = variance(g, x, 2, 0, False)
     inverse = g.op("Reciprocal", g.op("Sqrt", add(g, spread, eps))).known(input.dtype, spread.shape)
     return group_norm(g, input, group, weight, bias, eps), centre, inverse

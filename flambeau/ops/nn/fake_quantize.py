@@ -101,8 +101,13 @@ def _check_limits(quant_min: int, quant_max: int) -> None:
         raise RuntimeError("`quant_min` should be less than or         equal to `quant_max`.")
 
 
-def _scalar(x: Any) -> Any:
-    return x.detach().reshape(-1)[0] if isinstance(x, Tensor) else x
+def _settled(x: Tensor, input: Tensor) -> Tensor:
+    """A scale or zero point that backward can read: observers change theirs in place, maybe before backward runs."""
+    return x.detach().clone() if input.requires_grad else x.detach()
+
+
+def _scalar(x: Any, input: Tensor) -> Any:
+    return _settled(x.reshape(-1)[0], input) if isinstance(x, Tensor) else x
 
 
 @composite(method=False)
@@ -113,7 +118,7 @@ def fake_quantize_per_tensor_affine(
     _check_limits(quant_min, quant_max)
     if not isinstance(zero_point, Tensor) and not quant_min <= zero_point <= quant_max:
         raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
-    return quantized_and_back(input, _scalar(scale), _scalar(zero_point), quant_min, quant_max)
+    return quantized_and_back(input, _scalar(scale, input), _scalar(zero_point, input), quant_min, quant_max)
 
 
 def _check_channels(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> None:
@@ -147,7 +152,7 @@ def fake_quantize_per_channel_affine(
     whole = not zero_point.dtype.is_floating_point
     if whole and bool(((zero_point < quant_min) | (zero_point > quant_max)).any()):
         raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
-    scale, zero_point = _along(scale.detach(), input, axis), _along(zero_point.detach(), input, axis)
+    scale, zero_point = _along(_settled(scale, input), input, axis), _along(_settled(zero_point, input), input, axis)
     return quantized_and_back_by_channel(input, scale, zero_point, quant_min, quant_max, whole)
 
 

@@ -3,7 +3,7 @@ its codes (see machinery.quantized_dispatch). Loaded when the first quantized te
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from ...core import dtype as dt
 from ...core.layout import wrap_dim
@@ -76,6 +76,11 @@ def to(self: Any, *args: Any, **kwargs: Any) -> Tensor:
     if not q.per_tensor:
         q = Quantizer(q.scheme, q.scale.to(codes.device), q.zero_point.to(codes.device), q.axis)
     return wrap(codes, q, self.dtype)
+
+
+@quantized_form(*dict.fromkeys(convert.CASTS.values()))
+def _no_cast(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    raise RuntimeError("Creation of quantized tensor requires quantized dtype like torch.quint8")
 
 
 @quantized_form(convert.copy_)
@@ -260,6 +265,12 @@ def relu(input: Any) -> Tensor:
     return per_tensor(input._codes.clamp(min=q.zero_point), q.scale, q.zero_point, input.dtype)
 
 
+@quantized_form(activation.relu.op.inplace)
+def relu_(input: Any) -> Tensor:
+    input._codes.clamp_(min=one_scale(input, "relu_").zero_point)
+    return input
+
+
 @quantized_form(masked.masked_fill)
 def masked_fill(input: Any, mask: Tensor, value: Any) -> Tensor:
     q = one_scale(input, "masked_fill")
@@ -270,6 +281,11 @@ def masked_fill(input: Any, mask: Tensor, value: Any) -> Tensor:
         q.zero_point,
         input.dtype,
     )
+
+
+@quantized_form(joining.stack)
+def stack(tensors: Any, dim: int = 0) -> Tensor:
+    return cat([t.unsqueeze(dim) for t in tensors], wrap_dim(dim, len(tensors[0].shape) + 1))
 
 
 # -- computed on values --------------------------------------------------------------------------------------------------

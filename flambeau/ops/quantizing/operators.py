@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from ..machinery.binding import namespace
-from . import forms, linear  # noqa: F401  declare the operators
+from . import conv, elementwise, embedding, forms, layers, linear, recurrent  # noqa: F401  declare the operators
 
 
 class _Namespace(ModuleType):

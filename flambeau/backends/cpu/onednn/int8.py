@@ -141,10 +141,10 @@ class Scaling:
     the result's scale, plus its zero point. `input_zero` is the code of zero in the input, which padding stands for."""
 
     def __init__(
-        self, scale: np.ndarray, bias: np.ndarray | None, input_zero: int, inverse: float, zero: int, relu: bool
+        self, scale: np.ndarray, bias: np.ndarray | None, input_zero: int, output_scale: float, zero: int, relu: bool
     ):
         self.scale, self.bias, self.input_zero = scale, bias, input_zero
-        self.inverse, self.zero, self.relu = inverse, zero, relu
+        self.output_scale, self.zero, self.relu = output_scale, zero, relu
 
 
 class _Attributes:
@@ -208,7 +208,7 @@ def _make_conv(
     if scaling.input_zero:
         attributes.zero_point(dnnl.ARG_SRC, scaling.input_zero)
     if y.dtype is not dtypes.float32:
-        attributes.scales(dnnl.ARG_DST, np.array([1 / scaling.inverse], np.float32), 0)
+        attributes.scales(dnnl.ARG_DST, np.array([scaling.output_scale], np.float32), 0)
         if scaling.zero:
             attributes.zero_point(dnnl.ARG_DST, scaling.zero)
     if scaling.relu:

@@ -1,6 +1,13 @@
 """Where older programs look for `fully_shard`."""
 
-from ...fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard, register_fsdp_forward_method
+from ...fsdp import (
+    CPUOffloadPolicy,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 from ...fsdp._fully_shard._fully_shard import UnshardHandle
 
 __all__ = [

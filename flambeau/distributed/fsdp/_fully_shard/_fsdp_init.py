@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ....core.device import device as Device
-from ....nn import Module, ModuleDict, ModuleList, Parameter
 from ....cuda import current_device, is_available
+from ....nn import Module, ModuleDict, ModuleList, Parameter
 from ... import groups
 from ..._composable.contract import _get_registry
 from ...device_mesh import DeviceMesh, init_device_mesh
@@ -174,6 +174,4 @@ def make_groups(
         infos.setdefault(id(info), (info, []))[1].append(param)
     for info, members in infos.values():
         after = _get_post_forward_mesh_info(reshard_after_forward, info) if isinstance(info, FSDPMeshInfo) else None
-        state._fsdp_param_groups.append(
-            FSDPParamGroup(members, modules, info, after, device, placement_fn, *policies)
-        )
+        state._fsdp_param_groups.append(FSDPParamGroup(members, modules, info, after, device, placement_fn, *policies))

@@ -13,7 +13,8 @@ from typing import Any
 
 from ....autograd.grad_mode import no_grad
 from ....core.size import Size
-from ....core.tensor import Tensor, contiguous_strides
+from ....core.storage import UntypedStorage
+from ....core.tensor import Tensor, contiguous_strides, new_tensor
 from ....nn import Module, Parameter
 from ....ops import namespace
 from ...device_mesh import DeviceMesh
@@ -150,7 +151,9 @@ class FSDPParam:
         own: tuple[Placement, ...] = (placement,) if isinstance(info, FSDPMeshInfo) else ()
         self._unsharded_dtensor_spec = None
         if info.is_spmd_mesh:
-            raise NotImplementedError("fully_shard(dp_mesh_dims=...): parameters on one mesh for everything are not in Flambeau yet")
+            raise NotImplementedError(
+                "fully_shard(dp_mesh_dims=...): parameters on one mesh for everything are not in Flambeau yet"
+            )
         mesh, rest, data, meta = info.mesh, (), param, TensorMeta(Size(param.shape), param.stride(), param.dtype)
         if self.is_dtensor:
             spec = self._unsharded_dtensor_spec = param._spec
@@ -297,11 +300,11 @@ class FSDPParam:
         """Shards along another dimension than the first come one behind the other, and belong side by side."""
         dim, gathered = self.fsdp_placement.dim, self.all_gather_outputs[0]
         if self._unsharded_param is None:
-            flat = _empty(gathered.numel(), gathered.dtype, self.device)
-            self._unsharded_inner_tensors = [flat]
-            self._make_unsharded(flat)
+            self._unsharded_inner_tensors = [_empty(gathered.numel(), gathered.dtype, self.device)]
         flat = self._unsharded_inner_tensors[0]
         flat._storage.refill(flat.numel() * flat.dtype.itemsize)
+        if self._unsharded_param is None:
+            self._make_unsharded(flat)
         version = flat._storage.version
         parts = gathered.view(self._ranks, *self.padded_sharded_param_size)
         wide = flat.view(*self._orig_size[:dim], self._ranks, -1, *self._orig_size[dim + 1 :])
@@ -318,7 +321,8 @@ class FSDPParam:
         if self._unsharded_param is None:
             whole, self._unsharded_inner_tensors = local.fsdp_post_all_gather(outputs, metadata, wanted)
             self._unsharded_param = Parameter(
-                whole.as_strided(self._orig_size, contiguous_strides(self._orig_size), 0), self.sharded_param.requires_grad
+                whole.as_strided(self._orig_size, contiguous_strides(self._orig_size), 0),
+                self.sharded_param.requires_grad,
             )
             return
         for tensor in self._unsharded_inner_tensors:
@@ -440,4 +444,7 @@ def _resized(size: Sequence[int], dim: int, length: int) -> Size:
 
 
 def _empty(count: int, dtype: Any, device: Any) -> Tensor:
-    return _torch["empty"](count, dtype=dtype, device=device)
+    """A tensor that has no memory yet."""
+    storage = UntypedStorage(0, device)
+    storage.version = 0
+    return new_tensor(storage, (count,), (1,), 0, dtype, storage.device, True)

@@ -29,6 +29,7 @@ from ._fsdp_init import (
     _get_managed_states,
     _get_post_forward_mesh_info,
     _init_default_mesh,
+    is_composable,
     make_groups,
     mesh_info_of,
     move_to_device,
@@ -67,30 +68,31 @@ def fully_shard(
     of parameters and reductions. offload_policy: where shards are kept. ignored_params: are left as they are."""
     validate_module(module, "fully_shard")
     if dp_mesh_dims is not None:
-        raise NotImplementedError("fully_shard(dp_mesh_dims=...) is not in Flambeau yet: give the mesh of data parallelism")
+        raise NotImplementedError(
+            "fully_shard(dp_mesh_dims=...) is not in Flambeau yet: give the mesh of data parallelism"
+        )
     mesh = mesh or _init_default_mesh()
     validate_mesh(mesh)
-    _apply(
+    apply(
         module, mesh, mesh_info_of(mesh), reshard_after_forward, shard_placement_fn, mp_policy, offload_policy,
-        ignored_params, fully_shard.state, FSDPModule, "FSDP",
+        ignored_params, fully_shard.state, FSDPModule, "FSDP", is_composable,
     )  # fmt: skip
     return module
 
 
-def _apply(
+def apply(
     module: Any, mesh: DeviceMesh, mesh_info: Any, reshard: bool | int | None, placement_fn: Any, mp_policy: Any,
-    offload_policy: Any, ignored_params: Any, state_of: Callable, kind: type, prefix: str,
+    offload_policy: Any, ignored_params: Any, state_of: Callable, kind: type, prefix: str, composable: Callable,
 ) -> None:  # fmt: skip
+    """Hang a state on modules, cut what they have, and give them a class that knows of it."""
     modules = (module,) if isinstance(module, Module) else tuple(_get_root_modules(module))
     device = _get_device_from_mesh(mesh)
-    wanted: bool | int = True if reshard is None else reshard
-    if isinstance(mesh_info, FSDPMeshInfo):
-        _get_post_forward_mesh_info(wanted, mesh_info) if wanted is not True else None
-    managed = _get_managed_modules(modules, ignored_params)
+    managed = _get_managed_modules(modules, ignored_params, composable)
     params, buffers = _get_managed_states(managed, ignored_params)
     move_to_device([*params, *buffers], device)
     state = state_of(modules[0])
     state.init(modules, device, mp_policy, reshard is None)
+    wanted: bool | int = True if reshard is None else reshard
     make_groups(state, params, modules, mesh_info, wanted, device, placement_fn, mp_policy, offload_policy)
     for one in managed:
         one._is_fsdp_managed_module = one._fsdp_use_orig_params = True  # type: ignore[assignment]

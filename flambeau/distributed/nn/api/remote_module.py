@@ -86,7 +86,9 @@ class RemoteModule(Module):
         return self.module_rref
 
     @staticmethod
-    def init_from_module_rref(remote_device: str, module_rref: rpc.RRef, _module_interface_cls: Any = None) -> RemoteModule:
+    def init_from_module_rref(
+        remote_device: str, module_rref: rpc.RRef, _module_interface_cls: Any = None
+    ) -> RemoteModule:
         """A RemoteModule for a module that is there already."""
         if _module_interface_cls is not None:
             raise NotImplementedError("a RemoteModule with a TorchScript interface is not in Flambeau")

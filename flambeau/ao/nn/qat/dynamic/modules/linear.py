@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....quantization.qconfig import _activation_is_memoryless
+from .....quantization.qconfig import _activation_is_memoryless
 from ...modules.linear import Linear as _Linear
 
 __all__ = ["Linear"]
