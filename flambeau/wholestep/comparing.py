@@ -40,7 +40,7 @@ class Print:
         return bool(np.all(near | (sums == self.sums)))
 
     def _close(self, address: int) -> bool:
-        if self.kind is None or self.size % np.dtype(self.kind).itemsize:
+        if self.bytes is None or self.kind is None or self.size % np.dtype(self.kind).itemsize:
             return False
         held = ctypes.create_string_buffer(self.bytes, self.size)
         a, b = (_numbers(at, self.size, self.kind).astype(np.float64) for at in (address, ctypes.addressof(held)))
