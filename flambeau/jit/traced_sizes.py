@@ -34,6 +34,7 @@ def _recorded(alone: Callable, symbol: str, turned: bool = False) -> Any:
         result = alone(self, other)
         tracer = self.tracer
         if type(result) is not int or not isinstance(other, int) or not tracer.listening():
+            _tell_lost(tracer, result, other)
             return result
         pair = (other, self) if turned else (self, other)
         return TracedInt.of(result, tracer, lambda: tracer.combine(symbol, *pair))
@@ -48,13 +49,18 @@ for _name, _choose in (("min", min), ("max", max)):  # what torch.sym_min and to
     setattr(TracedInt, f"__sym_{_name}__", _recorded(lambda a, b, f=_choose: int(f(a, b)), _name))
 
 
+def _tell_lost(tracer: Any, result: Any, *other: Any) -> None:
+    """Tell the recorder of a number that it cannot follow: a float, or what one makes of the size next (NotImplemented)."""
+    if tracer.listening() and any(isinstance(n, float) for n in (result, *other)):
+        tracer.lost()
+
+
 def _lost(alone: Callable) -> Any:
     """What gives no whole number is not recorded; the recorder may want to say so."""
 
     def run(self: TracedInt, *other: Any) -> Any:
         result = alone(self, *other)
-        if isinstance(result, float) and self.tracer.listening():
-            self.tracer.lost()
+        _tell_lost(self.tracer, result, *other)
         return result
 
     return run
