@@ -15,6 +15,7 @@ from ..core.batched import BatchedOperand, BatchedTensor
 from ..core.graph import AccumulateGrad, Discard, Node, grad_mode, gradient_edge, unrecorded, unusual
 from ..core.layout import is_non_overlapping_and_dense
 from ..core.overrides import DisableTorchFunctionSubclass, asks_arguments
+from ..core.sharded import ShardedOperand
 from ..core.sparse import SparseCoo, SparseTensor, new_coo
 from ..core.tensor import Tensor, contiguous_strides
 
@@ -350,7 +351,10 @@ def accumulate(node: AccumulateGrad, incoming: list, create_graph: bool) -> None
     if incoming[0].dtype is not variable.dtype:
         incoming[0] = incoming[0].to(variable.dtype)
     if meta.grad is None:
-        meta.grad = recorded_copy(incoming[0], variable) if create_graph else take_over(incoming, variable)
+        try:
+            meta.grad = recorded_copy(incoming[0], variable) if create_graph else take_over(incoming, variable)
+        except ShardedOperand:  # lying as its tensor may not: what it is added to later stays where it is
+            meta.grad = incoming[0].clone() if create_graph else unrecorded(incoming[0].clone)
     elif create_graph or meta.grad.is_sparse:
         add_out_of_place(meta, incoming[0], create_graph)
     else:

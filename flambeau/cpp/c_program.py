@@ -14,9 +14,8 @@ from ..backends.cpu import jit, team
 from ..backends.cpu.onednn import library as dnnl
 from ..backends.cpu.onednn.direct import DirectProduct
 from ..backends.cpu.onednn.plan import PrimitivePlan
-from ..wholestep.graph import Launch, Ref, Test
+from ..wholestep.graph import MEMCPY, MEMSET, Launch, Ref, Test
 from ..wholestep.recorded import extent
-from ..wholestep.recorder import _MEMCPY, _MEMSET
 from . import c_templates as templates
 from .capture import Captured, NotExportable
 from .native_model import DESCRIPTION
@@ -118,8 +117,8 @@ class CProgram:
         return f"{self._function(step)}({', '.join(given)});"
 
     def _function(self, step: Launch) -> str:
-        if step.address in (_MEMSET, _MEMCPY):
-            return "memset" if step.address == _MEMSET else "memcpy"
+        if step.address in (MEMSET, MEMCPY):
+            return "memset" if step.address == MEMSET else "memcpy"
         if step.address not in jit.sources:
             raise NotExportable(f"{step.name} calls a library that cannot be linked")
         if step.address not in self.kernels:

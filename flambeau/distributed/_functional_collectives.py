@@ -1,29 +1,276 @@
-"""Collectives that return a new tensor, and their derivatives."""
+"""Collectives that return a new tensor, and their derivatives.
+
+What they return may still be under way (`AsyncCollectiveTensor`): whoever reads its memory waits for it first. `now` in this file
+starts a collective and waits, which costs no thread: for callers that need the result at once."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from typing import Any
 
-from ..core.absent import absent_class as _absent_class
-from ..core.absent import raising as _raising
+from ..autograd.function import Function
+from ..core import dtype as dt
+from ..core.overrides import disabled_torch_function
 from ..core.tensor import Tensor
+from ..ops import namespace
+from . import collectives, groups
+from .reduce_op import ReduceOp
 
-_MESSAGE = (
-    "torch.distributed._functional_collectives.{} is not in Flambeau yet: use the collectives of torch.distributed"
-)
-AsyncCollectiveTensor = _absent_class(
-    "AsyncCollectiveTensor", _MESSAGE.format("AsyncCollectiveTensor"), bases=(Tensor,)
-)
-globals().update(
-    _raising(
-        "all_gather_tensor all_gather_tensor_autograd all_reduce all_to_all_single all_to_all_single_autograd broadcast"
-        " permute_tensor reduce_scatter_tensor reduce_scatter_tensor_autograd",
-        NotImplementedError,
-        _MESSAGE,
-    )
-)
+_torch = namespace("torch")
+_STORAGE = Tensor.__dict__["_storage"]
+
+
+class _Listeners(threading.local):
+    """Who is told of every collective that this thread starts: `CommDebugMode`."""
+
+    def __init__(self) -> None:
+        self.found: list[Callable[[str], None]] = []
+
+
+listeners = _Listeners()
+
+
+def _told(name: str) -> None:
+    for tell in listeners.found:
+        tell(name)
+
+
+class AsyncCollectiveTensor(Tensor):
+    """The result of a collective that may still be under way: the first who reads its memory waits."""
+
+    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    _work: Any = None
+
+    @property
+    def _storage(self) -> Any:  # type: ignore[override]
+        work = self._work
+        if work is not None:
+            self._work = None
+            work.wait()
+        return _STORAGE.__get__(self)
+
+    @_storage.setter
+    def _storage(self, value: Any) -> None:
+        _STORAGE.__set__(self, value)
+
+    @property
+    def completed(self) -> bool:
+        """Whether somebody has waited for it."""
+        return self._work is None
+
+    def trigger_wait(self) -> Tensor:
+        """The tensor, once it is there."""
+        return self._bare_alias()
+
+    wait = trigger_wait
+
+    @property
+    def elem(self) -> Tensor:
+        return self._bare_alias()
 
 
 def wait_tensor(tensor: Any) -> Any:
-    """The tensor, once nobody writes to it any more: at once, since no collective here returns before it is done."""
-    return tensor
+    """The tensor, once nobody writes to it any more."""
+    return tensor.trigger_wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
+
+
+def _resolve_group(group: Any) -> Any:
+    """The process group that is meant: by itself, by its name, or as a mesh (of one dimension) or (mesh, dimension)."""
+    if isinstance(group, tuple) and len(group) == 2 and hasattr(group[0], "get_group"):
+        return group[0].get_group(group[1])
+    if hasattr(group, "get_group"):
+        return group.get_group()
+    if isinstance(group, str):
+        return groups._resolve_process_group(group)
+    if isinstance(group, (list, tuple)):
+        wanted = list(group)
+        for known in groups._world.pg_map:
+            if groups.get_process_group_ranks(known) == wanted:
+                return known
+        raise ValueError(f"there is no process group of the ranks {wanted}: make one with new_group")
+    return group
+
+
+def _operation(name: Any) -> Any:
+    return getattr(ReduceOp, name.upper()) if isinstance(name, str) else name
+
+
+def _run(name: str, result: Tensor, start: Callable[[bool], Any], now: bool) -> Tensor:
+    _told(name)
+    work = start(not now)
+    if work is None:
+        return result
+    found = AsyncCollectiveTensor._make_subclass(AsyncCollectiveTensor, result)
+    found._work = work
+    return found
+
+
+def _size(group: Any) -> int:
+    return groups.get_world_size(group)
+
+
+def _source(tensor: Tensor) -> Tensor:
+    """What a collective reads: without history, one element after the other."""
+    return tensor.detach().contiguous()
+
+
+# -- the collectives ------------------------------------------------------------------------------------------------------------
+
+
+def all_reduce(self: Tensor, reduceOp: Any, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
+    """The sum (or what `reduceOp` says) of everybody's tensor."""
+    where = _resolve_group(group)
+    result = _source(self).clone()
+    is_flag = result.dtype is dt.bool_
+    wide = result.to(dt.uint8) if is_flag else result
+    found = _run(
+        "all_reduce", wide, lambda a: collectives.all_reduce(wide, _operation(reduceOp), where, a), now or is_flag
+    )
+    return found.to(dt.bool_) if is_flag else found
+
+
+def broadcast(self: Tensor, src: int, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
+    """The tensor of rank `src`."""
+    where, result = _resolve_group(group), _source(self).clone()
+    return _run("broadcast", result, lambda a: collectives.broadcast(result, src, where, a), now)
+
+
+def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
+    """Everybody's tensor, one after the other along `gather_dim`."""
+    where, mine = _resolve_group(group), _source(self)
+    count = _size(where)
+    shape = mine.shape or (1,)
+    result = mine.new_empty((count * shape[0], *shape[1:]))
+    flat = mine.reshape(shape)
+    at_once = now or gather_dim != 0
+    found = _run(
+        "all_gather_into_tensor", result, lambda a: collectives.all_gather_into_tensor(result, flat, where, a), at_once
+    )
+    if gather_dim == 0:
+        return found
+    return _torch["cat"](found.chunk(count, 0), gather_dim)
+
+
+def reduce_scatter_tensor(
+    self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "", *, now: bool = False
+) -> Tensor:
+    """The part of this rank, along `scatter_dim`, of the sum of everybody's tensor."""
+    where = _resolve_group(group)
+    count = _size(where)
+    if self.shape[scatter_dim] % count:
+        raise AssertionError(
+            f"input dimension {scatter_dim} ({self.shape[scatter_dim]} must be a multiple of group_size {count})"
+        )
+    mine = self.detach()
+    mine = _torch["cat"](mine.chunk(count, scatter_dim), 0) if scatter_dim else mine.contiguous()
+    result = mine.new_empty((mine.shape[0] // count, *mine.shape[1:]))
+    return _run(
+        "reduce_scatter_tensor",
+        result,
+        lambda a: collectives.reduce_scatter_tensor(result, mine, _operation(reduceOp), where, a),
+        now,
+    )
+
+
+def all_to_all_single(
+    self: Tensor,
+    output_split_sizes: Any = None,
+    input_split_sizes: Any = None,
+    group: Any = None,
+    tag: str = "",
+    *,
+    now: bool = False,
+) -> Tensor:
+    """The r-th part of everybody's tensor to rank r, along dimension 0."""
+    where, mine = _resolve_group(group), _source(self)
+    rows = mine.shape[0] if output_split_sizes is None else sum(output_split_sizes)
+    result = mine.new_empty((rows, *mine.shape[1:]))
+    return _run(
+        "all_to_all_single",
+        result,
+        lambda a: collectives.all_to_all_single(result, mine, output_split_sizes, input_split_sizes, where, a),
+        now,
+    )
+
+
+def permute_tensor(self: Tensor, src_dst: list[int], group: Any, tag: str = "", *, now: bool = False) -> Tensor:
+    """This rank's tensor goes to rank `src_dst[rank]` of the group."""
+    where = _resolve_group(group)
+    count, rank = _size(where), groups.get_rank(where)
+    if len(src_dst) != count:
+        raise AssertionError(f"permute_tensor needs the destination of each of the {count} ranks")
+    sends, takes = [0] * count, [0] * count
+    sends[src_dst[rank]] = takes[src_dst.index(rank)] = self.numel()
+    found = all_to_all_single(self.reshape(-1), takes, sends, where, now=True)
+    return found.reshape(self.shape)
+
+
+def all_reduce_coalesced(self: list[Tensor], reduceOp: Any, group: Any, tag: str = "") -> list[Tensor]:
+    return [all_reduce(t, reduceOp, group, tag) for t in self]
+
+
+def all_gather_into_tensor_coalesced(self: list[Tensor], group: Any, tag: str = "") -> list[Tensor]:
+    return [all_gather_tensor(t, 0, group, tag) for t in self]
+
+
+def reduce_scatter_tensor_coalesced(
+    inputs: list[Tensor], reduceOp: Any, scatter_dim: list[int], group: Any, tag: str = ""
+) -> list[Tensor]:
+    return [reduce_scatter_tensor(t, reduceOp, d, group, tag) for t, d in zip(inputs, scatter_dim)]
+
+
+# -- with derivatives -------------------------------------------------------------------------------------------------------------
+
+
+class _AllGather(Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, dim: int, group: Any) -> Tensor:
+        ctx.dim, ctx.group = dim, group
+        return all_gather_tensor(tensor, dim, group, now=True)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple:
+        return _ReduceScatter.apply(gradient, "sum", ctx.dim, ctx.group), None, None
+
+
+class _ReduceScatter(Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, operation: Any, dim: int, group: Any) -> Tensor:
+        if _operation(operation) not in (ReduceOp.SUM, ReduceOp.AVG):
+            raise AssertionError(f"only the sum and the average have a derivative, not {operation}")
+        ctx.dim, ctx.group = dim, group
+        ctx.parts = _size(_resolve_group(group)) if _operation(operation) == ReduceOp.AVG else 1
+        return reduce_scatter_tensor(tensor, operation, dim, group, now=True)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple:
+        return _AllGather.apply(gradient, ctx.dim, ctx.group) / ctx.parts, None, None, None
+
+
+class _AllToAll(Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, takes: Any, sends: Any, group: Any) -> Tensor:
+        ctx.splits = sends, takes, group
+        return all_to_all_single(tensor, takes, sends, group, now=True)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple:
+        return _AllToAll.apply(gradient, *ctx.splits), None, None, None
+
+
+def all_gather_tensor_autograd(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
+    """`all_gather_tensor`, whose derivative is the scattered sum."""
+    return _AllGather.apply(self, gather_dim, group)
+
+
+def reduce_scatter_tensor_autograd(self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
+    """`reduce_scatter_tensor`, whose derivative is what all have gathered."""
+    return _ReduceScatter.apply(self, reduceOp, scatter_dim, group)
+
+
+def all_to_all_single_autograd(
+    self: Tensor, output_split_sizes: Any, input_split_sizes: Any, group: Any, tag: str = ""
+) -> Tensor:
+    """`all_to_all_single`, whose derivative sends everything back."""
+    return _AllToAll.apply(self, output_split_sizes, input_split_sizes, group)

@@ -36,6 +36,7 @@ from ..core.backend import backend_of
 from ..core.device import cpu
 from ..core.dtype import dtype, opmath
 from ..core.layout import is_non_overlapping_and_dense
+from ..core.sharded import SpreadTensor
 from ..core.tensor import Tensor, numel_of
 from ..expr import Expr, arg, as_expr
 from ..expr.node import PREDICATES, cast, children, rebuild, walk
@@ -71,6 +72,19 @@ class Owner(Protocol):
         """Update a parameter whose gradient is sparse."""
 
 
+class Parts:
+    """This rank's parts of the state of spread parameters, in the place of their optimizer."""
+
+    def __init__(self, state: dict[Tensor, dict[str, Any]], found_inf: Tensor | None):
+        self.state, self.found_inf = state, found_inf
+
+    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
+        return False  # the state is there
+
+    def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
+        raise RuntimeError("a parameter that is spread over ranks has a sparse gradient, which no optimizer can use")
+
+
 class Update:
     """A formula and what has been compiled from it."""
 
@@ -90,13 +104,16 @@ class Update:
 
     def run(self, owner: Owner, group: dict[str, Any], params: Iterable[Tensor], options: dict[str, Any]) -> None:
         """Update every parameter that has a gradient."""
+        params = list(params)
+        if any(isinstance(p, SpreadTensor) for p in params):
+            self.run_spread(owner, group, params, options)
+            return
         recorded = bool(group.get("differentiable"))
         if recorded or not NATIVE:
             for p in params:
                 if p.grad is not None:
                     self.run_tensors(owner, group, p, options)
             return
-        params = list(params)
         if (modes.active and modes.deciding()) or (
             params and params[0].device is not cpu and compiles(params[0].device)
         ):
@@ -116,6 +133,26 @@ class Update:
             return
         with modes.named_range(f"aten::_fused_{self.name}_", modes.FUNCTION):
             run(*given)
+
+    def run_spread(self, owner: Owner, group: dict[str, Any], params: list[Any], options: dict[str, Any]) -> None:
+        """Update parameters of which some are spread over ranks: elements know nothing of each other, so each rank updates its own."""
+        used = self.variant(options)
+        kept = (*used.scalars, *used.states)
+        plain, parts, states = [], [], {}
+        for p in params:
+            if not isinstance(p, SpreadTensor):
+                plain.append(p)
+            elif p.grad is not None:
+                state = owner.state[p]
+                if kept and kept[0] not in state and owner._begin(group, state, p, p.grad):
+                    continue
+                part = p._beside(p).detach()
+                part.grad = p._beside(p.grad)
+                spread = {name: p._beside(state[name]) for name in used.states}
+                states[part] = {**{name: state[name] for name in used.scalars}, **spread}
+                parts.append(part)
+        self.run(owner, group, plain, options)
+        self.run(Parts(states, getattr(owner, "found_inf", None)), group, parts, options)
 
     def variant(self, options: dict[str, Any]) -> Variant:
         """What was compiled for these flags."""

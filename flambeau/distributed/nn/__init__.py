@@ -1,5 +1,10 @@
-"""Collectives that gradients flow through."""
+"""Collectives that gradients flow through, and modules on other workers."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from ...core import naming as _naming
 from .functional import (
     all_gather,
     all_reduce,
@@ -13,5 +18,14 @@ from .functional import (
 )
 
 __all__ = [
+    "RemoteModule",
     "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce", "reduce_scatter", "scatter",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RemoteModule":  # needs the RPC framework, which is imported when it is used
+        return _naming.submodule(f"{__name__}.api", "remote_module").RemoteModule
+    if name.startswith("__"):
+        raise _naming.no_attribute(__name__, name)
+    return _naming.submodule(__name__, name)

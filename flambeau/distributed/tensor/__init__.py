@@ -1,25 +1,31 @@
-"""`torch.distributed.tensor`: how a tensor is spread over a mesh of ranks. Placements are here; spread tensors (DTensor) are not yet.
+"""`torch.distributed.tensor`: tensors that are spread over a mesh of ranks.
 
-Programs may ask whether something is a DTensor (it is not), and say where parts would lie; making one raises NotImplementedError.
+>>> mesh = init_device_mesh("cpu", (4,))
+>>> weight = distribute_tensor(flambeau.randn(8, 8), mesh, [Shard(0)])      # each rank has two rows
+>>> (weight @ weight.T).sum().full_tensor()
 """
 
 from __future__ import annotations
 
 from ...core import naming as _naming
-from ...core.absent import absent_class as _absent_class
-from ...core.absent import raising as _raising
-from ...core.tensor import Tensor as _Tensor
+from ..device_mesh import DeviceMesh, init_device_mesh
+from ._api import (
+    DTensor,
+    distribute_module,
+    distribute_tensor,
+    empty,
+    full,
+    ones,
+    rand,
+    randn,
+    zeros,
+)
 from .placement_types import Partial, Placement, Replicate, Shard
 
-__all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard"]
-
-_MESSAGE = "torch.distributed.tensor.{} is not in Flambeau yet: tensors are not spread over ranks"
-DTensor = _absent_class("DTensor", _MESSAGE.format("DTensor"), bases=(_Tensor,))
-for _name, _function in _raising("from_local", NotImplementedError, _MESSAGE).items():
-    setattr(DTensor, _name, staticmethod(_function))
-globals().update(
-    _raising("distribute_tensor distribute_module empty full ones rand randn zeros", NotImplementedError, _MESSAGE)
-)
+__all__ = [
+    "DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor", "empty", "full",
+    "init_device_mesh", "ones", "rand", "randn", "zeros",
+]  # fmt: skip
 
 
 def __getattr__(name: str):

@@ -1,28 +1,101 @@
-"""Where the part of a rank lies in the whole tensor."""
+"""Where the part of a rank lies in the whole tensor, and how large a tensor is whose parts are known."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .placement_types import Placement, Shard, _StridedShard
+import numpy as np
 
-__all__ = ["compute_local_shape_and_global_offset"]
+from ...core.size import Size, make_size
+from ...core.tensor import Tensor
+from .placement_types import Placement, _is_shard_like
+
+__all__ = ["compute_global_tensor_info", "compute_local_shape_and_global_offset"]
 
 
 def compute_local_shape_and_global_offset(
-    global_shape: Sequence[int], mesh: Any, placements: Sequence[Placement]
+    global_shape: Sequence[int], mesh: Any, placements: Sequence[Placement], skip_offset: bool = False
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shape of this rank's part, and the index of its first element in the whole."""
-    shape, offset = list(global_shape), [0] * len(global_shape)
+    return part_at(tuple(global_shape), mesh.shape, mesh.get_coordinate(), placements)
+
+
+def part_at(
+    global_shape: Sequence[int], mesh_shape: Sequence[int], coordinate: Any, placements: Sequence[Placement]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The same for the rank at `coordinate` of the mesh."""
+    if coordinate is None:
+        return (0,) if global_shape else (), ()
+    found = indices_at(global_shape, mesh_shape, coordinate, placements)
+    shape = tuple(n if i is None else len(i) for n, i in zip(global_shape, found))
+    offset = tuple(
+        0 if i is None else (int(i[0]) if len(i) else n) for n, i in zip(global_shape, found)
+    )
+    return shape, offset
+
+
+def indices_at(
+    global_shape: Sequence[int], mesh_shape: Sequence[int], coordinate: Any, placements: Sequence[Placement]
+) -> list[np.ndarray | None]:
+    """For each dimension which of its indices the rank has; None for all."""
+    found: list[np.ndarray | None] = [None] * len(global_shape)
+    for along, placement in enumerate(placements):
+        if _is_shard_like(placement):
+            dim = placement.dim  # type: ignore[attr-defined]
+            before = found[dim]
+            before = np.arange(global_shape[dim]) if before is None else before
+            part = placement.indices(len(before), mesh_shape[along])[coordinate[along]]  # type: ignore[attr-defined]
+            found[dim] = before[part]
+    return found
+
+
+def compute_local_shape(global_shape: Sequence[int], mesh: Any, placements: Sequence[Placement]) -> tuple[int, ...]:
+    """The shape of this rank's part."""
     coordinate = mesh.get_coordinate()
     if coordinate is None:
-        return (0,) if shape else (), ()
+        return (0,) if global_shape else ()
+    shape = list(global_shape)
     for along, placement in enumerate(placements):
-        if isinstance(placement, _StridedShard):
-            raise NotImplementedError("the parts of a _StridedShard are not in Flambeau yet")
-        if isinstance(placement, Shard):
-            size, start = Shard.local_shard_size_and_offset(shape[placement.dim], mesh.size(along), coordinate[along])
-            shape[placement.dim] = size
-            offset[placement.dim] += start
-    return tuple(shape), tuple(offset)
+        if _is_shard_like(placement):
+            dim = placement.dim  # type: ignore[attr-defined]
+            shape[dim] = placement.sizes(shape[dim], mesh.size(along))[coordinate[along]]  # type: ignore[attr-defined]
+    return tuple(shape)
+
+
+def compute_global_tensor_info(
+    tensor: Tensor, mesh: Any, placements: Sequence[Placement]
+) -> tuple[list[int], list[int]]:
+    """Shape and strides of the whole whose part a tensor is, if all parts are equally large."""
+    shape, stride = list(tensor.shape), list(tensor.stride())
+    for along, placement in enumerate(placements):
+        if _is_shard_like(placement):
+            dim = placement.dim  # type: ignore[attr-defined]
+            if dim < 0:
+                raise AssertionError(f"Shard placements should have negative dims normalized in the user-facing APIs: {placement}")
+            if dim >= tensor.ndim:
+                raise AssertionError(
+                    f"Sharding dim {dim} greater than tensor ndim {tensor.ndim} for placement number {along}."
+                )
+            own = stride[dim]
+            shape[dim] *= mesh.size(along)
+            for i, step in enumerate(stride):
+                if i != dim and step >= own:
+                    stride[i] = step * mesh.size(along)
+        elif not (placement.is_replicate() or placement.is_partial()):
+            raise RuntimeError(f"placement type {type(placement)} not supported!")
+    return shape, stride
+
+
+def normalize_to_torch_size(size: Any) -> Size:
+    """Sizes given as one sequence or one by one."""
+    if len(size) == 1 and isinstance(size[0], (tuple, list)):
+        size = size[0]
+    return make_size(tuple(size))
+
+
+def assert_no_mixed_partial_types(placements: Sequence[Placement]) -> None:
+    """Values can be waiting for one kind of reduction only: the order of two would matter."""
+    kinds = {p.reduce_op for p in placements if p.is_partial()}  # type: ignore[attr-defined]
+    if len(kinds) > 1 and not kinds <= {"sum", "avg"}:
+        raise ValueError(f"Mixing different Partial reduce types is not supported, got {sorted(kinds)}")

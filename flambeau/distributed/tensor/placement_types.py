@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core.tensor import Tensor
+from ...ops import namespace
+from .. import _functional_collectives as funcol
 
 __all__ = ["Partial", "Placement", "Replicate", "Shard"]
+
+_torch = namespace("torch")
 
 
 class Placement:
@@ -12,7 +21,7 @@ class Placement:
 
     def is_shard(self, dim: int | None = None) -> bool:
         """Whether it is cut into parts (along this dimension)."""
-        return isinstance(self, Shard) and dim in (None, self.dim)
+        return type(self) is Shard and dim in (None, self.dim)
 
     def is_replicate(self) -> bool:
         """Whether each rank has all of it."""
@@ -29,12 +38,55 @@ class Shard(Placement):
 
     dim: int
 
+    def sizes(self, length: int, parts: int) -> list[int]:
+        """How long the parts of a dimension are."""
+        return [self.local_shard_size_and_offset(length, parts, rank)[0] for rank in range(parts)]
+
+    def indices(self, length: int, parts: int) -> list[np.ndarray]:
+        """Which indices of the dimension lie in each part."""
+        whole = np.arange(length)
+        offsets = [self.local_shard_size_and_offset(length, parts, rank) for rank in range(parts)]
+        return [whole[start : start + size] for size, start in offsets]
+
     @staticmethod
     def local_shard_size_and_offset(curr_local_size: int, num_chunks: int, rank: int) -> tuple[int, int]:
         """How long the part of a rank is and where it begins."""
         size = -(-curr_local_size // num_chunks)
         start = min(size * rank, curr_local_size)
         return min(size, curr_local_size - start), start
+
+    _local_shard_size_and_offset = local_shard_size_and_offset
+
+    def _split_tensor(
+        self, tensor: Tensor, num_chunks: int, *, with_padding: bool = True, contiguous: bool = True
+    ) -> tuple[list[Tensor], list[int]]:
+        """The parts of a tensor, made equally long with `with_padding`, and how much each was lengthened."""
+        if self.dim > tensor.ndim:
+            raise AssertionError(f"Sharding dim {self.dim} greater than tensor ndim {tensor.ndim}")
+        parts = self.parts_of(tensor, num_chunks)
+        longest = parts[0].shape[self.dim]
+        pads = [longest - part.shape[self.dim] for part in parts] if with_padding else []
+        if with_padding:
+            parts = [padded(part, self.dim, pad) for part, pad in zip(parts, pads)]
+        return [part.contiguous() for part in parts] if contiguous else parts, pads
+
+    def parts_of(self, tensor: Tensor, parts: int) -> list[Tensor]:
+        """The parts of a whole tensor."""
+        places = [self.local_shard_size_and_offset(tensor.shape[self.dim], parts, rank) for rank in range(parts)]
+        return [tensor.narrow(self.dim, start, size) for size, start in places]
+
+    def part_of(self, tensor: Tensor, parts: int, rank: int) -> Tensor:
+        """The part of one rank, in memory of its own."""
+        size, start = self.local_shard_size_and_offset(tensor.shape[self.dim], parts, rank)
+        return _own(tensor.narrow(self.dim, start, size), tensor)
+
+    def whole_of(self, gathered: Tensor, length: int, parts: int) -> Tensor:
+        """The whole dimension from all parts one after the other, each as long as the longest."""
+        sizes = self.sizes(length, parts)
+        longest = max(sizes)
+        if longest * parts == length:
+            return gathered
+        return gathered.narrow(self.dim, 0, length)  # only the last parts are shorter
 
     def __repr__(self) -> str:
         return f"Shard(dim={self.dim})"
@@ -44,13 +96,51 @@ class Shard(Placement):
 
 
 @dataclass(frozen=True)
-class _StridedShard(Shard):
-    """Cut along `dim` after it has been cut by a later dimension of the mesh."""
+class _StridedShard(Placement):
+    """Cut along `dim` after it has been cut into `split_factor` parts by a later dimension of the mesh: each rank has a piece of each
+    of those."""
 
+    dim: int
     split_factor: int = 1
+
+    def __init__(self, dim: int, *, split_factor: int) -> None:
+        object.__setattr__(self, "dim", dim)
+        object.__setattr__(self, "split_factor", split_factor)
+
+    def indices(self, length: int, parts: int) -> list[np.ndarray]:
+        outer = Shard(0).indices(length, self.split_factor)
+        return [
+            np.concatenate([piece[Shard(0).indices(len(piece), parts)[rank]] for piece in outer])
+            for rank in range(parts)
+        ]
+
+    def sizes(self, length: int, parts: int) -> list[int]:
+        return [len(part) for part in self.indices(length, parts)]
+
+    def parts_of(self, tensor: Tensor, parts: int) -> list[Tensor]:
+        return [
+            tensor.index_select(self.dim, _index(part, tensor))
+            for part in self.indices(tensor.shape[self.dim], parts)
+        ]
+
+    def part_of(self, tensor: Tensor, parts: int, rank: int) -> Tensor:
+        return self.parts_of(tensor, parts)[rank]
+
+    def whole_of(self, gathered: Tensor, length: int, parts: int) -> Tensor:
+        pieces = self.indices(length, parts)
+        longest = max(map(len, pieces))
+        where = np.empty(length, np.int64)
+        for rank, piece in enumerate(pieces):
+            where[piece] = rank * longest + np.arange(len(piece))
+        return gathered.index_select(self.dim, _index(where, gathered))
+
+    _split_tensor = Shard._split_tensor  # the parts of this class
 
     def __repr__(self) -> str:
         return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
+
+    def __str__(self) -> str:
+        return f"_S({self.dim}, {self.split_factor})"
 
 
 @dataclass(frozen=True)
@@ -66,12 +156,116 @@ class Replicate(Placement):
 
 @dataclass(frozen=True)
 class Partial(Placement):
-    """Values that give the tensor when they are reduced over the ranks."""
+    """Values that give the tensor when they are reduced over the ranks, by "sum", "avg", "product", "max" or "min"."""
 
     reduce_op: str = "sum"
+
+    @property
+    def linear(self) -> bool:
+        """Whether the whole is a linear function of what the ranks have."""
+        return self.reduce_op in ("sum", "avg")
+
+    def _reduce_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:
+        """Partial to Replicate."""
+        return funcol.all_reduce(tensor, self.reduce_op, (mesh, mesh_dim), now=True)
+
+    def _reduce_shard_value(self, tensor: Tensor, mesh: Any, mesh_dim: int, shard_spec: Any) -> Tensor:
+        """Partial to Shard."""
+        parts, rank = mesh.size(mesh_dim), mesh.get_local_rank(mesh_dim)
+        length = tensor.shape[shard_spec.dim]
+        if type(shard_spec) is not Shard:
+            return shard_spec.part_of(self._reduce_value(tensor, mesh, mesh_dim), parts, rank)
+        longest = -(-length // parts)
+        full = padded(tensor, shard_spec.dim, longest * parts - length)
+        found = funcol.reduce_scatter_tensor(full, self.reduce_op, shard_spec.dim, (mesh, mesh_dim), now=True)
+        size, _ = shard_spec.local_shard_size_and_offset(length, parts, rank)
+        return _trimmed(found, shard_spec.dim, size)
+
+    def _partition_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:
+        """Replicate to Partial: values that reduce to the tensor."""
+        if self.reduce_op == "sum":
+            return tensor / mesh.size(mesh_dim)
+        if self.reduce_op in ("avg", "min", "max"):
+            return tensor
+        raise ValueError(f"Replicate to Partial({self.reduce_op}) conversion is not supported.")
 
     def __repr__(self) -> str:
         return f"Partial({self.reduce_op})"
 
     def __str__(self) -> str:
         return f"P({self.reduce_op})"
+
+
+@dataclass(frozen=True)
+class _NormPartial(Partial):
+    """Norms of the parts, which give the norm of the whole: the p-th root of the sum of their p-th powers."""
+
+    norm_type: float = 2.0
+
+    def __init__(self, norm_type: float = 2.0) -> None:
+        kind = "max" if norm_type == float("inf") else "min" if norm_type == -float("inf") else "sum"
+        object.__setattr__(self, "reduce_op", kind)
+        object.__setattr__(self, "norm_type", norm_type)
+
+    linear = property(lambda self: False)
+
+    def _raised(self, tensor: Tensor) -> Tensor:
+        return tensor if self.reduce_op != "sum" or self.norm_type in (0, 1) else tensor**self.norm_type
+
+    def _root(self, tensor: Tensor) -> Tensor:
+        return tensor if self.reduce_op != "sum" or self.norm_type in (0, 1) else tensor ** (1.0 / self.norm_type)
+
+    def _reduce_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:
+        return self._root(super()._reduce_value(self._raised(tensor), mesh, mesh_dim))
+
+    def _reduce_shard_value(self, tensor: Tensor, mesh: Any, mesh_dim: int, shard_spec: Any) -> Tensor:
+        return self._root(super()._reduce_shard_value(self._raised(tensor), mesh, mesh_dim, shard_spec))
+
+    def _partition_value(self, tensor: Tensor, mesh: Any, mesh_dim: int) -> Tensor:
+        if self.reduce_op != "sum":
+            return tensor
+        parts = mesh.size(mesh_dim)
+        return tensor / (parts if self.norm_type in (0, 1) else parts ** (1.0 / self.norm_type))
+
+    def __repr__(self) -> str:
+        return f"_NormPartial(reduce_op={self.reduce_op}, norm_type={self.norm_type})"
+
+    __str__ = __repr__
+
+
+@dataclass(frozen=True)
+class _MaskPartial(Partial):
+    """Rows of a table that is cut along `offset_dim`: each rank has those that lie in its part, and zeros for the others."""
+
+    offset_shape: Any = None
+    offset_dim: int = 0
+
+    def __repr__(self) -> str:
+        return f"_MaskPartial(reduce_op={self.reduce_op}, offset_shape={self.offset_shape}, offset_dim={self.offset_dim})"
+
+    def __str__(self) -> str:
+        return f"MaskP({self.reduce_op}, {self.offset_shape}, {self.offset_dim})"
+
+
+def _is_shard_like(p: Placement) -> bool:
+    return isinstance(p, (Shard, _StridedShard))
+
+
+def padded(tensor: Tensor, dim: int, count: int) -> Tensor:
+    """The tensor with `count` zeros more at the end of a dimension."""
+    if not count:
+        return tensor
+    more = tensor.new_zeros((*tensor.shape[:dim], count, *tensor.shape[dim + 1 :]))
+    return _torch["cat"]([tensor, more], dim)
+
+
+def _trimmed(tensor: Tensor, dim: int, size: int) -> Tensor:
+    return tensor if tensor.shape[dim] == size else tensor.narrow(dim, 0, size)
+
+
+def _own(part: Tensor, whole: Tensor) -> Tensor:
+    return part if part.shape == whole.shape else part.contiguous() if part.is_contiguous() is False else part.clone()
+
+
+def _index(places: np.ndarray, like: Tensor) -> Tensor:
+    return _torch["from_numpy"](np.ascontiguousarray(places, np.int64)).to(like.device)

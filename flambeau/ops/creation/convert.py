@@ -34,7 +34,7 @@ from ...core.tensor import empty as raw_empty
 from ...core.tensor import new_tensor as header
 from ...core.typed_storage import TypedStorage
 from ...core.typenames import type_name
-from ..machinery.arguments import as_device, as_dtype, as_ints, as_number, varargs_ints
+from ..machinery.arguments import as_device, as_dtype, as_ints, as_number, refuse_quantized, varargs_ints
 from ..machinery.declare import composite, internal, primitive, view
 from ..machinery.inplace import (
     check_history_writable,
@@ -246,6 +246,8 @@ def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = No
             "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of"
             " torch.nn.Module.to() when moving module from meta to a different device."
         )
+    if d.kind == "q" and d is not t.dtype:
+        refuse_quantized("to", d)
     return convert(t, d, where, fmt)
 
 
@@ -317,7 +319,7 @@ def copied(input: Tensor, src: Tensor) -> Tensor:
     return input._bare_alias()
 
 
-@composite(function=False)
+@composite(function=False, sharding="pointwise")
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Take the values of `src`, broadcast and converted."""
     if not isinstance(src, Tensor):
@@ -444,13 +446,13 @@ def _overwrite_node(self: Tensor, value: Any, name: str) -> Any:
     return (overwritten_with(self, value) if isinstance(value, Tensor) else overwritten(self)).grad_fn
 
 
-@composite
+@composite(sharding="pointwise")
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Every element becomes `value`."""
     return _overwrite(self, _fill_value(value, self.dtype, "fill_"), "fill_")
 
 
-@composite
+@composite(sharding="pointwise")
 def zero_(self: Tensor) -> Tensor:
     """Every element becomes zero."""
     if self._autograd is None and self._base is None:

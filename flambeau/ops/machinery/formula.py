@@ -21,6 +21,7 @@ from ...core.device import device
 from ...core.dtype import dtype, opmath
 from ...core.layout import broadcast_two, expand_strides
 from ...core.promotion import depends_on_default_dtype
+from ...core.sharded import ShardedOperand
 from ...core.tensor import Tensor, copy_of_array
 from ...expr import Expr, arg, arguments, as_expr, const, pullback, substitute
 from ...expr import functions as vocabulary
@@ -141,8 +142,14 @@ class Pointwise:
         if _active and _watching():
             options = {"params": params, "out_dtype": out_dtype}
             return _intercept(self.op, self.private, operands, {k: v for k, v in options.items() if v})
-        plan = self.plan_for(operands, params, out_dtype, None)
-        return run_plan(plan, operands, self.runtime_params(params) if params else ())
+        try:
+            plan = self.plan_for(operands, params, out_dtype, None)
+        except ShardedOperand as problem:
+            options = {"params": params, "out_dtype": out_dtype}
+            instead = problem.instead(self.private, operands, {k: v for k, v in options.items() if v})
+        else:
+            return run_plan(plan, operands, self.runtime_params(params) if params else ())
+        return instead()
 
     def _compute(self, *operands: Any, params: tuple = (), out_dtype: dtype | None = None) -> Tensor:
         plan = self.plan_for(operands, params, out_dtype, None)

@@ -31,6 +31,7 @@ from ...core.graph import (
     named_class,
 )
 from ...core.layout import expand_strides, wrap_dim
+from ...core.sharded import ShardedOperand
 from ...core.size import Size, make_size
 from ...core.storage import UntypedStorage, move_bytes
 from ...core.tensor import Tensor, contiguous_strides, copy_of_array, numel_of
@@ -228,7 +229,11 @@ class Reduction:
         """`reduce` for other operators: a call that modes see."""
         if _active and _watching():
             return _intercept(self.op, self.private, (a, dim, keepdim, requested), {})
-        return self.reduce(a, dim, keepdim, requested)
+        try:
+            return self.reduce(a, dim, keepdim, requested)
+        except ShardedOperand as problem:
+            instead = problem.instead(self.private, (a, dim, keepdim, requested), {})
+        return instead()
 
     @functools.cached_property
     def op(self) -> Op:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.modes import active, intercept, watching
+from ...core.sharded import ShardedOperand
 from .record import Op, register
 
 
@@ -82,4 +83,8 @@ class PrivateCall:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if active and watching():
             return intercept(self.op, self, args, kwargs)
-        return self._unwatched(*args, **kwargs)
+        try:
+            return self._unwatched(*args, **kwargs)
+        except ShardedOperand as problem:
+            instead = problem.instead(self, args, kwargs)
+        return instead()

@@ -1,0 +1,59 @@
+"""Tensors that stand for parts on several ranks: how operators notice one.
+
+Such a tensor (`distributed.tensor.DTensor`) has the shape and dtype of the whole, and no strides or address: code for strided memory
+that reads one meets `ShardedOperand` before it can touch anything. The operator's public face catches that (`ops.machinery.public`)
+and asks the tensor what to do instead, so calls on plain tensors pay nothing for the existence of spread ones."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from .overrides import disabled_torch_function
+from .sparse import SparseOperand
+from .tensor import Tensor
+
+
+class ShardedOperand(SparseOperand):
+    """Raised where code for the memory of one process meets a tensor that is spread over several."""
+
+    def __init__(self, tensor: Any):
+        super().__init__(
+            "a DTensor has no memory of its own: this cannot be done with one as it is. Call to_local() for the part of this rank,"
+            " or full_tensor() for the whole"
+        )
+        self.tensor = tensor
+
+    def instead(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable[[], Any]:
+        """The call to make in the place of the one that met the tensor."""
+        return functools.partial(self.tensor._call_spread, face, args, kwargs)
+
+
+def _trap(name: str) -> property:
+    def refuse(self: Any) -> NoReturn:
+        raise ShardedOperand(self)
+
+    return property(refuse, doc=f"What plain tensors have as `{name}`: reading it makes operators turn to this class.")
+
+
+class SpreadTensor(Tensor):
+    """What stands for parts on several ranks. A subclass says what calls on it do (`_call_spread`)."""
+
+    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+
+    _strides = _trap("strides")
+    _offset = _trap("storage offset")
+    _contig = _trap("memory format")
+
+    def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """What an operator that meets this tensor returns."""
+        raise NotImplementedError
+
+    def _beside(self, other: Tensor) -> Tensor:
+        """This rank's part of another tensor of the same shape, lying as this one does."""
+        raise NotImplementedError
+
+
+ShardedOperand.__name__ = ShardedOperand.__qualname__ = "NotImplementedError"  # what a traceback shows
+ShardedOperand.__module__ = "builtins"

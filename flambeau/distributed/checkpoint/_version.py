@@ -1,0 +1,5 @@
+"""Which PyTorch's way of flattening state dicts is meant: None for the present one, "2_3" for that until 2.3."""
+
+from __future__ import annotations
+
+_derived_version: str | None = None

@@ -1,0 +1,123 @@
+"""The file `.metadata`: a pickle under PyTorch's names. Read restricted: the file can build metadata and plain data, nothing else."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import pickle
+from collections.abc import Callable
+from dataclasses import fields
+from typing import IO, Any, ClassVar
+
+from ...serialization.checked import Keys
+from ...serialization.unpickler import RestrictedUnpickler
+from ...serialization.writer import StoragePickler
+from . import metadata as md
+
+_PROTOCOL = 4
+_METADATA = "torch.distributed.checkpoint.metadata"
+
+
+def write_metadata(metadata: md.Metadata, file: Any) -> None:
+    """Write it so that PyTorch reads it, too."""
+    pickler = StoragePickler(file, _PROTOCOL)
+    pickler.dump(metadata)
+    if pickler.storages:
+        raise ValueError("a planner or a storage has put tensors into the metadata: they cannot be saved there")
+
+
+def read_metadata(file: IO[bytes]) -> md.Metadata:
+    """The metadata that this package or PyTorch has written."""
+    found = _MetadataUnpickler(file, _no_storage).load()
+    if not isinstance(found, md.Metadata):
+        raise pickle.UnpicklingError(f"the file holds a {type(found).__name__}, not the metadata of a checkpoint")
+    return found
+
+
+def _no_storage(*args: Any) -> Any:
+    raise pickle.UnpicklingError("corrupt checkpoint: there are no tensors in a file of metadata")
+
+
+def _plain_object(kind: type) -> Callable[..., Any]:
+    def make(keys: Keys, *args: Any) -> Any:
+        if args:
+            raise pickle.UnpicklingError(f"corrupt checkpoint: a {kind.__name__} takes its fields later")
+        return object.__new__(kind)
+
+    return make
+
+
+def _encoding(keys: Keys, value: Any) -> Any:
+    return md._MEM_FORMAT_ENCODING(value)
+
+
+def _path(keys: Keys, *parts: Any) -> pathlib.PurePath:
+    if not all(type(part) is str for part in parts):
+        raise pickle.UnpicklingError("corrupt checkpoint: a path is made of strings")
+    return pathlib.PurePosixPath(*parts)
+
+
+class _MetadataUnpickler(RestrictedUnpickler):
+    """A restricted unpickler that knows the classes of metadata besides."""
+
+    dispatch: ClassVar[Any] = dict(RestrictedUnpickler.dispatch)
+
+    def find_class(self, module: str, name: str) -> Any:
+        known = _named().get((module, name))
+        return super().find_class(module, name) if known is None else known
+
+    def _constructor(self, function: Any, args: Any) -> Any:
+        make = _makers().get(function) if isinstance(function, type) else None
+        if make is not None and type(args) is tuple:
+            return make
+        return super()._constructor(function, args)
+
+    def load_build(self) -> None:
+        built, state = self.stack[-2:]  # type: ignore[attr-defined]
+        kind = type(built)
+        if kind not in _objects():
+            super().load_build()
+            return
+        self.stack.pop()  # type: ignore[attr-defined]
+        if kind is md.TensorProperties:
+            if type(state) is not tuple or len(state) != 5:
+                raise pickle.UnpicklingError("corrupt checkpoint: bad properties of a tensor")
+            built.__setstate__(state)
+            return
+        names = {field.name for field in fields(kind)}
+        if type(state) is not dict or not names.issuperset(state):
+            raise pickle.UnpicklingError(f"corrupt checkpoint: bad fields of a {kind.__name__}")
+        for name, value in state.items():
+            object.__setattr__(built, name, value)
+
+    dispatch[pickle.BUILD[0]] = load_build
+
+
+@functools.cache
+def _objects() -> tuple[type, ...]:
+    from .filesystem import _StorageInfo  # noqa: PLC0415 - files know of metadata, and metadata of what files note in it
+
+    return (
+        md.Metadata, md.MetadataIndex, md.ChunkStorageMetadata, md.TensorProperties, md.TensorStorageMetadata,
+        md.BytesStorageMetadata, md.StorageMeta, _StorageInfo,
+    )  # fmt: skip
+
+
+@functools.cache
+def _makers() -> dict[type, Callable]:
+    return {
+        **{kind: _plain_object(kind) for kind in _objects()},
+        md._MEM_FORMAT_ENCODING: _encoding,
+        pathlib.PurePosixPath: _path,
+    }
+
+
+@functools.cache
+def _named() -> dict[tuple[str, str], type]:
+    known: dict[tuple[str, str], type] = {(_METADATA, kind.__name__): kind for kind in _objects()}
+    known["torch.distributed.checkpoint.filesystem", "_StorageInfo"] = known.pop((_METADATA, "_StorageInfo"))
+    known[_METADATA, "_MEM_FORMAT_ENCODING"] = md._MEM_FORMAT_ENCODING
+    for module in ("pathlib", "pathlib._local"):
+        for name in ("PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath"):
+            known[module, name] = pathlib.PurePosixPath
+    return known

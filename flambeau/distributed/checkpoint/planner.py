@@ -1,0 +1,170 @@
+"""Plans: which rank writes or reads what. A planner makes them; another planner can save or load something else than it is given."""
+
+from __future__ import annotations
+
+import abc
+import io
+import math
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, ClassVar
+
+from ...core.size import Size
+from ...core.tensor import Tensor
+from .metadata import ChunkStorageMetadata, Metadata, MetadataIndex, StorageMeta, TensorProperties
+
+__all__ = [
+    "BytesIOWriteData", "LoadItemType", "LoadPlan", "LoadPlanner", "ReadItem", "SavePlan", "SavePlanner", "TensorWriteData",
+    "WriteItem", "WriteItemType",
+]  # fmt: skip
+
+
+class WriteItemType(Enum):
+    """A whole tensor, a part of one, or something else."""
+
+    TENSOR = auto()
+    SHARD = auto()
+    BYTE_IO = auto()
+
+
+class LoadItemType(Enum):
+    """A tensor, or something else."""
+
+    TENSOR = auto()
+    BYTE_IO = auto()
+
+
+@dataclass(frozen=True)
+class BytesIOWriteData:
+    """How many bytes something other than a tensor takes."""
+
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class TensorWriteData:
+    """A part of a tensor that is to be written."""
+
+    chunk: ChunkStorageMetadata
+    properties: TensorProperties
+    size: Size
+
+
+@dataclass(frozen=True)
+class WriteItem:
+    """One thing to be written."""
+
+    index: MetadataIndex
+    type: WriteItemType
+    bytes_io_data: BytesIOWriteData | None = None
+    tensor_data: TensorWriteData | None = None
+
+    def tensor_storage_size(self) -> int | None:
+        """The bytes of the whole tensor; None of something else."""
+        if self.tensor_data is None:
+            return None
+        return math.prod(self.tensor_data.size) * self.tensor_data.properties.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class ReadItem:
+    """One thing to be read: a block of `lengths` at `storage_offsets` of what was saved, to `dest_offsets` of what is loaded."""
+
+    type: LoadItemType
+    dest_index: MetadataIndex
+    dest_offsets: Size
+    storage_index: MetadataIndex
+    storage_offsets: Size
+    lengths: Size
+
+
+@dataclass(frozen=True)
+class SavePlan:
+    """What one rank writes. A plan that is not `usable` means: the same as last time."""
+
+    items: list[WriteItem]
+    storage_data: Any = None
+    planner_data: Any = None
+    usable: bool = True
+
+
+@dataclass
+class LoadPlan:
+    """What one rank reads."""
+
+    items: list[ReadItem]
+    storage_data: Any = None
+    planner_data: Any = None
+
+
+class SavePlanner(abc.ABC):
+    """Called in this order: `set_up_planner` and `create_local_plan` on all ranks, `create_global_plan` on one, `finish_plan` on all,
+    and `resolve_data` for everything that is written."""
+
+    # What the last save planned, for planners that ask whether anything has changed.
+    _cached_save_plan: ClassVar[dict[str, SavePlan]] = {}
+    _cached_final_save_plan: ClassVar[dict[str, SavePlan]] = {}
+    _cached_all_plans: ClassVar[dict[str, list[SavePlan]]] = {}
+    _cached_global_plan: ClassVar[dict[str, list[SavePlan]]] = {}
+    _cached_metadata: ClassVar[dict[str, Metadata]] = {}
+
+    @abc.abstractmethod
+    def set_up_planner(
+        self, state_dict: dict[str, Any], storage_meta: StorageMeta | None = None, is_coordinator: bool = False
+    ) -> None:
+        """This is to be saved."""
+
+    @abc.abstractmethod
+    def create_local_plan(self) -> SavePlan:
+        """What this rank could write."""
+
+    @abc.abstractmethod
+    def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
+        """What each rank will write, and what the checkpoint says about itself."""
+
+    @abc.abstractmethod
+    def finish_plan(self, new_plan: SavePlan) -> SavePlan:
+        """This rank's share of the global plan, in its last form."""
+
+    @abc.abstractmethod
+    def resolve_data(self, write_item: WriteItem) -> Tensor | io.BytesIO:
+        """The tensor or the bytes to be written."""
+
+
+class LoadPlanner:
+    """Called in this order: `set_up_planner` and `create_local_plan` on all ranks, `create_global_plan` on one, `finish_plan` on all,
+    and for everything that is read `load_bytes`, or `resolve_tensor` and `commit_tensor`."""
+
+    @abc.abstractmethod
+    def set_up_planner(
+        self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
+    ) -> None:
+        """This is to be loaded into, from a checkpoint that says this about itself."""
+
+    @abc.abstractmethod
+    def create_local_plan(self) -> LoadPlan:
+        """What this rank needs."""
+
+    @abc.abstractmethod
+    def create_global_plan(self, global_plan: list[LoadPlan]) -> list[LoadPlan]:
+        """What each rank will read."""
+
+    @abc.abstractmethod
+    def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
+        """This rank's share of the global plan, in its last form."""
+
+    @abc.abstractmethod
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        """Take the bytes that were read."""
+
+    def resolve_bytes(self, read_item: ReadItem) -> io.BytesIO:
+        """Where to read bytes to."""
+        raise NotImplementedError("LoadPlanner.resolve_bytes is not implemented")
+
+    @abc.abstractmethod
+    def resolve_tensor(self, read_item: ReadItem) -> Tensor:
+        """The tensor to read into."""
+
+    @abc.abstractmethod
+    def commit_tensor(self, read_item: ReadItem, tensor: Tensor) -> None:
+        """That tensor has been read."""

@@ -1,0 +1,19 @@
+"""`Stateful`: whatever can tell its state and take it back."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+__all__ = ["Stateful", "StatefulT"]
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An object with `state_dict` and `load_state_dict`: it can be saved and loaded as it is."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None: ...
+
+
+StatefulT = TypeVar("StatefulT", bound=Stateful)

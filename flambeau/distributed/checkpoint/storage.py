@@ -1,0 +1,95 @@
+"""Where checkpoints lie: what a place must be able to do."""
+
+from __future__ import annotations
+
+import abc
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from ...futures import Future
+from .metadata import Metadata, MetadataIndex, StorageMeta
+from .planner import LoadPlan, LoadPlanner, SavePlan, SavePlanner
+
+__all__ = ["StorageReader", "StorageWriter", "WriteResult"]
+
+
+@dataclass(frozen=True)
+class WriteResult:
+    """One thing that was written, and where."""
+
+    index: MetadataIndex
+    size_in_bytes: int
+    storage_data: Any
+
+
+class StorageWriter(abc.ABC):
+    """Called in this order: `reset`, `set_up_storage_writer` and `prepare_local_plan` on all ranks, `prepare_global_plan` on one,
+    `write_data` on all, `finish` on one."""
+
+    @abc.abstractmethod
+    def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
+        """A new checkpoint begins."""
+
+    @abc.abstractmethod
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        """This rank is (or is not) the one that coordinates."""
+
+    @abc.abstractmethod
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        """This rank's plan, with what the storage adds."""
+
+    @abc.abstractmethod
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        """All plans, with what the storage adds."""
+
+    @abc.abstractmethod
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Write what is planned."""
+
+    @abc.abstractmethod
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        """All is written: from now on the checkpoint is there."""
+
+    @classmethod
+    @abc.abstractmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
+        """Whether this storage has places of that kind."""
+
+    def storage_meta(self) -> StorageMeta | None:
+        """Which checkpoint is written."""
+        return None
+
+
+class StorageReader(abc.ABC):
+    """Called in this order: `reset`, `read_metadata`, `set_up_storage_reader` and `prepare_local_plan` on all ranks,
+    `prepare_global_plan` on one, `read_data` on all."""
+
+    @abc.abstractmethod
+    def reset(self, checkpoint_id: str | os.PathLike | None = None) -> None:
+        """Another checkpoint is read."""
+
+    @abc.abstractmethod
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        """What the checkpoint says about itself."""
+
+    @abc.abstractmethod
+    def set_up_storage_reader(self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        """This rank is (or is not) the one that coordinates."""
+
+    @abc.abstractmethod
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        """This rank's plan, with what the storage adds."""
+
+    @abc.abstractmethod
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """All plans, with what the storage adds."""
+
+    @abc.abstractmethod
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """Read what is planned."""
+
+    @classmethod
+    @abc.abstractmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
+        """Whether this storage has places of that kind."""

@@ -1,0 +1,267 @@
+"""Steps that all ranks take together, errors included; and finding things in state dicts and files."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import io
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from ...core.size import Size
+from ...core.tensor import Tensor
+from .. import collectives, groups, object_collectives
+from ..tensor import DTensor
+from .api import CheckpointException, _is_wrapped_exception, _wrap_exception
+from .metadata import MetadataIndex
+
+__all__ = ["find_state_dict_object", "find_tensor_shard"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def _get_failure_dict(results: list[Any]) -> dict[int, Any]:
+    return {rank: result for rank, result in enumerate(results) if _is_wrapped_exception(result)}
+
+
+def _all_gather_keys(local_dict: dict[str, Any], group: Any = None) -> set[str]:
+    """The keys of all ranks' dictionaries."""
+    gathered: list[Any] = [None] * groups.get_world_size(group)
+    object_collectives.all_gather_object(gathered, list(local_dict), group)
+    return {key for keys in gathered for key in keys}
+
+
+def _assert_same_keys(state_dict: dict[str, Any], process_group: Any = None) -> None:
+    """Raise unless all ranks have the same keys."""
+    if groups.get_world_size(process_group) == 1:
+        return
+    missing = _all_gather_keys(state_dict, process_group) - set(state_dict)
+    if missing:
+        raise AssertionError(f"Key(s) present in other ranks but not this one, difference: {missing}")
+
+
+def _attempt(function: Callable[[], T]) -> Any:
+    """The result, or the error with where it came from, ready to be sent."""
+    try:
+        return function()
+    except BaseException as problem:
+        return _wrap_exception(problem)
+
+
+class _DistWrapper:
+    """Collectives of objects among the ranks of a group, or of one process alone. In steps that are functions, an error on any rank is
+    a CheckpointException on all."""
+
+    def __init__(self, group: Any, use_dist: bool, coordinator_rank: int) -> None:
+        self.group, self.use_dist, self.coordinator_rank = group, use_dist, coordinator_rank
+        self.global_coordinator_rank = self.rank = 0
+        self.is_coordinator = True
+        if use_dist:
+            self.global_coordinator_rank = (
+                coordinator_rank if group is None else groups.get_global_rank(group, coordinator_rank)
+            )
+            self.rank = groups.get_rank(group)
+            self.is_coordinator = self.rank == coordinator_rank
+
+    def get_rank(self) -> int:
+        return self.rank
+
+    def get_world_size(self) -> int:
+        return groups.get_world_size(self.group) if self.use_dist else 1
+
+    def broadcast_object(self, object: Any) -> Any:
+        box = [object]
+        if self.use_dist:
+            object_collectives.broadcast_object_list(box, group=self.group, src=self.global_coordinator_rank)
+        return box[0]
+
+    def gather_object(self, object: T) -> list[T] | None:
+        if not self.use_dist:
+            return [object]
+        gathered: Any = [None] * self.get_world_size() if self.is_coordinator else None
+        object_collectives.gather_object(object, gathered, dst=self.global_coordinator_rank, group=self.group)
+        return gathered
+
+    def all_gather_object(self, object: T) -> list[T]:
+        if not self.use_dist:
+            return [object]
+        gathered: Any = [None] * self.get_world_size()
+        object_collectives.all_gather_object(gathered, object, group=self.group)
+        return gathered
+
+    def scatter_object(self, object_list: list[T] | None) -> T:
+        if not self.use_dist:
+            if object_list is None:
+                raise AssertionError("object_list is None")
+            return object_list[0]
+        box: Any = [None]
+        given = object_list if self.is_coordinator else None
+        object_collectives.scatter_object_list(box, given, src=self.global_coordinator_rank, group=self.group)
+        return box[0]
+
+    def _combined(self, step: str, gathered: list | None, reduce_fun: Callable) -> Any:
+        """On the coordinator: what becomes of everybody's results, or the error of some."""
+        assert gathered is not None
+        failures = _get_failure_dict(gathered)
+        if not failures:
+            result = _attempt(lambda: reduce_fun(gathered))
+            if not _is_wrapped_exception(result):
+                return result
+            failures = {self.rank: result}
+        return CheckpointException(step, failures)
+
+    def reduce_scatter(self, step: str, map_fun: Callable[[], T], reduce_fun: Callable[[list[T]], list[R]]) -> R:
+        """reduce_fun gets everybody's map_fun() on the coordinator; everybody gets one item of what it returns."""
+        gathered = self.gather_object(_attempt(map_fun))
+        results: Any = None
+        if self.is_coordinator:
+            results = self._combined(step, gathered, reduce_fun)
+            if isinstance(results, CheckpointException):
+                results = [results] * self.get_world_size()
+        return _or_raise(self.scatter_object(results))
+
+    def all_reduce(self, step: str, map_fun: Callable[[], T], reduce_fun: Callable[[list[T]], R]) -> R:
+        """reduce_fun gets everybody's map_fun() on the coordinator; everybody gets what it returns."""
+        gathered = self.gather_object(_attempt(map_fun))
+        result = self._combined(step, gathered, reduce_fun) if self.is_coordinator else None
+        return _or_raise(self.broadcast_object(result))
+
+    def all_gather(self, step: str, map_fun: Callable[[], T]) -> list[T]:
+        """Everybody's map_fun(), for everybody."""
+        results = self.all_gather_object(_attempt(map_fun))
+        failures = _get_failure_dict(results)
+        if failures:
+            raise CheckpointException(step, failures)
+        return results
+
+    def broadcast(self, step: str, map_fun: Callable[[], T]) -> T:
+        """The coordinator's map_fun(), for everybody."""
+        result: Any = None
+        if self.is_coordinator:
+            result = _attempt(map_fun)
+            if _is_wrapped_exception(result):
+                result = CheckpointException(step, {self.rank: result})
+        return _or_raise(self.broadcast_object(result))
+
+    def barrier(self) -> None:
+        if self.use_dist:
+            collectives.barrier(group=self.group)
+
+
+def _or_raise(result: Any) -> Any:
+    if isinstance(result, CheckpointException):
+        raise result
+    return result
+
+
+# -- state dicts ----------------------------------------------------------------------------------------------------------------
+
+
+def find_tensor_shard(tensor: Any, index: MetadataIndex) -> Tensor:
+    """The part of a tensor that this rank holds, and that `index` names."""
+    if hasattr(tensor, "__get_tensor_shard__"):
+        return tensor.__get_tensor_shard__(index)
+    if isinstance(tensor, DTensor):
+        return tensor.to_local()
+    if index.offset is not None and index.offset != Size([0] * tensor.dim()):
+        raise ValueError(f"FQN: '{index.fqn}' is not a ShardedTensor, can't find by offset: '{index.offset}'")
+    return tensor
+
+
+def find_state_dict_object(state_dict: dict[str, Any], index: MetadataIndex) -> Any:
+    """What a state dict holds under an index."""
+    if index.fqn not in state_dict:
+        raise ValueError(f"Could not find FQN: '{index.fqn}'")
+    found = state_dict[index.fqn]
+    if isinstance(found, Tensor) or hasattr(found, "__get_tensor_shard__"):
+        return find_tensor_shard(found, index)
+    if index.offset is not None:
+        raise ValueError(f"FQN: '{index.fqn}' is not a ShardedTensor, can't find by offset: '{index.offset}'")
+    return found
+
+
+def narrow_tensor_by_index(tensor: Tensor, offsets: Sequence[int], sizes: Sequence[int]) -> Tensor:
+    """The block of a tensor that begins at `offsets`; a view."""
+    for dim, (offset, size) in enumerate(zip(offsets, sizes, strict=True)):
+        if size < tensor.size(dim):
+            tensor = tensor.narrow(dim, offset, size)
+    return tensor
+
+
+def _element_wise_add(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    return [x + y for x, y in zip(a, b)]
+
+
+def _element_wise_sub(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    return [x - y for x, y in zip(a, b)]
+
+
+# -- files ----------------------------------------------------------------------------------------------------------------------
+
+
+class _ReaderView(io.IOBase):
+    """A piece of a file, as a file."""
+
+    def __init__(self, base_stream: io.IOBase, offset: int, len: int) -> None:
+        super().__init__()
+        self.offset, self.len, self.base_stream = offset, len, base_stream
+        self.seek(0)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        if whence == os.SEEK_SET:
+            offset += self.offset
+        elif whence == os.SEEK_END:
+            whence, offset = os.SEEK_SET, self.offset + self.len - offset
+        return self.base_stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.base_stream.tell() - self.offset
+
+    def readable(self) -> bool:
+        return self.base_stream.readable()
+
+    def seekable(self) -> bool:
+        return self.base_stream.seekable()
+
+    def readinto(self, b: Any) -> int:
+        room = min(len(b), self.len - self.tell())
+        return self.base_stream.readinto(memoryview(b)[:room]) if room > 0 else 0  # type: ignore[attr-defined]
+
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self.len - self.tell())
+        return self.base_stream.read(left if size is None or size < 0 else min(size, left))  # type: ignore[attr-defined]
+
+
+def _create_file_view(file: io.IOBase, offset: int, length: int) -> io.IOBase:
+    return _ReaderView(file, offset, length)
+
+
+# -- older calls ----------------------------------------------------------------------------------------------------------------
+
+
+def _api_bc_check(func: Callable) -> Callable:
+    """Arguments that used to be positional may still be, with a warning."""
+
+    @functools.wraps(func)
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        if len(args) <= 1:
+            return func(*args, **kwargs)
+        warnings.warn(
+            f"The argument order of {func.__name__} has been changed. Please check the document to avoid future breakages.",
+            stacklevel=2,
+        )
+        names = [p.name for p in inspect.signature(func).parameters.values() if p.kind == p.KEYWORD_ONLY]
+        if "storage_writer" in names or "storage_reader" in names:
+            kind = "storage_writer" if "storage_writer" in names else "storage_reader"
+            order = [kind, *(["process_group", "coordinator_rank", "no_dist", "planner"])]
+            if "coordinator_rank" not in names:
+                order = [kind, "process_group", None, "no_dist", "planner"]  # type: ignore[list-item]
+            for name, value in zip(order, args[1:]):
+                if name is not None:
+                    kwargs[name] = value
+        return func(args[0], **kwargs)
+
+    return inner

@@ -1,0 +1,566 @@
+"""The agent: the part of a worker that sends calls to others and answers theirs.
+
+A message is an operation, a pickle, the tensors in it and where they belong in an autograd context. `handlers` says what operations
+do; requests that can wait for something run in a pool of threads, the few that only note something down at once, in order. Each
+worker opens a connection of its own to every worker it asks; answers come back on it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...core.device import device as Device
+from ...core.locks import new_lock
+from ...core.tensor import Tensor
+from ...futures import Future
+from ..autograd.contexts import container
+from ..errors import DistNetworkError
+from ..store import Store
+from ..tcp_store import TCPStore
+from . import constants
+from .options import TensorPipeRpcBackendOptions, WorkerInfo
+from .wire import Alarms, Connection, Listener, Pool, connect, packed, unpacked
+
+_HELLO, _REQUEST, _ANSWER, _ERROR = range(4)
+_MOST_FINISHING = 512  # threads that run what waits for answers: never all of them blocked by one another
+
+
+class Message(NamedTuple):
+    """What one worker tells another."""
+
+    operation: str
+    details: Any = None
+    data: bytes = b""
+    tensors: Sequence[Tensor] = ()
+    differentiable: Sequence[bool] = ()
+    places: Sequence[str | None] = ()  # the device each tensor is wanted on; None for the CPU
+    mark: tuple[int, int] | None = None  # autograd context and number of the message in it
+    back: dict[str, str] | None = None  # devices of the answer
+
+
+Handler = Callable[[WorkerInfo, Message], Any]
+handlers: dict[str, Handler] = {}
+_at_once: set[str] = set()
+
+
+def handler(operation: str, at_once: bool = False) -> Callable[[Handler], Handler]:
+    """Declare what a worker does with a message. It returns a Message, a Future of one, or None."""
+
+    def declare(function: Handler) -> Handler:
+        handlers[operation] = function
+        if at_once:
+            _at_once.add(operation)
+        return function
+
+    return declare
+
+
+class RpcAgent:
+    """What an agent can be asked; agents of other backends derive from it."""
+
+    def join(self, shutdown: bool = False, timeout: float = 0) -> None:
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        raise NotImplementedError
+
+    def shutdown(self) -> None:
+        raise NotImplementedError
+
+    def get_worker_info(self, name: Any = None) -> WorkerInfo:
+        raise NotImplementedError
+
+    def get_worker_infos(self) -> list[WorkerInfo]:
+        raise NotImplementedError
+
+    def get_debug_info(self) -> dict[str, str]:
+        raise NotImplementedError
+
+    def get_metrics(self) -> dict[str, str]:
+        raise NotImplementedError
+
+
+def timeout_error(seconds: float) -> RuntimeError:
+    return RuntimeError(
+        f"RPCErr:1:RPC ran for more than set timeout ({round(seconds * 1000)} ms) and will now be marked with an error"
+    )
+
+
+class _Peer(NamedTuple):
+    info: WorkerInfo
+    machine: str
+    host: str
+    port: int
+
+
+class TensorPipeAgent(RpcAgent):
+    """Calls between workers over authenticated TCP connections."""
+
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        worker_id: int,
+        world_size: int | None,
+        opts: TensorPipeRpcBackendOptions,
+        reverse_device_maps: dict | None = None,
+        devices: list | None = None,
+    ) -> None:
+        self.store, self.options, self.world_size = store, opts, world_size
+        self.info = WorkerInfo(name, worker_id)
+        self.timeout = opts.rpc_timeout
+        self._lock = new_lock()
+        self._waiting: dict[int, tuple[Future, int]] = {}  # number -> (future of the answer, worker that is asked)
+        self._numbers = itertools.count()
+        self._connections: dict[int, Connection] = {}
+        self._connecting = threading.RLock()
+        self._running = self._served = 0  # requests that are being answered, and all there were
+        self._asked = 0
+        self._idle = threading.Condition(self._lock)
+        self._closed = False
+        self.started = threading.Event()  # others may know of this worker before it is ready to answer
+        self.pool = Pool(opts.num_worker_threads, "rpc worker")
+        self._finishing = Pool(_MOST_FINISHING, "rpc answers")
+        self._alarms = Alarms()
+        self._outbox: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._post, name="rpc outbox", daemon=True).start()
+        self.session = bytes.fromhex(store.compare_set("session", "", os.urandom(16).hex()).decode())
+        self._listener = Listener(self.session, self._serve)
+        self._peers: dict[int, _Peer] = {}
+        self._publish()
+        if world_size is not None:
+            self._meet(world_size)
+
+    # -- who is there -------------------------------------------------------------------------------------------------------
+    def _publish(self) -> None:
+        me = {"name": self.info.name, "machine": _machine(), "host": _own_host(self.store), "port": self._listener.port}
+        taken = self.store.compare_set(f"name/{self.info.name}", "", str(self.info.id)).decode()
+        if self.world_size is None and taken != str(self.info.id):
+            raise RuntimeError(_not_unique(self.info.name, int(taken), self.info.id))
+        self.store.set(f"worker/{self.info.id}", json.dumps(me))
+
+    def _meet(self, count: int) -> None:
+        for number in range(count):
+            self._learn(number)
+        names: dict[str, int] = {}
+        for number, peer in self._peers.items():
+            if names.setdefault(peer.info.name, number) != number:
+                raise RuntimeError(_not_unique(peer.info.name, names[peer.info.name], number))
+        for source, mapping in self.options.device_maps.items():
+            if source not in names:
+                raise ValueError(
+                    f"Node {self.info.name} has invalid target node names in its device maps\n"
+                    f"device maps = {self.options.device_maps.keys()}\nnode names = {list(names)}"
+                )
+            assert mapping is not None
+
+    def _learn(self, number: int) -> _Peer:
+        text = json.loads(self.store.get(f"worker/{number}"))
+        peer = _Peer(WorkerInfo(text["name"], number), text["machine"], text["host"], text["port"])
+        self._peers[number] = peer
+        return peer
+
+    def _refresh(self) -> None:
+        """In a group that workers join as they like: who is there now."""
+        joined = self.store.get("members").decode().split() if self.store.check(["members"]) else []
+        left = set(self.store.get("gone").decode().split()) if self.store.check(["gone"]) else set()
+        self._peers = {n: p for n, p in self._peers.items() if str(n) not in left}
+        for number in joined:
+            if number not in left and int(number) not in self._peers:
+                self._learn(int(number))
+
+    @property
+    def is_static_group(self) -> bool:
+        return self.world_size is not None
+
+    def get_worker_info(self, name: Any = None) -> WorkerInfo:
+        """The worker with this name or number; this one, if none is given."""
+        if name is None:
+            return self.info
+        if not self.is_static_group:
+            self._refresh()
+        for number, peer in self._peers.items():
+            if name in (number, peer.info.name):
+                return peer.info
+        raise RuntimeError(
+            f"could not find destination {name}" if isinstance(name, str) else f"Unknown worker id {name}"
+        )
+
+    def get_worker_infos(self) -> list[WorkerInfo]:
+        if not self.is_static_group:
+            self._refresh()
+        return [peer.info for peer in self._peers.values()]
+
+    def get_debug_info(self) -> dict[str, str]:
+        with self._lock:
+            return {
+                "agent.num_pending_requests": str(self._running),
+                "agent.thread_pool_size": str(self.pool.most),
+                "agent.num_idle_threads": str(max(0, self.pool.most - self._running)),
+                "agent.client_active_calls": str(len(self._waiting)),
+                "agent.server_active_calls": str(self._running),
+                "agent.server_active_async_calls": "0",
+            }
+
+    def get_metrics(self) -> dict[str, str]:
+        return self.get_debug_info()
+
+    def _get_device_map(self, destination: WorkerInfo) -> dict[Device, Device]:
+        return self.options.device_maps.get(destination.name, {})
+
+    def _get_backend_options(self) -> TensorPipeRpcBackendOptions:
+        return self.options
+
+    # -- asking -------------------------------------------------------------------------------------------------------------
+    def ask(self, to: WorkerInfo, message: Message, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Future:
+        """A future of the answer to `message`."""
+        seconds = self.timeout if timeout < 0 else timeout
+        answer: Future = Future()
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("this worker has shut down: it cannot call others any more")
+            number = next(self._numbers)
+            self._waiting[number] = (answer, to.id)
+            self._asked += 1
+        try:
+            if to.id == self.info.id:
+                self._ask_self(number, message)
+            else:
+                self._connection(to.id).send(_REQUEST, number, packed(message))
+        except (OSError, DistNetworkError) as problem:
+            self._finish(number, None, RuntimeError(f"{to} cannot be reached: {problem}"))
+        except BaseException:
+            with self._lock:
+                self._waiting.pop(number, None)
+                self._idle.notify_all()
+            raise
+        if seconds > 0:
+            self._alarms.after(seconds, lambda: self._finish(number, None, timeout_error(seconds)))
+        return answer
+
+    def request(self, worker: int, operation: str, details: Any = None, tensors: Sequence[Tensor] = ()) -> Future:
+        """Ask for an operation by the worker's number."""
+        places = [None if t.device.type == "cpu" else str(t.device) for t in tensors]
+        sent = [t.detach() if t.device.type == "cpu" else t.detach().cpu() for t in tensors]
+        return self.ask(
+            self._peers[worker].info, Message(operation, details, b"", sent, [False] * len(sent), places), 0.0
+        )
+
+    def notify(self, worker: int, operation: str, details: Any) -> None:
+        """Tell a worker something that nobody waits for; a worker that has gone need not be told. May be called anywhere, by a
+        destructor too: the message is sent by a thread of the agent's."""
+        self._outbox.put(lambda: self._tell(worker, operation, details))
+
+    def _tell(self, worker: int, operation: str, details: Any) -> None:
+        with contextlib.suppress(RuntimeError, KeyError):
+            self.request(worker, operation, details)
+
+    def _ask_self(self, number: int, message: Message) -> None:
+        def reply(answer: Message | None, problem: str | None) -> None:
+            self._finish(number, answer, None if problem is None else RuntimeError(problem))
+
+        self._take(self.info, message, reply)
+
+    def _connection(self, worker: int) -> Connection:
+        found = self._connections.get(worker)
+        if found is not None:
+            return found
+        with self._connecting:
+            if worker not in self._connections:
+                peer = self._peers.get(worker) or self._learn(worker)
+                host = "127.0.0.1" if peer.machine == _machine() else peer.host
+                fresh = connect((host, peer.port), self.session, max(1.0, self.timeout))
+                fresh.send(_HELLO, self.info.id, b"")
+                threading.Thread(target=self._hear, args=(worker, fresh), name="rpc answers", daemon=True).start()
+                self._connections[worker] = fresh
+            return self._connections[worker]
+
+    def _hear(self, worker: int, connection: Connection) -> None:
+        """Take the answers that come back on a connection of this worker's."""
+        try:
+            while True:
+                kind, number, data = connection.receive()
+                if kind == _ANSWER:
+                    self._finish(number, unpacked(data), None)
+                elif kind == _ERROR:
+                    self._finish(number, None, RuntimeError(data.decode()))
+        except (OSError, DistNetworkError) as problem:
+            with self._connecting:
+                if self._connections.get(worker) is connection:
+                    del self._connections[worker]
+            connection.close()
+            with self._lock:
+                lost = [number for number, (_, asked) in self._waiting.items() if asked == worker]
+            for number in lost:
+                self._finish(number, None, RuntimeError(f"worker {worker} has closed the connection: {problem}"))
+
+    def _finish(self, number: int, answer: Message | None, problem: Exception | None) -> None:
+        with self._lock:
+            entry = self._waiting.get(number)
+        if entry is None:
+            return  # too late
+        self._finishing.submit(self._complete, number, answer, problem)
+
+    def _complete(self, number: int, answer: Message | None, problem: Exception | None) -> None:
+        with self._lock:
+            entry = self._waiting.pop(number, None)
+        if entry is None:
+            return
+        try:
+            if problem is not None:
+                entry[0].set_exception(problem)
+            else:
+                entry[0].set_result(answer)
+        finally:
+            with self._lock:
+                self._idle.notify_all()
+
+    # -- answering ----------------------------------------------------------------------------------------------------------
+    def _serve(self, connection: Connection) -> None:
+        """Take the requests of another worker, from a connection that it has opened."""
+        kind, number, _ = connection.receive()
+        if kind != _HELLO:
+            return
+        source = (self._peers.get(number) or self._learn(number)).info
+        self.started.wait()
+        while True:
+            kind, number, data = connection.receive()
+            if kind == _REQUEST:
+                self._take(source, unpacked(data), _Reply(connection, number))
+
+    def _take(self, source: WorkerInfo, message: Message, reply: Callable[[Message | None, str | None], None]) -> None:
+        with self._lock:
+            self._running += 1
+            self._served += 1
+        if message.operation in _at_once:
+            self._answer(source, message, lambda answer, problem: self._outbox.put(lambda: reply(answer, problem)))
+        else:
+            self.pool.submit(self._answer, source, message, reply)
+
+    def _answer(
+        self, source: WorkerInfo, message: Message, reply: Callable[[Message | None, str | None], None]
+    ) -> None:
+        try:
+            result = handlers[message.operation](source, message)
+        except BaseException as problem:
+            self._done(reply, None, str(problem) or repr(problem))
+            return
+        if not isinstance(result, Future):
+            self._done(reply, result, None)
+            return
+
+        def later(future: Future) -> None:
+            try:
+                value = future.value()
+            except Exception as problem:
+                self._done(reply, None, str(problem) or repr(problem))
+            else:
+                self._done(reply, value if isinstance(value, Message) else None, None)
+
+        result.add_done_callback(later)
+
+    def _done(
+        self, reply: Callable[[Message | None, str | None], None], answer: Message | None, problem: str | None
+    ) -> None:
+        try:
+            reply(answer, problem)
+        finally:
+            with self._lock:
+                self._running -= 1
+                self._idle.notify_all()
+
+    def _post(self) -> None:
+        while (letter := self._outbox.get()) is not None:
+            letter()
+
+    # -- the end ------------------------------------------------------------------------------------------------------------
+    def _wait_until_idle(self, deadline: float | None) -> None:
+        with self._lock:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not self._idle.wait_for(lambda: not self._waiting and not self._running, left):
+                raise RuntimeError("Timed out waiting for the calls of other workers to end")
+
+    def join(self, shutdown: bool = False, timeout: float = 0) -> None:
+        """Wait until no worker has anything to do: until all have been idle since the last round in which they asked each other."""
+        deadline = time.monotonic() + timeout if timeout > 0 else None
+        seen = -1
+        for number in itertools.count():
+            self._wait_until_idle(deadline)
+            if not self.is_static_group:
+                return
+            assert self.world_size is not None
+            now = self._asked + self._served
+            key = f"join/{self._joins}/{number}"
+            self.store.add(f"{key}/busy", int(now != seen))
+            left = self.store.timeout if deadline is None else timedelta(seconds=max(0.01, deadline - time.monotonic()))
+            self.store.barrier(key, self.world_size, left)
+            busy = self.store.add(f"{key}/busy", 0)
+            seen = now
+            if not busy:
+                self._joins += 1
+                return
+
+    _joins = 0
+
+    def sync(self) -> None:
+        """Nothing is kept back."""
+
+    def shutdown(self) -> None:
+        """End all connections and threads."""
+        with self._lock:
+            self._closed = True
+        if not self.is_static_group:
+            self.store.append("gone", f"{self.info.id} ")
+        self._outbox.put(None)
+        self._listener.close()
+        with self._connecting:
+            connections, self._connections = dict(self._connections), {}
+        for connection in connections.values():
+            connection.close()
+        with self._lock:
+            left = list(self._waiting)
+        for number in left:
+            self._complete(number, None, RuntimeError("this worker has shut down before the answer came"))
+        self._alarms.close()
+        self.pool.close()
+        self._finishing.close()
+
+
+class _Reply:
+    """Sends the answer to one request, on the connection it came from."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection, self.number = connection, number
+
+    def __call__(self, answer: Message | None, problem: str | None) -> None:
+        with contextlib.suppress(OSError):  # nobody is there any more who would want it
+            if problem is None:
+                self.connection.send(_ANSWER, self.number, packed(answer))
+            else:
+                self.connection.send(_ERROR, self.number, problem.encode())
+
+
+def _not_unique(name: str, first: int, second: int) -> str:
+    return f"RPC worker name {name} is not unique. Workers {second} and {first} share the same name."
+
+
+def _machine() -> str:
+    """The same text in all processes of this machine since it was started, and in no others."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{socket.gethostname()} {boot.read_text().strip() if boot.exists() else ''}"
+
+
+def _own_host(store: Store) -> str:
+    """The address under which workers on other machines reach this one: the one that it reaches the store from."""
+    inner: Any = getattr(store, "_underlying_non_prefix_store", store)
+    if isinstance(inner, TCPStore):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((inner.host, inner.port))
+            return probe.getsockname()[0]
+    return socket.gethostname()
+
+
+# -- tensors in messages ------------------------------------------------------------------------------------------------------
+
+
+def message_with(
+    agent: TensorPipeAgent,
+    to: WorkerInfo,
+    operation: str,
+    details: Any,
+    parts: tuple[bytes, list[Tensor]],
+    places: dict | None = None,
+) -> Message:
+    """A message with tensors, which takes part in this thread's autograd context."""
+    data, tensors = parts
+    devices = {str(a): str(b) for a, b in agent._get_device_map(to).items()} if places is None else places
+    mark = container.leaving(tensors, to.id)
+    flags = [mark is not None and t.requires_grad for t in tensors]
+    wanted = [_place(t, devices) for t in tensors]
+    back = {b: a for a, b in devices.items()} if places is None and devices else None
+    return Message(
+        operation, details, data, [_bare(t, to.id == agent.info.id) for t in tensors], flags, wanted, mark, back
+    )
+
+
+def _place(tensor: Tensor, devices: dict[str, str]) -> str | None:
+    here = str(tensor.device)
+    if here == "cpu" or here in devices:
+        return devices.get(here)
+    raise RuntimeError(
+        "TensorPipe RPC backend only supports CPU tensors by default, please move your tensors to CPU before sending them over"
+        " RPC, or call `set_device_map` on `TensorPipeRpcBackendOptions` to explicitly configure device mapping. Request"
+        f" device mapping is not available for destination; found tensor on {here}"
+    )
+
+
+def _bare(tensor: Tensor, stays: bool) -> Tensor:
+    """The values alone, without history and without what else lies in the same storage."""
+    bare = tensor.detach()
+    if stays:
+        return bare
+    if bare.device.type != "cpu":
+        return bare.cpu()
+    if not bare.is_sparse and bare.untyped_storage().nbytes() > 2 * bare.numel() * bare.element_size():
+        return bare.clone() if bare.is_contiguous() else bare.transpose(0, -1).contiguous().transpose(0, -1)
+    return bare
+
+
+def opened(message: Message, source: int) -> tuple[list[Tensor], Any]:
+    """The tensors of a message, where they are wanted and with their history, and the autograd context they belong to."""
+    tensors = [t if place is None else t.to(place) for t, place in zip(message.tensors, message.places, strict=True)]
+    if message.mark is None:
+        return tensors, None
+    fresh = [t.detach() if flag else t for t, flag in zip(tensors, message.differentiable, strict=True)]
+    with_history = [t for t, flag in zip(fresh, message.differentiable, strict=True) if flag]
+    return fresh, container.arriving(message.mark, with_history, source)
+
+
+# -- the agent of this process --------------------------------------------------------------------------------------------------
+
+
+class _Current:
+    agent: Any = None
+
+
+def _is_current_rpc_agent_set() -> bool:
+    return _Current.agent is not None
+
+
+def _get_current_rpc_agent() -> Any:
+    if _Current.agent is None:
+        raise RuntimeError(
+            "Current RPC agent is not set! Did you initialize the RPC framework (e.g. by calling `rpc.init_rpc`)?"
+        )
+    return _Current.agent
+
+
+def _set_and_start_rpc_agent(agent: Any) -> None:
+    _Current.agent = container.agent = agent
+    if isinstance(agent, TensorPipeAgent):
+        agent.started.set()
+
+
+def _reset_current_rpc_agent() -> None:
+    _Current.agent = container.agent = None
+
+
+@handler("gradients")
+def _gradients(source: WorkerInfo, message: Message) -> Future:
+    tensors, _ = opened(message, source.id)
+    return container.gradients(message.details, tensors)
+
+
+@handler("release_context", at_once=True)
+def _release(source: WorkerInfo, message: Message) -> None:
+    container.release(message.details)

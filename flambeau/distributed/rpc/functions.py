@@ -1,0 +1,18 @@
+"""`async_execution`: a remote function whose answer comes later."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+
+def async_execution(fn: Callable) -> Callable:
+    """The function returns a Future; whoever calls it over RPC gets the Future's value, and no thread waits for it here."""
+
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    wrapper._wrapped_async_rpc_function = fn  # type: ignore[attr-defined]
+    return wrapper

@@ -1,0 +1,486 @@
+"""RRef: a reference to a value that lives on one worker, its owner, which keeps it as long as anybody refers to it.
+
+Every reference on another worker is a *fork* with a number of its own, which the owner knows of until the reference is gone. A
+worker that hands its reference on keeps it until the receiver's fork is known to the owner."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from ...core.locks import new_lock
+from ...futures import Future
+from ..autograd import contexts as autograd
+from . import constants
+from .agent import Message, _get_current_rpc_agent, handler, message_with, opened, timeout_error
+from .internal import PythonUDF, RemoteException, deserialize, raise_remote, remote_exception, serialize
+from .options import WorkerInfo
+
+T = TypeVar("T")
+
+
+class GloballyUniqueId(NamedTuple):
+    """A number that one worker has given."""
+
+    created_on: int
+    local_id: int
+
+    def __repr__(self) -> str:
+        return f"GloballyUniqueId(created_on={self.created_on}, local_id={self.local_id})"
+
+
+class _Owned:
+    """A value on its owner, when it is there, and the forks that refer to it."""
+
+    def __init__(self, number: GloballyUniqueId) -> None:
+        self.number = number
+        self.value: Future = Future()
+        self.forks: set[GloballyUniqueId] = set()
+
+
+class _References:
+    """All references of this worker."""
+
+    def __init__(self) -> None:
+        self.lock = new_lock()
+        self.changed = threading.Condition(self.lock)
+        self.numbers = itertools.count()
+        self.owned: dict[GloballyUniqueId, _Owned] = {}
+        self.unconfirmed: dict[GloballyUniqueId, RRef] = {}  # forks here that the owner may not know of yet
+        self.handed_on: dict[GloballyUniqueId, RRef] = {}  # forks of others that the owner may not know of yet
+        self.users: weakref.WeakSet[RRef] = weakref.WeakSet()
+        self.creating = 0
+
+    def next_number(self) -> GloballyUniqueId:
+        return GloballyUniqueId(_get_current_rpc_agent().get_worker_info().id, next(self.numbers))
+
+    def find_owned(self, number: GloballyUniqueId) -> _Owned:
+        with self.lock:
+            return self.owned.setdefault(number, _Owned(number))
+
+    def add_fork(self, owned: _Owned, fork: GloballyUniqueId) -> None:
+        with self.lock:
+            self.owned[owned.number] = owned
+            owned.forks.add(fork)
+
+    def drop_fork(self, number: GloballyUniqueId, fork: GloballyUniqueId) -> None:
+        with self.lock:
+            owned = self.owned.get(number)
+            if owned is not None:
+                owned.forks.discard(fork)
+                if not owned.forks:
+                    del self.owned[number]
+            self.changed.notify_all()
+
+    def confirm(self, fork: GloballyUniqueId) -> None:
+        with self.lock:
+            reference = self.unconfirmed.pop(fork, None)
+            self.changed.notify_all()
+        if reference is not None:
+            reference._confirmed = True
+
+    def release_handed_on(self, fork: GloballyUniqueId) -> None:
+        with self.lock:
+            kept = self.handed_on.pop(fork, None)
+            self.changed.notify_all()
+        del kept  # outside of the lock: its end may be that of the reference
+
+    def delete_all_users(self, timeout: float) -> None:
+        """Give up the references to other workers' values, as soon as their owners know of them."""
+        with self.lock:
+            self.changed.wait_for(lambda: not self.unconfirmed and not self.handed_on, timeout or None)
+            users = list(self.users)
+        for reference in users:
+            reference._give_up()
+
+    def forget(self, ignore_leak: bool) -> None:
+        with self.lock:
+            leaked = [f"{o.number} with fork Ids {sorted(o.forks)}" for o in self.owned.values() if o.forks]
+            self.owned, self.unconfirmed, self.handed_on = {}, {}, {}
+        if leaked and not ignore_leak:
+            raise RuntimeError(
+                "Leaking RRef "
+                + "\nLeaking RRef ".join(leaked)
+                + "\nThis usually means there are some RRef instances that"
+                " are not deleted when calling shutdown: make sure that none are left, or ignore them."
+            )
+
+    def debug_info(self) -> dict[str, str]:
+        with self.lock:
+            return {
+                "num_owner_rrefs": str(len(self.owned)),
+                "num_pending_futures": str(self.creating),
+                "num_pending_users": str(len(self.unconfirmed)),
+                "num_pending_owners": str(sum(not o.value.done() for o in self.owned.values())),
+                "num_forks": str(sum(len(o.forks) for o in self.owned.values())),
+            }
+
+
+references = _References()
+
+
+class RRef(Generic[T]):
+    """A reference to a value on some worker. `RRef(value)` makes this worker the owner; `rpc.remote` gives references to values
+    that other workers have made."""
+
+    _fork: GloballyUniqueId | None = None  # None on the owner
+    _gone = False
+    _confirmed = True
+    _problem: Exception | None = None
+    _creation: Future | None = None
+
+    def __init__(self, value: T, type_hint: Any = None) -> None:
+        self._become_owner(_Owned(references.next_number()))
+        self._owned.value.set_result(value)
+
+    def _become_owner(self, owned: _Owned) -> None:
+        self._owner: WorkerInfo = _get_current_rpc_agent().get_worker_info()
+        self._owned, self._number = owned, owned.number
+        self._type: Future | None = None
+
+    @classmethod
+    def _owning(cls, owned: _Owned) -> RRef:
+        self = object.__new__(cls)
+        self._become_owner(owned)
+        return self
+
+    @classmethod
+    def _using(cls, owner: WorkerInfo, number: GloballyUniqueId, fork: GloballyUniqueId) -> RRef:
+        self = object.__new__(cls)
+        self._owner, self._number, self._fork, self._type = owner, number, fork, None
+        self._agent = _get_current_rpc_agent()
+        references.users.add(self)
+        return self
+
+    def __del__(self) -> None:
+        self._give_up()
+
+    def _give_up(self) -> None:
+        if self._fork is not None and not self._gone:
+            self._gone = True
+            self._agent.notify(self._owner.id, "delete_fork", (self._number, self._fork))
+
+    # -- what it is ---------------------------------------------------------------------------------------------------------
+    def is_owner(self) -> bool:
+        """Whether the value lives here."""
+        return self._fork is None
+
+    def owner(self) -> WorkerInfo:
+        """The worker the value lives on."""
+        return self._owner
+
+    def owner_name(self) -> str:
+        return self._owner.name
+
+    def confirmed_by_owner(self) -> bool:
+        """Whether the owner knows of this reference."""
+        return self._confirmed
+
+    def __repr__(self) -> str:
+        if self.is_owner():
+            return f"OwnerRRef({self._number!r})"
+        return f"UserRRef(RRefId = {self._number!r}, ForkId = {self._fork!r})"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise RuntimeError("Can not pickle rref in python pickler, rref can only be pickled when using RPC")
+
+    def _serialize(self) -> tuple:
+        """Make a fork for another worker: what `rebuild` needs there."""
+        fork = references.next_number()
+        if self.is_owner():
+            references.add_fork(self._owned, fork)
+        else:
+            self._check_usable("fork an UserRRef")
+            with references.lock:
+                references.handed_on[fork] = self
+        here = _get_current_rpc_agent().get_worker_info().id
+        return self._owner, self._number, fork, here
+
+    @staticmethod
+    def _deserialize(data: tuple) -> RRef:
+        return rebuild(data)
+
+    def _check_usable(self, what: str) -> None:
+        if self._gone:
+            where = "it " if "fork" not in what else ""
+            raise RuntimeError(
+                f"{self} has been deleted. Cannot call {what} {'on ' + where if where else ''}after deletion."
+            )
+        if self._problem is not None:
+            if "ran for more than" in str(self._problem):
+                raise RuntimeError(
+                    "RRef creation via rpc.remote() timed out, and it is possible that the RRef on the owner node does not exist."
+                )
+            raise self._problem
+
+    # -- the value ----------------------------------------------------------------------------------------------------------
+    def local_value(self) -> T:
+        """The value, on its owner."""
+        if not self.is_owner():
+            raise RuntimeError(
+                f"For {self}, can't call localValue() on user {_get_current_rpc_agent().get_worker_info()}. Call it on owner"
+                f" {self._owner}"
+            )
+        return raise_remote(self._owned.value.wait())
+
+    def to_here(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> T:
+        """The value; from another worker, a copy of it."""
+        if self.is_owner():
+            return raise_remote(self._owned.value.wait())
+        self._check_usable("to_here()")
+        agent = _get_current_rpc_agent()
+        message = message_with(agent, self._owner, "fetch", self._number, (b"", []))
+        return opened_result(agent.ask(self._owner, message, timeout).wait(), self._owner)
+
+    def _get_type(self, timeout: float = constants.UNSET_RPC_TIMEOUT, blocking: bool = True) -> Any:
+        """The type of the value, or a future of it."""
+        if self._type is None:
+            if self.is_owner():
+                self._type = self._owned.value.then(lambda value: type(raise_remote(value.value())))
+            else:
+                self._type = call(self._owner, _type_of, (self,), {}, timeout)
+        return self._type.wait() if blocking else self._type
+
+    def _get_future(self) -> Future:
+        """The future of the creation of the value by `rpc.remote`."""
+        if self._creation is None:
+            raise RuntimeError("this reference was not made by rpc.remote")
+        return self._creation
+
+    def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
+        """Run the backward pass from the value, on its owner."""
+        if not self.is_owner():
+            call(self._owner, _backward_on_owner, (self, dist_autograd_ctx_id, retain_graph), {}, 0).wait()
+            return
+        value: Any = self.local_value()
+        if not hasattr(value, "requires_grad"):
+            raise RuntimeError(f"RRef should contain a tensor for .backward(), but got {type(value).__name__}")
+        if dist_autograd_ctx_id == -1:
+            value.backward(retain_graph=retain_graph)
+        else:
+            autograd.backward(dist_autograd_ctx_id, [value], retain_graph)
+
+    # -- calls of the value's methods ---------------------------------------------------------------------------------------
+    def rpc_sync(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Any:
+        """`rref.rpc_sync().method(x)`: call a method of the value on its owner and wait for the result."""
+        return self._proxy("rpc_sync", timeout)
+
+    def rpc_async(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Any:
+        """The same; the result is a future."""
+        return self._proxy("rpc_async", timeout)
+
+    def remote(self, timeout: float = constants.UNSET_RPC_TIMEOUT) -> Any:
+        """The same; the result is a reference to the method's result."""
+        return self._proxy("remote", timeout)
+
+    def _proxy(self, how: str, timeout: float) -> Any:
+        from . import api, rref_proxy  # noqa: PLC0415 - calls are made of references, and these of calls
+
+        return rref_proxy.RRefProxy(self, getattr(api, how), timeout)
+
+
+PyRRef = RRef
+
+
+def rebuild(data: tuple) -> RRef:
+    """The reference that another worker has sent."""
+    owner, number, fork, parent = data
+    agent = _get_current_rpc_agent()
+    here = agent.get_worker_info()
+    if owner.id == here.id:
+        reference = RRef._owning(references.find_owned(number))
+        if parent == here.id:
+            references.drop_fork(number, fork)
+        else:  # the value is needed while the fork that it came from is still there: this one takes part in its life
+            references.add_fork(reference._owned, fork)
+            weakref.finalize(reference, references.drop_fork, number, fork)
+            agent.notify(parent, "fork_accepted", fork)
+        return reference
+    reference = RRef._using(owner, number, fork)
+    if parent != owner.id:
+        reference._confirmed = False
+        with references.lock:
+            references.unconfirmed[fork] = reference
+
+        def known(answer: Future) -> None:
+            references.confirm(fork)
+            agent.notify(parent, "fork_accepted", fork)
+
+        agent.request(owner.id, "add_fork", (number, fork)).add_done_callback(known)
+    return reference
+
+
+@handler("add_fork", at_once=True)
+def _add_fork(source: WorkerInfo, message: Message) -> None:
+    number, fork = message.details
+    references.add_fork(references.find_owned(number), fork)
+
+
+@handler("delete_fork", at_once=True)
+def _delete_fork(source: WorkerInfo, message: Message) -> None:
+    references.drop_fork(*message.details)
+
+
+@handler("fork_accepted", at_once=True)
+def _fork_accepted(source: WorkerInfo, message: Message) -> None:
+    references.release_handed_on(message.details)
+
+
+def _type_of(reference: RRef) -> type:
+    return type(reference.local_value())
+
+
+def _backward_on_owner(reference: RRef, context: int, retain_graph: bool) -> None:
+    reference.backward(context, retain_graph)
+
+
+# -- calls ----------------------------------------------------------------------------------------------------------------------
+
+
+def _run(source: WorkerInfo, message: Message) -> Any:
+    """Call the function in a message, in its autograd context: the result, a RemoteException, or a future of one of these."""
+    where = _get_current_rpc_agent().get_worker_info()
+    try:
+        tensors, context = opened(message, source.id)
+        before = autograd.container.enter(context)
+        try:
+            call = deserialize(message.data, tensors)
+            if isinstance(call, AttributeError):
+                raise call
+            result = call.func(*call.args, **call.kwargs)
+        finally:
+            autograd.container.enter(before)
+    except Exception as problem:
+        return remote_exception(problem, where)
+    if not hasattr(call.func, "_wrapped_async_rpc_function"):
+        return result
+    if not isinstance(result, Future):
+        problem = RuntimeError(
+            "Functions decorated with @rpc.async_function must return a torch.futures.Future object, but got"
+            f" {type(result).__name__}"
+        )
+        return remote_exception(problem, where)
+    return result.then(lambda done: _value_or_error(done, where))
+
+
+def _value_or_error(done: Future, where: WorkerInfo) -> Any:
+    try:
+        return done.value()
+    except Exception as problem:
+        return remote_exception(problem, where)
+
+
+def _answer(source: WorkerInfo, message: Message, result: Any) -> Message:
+    """A message with the result of a call, in the call's autograd context."""
+    context = None if message.mark is None else autograd.container.find_or_make(message.mark[0])
+    before = autograd.container.enter(context)
+    try:
+        return message_with(
+            _get_current_rpc_agent(), source, "result", None, serialize(result), places=message.back or {}
+        )
+    finally:
+        autograd.container.enter(before)
+
+
+@handler("call")
+def _call(source: WorkerInfo, message: Message) -> Any:
+    asynchronous = message.details
+    result = _run(source, message)
+    if asynchronous and isinstance(result, Future):
+        return result.then(lambda done: _answer(source, message, done.value()))
+    return _answer(source, message, result)
+
+
+@handler("remote")
+def _remote(source: WorkerInfo, message: Message) -> Any:
+    asynchronous, number, fork = message.details
+    owned = references.find_owned(number)
+    if fork is not None:
+        references.add_fork(owned, fork)
+    result = _run(source, message)
+    if asynchronous and isinstance(result, Future):
+        return result.then(lambda done: owned.value.set_result(done.value()))
+    owned.value.set_result(result)
+    return None
+
+
+@handler("fetch")
+def _fetch(source: WorkerInfo, message: Message) -> Any:
+    if message.mark is not None:
+        opened(message, source.id)
+    owned = references.find_owned(message.details)
+    return owned.value.then(lambda value: _answer(source, message, value.value()))
+
+
+def opened_result(answer: Message, source: WorkerInfo) -> Any:
+    """The value in an answer; an error in it is raised."""
+    tensors, _ = opened(answer, source.id)
+    result = deserialize(answer.data, tensors)
+    if isinstance(result, AttributeError):
+        raise result
+    return raise_remote(result)
+
+
+def call(to: WorkerInfo, function: Any, args: tuple, kwargs: dict, timeout: float, pickler: Any = None) -> Future:
+    """Call a function on another worker: a future of its result."""
+    agent = _get_current_rpc_agent()
+    parts = (pickler.serialize if pickler else serialize)(PythonUDF(function, args, kwargs))
+    asynchronous = hasattr(function, "_wrapped_async_rpc_function")
+    context = autograd.container.here
+
+    def read(done: Future) -> Any:
+        before = autograd.container.enter(context)
+        try:
+            return opened_result(done.value(), to)
+        finally:
+            autograd.container.enter(before)
+
+    return agent.ask(to, message_with(agent, to, "call", asynchronous, parts), timeout).then(read)
+
+
+def create(to: WorkerInfo, function: Any, args: tuple, kwargs: dict, timeout: float, pickler: Any = None) -> RRef:
+    """Call a function on a worker that keeps the result: a reference to it."""
+    agent = _get_current_rpc_agent()
+    parts = (pickler.serialize if pickler else serialize)(PythonUDF(function, args, kwargs))
+    number = references.next_number()
+    asynchronous = hasattr(function, "_wrapped_async_rpc_function")
+    if to.id == agent.get_worker_info().id:
+        fork = references.next_number()  # kept by the call until it is done
+        reference = RRef._owning(_Owned(number))
+        references.add_fork(reference._owned, fork)
+    else:
+        fork = references.next_number()
+        reference = RRef._using(to, number, fork)
+        reference._confirmed = False
+    with references.lock:
+        references.creating += 1
+        if not reference.is_owner():
+            references.unconfirmed[fork] = reference
+    answer = agent.ask(to, message_with(agent, to, "remote", (asynchronous, number, fork), parts), timeout)
+    weak = weakref.ref(reference)
+
+    def created(done: Future) -> None:
+        with references.lock:
+            references.creating -= 1
+        target = weak()
+        try:
+            done.value()
+        except Exception as problem:
+            if target is not None:
+                target._problem = problem
+            with references.lock:
+                references.unconfirmed.pop(fork, None)
+                references.changed.notify_all()
+            raise
+        if target is not None and target.is_owner():
+            references.drop_fork(number, fork)
+        else:
+            references.confirm(fork)
+
+    reference._creation = answer.then(created)
+    return reference
+
+
+__all__ = ["PyRRef", "RRef", "RemoteException", "references", "timeout_error"]

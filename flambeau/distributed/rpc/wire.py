@@ -1,0 +1,184 @@
+"""Connections between workers, and threads that serve them.
+
+Whoever connects proves first that it knows the job's secret (`distributed.secret`), then names the world it belongs to; before both
+are right nothing of what it sends is looked at, let alone unpickled. After that each frame is a kind, a number and bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import pickle
+import queue
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ...core.locks import new_lock
+from .. import secret
+from ..errors import DistNetworkError
+
+_FRAME = struct.Struct("<BQQ")
+_SESSION = 16
+_PATIENCE_WITH_STRANGERS = 10.0
+_MOST_BYTES = 1 << 40
+
+
+class Connection:
+    """An authenticated socket. Any thread may send; one thread receives."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel = channel
+        self._sending = new_lock()
+
+    def send(self, kind: int, number: int, data: bytes) -> None:
+        with self._sending:
+            self.channel.sendall(_FRAME.pack(kind, number, len(data)))
+            self.channel.sendall(data)
+
+    def receive(self) -> tuple[int, int, bytes]:
+        kind, number, size = _FRAME.unpack(secret.receive_exactly(self.channel, _FRAME.size))
+        if size > _MOST_BYTES:
+            raise DistNetworkError(f"a frame of {size} bytes is none")
+        return kind, number, secret.receive_exactly(self.channel, size)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.channel.shutdown(socket.SHUT_RDWR)
+        self.channel.close()
+
+
+def connect(address: tuple[str, int], session: bytes, timeout: float) -> Connection:
+    """A connection to the worker of this world that listens at `address`."""
+    channel = socket.create_connection(address, timeout)
+    try:
+        channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        secret.introduce(channel, secret.shared_secret())
+        channel.sendall(session)
+        channel.settimeout(None)
+    except BaseException:
+        channel.close()
+        raise
+    return Connection(channel)
+
+
+class Listener:
+    """Accepts workers of the same world; `serve(connection)` runs in a thread of each connection until it returns."""
+
+    def __init__(self, session: bytes, serve: Callable[[Connection], None]) -> None:
+        if len(session) != _SESSION:
+            raise ValueError(f"a session is named by {_SESSION} bytes")
+        self.session, self.serve, self.secret = session, serve, secret.shared_secret()
+        self.socket = socket.create_server(("", 0), backlog=128)
+        self.port: int = self.socket.getsockname()[1]
+        self._open: set[socket.socket] = set()
+        threading.Thread(target=self._accept, name="rpc listener", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                channel, _ = self.socket.accept()
+            except OSError:
+                return  # closed
+            self._open.add(channel)
+            threading.Thread(target=self._admit, args=(channel,), name="rpc connection", daemon=True).start()
+
+    def _admit(self, channel: socket.socket) -> None:
+        try:
+            channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            channel.settimeout(_PATIENCE_WITH_STRANGERS)
+            if not secret.admit(channel, self.secret):
+                return
+            if secret.receive_exactly(channel, _SESSION) != self.session:
+                return
+            channel.settimeout(None)
+            self.serve(Connection(channel))
+        except (OSError, DistNetworkError):
+            pass  # a stranger, or the other side has gone: this connection is over
+        finally:
+            self._open.discard(channel)
+            channel.close()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        for channel in list(self._open):
+            with contextlib.suppress(OSError):
+                channel.shutdown(socket.SHUT_RDWR)
+
+
+class Pool:
+    """Threads that run tasks; they are started as tasks wait for one, up to a number."""
+
+    def __init__(self, most: int, name: str) -> None:
+        self.most, self.name = most, name
+        self._tasks: queue.SimpleQueue[tuple[Callable, tuple] | None] = queue.SimpleQueue()
+        self._lock = new_lock()
+        self._threads = self._busy = 0
+
+    def submit(self, task: Callable, *args: Any) -> None:
+        with self._lock:
+            self._busy += 1
+            starts = self._busy > self._threads and self._threads < self.most
+            self._threads += starts
+        self._tasks.put((task, args))
+        if starts:
+            threading.Thread(target=self._work, name=self.name, daemon=True).start()
+
+    def _work(self) -> None:
+        while (entry := self._tasks.get()) is not None:
+            try:
+                entry[0](*entry[1])
+            finally:
+                with self._lock:
+                    self._busy -= 1
+            entry = None  # nothing of a task lives on while the thread waits
+
+    def close(self) -> None:
+        for _ in range(self._threads):
+            self._tasks.put(None)
+
+
+class Alarms:
+    """Calls functions when their time has come, in one thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition(new_lock())
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
+        self._closed = False
+        threading.Thread(target=self._watch, name="rpc timeouts", daemon=True).start()
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        with self._changed:
+            heapq.heappush(self._due, (time.monotonic() + seconds, next(self._numbers), action))
+            if self._due[0][2] is action:
+                self._changed.notify()
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                while not self._closed and (not self._due or self._due[0][0] > time.monotonic()):
+                    self._changed.wait(None if not self._due else max(0.0, self._due[0][0] - time.monotonic()))
+                if self._closed:
+                    return
+                action = heapq.heappop(self._due)[2]
+            action()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed, self._due = True, []
+            self._changed.notify()
+
+
+def packed(message: Any) -> bytes:
+    return pickle.dumps(message, protocol=5)
+
+
+def unpacked(data: bytes) -> Any:
+    """The message in a frame of an authenticated connection."""
+    return pickle.loads(data)

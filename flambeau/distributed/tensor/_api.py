@@ -1,0 +1,498 @@
+"""DTensor: one tensor, spread over the ranks of a mesh."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...autograd.function import Function
+from ...core.layout import contiguous_format
+from ...core.sharded import SpreadTensor
+from ...core.size import make_size
+from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout
+from ...nn.parameter import Parameter
+from ...ops import namespace
+from .. import collectives, groups
+from ..device_mesh import DeviceMesh, _mesh_resources
+from . import _random
+from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
+from ._norm import total_norm
+from ._redistribute import Redistribute, redistribute_local_tensor
+from ._utils import (
+    assert_no_mixed_partial_types,
+    compute_global_tensor_info,
+    compute_local_shape,
+    normalize_to_torch_size,
+)
+from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, _StridedShard
+
+_torch = namespace("torch")
+_new_object = object.__new__
+
+
+class DTensor(SpreadTensor):
+    """One tensor, spread over the ranks of a mesh: to the program it has the shape of the whole, and operators work on it as on any
+    other; each rank holds a part (`to_local()`), as the `placements` say."""
+
+    _local_tensor: Tensor
+    _spec: DTensorSpec
+
+    def __new__(cls, local_tensor: Tensor, spec: DTensorSpec, *, requires_grad: bool = False) -> DTensor:
+        t = _new_object(cls)
+        t._autograd = t._base = None
+        t._hold(local_tensor if local_tensor._autograd is None else local_tensor._bare_alias(), spec)
+        if requires_grad:
+            t.requires_grad = True
+        return t
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def _hold(self, local: Tensor, spec: DTensorSpec) -> None:
+        meta = spec.tensor_meta
+        assert meta is not None, "a DTensor needs to know what the whole looks like"
+        self._local_tensor, self._spec = local, spec
+        self.shape, self.dtype, self.device = make_size(tuple(meta.shape)), meta.dtype, local.device
+
+    @property
+    def _storage(self) -> Any:  # type: ignore[override]
+        return self._local_tensor._storage
+
+    def _bare_alias(self) -> DTensor:
+        return type(self)(self._local_tensor._bare_alias(), self._spec, requires_grad=False)
+
+    def _adopt(self, other: Tensor) -> None:
+        if not isinstance(other, DTensor):
+            raise RuntimeError("a DTensor can take over the data of a DTensor only")
+        self._hold(other._local_tensor, other._spec)
+
+    def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Operators that meet this tensor call this instead."""
+        from . import _dispatch
+
+        return _dispatch.dispatch(face, args, kwargs)
+
+    def _beside(self, other: Tensor) -> Tensor:
+        if not isinstance(other, DTensor):
+            raise RuntimeError("the gradient and the state of a DTensor must be DTensors")
+        if other.placements == self.placements:
+            return other._local_tensor
+        return redistribute_local_tensor(other._local_tensor, other._spec, other._spec.with_placements(self.placements))
+
+    # -- where it lies ----------------------------------------------------------------------------------------------------------------
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The mesh that it is spread over."""
+        return self._spec.mesh
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """How it lies on each dimension of the mesh."""
+        return self._spec.placements
+
+    @staticmethod
+    def from_local(
+        local_tensor: Tensor,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+        *,
+        run_check: bool = False,
+        shape: Any = None,
+        stride: Any = None,
+        grad_placements: Sequence[Placement] | None = None,
+    ) -> DTensor:
+        """The tensor whose parts the ranks have. Without `shape` and `stride` all parts are taken to be equally large; with `run_check`
+        what should be equal is made so. It is differentiable; the gradient comes back lying as the tensor does (`grad_placements`)."""
+        if isinstance(local_tensor, DTensor):
+            raise RuntimeError(
+                f"the local_tensor argument only accepts torch.Tensor but got {type(local_tensor)} value."
+            )
+        mesh = device_mesh or _mesh_resources.get_current_mesh()
+        if mesh.device_type != local_tensor.device.type and local_tensor.device.type != "meta":
+            local_tensor = local_tensor.to(mesh.device_type)
+        wanted = _normalised(placements, local_tensor.ndim, mesh)
+        assert_no_mixed_partial_types(wanted)
+        back = None if grad_placements is None else tuple(grad_placements)
+        return _FromLocal.apply(local_tensor, mesh, wanted, run_check, shape, stride, back)
+
+    def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
+        """This rank's part. It is differentiable: the gradient of the part is taken for one that lies as this tensor does
+        (`grad_placements`)."""
+        back = None if grad_placements is None else tuple(grad_placements)
+        result = _ToLocal.apply(self, back)
+        if getattr(self, "_is_param", False):
+            result._is_param = True
+        return result
+
+    def redistribute(
+        self,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+        *,
+        async_op: bool = False,
+        forward_dtype: Any = None,
+        backward_dtype: Any = None,
+    ) -> DTensor:
+        """The same tensor, lying otherwise on the mesh. It is differentiable. `forward_dtype` and `backward_dtype` are what values and
+        gradients travel in."""
+        mesh = device_mesh or self.device_mesh
+        if placements is None:
+            raise RuntimeError("placements is needed for redistribute!")
+        if mesh != self.device_mesh:
+            raise NotImplementedError("Cross device mesh comm not supported yet!")
+        wanted = list(placements)
+        for i, placement in enumerate(wanted):
+            if placement.is_partial() and self.placements[i] != placement:
+                raise RuntimeError(
+                    f"Can not redistribute from {self.placements[i]} to {placement}, redistributing to Partial is for internal"
+                    " use only!"
+                )
+        return Redistribute.apply(self, _normalised(wanted, self.ndim, mesh), forward_dtype, backward_dtype)
+
+    def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
+        """The whole tensor, on every rank. It is differentiable."""
+        whole = self.redistribute(placements=[Replicate()] * self.device_mesh.ndim)
+        return _ToLocal.apply(whole, None if grad_placements is None else tuple(grad_placements))
+
+    @staticmethod
+    def _total_norm(tensors: list[Any], norm_type: float) -> DTensor:
+        """What `clip_grad_norm_` asks for: the norm of all of them."""
+        return total_norm(tensors, norm_type)
+
+    # -- what plain tensors are asked ------------------------------------------------------------------------------------------------
+
+    def stride(self, dim: int | None = None) -> Any:
+        strides = self._spec.stride
+        return tuple(strides) if dim is None else strides[dim]
+
+    def storage_offset(self) -> int:
+        return 0
+
+    def data_ptr(self) -> int:
+        return self._local_tensor.data_ptr()
+
+    def untyped_storage(self) -> Any:
+        return self._local_tensor.untyped_storage()
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        if memory_format is not None and memory_format is not contiguous_format:
+            return self._local_tensor.is_contiguous(memory_format=memory_format)
+        return is_contiguous_layout(tuple(self.shape), tuple(self._spec.stride))
+
+    @property
+    def data(self) -> DTensor:
+        """The same data, cut off from the graph."""
+        return self._bare_alias()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self._adopt(value)
+
+    def _new_filled(self, name: str, size: Any, args: tuple, kwargs: dict[str, Any]) -> DTensor:
+        local = getattr(self._local_tensor, name)(size, *args, **kwargs)
+        meta = meta_of(local.shape, contiguous_strides(tuple(local.shape)), local.dtype)
+        placements = (Replicate(),) * self.device_mesh.ndim
+        return DTensor(local, DTensorSpec(self.device_mesh, placements, meta), requires_grad=local.requires_grad)
+
+    def new_empty(self, *size: Any, **kwargs: Any) -> DTensor:
+        return self._new_filled("new_empty", normalize_to_torch_size(size), (), kwargs)
+
+    def new_zeros(self, *size: Any, **kwargs: Any) -> DTensor:
+        return self._new_filled("new_zeros", normalize_to_torch_size(size), (), kwargs)
+
+    def new_ones(self, *size: Any, **kwargs: Any) -> DTensor:
+        return self._new_filled("new_ones", normalize_to_torch_size(size), (), kwargs)
+
+    def new_full(self, size: Any, fill_value: Any, **kwargs: Any) -> DTensor:
+        return self._new_filled("new_full", make_size(tuple(size)), (fill_value,), kwargs)
+
+    def new_empty_strided(self, size: Any, stride: Any, **kwargs: Any) -> DTensor:
+        return self._new_filled("new_empty", make_size(tuple(size)), (), kwargs)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return (
+            f"DTensor(local_tensor={self._local_tensor}, device_mesh={self._spec.mesh}, placements={self._spec.placements})"
+        )
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
+    def __deepcopy__(self, memo: dict) -> DTensor:
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+            )
+        result = type(self)(self._local_tensor.clone(), self._spec, requires_grad=self.requires_grad)
+        memo[id(self)] = result
+        result.__dict__.update({k: v for k, v in self.__dict__.items() if k not in ("_local_tensor", "_spec")})
+        if self.grad is not None:
+            result.grad = self.grad.__deepcopy__(memo)
+        return result
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        marks = {k: v for k, v in self.__dict__.items() if k not in ("_local_tensor", "_spec")}
+        return _rebuilt, (self._local_tensor, self._spec, self.requires_grad, marks)
+
+    def __tensor_flatten__(self) -> tuple[list[str], Any]:
+        return ["_local_tensor"], (self._spec, self.requires_grad)
+
+    @staticmethod
+    def __tensor_unflatten__(inner_tensors: dict, flatten_spec: Any, outer_size: Any, outer_stride: Any) -> DTensor:
+        spec, requires_grad = flatten_spec
+        return DTensor(inner_tensors["_local_tensor"], spec, requires_grad=requires_grad)
+
+
+def _rebuilt(local: Tensor, spec: DTensorSpec, requires_grad: bool, marks: dict[str, Any]) -> DTensor:
+    result = DTensor(local, spec, requires_grad=requires_grad)
+    result.__dict__.update(marks)
+    return result
+
+
+def _normalised(placements: Any, ndim: int, mesh: DeviceMesh) -> tuple[Placement, ...]:
+    """Placements with dimensions counted from the front; without any, whole on every rank."""
+    if placements is None:
+        return (Replicate(),) * mesh.ndim
+    found: list[Placement] = []
+    for p in placements:
+        if type(p) is Shard and p.dim < 0:
+            p = Shard(p.dim + ndim)
+        elif type(p) is _StridedShard and p.dim < 0:
+            p = _StridedShard(p.dim + ndim, split_factor=p.split_factor)
+        found.append(p)
+    return tuple(found)
+
+
+def _for_gradient(placements: tuple[Placement, ...]) -> tuple[Placement, ...]:
+    return tuple(Replicate() if p.is_partial() else p for p in placements)
+
+
+class _ToLocal(Function):
+    @staticmethod
+    def forward(ctx: Any, input: DTensor, grad_placements: Any) -> Tensor:
+        ctx.spec, ctx.back = input._spec, grad_placements
+        return input._local_tensor._bare_alias()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple:
+        meta = ctx.spec.tensor_meta
+        placements = _for_gradient(ctx.spec.placements) if ctx.back is None else ctx.back
+        found = _FromLocal.apply(gradient, ctx.spec.mesh, placements, False, meta.shape, meta.stride, None)
+        return found, None
+
+
+class _FromLocal(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, input: Tensor, mesh: DeviceMesh, placements: Any, run_check: bool, shape: Any, stride: Any, back: Any
+    ) -> DTensor:
+        ctx.mesh, ctx.placements, ctx.back = mesh, placements, back
+        if (shape is None) != (stride is None):
+            raise RuntimeError(
+                f"Found shape:{shape}, stride:{stride}.", "Please pass both shape and stride at the same time."
+            )
+        if shape is None:
+            shape, stride = compute_global_tensor_info(input, mesh, placements)
+        if mesh.get_coordinate() is None:
+            input = input.new_empty(0)
+        elif run_check:
+            input = input.detach().contiguous()
+            for i, placement in enumerate(placements):
+                if placement.is_replicate():
+                    _from_first(input, mesh, i)
+        return DTensor(input._bare_alias(), DTensorSpec(mesh, placements, meta_of(shape, stride, input.dtype)))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: DTensor) -> tuple:
+        placements = _for_gradient(ctx.placements) if ctx.back is None else ctx.back
+        if not isinstance(gradient, DTensor):
+            return (gradient, *(None,) * 6)
+        if gradient.placements != placements:
+            gradient = Redistribute.apply(gradient, placements, None, None)
+        return (_ToLocal.apply(gradient, None), *(None,) * 6)
+
+
+def _from_first(tensor: Tensor, mesh: DeviceMesh, i: int, rank: int = 0) -> None:
+    """Everybody along a dimension of the mesh gets the values of one of them."""
+    group = mesh.get_group(i)
+    collectives.broadcast(tensor, group=group, group_src=rank)
+
+
+# -- spreading tensors and modules --------------------------------------------------------------------------------------------------
+
+
+def distribute_tensor(
+    tensor: Tensor,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+    *,
+    src_data_rank: int | None = 0,
+) -> DTensor:
+    """A tensor that a rank (`src_data_rank` of each dimension of the mesh) has whole, spread over the mesh. With None every rank cuts
+    its part out of its own, without a word to the others."""
+    mesh = device_mesh or _mesh_resources.get_current_mesh()
+    if not tensor.is_leaf:
+        raise RuntimeError("`distribute_tensor` should be used to distribute leaf tensors! but found non-leaf tensor!")
+    if mesh.device_type != tensor.device.type and tensor.device.type != "meta":
+        tensor = tensor.to(mesh.device_type)
+    wanted = _normalised(placements, tensor.ndim, mesh)
+    if len(wanted) != mesh.ndim:
+        raise ValueError(
+            f"`placements` must have the same length as `device_mesh.ndim`! Found placements length: {len(wanted)}, and"
+            f" device_mesh.ndim: {mesh.ndim}."
+        )
+    if isinstance(tensor, DTensor):
+        if tensor.device_mesh != mesh:
+            raise ValueError(f"Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}.")
+        if tensor.placements != wanted:
+            raise ValueError(
+                f"Cannot distribute a DTensor with placements {tensor.placements} to a different placements {wanted}. do you want"
+                " to call `redistribute` instead?"
+            )
+        return tensor
+    local = tensor.detach()
+    if mesh.get_coordinate() is not None:
+        if src_data_rank is not None and local.device.type != "meta":
+            local = local.contiguous().clone()
+            for i in range(mesh.ndim):
+                _from_first(local, mesh, i, src_data_rank)
+        for i, p in enumerate(wanted):
+            if _is_shard_like(p):
+                local = p.part_of(local, mesh.size(i), mesh.get_local_rank(i))  # type: ignore[attr-defined]
+            elif isinstance(p, Partial):
+                local = p._partition_value(local, mesh, i)
+            elif not p.is_replicate():
+                raise RuntimeError(
+                    f"Trying to distribute tensor with unsupported placements {p} on device mesh dimension {i}!"
+                )
+    spec = DTensorSpec(mesh, wanted, meta_of(tensor.shape, tensor.stride(), tensor.dtype))
+    return DTensor(local._bare_alias(), spec, requires_grad=tensor.requires_grad)
+
+
+def distribute_module(
+    module: Any,
+    device_mesh: DeviceMesh | None = None,
+    partition_fn: Callable | None = None,
+    input_fn: Callable | None = None,
+    output_fn: Callable | None = None,
+) -> Any:
+    """Make the parameters and buffers of a module spread tensors: as `partition_fn(name, submodule, mesh)` does, whole on every rank what
+    it leaves. `input_fn(module, inputs, mesh)` and `output_fn(module, outputs, mesh)` prepare what goes in and out."""
+    if getattr(module, "_distribute_module_applied", False):
+        raise RuntimeError(
+            "distribute_module should only be called once on a module, but it has already been called on this module!"
+        )
+    mesh = device_mesh or _mesh_resources.get_current_mesh()
+    for name, part in module.named_modules():
+        if partition_fn is not None:
+            partition_fn(name, part, mesh)
+        _replicate_rest(part, mesh)
+    if input_fn is not None:
+        module.register_forward_pre_hook(_hook("input_fn", input_fn, mesh))
+    if output_fn is not None:
+        module.register_forward_hook(_output_hook(output_fn, mesh))
+    module._distribute_module_applied = True
+    return module
+
+
+def _replicate_rest(part: Any, mesh: DeviceMesh) -> None:
+    everywhere = [Replicate()] * mesh.ndim
+    for key, param in part._parameters.items():
+        if param is not None and not isinstance(param, DTensor):
+            spread = distribute_tensor(param.data, mesh, everywhere)
+            part.register_parameter(key, Parameter(spread, requires_grad=param.requires_grad))
+    for key, buffer in part._buffers.items():
+        if buffer is not None and not isinstance(buffer, DTensor):
+            part._buffers[key] = distribute_tensor(buffer, mesh, everywhere)
+
+
+def _argument_count(name: str, function: Callable) -> int:
+    count = len(inspect.signature(function).parameters)
+    kind = name.partition("_")[0]
+    if count == 2:
+        warnings.warn(
+            f"Deprecating {name} that takes two arguments ({kind}s, device_mesh), please use {name} that takes in (module,"
+            f" {kind}s, device_mesh) instead!",
+            FutureWarning,
+            stacklevel=4,
+        )
+    elif count != 3:
+        raise ValueError(f"{name} should take in 3 arguments, but got {count} arguments!")
+    return count
+
+
+def _hook(name: str, function: Callable, mesh: DeviceMesh) -> Callable:
+    if _argument_count(name, function) == 2:
+        return lambda module, inputs: function(inputs, mesh)
+    return lambda module, inputs: function(module, inputs, mesh)
+
+
+def _output_hook(function: Callable, mesh: DeviceMesh) -> Callable:
+    if _argument_count("output_fn", function) == 2:
+        return lambda module, inputs, outputs: function(outputs, mesh)
+    return lambda module, inputs, outputs: function(module, outputs, mesh)
+
+
+# -- new tensors ------------------------------------------------------------------------------------------------------------------
+
+
+def _new(
+    name: str, size: Any, mesh: DeviceMesh | None, placements: Any, requires_grad: bool, *fill: Any, **options: Any
+) -> DTensor:
+    mesh = mesh or _mesh_resources.get_current_mesh()
+    shape = normalize_to_torch_size(size)
+    wanted = _normalised(placements, len(shape), mesh)
+    if len(wanted) != mesh.ndim:
+        raise AssertionError("mesh dimension does not match the length of placements")
+    meta = TensorMeta(shape, contiguous_strides(tuple(shape)), options.get("dtype"))
+    local_shape = compute_local_shape(shape, mesh, wanted)
+    options["device"] = mesh.device_type
+    if name in ("rand", "randn"):
+        with _random.drawing(DTensorSpec(mesh, wanted, meta)):
+            local = _torch[name](local_shape, **options)
+    else:
+        local = _torch[name](local_shape, *fill, **options)
+    spec = DTensorSpec(mesh, wanted, meta._replace(dtype=local.dtype))
+    return DTensor(local, spec, requires_grad=requires_grad)
+
+
+def _factory(name: str, doc: str) -> Callable[..., DTensor]:
+    def make(
+        *size: Any,
+        dtype: Any = None,
+        layout: Any = None,
+        requires_grad: bool = False,
+        device_mesh: DeviceMesh | None = None,
+        placements: Sequence[Placement] | None = None,
+    ) -> DTensor:
+        options = {} if layout is None else {"layout": layout}
+        return _new(name, size, device_mesh, placements, requires_grad, dtype=dtype, **options)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = doc
+    return make
+
+
+zeros = _factory("zeros", "A spread tensor of zeros; each rank makes its part.")
+ones = _factory("ones", "A spread tensor of ones; each rank makes its part.")
+empty = _factory("empty", "A spread tensor whose values are not defined; each rank makes its part.")
+rand = _factory("rand", "A spread tensor of random numbers between 0 and 1; each rank draws its part.")
+randn = _factory("randn", "A spread tensor of normally distributed random numbers; each rank draws its part.")
+
+
+def full(
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    requires_grad: bool = False,
+    device_mesh: DeviceMesh | None = None,
+    placements: Sequence[Placement] | None = None,
+) -> DTensor:
+    """A spread tensor of one number; each rank makes its part."""
+    return _new("full", (size,), device_mesh, placements, requires_grad, fill_value, dtype=dtype)

@@ -1,0 +1,583 @@
+"""How a call on spread tensors becomes a call on the parts of each rank.
+
+The operator's rule (`_rules`) says which ways of lying its arguments and results may have together. For each dimension of the mesh the
+cheapest is chosen, arguments are moved there, and the operator runs on the parts. Where a gradient flows, the parts' own graph is kept
+behind one node: its backward pass runs that graph, and how the gradients lie follows from how the arguments and results lay."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ...autograd.engine import run_backward
+from ...core.device import device
+from ...core.graph import RETRY_MESSAGE, GradientEdge, Node, grad_mode, gradient_edge, named_class
+from ...core.overrides import _made_by_operator
+from ...core.return_types import NamedResult
+from ...core.tensor import Tensor, empty_strided
+from ...ops.machinery.record import OPS, Op
+from . import _api, _random, _rules
+from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
+from ._redistribute import redistribute_cost, redistribute_local_tensor
+from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, _StridedShard
+
+_META = device("meta")
+_REPLICATE = Replicate()
+_MAX_DECISIONS = 4096
+
+
+class _Switches(threading.local):
+    """What holds in this thread: whether plain tensors among the arguments count as equal on all ranks."""
+
+    implicit = False
+
+
+switches = _Switches()
+
+
+class _Place:
+    """Where a tensor stood among the arguments."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
+class Call:
+    """One call: the operator, and its arguments with the spread tensors taken out."""
+
+    def __init__(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+        self.face = face
+        self.op: Op = face.op
+        self.tensors: list[Any] = []
+        self.mesh = _mesh_of((args, kwargs))
+        self.out = kwargs.get("out")
+        self.args, self.kwargs = self._taken_out((args, {k: v for k, v in kwargs.items() if k != "out"}))
+        self._metas: list[TensorMeta] | None = None
+
+    def _taken_out(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            self.tensors.append(value if isinstance(value, _api.DTensor) else self._everywhere(value))
+            return _Place(len(self.tensors) - 1)
+        if type(value) is dict:
+            return {k: self._taken_out(v) for k, v in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)([self._taken_out(v) for v in value])
+        return value
+
+    def _everywhere(self, plain: Tensor) -> Any:
+        """A plain tensor among spread ones: numbers are equal on all ranks, and what operators make for themselves."""
+        if plain.numel() != 1 and not switches.implicit and self.op.namespaces and not _made_by_operator():
+            raise RuntimeError(
+                f"aten.{self.op.name}.default: got mixed torch.Tensor and DTensor, need to convert all torch.Tensor to DTensor"
+                " before calling distributed operators! Please see"
+                " https://docs.pytorch.org/docs/main/distributed.tensor.html#mixed-tensor-and-dtensor-operations for more details."
+            )
+        return _api.DTensor.from_local(plain, self.mesh, [_REPLICATE] * self.mesh.ndim)
+
+    def filled(self, tensors: list[Any]) -> tuple[tuple, dict[str, Any]]:
+        """The arguments with other tensors in place of the spread ones."""
+        return _filled(self.args, tensors), _filled(self.kwargs, tensors)
+
+    def key(self) -> tuple | None:
+        """What decides about the call, if it can be looked up."""
+        key = (self.face, tuple(t._spec for t in self.tensors), _frozen(self.args), _frozen(self.kwargs))
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
+
+    def metas(self) -> list[TensorMeta]:
+        """What the results look like as wholes: the operator's own layout rule says so, on tensors without memory."""
+        if self._metas is None:
+            heads = [empty_strided(tuple(t.shape), t.stride(), t.dtype, _META) for t in self.tensors]
+            args, kwargs = self.filled(heads)
+            before, grad_mode.enabled = grad_mode.enabled, False
+            try:
+                found = self.face(*args, **kwargs)
+            finally:
+                grad_mode.enabled = before
+            self._metas = [meta_of(t.shape, t._strides, t.dtype) for t in _tensors(found)]
+        return self._metas
+
+
+def _filled(value: Any, tensors: list[Any]) -> Any:
+    if type(value) is _Place:
+        return tensors[value.index]
+    if type(value) is dict:
+        return {k: _filled(v, tensors) for k, v in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)([_filled(v, tensors) for v in value])
+    return value
+
+
+def _frozen(value: Any) -> Any:
+    if type(value) is _Place:
+        return value.index, _Place
+    if type(value) is dict:
+        return tuple((k, _frozen(v)) for k, v in value.items())
+    if type(value) in (list, tuple):
+        return tuple([_frozen(v) for v in value])
+    return type(value), value
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    return [t for part in value for t in _tensors(part)] if isinstance(value, (tuple, list)) else []
+
+
+def _mesh_of(value: Any) -> Any:
+    found = None
+    for t in _spread_in(value):
+        if found is None:
+            found = t.device_mesh
+        elif found is not t.device_mesh and found != t.device_mesh:
+            raise NotImplementedError(
+                f"DTensor operations across different device meshes are not supported: got {found} and {t.device_mesh}. Redistribute"
+                " them to one mesh first."
+            )
+    return found
+
+
+def _spread_in(value: Any) -> list[Any]:
+    if isinstance(value, _api.DTensor):
+        return [value]
+    if type(value) is dict:
+        value = tuple(value.values())
+    return [t for part in value for t in _spread_in(part)] if type(value) in (list, tuple) else []
+
+
+# -- which way ----------------------------------------------------------------------------------------------------------------------
+
+
+class Decision:
+    """How the arguments are to lie, how the results lie then, what those are as wholes, and what the parts are called with."""
+
+    __slots__ = ("inputs", "outputs", "metas", "possible")
+
+    def __init__(self, inputs: list[tuple], outputs: list[tuple], metas: list[TensorMeta], possible: Any) -> None:
+        self.inputs, self.outputs, self.metas, self.possible = inputs, outputs, metas, possible
+
+    def run(self, call: Call, parts: list[Tensor], spec: DTensorSpec) -> Any:
+        """Call the operator with this rank's parts; `spec` says how the result lies."""
+        args, kwargs = call.filled(parts)
+        if self.possible.adapt is not None:
+            args, kwargs = self.possible.adapt(call, self, args, kwargs)
+        if self.possible.compute is not None:
+            return self.possible.compute(call, self, args, kwargs)
+        if self.possible.draws:
+            with _random.drawing(spec):
+                return call.face(*args, **kwargs)
+        return call.face(*args, **kwargs)
+
+
+_decisions: dict[tuple, Decision] = {}
+
+
+def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Make a call that met a spread tensor."""
+    call = Call(face, args, kwargs)
+    if call.mesh is None:
+        raise RuntimeError(f"{call.op.name}: none of the arguments is a DTensor")
+    if call.out is not None:
+        return _write_out(call)
+    name = call.op.name
+    if (name.endswith("_") and not name.endswith("__")) or call.op.writes:
+        return _in_place(call)
+    decision = _decide(call)
+    if decision is None:
+        return _as_wholes(call)
+    return _run(call, decision)
+
+
+def _decide(call: Call, keep: bool = False) -> Decision | None:
+    needs = grad_mode.enabled and any(t.requires_grad for t in call.tensors)
+    key = call.key()
+    if key is not None:
+        key = (key, needs, keep, _rules.losses.of_parts)
+        found = _decisions.get(key)
+        if found is not None:
+            return found
+    rule = _rules.rule_for(call.op)
+    if rule is None:
+        return None
+    possible = rule(call)
+    if possible is None:
+        return None
+    decision = _chosen(call, possible, needs, keep)
+    if key is not None and decision is not None:
+        if len(_decisions) >= _MAX_DECISIONS:
+            _decisions.clear()
+        _decisions[key] = decision
+    return decision
+
+
+def _chosen(call: Call, possible: Any, needs: bool, keep: bool) -> Decision | None:
+    """The cheapest of the possible ways, for each dimension of the mesh. `keep`: the first argument must stay where it is, and the
+    result is to lie there too."""
+    mesh, tensors = call.mesh, call.tensors
+    metas = call.metas()
+    count = len(metas)
+    inputs: list[list[Placement]] = [[] for _ in tensors]
+    outputs: list[list[Placement]] = [[] for _ in range(count)]
+    for i in range(mesh.ndim):
+        now = [t.placements[i] for t in tensors]
+        best, lowest = None, float("inf")
+        for ins, outs in _candidates(possible, now, count, len(tensors)):
+            if needs and any(isinstance(p, Partial) and not p.linear for p in outs):
+                continue
+            if keep and (ins[0] != now[0] or (outs and outs[0] != now[0])):
+                continue
+            cost = _cost(tensors, now, ins, i, mesh.size(i))
+            if cost < lowest:
+                best, lowest = (ins, outs), cost
+        if best is None:
+            return None
+        for held, p in zip(inputs, best[0]):
+            held.append(p)
+        for held, p in zip(outputs, best[1]):
+            held.append(p)
+    return Decision([tuple(p) for p in inputs], [tuple(p) for p in outputs], metas, possible)
+
+
+def _candidates(possible: Any, now: list[Placement], count: int, width: int) -> list[tuple[list, list]]:
+    """The ways of one mesh dimension: those that the rule allows, and everything everywhere."""
+    found = []
+    for ins, outs in possible.ways:
+        cut = _cut_like(ins, now)
+        if cut is None and not possible.free:
+            continue
+        made = [_placed(entry, cut) for entry in ins]
+        results = list(outs) if isinstance(outs, (list, tuple)) else [outs] * count
+        found.append((made, [_placed(entry, cut) for entry in results]))
+    found.append(([_REPLICATE] * width, [_REPLICATE] * count))
+    return found
+
+
+def _cut_like(ins: Any, now: list[Placement]) -> Any:
+    """How the tensors of a way are cut now, if one of them is as the way wants it: `Shard`, or a _StridedShard with its factor. Ways that
+    cut nothing (sums) can always be taken."""
+    wants = False
+    for entry, placement in zip(ins, now):
+        if type(entry) is int:
+            wants = True
+            if _is_shard_like(placement) and placement.dim == entry:  # type: ignore[attr-defined]
+                return placement
+    return None if wants else Shard(0)
+
+
+def _placed(entry: Any, cut: Any) -> Placement:
+    if type(entry) is int:
+        return _StridedShard(entry, split_factor=cut.split_factor) if type(cut) is _StridedShard else Shard(entry)
+    return _REPLICATE if entry is None else entry
+
+
+def _cost(tensors: list[Any], now: list[Placement], ins: list[Placement], i: int, parts: int) -> float:
+    total = 0.0
+    for t, placement, wanted in zip(tensors, now, ins):
+        if placement != wanted:
+            if _is_shard_like(wanted) and t.shape[wanted.dim] < parts:  # type: ignore[attr-defined]
+                return float("inf")
+            # Parts may differ in size, and all ranks must decide alike: only the whole counts.
+            nbytes = t.numel() * t.dtype.itemsize / t._spec.num_shards * (parts if _is_shard_like(placement) else 1)
+            total += redistribute_cost(placement, wanted, nbytes, parts)
+    return total
+
+
+# -- running it -------------------------------------------------------------------------------------------------------------------
+
+
+def moved(t: Any, placements: tuple[Placement, ...]) -> Tensor:
+    """This rank's part of a tensor that is to lie so."""
+    if t.placements == placements:
+        return t._local_tensor
+    return redistribute_local_tensor(t._local_tensor, t._spec, t._spec.with_placements(placements))
+
+
+def _run(call: Call, decision: Decision) -> Any:
+    locals_ = [moved(t, p) for t, p in zip(call.tensors, decision.inputs)]
+
+    spec = DTensorSpec(call.mesh, decision.outputs[0], decision.metas[0]) if decision.outputs else None
+
+    def compute(parts: list[Tensor]) -> Any:
+        return decision.run(call, parts, spec)
+
+    return spread_call(compute, call.mesh, call.tensors, locals_, decision.inputs, decision.outputs, decision.metas)
+
+
+def spread_call(
+    compute: Callable[[list[Tensor]], Any],
+    mesh: Any,
+    tensors: list[Any],
+    locals_: list[Tensor],
+    inputs: list[tuple],
+    outputs: list[tuple],
+    metas: list[TensorMeta] | None,
+) -> Any:
+    """Results of a function of each rank's parts, as spread tensors with their history. `tensors` lie, for this call, as `inputs` say,
+    and the results as `outputs`."""
+    if not (grad_mode.enabled and any(t.requires_grad for t in tensors)):
+        result = compute([x._bare_alias() if x._autograd is not None else x for x in locals_])
+        return _wrapped(result, mesh, outputs, metas)
+    starts: list[Any] = []
+    parts = []
+    for t, local in zip(tensors, locals_):
+        part, start = local._bare_alias(), None
+        if t.requires_grad:
+            start = _Start()
+            part._set_history(start, 0)
+        parts.append(part)
+        starts.append(start)
+    result = compute(parts)
+    found = _tensors(result)
+    edges = [gradient_edge(t) if t.requires_grad else None for t in found]
+    wrapped = _wrapped(result, mesh, outputs, metas)
+    if any(edges):
+        first = next(e for e in edges if e is not None)
+        node = named_class(SpreadNode, first[0].name())(first[0].name(), _edges(tensors, starts))
+        node.keep(mesh, starts, inputs, [t._spec for t in tensors], edges, outputs)
+        for i, (t, edge) in enumerate(zip(_tensors(wrapped), edges)):
+            if edge is not None:
+                t._set_history(node, i)
+    return wrapped
+
+
+def _edges(tensors: list[Any], starts: list[Any]) -> tuple:
+    return tuple(gradient_edge(t) if start is not None else None for t, start in zip(tensors, starts))
+
+
+def _wrapped(result: Any, mesh: Any, outputs: list[tuple], metas: list[TensorMeta] | None) -> Any:
+    position = 0
+
+    def wrap(value: Any) -> Any:
+        nonlocal position
+        if isinstance(value, Tensor):
+            i, position = position, position + 1
+            local = value._bare_alias()
+            meta = _meta_from(local, metas, i)
+            return _api.DTensor(local, DTensorSpec(mesh, outputs[i], meta), requires_grad=False)
+        if isinstance(value, (tuple, list)):
+            made = [wrap(v) for v in value]
+            named = hasattr(value, "_fields") and not isinstance(value, NamedResult)
+            return type(value)(*made) if named else type(value)(made)
+        return value
+
+    return wrap(result)
+
+
+def _meta_from(local: Tensor, metas: list[TensorMeta] | None, i: int) -> TensorMeta:
+    if metas is None:
+        return meta_of(local.shape, local._strides, local.dtype)
+    meta = metas[i]
+    return meta if meta.dtype is local.dtype else meta_of(meta.shape, meta.stride, local.dtype)
+
+
+class _Start(Node):
+    """Where the graph of the parts begins: it holds no tensor."""
+
+    label = "Start"
+    edges = ()
+
+    def __init__(self) -> None:
+        super().__init__("Start", ())
+
+    def apply(self, grads: list) -> tuple:
+        return ()
+
+
+class SpreadNode(Node):
+    """The recorded call of an operator on spread tensors: the graph of this rank's parts, and how everything lay."""
+
+    def keep(
+        self, mesh: Any, starts: list, inputs: list[tuple], specs: list[DTensorSpec], edges: list, outputs: list[tuple]
+    ) -> None:
+        self.mesh, self.inputs, self.specs = mesh, inputs, specs
+        self.saved = (starts, edges)
+        self.outputs = outputs
+        self.output_count = len(edges)
+
+    def release(self) -> None:
+        self.saved = None
+
+    def apply(self, grads: list) -> tuple:
+        if self.saved is None:
+            raise RuntimeError(RETRY_MESSAGE)
+        starts, edges = self.saved
+        roots, given, tensors, begun = [], [], [], []
+        recording = grad_mode.enabled
+        for i, (edge, g) in enumerate(zip(edges, grads)):
+            if edge is None or g is None:
+                continue
+            lying = tuple(_REPLICATE if p.is_partial() else p for p in self.outputs[i])
+            spread = g if isinstance(g, _api.DTensor) else _api.DTensor.from_local(g, self.mesh, lying)
+            if recording:
+                spread = spread.redistribute(placements=lying)
+            local = moved(spread, lying)
+            if recording and spread.requires_grad:
+                start = _Start()
+                local = local._bare_alias()
+                local._set_history(start, 0)
+                tensors.append((spread, lying))
+                begun.append(start)
+            roots.append(GradientEdge(*edge))
+            given.append(self._scaled(local, i))
+        wanted = [s for s in starts if s is not None]
+        if not roots or not wanted:
+            return (None,) * len(starts)
+        found = iter(
+            run_backward(roots, given, True, recording, [GradientEdge(s, 0) for s in wanted], False)  # type: ignore[arg-type]
+        )
+        shares = [None if s is None else next(found) for s in starts]
+        return self._as_spread(shares, starts, tensors, begun) if recording else self._plain(shares)
+
+    def _scaled(self, local: Tensor, i: int) -> Tensor:
+        """The gradient of what a rank contributes: to an average its share of it; to what all have, where others have parts, too."""
+        factor = 1
+        for along, p in enumerate(self.outputs[i]):
+            mixed = p.is_replicate() and any(not o[along].is_replicate() for o in self.outputs)
+            if mixed or p.is_partial("avg"):
+                factor *= self.mesh.size(along)
+        return local if factor == 1 else local / factor
+
+    def _lying(self, k: int) -> tuple[Placement, ...]:
+        """How the gradient of argument k lies: ranks that used all of it, each for a part of the result, have terms of a sum."""
+        found: list[Placement] = []
+        for along, p in enumerate(self.inputs[k]):
+            if p.is_replicate() and any(not o[along].is_replicate() for o in self.outputs):
+                found.append(Partial())
+            else:
+                found.append(_REPLICATE if p.is_partial() else p)
+        return tuple(found)
+
+    def _share(self, k: int, local: Tensor) -> Any:
+        for along, p in enumerate(self.inputs[k]):
+            if p.is_partial("avg"):
+                local = local * self.mesh.size(along)
+        meta = self.specs[k].tensor_meta
+        assert meta is not None
+        spec = DTensorSpec(self.mesh, self._lying(k), TensorMeta(meta.shape, meta.stride, local.dtype))
+        return _api.DTensor(local._bare_alias(), spec, requires_grad=False)
+
+    def _plain(self, shares: list) -> tuple:
+        return tuple(None if local is None else self._share(k, local) for k, local in enumerate(shares))
+
+    def _as_spread(self, shares: list, starts: list, tensors: list, begun: list) -> tuple:
+        """The gradients with a history of their own: they depend on the arguments and on the gradients that came in."""
+        result = [None if local is None else self._share(k, local) for k, local in enumerate(shares)]
+        edges = [None if s is None or not s.requires_grad else gradient_edge(s) for s in shares]
+        if any(edges):
+            above = tuple(gradient_edge(t) for t, _ in tensors)
+            node = named_class(SpreadNode, self.label)(self.label, (*self.edges, *above))
+            node.keep(
+                self.mesh, [*starts, *begun], [*self.inputs, *(p for _, p in tensors)],
+                [*self.specs, *(t._spec for t, _ in tensors)], edges, [self._lying(k) for k in range(len(shares))],
+            )  # fmt: skip
+            for k, (share, edge) in enumerate(zip(result, edges)):
+                if edge is not None:
+                    share._set_history(node, k)
+        return tuple(result)
+
+
+# -- calls of another form ------------------------------------------------------------------------------------------------------------
+
+
+def _as_wholes(call: Call) -> Any:
+    """A call that no rule covers: every rank makes it with the whole tensors, and has the whole result."""
+    everywhere = (_REPLICATE,) * call.mesh.ndim
+    locals_ = [moved(t, everywhere) for t in call.tensors]
+
+    def compute(parts: list[Tensor]) -> Any:
+        args, kwargs = call.filled(parts)
+        if call.op.kind == "random" or call.op.draws:
+            with _random.drawing(None):
+                return call.face(*args, **kwargs)
+        return call.face(*args, **kwargs)
+
+    inputs = [everywhere] * len(locals_)
+
+    class _All(list):
+        def __getitem__(self, i: Any) -> Any:
+            return everywhere
+
+    outputs: Any = _All()
+    if not (grad_mode.enabled and any(t.requires_grad for t in call.tensors)):
+        return _wrapped(compute(locals_), call.mesh, outputs, None)
+    results: list = []
+
+    def counted(parts: list[Tensor]) -> Any:
+        found = compute(parts)
+        results.extend(_tensors(found))
+        outputs.extend([everywhere] * len(results))
+        return found
+
+    return spread_call(counted, call.mesh, call.tensors, locals_, inputs, outputs, None)
+
+
+def _in_place(call: Call) -> Any:
+    """The first argument is changed: it stays where it is, and the others come to it."""
+    target = call.tensors[0]
+    if type(call.args[0]) is not _Place or call.args[0].index != 0:
+        raise RuntimeError(f"{call.op.name}: a plain tensor cannot be changed by a DTensor")
+    if grad_mode.enabled and any(t.requires_grad for t in call.tensors) and not call.op.draws:
+        return _in_place_recorded(call, target)
+    before = call.tensors
+    call.tensors = [t.detach() if t._autograd is not None else t for t in before]
+    decision = _decide(call, keep=True)
+    call.tensors = before
+    if decision is None:
+        if not target._spec.is_replicated():
+            raise RuntimeError(
+                f"aten.{call.op.name}.default: in-place operations that require placement changes are not supported. Attempted to"
+                f" change a tensor with placements {target.placements}: redistribute it first, or use the form without underscore."
+            )
+        everywhere = target.placements
+        draws = _rules.Ways(draws=call.op.kind == "random")
+        decision = Decision([everywhere] * len(before), [everywhere], [target._spec.tensor_meta], draws)
+    locals_ = [moved(t, p) for t, p in zip(call.tensors, decision.inputs)]
+    locals_[0] = target._local_tensor
+    enabled, grad_mode.enabled = grad_mode.enabled, False
+    try:
+        decision.run(call, locals_, target._spec)
+    finally:
+        grad_mode.enabled = enabled
+    return target
+
+
+def _in_place_recorded(call: Call, target: Any) -> Any:
+    if target.requires_grad and target.is_leaf:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    plain = OPS.get(call.op.name[:-1])
+    args, kwargs = call.filled(call.tensors)
+    if call.op.name == "copy_":
+        result = args[1].expand(target.shape).to(target.dtype)
+    elif call.op.name == "zero_" or plain is None:
+        raise NotImplementedError(
+            f"{call.op.name} on a DTensor whose history is recorded is not in Flambeau yet: use the form without underscore"
+        )
+    else:
+        result = plain.function(*args, **kwargs)
+    result = result.redistribute(placements=target.placements)
+    enabled, grad_mode.enabled = grad_mode.enabled, False
+    try:
+        target._local_tensor.copy_(result._local_tensor)
+    finally:
+        grad_mode.enabled = enabled
+    edge = gradient_edge(result)
+    if edge is not None:
+        target._set_history(*edge)
+    return target
+
+
+def _write_out(call: Call) -> Any:
+    args, kwargs = call.filled(call.tensors)
+    result = call.face(*args, **kwargs)
+    outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
+    for out, found in zip(outs, result if isinstance(result, (tuple, list)) else (result,)):
+        if not isinstance(out, _api.DTensor):
+            raise RuntimeError(f"{call.op.name}(): out= must be a DTensor where an argument is one")
+        out.copy_(found)
+    return call.out
