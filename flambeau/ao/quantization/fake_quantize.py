@@ -201,7 +201,14 @@ class FixedQParamsFakeQuantize(FakeQuantize):
     @export
     def extra_repr(self) -> str:
         return self._shown(
-            "fake_quant_enabled", "observer_enabled", "scale", "zero_point", "dtype", "quant_min", "quant_max", "qscheme"
+            "fake_quant_enabled",
+            "observer_enabled",
+            "scale",
+            "zero_point",
+            "dtype",
+            "quant_min",
+            "quant_max",
+            "qscheme",
         )
 
 
@@ -209,7 +216,11 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
     """FakeQuantize with an observer of moving averages, in one operator."""
 
     def __init__(
-        self, observer: Any = MovingAverageMinMaxObserver, quant_min: int = 0, quant_max: int = 255, **observer_kwargs: Any
+        self,
+        observer: Any = MovingAverageMinMaxObserver,
+        quant_min: int = 0,
+        quant_max: int = 255,
+        **observer_kwargs: Any,
     ) -> None:
         super().__init__(observer, quant_min, quant_max, **observer_kwargs)
         if not isinstance(

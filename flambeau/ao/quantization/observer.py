@@ -142,7 +142,14 @@ class UniformQuantizationObserverBase(ObserverBase):
     @export
     def _calculate_qparams(self, min_val: Tensor, max_val: Tensor) -> tuple[Tensor, Tensor]:
         return scale_and_zero_point(
-            min_val, max_val, self.quant_min, self.quant_max, self.dtype, self.eps, self.has_customized_qrange, self.qscheme
+            min_val,
+            max_val,
+            self.quant_min,
+            self.quant_max,
+            self.dtype,
+            self.eps,
+            self.has_customized_qrange,
+            self.qscheme,
         )
 
     @export
@@ -235,9 +242,7 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
             raise NotImplementedError(
                 f"MovingAverageMinMaxObserver doesn't support dynamic quantization for averaging constant of {averaging_constant}"
             )
-        super().__init__(
-            dtype, qscheme, reduce_range, quant_min, quant_max, eps=eps, is_dynamic=is_dynamic, **kwargs
-        )
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps=eps, is_dynamic=is_dynamic, **kwargs)
         self.averaging_constant = averaging_constant
 
     def forward(self, x_orig: Tensor) -> Tensor:
@@ -271,7 +276,9 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         is_dynamic: bool = False,
         **kwargs: Any,
     ) -> None:
-        name = type(self).__name__ if type(self) is MovingAveragePerChannelMinMaxObserver else "PerChannelMinMaxObserver"
+        name = (
+            type(self).__name__ if type(self) is MovingAveragePerChannelMinMaxObserver else "PerChannelMinMaxObserver"
+        )
         if not is_per_channel(qscheme):
             raise NotImplementedError(
                 f"{name}'s qscheme only support                     torch.per_channel_symmetric, "
@@ -321,7 +328,9 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
                 getattr(self, name).resize_(state_dict[key].shape)
             elif strict:
                 missing_keys.append(key)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs
+        )
 
     @export
     def reset_min_max_vals(self) -> None:
@@ -676,9 +685,7 @@ def load_observer_state_dict(mod: nn.Module, obs_dict: Any) -> None:
                 raise Exception(f"{word} keys for observer {k} in state_dict")
 
 
-_per_tensor_weight = functools.partial(
-    MinMaxObserver.with_args, dtype=torch.qint8, qscheme=torch.per_tensor_symmetric
-)
+_per_tensor_weight = functools.partial(MinMaxObserver.with_args, dtype=torch.qint8, qscheme=torch.per_tensor_symmetric)
 _per_channel_weight = functools.partial(
     PerChannelMinMaxObserver.with_args, dtype=torch.qint8, qscheme=torch.per_channel_symmetric
 )

@@ -130,7 +130,9 @@ class _Keypoints(flambeau.autograd.Function):
         grown = b.op(
             "Resize", one, None, None, sizes, mode_s="cubic", cubic_coeff_a_f=-0.75, coordinate_transformation_mode_s="half_pixel"
         )  # fmt: skip
-        flat = b.op("Reshape", b.squeeze(grown, [0]), b.constant([0, -1], flambeau.int64)).known(maps.dtype, (None, None))
+        flat = b.op("Reshape", b.squeeze(grown, [0]), b.constant([0, -1], flambeau.int64)).known(
+            maps.dtype, (None, None)
+        )
         best = b.op("ArgMax", flat, axis_i=1, keepdims_i=0)
         places = [b.op("Cast", b.op(kind, best, wide), to_i=1) for kind in ("Mod", "Div")]
         found = b.op("Concat", *(b.unsqueeze(v, [1]) for v in places), axis_i=1)
