@@ -56,6 +56,8 @@ from .core.overrides import DisableTorchFunctionSubclass
 from .core.overrides import disabled_torch_function as _disabled_torch_function_impl
 from .core.print_options import get_printoptions, printoptions, set_printoptions
 from .core.promotion import get_default_dtype, set_default_dtype
+from .core.quantized import SCHEMES as _SCHEMES
+from .core.quantized import qscheme
 from .core.settings import (
     are_deterministic_algorithms_enabled,
     get_deterministic_debug_mode,
@@ -95,6 +97,7 @@ legacy_contiguous_format = contiguous_format
 
 globals().update(_DTYPES)
 globals().update(_DTYPE_ALIASES)
+globals().update(_SCHEMES)
 globals().update(_STORAGE_TYPES)
 globals().update(_TENSOR_TYPES)
 globals().update(ops.namespace("torch"))
@@ -109,6 +112,7 @@ _HOMES = {
         ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "symbolic"
     ),
     **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
+    **dict.fromkeys(("quantized_gru", "quantized_lstm"), "ops.quantizing.recurrent"),
     "Future": "futures",
     "GradScaler": "amp",
     "classes": "library.native",

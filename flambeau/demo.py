@@ -7,6 +7,8 @@ with `--resume` and ends with the same weights as one that was not.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -163,19 +165,51 @@ class Training:
 
 
 def draw(training: Training, path: str | Path, columns: int = 18, rows: int = 6) -> None:
-    """The curves of the run above a grid of test images, each with the predicted digit: green if right, red if wrong."""
+    """The curves of the run above a grid of test images, each with the predicted digit: green if right, red if wrong.
+
+    Matplotlib draws it where it is installed; else the package's own small canvas does."""
+    images, labels = next(iter(DataLoader(Digits(train=False), rows * columns)))
+    guesses = list(zip(images, labels.tolist(), training.predict(images).tolist()))
+    if find_spec("matplotlib") is None:
+        _draw_on_canvas(training.history, guesses, columns, rows).write(path)
+    else:
+        _draw_with_matplotlib(training.history, guesses, columns, rows).savefig(path, dpi=100)
+
+
+def _draw_on_canvas(history: History, guesses: list[tuple[Any, int, int]], columns: int, rows: int) -> Canvas:
     cell_width, cell_height = 50, 38
     canvas = Canvas(columns * cell_width, 240 + rows * cell_height)
     half = canvas.width // 2
-    canvas.plot((48, 20, half - 20, 200), training.history.losses, BLUE, "training loss per epoch", low=0.0)
-    accuracies = [100 * a for a in training.history.accuracies]
+    canvas.plot((48, 20, half - 20, 200), history.losses, BLUE, "training loss per epoch", low=0.0)
+    accuracies = [100 * a for a in history.accuracies]
     canvas.plot((half + 48, 20, canvas.width - 20, 200), accuracies, ORANGE, "test accuracy % per epoch", high=100.0)
-    images, labels = next(iter(DataLoader(Digits(train=False), rows * columns)))
-    for k, (image, label, guess) in enumerate(zip(images, labels.tolist(), training.predict(images).tolist())):
+    for k, (image, label, guess) in enumerate(guesses):
         x, y = k % columns * cell_width + 2, 240 + k // columns * cell_height
         canvas.image(x, y, 255 - (image[0].numpy() * 255).astype(np.uint8), scale=4)
         canvas.text(x + 34, y + 6, str(guess), GREEN if guess == label else RED, scale=4)
-    canvas.write(path)
+    return canvas
+
+
+def _draw_with_matplotlib(history: History, guesses: list[tuple[Any, int, int]], columns: int, rows: int) -> Any:
+    figure = import_module("matplotlib.figure").Figure(figsize=(columns * 0.6, 3.6 + rows * 0.66), layout="constrained")
+    curves, digits = figure.subfigures(2, 1, height_ratios=(3.6, rows * 0.66))
+    epochs = range(1, len(history.losses) + 1)
+    accuracies = [100 * a for a in history.accuracies]
+    for axes, values, colour, title in zip(
+        curves.subplots(1, 2), (history.losses, accuracies), (BLUE, ORANGE), ("training loss", "test accuracy, %")
+    ):
+        axes.plot(epochs, values, ".-", color=[c / 255 for c in colour])
+        axes.set_title(title, fontsize=11)
+        axes.set_xlabel("epoch", fontsize=9)
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    grid = digits.subplots(rows, columns, squeeze=False)
+    for axes in grid.flat:
+        axes.axis("off")
+    for axes, (image, label, guess) in zip(grid.flat, guesses):
+        axes.imshow(image[0].numpy(), cmap="gray_r")
+        axes.set_title(str(guess), fontsize=9, pad=2, color=[c / 255 for c in (GREEN if guess == label else RED)])
+    return figure
 
 
 def main(epochs: int = 15, output: str = "digits.png", checkpoint: str = "digits.pt", resume: bool = False) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 import flambeau
 from flambeau.cli import main as command
-from flambeau.demo import Training, main
+from flambeau.demo import Training, draw, main
 from flambeau.utils.picture import Canvas
 
 
@@ -78,3 +78,14 @@ def test_the_readme_prints_what_it_says(
     exec(compile(code, "README.md", "exec"), {"__name__": "readme"})
     promised = next(line for line in code.splitlines() if line.startswith("print(loss)")).partition("# ")[2]
     assert capsys.readouterr().out == promised + "\n"
+
+
+def test_matplotlib_draws_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="draws with matplotlib: pip install matplotlib")
+    training = Training(epochs=2)
+    training.run(until=1)
+    draw(training, tmp_path / "plotted.png")
+    monkeypatch.setattr("flambeau.demo.find_spec", lambda name: None)
+    draw(training, tmp_path / "canvas.png")
+    for name in ("plotted.png", "canvas.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")

@@ -13,6 +13,15 @@ from ..autograd.profiler_settings import (
     RecordScope,
     switches,
 )
+from ..autograd.profiler_tree import (  # noqa: F401  names that other people's tools ask for
+    _EventType,
+    _ExtraFields_Allocation,
+    _ExtraFields_PyCall,
+    _ExtraFields_PyCCall,
+    _ExtraFields_TorchOp,
+    _ProfilerEvent,
+    _TensorMetadata,
+)
 from ..core import modes
 
 __all__ = ["ActiveProfilerType", "ProfilerActivity", "ProfilerState", "RecordScope"]

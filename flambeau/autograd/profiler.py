@@ -20,6 +20,7 @@ from ..backends.nvidia import cupti
 from ..backends.nvidia.libraries import MissingLibrary
 from ..core import modes
 from ..core.naming import PACKAGE, load
+from .profiler_python import PythonCalls
 from .profiler_recorder import DeviceClock, Recorder, operator_name
 from .profiler_results import Results
 from .profiler_settings import DeviceType as DeviceType
@@ -214,6 +215,8 @@ class profile:  # noqa: N801
             results=self.with_flops,
         )
         self._recorder.gpu = gpu
+        if self.with_stack:
+            self._recorder.calls = PythonCalls(self._recorder)
         _started.append(self)
         _set_enabled(True)
         began = time.perf_counter_ns()

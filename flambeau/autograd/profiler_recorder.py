@@ -13,6 +13,7 @@ from ..backends.cpu.onednn.plan import tell_observers
 from ..core import modes, storage
 from ..core.device import cpu
 from ..core.graph import is_own
+from ..core.layout import strided
 from ..core.tensor import Tensor
 
 _now = time.perf_counter_ns
@@ -35,6 +36,8 @@ class Note:
     stack: Any = None
     marks: Any = None
     extra: Any = None
+    python: Any = None  # of a call of a Python function: "call" or "c_call", the function's place, the caller's
+    module: Any = None  # of a call of a module: its class's name, its number and its parameters
     result: Any = None
     keywords: dict[str, Any] | None = None  # values to be shown by name
     memory = device_memory = 0
@@ -77,12 +80,14 @@ class MemoryNote:
 class Described:
     """A tensor that was an argument, without its values."""
 
-    __slots__ = ("shape", "strides", "dtype", "device", "storage", "version", "requires_grad")
+    __slots__ = ("shape", "strides", "dtype", "device", "storage", "version", "requires_grad", "layout", "impl")
 
     def __init__(self, tensor: Tensor):
         self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device
-        self.strides = getattr(tensor, "_strides", None)
-        held = getattr(tensor, "_storage", None)
+        self.layout, self.impl = tensor.layout, id(tensor)
+        dense = tensor.layout is strided
+        self.strides = tensor._strides if dense else None
+        held = tensor._storage if dense else None
         self.storage = 0 if held is None or not hasattr(held, "ptr") else held.ptr
         self.version = 0 if held is None else held.version
         self.requires_grad = tensor._autograd is not None and tensor._autograd.requires_grad
@@ -152,6 +157,7 @@ class Recorder(modes.Observer, storage.Watcher):
         self._totals: dict[Any, int] = {}
         self._storages = 0
         self._before: modes.Observer | None = None
+        self.calls: Any = None  # notes calls of Python functions
         self.activities: list[Any] = []  # what the device did, as `gpu` has recorded it
         self.gpu: Any = None
 
@@ -169,9 +175,13 @@ class Recorder(modes.Observer, storage.Watcher):
             self.gpu.start()
         self._before = modes.observe(self)
         self.began_at, self.began = time.time_ns(), _now()
+        if self.calls is not None:
+            self.calls.start()
 
     def stop(self) -> None:
         self.ended = _now()
+        if self.calls is not None:
+            self.calls.stop()
         modes.observe(self._before)
         tell_observers(-1)
         if self.gpu is not None:
@@ -184,6 +194,9 @@ class Recorder(modes.Observer, storage.Watcher):
             self._watch = None
         self._alive.clear()
         self._before = None
+
+    def now(self) -> int:
+        return _now()
 
     # -- operators and ranges -----------------------------------------------------------------------------------------
     def operator(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:

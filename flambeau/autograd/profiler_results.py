@@ -15,6 +15,7 @@ from typing import Any
 from ..core import modes
 from .profiler_recorder import Described, Note, Recorder, frame_text
 from .profiler_settings import DeviceType, device_type, switches
+from .profiler_tree import event_tree
 from .profiler_util import MEMORY_EVENT_NAME, FunctionEvent, _rewrite_name
 
 _numbers = itertools.count()
@@ -91,6 +92,10 @@ class Results:
     def events(self) -> list[KinetoEvent]:
         """The events with PyTorch's methods."""
         return [KinetoEvent(event) for event in self.function_events()]
+
+    def experimental_event_tree(self) -> list[Any]:
+        """Calls, operators and allocations inside each other, by PyTorch's names: the outermost, in the order they began."""
+        return event_tree(self)
 
     def function_events(self) -> list[FunctionEvent]:
         """In the order they began."""

@@ -39,11 +39,6 @@ def reinforce(self: Tensor, reward: Any) -> NoReturn:
     )
 
 
-def dequantize(self: Tensor) -> Tensor:
-    """The tensor as floats; a tensor of floats is returned as it is."""
-    return self.to(self.new_empty(()).float().dtype) if not self.is_floating_point() else self
-
-
 def _on_absent_device(name: str, error: type[Exception], message: str) -> Callable:
     def method(self: Tensor, device: Any = None, non_blocking: bool = False, **options: Any) -> NoReturn:
         raise error(message)
@@ -96,7 +91,6 @@ _METHODS: dict[str, Any] = {
     "resize": resize,
     "resize_as": resize_as,
     "reinforce": reinforce,
-    "dequantize": dequantize,
     "xpu": _on_absent_device("xpu", AssertionError, "Torch not compiled with XPU enabled"),
     "ipu": _on_absent_device("ipu", RuntimeError, "PyTorch is not linked with support for ipu devices"),
     "mtia": _on_absent_device("mtia", AssertionError, "Torch not compiled with MTIA enabled."),

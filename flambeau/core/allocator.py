@@ -19,6 +19,7 @@ free = _libc.free
 free.restype = None
 free.argtypes = [ctypes.c_void_p]
 
+_trim = getattr(_libc, "malloc_trim", None)
 _madvise = getattr(_libc, "madvise", None)
 if _madvise is not None:
     _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -153,6 +154,8 @@ class CachingAllocator:
                     self.large_cached -= size
                 else:
                     self.small_reserved -= size
+        if _trim is not None:
+            _trim(ctypes.c_size_t(0))  # the C library would keep them, too
 
     def stats(self) -> dict[str, int]:
         """The peak counts large blocks in use; small ones count from when they are first needed, for good."""

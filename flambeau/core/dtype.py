@@ -28,7 +28,7 @@ class dtype:
 
     name: str
     itemsize: int
-    kind: str  # "b" bool, "u" unsigned, "i" signed, "f" floating, "c" complex
+    kind: str  # "b" bool, "u" unsigned, "i" signed, "f" floating, "c" complex, "q" quantized
     numpy: np.dtype  # how NumPy holds the bytes; bfloat16 travels as uint16 bits
     is_floating_point: bool
     is_complex: bool
@@ -45,7 +45,7 @@ class dtype:
         self.is_floating_point = kind == "f"
         self.is_complex = kind == "c"
         self.is_signed = kind in "ifc"
-        self.category = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}[kind]
+        self.category = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3, "q": 4}[kind]
         self.letter, self.legacy_name, self.index = letter, legacy, index
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class dtype:
     @property
     def has_numpy(self) -> bool:
         """Whether NumPy has this type itself (bfloat16 and the 8-bit floats are held as raw bits)."""
-        return self is not bfloat16 and self not in FLOAT8
+        return self is not bfloat16 and self not in FLOAT8 and self.kind != "q"
 
     def to_real(self) -> dtype:
         return _REAL.get(self, self)
@@ -108,7 +108,14 @@ FLOAT8_DTYPES: tuple[dtype, ...] = tuple(
     for i, (name, letter) in enumerate(zip(_FLOAT8_NAMES, "56789"))
 )
 FLOAT8 = frozenset(FLOAT8_DTYPES)
-BY_NAME: dict[str, dtype] = {d.name: d for d in (*ALL_DTYPES, *FLOAT8_DTYPES)}
+
+# Whole numbers that stand for others (core/quantized.py): only the codes of a quantized tensor lie in memory, as plain integers.
+_QUANTIZED = (("qint8", 1, "int8", "q"), ("quint8", 1, "uint8", "Q"), ("qint32", 4, "int32", "w"), ("quint4x2", 1, "uint8", "4"), ("quint2x4", 1, "uint8", "2"))  # fmt: skip
+QUANTIZED_DTYPES: tuple[dtype, ...] = tuple(
+    dtype(name, size, "q", held, letter, None, len(ALL_DTYPES) + len(FLOAT8_DTYPES) + i)
+    for i, (name, size, held, letter) in enumerate(_QUANTIZED)
+)
+BY_NAME: dict[str, dtype] = {d.name: d for d in (*ALL_DTYPES, *FLOAT8_DTYPES, *QUANTIZED_DTYPES)}
 
 
 def by_name(name: str) -> dtype:
@@ -121,6 +128,7 @@ uint8, int8, int16, int32, int64 = (BY_NAME[n] for n in ("uint8", "int8", "int16
 uint16, uint32, uint64 = (BY_NAME[n] for n in ("uint16", "uint32", "uint64"))
 float16, bfloat16, float32, float64 = (BY_NAME[n] for n in ("float16", "bfloat16", "float32", "float64"))
 complex64, complex128 = BY_NAME["complex64"], BY_NAME["complex128"]
+qint8, quint8, qint32, quint4x2, quint2x4 = QUANTIZED_DTYPES
 
 # PyTorch's other spellings of the same objects.
 ALIASES = {

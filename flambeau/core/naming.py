@@ -6,7 +6,9 @@ Normally the package is `flambeau`. After `flambeau.install_as_torch()` programs
 from __future__ import annotations
 
 import importlib
+import sys
 from types import ModuleType
+from typing import Any
 
 PACKAGE = "flambeau"
 _VISION, _HOROVOD = f"{PACKAGE}.vision", f"{PACKAGE}.horovod"
@@ -58,7 +60,7 @@ def load(name: str) -> ModuleType:
     through that package, here and in import statements.
     """
     parts = name.split(".")
-    for i in range(1, len(parts)):
+    for i in range(1, len(parts) if name not in sys.modules else 0):
         importlib.import_module(".".join(parts[:i]))
     return importlib.import_module(name)
 
@@ -73,3 +75,15 @@ def submodule(package: str, name: str) -> ModuleType:
         if problem.name not in (full, asked):
             raise
     raise no_attribute(package, name)
+
+
+def former_name(former: str, home: str, parts: str) -> dict[str, Any]:
+    """Makes modules of the package `home` known as parts of the package `former`, too; returns what `home` is made of.
+
+    The modules are the same objects under both names, so that their classes are."""
+    for part in parts.split():
+        module = load(f"{home}.{part}")
+        for name in {f"{former}.{part}", torch_name(f"{former}.{part}") if _State.posing else f"{former}.{part}"}:
+            sys.modules[name] = module
+    found = load(home)
+    return {name: value for name, value in vars(found).items() if not name.startswith("__") or name == "__all__"}

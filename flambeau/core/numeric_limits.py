@@ -125,10 +125,11 @@ class iinfo(_Limits):
         given = _as_dtype("iinfo", type)
         if given is bool_:
             raise TypeError("torch.bool is not supported by torch.iinfo")
-        if given.kind not in "iu":
+        if given.kind not in "iuq":
             raise TypeError(f"torch.iinfo() requires an integer input type, got {given}. Use torch.finfo for floats")
         bits = given.itemsize * 8
-        smallest = -(1 << (bits - 1)) if given.is_signed else 0
+        signed = given.is_signed or given.name.startswith("qint")
+        smallest = -(1 << (bits - 1)) if signed else 0
         self._fill(bits=bits, dtype=given.name, min=smallest, max=smallest + (1 << bits) - 1)
 
     def __repr__(self) -> str:

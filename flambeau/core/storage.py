@@ -94,6 +94,15 @@ def move_bytes(destination: int, there: Device, source: int, here: Device, nbyte
         taker.write(destination, ctypes.addressof(staging), nbytes, there)
 
 
+class Lease:
+    """The block that a storage has for a while (`refill`)."""
+
+    __slots__ = ("block",)
+
+    def __init__(self, block: UntypedStorage):
+        self.block = block
+
+
 class UntypedStorage:
     """A block of bytes. `owner` is set when the memory belongs to something else (a NumPy array, a mapped file); if it is the
     allocator's, `capacity` is the size of the block, which goes back to it with the storage.
@@ -365,6 +374,28 @@ class UntypedStorage:
         if old:
             _release(old, old_capacity)
         return self
+
+    def give_back(self) -> None:
+        """Give the block to the allocator while tensors still look at it: they have no values until `refill`. Until then what was
+        saved of it for a backward pass counts as changed, so that nobody reads where nothing is."""
+        if not self.size_bytes:
+            return
+        if type(self.owner) is not Lease:
+            if not self.resizable():
+                raise RuntimeError("Trying to resize storage that is not resizable")
+            block = UntypedStorage(0, self.device)
+            block.ptr, block.capacity, self.capacity = self.ptr, self.capacity, 0  # which go with it
+        self.owner, self.version = None, -1 - self.version
+        self._move(0, 0)
+
+    def refill(self, nbytes: int) -> None:
+        """A block for a storage that has none; whoever fills it after `give_back` brings the values back that were there."""
+        if not self.size_bytes and nbytes:
+            block = UntypedStorage(nbytes, self.device)
+            self.owner = Lease(block)
+            self._move(block.ptr, nbytes)
+            if self.version < 0:
+                self.version = -1 - self.version
 
     def _resize_on_device(self, nbytes: int) -> None:
         if nbytes <= self.capacity:

@@ -38,14 +38,27 @@ def export_library(
 
     >>> flambeau.export_library(model.eval(), (flambeau.zeros(1, 3, 224, 224),), "resnet18")  # doctest: +SKIP
     """
+    inputs = tuple(example_inputs) if isinstance(example_inputs, (list, tuple)) else (example_inputs,)
+    name = _identifier(name or type(model).__name__)
+    return write_library(model, inputs, Path(directory), name, static, embed_weights, threads, progress)
+
+
+def write_library(
+    model: Callable,
+    inputs: tuple,
+    folder: Path,
+    name: str,
+    static: bool = False,
+    embed_weights: bool = False,
+    threads: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    more: Callable[[CProgram], str] | None = None,
+) -> Path:
+    """`export_library` with a name that is an identifier of C; `more` says what else is in the C file."""
     say = progress or (lambda text: None)
     if not wholestep.available:
         raise RuntimeError("a library is made of compiled kernels, for which llvmlite is needed: pip install llvmlite")
     compiler = _compiler()
-    inputs = tuple(example_inputs) if isinstance(example_inputs, (list, tuple)) else (example_inputs,)
-    name = _identifier(name or type(model).__name__)
-    folder = Path(directory)
-    folder.mkdir(parents=True, exist_ok=True)
     if getattr(model, "training", False):
         raise RuntimeError(
             "the model is in training mode: call model.eval() first, or its dropout would be part of the library"
@@ -54,20 +67,23 @@ def export_library(
     captured = capture(model, inputs)
     _check_layouts(captured)
     program = CProgram(captured, name, threads or get_num_threads())
+    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch)
         weights = place / f"{name}.weights"
         weights.write_bytes(program.weight_bytes)
-        say(f"compiling {len(program.kernels)} kernels")
         objects = []
-        for label, code in program.objects().items():
+        for i, (label, code) in enumerate(program.objects()):
+            if i % 25 == 0:
+                say(f"compiling kernels: {i} of {len(program.kernels)}")
             objects.append(place / f"{label}.o")
             objects[-1].write_bytes(code)
         (folder / f"{name}.h").write_text(program.header())
         (folder / f"{name}.hpp").write_text(program.wrapper())
         source = place / f"{name}.c"
         text = program.source(str(weights) if embed_weights else None)
-        source.write_text(text if static else text + program.description())
+        told = "" if static else program.description()
+        source.write_text(text + told + (more(program) if more is not None else ""))
         say("compiling the program")
         objects.append(place / f"{name}_program.o")
         _run(

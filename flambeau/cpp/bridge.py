@@ -32,11 +32,11 @@ from ..library.native import add_class
 from ..library.registration import Library, fallthrough_kernel
 
 # PyTorch's numbers of dtypes, as in c10::ScalarType.
-_NUMBERS = {
+NUMBERS = {
     "uint8": 0, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "float16": 5, "float32": 6, "float64": 7, "complex64": 9,
     "complex128": 10, "bool": 11, "bfloat16": 15, "uint16": 27, "uint32": 28, "uint64": 29,
 }  # fmt: skip
-DTYPES = {number: BY_NAME[name] for name, number in _NUMBERS.items()}
+DTYPES = {number: BY_NAME[name] for name, number in NUMBERS.items()}
 LAYOUTS = {name: getattr(layouts, name) for name in ("strided", "sparse_coo", "sparse_csr")}
 FORMATS = {
     name: getattr(layouts, name)
@@ -184,6 +184,11 @@ def call(path: str, *args: Any) -> Any:
     for part in path.split("."):
         found = getattr(found, part)
     return found(*args)
+
+
+def cuda_stream(index: int) -> int:
+    """The address of the stream that Flambeau launches on now."""
+    return flambeau.cuda.current_stream(index).cuda_stream
 
 
 def invoke(function: Callable, args: list, kwargs: dict) -> Any:

@@ -7,15 +7,15 @@ import json
 import math
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from ..backends.cpu import jit, team
 from ..backends.cpu.onednn import library as dnnl
 from ..backends.cpu.onednn.direct import DirectProduct
 from ..backends.cpu.onednn.plan import PrimitivePlan
-from ..wholestep.graph import Launch, Ref, Test
+from ..wholestep.graph import MEMCPY, MEMSET, Launch, Ref, Test
 from ..wholestep.recorded import extent
-from ..wholestep.recorder import _MEMCPY, _MEMSET
 from . import c_templates as templates
 from .capture import Captured, NotExportable
 from .native_model import DESCRIPTION
@@ -117,8 +117,8 @@ class CProgram:
         return f"{self._function(step)}({', '.join(given)});"
 
     def _function(self, step: Launch) -> str:
-        if step.address in (_MEMSET, _MEMCPY):
-            return "memset" if step.address == _MEMSET else "memcpy"
+        if step.address in (MEMSET, MEMCPY):
+            return "memset" if step.address == MEMSET else "memcpy"
         if step.address not in jit.sources:
             raise NotExportable(f"{step.name} calls a library that cannot be linked")
         if step.address not in self.kernels:
@@ -236,15 +236,13 @@ class CProgram:
         return "0" if value is None else str(value)
 
     # -- text -------------------------------------------------------------------------------------------------------
-    def objects(self) -> dict[str, bytes]:
+    def objects(self) -> Iterator[tuple[str, bytes]]:
         """Object files: one for each kernel, and one that runs their loops in threads."""
-        found = {}
         for address, name in self.kernels.items():
             text, entry = jit.kernel_text(address)
             text = re.sub(rf"@{re.escape(entry)}\b", f"@{name}", text)
-            found[name] = jit.object_code(self._own_names(text))
-        found[f"{self.name}_threads"] = jit.object_code(self._own_names(team.text()))
-        return found
+            yield name, jit.object_code(self._own_names(text))
+        yield f"{self.name}_threads", jit.object_code(self._own_names(team.text()))
 
     def _own_names(self, text: str) -> str:
         """Two libraries may meet in one program."""

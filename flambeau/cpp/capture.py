@@ -12,12 +12,14 @@ from ..autograd import no_grad
 from ..backends.cpu.onednn import library as dnnl
 from ..core.device import cpu
 from ..core.tensor import Tensor
+from ..jit import ScriptModule
 from ..nn import Module
 from ..wholestep.function import record_once
 from ..wholestep.graph import Call, Graph
 from ..wholestep.program import Program
 from ..wholestep.recorded import Recorded, tensors_in
 from ..wholestep.recorder import NotRecordable
+from .branches import on_one_path
 from .onednn_log import Log, logging
 
 
@@ -44,6 +46,7 @@ class Captured:
     inputs: list[Tensor]
     outputs: list[Output]
     log: Log | None
+    structure: str = ""  # of what the model returns: "tensor", "tuple" (of tensors), or another
 
 
 class _Whole(Module):
@@ -52,16 +55,21 @@ class _Whole(Module):
     def __init__(self, model: Callable, inputs: frozenset[int]) -> None:
         super().__init__()
         self.model, self.inputs = model, inputs
+        self.structure = ""
 
     def forward(self, *args: Any) -> list[Tensor]:
-        found = tensors_in(self.model(*args))
+        result = self.model(*args)
+        found = tensors_in(result)
+        flat = isinstance(result, tuple) and len(found) == len(result) and all(isinstance(t, Tensor) for t in result)
+        self.structure = "tensor" if isinstance(result, Tensor) else "tuple" if flat else type(result).__name__
         return [t.clone() if t._storage.ptr in self.inputs or t._base is not None else t.contiguous() for t in found]
 
 
 def capture(model: Callable, inputs: tuple) -> Captured:
     """Record `model(*inputs)`, without gradients. Raises NotExportable with all reasons at once."""
     tensors = tensors_in(list(inputs))
-    whole = _Whole(model, frozenset(t._storage.ptr for t in tensors))
+    straight = on_one_path(model) if isinstance(model, ScriptModule) else model
+    whole = _Whole(straight, frozenset(t._storage.ptr for t in tensors))
     with no_grad(), _logging() as log:
         whole(*inputs)  # caches that are filled once
         try:
@@ -71,7 +79,7 @@ def capture(model: Callable, inputs: tuple) -> Captured:
             problem = str(error)
         if problem:
             raise NotExportable(f"{type(model).__name__} cannot be one native program: {problem}")
-        return _described(recorded, tensors, log)
+        return _described(recorded, tensors, log, whole.structure)
 
 
 def _others(inputs: frozenset[int]) -> list[Tensor]:
@@ -90,7 +98,7 @@ def _logging() -> Iterator[Log | None]:
         yield log
 
 
-def _described(recorded: Recorded, inputs: list[Tensor], log: Log | None) -> Captured:
+def _described(recorded: Recorded, inputs: list[Tensor], log: Log | None, structure: str) -> Captured:
     program = recorded.program
     problems = [f"{s.name}: {s.why}" for s in program.graph.steps if isinstance(s, Call)]
     if program.graph.draws:
@@ -107,4 +115,4 @@ def _described(recorded: Recorded, inputs: list[Tensor], log: Log | None) -> Cap
         if slot is None:
             raise NotExportable("a result is one of the model's own tensors; return a copy of it")
         outputs.append(Output(program.results[slot], t._offset * t.dtype.itemsize, tuple(t.shape), t.dtype))
-    return Captured(program.graph, program, inputs, outputs, log)
+    return Captured(program.graph, program, inputs, outputs, log, structure)

@@ -18,7 +18,7 @@ from typing import Any
 from ..core.dtype import dtype
 from ..core.tensor import Tensor
 from ..library.aten import gradients as _gradients  # noqa: F401  it adds operators
-from ..library.aten.calls import _function
+from ..library.aten.calls import _function, record_of
 from ..library.aten.schemas import REQUIRED, Argument, FunctionSchema, table
 
 FOLDER = Path(__file__).parents[1] / "include" / "ATen"
@@ -75,6 +75,17 @@ _BY_HAND = frozenset(
     ]
 )
 _ONLY_IN_CPP = ("slice", "alias", "numpy_T", "polygamma")  # methods there, not in Python
+# What a program does before it has started Python (flambeau/native.h): an undefined tensor where it must start.
+_NATIVE = {
+    "zeros": "native_filled(size, 0, options)",
+    "ones": "native_filled(size, 1, options)",
+    "full": "native_full(size, fill_value, options)",
+    "empty": "native_empty(size, memory_format ? options.memory_format(memory_format) : options)",
+    "slice": "native_slice(self, dim, start, end, step)",
+    "select": "native_select(self, dim, index)",
+    "detach": "native_alias(self)",
+    "contiguous": "native_contiguous(self, memory_format)",
+}
 _KEYWORDS = frozenset(
     [
         "and",
@@ -278,18 +289,48 @@ def _written(name: str, overload: str, schema: FunctionSchema, s: _Signature) ->
     first = schema.arguments[0] if schema.arguments else None
     has_self = first is not None and first.name == "self" and first.type == "Tensor"
     in_place = has_self and name.endswith("_") and s.result == "Tensor"
+    natively = _NATIVE.get(name, "") if s.result == "Tensor" else ""
+    natively = natively and f"if (Tensor made = ::flambeau::{natively}; made.defined()) return made; "
     call = f'static ::flambeau::Op op{{"{name}", "{overload or "default"}", nullptr}}; '
     made = f"::flambeau::Call(op){''.join(s.passed)}"
     if in_place:
-        head, body = "Tensor &", f"{made}.run_for(self); return const_cast<Tensor &>(self);"
+        head, body = "Tensor &", f"{made}.run_for(); return const_cast<Tensor &>(self);"
     else:
         head, body = s.result + " ", f"return {made}.run<{s.result}>();"
-    text = f"inline {head}{name}({s.parameters(True)}) {{ {call}{body} }}\n"
+    text = f"inline {head}{name}({s.parameters(True)}) {{ {natively}{call}{body} }}\n"
+    if not in_place:
+        text += _with_out(name, call, s)
     if not has_self or not (hasattr(Tensor, name) or name in _ONLY_IN_CPP):
         return text, ""
     given = ", ".join(["*this", *(n for _, n, _ in s.declared[1:])])
     text += f"inline {head}Tensor::{name}({s.parameters(False, True)}) const {{ return at::{name}({given}); }}\n"
     return text, f"  {head}{name}({s.parameters(True, True)}) const;\n"
+
+
+def _with_out(name: str, call: str, s: _Signature) -> str:
+    """The forms that write into tensors of the caller's: `add_out(out, a, b)`, `add_outf(a, b, out)`."""
+    record = record_of(name)
+    count = (
+        1
+        if s.result == "Tensor"
+        else s.result.count("Tensor")
+        if re.fullmatch(r"std::tuple<[Tensor, ]+>", s.result)
+        else 0
+    )
+    if record is None or not record.has_out or not count:
+        return ""
+    outs = [f"out{i if count > 1 else ''}" for i in range(count)]
+    given = ", ".join(f"Tensor &{o}" for o in outs)
+    plain = [(t, n, d) for t, n, d in s.declared if n != "options"]
+    passed = "".join(p for p in s.passed if p != ".options(options)")
+    kind = "Tensor &" if count == 1 else f"std::tuple<{', '.join(['Tensor &'] * count)}>"
+    held = outs[0] if count == 1 else f"std::tuple<{', '.join(['Tensor'] * count)}>{{{', '.join(outs)}}}"
+    back = outs[0] if count == 1 else f"std::tie({', '.join(outs)})"
+    body = f'{call}::flambeau::Call(op){passed}.k("out", {held}).run_for(); return {back};'
+    first = ", ".join([given, *(t + n + (f"={d}" if d else "") for t, n, d in plain)])
+    last = ", ".join([*(t + n for t, n, _ in plain), given])
+    names = ", ".join([*outs, *(n for _, n, _ in plain)])
+    return f"inline {kind} {name}_out({first}) {{ {body} }}\ninline {kind} {name}_outf({last}) {{ return {name}_out({names}); }}\n"
 
 
 def written() -> dict[str, str]:

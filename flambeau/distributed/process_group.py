@@ -23,7 +23,7 @@ from ..core.tensor import Tensor, empty
 from ..futures import Future
 from .options import NO_TIMEOUT, DebugLevel, get_debug_level
 from .reduce_op import RedOpType, ReduceOp, kind_of
-from .shared_engine import Memory
+from .shared_engine import Memory, Parts
 from .sparse_reduce import sparse_all_reduce
 from .store import Store
 from .work import TransferWork, Work
@@ -371,8 +371,26 @@ class ProcessGroup:
     def allgather_into_tensor_coalesced(
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> Work:
-        works = [self._allgather_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)]
-        return works[-1]
+        for output, tensor in zip(outputs, inputs):
+            if output.numel() != tensor.numel() * self._size:
+                raise ValueError("output tensor size must be equal to world_size times input tensor size")
+        _written(outputs)
+        return self.all_gather_parts(outputs, inputs)
+
+    def all_gather_parts(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], *, _wait: bool = False) -> Work:
+        """Everybody's inputs[i], one after the other, into outputs[i], in one operation. The outputs do not count as changed."""
+        sources = [memory_of(_contiguous(t)) for t in inputs]
+        sizes, targets = [m.nbytes for m in sources], [memory_of(t) for t in outputs]
+
+        def function(engine: Any) -> None:
+            if getattr(engine, "takes_parts", False):
+                places = [Parts(_shares(targets, sizes, r), sizes) for r in range(self._size)]
+                engine.all_gather(Parts(sources, sizes), places, self._seconds(None))
+                return
+            for source, target in zip(sources, targets):  # one after the other: their engines copy nothing on the way
+                engine.all_gather(source, _even(target, self._size), self._seconds(None))
+
+        return self._run("all_gather", function, [list(outputs)], list(inputs), _wait)
 
     def allgather_coalesced(
         self, output_lists: Sequence, inputs: Sequence[Tensor], opts: Any = None, *, _wait: bool = False
@@ -441,6 +459,31 @@ class ProcessGroup:
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None
     ) -> Work:
         return [self._reduce_scatter_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)][-1]
+
+    def reduce_scatter_parts(
+        self, output: Tensor, inputs: Sequence[Tensor], counts: Sequence[int], opts: Any = None, *, _wait: bool = False
+    ) -> Work:
+        """Rank r gets the sum over all ranks of the r-th counts[i] elements of each inputs[i], one behind the other, in `output`. Where
+        an input ends before the part of a rank does, the rest of that part is left undefined."""
+        op, factor, limit = self._reduce_settings(opts)
+        sources = [_contiguous(t) for t in inputs]
+        if op is RedOpType.PREMUL_SUM:
+            sources = [unrecorded(t.mul, factor) for t in sources]
+        sizes = [count * output.dtype.itemsize for count in counts]
+
+        def function(engine: Any) -> None:
+            memories = [memory_of(t) for t in sources]
+            if getattr(engine, "takes_parts", False):
+                parts: list = [Parts(_shares(memories, sizes, r), sizes) for r in range(self._size)]
+                flat = None
+            else:
+                flat = empty((sum(counts) * self._size,), output.dtype, output.device)
+                parts = _even(memory_of(flat), self._size)
+                _lay_out(flat, sources, counts, self._size)
+            engine.reduce_scatter(memory_of(output), parts, output.dtype, op, self._seconds(limit))
+            self._after(output, op)
+
+        return self._run("reduce_scatter", function, [output], [output], _wait)
 
     def alltoall(
         self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any = None, *, _wait: bool = False
@@ -590,6 +633,30 @@ def _pieces(tensor: Tensor, count: int) -> tuple[Tensor, ...]:
     return unrecorded(
         lambda: tensor.detach().reshape(-1).chunk(count) if tensor.numel() else (tensor.detach(),) * count
     )
+
+
+def _shares(memories: Sequence[Memory], sizes: Sequence[int], rank: int) -> list[Memory]:
+    """The bytes of each memory that are a rank's, where everybody gets as many."""
+    return [
+        Memory(m.address + size * rank, max(0, min(size, m.nbytes - size * rank)), m.owner)
+        for m, size in zip(memories, sizes)
+    ]
+
+
+def _even(memory: Memory, count: int) -> list[Memory]:
+    size = memory.nbytes // count
+    return [Memory(memory.address + size * r, size, memory.owner) for r in range(count)]
+
+
+def _lay_out(flat: Tensor, sources: Sequence[Tensor], counts: Sequence[int], size: int) -> None:
+    """What each rank gets, one behind the other."""
+    rows, start = unrecorded(flat.view, size, -1), 0
+    for source, count in zip(sources, counts):
+        line = unrecorded(source.detach().reshape, -1)
+        for r in range(size):
+            piece = line[count * r : count * (r + 1)]
+            unrecorded(rows[r, start : start + piece.numel()].copy_, piece)
+        start += count
 
 
 def _split(tensor: Tensor, sizes: Sequence[int] | None, count: int) -> list[Tensor]:

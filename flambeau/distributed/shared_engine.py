@@ -35,6 +35,39 @@ class Memory(NamedTuple):
     nbytes: int
     owner: Any
 
+    def read(self, start: int, count: int, to: int) -> None:
+        """Copy some of the bytes to an address."""
+        memmove(to, self.address + start, count)
+
+    def write(self, start: int, count: int, source: int) -> None:
+        """Copy bytes from an address to here."""
+        memmove(self.address + start, source, count)
+
+
+class Parts:
+    """Bytes that lie in several places, as if one part followed the other: no copy is made to put them together. A part may be
+    shorter than its room; what is missing is neither read nor written."""
+
+    __slots__ = ("nbytes", "parts")
+
+    def __init__(self, memories: Sequence[Memory], rooms: Sequence[int]):
+        self.parts, self.nbytes = [], 0
+        for memory, room in zip(memories, rooms):
+            self.parts.append((self.nbytes, self.nbytes + min(memory.nbytes, room), memory))
+            self.nbytes += room
+
+    def read(self, start: int, count: int, to: int) -> None:
+        for low, high, memory in self.parts:
+            begin, end = max(start, low), min(start + count, high)
+            if begin < end:
+                memmove(to + begin - start, memory.address + begin - low, end - begin)
+
+    def write(self, start: int, count: int, source: int) -> None:
+        for low, high, memory in self.parts:
+            begin, end = max(start, low), min(start + count, high)
+            if begin < end:
+                memmove(memory.address + begin - low, source + begin - start, end - begin)
+
 
 _NOTHING = Memory(0, 0, None)
 
@@ -48,6 +81,7 @@ class SharedEngine:
     """Moves bytes between `size` processes of one machine. One operation at a time; the caller sees to that."""
 
     name = "shared memory"
+    takes_parts = True  # all_gather and reduce_scatter take `Parts` for `Memory`
 
     def __init__(self, store: Store, rank: int, size: int, timeout: timedelta, ranks: Sequence[int]):
         self.store, self.rank, self.size, self.timeout = store, rank, size, timeout
@@ -195,16 +229,18 @@ class SharedEngine:
         if self.size > 1:
             self._rounds(f"broadcast from {root}", timeout, memory.nbytes, 1, put, take)
 
-    def all_gather(self, memory: Memory, outputs: Sequence[Memory], timeout: float, root: int | None = None) -> None:
+    def all_gather(
+        self, memory: Memory | Parts, outputs: Sequence[Memory | Parts], timeout: float, root: int | None = None
+    ) -> None:
         """Everybody's memory to everybody, or to one root only."""
 
         def put(start: int, count: int, slot: int) -> None:
-            memmove(slot, memory.address + start, count)
+            memory.read(start, count, slot)
 
         def take(start: int, count: int, slots: list[int]) -> None:
             if root is None or root == self.rank:
                 for output, slot in zip(outputs, slots):
-                    memmove(output.address + start, slot, count)
+                    output.write(start, count, slot)
 
         what = "all_gather" if root is None else f"gather to {root}"
         self._rounds(what, timeout, memory.nbytes, 1, put, take)
@@ -298,12 +334,12 @@ class SharedEngine:
         self._exchange("all_to_all", inputs, outputs, timeout)
 
     def reduce_scatter(
-        self, memory: Memory, inputs: Sequence[Memory], dtype: Any, op: RedOpType, timeout: float
+        self, memory: Memory, inputs: Sequence[Memory | Parts], dtype: Any, op: RedOpType, timeout: float
     ) -> None:
         """memory = the sum over all ranks of their inputs[this rank]."""
         combine = combiner(op, dtype)
         if self.size == 1:
-            memmove(memory.address, inputs[0].address, memory.nbytes)
+            inputs[0].read(0, memory.nbytes, memory.address)
             return
 
         def take(start: int, count: int, parts: list[int]) -> None:
@@ -315,7 +351,7 @@ class SharedEngine:
     def _exchange(
         self,
         what: str,
-        inputs: Sequence[Memory],
+        inputs: Sequence[Memory | Parts],
         outputs: Sequence[Memory],
         timeout: float,
         unit: int = 1,
@@ -323,7 +359,7 @@ class SharedEngine:
     ) -> None:
         """inputs[r] to rank r, outputs[r] from rank r; sizes may differ, so the ranks first agree on the number of rounds."""
         if self.size == 1:
-            memmove(outputs[0].address, inputs[0].address, outputs[0].nbytes)
+            inputs[0].read(0, outputs[0].nbytes, outputs[0].address)
             return
         self._begin(what, timeout)
         sizes = [m.nbytes for m in inputs]
@@ -339,7 +375,7 @@ class SharedEngine:
             for r, source in enumerate(inputs):
                 count = min(part, source.nbytes - start)
                 if count > 0:
-                    memmove(slot + r * part, source.address + start, count)
+                    source.read(start, count, slot + r * part)
             if text is not None:
                 window.announce(text)
             half = self._meet(window)

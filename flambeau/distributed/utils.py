@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..core.tensor import Tensor
+from ..nn.utils.rnn import PackedSequence
 from .process_group import ProcessGroup
 from .reducer import _broadcast_coalesced, _verify_params_across_processes
 
@@ -67,3 +70,31 @@ def _alloc_storage(tensor: Tensor, size: Any) -> None:
     for n in size:
         count *= n
     tensor.untyped_storage().resize_(count * tensor.element_size())
+
+
+def _get_root_modules(modules: list[Any]) -> list[Any]:
+    """Those of some modules that are not inside another of them."""
+    inside = {id(child) for module in modules for child in module.modules() if child is not module}
+    return [module for module in modules if id(module) not in inside]
+
+
+def _apply_to_tensors(function: Callable[[Tensor], Any], container: Any) -> Any:
+    """The same container with function(tensor) for each tensor in it, also in dataclasses and packed sequences."""
+    if isinstance(container, Tensor):
+        return function(container)
+    if dataclasses.is_dataclass(container) and not isinstance(container, type):
+        fields = dataclasses.fields(container)
+        changes = {f.name: _apply_to_tensors(function, getattr(container, f.name)) for f in fields if f.init}
+        return dataclasses.replace(container, **changes)
+    if isinstance(container, PackedSequence):
+        _apply_to_tensors(function, container.data)
+        return container
+    if isinstance(container, OrderedDict):
+        return type(container)((k, _apply_to_tensors(function, v)) for k, v in container.items())
+    if isinstance(container, dict):
+        return {k: _apply_to_tensors(function, v) for k, v in container.items()}
+    if isinstance(container, tuple) and hasattr(container, "_fields"):
+        return type(container)(*(_apply_to_tensors(function, v) for v in container))
+    if isinstance(container, (list, tuple, set)):
+        return type(container)(_apply_to_tensors(function, v) for v in container)
+    return container

@@ -3,7 +3,9 @@
     python -m flambeau.export model.pt --onnx model.onnx --input 1x3x224x224
     python -m flambeau.export model.pt --torchscript scripted.pt --input 1x3x224x224
     python -m flambeau.export package.models:resnet18 --library folder --input 1x3x224x224:float32
+    python -m flambeau.export model.pt --library --input 1x3x224x224
 
+The last line writes the library beside a TorchScript archive (model.pt.native), where C++'s `torch::jit::load` finds it.
 The model is a TorchScript archive, a whole module saved with `save` (its file is trusted: loading runs code in it), an ONNX file, or
 `module:name` of a function or class that makes one. Inputs are random numbers (zeros, if integers) of the given shapes.
 """
@@ -22,7 +24,10 @@ from typing import Any
 import flambeau
 
 from ..core.dtype import BY_NAME
+from ..cpp.beside import export_beside
 from ..nn import Module
+
+_BESIDE = "\0"  # no folder is called so
 
 
 def _input(text: str) -> Any:
@@ -83,7 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("model")
     parser.add_argument("--onnx", metavar="FILE")
     parser.add_argument("--torchscript", metavar="FILE")
-    parser.add_argument("--library", metavar="FOLDER")
+    parser.add_argument(
+        "--library", metavar="FOLDER", nargs="?", const=_BESIDE, help="without a folder: beside the archive"
+    )
     parser.add_argument(
         "--input", action="append", type=_input, default=[], help="a shape and dtype; once for each input"
     )
@@ -109,7 +116,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _export(options: argparse.Namespace, targets: list[str], inputs: tuple, say: Callable[[str], None]) -> None:
     say(f"loading {options.model}")
-    model = _load(options.model).eval()
+    model = _load(options.model)
+    if options.library != _BESIDE:  # a library beside an archive knows in which mode that was saved
+        model = model.eval()
+    elif not isinstance(model, flambeau.jit.ScriptModule):
+        raise RuntimeError(f"{options.model} is no TorchScript archive: name a folder (--library FOLDER)")
     count = sum(p.numel() for p in model.parameters())
     say(f"{count:,} parameters")
     for target in targets:
@@ -119,6 +130,8 @@ def _export(options: argparse.Namespace, targets: list[str], inputs: tuple, say:
 
 
 def _write(target: str, model: Any, inputs: tuple, options: argparse.Namespace, say: Callable[[str], None]) -> Path:
+    if target == "library" and options.library == _BESIDE:
+        return export_beside(options.model, model, inputs, say)
     if target == "library":
         return flambeau.export_library(
             model,

@@ -4,17 +4,13 @@
 >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..core import naming as _naming
 from . import _reduction, attention, common_types, functional, grad, init, modules, parallel, parameter, utils
 from .modules import *  # noqa: F403
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
-
-if TYPE_CHECKING:  # names that are put here when the module is imported
-
-    def __getattr__(name: str) -> Any: ...
-
 
 functional.grad = grad  # it is made of functional itself
 
@@ -53,3 +49,9 @@ def factory_kwargs(kwargs: dict[str, Any] | None) -> dict[str, Any]:
             raise TypeError(f"{name} specified twice, in **kwargs and in factory_kwargs")
         result[name] = kwargs[name]
     return result
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("intrinsic", "qat", "quantizable", "quantized"):  # former names of parts of `ao.nn`
+        return _naming.submodule(__name__, name)
+    raise _naming.no_attribute(__name__, name)

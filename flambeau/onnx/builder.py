@@ -187,7 +187,7 @@ class Builder:
         if given is None or isinstance(given, Value):
             return given
         if isinstance(given, Tensor):
-            return self.constant(array_of(given))
+            return self._constant(array_of(given))
         if isinstance(given, (list, tuple)) and any(isinstance(g, Value) for g in given):
             return self.ints(given)
         return self.constant(np.asarray(given))
@@ -199,6 +199,10 @@ class Builder:
         array = np.asarray(array)
         if array.dtype == np.float64 and dtype is None:
             array = array.astype(np.float32)
+        return self._constant(array)
+
+    def _constant(self, array: np.ndarray) -> Value:
+        """A constant of exactly this dtype."""
         key = (array.dtype.str, array.shape, array.tobytes()) if array.nbytes <= 4096 else None
         known = self._known(key)
         if known is not None:
@@ -326,6 +330,8 @@ class Builder:
 
     def recast(self, x: Value, dtype: DType) -> Value:
         """A Cast, even to the dtype that there is."""
+        if dtype.is_complex:
+            raise NotImplementedError("complex numbers")
         return self.op("Cast", x, to_i=NUMBER[dtype]).known(dtype, x.shape)
 
     def slice(self, x: Value, axes: Sequence[int], starts: Any, ends: Any, steps: Sequence[int] | None = None) -> Value:

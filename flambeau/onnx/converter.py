@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import flambeau
+
 from ..core.dtype import dtype as DType  # noqa: N812
 from ..core.tensor import Tensor
+from ..utils import _pytree as pytree
 from . import forms  # noqa: F401  they register themselves
 from .builder import Builder, Size, Value
 from .errors import UnsupportedOperatorError
@@ -110,13 +113,34 @@ class Converter:
         if name.endswith("_") and not name.endswith("__") and isinstance(first, Slot):
             self._in_place(name, first, arguments, place, target)
             return first
-        result = self._run(name, arguments, place, target)
+        result = self._of_nothing(name, arguments, described, target)
         if result is _MISSING:
-            result = _unknown(described)
+            result = self._run(name, arguments, place, target)
+        if result is _MISSING:
+            result = unknown(described)
         self._describe(result, described)
-        if isinstance(first, Slot) and getattr(operator_named(name), "is_view", False) and _same_dtype(first, result):
+        if _is_view(operator_named(name), arguments) and _same_dtype(first, result):
             return self._views(name, first, arguments, result)
         return slots(result)
+
+    def _of_nothing(self, name: str, arguments: dict[str, Any], described: Any, target: Any) -> Any:
+        """The result of a call in which nothing is computed, as a constant: it has no elements, or none of the arguments has any.
+        Engines differ in what they do then."""
+        operator = operator_named(name)
+        own = custom_form(name, self.g.opset) is not None or target in self.table or form_of_function(target)
+        if own or not name.startswith("aten::") or form_of(name) is None or _is_view(operator, arguments):
+            return _MISSING
+        results = described if isinstance(described, (list, tuple)) else [described]
+        if all(isinstance(d, Described) and d.dtype is not None and _is_empty(d) for d in results):
+            made = [self.g.value(flambeau.zeros(d.shape, dtype=d.dtype)) for d in results]
+            return made if isinstance(described, (list, tuple)) else made[0]
+        leaves, spec = pytree.tree_flatten({key: self.plain(value) for key, value in arguments.items()})
+        values = [leaf for leaf in leaves if isinstance(leaf, Value)]
+        if not values or not all(map(_is_empty, values)):
+            return _MISSING
+        filled = [flambeau.zeros(v.shape, dtype=v.dtype) if isinstance(v, Value) else v for v in leaves]
+        result = operator(**pytree.tree_unflatten(filled, spec))
+        return pytree.tree_map(lambda t: self.g.value(t) if isinstance(t, Tensor) else t, result)
 
     def _in_place(self, name: str, first: Slot, arguments: dict[str, Any], place: str, target: Any) -> None:
         """A change in place is the operator's result, put where the tensor was."""
@@ -207,6 +231,16 @@ class Converter:
 _MISSING = object()
 
 
+def _is_view(operator: Any, arguments: dict[str, Any]) -> bool:
+    """Whether a call gives a view of its first argument."""
+    return isinstance(next(iter(arguments.values()), None), Slot) and getattr(operator, "is_view", False)
+
+
+def _is_empty(about: Any) -> bool:
+    """Whether something is known to have no elements."""
+    return bool(about.shape) and 0 in about.shape and all(isinstance(n, int) for n in about.shape)
+
+
 def _same_dtype(first: Slot, result: Any) -> bool:
     """A tensor of another dtype is a copy: `x.to(dtype)` is a view only where nothing is converted."""
     return not isinstance(result, Value) or result.dtype == first.value.dtype
@@ -226,11 +260,11 @@ def slots(result: Any) -> Any:
     return result
 
 
-def _unknown(described: Any) -> Any:
+def unknown(described: Any) -> Any:
     if isinstance(described, Described):
         return Value("", described.dtype, described.shape)
     if isinstance(described, (list, tuple)):
-        return [_unknown(d) for d in described]
+        return [unknown(d) for d in described]
     return Value()
 
 

@@ -11,7 +11,7 @@ from ..fx.node import Node
 from ..utils import _pytree as pytree
 from ..utils.progress import Progress
 from .builder import Builder, Value
-from .converter import Converter, Described, Slot
+from .converter import Converter, Described, Slot, unknown
 from .registry import form_of
 from .serialize import as_output
 
@@ -106,7 +106,8 @@ class ProgramReader:
         target, args = node.target, self._taken(node.args)
         with self.g.inside(_scope(node)):
             if target is operator.getitem:
-                self.known[node] = args[0][args[1]]
+                many = args[0] if isinstance(args[0], list) else None  # none where the call has no form
+                self.known[node] = Slot(unknown(described(node.meta))) if many is None else many[args[1]]
                 if isinstance(self.known[node], Slot):
                     self.converter._describe(self.known[node].value, described(node.meta))
             elif target in _SIZES:

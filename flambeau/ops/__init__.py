@@ -19,6 +19,7 @@ from .nn import (  # noqa: F401
     distance,
     dropout,
     embedding,
+    fake_quantize,
     fold,
     grid_sample,
     loss,
@@ -45,6 +46,7 @@ from .pointwise import (  # noqa: F401
     special_functions,
     unary,
 )
+from .quantizing import methods as _quantized_methods  # noqa: F401
 from .random import fills, sampling  # noqa: F401
 from .reduce import agreement, differences, extremes, histogram, norms, quantiles, scan, segments, statistics, sums  # noqa: F401
 from .shape import (  # noqa: F401
@@ -70,11 +72,13 @@ bind_operators()
 
 
 def __getattr__(name: str):
-    """`torch.ops.aten`, `higher_order`, `profiler` and libraries of C++, imported when first used."""
+    """`torch.ops.aten`, `higher_order`, `profiler`, `quantized` and libraries of C++, imported when first used."""
     if name == "aten":
         return _naming.load("flambeau.library.aten").aten
     if name == "higher_order":
         return _naming.load("flambeau.library.higher_order").higher_order
+    if name in ("quantized", "_quantized", "quantized_decomposed"):
+        return getattr(_naming.load("flambeau.ops.quantizing.operators"), name)
     if name == "profiler":
         return _naming.load("flambeau.autograd.profiler_ops")
     if name in ("load_library", "loaded_libraries"):

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 from ..core import dtype as dt
 from ..core.device import cpu
 from ..core.graph import user_frame
-from ..core.sharded import ShardedOperand
 from ..core.tensor import Tensor
 from ..expr import Expr
 from ..expr.node import children, walk
@@ -85,7 +84,6 @@ def loop_over_parameters(update: Compiled, options: list[str], hoisted: int) -> 
     space: dict[str, Any] = {
         "cell": _cell, "cells": _cells, "cpu": cpu, "float32": dt.float32, "make_plan": update.make_plan,
         "__name__": __name__, "name": update.name, "plans": update.plans, "prologue": update.prologue, "user_frame": user_frame,
-        "ShardedOperand": ShardedOperand,
     }  # fmt: skip
     exec("\n".join(lines), space)
     return space["run"]
@@ -105,8 +103,7 @@ def _find_tensors(update: Compiled) -> list[str]:
         *(["state = states[t0]", f"if {kept[0]!r} not in state and begin(state, t0, t1): continue"] if kept else []),
         *(f"t{i} = state[{name!r}]" for i, name in enumerate(update.states, 2)),
         *([f"if {elsewhere}: slow(t0); continue"] if elsewhere else []),
-        f"try: key = ({''.join(f'{t}.shape, {t}._strides, {t}.dtype, ' for t in tensors)})",
-        "except ShardedOperand: slow(t0); continue",
+        f"key = ({''.join(f'{t}.shape, {t}._strides, {t}.dtype, ' for t in tensors)})",
         "plan = plans.get(key)",
         f"if plan is None: plan = make_plan(key, ({', '.join(tensors)}))",
         "kernel, first = plan",

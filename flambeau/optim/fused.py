@@ -72,6 +72,19 @@ class Owner(Protocol):
         """Update a parameter whose gradient is sparse."""
 
 
+class Parts:
+    """This rank's parts of the state of spread parameters, in the place of their optimizer."""
+
+    def __init__(self, state: dict[Tensor, dict[str, Any]], found_inf: Tensor | None):
+        self.state, self.found_inf = state, found_inf
+
+    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
+        return False  # the state is there
+
+    def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
+        raise RuntimeError("a parameter that is spread over ranks has a sparse gradient, which no optimizer can use")
+
+
 class Update:
     """A formula and what has been compiled from it."""
 
@@ -91,13 +104,16 @@ class Update:
 
     def run(self, owner: Owner, group: dict[str, Any], params: Iterable[Tensor], options: dict[str, Any]) -> None:
         """Update every parameter that has a gradient."""
+        params = list(params)
+        if any(isinstance(p, SpreadTensor) for p in params):
+            self.run_spread(owner, group, params, options)
+            return
         recorded = bool(group.get("differentiable"))
         if recorded or not NATIVE:
             for p in params:
                 if p.grad is not None:
                     self.run_tensors(owner, group, p, options)
             return
-        params = list(params)
         if (modes.active and modes.deciding()) or (
             params and params[0].device is not cpu and compiles(params[0].device)
         ):
@@ -118,6 +134,26 @@ class Update:
         with modes.named_range(f"aten::_fused_{self.name}_", modes.FUNCTION):
             run(*given)
 
+    def run_spread(self, owner: Owner, group: dict[str, Any], params: list[Any], options: dict[str, Any]) -> None:
+        """Update parameters of which some are spread over ranks: elements know nothing of each other, so each rank updates its own."""
+        used = self.variant(options)
+        kept = (*used.scalars, *used.states)
+        plain, parts, states = [], [], {}
+        for p in params:
+            if not isinstance(p, SpreadTensor):
+                plain.append(p)
+            elif p.grad is not None:
+                state = owner.state[p]
+                if kept and kept[0] not in state and owner._begin(group, state, p, p.grad):
+                    continue
+                part = p._beside(p).detach()
+                part.grad = p._beside(p.grad)
+                spread = {name: p._beside(state[name]) for name in used.states}
+                states[part] = {**{name: state[name] for name in used.scalars}, **spread}
+                parts.append(part)
+        self.run(owner, group, plain, options)
+        self.run(Parts(states, getattr(owner, "found_inf", None)), group, parts, options)
+
     def variant(self, options: dict[str, Any]) -> Variant:
         """What was compiled for these flags."""
         key = tuple(_NUMBER if _is_number(v) else v for v in options.values())
@@ -130,22 +166,10 @@ class Update:
         """Update a parameter that the loop over tensors on the CPU cannot."""
         if p.grad.is_sparse:  # type: ignore[union-attr]
             owner._sparse_gradient(group, p, options)
-        elif isinstance(p, SpreadTensor):
-            self.run_part(owner, group, p, options)
         elif compiles(p.device) and p.device is not cpu:
             self.run_together(owner, group, [p], options)
         else:
             self.run_tensors(owner, group, p, options)
-
-    def run_part(self, owner: Owner, group: dict[str, Any], p: SpreadTensor, options: dict[str, Any]) -> None:
-        """Update this rank's part of a parameter that is spread over several: elements need nothing from others."""
-        used, state = self.variant(options), owner.state[p]
-        kept = (*used.scalars, *used.states)
-        if kept and kept[0] not in state and owner._begin(group, state, p, p.grad):
-            return
-        held = [p, p.grad, *(state[name] for name in used.states)]
-        part, grad, *states = [p._beside(t) for t in held]
-        self.update_lists([part], [grad], *([state[n]] for n in used.scalars), *([s] for s in states), **options)
 
     def run_together(
         self, owner: Owner, group: dict[str, Any], params: Iterable[Tensor], options: dict[str, Any]

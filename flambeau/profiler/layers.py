@@ -30,6 +30,7 @@ def named_layers(recorder: Recorder) -> Iterator[None]:
             kept.append(module)
         note = recorder.begin(name, modes.FUNCTION)
         note.extra = "python"
+        note.module = id(module), type(module).__name__, list(module._parameters.items())
         running.append((module, note))
 
     def end(module: Any, args: Any, result: Any) -> None:

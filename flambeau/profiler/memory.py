@@ -100,6 +100,8 @@ class MemoryProfile:
             backward = backward or around.scope == modes.BACKWARD
             names.append(around.name)
             around = around.parent
+        if any(name.startswith("FSDP::") for name in names):  # whole parameters, or what gradients are reduced into
+            return Category.PARAMETER if names[0].startswith("FSDP::all_gather") else Category.GRADIENT
         if block.made.address in self.parameters and not backward:
             return Category.PARAMETER
         if any(name.startswith("Optimizer.step#") for name in names):
@@ -158,48 +160,53 @@ class MemoryProfile:
 
     def drawn(self, device: str) -> str:
         """A picture of the bytes in use over time, in SVG; categories lie upon each other."""
-        times, sizes = self.sizes(device)
-        most = max((sum(row) for row in sizes), default=0) or 1
-        length = (times[-1] if times else 0) or 1
-        unit, word = next(
-            (u, w) for u, w in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"), (1, "B")) if most >= u or u == 1
-        )
-        across, up = _WIDTH - _LEFT - 20, _HEIGHT - _TOP - _BOTTOM
+        return drawn(*self.sizes(device), device)
 
-        def place(moment: int, nbytes: float) -> str:
-            return f"{_LEFT + across * moment / length:.1f},{_TOP + up - up * nbytes / most:.1f}"
 
-        parts = []
-        floor = [0] * len(times)
-        kinds = [k for k in (Category.PARAMETER, Category.OPTIMIZER_STATE, Category.INPUT, Category.ACTIVATION, Category.GRADIENT,
-                             Category.AUTOGRAD_DETAIL, Category.TEMPORARY) if any(row[k.value] for row in sizes)]  # fmt: skip
-        for kind in kinds:
-            top = [low + row[kind.value] for low, row in zip(floor, sizes)]
-            upper = [place(t, v) for i, t in enumerate(times) for v in ((top[i - 1] if i else 0), top[i])]
-            lower = [place(t, v) for i, t in enumerate(times) for v in ((floor[i - 1] if i else 0), floor[i])]
-            points = " ".join([*upper, *reversed(lower)])
-            parts.append(f'<polygon points="{points}" fill="{_COLOURS[kind]}" fill-opacity="0.85"/>')
-            floor = top
-        for i in range(5):
-            y = _TOP + up - up * i / 4
-            parts.append(
-                f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + across}" y2="{y:.1f}" stroke="#ccc" stroke-width="0.5"/>'
-                f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{most * i / 4 / unit:.2f} {word}</text>'
-                f'<text x="{_LEFT + across * i / 4:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="{"end" if i == 4 else "middle"}">'
-                f"{length * i / 4 / 1e6:.2f} ms</text>"
-            )
-        x = _LEFT
-        for kind in kinds:
-            label = kind.name.lower().replace("_", " ")
-            parts.append(f'<rect x="{x}" y="{_HEIGHT - 26}" width="12" height="12" fill="{_COLOURS[kind]}"/>')
-            parts.append(f'<text x="{x + 17}" y="{_HEIGHT - 16}">{label}</text>')
-            x += 40 + 7 * len(label)
-        title = escape(f"Memory in use on {device}; at most {most / unit:.2f} {word}")
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
-            f' font-family="sans-serif" font-size="11"><rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>'
-            f'<text x="{_LEFT}" y="22" font-size="14">{title}</text>' + "\n".join(parts) + "</svg>\n"
+def drawn(times: list[int], sizes: list[list[int]], device: str, most: int = 0) -> str:
+    """A picture of bytes by category at some moments; `most` is the height of the picture, if it is larger than the largest sum."""
+    highest = max((sum(row) for row in sizes), default=0) or 1
+    most = max(most, highest)
+    length = (times[-1] if times else 0) or 1
+    unit, word = next(
+        (u, w) for u, w in ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"), (1, "B")) if most >= u or u == 1
+    )
+    across, up = _WIDTH - _LEFT - 20, _HEIGHT - _TOP - _BOTTOM
+
+    def place(moment: int, nbytes: float) -> str:
+        return f"{_LEFT + across * moment / length:.1f},{_TOP + up - up * nbytes / most:.1f}"
+
+    parts = []
+    floor = [0] * len(times)
+    kinds = [k for k in (Category.PARAMETER, Category.OPTIMIZER_STATE, Category.INPUT, Category.ACTIVATION, Category.GRADIENT,
+                         Category.AUTOGRAD_DETAIL, Category.TEMPORARY) if any(row[k.value] for row in sizes)]  # fmt: skip
+    for kind in kinds:
+        top = [low + row[kind.value] for low, row in zip(floor, sizes)]
+        upper = [place(t, v) for i, t in enumerate(times) for v in ((top[i - 1] if i else 0), top[i])]
+        lower = [place(t, v) for i, t in enumerate(times) for v in ((floor[i - 1] if i else 0), floor[i])]
+        points = " ".join([*upper, *reversed(lower)])
+        parts.append(f'<polygon points="{points}" fill="{_COLOURS[kind]}" fill-opacity="0.85"/>')
+        floor = top
+    for i in range(5):
+        y = _TOP + up - up * i / 4
+        parts.append(
+            f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + across}" y2="{y:.1f}" stroke="#ccc" stroke-width="0.5"/>'
+            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{most * i / 4 / unit:.2f} {word}</text>'
+            f'<text x="{_LEFT + across * i / 4:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="{"end" if i == 4 else "middle"}">'
+            f"{length * i / 4 / 1e6:.2f} ms</text>"
         )
+    x = _LEFT
+    for kind in kinds:
+        label = kind.name.lower().replace("_", " ")
+        parts.append(f'<rect x="{x}" y="{_HEIGHT - 26}" width="12" height="12" fill="{_COLOURS[kind]}"/>')
+        parts.append(f'<text x="{x + 17}" y="{_HEIGHT - 16}">{label}</text>')
+        x += 40 + 7 * len(label)
+    title = escape(f"Memory in use on {device}; at most {highest / unit:.2f} {word}")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
+        f' font-family="sans-serif" font-size="11"><rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>'
+        f'<text x="{_LEFT}" y="22" font-size="14">{title}</text>' + "\n".join(parts) + "</svg>\n"
+    )
 
 
 def _is_on(where: Any, device: str) -> bool:

@@ -261,7 +261,7 @@ def _plain(function: Callable) -> Callable:
 
 _BY_OBJECT: list[tuple[Any, Callable]] = [
     *((f, _plain(f)) for f in (
-        rebuild.tensor, rebuild.tensor_v2, rebuild.tensor_v3, rebuild.sparse_tensor, rebuild.parameter, rebuild.meta_tensor,
+        rebuild.tensor, rebuild.tensor_v2, rebuild.tensor_v3, rebuild.sparse_tensor, rebuild.quantized_tensor, rebuild.parameter, rebuild.meta_tensor,
         rebuild.layout, rebuild.encode,
     )),
     (rebuild.parameter_with_state, _parameter_with_state), (rebuild.from_type, _from_type),

@@ -15,6 +15,7 @@ from ..core.generator import Generator
 from ..core.layout import layout, memory_format
 from ..core.naming import PACKAGE, load, own_name, torch_name
 from ..core.numeric_limits import finfo, iinfo
+from ..core.quantized import SCHEMES
 from ..core.size import Size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
@@ -26,6 +27,7 @@ STORAGE_NAMES: dict[str, dtype] = {
     "FloatStorage": dt.float32, "DoubleStorage": dt.float64, "HalfStorage": dt.float16, "BFloat16Storage": dt.bfloat16,
     "LongStorage": dt.int64, "IntStorage": dt.int32, "ShortStorage": dt.int16, "CharStorage": dt.int8, "ByteStorage": dt.uint8,
     "BoolStorage": dt.bool_, "ComplexFloatStorage": dt.complex64, "ComplexDoubleStorage": dt.complex128,
+    "QInt8Storage": dt.qint8, "QUInt8Storage": dt.quint8, "QInt32Storage": dt.qint32,
 }  # fmt: skip
 STORAGE_OF: dict[dtype, str] = {d: n for n, d in STORAGE_NAMES.items()}
 
@@ -46,6 +48,7 @@ SAFE: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_tensor_v3"): rebuild.tensor_v3,
     ("torch._utils", "_rebuild_tensor"): rebuild.tensor,
     ("torch._utils", "_rebuild_sparse_tensor"): rebuild.sparse_tensor,
+    ("torch._utils", "_rebuild_qtensor"): rebuild.quantized_tensor,
     ("torch._utils", "_rebuild_parameter"): rebuild.parameter,
     ("torch._utils", "_rebuild_parameter_with_state"): rebuild.parameter_with_state,
     ("torch._utils", "_rebuild_meta_tensor_no_storage"): rebuild.meta_tensor,
@@ -72,6 +75,7 @@ SAFE: dict[tuple[str, str], Any] = {
     **{("torch", n): t for n, t in STORAGE_TYPES.items()},
     **{("torch.storage", n): t for n, t in STORAGE_TYPES.items()},
     **{("torch", n): d for n, d in BY_NAME.items()},
+    **{("torch", n): scheme for n, scheme in SCHEMES.items()},
     **{("torch", n): kind for n, kind in TENSOR_TYPES.items()},
 }
 
@@ -81,6 +85,7 @@ _WRITTEN: dict[Any, tuple[str, str]] = {
     rebuild.tensor_v3: ("torch._utils", "_rebuild_tensor_v3"),
     rebuild.parameter: ("torch._utils", "_rebuild_parameter"),
     rebuild.sparse_tensor: ("torch._utils", "_rebuild_sparse_tensor"),
+    rebuild.quantized_tensor: ("torch._utils", "_rebuild_qtensor"),
     rebuild.layout: ("torch.serialization", "_get_layout"),
     rebuild.parameter_with_state: ("torch._utils", "_rebuild_parameter_with_state"),
     rebuild.from_type: ("torch._tensor", "_rebuild_from_type_v2"),

@@ -13,6 +13,16 @@ from ..core import layout as layouts
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.object_state import set_object_state
+from ..core.quantized import (
+    CODE_DTYPES,
+    QuantizedTensor,
+    Quantizer,
+    per_channel_affine,
+    per_channel_float,
+    per_tensor_affine,
+    qscheme,
+    wrap,
+)
 from ..core.size import Size, make_size
 from ..core.sparse import SparseTensor, new_csr
 from ..core.storage import UntypedStorage
@@ -187,7 +197,7 @@ def parameter_with_state(data: Any, requires_grad: Any, backward_hooks: Any, sta
 
 def from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     """A tensor subclass: rebuild the tensor, then give it its class and attributes."""
-    known = (tensor_v2, tensor_v3, tensor, parameter, meta_tensor, sparse_tensor)
+    known = (tensor_v2, tensor_v3, tensor, parameter, meta_tensor, sparse_tensor, quantized_tensor)
     if not any(function is f for f in known) or not isinstance(kind, type) or not issubclass(kind, Tensor):
         raise RuntimeError(f"corrupt checkpoint: cannot rebuild a tensor with {shown(function)} as {shown(kind)}")
     if type(args) is not tuple:
@@ -204,13 +214,13 @@ def set_state(t: Tensor, state: Any) -> None:
     if not isinstance(state, tuple) or len(state) == 2:
         set_object_state(t, state)
         return
-    if len(state) not in (3, 4, 5) or isinstance(t, (SparseTensor, UninitializedTensorMixin)):
+    if len(state) not in (3, 4, 5) or isinstance(t, (SparseTensor, QuantizedTensor, UninitializedTensorMixin)):
         raise RuntimeError(f"corrupt checkpoint: a tuple of {len(state)} is no state of a {type(t).__name__}")
     if len(state) == 3:
         t.requires_grad = bool(state[0])
         return
     source = tensor(*state) if len(state) == 4 else state[0]
-    if not isinstance(source, Tensor) or isinstance(source, (SparseTensor, UninitializedTensorMixin)):
+    if not isinstance(source, Tensor) or isinstance(source, (SparseTensor, QuantizedTensor, UninitializedTensorMixin)):
         raise RuntimeError(f"corrupt checkpoint: expected the data of a tensor, got {shown(source)}")
     requires_grad = t.requires_grad if len(state) == 4 else bool(state[3])
     t.requires_grad = False
@@ -266,6 +276,40 @@ def _check_sparse_parts(parts: tuple[Tensor, ...], compressed: bool, shape: Size
         raise RuntimeError(
             f"corrupt checkpoint: a compressed sparse tensor has two dimensions, got {shown(shape)} with values {shown(values.shape)}"
         )
+
+
+def quantized_tensor(
+    storage: Any, storage_offset: Any, size: Any, stride: Any, parameters: Any, requires_grad: Any, backward_hooks: Any
+) -> QuantizedTensor:
+    """A quantized tensor over the codes in a storage. `parameters`: (scheme, scale, zero point), with tensors and the axis where
+    each channel has its own."""
+    held = _loaded(storage)
+    if held.dtype not in CODE_DTYPES:
+        raise RuntimeError(f"corrupt checkpoint: a quantized tensor has no elements of type {shown(held.dtype.name)}")
+    codes = _build(held.untyped(), CODE_DTYPES[held.dtype], storage_offset, size, stride)
+    return wrap(codes, _quantizer(parameters, codes.shape), held.dtype)
+
+
+def _quantizer(parameters: Any, shape: Size) -> Quantizer:
+    if type(parameters) is not tuple or not parameters or not isinstance(parameters[0], qscheme):
+        raise RuntimeError(f"corrupt checkpoint: {shown(parameters)} does not say how a tensor is quantized")
+    scheme, *rest = parameters
+    if scheme is per_tensor_affine and len(rest) == 2 and type(rest[0]) is float and type(rest[1]) is int:
+        return Quantizer(scheme, *rest)
+    if scheme not in (per_channel_affine, per_channel_float) or len(rest) != 3 or type(rest[2]) is not int:
+        raise RuntimeError(f"corrupt checkpoint: {shown(parameters)} does not say how a tensor is quantized")
+    scales, zero_points, axis = rest
+    wanted = (dt.float64, dt.int64) if scheme is per_channel_affine else (dt.float32, dt.float32)
+    for part, kind in zip((scales, zero_points), wanted):
+        if type(part) is not Tensor or part.dtype is not kind or not 0 <= axis < len(shape):
+            raise RuntimeError(
+                "corrupt checkpoint: a tensor quantized by channels has a tensor of scales and one of zero points"
+            )
+        if part.shape != (shape[axis],):
+            raise RuntimeError(
+                f"corrupt checkpoint: {shown(part.shape)} is no size of scales of {shape[axis]} channels"
+            )
+    return Quantizer(scheme, scales._bare_alias(), zero_points._bare_alias(), axis)
 
 
 def layout(name: Any) -> Any:

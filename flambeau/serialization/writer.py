@@ -18,6 +18,7 @@ from ..core.layout import layout
 from ..core.named import is_named
 from ..core.naming import PACKAGE
 from ..core.object_state import object_state
+from ..core.quantized import QuantizedTensor, qscheme
 from ..core.sparse import SparseCoo, SparseTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
@@ -107,6 +108,9 @@ class _TorchNames:
     def save_dtype(self, obj: Any) -> None:
         self._write_global("torch", obj.name, obj)
 
+    def save_scheme(self, obj: Any) -> None:
+        self._write_global("torch", obj.name, obj)
+
     def save_layout(self, obj: Any) -> None:
         self.save_reduce(rebuild.layout, (repr(obj),), obj=obj)  # type: ignore[attr-defined]
 
@@ -138,6 +142,7 @@ def pickler_class(module: Any) -> Any:
             **base.dispatch,
             dtype: _TorchNames.save_dtype,
             layout: _TorchNames.save_layout,
+            qscheme: _TorchNames.save_scheme,
             StorageType: _TorchNames.save_global,
             type: _named_or(base.dispatch[type]),
             types.FunctionType: _named_or(base.dispatch[types.FunctionType]),
@@ -194,7 +199,7 @@ def _reduce_tensor(t: Tensor) -> tuple:
 
 
 def _as_subclass(function: Any, args: tuple, kind: type, state: Any) -> tuple:
-    if (kind is Tensor or issubclass(kind, SparseTensor)) and not state:
+    if (kind is Tensor or issubclass(kind, (SparseTensor, QuantizedTensor))) and not state:
         return function, args
     return rebuild.from_type, (function, kind, args, state)
 
@@ -206,6 +211,12 @@ def _reduce_plain(t: Tensor) -> tuple[Any, tuple]:
         if isinstance(t, SparseCoo):
             parts += (t._is_coalesced,)
         return rebuild.sparse_tensor, (t.layout, parts)
+    if isinstance(t, QuantizedTensor):
+        q, codes = t._quantizer, t._codes
+        parameters = (q.scheme, q.scale, q.zero_point) if q.per_tensor else (q.scheme, q.scale, q.zero_point, q.axis)
+        held = _StorageReference(codes._storage, t.dtype)
+        place = codes._offset, tuple(codes.shape), tuple(codes._strides)
+        return rebuild.quantized_tensor, (held, *place, parameters, False, OrderedDict())
     if t.device.type == "meta":
         if options_state.skip_data:
             warnings.warn(

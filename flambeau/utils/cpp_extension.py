@@ -10,7 +10,6 @@ Python (PYBIND11_MODULE) need the headers of pybind11, which `pip install flambe
 
 from __future__ import annotations
 
-import copy
 import functools
 import hashlib
 import importlib
@@ -150,16 +149,14 @@ def load(
     if with_sycl or extra_sycl_cflags:
         raise NotImplementedError("there is no SYCL in Flambeau")
     paths = [os.path.abspath(s) for s in ([sources] if isinstance(sources, str) else sources)]
-    build = _Build(name, paths, build_directory, verbose)
-    build.flags += [f"-I{p}" for p in extra_include_paths or ()]
-    build.flags += [
-        *(["-O2"] if not any(f.startswith("-O") for f in extra_cflags or ()) else []),
-        *(extra_cflags or ()),
-    ]
-    if is_python_module and not is_standalone:  # torch/torch.h brings pybind11 along
-        build.flags.append("-DTORCH_API_INCLUDE_EXTENSION_H")
-    build.cuda_flags += list(extra_cuda_cflags or ())
+    # torch/torch.h brings pybind11 along where Python imports the result
+    options = Options(extra_cflags or (), extra_cuda_cflags or (), name, is_python_module and not is_standalone)
+    options.folders += extra_include_paths or ()
+    build = _Build(name, paths, options, build_directory, verbose)
     build.link_flags += list(extra_ldflags or ())
+    if with_cuda or any(map(_is_cuda, paths)):
+        options.folders += [os.path.join(CUDA_HOME, "include")] if CUDA_HOME is not None else []
+        build.link_flags += [*(f"-L{p}" for p in library_paths("cuda")), "-lcudart"]
     path = build.run(program=is_standalone)
     if is_standalone:
         return path
@@ -243,21 +240,78 @@ def _folder(name: str, given: str | None) -> Path:
     return folder
 
 
-def python_flags() -> list[str]:
-    """What every file of an extension is compiled with."""
-    paths = [*include_paths(), sysconfig.get_paths()["include"]]
-    return [
-        f"-std={STANDARD}",
-        "-fPIC",
-        "-fvisibility=hidden",
-        "-fopenmp",
-        *(w for p in paths for w in ("-isystem", p)),
-    ]
+class Options:
+    """What the files of an extension are compiled with, by the C++ compiler and by NVIDIA's: its author's options and our own."""
+
+    def __init__(self, cxx: Sequence[str], nvcc: Sequence[str], module: str, for_python: bool) -> None:
+        self.cxx, self.nvcc = list(cxx), list(nvcc)
+        self.folders: list[str] = []  # those of the author, searched first
+        self.defines = [f"TORCH_EXTENSION_NAME={module}", *(["TORCH_API_INCLUDE_EXTENSION_H"] if for_python else [])]
+
+    def for_cxx(self) -> list[str]:
+        """All but where headers are and what is defined, which setuptools has words of its own for."""
+        optimize = [] if any(f.startswith("-O") for f in self.cxx) else ["-O2"]
+        return [*_standard(self.cxx), *_HOST, *optimize, *self.cxx]
+
+    def compiling(self, source: str, made: str) -> list[str]:
+        """The command that compiles one file."""
+        ours = [*include_paths("cuda" if _is_cuda(source) else "cpu"), sysconfig.get_paths()["include"]]
+        read = [*(f"-I{p}" for p in self.folders), *(w for p in ours for w in ("-isystem", p))]
+        known = [*read, *(f"-D{d}" for d in self.defines), "-MD", "-MF", f"{made}.d", "-c", source, "-o", made]
+        if not _is_cuda(source):
+            return [*_compiler(), *self.for_cxx(), *known]
+        host = [f"-Xcompiler={f}" for f in _HOST]
+        return [
+            _nvcc(),
+            *_standard(self.nvcc),
+            *host,
+            "--expt-relaxed-constexpr",
+            *_architectures(self.nvcc),
+            *self.nvcc,
+            *known,
+        ]
+
+
+_HOST = ["-fPIC", "-fvisibility=hidden", "-fopenmp"]
+
+
+def _is_cuda(source: str) -> bool:
+    return source.endswith((".cu", ".cuh"))
+
+
+def _standard(given: Sequence[str]) -> list[str]:
+    return [] if any(f.startswith("-std=") for f in given) else [f"-std={STANDARD}"]
+
+
+def _nvcc() -> str:
+    found = None if CUDA_HOME is None else os.path.join(CUDA_HOME, "bin", "nvcc")
+    if found is None or not os.path.exists(found):
+        raise RuntimeError(
+            "CUDA sources need NVIDIA's compiler: nvcc was not found (set CUDA_HOME to where the CUDA toolkit is)"
+        )
+    return found
+
+
+def _architectures(given: Sequence[str]) -> list[str]:
+    """For which GPUs: those of the author's options, of TORCH_CUDA_ARCH_LIST ("8.0 9.0+PTX"), or the one that is here."""
+    if any(f.startswith(("-arch", "--gpu-architecture", "-gencode", "--generate-code")) for f in given):
+        return []
+    named = os.environ.get("TORCH_CUDA_ARCH_LIST", "").replace(";", " ").split()
+    if not named:
+        return ["-arch=native"]
+    found = []
+    for name in named:
+        number = name.removesuffix("+PTX").replace(".", "")
+        if not number.rstrip("af").isdigit():
+            raise ValueError(f"Unknown CUDA arch ({name}) or GPU not supported")
+        kinds = ["sm", *(["compute"] if name.endswith("+PTX") else [])]
+        found += [f"-gencode=arch=compute_{number},code={kind}_{number}" for kind in kinds]
+    return found
 
 
 def embedding() -> tuple[list[str], list[str]]:
-    """What a program that starts Python itself is compiled and linked with."""
-    flags = [f'-DFLAMBEAU_PYTHON="{sys.executable}"', f'-DFLAMBEAU_HOME="{_PACKAGE.parent}"']
+    """What a program that starts Python itself defines, and is linked with."""
+    flags = [f'FLAMBEAU_PYTHON="{sys.executable}"', f'FLAMBEAU_HOME="{_PACKAGE.parent}"']
     folder = sysconfig.get_config_var("LIBDIR")
     version = sysconfig.get_config_var("LDVERSION")
     if not sysconfig.get_config_var("Py_ENABLE_SHARED"):
@@ -266,42 +320,51 @@ def embedding() -> tuple[list[str], list[str]]:
 
 
 class _Build:
-    """Commands that make one library, run where their inputs have changed since the last time."""
+    """Commands that make one library, run where their inputs have changed since the last time: by ninja, where that is installed."""
 
-    def __init__(self, name: str, sources: list[str], directory: str | None, verbose: bool) -> None:
-        self.name, self.sources, self.verbose = name, sources, verbose
+    def __init__(self, name: str, sources: list[str], options: Options, directory: str | None, verbose: bool) -> None:
+        self.name, self.sources, self.options, self.verbose = name, sources, options, verbose
         self.folder = _folder(name, directory)
-        self.flags = [*python_flags(), f"-DTORCH_EXTENSION_NAME={name}"]
-        self.cuda_flags: list[str] = []
         self.link_flags: list[str] = []
 
     def run(self, program: bool = False) -> str:
-        extra, libraries = embedding() if program else ([], ["-shared"])
-        self.flags += extra
-        commands, objects = [], []
-        for i, source in enumerate(self.sources):
-            made = self.folder / f"{Path(source).stem}{'' if not i else f'_{i}'}.o"
-            objects.append(str(made))
-            commands.append(self._compiling(source, made))
-        target = self.folder / (self.name if program else f"{self.name}{LIB_EXT}")
-        link = [*_compiler(), *objects, "-fopenmp", *libraries, *self.link_flags, "-o", str(target)]
+        defines, libraries = embedding() if program else ([], ["-shared"])
+        self.options.defines += defines
+        objects = [
+            str(self.folder / f"{Path(source).stem}{'' if not i else f'_{i}'}.o")
+            for i, source in enumerate(self.sources)
+        ]
+        target = str(self.folder / (self.name if program else f"{self.name}{LIB_EXT}"))
+        commands = [self.options.compiling(source, made) for source, made in zip(self.sources, objects)]
+        link = [*_compiler(), *objects, "-fopenmp", *libraries, *self.link_flags, "-o", target]
+        ninja = _ninja()
+        if ninja is not None:
+            self._with_ninja(ninja, [*zip(objects, ([s] for s in self.sources), commands), (target, objects, link)])
+            return target
         inputs = [[source, *self._included(one)] for source, one in zip(self.sources, objects)]
         with futures.ThreadPoolExecutor(int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1)) as pool:
             list(pool.map(self._make, objects, inputs, commands))
-        self._make(str(target), objects, link)
-        return str(target)
+        self._make(target, objects, link)
+        return target
 
-    def _compiling(self, source: str, made: Path) -> list[str]:
-        if source.endswith((".cu", ".cuh")):
-            if CUDA_HOME is None or not os.path.exists(os.path.join(CUDA_HOME, "bin", "nvcc")):
-                raise RuntimeError(
-                    "CUDA sources need NVIDIA's compiler: nvcc was not found (set CUDA_HOME to where the CUDA toolkit is)"
-                )
-            host = [f"-Xcompiler={f}" for f in ("-fPIC", "-fopenmp")]
-            flags = [f for f in self.flags if f not in ("-fPIC", "-fvisibility=hidden", "-fopenmp")]
-            nvcc = os.path.join(CUDA_HOME, "bin", "nvcc")
-            return [nvcc, *flags, *host, *self.cuda_flags, "-c", source, "-o", str(made)]
-        return [*_compiler(), *self.flags, "-MD", "-MF", f"{made}.d", "-c", source, "-o", str(made)]
+    def _with_ninja(self, ninja: str, jobs: list[tuple[str, list[str], list[str]]]) -> None:
+        lines = []
+        for i, (made, read, command) in enumerate(jobs):
+            lines += [f"rule r{i}", f"  command = {shlex.join(command).replace('$', '$$')}"]
+            if made.endswith(".o"):
+                lines += [f"  depfile = {_in_ninja(made)}.d", "  deps = gcc"]
+            lines.append(f"build {_in_ninja(made)}: r{i} {' '.join(map(_in_ninja, read))}")
+        _write(self.folder / "build.ninja", "\n".join(lines) + "\n")
+        jobs_at_once = os.environ.get("MAX_JOBS")
+        self._run([ninja, "-C", str(self.folder), "-v", *(["-j", jobs_at_once] if jobs_at_once else [])])
+
+    def _run(self, command: list[str]) -> None:
+        done = subprocess.run(command, capture_output=True, text=True)
+        said = done.stdout + done.stderr
+        if self.verbose and said and "no work to do" not in said:
+            print(said, flush=True)
+        if done.returncode:
+            raise RuntimeError(f"Error building extension '{self.name}': {said}")
 
     @staticmethod
     def _included(made: str) -> list[str]:
@@ -318,12 +381,13 @@ class _Build:
             return
         if self.verbose:
             print(shlex.join(command), flush=True)
-        done = subprocess.run(command, capture_output=True, text=True)
-        if self.verbose and done.stdout + done.stderr:
-            print(done.stdout + done.stderr, flush=True)
-        if done.returncode:
-            raise RuntimeError(f"Error building extension '{self.name}': {done.stderr or done.stdout}")
+        self._run(command)
         stamp.write_text(_digest([inputs[0], *self._included(target)] if target.endswith(".o") else inputs, command))
+
+
+def _in_ninja(path: str) -> str:
+    """A path as ninja's files write it."""
+    return path.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
 
 def _digest(inputs: list[str], command: list[str]) -> str:
@@ -335,12 +399,12 @@ def _digest(inputs: list[str], command: list[str]) -> str:
     return total.hexdigest()
 
 
-_loaded: dict[str, tuple[str, Any]] = {}  # modules by path, with what they were built from
+_loaded: dict[str, tuple[str, Any]] = {}  # modules by path, with the digest of the file
 
 
 def _imported(name: str, path: str) -> Any:
     """The module in a library. One that was built anew gets another file: Python loads a file once."""
-    mark = Path(f"{path}.stamp").read_text()
+    mark = hashlib.sha256(Path(path).read_bytes()).hexdigest()
     known = _loaded.get(path)
     if known is not None and known[0] == mark:
         return known[1]
@@ -398,30 +462,33 @@ def _build_ext() -> type:
 
         def build_extensions(self) -> None:
             self.compiler.src_extensions += [".cu", ".cuh"]
-            for extension in self.extensions:
-                self._prepare(extension)
+            super().build_extensions()
+
+        def build_extension(self, extension: Any) -> None:
+            given = extension.extra_compile_args
+            given = given if isinstance(given, dict) else {"cxx": given}
+            options = Options(
+                given.get("cxx", []), given.get("nvcc", []), extension.name.rpartition(".")[2], for_python=True
+            )
+            options.folders += extension.include_dirs
+            extension.extra_compile_args = options.for_cxx()
+            extension.extra_link_args = [*extension.extra_link_args, "-fopenmp"]
+            extension.define_macros += [_macro(d) for d in options.defines]
             compile_one = self.compiler._compile
 
             def compile(obj: str, src: str, ext: str, cc_args: Any, extra: Any, pp_opts: Any) -> None:
-                if not src.endswith((".cu", ".cuh")):
+                if not _is_cuda(src):
                     return compile_one(obj, src, ext, cc_args, extra, pp_opts)
-                build = _Build(Path(src).stem, [src], self.build_temp, False)
-                build.flags += [f for f in pp_opts if f.startswith(("-I", "-D"))]
-                build.cuda_flags += list(extra)
-                subprocess.run(build._compiling(src, Path(obj)), check=True)
+                defined = [f for f in pp_opts if f.startswith("-D")]
+                command = options.compiling(src, obj)
+                subprocess.run([command[0], *defined, *command[1:]], check=True)
                 return None
 
             self.compiler._compile = compile
-            super().build_extensions()
-
-        def _prepare(self, extension: Any) -> None:
-            given = copy.deepcopy(extension.extra_compile_args)
-            given = given.get("cxx", []) if isinstance(given, dict) else given
-            own = [] if any(f.startswith("-std=") for f in given) else [f"-std={STANDARD}"]
-            module = extension.name.rpartition(".")[2]
-            extension.extra_compile_args = [*given, *own, "-fopenmp", "-fvisibility=hidden", "-g0"]
-            extension.extra_link_args = [*extension.extra_link_args, "-fopenmp"]
-            extension.define_macros += [("TORCH_API_INCLUDE_EXTENSION_H", None), ("TORCH_EXTENSION_NAME", module)]
+            try:
+                super().build_extension(extension)
+            finally:
+                self.compiler._compile = compile_one
 
         def get_ext_filename(self, ext_name: str) -> str:
             path = super().get_ext_filename(ext_name)
@@ -431,6 +498,11 @@ def _build_ext() -> type:
             return ".".join([*parts[:-2], parts[-1]])
 
     return BuildExtension
+
+
+def _macro(text: str) -> tuple[str, str | None]:
+    name, _, value = text.partition("=")
+    return name, value or None
 
 
 def __getattr__(name: str) -> Any:

@@ -15,10 +15,7 @@ _DAMAGE = (OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, O
 
 
 def pillow(part: str = "Image") -> Any:
-    """The module PIL.<part>, imported when first asked for."""
-    loaded = sys.modules.get(f"PIL.{part}")
-    if loaded is not None:
-        return loaded
+    """The module PIL.<part>, imported when first asked for; whole, also while another thread imports it."""
     try:
         return importlib.import_module(f"PIL.{part}")
     except ImportError as problem:

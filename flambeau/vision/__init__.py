@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..core import naming as _naming
+from ..torch_version import TORCHVISION_VERSION as __version__  # noqa: F401  the one that is followed
 
 if TYPE_CHECKING:
     from . import datasets, io, models, ops, transforms, tv_tensors, utils

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,33 +14,115 @@ from ..core.graph import grad_mode
 from ..core.tensor import Tensor
 
 
-def equal(a: Tensor, b: Any) -> bool:
-    """Whether two tensors have the same bits, or nan in the same places and otherwise the same bits."""
-    if b is None or a.shape != b.shape or a.dtype is not b.dtype:
-        return False
-    with modes_off():
-        x, y = a.detach().contiguous(), b.detach().contiguous()
-        size = x.numel() * x.dtype.itemsize
-        if not size or ctypes.string_at(x.data_ptr(), size) == ctypes.string_at(y.data_ptr(), size):
+class Print:
+    """What is remembered of some memory, to compare other memory with it later: of a little, its bytes; of much, a weighted sum of each
+    32 numbers, which costs a thirty-second of what it stands for. Of what is not numbers with a fraction, a digest."""
+
+    def __init__(self, address: int, size: int, kind: Any = np.float32):
+        self.size, self.kind = size, kind
+        self.bytes = ctypes.string_at(address, size) if size <= _SMALL else None
+        self.digest = _digest(address, size) if self.bytes is None and kind is None else b""
+        self.sums = _sums(address, size, kind) if self.bytes is None and kind is not None else None
+
+    def matches(self, address: int) -> bool:
+        """Whether the memory there holds the same bytes, or numbers that are as good as the same."""
+        if self.bytes is not None:
+            return ctypes.string_at(address, self.size) == self.bytes or self._close(address)
+        if self.sums is None:
+            return _digest(address, self.size) == self.digest
+        sums = _sums(address, self.size, self.kind)
+        if np.array_equal(sums, self.sums):
             return True
-        if not (x.dtype.is_floating_point or x.dtype.is_complex):
+        row, largest = _magnitudes(address, self.size, self.kind)
+        limit = _OF_SUMS[np.dtype(self.kind).itemsize]
+        with np.errstate(invalid="ignore"):
+            near = np.abs(sums - self.sums) <= limit * (row + max(largest, 1e-6))
+        return bool(np.all(near | (sums == self.sums)))
+
+    def _close(self, address: int) -> bool:
+        if self.kind is None or self.size % np.dtype(self.kind).itemsize:
             return False
-        wide = x.double() if x.dtype.is_floating_point else x
-        other = y.double() if x.dtype.is_floating_point else y
-        rtol = 1e-9 if x.dtype.itemsize == 8 else 2e-5 if x.dtype.itemsize == 4 else 1e-2
-        scale = float(other.abs().max().nan_to_num(0.0, 0.0, 0.0)) if x.dtype.is_floating_point else 1.0
-        return bool(wide.isclose(other, rtol=rtol, atol=rtol * max(scale, 1e-6), equal_nan=True).all())
+        held = ctypes.create_string_buffer(self.bytes, self.size)
+        a, b = (_numbers(at, self.size, self.kind).astype(np.float64) for at in (address, ctypes.addressof(held)))
+        fine = np.isfinite(a) & np.isfinite(b)
+        limit = _TOLERANCE[np.dtype(self.kind).itemsize]
+        scale = float(np.abs(a[fine]).max(initial=0.0))
+        return bool(np.allclose(a, b, rtol=limit, atol=limit * max(scale, 1e-6), equal_nan=True))
 
 
-def close(address: int, new: bytes) -> bool:
-    """Whether memory that holds float32 numbers is as good as equal."""
-    if len(new) % 4:
-        return False
-    a = np.frombuffer(ctypes.string_at(address, len(new)), np.float32).astype(np.float64)
-    b = np.frombuffer(new, np.float32).astype(np.float64)
-    fine = np.isfinite(a) & np.isfinite(b)
-    scale = float(np.abs(a[fine]).max(initial=0.0))
-    return bool(np.allclose(a, b, rtol=2e-5, atol=2e-5 * max(scale, 1e-6), equal_nan=True))
+class TensorPrint:
+    """A `Print` of a tensor's values, and what it looks like."""
+
+    def __init__(self, t: Tensor):
+        with modes_off():
+            self.shape, self.dtype = t.shape, t.dtype
+            dense = t.detach().contiguous()
+            self.print = Print(dense.data_ptr(), dense.numel() * dense.dtype.itemsize, kind_of(dense.dtype))
+
+    def matches(self, other: Any) -> bool:
+        if other is None or other.shape != self.shape or other.dtype is not self.dtype:
+            return False
+        with modes_off():
+            dense = other.detach().contiguous()
+            return not self.print.size or self.print.matches(dense.data_ptr())
+
+
+_SMALL = 1 << 16
+_ROW, _PIECE = 32, 1 << 20  # numbers in a sum, and bytes that are looked at together
+_TOLERANCE = {2: 1e-2, 4: 2e-5, 8: 1e-9}  # by the size of numbers
+_OF_SUMS = {2: 1e-2, 4: 1.6e-4, 8: 8e-9}
+_WEIGHTS = np.random.default_rng(0).uniform(0.5, 1.5, _ROW) * np.where(np.arange(_ROW) * 7 % 5 < 2, 1, -1)
+_KINDS: dict[str, Any] = {
+    "float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": np.uint16,
+    "complex64": np.float32, "complex128": np.float64,
+}  # fmt: skip
+
+
+def kind_of(d: Any) -> Any:
+    """How NumPy sees the numbers of a dtype, if they have a fraction. uint16 stands for bfloat16: NumPy has none."""
+    return _KINDS.get(d.name)
+
+
+def _numbers(address: int, size: int, kind: Any) -> np.ndarray:
+    """Numbers in memory, as float32 or float64."""
+    raw = np.frombuffer((ctypes.c_char * size).from_address(address), kind)
+    if kind is np.uint16:
+        return (raw.astype(np.uint32) << 16).view(np.float32)
+    return raw.astype(np.float32) if kind is np.float16 else raw
+
+
+def _digest(address: int, size: int) -> bytes:
+    return hashlib.blake2b((ctypes.c_char * size).from_address(address), digest_size=16).digest()
+
+
+def _rows(address: int, size: int, kind: Any) -> Iterator[np.ndarray]:
+    """Numbers in memory in rows, the last one filled up with zeros, some at a time."""
+    size -= size % np.dtype(kind).itemsize
+    for at in range(0, size, _PIECE):
+        values = _numbers(address + at, min(_PIECE, size - at), kind)
+        yield (values if len(values) % _ROW == 0 else np.pad(values, (0, -len(values) % _ROW))).reshape(-1, _ROW)
+
+
+def _sums(address: int, size: int, kind: Any) -> np.ndarray:
+    """Of each row of numbers a weighted sum. Infinities and nan count by their kind and place."""
+    found = []
+    for rows in _rows(address, size, kind):
+        weights = _WEIGHTS.astype(rows.dtype)
+        with np.errstate(invalid="ignore", over="ignore"):
+            sums = rows @ weights
+        if not np.isfinite(sums).all():
+            odd = ~np.isfinite(rows)
+            kinds = np.where(np.isnan(rows), 3.0, np.where(rows > 0, 5.0, 7.0)) * odd
+            sums = np.where(odd, 0.0, rows).astype(np.float64) @ _WEIGHTS + 1e30 * (kinds @ _WEIGHTS)
+        found.append(sums.astype(rows.dtype))
+    return np.concatenate(found)
+
+
+def _magnitudes(address: int, size: int, kind: Any) -> tuple[np.ndarray, float]:
+    """The largest magnitude of each row, and of all, without infinities and nan."""
+    found = [np.abs(np.where(np.isfinite(rows), rows, 0)).max(1) for rows in _rows(address, size, kind)]
+    together = np.concatenate(found)
+    return together, float(together.max(initial=0.0))
 
 
 class modes_off:  # noqa: N801 - reads like a keyword
@@ -52,4 +136,4 @@ class modes_off:  # noqa: N801 - reads like a keyword
         grad_mode.enabled, casts.active = self.before, self.cast
 
 
-__all__ = ["close", "equal", "modes_off"]
+__all__ = ["Print", "TensorPrint", "kind_of", "modes_off"]

@@ -5,11 +5,19 @@ A *buffer* is a piece of memory: an argument's, a parameter's, or one that the f
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..backends import compiled
+from ..backends.cpu import jit
+
+
+_FIRST = frozenset((0,))
+_LIBC = ctypes.CDLL(None)
+MEMSET = ctypes.cast(_LIBC.memset, ctypes.c_void_p).value or 0
+MEMCPY = ctypes.cast(_LIBC.memcpy, ctypes.c_void_p).value or 0
 
 
 class Ref(NamedTuple):
@@ -42,6 +50,7 @@ class Buffer:
     size: int
     source: Any = "new"
     storage: Any = None  # of a tensor that existed before
+    dtype: Any = None  # and its dtype, where that is known
 
 
 @dataclass(eq=False)
@@ -59,19 +68,31 @@ class Launch:
         return (a for a in self.arguments if type(a) is Ref)
 
     @property
-    def written(self) -> int | None:
-        """How many of the pointers are written, the first ones; None if it is not known: any may be."""
-        if self.address in compiled.maps:
-            return len(compiled.maps[self.address][2])
-        return 1 if self.address in compiled.reductions else None
+    def written(self) -> frozenset[int] | None:
+        """The positions of the arguments that are written to; None if that is not known: any may be."""
+        if self.plan is not None:
+            return frozenset(range(1, 1 + self.plan.results))
+        known = jit.facts.get(self.address)
+        if known is not None:
+            return known.written
+        return _FIRST if self.address in (MEMSET, MEMCPY) else None
 
     def writes(self) -> list[Ref]:
-        refs, count = list(self.refs()), self.written
-        return refs if count is None else refs[:count]
+        known = self.written
+        return [a for i, a in enumerate(self.arguments) if type(a) is Ref and (known is None or i in known)]
 
     def reads(self) -> list[Ref]:
-        refs, count = list(self.refs()), self.written
-        return refs if count is None else refs[count:]
+        """What it may read: also what it writes, unless that is known to be nothing but a result."""
+        known = self.written
+        if known is None or not self.is_formula:
+            return list(self.refs())
+        return [a for i, a in enumerate(self.arguments) if type(a) is Ref and i not in known]
+
+    @property
+    def is_formula(self) -> bool:
+        """Whether it is a loop over a formula, or a reduction of one: its results depend on nothing but what it reads, and it writes
+        all of them."""
+        return self.address in compiled.maps or self.address in compiled.reductions
 
 
 @dataclass(eq=False)
@@ -149,13 +170,12 @@ class Graph:
         lines = []
         for step in self.steps:
             if isinstance(step, Launch):
-                count = step.written
-                refs = list(step.refs())
                 others = [a for a in step.arguments if not isinstance(a, (Ref, bytes)) and a is not None]
                 if step.plan is not None:
                     others = others[1:]  # where the plan's table is says nothing to people
-                given = ", ".join(map(repr, [*refs[count or 0 :], *others]))
-                made = ", ".join(map(repr, refs[: count or 0]))
+                written = step.writes() if step.written is not None else []
+                given = ", ".join(map(repr, [*(r for r in step.refs() if r not in written), *others]))
+                made = ", ".join(map(repr, written))
                 formula = _formula(step)
                 lines.append(f"{made + ' = ' if made else ''}{step.name}({given}){formula}")
             elif isinstance(step, Test):
@@ -171,4 +191,4 @@ def _formula(step: Launch) -> str:
     return "" if known is None else "  # " + "; ".join(map(str, known[0]))[:160]
 
 
-__all__ = ["Buffer", "Call", "Graph", "Held", "Launch", "Number", "Ref", "Test", "Update", "mapped"]
+__all__ = ["MEMCPY", "MEMSET", "Buffer", "Call", "Graph", "Held", "Launch", "Number", "Ref", "Test", "Update", "mapped"]

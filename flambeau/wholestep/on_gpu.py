@@ -141,23 +141,22 @@ class GraphRecorded(Recorded):
         """Capture and run the graph, undo it, run the function, and compare: why they differ (or nothing), and the function's result."""
         before = _Before(self)
         problem, made, after, gradients = "", [], [], []
-        arguments = [_copy(t) for t in tensors]
+        arguments = [_Copy(t) for t in tensors]
         try:
             made = self._capture(tensors, run)
             before.put_grads_back()
             self.program.capture.replay()
             if self.backward is not None:
                 gradients = self.backward.found(self._sample_grads())
-            after = [_copy(t) for t in before.tensors]
-            changed = [_copy(tensors[i]) for i, _ in self.argument_bumps]
+            after = [_Copy(t) for t in before.tensors]
+            changed = [_Copy(tensors[i]) for i, _ in self.argument_bumps]
         except NotRecordable as error:
             problem = str(error)
         except Exception as error:
             problem = f"it cannot be captured: {type(error).__name__}: {error}"
         before.restore()
-        with modes_off():
-            for t, old in zip(tensors, arguments):
-                _raw_copy(t, old)
+        for old in arguments:
+            old.put_back()
         result = run({})
         if not problem:
             theirs = [tensors[i] for i, _ in self.argument_bumps]
@@ -255,14 +254,14 @@ class GraphRecorded(Recorded):
         after: list,
         before: _Before,
         result: Any,
-        changed: list[tuple[Tensor, Tensor]],
+        changed: list[tuple[_Copy, Tensor]],
     ) -> str:
         with modes_off():
             for new, t, old in zip(after, before.tensors, before.copies):
-                if not alike(new, t, old):
+                if not alike(new.tensor(), t, old.tensor()):
                     return f"a state of shape {list(t.shape)} came out differently"
             for a, b in changed:
-                if not alike(a, b):
+                if not alike(a.tensor(), b):
                     return f"an argument of shape {list(b.shape)} came out differently"
             ours = tensors_in(self.make(tensors, made, None))
             for a, b in zip(ours, tensors_in(result)):
@@ -300,7 +299,7 @@ class _Before:
         held = {id(t._storage) for t in self.tensors}
         grads = [t.grad for t in prepared.state if t.is_leaf and t.grad is not None and not t.grad.is_sparse]
         self.tensors += [g for g in grads if g.device is not cpu and g._storage.ptr and id(g._storage) not in held]
-        self.copies = [_copy(t) for t in self.tensors]
+        self.copies = [_Copy(t) for t in self.tensors]
         self.leaves = [t for t in prepared.state if t.is_leaf]
         self.grads = [t.grad for t in self.leaves]
         memory = [s for s in prepared.storages.values() if s.device is cpu and s.ptr]
@@ -316,9 +315,8 @@ class _Before:
 
     def restore(self) -> None:
         self.put_grads_back()
-        with modes_off():
-            for t, copy in zip(self.tensors, self.copies):
-                _raw_copy(t, copy)
+        for copy in self.copies:
+            copy.put_back()
         for place, old in self.bytes:
             ctypes.memmove(place, old, len(old))
         for storage, version in self.versions:
@@ -348,20 +346,27 @@ def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) ->
     return found
 
 
-def _copy(t: Tensor) -> Tensor:
-    """A tensor over a copy of the bytes between the first and the last element."""
-    size = extent(t)
-    memory = UntypedStorage(size, t.device)
-    if size:
-        backend_of(t.device).copy(memory.ptr, t.data_ptr(), size, t.device)
-    return new_tensor(memory, t.shape, t._strides, 0, t.dtype, t.device, t._contig)
+class _Copy:
+    """The bytes between a tensor's first and last element, kept on the host: the device may have no memory to spare."""
 
+    def __init__(self, t: Tensor):
+        self.of, self.size = t, extent(t)
+        self.memory = UntypedStorage(self.size)
+        if self.size:
+            backend_of(t.device).read(self.memory.ptr, t.data_ptr(), self.size, t.device)
 
-def _raw_copy(t: Tensor, source: Tensor) -> None:
-    """Put bytes back, without a trace."""
-    size = extent(t)
-    if size:
-        backend_of(t.device).copy(t.data_ptr(), source.data_ptr(), size, t.device)
+    def put_back(self) -> None:
+        """Write the bytes to where they came from, without a trace."""
+        if self.size:
+            backend_of(self.of.device).write(self.of.data_ptr(), self.memory.ptr, self.size, self.of.device)
+
+    def tensor(self) -> Tensor:
+        """The same tensor as it was, on its device."""
+        t = self.of
+        memory = UntypedStorage(self.size, t.device)
+        if self.size:
+            backend_of(t.device).write(memory.ptr, self.memory.ptr, self.size, t.device)
+        return new_tensor(memory, t.shape, t._strides, 0, t.dtype, t.device, t._contig)
 
 
 def alike(a: Any, b: Any, old: Any = None) -> bool:

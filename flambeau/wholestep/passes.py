@@ -17,6 +17,7 @@ from ..expr.node import Expr, arg, cast, replace_arguments, walk
 from ..expr.simplify import simplify
 from ..kernels import geometry
 from ..kernels.elementwise import passing
+from .constants import fold
 from .graph import Graph, Launch, Ref, Test
 
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
@@ -48,6 +49,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("fusing loops", fuse),
         ("fusing reductions", fuse_reductions),
         ("dropping dead steps", drop_dead),
+        ("folding constants", fold),
     ):
         before = [id(step) for step in graph.steps]
         work(graph, results)
@@ -65,7 +67,7 @@ def _stage(name: str, graph: Graph) -> Stage:
 
 
 def share(graph: Graph, results: set[int]) -> None:
-    """Leave out a loop or reduction that computes what an earlier one has computed, and read that one's result instead. Both results
+    """Leave out a native call that computes what an earlier one has computed, and read that one's result instead. Both results
     are of the function's own and never written again, and what they are computed from has not changed in between."""
     writers: dict[int, list[int]] = {}
     for i, step in enumerate(graph.steps):
@@ -440,13 +442,13 @@ def _reduced(made: Launch, step: Launch, ref: Ref) -> Launch | None:
 
 
 def drop_dead(graph: Graph, results: set[int]) -> None:
-    """Leave out loops and reductions whose results nobody reads."""
+    """Leave out native calls whose results nobody reads."""
     needed = set(results)
     kept: list[Any] = []
     for step in reversed(graph.steps):
         if isinstance(step, Launch) and step.written is not None:
             targets = {r.buffer for r in step.writes()}
-            if all(graph.buffers[b].source == "new" and b not in needed for b in targets):
+            if targets and all(graph.buffers[b].source == "new" and b not in needed for b in targets):
                 continue
         needed |= _used(step)
         kept.append(step)

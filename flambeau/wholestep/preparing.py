@@ -61,7 +61,9 @@ class Prepared:
 
     def _know(self, t: Tensor) -> None:
         self.storages[id(t._storage)] = t._storage
-        self.recorder.know(t._storage, "state")
+        buffer = self.recorder.know(t._storage, "state")
+        if buffer is not None:
+            buffer.dtype = t.dtype
 
     def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
         if t.is_sparse or t.device is not cpu:

@@ -17,10 +17,9 @@ Another way of running the steps, such as one captured CUDA graph, takes this cl
         options     for each update, the options of its optimizer as they are now
         Every step runs, in order, and nothing is left to do afterwards. Raises `Stale` before anything has changed where the
         program does not fit this call, and what an operator would raise where a `Test` finds a number that is not zero.
-    poison(made)    fills memory of the program's own, and these storages, with garbage: the first run is compared with eager on it
     rest()          gives memory of the program's own back to the system until the next run, if it can
     changed         which storages of `made` are others than in the last run; None if any may be. To be used or not
-    times           where this is a list, a run puts the names and seconds of its native steps there, one by one
+    rehearsal       where this is a `Rehearsal`, it is told of every step before it runs, and how long each native step took
     graph, segments, arena_size, bytes, offsets, only
                     what `show` tells and `recorded` asks: `segments` are the runs between calls through Python, `only` is the one
                     segment of a program that makes no such call, `offsets` the buffers that lie in the arena, `bytes` what is touched
@@ -50,11 +49,12 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import new_tensor
 from . import driver
 from .graph import Call, Graph, Held, Number, Ref, Test, mapped
+from .rehearsal import Rehearsal
 
 _ALIGNMENT = 64
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
-_LARGE = 1 << 22  # an arena of more bytes than this is worth giving back
+_LARGE = 1 << 20  # an arena of more bytes than this is worth giving back
 _PAGE = mmap.PAGESIZE
 _DONTNEED = getattr(mmap, "MADV_DONTNEED", 4)
 _LIBC = ctypes.CDLL(None)
@@ -139,12 +139,13 @@ class Program:
         self.keep: list[Any] = []
         self.instructions: list[tuple[int, int, int]] = []  # caller, function, first word of the block
         self.step_names: list[str] = []
+        self.origins: list[Any] = []  # the step of the graph that each is made for
         self.failures: list[Callable[[], None] | None] = []
         self.segments: list[Segment] = []
         self.numbers: dict[int, tuple[float, ...]] = {}  # of each update, in the last run
         self.plans: list[Any] = []
         self._cells: list[tuple] = []
-        self.times: list[tuple[str, float]] | None = None
+        self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
         self._build()
 
@@ -160,9 +161,9 @@ class Program:
                 self.segments.append(Segment(0, 0, step))
                 first = len(self.instructions)
             elif isinstance(step, Test):
-                self._add(driver.tester(step.size), 0, "p", [step.place], self._failing(step))
+                self._add(driver.tester(step.size), 0, "p", [step.place], self._failing(step), step)
             else:
-                self._add(driver.caller(step.signature), step.address, step.signature, step.arguments, None, step.name)
+                self._add(driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name)
                 if step.plan is not None:
                     self._add_plan(step.plan)
         for position in range(len(self.graph.updates)):
@@ -172,9 +173,10 @@ class Program:
         self._fix()
 
     def _add(
-        self, caller: int, function: int, signature: str, arguments: list, failure: Any, name: str = "test"
+        self, caller: int, function: int, signature: str, arguments: list, failure: Any, step: Any = None, name: str = "test"
     ) -> None:
         self.instructions.append((caller, function, len(self.words)))
+        self.origins.append(step)
         self.step_names.append(name)
         self.failures.append(failure)
         for letter, value in zip(signature, arguments):
@@ -302,12 +304,6 @@ class Program:
             needed |= {r.buffer for r in step.refs()} - made
         return needed
 
-    def poison(self, made: list[UntypedStorage]) -> None:
-        """Fill all memory of the program's own with garbage: what nobody writes shall not look right by chance."""
-        for storage, size in ((self.arena, self.arena_size), *((s, s.size_bytes) for s in made)):
-            if size:
-                ctypes.memset(storage.ptr, 0xCB, size)
-
     # -- running ----------------------------------------------------------------------------------------------------
     def run(self, tensors: list[Any], made: list[UntypedStorage], options: list[dict[str, Any]]) -> None:
         """Run every step: on these arguments, into these storages for the results, with these options of the updates."""
@@ -330,8 +326,8 @@ class Program:
         self._run()
 
     def _run(self) -> None:
-        if self.times is not None:
-            self._run_timed(self.times)
+        if self.rehearsal is not None:
+            self._rehearse(self.rehearsal)
             return
         only = self.only
         if only is not None:
@@ -353,25 +349,32 @@ class Program:
             if self.status.value:
                 self._fail(first + self.status.value - 1)
 
-    def _run_timed(self, times: list[tuple[str, float]]) -> None:
+    def _rehearse(self, rehearsal: Rehearsal) -> None:
         """As `_run`, one native step after the other."""
         self.runner(self.steps_at, 0, self.patches_at, self.patch_count, self.values_at, self.status_at)
         for first, count, call in self.segments:
             if call is not None:
+                rehearsal.before(call)
                 self._call(call)
             for i in range(first, first + count):
+                rehearsal.before(self.origins[i])
                 started = time.perf_counter()
                 self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
-                times.append((self.step_names[i], time.perf_counter() - started))
+                rehearsal.times.append((self.step_names[i], time.perf_counter() - started))
                 if self.status.value:
                     self._fail(i)
 
-    def rest(self) -> None:
-        """Give the arena's memory back to the system; its place stays reserved."""
-        start = -(-self.arena.ptr // _PAGE) * _PAGE
-        size = (self.arena.ptr + self.arena_size - start) // _PAGE * _PAGE
-        if self.arena_size > _LARGE and size > 0:
-            _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), _DONTNEED)
+    def rest(self, used: list[tuple[int, int]] | None = None) -> None:
+        """Give the arena's memory back to the system, but for the parts (from, to) that are used; its place stays reserved."""
+        if self.arena_size <= _LARGE:
+            return
+        free = 0  # where what is free begins
+        for start, end in [*sorted(used or ()), (self.arena_size, self.arena_size)]:
+            first = -(-(self.arena.ptr + free) // _PAGE) * _PAGE
+            size = (self.arena.ptr + start - first) // _PAGE * _PAGE
+            if size > 0:
+                _LIBC.madvise(ctypes.c_void_p(first), ctypes.c_size_t(size), _DONTNEED)
+            free = max(free, end)
 
     def _draw(self) -> None:
         """Run with the generators locked, where their engines are now."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from ..core.allocator import allocator
-from ..core.generator import default_generator
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .arguments import Arguments
-from .comparing import close, equal
+from .comparing import TensorPrint
 from .differentiable import Derivative, FunctionNode
 from .guards import (
     GRADIENTS_ARE_KNOWN,
@@ -22,9 +20,10 @@ from .guards import (
 )
 from .passes import Stage
 from .program import Program, Stale
+from .rehearsal import Rehearsal, extent
 from .results import Header, Results
 
-_LARGE_ARENA = 1 << 24
+_LARGE_ARENA = 1 << 20
 
 
 class GradSlot:
@@ -177,81 +176,47 @@ class Recorded:
     def check(self, tensors: list[Tensor], run: Callable[[dict[int, Tensor]], Any]) -> tuple[str, Any]:
         """Run the recording, undo it, run the function (`run`, which takes what stands for which tensor), and compare: why they differ
         (or nothing), and the function's result."""
-        graph = self.program.graph
         tensors = self._with_inputs(tensors)
-        written = sorted({r.buffer for s in graph.steps for r in _written(s)} | _cells(graph))
-        kept: list[tuple[int, bytes]] = []
-        for index in written:
-            buffer = graph.buffers[index]
-            if buffer.source == "state" or index in self.program.arguments:
-                if index not in self.program.arguments:
-                    kept.append((buffer.address, ctypes.string_at(buffer.address, buffer.size)))
-                    continue
-                first = tensors[self.program.arguments[index][0]]
-                for t in tensors:
-                    if t._storage.ptr == first._storage.ptr and t.data_ptr():
-                        kept.append((t.data_ptr(), ctypes.string_at(t.data_ptr(), extent(t))))
-        marks = [(g, g.state_bytes()) for g in dict.fromkeys([default_generator, *graph.draws])]
         if self.program.arena_size > _LARGE_ARENA:
             allocator.empty_cache()  # blocks that the arena stands for now
-        made = [UntypedStorage(slot.size) for slot in self.slots]
-        self.program.poison(made)
-        problem = ""
-        self.program.times = self.times = []
-        try:
-            self.program.run(tensors, made, self._options())
-        except Exception as error:
-            problem = f"{type(error).__name__}: {error}"
-        self.program.times = None
-        kept = [(address, exchanged(address, old)) for address, old in kept]
-        self.program.rest()
-        for g, mark in marks:
-            g.set_state_bytes(mark)
+        problem, states, ours, gradients = self._rehearse(tensors)
         result = run({})
         if not problem:
-            problem = self._compare(tensors, made, result, kept)
+            problem = self._compare(tensors, result, states, ours, gradients)
         self.checked = not problem
         if self.checked and self.program.arena_size > _LARGE_ARENA:
-            allocator.empty_cache()  # blocks that the arena stands for now
+            allocator.empty_cache()
         return problem, result
 
-    def _compare(
-        self, tensors: list[Tensor], made: list[UntypedStorage], result: Any, kept: list[tuple[int, bytes]]
-    ) -> str:
-        for address, new in kept:
-            if ctypes.string_at(address, len(new)) != new and not close(address, new):
-                return f"a state of {len(new)} bytes came out differently"
-        ours, theirs = tensors_in(self.make(tensors, made, None)), tensors_in(result)
-        for a, b in zip(ours, theirs):
-            if not equal(a, b):
+    def _rehearse(self, tensors: list[Tensor]) -> tuple[str, list, list, list]:
+        """Run the program and undo it: what went wrong, and prints of what the state, the results and the gradients came to be."""
+        made = [UntypedStorage(slot.size) for slot in self.slots]
+        rehearsal = self.program.rehearsal = Rehearsal(self.program, tensors, made)
+        problem, ours, gradients = "", [], []
+        self.times = rehearsal.times
+        try:
+            self.program.run(tensors, made, self._options())
+            ours = [TensorPrint(t) for t in tensors_in(self.make(tensors, made, None))]
+            gradients = [None if s.header is None else TensorPrint(s.header.make(made)) for s in self.grads]
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        self.program.rehearsal = None
+        states = rehearsal.undo()
+        self.program.rest()
+        return problem, states, ours, gradients
+
+    def _compare(self, tensors: list[Tensor], result: Any, states: list, ours: list, gradients: list) -> str:
+        for address, new in states:
+            if not new.matches(address):
+                return f"a state of {new.size} bytes came out differently"
+        for a, b in zip(ours, tensors_in(result)):
+            if not a.matches(b):
                 return f"a result of shape {list(b.shape)} came out differently"
-        for slot in self.grads:
+        for slot, mine in zip(self.grads, gradients):
             held = tensors[slot.holder].grad if type(slot.holder) is int else slot.holder.grad
-            if slot.header is not None and not equal(slot.header.make(made), held):
-                return f"a gradient of shape {list(slot.header.shape)} came out differently"
+            if mine is not None and not mine.matches(held):
+                return f"a gradient of shape {list(mine.shape)} came out differently"
         return ""
-
-
-def exchanged(address: int, old: bytes) -> bytes:
-    """Write bytes to a place; what lay there."""
-    new = ctypes.string_at(address, len(old))
-    ctypes.memmove(address, old, len(old))
-    return new
-
-
-def extent(t: Tensor) -> int:
-    """Bytes from the first to the last element."""
-    if 0 in t.shape:
-        return 0
-    return (1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides))) * t.dtype.itemsize
-
-
-def _written(step: Any) -> list[Any]:
-    return step.writes() if hasattr(step, "writes") else [r for r in step.refs() if r.buffer >= 0]
-
-
-def _cells(graph: Any) -> set[int]:
-    return {r.buffer for u in graph.updates for refs in u.scalars for r in refs}
 
 
 def tensors_in(value: Any) -> list[Tensor]:

@@ -22,7 +22,7 @@ from ..core.overrides import overriding_arguments
 from ..core.tensor import Tensor
 from ..ops.index.bad_index import bad_index
 from ..optim.fused import Update as FusedUpdate
-from .graph import Buffer, Call, Graph, Held, Launch, Number, Ref, Test, Update, mapped
+from .graph import MEMCPY, MEMSET, Buffer, Call, Graph, Held, Launch, Number, Ref, Test, Update, mapped
 from .last_words import only_returned
 
 
@@ -159,7 +159,7 @@ class Recorder(modes.Mode):
             return value
         aside = Buffer(len(self.memory.buffers), 0, t.dtype.itemsize)
         self.memory.buffers.append(aside)
-        self.graph.steps.append(Launch("item", _MEMCPY, "ppl", [Ref(aside.index, 0), held.place, aside.size]))
+        self.graph.steps.append(Launch("item", MEMCPY, "ppl", [Ref(aside.index, 0), held.place, aside.size]))
         self.numbers.append((value, aside.index, aside.size))
         return value
 
@@ -246,7 +246,7 @@ class Recorder(modes.Mode):
         if place is None:
             self._problem("a fill of unknown memory")
             return
-        self._step(Launch("zeros" if self.leaf is None else self.leaf.name, _MEMSET, "pil", [place, value, size]))
+        self._step(Launch("zeros" if self.leaf is None else self.leaf.name, MEMSET, "pil", [place, value, size]))
 
     def loaded(self, address: int, size: int) -> None:
         """New memory got values that Python had: they depend on nothing but guarded values."""
@@ -257,7 +257,7 @@ class Recorder(modes.Mode):
             self._problem("values for unknown memory")
             return
         name = "values" if self.leaf is None else self.leaf.name
-        self._step(Launch(name, _MEMCPY, "ppl", [place, ctypes.string_at(address, size), size]))
+        self._step(Launch(name, MEMCPY, "ppl", [place, ctypes.string_at(address, size), size]))
 
     def constant(self, t: Tensor) -> None:
         """A table of this library's, which never changes, is about to be read."""
@@ -376,9 +376,7 @@ class Recorder(modes.Mode):
         return pointers == len(used.positions) + 2 + len(used.states)
 
 
-_MEMSET = ctypes.cast(ctypes.CDLL(None).memset, ctypes.c_void_p).value or 0
 _UNINITIALISED = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
-_MEMCPY = ctypes.cast(ctypes.CDLL(None).memcpy, ctypes.c_void_p).value or 0
 _CALLBACK = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
 
 
@@ -394,7 +392,7 @@ class _Plans:
         if table not in self.known:
             for cache in list(plan._caches):
                 for entry in [*cache.young.values(), *cache.old.values()]:
-                    one = entry[0] if type(entry) is tuple else entry
+                    one = entry[0] if type(entry) is tuple else getattr(entry, "plan", entry)
                     if getattr(one, "address", None) is not None:
                         self.known[one.address] = one
         return self.known.get(table)

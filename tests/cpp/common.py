@@ -51,9 +51,14 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
     return folder
 
 
-def run(*command: object, cwd: Path | None = None, **environment: str) -> str:
+def environment(**more: str) -> dict[str, str]:
+    """That of a program which starts this Python."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+def run(*command: object, cwd: Path | None = None, **more: str) -> str:
     """What a command prints; it must succeed."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
+    env = environment(**more)
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, cwd=cwd, env=env, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -133,7 +133,14 @@ extern "C" __attribute__((visibility("default"))) double thrice(double x) { retu
 
 
 @needs_compiler
-def test_load_inline_builds_once(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize("ninja", [True, False])
+def test_load_inline_builds_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch, ninja: bool
+) -> None:
+    if not ninja:
+        monkeypatch.setattr(cpp_extension, "_ninja", lambda: None)
+    elif not cpp_extension.is_ninja_available():
+        pytest.skip("ninja is not installed")
     options = {
         "build_directory": str(tmp_path),
         "is_python_module": False,
@@ -160,6 +167,25 @@ def test_cuda_needs_its_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(cpp_extension, "CUDA_HOME", None)
     with pytest.raises(RuntimeError, match="nvcc was not found"):
         cpp_extension.load_inline("x", "", "__global__ void f() {}", build_directory=str(tmp_path))
+
+
+def test_what_nvcc_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One list of options for both compilers; where there is no nvcc, a file of its name."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "nvcc").write_text("")
+    monkeypatch.setattr(cpp_extension, "CUDA_HOME", str(tmp_path))
+    options = cpp_extension.Options(["-O1", "-march=native"], ["-O3"], "shop", for_python=True)
+    host, device = options.compiling("a.cpp", "a.o"), options.compiling("b.cu", "b.o")
+    assert "-march=native" in host and "-march=native" not in device and "-O3" in device and "-arch=native" in device
+    assert "-fPIC" in host and "-Xcompiler=-fPIC" in device and device[0] == str(tmp_path / "bin" / "nvcc")
+    for flag in ("-std=c++17", "-DTORCH_EXTENSION_NAME=shop", "-DTORCH_API_INCLUDE_EXTENSION_H"):
+        assert flag in host and flag in device
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0+PTX")
+    found = [f for f in options.compiling("b.cu", "b.o") if f.startswith("-gencode")]
+    assert [f.rpartition("code=")[2] for f in found] == ["sm_80", "sm_90", "compute_90"]
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "many")
+    with pytest.raises(ValueError, match=r"Unknown CUDA arch \(many\)"):
+        options.compiling("b.cu", "b.o")
 
 
 def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 import flambeau as torch
-from tests.cpp.common import PROGRAMS, cmake, made_once, needs_cmake, needs_compiler, run
+from flambeau.backends.cpu import jit
+from flambeau.cpp import branches
+from flambeau.export.__main__ import main as export_main
+from tests.cpp.common import PROGRAMS, cmake, environment, made_once, needs_cmake, needs_compiler, run
 
 pytestmark = [needs_compiler, needs_cmake]
 
@@ -20,7 +24,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_programs_print_what_libtorch_prints(build: Path) -> None:
-    names = ["blocks", "printt", "version", "prints", "train"]
+    names = ["blocks", "printt", "version", "prints", "train", "outs"]
     assert run(build / "notes") == "".join(f"== {n}\n{(PROGRAMS / f'{n}.out').read_text()}" for n in names)
 
 
@@ -69,13 +73,63 @@ WEIGHT = [-0.3612831235, -0.2577649951, 0.315468967, 0.2931606174, -0.2217475176
 BIAS = [0.2262365222, 0.2010802031, -0.2961762547, 0.1510535479]
 
 
-def test_a_scripted_model_runs_in_a_program(build: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
     model = torch.jit.trace(Wrapped(), torch.rand(10, 3, 4))
     with torch.no_grad():
         model.loop.cell.linear.weight.copy_(torch.tensor(WEIGHT).reshape(4, 4))
         model.loop.cell.linear.bias.copy_(torch.tensor(BIAS))
     model.save(str(tmp_path / "wrapped_rnn.pt"))
-    assert run(build / "example-app", tmp_path / "wrapped_rnn.pt") == (PROGRAMS / "example_app.out").read_text()
+    return tmp_path / "wrapped_rnn.pt"
+
+
+OUTPUT = (PROGRAMS / "example_app.out").read_text()
+
+
+def test_a_scripted_model_runs_in_a_program(build: Path, archive: Path) -> None:
+    assert run(build / "example-app", archive) == OUTPUT
+
+
+@pytest.mark.skipif(not jit.available(), reason="libraries are made of compiled kernels: llvmlite is not installed")
+def test_a_library_beside_the_archive_runs_without_python(build: Path, archive: Path) -> None:
+    """Its path depends on values: both sides are computed. Python could not start here."""
+    assert export_main([str(archive), "--library", "--input", "10x3x4", "--quiet"]) == 0
+    assert run(build / "example-app", archive, PYTHONHOME="/nowhere") == OUTPUT
+
+
+@pytest.mark.skipif(not jit.available(), reason="libraries are made of compiled kernels: llvmlite is not installed")
+def test_a_library_of_another_archive_is_not_used(build: Path, archive: Path) -> None:
+    assert export_main([str(archive), "--library", "--input", "10x3x4", "--quiet"]) == 0
+    torch.jit.load(archive).save(str(archive), _extra_files={"note": b"the same model in another file"})
+    done = subprocess.run([build / "example-app", archive], capture_output=True, text=True, env=environment())
+    assert done.stdout == OUTPUT and "has no library for float32_10x3x4 (the archive has changed since)" in done.stderr
+
+
+def test_modules_that_do_something_else_while_they_train() -> None:
+    class Dropping(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.drop = torch.nn.Dropout()
+
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            return self.drop(x)
+
+    assert branches.reads_training(torch.jit.script(Dropping()))
+    assert not branches.reads_training(torch.jit.script(Gate()))
+
+
+def test_branches_become_choices() -> None:
+    class Uneven(torch.nn.Module):
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            if x.sum() > 0:
+                x = x.sum()
+            return x
+
+    straight = branches.on_one_path(torch.jit.script(Gate()))
+    for x in (torch.tensor([1.0, 2.0]), torch.tensor([1.0, -2.0])):
+        assert straight(x).tolist() == [1, 2] if x.sum() > 0 else [-1, 2]
+    with pytest.raises(RuntimeError, match=r"a branch gives torch.float32\[\] or torch.float32\[2\]"):
+        branches.on_one_path(torch.jit.script(Uneven()))(torch.ones(2))
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,8 @@
 
     python -m tests.onnx_files.operators [--opset 20] [--only REGEX] [--samples 4]
 
-Prints what differs, what has no form, and how many operators are right."""
+Prints what differs, what has no form, and how many operators are right ("partly": the rest is refused with an error that says why;
+"wrong": another result, or an error of another kind)."""
 
 from __future__ import annotations
 
@@ -19,10 +20,14 @@ import onnxruntime
 
 import flambeau
 from flambeau.core.tensor import Tensor
+from flambeau.export._trace import Unsupported
+from flambeau.library.aten.public import DataDependent
 from flambeau.onnx.dtypes import array_of
 from flambeau.onnx.errors import UnsupportedOperatorError
 from flambeau.utils import _pytree as pytree
 from tests.door import converted, function_of
+
+REFUSALS = (Unsupported, DataDependent, NotImplementedError)  # a program that no graph can hold, or not yet
 
 
 class Call(flambeau.nn.Module):
@@ -46,6 +51,8 @@ def exported(function: Any, args: tuple, kwargs: dict, opset: int) -> tuple[list
     tensors = tuple(leaf for leaf in leaves if isinstance(leaf, Tensor))
     module = Call(function, leaves, spec)
     wanted = pytree.tree_leaves(module(*(t.clone() for t in tensors)))
+    if not wanted:  # coordinates in no dimensions
+        return [], []
     program = flambeau.onnx.export(module, tensors, opset_version=opset, verbose=False)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -66,7 +73,8 @@ def here(info: Any) -> Any:
         )
         rebuilt.__kwdefaults__ = own.__kwdefaults__
         return rebuilt
-    return function_of(info.name)
+    found = function_of(info.name)
+    return getattr(Tensor, info.name) if isinstance(found, flambeau.dtype) else found  # x.bfloat16()
 
 
 def samples_of(info: Any, count: int) -> list[Any]:
@@ -82,12 +90,15 @@ def samples_of(info: Any, count: int) -> list[Any]:
 
 
 def is_random(function: Any, args: tuple, kwargs: dict) -> bool:
-    """Whether two calls differ: numbers that are drawn, memory that is not filled."""
+    """Whether two calls differ: numbers that are drawn."""
     runs = []
-    for seed in (0, 1):
+    for seed in range(4):
         flambeau.manual_seed(seed)
         runs.append([array_of(t) for t in pytree.tree_leaves(function(*args, **kwargs)) if isinstance(t, Tensor)])
-    return any(not np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in zip(*runs))
+    kinds = ("f", "c")
+    return any(
+        not np.array_equal(a, b, equal_nan=a.dtype.kind in kinds) for one in runs[1:] for a, b in zip(runs[0], one)
+    )
 
 
 def same(wanted: list[Any], found: list[Any], values: bool = True) -> str:
@@ -122,24 +133,32 @@ def main() -> int:
         except AttributeError:
             continue
         problems: collections.Counter = collections.Counter()
-        right = 0
+        right = bad = 0
         for sample in samples_of(info, options.samples):
             try:
-                args, kwargs = converted((sample.input, *sample.args)), converted(sample.kwargs)
-                drawn = is_random(function, converted((sample.input, *sample.args)), converted(sample.kwargs))
+                given = [converted(((sample.input, *sample.args), sample.kwargs)) for _ in range(2)]
+                (args, kwargs), again = given
+                drawn = "empty" in info.name or is_random(function, *again)
+            except Exception:  # no sample for this library: a module of PyTorch's, memory that others share
+                continue
+            try:
                 problem = same(*exported(function, args, kwargs, options.opset), values=not drawn)
             except UnsupportedOperatorError as error:
                 problem = "no form: " + "; ".join(str(error).splitlines()[1:2])
+            except REFUSALS as error:
+                problem = f"refused: {str(error).splitlines()[0][:150]}"
             except Exception as error:
+                if "No corresponding Numpy type" in str(error):  # onnxruntime's Python cannot show bfloat16
+                    break
                 problem = f"{type(error).__name__}: {str(error).splitlines()[0][:150] if str(error) else ''}"
             if problem:
                 problems[problem] += 1
+                bad += not problem.startswith(("no form", "refused"))
             else:
                 right += 1
         if not right and not problems:
             continue
-        none = any("no form" in p or "no counterpart" in p for p in problems)
-        kind = ("partly" if problems else "right") if right else "none" if none else "wrong"
+        kind = "wrong" if bad else "right" if not problems else "partly" if right else "none"
         counts[kind] += 1
         if problems:
             print(

@@ -27,6 +27,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--baseline", metavar="FILE", help="list only what passed there and fails here")
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="list the N slowest tests")
     parser.add_argument("--limit", type=int, default=60, metavar="SECONDS", help="of one test (60)")
+    parser.add_argument("--ranks", type=int, default=0, metavar="N", help="tests for N GPUs in N processes on the CPU")
     parser.add_argument("-v", "--verbose", action="store_true", help="print the traceback of each failure")
     return parser.parse_args()
 
@@ -36,6 +37,8 @@ def run_worker(arguments: argparse.Namespace, log: Path) -> int:
     command += [arguments.select, str(arguments.limit), "torch" if arguments.torch else "flambeau"]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
+    if arguments.ranks:
+        environment["SUITE_RANKS"] = str(arguments.ranks)
     return subprocess.run(command, env=environment).returncode
 
 

@@ -11,6 +11,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 INTERNAL = "torch.testing._internal"
 STAND_INS = Path(__file__).parent / "stand_ins"
+_WHEEL = ("common_fsdp", "distributed")  # models and checks that PyTorch's wheel brings along: read there, never copied
 
 missing: set[str] = set()  # names of PyTorch's that Flambeau does not have and the test file imports
 _loading = [True]  # while the file is being imported, placeholders can be called: as decorators
@@ -84,7 +86,7 @@ class _StandInFinder(importlib.abc.MetaPathFinder):
         if not fullname.startswith(INTERNAL + "."):
             return None
         name = fullname[len(INTERNAL) + 1 :]
-        if name == "distributed" or name.startswith("distributed."):
+        if name in _WHEEL or name.startswith("distributed."):
             return _from_wheel(fullname)
         file = STAND_INS / f"{name}.py"
         if file.exists():
@@ -165,9 +167,19 @@ def load(path: Path) -> ModuleType:
     if importlib.util.find_spec("triton") is None:  # asked for inside functions that run at import
         sys.modules["torch.utils._triton"] = triton = ModuleType("torch.utils._triton")
         triton.has_triton = lambda: False  # type: ignore[attr-defined]
+    _pretend_devices(torch)
     module = importlib.import_module(path.stem)
     _loading[0] = False
     return module
+
+
+def _pretend_devices(torch: Any) -> None:
+    """With `--ranks N`: as many processes as if there were N devices, on the CPU. Tests count devices to know how many to start."""
+    ranks = int(os.environ.get("SUITE_RANKS", 0))
+    if ranks:
+        torch.accelerator.device_count = torch.cpu.device_count = lambda: ranks
+        common = importlib.import_module(f"{INTERNAL}.common_fsdp")
+        common.DEVICE_COUNT = common.FSDPTestContinuous.world_size = ranks  # type: ignore[attr-defined]
 
 
 def _statements(path: Path, root: Path | None = None, seen: set[Path] | None = None) -> Iterator[ast.AST]:
@@ -176,7 +188,7 @@ def _statements(path: Path, root: Path | None = None, seen: set[Path] | None = N
     for node in _run_at_import(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             beside: Path | None = root.joinpath(*node.module.split(".")).with_suffix(".py")
-            if node.module.startswith(f"{INTERNAL}.distributed."):
+            if node.module.startswith((f"{INTERNAL}.distributed.", f"{INTERNAL}.common_fsdp")):
                 beside = wheel_file(node.module)
             if beside is not None and beside not in seen and beside.exists():
                 seen.add(beside)

@@ -124,6 +124,16 @@ def hiddenlayer():
     history = hl.History()
     history.log(1, loss=0.5)
     history.log(2, loss=torch.tensor(0.25))
+    importlib.import_module("matplotlib").use("Agg")
+    canvas = hl.Canvas()
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = hl.History()
+        drawn.log(1, loss=0.125, image=torch.eye(8), hidden=torch.arange(6.0))
+        with canvas:
+            canvas.draw_plot(drawn["loss"])
+            canvas.draw_image(drawn["image"])
+            canvas.draw_hist(drawn["hidden"])
+        canvas.save(f"{folder}/canvas.png")
     graph = re.findall(r"cellpadding='6'>([^<]*)<", hl.build_graph(Net().eval(), image()).build_dot().source)
     return f"{sorted(graph)} {history['loss'].data}"
 

@@ -2,20 +2,29 @@
 
     python -m tests.wholestep.everything                         # all three; needs torch==2.13.0
     python -m tests.wholestep.everything modules --only Conv
-    python -m tests.wholestep.everything operators --samples 2
+    python -m tests.wholestep.everything operators --samples 2 --log build/operators.jsonl
 
 Each sample is called six times as it is and compiled, forward and backward, on twins of the same state. Results, gradients, parameters,
 buffers and the random number generator must agree. The last lines say how many did, how many ran natively, and which did not.
+
+The work is done in another process, a new one after every hundred samples or when one takes longer than `--limit` seconds or crashes.
+What is known stands in the log, line by line: started again with the same log, it goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
+import json
 import re
+import select
+import subprocess
 import sys
+import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import flambeau
@@ -24,7 +33,10 @@ from tests.door import converted, function_of, tensors_in
 from tests.wholestep.helpers import same
 
 CALLS = 6
+PER_PROCESS = 100  # samples
 Step = tuple[Callable, Any, Callable[[], tuple]]  # a function, its state, what makes arguments
+Sample = tuple[str, Callable[[], Step]]
+Subject = tuple[str, Callable[[], Iterator[Sample]]]  # a name, and what makes its samples
 
 
 def backward(result: Any) -> list:
@@ -35,48 +47,64 @@ def backward(result: Any) -> list:
     return [t.detach() for t in tensors_in(result)]
 
 
-def operators(given: Any) -> Iterator[tuple[str, Callable[[], Step]]]:
-    import torch
+# Operators whose samples come in another order than their arguments.
+ARRANGED: dict[str, Callable] = {
+    "polygamma": lambda f: lambda x, n, **k: f(n, x, **k),
+    "special.polygamma": lambda f: lambda x, n, **k: f(n, x, **k),
+    "where": lambda f: lambda x, condition, y: f(condition, x, y),
+    "nn.functional.embedding": lambda f: lambda weight, indices, **k: f(indices, weight, **k),
+    "einsum": lambda f: lambda tensors, equation: f(equation, *tensors),
+}
+
+
+def operators(given: Any) -> Iterator[Subject]:
     from torch.testing._internal.common_methods_invocations import op_db
 
     for info in op_db:
-        kinds = sorted(info.dtypes, key=str)
-        if not kinds or (given.only and not re.search(given.only, info.name)):
-            continue
         if re.match(r"(new_)?empty", info.name):
             continue  # whatever was in that memory
-        dtype = torch.float32 if torch.float32 in kinds else kinds[0]
-        try:
-            function = function_of(info.name)
-            samples = list(
-                info.sample_inputs("cpu", dtype, requires_grad=info.supports_autograd and dtype.is_floating_point)
-            )
-        except (AttributeError, NotImplementedError, RuntimeError):
-            continue
-        for k, sample in enumerate(samples[:: max(1, len(samples) // given.samples)][: given.samples]):
-
-            def build(function: Any = function, sample: Any = sample) -> Step:
-                kwargs = converted(sample.kwargs)
-
-                def step(*args: Any) -> Any:
-                    return backward(function(*args, **kwargs))
-
-                return step, None, lambda: tuple(converted(v) for v in (sample.input, *sample.args))
-
-            yield f"{info.name}[{k}]", build
+        yield info.formatted_name, lambda info=info: samples_of(info, given)
 
 
-def modules(given: Any) -> Iterator[tuple[str, Callable[[], Step]]]:
+def samples_of(info: Any, given: Any) -> Iterator[Sample]:
+    import torch
+
+    kinds = sorted(info.dtypes, key=str)
+    if not kinds:
+        return
+    dtype = torch.float32 if torch.float32 in kinds else kinds[0]
+    try:
+        function = function_of(info.name)
+        if isinstance(function, flambeau.dtype):
+            function = getattr(Tensor, info.name)  # x.float()
+        function = ARRANGED.get(info.name, lambda f: f)(function)
+        samples = list(
+            info.sample_inputs("cpu", dtype, requires_grad=info.supports_autograd and dtype.is_floating_point)
+        )
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return
+    for k, sample in enumerate(samples[:: max(1, len(samples) // given.samples)][: given.samples]):
+
+        def build(sample: Any = sample) -> Step:
+            kwargs = converted(sample.kwargs)
+
+            def step(*args: Any) -> Any:
+                return backward(function(*args, **kwargs))
+
+            return step, None, lambda: tuple(converted(v) for v in (sample.input, *sample.args))
+
+        yield f"{info.formatted_name}[{k}]", build
+
+
+def modules(given: Any) -> Iterator[Subject]:
     import torch
     from torch.testing._internal.common_modules import module_db
 
-    for info in module_db:
-        if given.only and not re.search(given.only, info.name):
-            continue
+    def samples_of(info: Any) -> Iterator[Sample]:
         samples = info.module_inputs_func(info, "cpu", torch.float32, True, training=True)
         for k, sample in enumerate(samples[: 2 * given.samples]):
 
-            def build(info: Any = info, sample: Any = sample) -> Step:
+            def build(sample: Any = sample) -> Step:
                 cls = function_of(info.module_cls.__module__.replace("torch.", "", 1) + "." + info.module_cls.__name__)
                 made = sample.constructor_input
                 module = cls(*converted(made.args), **converted(made.kwargs))
@@ -91,14 +119,15 @@ def modules(given: Any) -> Iterator[tuple[str, Callable[[], Step]]]:
 
             yield f"{info.name}[{k}]", build
 
+    for info in module_db:
+        yield info.name, lambda info=info: samples_of(info)
 
-def optimizers(given: Any) -> Iterator[tuple[str, Callable[[], Step]]]:
+
+def optimizers(given: Any) -> Iterator[Subject]:
     from torch.testing._internal.common_optimizers import optim_db
 
-    for info in optim_db:
+    def samples_of(info: Any) -> Iterator[Sample]:
         name = info.optim_cls.__name__
-        if given.only and not re.search(given.only, name):
-            continue
         for k, sample in enumerate(info.optim_inputs_func(device="cpu")):
 
             def build(name: str = name, sample: Any = sample) -> Step:
@@ -131,6 +160,9 @@ def optimizers(given: Any) -> Iterator[tuple[str, Callable[[], Step]]]:
                 )
 
             yield f"{name}[{k}]", build
+
+    for info in optim_db:
+        yield info.optim_cls.__name__, lambda info=info: samples_of(info)
 
 
 def outcome(build: Callable[[], Step]) -> str:
@@ -170,41 +202,107 @@ def told(behind: Any) -> str:
     return "in parts" if inside else f"eager: {re.sub(' [(].*', '', (behind.reasons or ['-'])[0])[:90]}"
 
 
+def tried(build: Callable[[], Step]) -> str:
+    """How a sample ran: see `outcome`; or what went wrong."""
+    try:
+        once(build)
+    except Exception as error:
+        return f"not as it is either: {type(error).__name__}: {str(error)[:160]}"
+    try:
+        return outcome(build)
+    except AssertionError as error:
+        return f"WRONG: {str(error)[:300]}"
+    except Exception as error:
+        return f"ERROR: {type(error).__name__}: {str(error)[:300]}"
+
+
+def work(given: Any) -> int:
+    """Samples that the log does not know yet, each with a line before and one after it; at most so many."""
+    known = {entry["done"] for entry in entries(given.log)}
+    left = PER_PROCESS
+    for what in given.what:
+        for subject, samples in globals()[what](given):
+            if f"{what} {subject}" in known or not re.search(given.only, subject):
+                continue
+            for name, build in samples():
+                if f"{what} {name}" in known:
+                    continue
+                print(json.dumps({"begin": f"{what} {name}"}), flush=True)
+                print(json.dumps({"done": f"{what} {name}", "how": tried(build)}), flush=True)
+                left -= 1
+                if not left:
+                    return 0
+            print(json.dumps({"done": f"{what} {subject}"}), flush=True)
+    print(json.dumps({"end": True}), flush=True)
+    return 0
+
+
+def entries(log: str) -> list[dict]:
+    path = Path(log)
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def supervise(given: Any, log: Any) -> bool:
+    """Run one process of work and write down what it says. Whether all is done."""
+    command = [sys.executable, "-m", "tests.wholestep.everything", *given.what, "--work", "--log", given.log]
+    command += ["--samples", str(given.samples), "--only", given.only]
+    worker = subprocess.Popen(command, stdout=subprocess.PIPE, bufsize=0)  # no line may wait behind another
+    assert worker.stdout is not None
+    running, ended = "", False
+    try:
+        while True:
+            ready, _, _ = select.select([worker.stdout], [], [], given.limit)
+            line = worker.stdout.readline().decode() if ready else ""
+            if not line:
+                break
+            entry = json.loads(line)
+            ended = "end" in entry
+            running = entry.get("begin", "")
+            if "done" in entry:
+                log.write(line)
+                log.flush()
+    finally:
+        worker.kill()
+        code = worker.wait()
+    if running:
+        how = "ERROR: it takes too long" if not ready else f"ERROR: the process ended ({code})"
+        log.write(json.dumps({"done": running, "how": how}) + "\n")
+        log.flush()
+    return ended
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", default=["modules", "optimizers", "operators"])
     parser.add_argument("--only", default="")
     parser.add_argument("--samples", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds for a sample")
+    parser.add_argument("--total", type=float, default=float("inf"), help="seconds after which it stops, to go on later")
+    parser.add_argument("--log", default="", help="where results are kept")
+    parser.add_argument("--work", action="store_true", help="run samples in this process")
     given = parser.parse_args()
+    if given.work:
+        return work(given)
+    given.log = given.log or tempfile.mkstemp(suffix=".jsonl")[1]
+    started, ended = time.monotonic(), False
+    with open(given.log, "a") as log:
+        while not ended and time.monotonic() - started < given.total:
+            ended = supervise(given, log)
     counts: collections.Counter = collections.Counter()
-    wrong = []
-    try:
-        for what in given.what:
-            for name, build in globals()[what](given):
-                try:
-                    once(build)
-                except Exception as error:
-                    print(
-                        f"{what} {name} does not run as it is: {type(error).__name__}: {str(error)[:160]}", flush=True
-                    )
-                    counts[f"{what}: not as it is either"] += 1
-                    continue
-                try:
-                    how = outcome(build)
-                except AssertionError as error:
-                    how = "WRONG"
-                    wrong.append(f"{what} {name}: {str(error)[:300]}")
-                    print(wrong[-1], flush=True)
-                except Exception as error:
-                    how = "ERROR"
-                    wrong.append(f"{what} {name}: {type(error).__name__}: {str(error)[:300]}")
-                    print(wrong[-1], flush=True)
-                counts[f"{what}: {how}"] += 1
-    except KeyboardInterrupt:
-        print(f"interrupted at {what} {name}")  # what there is so far
+    wrong = 0
+    for entry in entries(given.log):
+        what, _, name = entry["done"].partition(" ")
+        how = entry.get("how", "")
+        if how.startswith(("WRONG", "ERROR", "not as")):
+            wrong += not how.startswith("not as")
+            print(f"{what} {name}: {how}")
+        if how:
+            counts[f"{what}: {how.partition(':')[0] if not how.startswith('eager') else how}"] += 1
     for how, n in sorted(counts.items()):
         print(f"{n:6d} {how}")
-    return 1 if wrong else 0
+    if not ended:
+        print(f"not finished; go on with --log {given.log}")
+    return 1 if wrong or not ended else 0
 
 
 def once(build: Callable[[], Step]) -> None:

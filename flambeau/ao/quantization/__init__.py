@@ -1,39 +1,48 @@
-"""What quantized models are recognised by. Quantizing is not in Flambeau yet: no layer here is one of these."""
+"""Quantization: models whose weights and activations are 8-bit numbers.
 
-from __future__ import annotations
+>>> model.qconfig = get_default_qconfig("x86")
+>>> prepared = prepare(model)             # observers are put in
+>>> prepared(calibration_data)            # and look
+>>> quantized = convert(prepared)         # layers become their quantized forms
 
-from abc import ABC, abstractmethod
+`quantize_dynamic(model)` needs no data; `quantize_fx` has the same for traced models; docs/quantization.md tells more.
+"""
+
+# ruff: noqa: F401, F403
 from typing import Any
 
-from ...core.tensor import Tensor
-from ...nn.modules.module import Module
+from ...core import naming as _naming
+from .fake_quantize import *
+from .fuse_modules import fuse_modules, fuse_modules_qat
+from .fuser_method_mappings import *
+from .observer import *
+from .qconfig import *
+from .qconfig_mapping import *
+from .quant_type import *
+from .quantization_mappings import *
+from .quantize import *
+from .stubs import *
 
-__all__ = ["FakeQuantizeBase", "ObserverBase"]
+ObserverOrFakeQuantize = ObserverBase | FakeQuantizeBase  # noqa: F405
+_HOMES = {
+    **dict.fromkeys(
+        (
+            "convert_fx", "convert_to_reference_fx", "fuse_fx", "prepare_fx", "prepare_qat_fx", "Scope", "ScopeContextManager",
+            "_convert_to_reference_decomposed_fx",
+        ),
+        "quantize_fx",
+    ),
+    "BackendConfig": "backend_config",
+}  # fmt: skip
 
 
-class ObserverBase(ABC, Module):
-    """A module that looks at the values which pass through it, to choose a scale for them."""
-
-    def __init__(self, dtype: Any, is_dynamic: bool = False):
-        super().__init__()
-        self.dtype, self.is_dynamic = dtype, is_dynamic
-
-    @abstractmethod
-    def forward(self, x: Tensor) -> Tensor:
-        """The values, seen."""
-
-    @abstractmethod
-    def calculate_qparams(self, **kwargs: Any) -> Any:
-        """Scale and zero point."""
+def default_eval_fn(model: Any, calib_data: Any) -> None:
+    """Calls the model with each batch of data and labels: a `run_fn` for `quantize`."""
+    for data, _ in calib_data:
+        model(data)
 
 
-class FakeQuantizeBase(ABC, Module):
-    """A module that rounds values as quantizing would."""
-
-    @abstractmethod
-    def forward(self, x: Tensor) -> Tensor:
-        """The values, rounded."""
-
-    @abstractmethod
-    def calculate_qparams(self, **kwargs: Any) -> Any:
-        """Scale and zero point."""
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(_naming.load(f"{__name__}.{_HOMES[name]}"), name)
+    return _naming.submodule(__name__, name)

@@ -46,6 +46,12 @@ def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:
     blas.matmul(dst, a, b, bias)
 
 
+def packed(b: Any, rows: int, times: int) -> Any:
+    """What `matmul` is to be given for the matrix b where it is on the right of `times` products with `rows` rows each: laid out once
+    for all of them, or b itself."""
+    return onednn.packed(b, rows, times) if _use_onednn or onednn_enabled() else b
+
+
 def known_product(form: str, a: Any, b: Any, bias: Any) -> Any:
     """The product of operands like those of an earlier `keep_product`, or None."""
     return onednn.known_product(form, a, b, bias) if _use_onednn else None

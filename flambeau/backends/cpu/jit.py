@@ -16,13 +16,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core.allocator import make_sure_of
 from ...core.locks import COMPILER, new_lock
 from ...kernels import cache, complex_nests, emit_llvm, ir
 from ...kernels.ir_check import verify
+from ...kernels.nest_analysis import statements
 from . import image, native_call, object_loader, team, threads
+
+
+class Facts(NamedTuple):
+    """What can be known of a kernel without its source: its name, its parameters' names, and the positions of those it writes to."""
+
+    name: str
+    parameters: tuple[str, ...]
+    written: frozenset[int]
 
 
 @dataclass
@@ -38,8 +47,10 @@ stats = Stats()
 _functions: dict[tuple[str, bool], Any] = {}
 _addresses: dict[str, tuple[str, int]] = {}  # key -> signature and address of a kernel
 sources: dict[int, ir.Kernel | Callable[[], ir.Kernel]] = {}  # what each kernel was built from, by address
+facts: dict[int, Facts] = {}  # of kernels, by address
 signatures: dict[int, str] = {}  # of everything that can be called, by address: one letter per parameter
 _lock = new_lock(COMPILER)
+_FORMAT = "2"  # of what is kept on disk
 _RUNTIME = ("flambeau_num_threads", "flambeau_parallel", "flambeau_recorder")
 _TEAM_RUNTIME = ("flambeau_team", "GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 
@@ -107,14 +118,21 @@ def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> tup
     stored = cache.read(name)
     if stored is not None:
         stats.loaded += 1
-        return _place(*_unpack(stored))
+        signature, code, told = _unpack(stored)
+        return _place(signature, code, told)
     kernel = source if isinstance(source, ir.Kernel) else source()
     verify(kernel)
     kernel = complex_nests.split(kernel)
     signature = "".join("p" if isinstance(p, ir.Buffer) else p.dtype.letter for p in kernel.params)
+    stored_to = {s.buffer for s in statements(kernel.body) if isinstance(s, ir.Store)}
+    told = Facts(
+        kernel.name,
+        tuple(p.name for p in kernel.params),
+        frozenset(i for i, p in enumerate(kernel.params) if p in stored_to),
+    )
     code = _build(emit_llvm.emit(kernel), kernel.name)
-    cache.write(name, _pack(signature, code))
-    return _place(signature, code)
+    cache.write(name, _pack(signature, code, told))
+    return _place(signature, code, told)
 
 
 # ---------------------------------------------------------------------------------------------- compiling
@@ -197,15 +215,17 @@ def assembly(kernel: ir.Kernel) -> str:
 # ---------------------------------------------------------------------------------------------- loading
 
 
-def _pack(signature: str, code: image.Image) -> bytes:
-    header = json.dumps([signature, code.entry, code.slots]).encode()
+def _pack(signature: str, code: image.Image, told: Facts | None = None) -> bytes:
+    known = None if told is None else [told.name, told.parameters, sorted(told.written)]
+    header = json.dumps([signature, code.entry, code.slots, known]).encode()
     return len(header).to_bytes(4, "little") + header + code.code
 
 
-def _unpack(data: bytes) -> tuple[str, image.Image]:
+def _unpack(data: bytes) -> tuple[str, image.Image, Facts | None]:
     end = 4 + int.from_bytes(data[:4], "little")
-    signature, entry, slots = json.loads(data[4:end])
-    return signature, image.Image(data[end:], entry, [(offset, name) for offset, name in slots])
+    signature, entry, slots, known = json.loads(data[4:end])
+    told = None if known is None else Facts(known[0], tuple(known[1]), frozenset(known[2]))
+    return signature, image.Image(data[end:], entry, [(offset, name) for offset, name in slots]), told
 
 
 @functools.cache
@@ -213,11 +233,15 @@ def _prototype(signature: str) -> Any:
     return ctypes.CFUNCTYPE(None, *(_CTYPES[c] for c in signature))
 
 
-def _place(signature: str, code: image.Image) -> tuple[str, int]:
+def _place(signature: str, code: image.Image, told: Facts | None = None) -> tuple[str, int]:
     if isinstance(code.entry, str):
         imported = _TEAM_RUNTIME if code.entry == "flambeau_parallel" else _RUNTIME
-        return signature, object_loader.load(code.code, code.entry, {name: _address(name) for name in imported})
-    return signature, image.load(code, {name: _address(name) for _, name in code.slots})
+        address = object_loader.load(code.code, code.entry, {name: _address(name) for name in imported})
+    else:
+        address = image.load(code, {name: _address(name) for _, name in code.slots})
+    if told is not None:
+        facts[address] = told
+    return signature, address
 
 
 def _callable(signature: str, address: int, brief: bool) -> Any:
@@ -284,7 +308,7 @@ def _libm() -> ctypes.CDLL:
 def _environment() -> str:
     """Everything besides the kernel that decides its machine code."""
     make_sure_of(_IMPORT_BYTES, "to look for a kernel")
-    return cache.digest(_llvm_version(), platform.machine(), _cpu_identity(), _source_digest())
+    return cache.digest(_FORMAT, _llvm_version(), platform.machine(), _cpu_identity(), _source_digest())
 
 
 def _llvm_version() -> str:

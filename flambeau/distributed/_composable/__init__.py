@@ -1,1 +1,7 @@
-"""Where PyTorch keeps what changes a model for distributed training without wrapping it."""
+"""What changes a model for distributed training without wrapping it: names of modules and parameters stay as they are."""
+
+from .checkpoint_activation import checkpoint
+from .contract import _get_registry, contract
+from .replicate import replicate
+
+__all__ = ["_get_registry", "checkpoint", "contract", "replicate"]

@@ -1,65 +1,48 @@
-"""`torch.distributed.fsdp`: parameters cut into parts over ranks, which Flambeau does not have yet.
-
-Programs may ask whether a module is sharded (it is not) and name the choices; sharding one raises NotImplementedError.
-"""
+"""`torch.distributed.fsdp`: models whose parameters, gradients and optimizer state are cut over ranks. See docs/sharding.md."""
 
 from __future__ import annotations
 
-from enum import Enum, auto
-
 from ...core import naming as _naming
-from ...core.absent import absent_class as _absent_class
-from ...core.absent import raising as _raising
-from ...nn import Module as _Module
-
-_MESSAGE = "torch.distributed.fsdp.{} is not in Flambeau yet: parameters are not cut into parts (see nn.parallel.DistributedDataParallel)"
-
-
-class ShardingStrategy(Enum):
-    """What is cut into parts."""
-
-    FULL_SHARD = auto()
-    SHARD_GRAD_OP = auto()
-    NO_SHARD = auto()
-    HYBRID_SHARD = auto()
-    _HYBRID_SHARD_ZERO2 = auto()
-
-
-class BackwardPrefetch(Enum):
-    """When the next parameters are fetched."""
-
-    BACKWARD_PRE = auto()
-    BACKWARD_POST = auto()
-
-
-class StateDictType(Enum):
-    """What a state dict of a sharded model holds."""
-
-    FULL_STATE_DICT = auto()
-    LOCAL_STATE_DICT = auto()
-    SHARDED_STATE_DICT = auto()
-
-
-class OptimStateKeyType(Enum):
-    """What the keys of an optimizer's state are."""
-
-    PARAM_NAME = auto()
-    PARAM_ID = auto()
-
-
-FullyShardedDataParallel = _absent_class(
-    "FullyShardedDataParallel", _MESSAGE.format("FullyShardedDataParallel"), bases=(_Module,)
+from ._flat_param import FlatParameter
+from ._fully_shard import (
+    CPUOffloadPolicy,
+    DataParallelMeshDims,
+    FSDPModule,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    UnshardHandle,
+    fully_shard,
+    register_fsdp_forward_method,
+    share_comm_ctx,
 )
-globals().update(
-    {
-        name: _absent_class(name, _MESSAGE.format(name))
-        for name in ("CPUOffload", "CPUOffloadPolicy", "FSDPModule", "FullOptimStateDictConfig", "FullStateDictConfig",
-                     "LocalOptimStateDictConfig", "LocalStateDictConfig", "MixedPrecision", "MixedPrecisionPolicy", "OffloadPolicy",
-                     "OptimStateDictConfig", "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "StateDictConfig",
-                     "StateDictSettings", "UnshardHandle")
-    }
-)  # fmt: skip
-globals().update(_raising("fully_shard register_fsdp_forward_method share_comm_ctx", NotImplementedError, _MESSAGE))
+from .api import (
+    BackwardPrefetch,
+    CPUOffload,
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    LocalOptimStateDictConfig,
+    LocalStateDictConfig,
+    MixedPrecision,
+    OptimStateDictConfig,
+    OptimStateKeyType,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    ShardingStrategy,
+    StateDictConfig,
+    StateDictSettings,
+    StateDictType,
+)
+from .fully_sharded_data_parallel import FullyShardedDataParallel
+from .materialise import load_shards
+
+__all__ = [
+    "BackwardPrefetch", "CPUOffload", "CPUOffloadPolicy", "DataParallelMeshDims", "FSDPModule", "FlatParameter",
+    "FullOptimStateDictConfig", "FullStateDictConfig", "FullyShardedDataParallel", "LocalOptimStateDictConfig",
+    "LocalStateDictConfig", "MixedPrecision", "MixedPrecisionPolicy", "OffloadPolicy", "OptimStateDictConfig",
+    "OptimStateKeyType", "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig",
+    "StateDictSettings", "StateDictType", "UnshardHandle", "fully_shard", "load_shards",
+    "register_fsdp_forward_method", "share_comm_ctx",
+]  # fmt: skip
 
 
 def __getattr__(name: str):

@@ -1,6 +1,132 @@
-"""Another place where programs look for the names of `torch.distributed.fsdp`."""
+"""What a program tells FullyShardedDataParallel: how to cut, in which precision, and what state dicts hold."""
 
-from . import *  # noqa: F403
-from . import BackwardPrefetch, FullyShardedDataParallel, OptimStateKeyType, ShardingStrategy, StateDictType
+from __future__ import annotations
 
-__all__ = ["BackwardPrefetch", "FullyShardedDataParallel", "OptimStateKeyType", "ShardingStrategy", "StateDictType"]
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from ...core.dtype import dtype
+from ...nn.modules.batchnorm import _BatchNorm
+
+__all__ = [
+    "BackwardPrefetch", "CPUOffload", "FullOptimStateDictConfig", "FullStateDictConfig", "LocalOptimStateDictConfig",
+    "LocalStateDictConfig", "MixedPrecision", "OptimStateDictConfig", "OptimStateKeyType", "ShardedOptimStateDictConfig",
+    "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig", "StateDictSettings", "StateDictType",
+]  # fmt: skip
+
+
+class ShardingStrategy(Enum):
+    """FULL_SHARD: parameters are freed between the passes. SHARD_GRAD_OP: they are kept between forward and backward. NO_SHARD: all
+    ranks have all of them. HYBRID_SHARD, _HYBRID_SHARD_ZERO2: the first two within a node, the same on all nodes."""
+
+    FULL_SHARD = auto()
+    SHARD_GRAD_OP = auto()
+    NO_SHARD = auto()
+    HYBRID_SHARD = auto()
+    _HYBRID_SHARD_ZERO2 = auto()
+
+
+class BackwardPrefetch(Enum):
+    """When the next parameters are fetched in the backward pass: before this module's gradients are computed, or behind them."""
+
+    BACKWARD_PRE = auto()
+    BACKWARD_POST = auto()
+
+
+class StateDictType(Enum):
+    """What a state dict holds: whole tensors, this rank's flat parameters, or a DTensor for each parameter."""
+
+    FULL_STATE_DICT = auto()
+    LOCAL_STATE_DICT = auto()
+    SHARDED_STATE_DICT = auto()
+
+
+class OptimStateKeyType(Enum):
+    """What the keys of an optimizer's state are."""
+
+    PARAM_NAME = auto()
+    PARAM_ID = auto()
+
+
+@dataclass
+class MixedPrecision:
+    """Dtypes of parameters in the passes, of gradient reductions and of buffers."""
+
+    param_dtype: dtype | None = None
+    reduce_dtype: dtype | None = None
+    buffer_dtype: dtype | None = None
+    keep_low_precision_grads: bool = False
+    cast_forward_inputs: bool = False
+    cast_root_forward_inputs: bool = True
+    _module_classes_to_ignore: Sequence[type] = (_BatchNorm,)
+
+
+@dataclass
+class CPUOffload:
+    """Whether shards are kept in host memory."""
+
+    offload_params: bool = False
+
+
+@dataclass
+class StateDictConfig:
+    """Options of a state dict."""
+
+    offload_to_cpu: bool = False
+
+
+@dataclass
+class FullStateDictConfig(StateDictConfig):
+    """Whole tensors, on rank 0 only if so wished."""
+
+    rank0_only: bool = False
+
+
+@dataclass
+class LocalStateDictConfig(StateDictConfig):
+    """This rank's flat parameters."""
+
+
+@dataclass
+class ShardedStateDictConfig(StateDictConfig):
+    """Shards of each parameter."""
+
+    _use_dtensor: bool = False
+
+
+@dataclass
+class OptimStateDictConfig:
+    """Options of an optimizer's state dict."""
+
+    offload_to_cpu: bool = True
+
+
+@dataclass
+class FullOptimStateDictConfig(OptimStateDictConfig):
+    """Whole tensors, on rank 0 only if so wished."""
+
+    rank0_only: bool = False
+
+
+@dataclass
+class LocalOptimStateDictConfig(OptimStateDictConfig):
+    """State of this rank's flat parameters."""
+
+    offload_to_cpu: bool = False
+
+
+@dataclass
+class ShardedOptimStateDictConfig(OptimStateDictConfig):
+    """Shards of the state of each parameter."""
+
+    _use_dtensor: bool = False
+
+
+@dataclass
+class StateDictSettings:
+    """What `FSDP.set_state_dict_type` has set."""
+
+    state_dict_type: StateDictType
+    state_dict_config: StateDictConfig
+    optim_state_dict_config: OptimStateDictConfig

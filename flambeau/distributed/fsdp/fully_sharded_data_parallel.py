@@ -1,6 +1,734 @@
-"""Another place where programs look for the names of `torch.distributed.fsdp`."""
+"""`FullyShardedDataParallel`: a module wrapped so that its parameters are cut over the ranks, the first interface for that.
 
-from . import *  # noqa: F403
-from . import BackwardPrefetch, FullyShardedDataParallel, OptimStateKeyType, ShardingStrategy, StateDictType
+>>> model = FullyShardedDataParallel(model, auto_wrap_policy=ModuleWrapPolicy({Block}), use_orig_params=True)
 
-__all__ = ["BackwardPrefetch", "FullyShardedDataParallel", "OptimStateKeyType", "ShardingStrategy", "StateDictType"]
+The engine is that of `fully_shard`; what differs is that the parameters of a unit are cut as one flat parameter."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from ...autograd.grad_mode import no_grad
+from ...core.device import device as Device
+from ...core.tensor import Tensor
+from ...nn import Module, Parameter
+from ...ops import namespace
+from ...ops.reduce.norms import vector_norm
+from .. import groups
+from ..device_mesh import DeviceMesh, init_device_mesh
+from ..reduce_op import ReduceOp
+from ..utils import _apply_to_tensors, _sync_module_states
+from . import _full_state
+from ._common_utils import FLAT_PARAM, FSDP_PREFIX, FSDP_WRAPPED_MODULE, TrainingState, clean_tensor_name
+from ._flat_param import FlatGroup, FlatParameter
+from ._fully_shard._fsdp_api import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, ReduceScatter
+from ._fully_shard._fsdp_common import DDPMeshInfo, FSDPMeshInfo, HSDPMeshInfo
+from ._fully_shard._fsdp_common import TrainingState as PassState
+from ._fully_shard._fsdp_init import _get_device_from_mesh, move_to_device
+from ._fully_shard._fsdp_state import FSDPState
+from ._init_utils import HYBRID_SHARDING_STRATEGIES, NO_RESHARD_AFTER_FORWARD_STRATEGIES
+from .api import (
+    BackwardPrefetch,
+    CPUOffload,
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    LocalOptimStateDictConfig,
+    LocalStateDictConfig,
+    MixedPrecision,
+    OptimStateDictConfig,
+    OptimStateKeyType,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    ShardingStrategy,
+    StateDictConfig,
+    StateDictSettings,
+    StateDictType,
+)
+from .wrap import _construct_wrap_fn, _Policy, _post_order_apply, _recursive_wrap, _run_mixed_precision_override_policy
+
+__all__ = ["FullyShardedDataParallel", "OptimStateKeyType"]
+
+_torch = namespace("torch")
+_CONFIGS = {
+    StateDictType.FULL_STATE_DICT: (FullStateDictConfig, FullOptimStateDictConfig),
+    StateDictType.LOCAL_STATE_DICT: (LocalStateDictConfig, LocalOptimStateDictConfig),
+    StateDictType.SHARDED_STATE_DICT: (ShardedStateDictConfig, ShardedOptimStateDictConfig),
+}
+
+
+class _UnitState(FSDPState):
+    """The state of one unit: inputs are cast where `MixedPrecision` says so."""
+
+    precision: MixedPrecision | None = None
+    prefetches = True
+
+    def _cast_forward_inputs(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        policy = self.precision
+        if policy is None or not (policy.cast_root_forward_inputs if self._is_root else policy.cast_forward_inputs):
+            return args, kwargs
+        return super()._cast_forward_inputs(args, kwargs)
+
+    def _pre_backward(self, grad: Tensor) -> Tensor:
+        if not self.prefetches:
+            for group in self._fsdp_param_groups:
+                group._post_forward_indices.clear()
+        return super()._pre_backward(grad)
+
+
+class FullyShardedDataParallel(Module):
+    """A module whose parameters are cut over the ranks of a process group, together with their gradients and optimizer state.
+
+    Modules inside that are wrapped themselves, or that `auto_wrap_policy` chooses, are units of their own: only one or two units' parameters are
+    whole at a time. `use_orig_params=True` keeps the parameters under their names, each rank with a part of them; otherwise a
+    unit has one parameter, `_flat_param`. Make the optimizer afterwards."""
+
+    def __init__(
+        self,
+        module: Module,
+        process_group: Any = None,
+        sharding_strategy: ShardingStrategy | None = None,
+        cpu_offload: CPUOffload | None = None,
+        auto_wrap_policy: Any = None,
+        backward_prefetch: BackwardPrefetch | None = BackwardPrefetch.BACKWARD_PRE,
+        mixed_precision: MixedPrecision | None = None,
+        ignored_modules: Iterable[Module] | None = None,
+        param_init_fn: Callable[[Module], None] | None = None,
+        device_id: Any = None,
+        sync_module_states: bool = False,
+        forward_prefetch: bool = False,
+        limit_all_gathers: bool = True,
+        use_orig_params: bool = False,
+        ignored_states: Iterable[Any] | None = None,
+        device_mesh: DeviceMesh | None = None,
+    ):
+        super().__init__()
+        strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
+        if ignored_modules is not None and ignored_states is not None:
+            raise ValueError("Cannot pass both ignored_modules and ignored_states at the same time")
+        if isinstance(module, FullyShardedDataParallel):
+            raise ValueError("FSDP already applied to this module")
+        left_out, ignored = _ignored(module, ignored_modules, ignored_states)
+        info = _mesh_info(strategy, process_group, device_mesh)
+        if auto_wrap_policy is not None:
+            options = {
+                "process_group": process_group, "sharding_strategy": strategy, "cpu_offload": cpu_offload,
+                "backward_prefetch": backward_prefetch, "mixed_precision": mixed_precision, "param_init_fn": param_init_fn,
+                "device_id": device_id, "sync_module_states": sync_module_states, "forward_prefetch": forward_prefetch,
+                "limit_all_gathers": limit_all_gathers, "use_orig_params": use_orig_params, "ignored_states": None,
+                "device_mesh": device_mesh,
+            }  # fmt: skip
+            if ignored:
+                options["ignored_states"] = ignored
+            _auto_wrap(module, auto_wrap_policy, left_out, ignored, options)
+        self._fsdp_wrapped_module = module
+        self._settings(strategy, mixed_precision, cpu_offload, backward_prefetch, forward_prefetch, limit_all_gathers)
+        self._use_orig_params, self._info, self._device_mesh = use_orig_params, info, device_mesh
+        self._ignored_params = {id(p) for p in ignored}
+        params = self._own_parameters(left_out)
+        device = _device(device_id, params, info)
+        params = self._materialise(params, left_out, param_init_fn, device)
+        buffers = [b for b in module.buffers() if b.device.type != "meta"]
+        move_to_device([*params, *buffers], device)
+        if sync_module_states:
+            self._synchronise(params, buffers, info)
+        self._make_unit(params, device)
+
+    def _settings(self, strategy: Any, precision: Any, offload: Any, prefetch: Any, forward: bool, limit: bool) -> None:
+        self.sharding_strategy, self.mixed_precision = strategy, precision or MixedPrecision()
+        self.cpu_offload, self.backward_prefetch = offload or CPUOffload(), prefetch
+        self.forward_prefetch, self.limit_all_gathers = forward, limit
+        self.training_state = TrainingState.IDLE
+        self._state_dict_type = StateDictType.FULL_STATE_DICT
+        self._state_dict_config: StateDictConfig = FullStateDictConfig()
+        self._optim_state_dict_config: OptimStateDictConfig = FullOptimStateDictConfig()
+
+    # -- making a unit --------------------------------------------------------------------------------------------------------
+
+    def _own_modules(self, left_out: set[Module]) -> list[Module]:
+        """The modules below that belong to no inner unit."""
+        inner = {m for unit in self.fsdp_modules(self._fsdp_wrapped_module) for m in unit.modules()}
+        return [m for m in self._fsdp_wrapped_module.modules() if m not in inner and m not in left_out]
+
+    def _own_parameters(self, left_out: set[Module]) -> list[Any]:
+        found: dict[int, Any] = {}
+        for module in self._own_modules(left_out):
+            for param in module.parameters(recurse=False):
+                if id(param) not in self._ignored_params:
+                    found[id(param)] = param
+        return list(found.values())
+
+    def _materialise(self, params: list[Any], left_out: set[Module], init: Callable | None, device: Any) -> list[Any]:
+        """Parameters on the device meta get memory: only those of this unit, and only for as long as it takes to cut them."""
+        if not any(p.device.type == "meta" for p in params):
+            return params
+        for module in self._own_modules(left_out):
+            tensors = [*module.parameters(recurse=False), *module.buffers(recurse=False)]
+            if not any(t.device.type == "meta" for t in tensors):
+                continue
+            if init is not None:
+                init(module)
+                continue
+            module.to_empty(device=device, recurse=False)
+            if not hasattr(module, "reset_parameters"):
+                raise RuntimeError(
+                    f"{type(module).__name__} has parameters on the device meta and no reset_parameters(): give param_init_fn"
+                )
+            with no_grad():
+                module.reset_parameters()  # type: ignore[operator]
+        return self._own_parameters(left_out)
+
+    def _synchronise(self, params: list[Any], buffers: list[Tensor], info: Any) -> None:
+        for name in ("replicate_process_group", "shard_process_group"):
+            group = getattr(info, name, None)
+            if group is not None:
+                _sync_module_states(_Bag(params, buffers), group, 250 << 20, 0, ())
+
+    def _make_unit(self, params: list[Any], device: Any) -> None:
+        strategy, info, precision = self.sharding_strategy, self._info, self.mixed_precision
+        policy = MixedPrecisionPolicy(precision.param_dtype, precision.reduce_dtype)
+        state = self._fsdp_state = _UnitState()
+        state.precision, state.prefetches = precision, self.backward_prefetch is not None
+        state.init((self,), device, policy, True)
+        self._group: FlatGroup | None = None
+        if precision.buffer_dtype is not None:
+            for buffer in self._fsdp_wrapped_module.buffers():
+                if buffer.dtype.is_floating_point:
+                    buffer.data = buffer.to(precision.buffer_dtype)
+        if params:
+            if len({p.dtype for p in params}) > 1:
+                raise ValueError("Must flatten tensors with uniform dtype but got " + str({p.dtype for p in params}))
+            if not self._use_orig_params and len({p.requires_grad for p in params}) > 1:
+                raise ValueError("Must flatten tensors with uniform `requires_grad` when `use_orig_params=False`")
+            keeps = strategy in NO_RESHARD_AFTER_FORWARD_STRATEGIES or strategy is ShardingStrategy.NO_SHARD
+            offload = CPUOffloadPolicy() if self.cpu_offload.offload_params else OffloadPolicy()
+            self._group = FlatGroup(
+                params,
+                self._fsdp_wrapped_module,
+                self._use_orig_params,
+                info,
+                None if keeps else info,
+                device,
+                policy,
+                offload,
+            )
+            state._fsdp_param_groups.append(self._group)
+        self.register_state_dict_pre_hook(_full_state.before_saving)
+        self._register_state_dict_hook(_full_state.after_saving)
+        self.register_load_state_dict_pre_hook(_full_state.before_loading)
+        self.register_load_state_dict_post_hook(_full_state.after_loading)
+
+    # -- what it is made of ---------------------------------------------------------------------------------------------------
+
+    @property
+    def module(self) -> Any:
+        """The wrapped module."""
+        inner = self._fsdp_wrapped_module
+        return getattr(inner, "_checkpoint_wrapped_module", inner)
+
+    @property
+    def _has_params(self) -> bool:
+        return self._group is not None
+
+    @property
+    def _handle(self) -> Any:
+        return None if self._group is None else self._group._flat
+
+    @property
+    def _flat_param(self) -> Any:
+        return None if self._group is None else self._group._flat.sharded_param
+
+    @property
+    def process_group(self) -> Any:
+        return getattr(self._info, "shard_process_group", None) or self._info.replicate_process_group
+
+    @property
+    def world_size(self) -> int:
+        return self.process_group.size()
+
+    @property
+    def rank(self) -> int:
+        return self.process_group.rank()
+
+    @property
+    def _is_root(self) -> bool | None:
+        return self._fsdp_state._is_root
+
+    @property
+    def compute_device(self) -> Any:
+        return self._fsdp_state._device
+
+    def check_is_root(self) -> bool:
+        """Whether this is the outermost unit."""
+        self._fsdp_state._lazy_init()
+        return bool(self._fsdp_state._is_root)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == FSDP_WRAPPED_MODULE:
+                raise
+            return getattr(self._fsdp_wrapped_module, name)
+
+    def __getitem__(self, key: int) -> Any:
+        return self._fsdp_wrapped_module.__getitem__(key)  # type: ignore[operator]
+
+    @staticmethod
+    def fsdp_modules(module: Module, root_only: bool = False) -> list[FullyShardedDataParallel]:
+        """The units below and including a module; with root_only those that are in no other."""
+        found = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
+        if root_only:
+            inner = {m for unit in found for m in unit.modules() if m is not unit}
+            found = [unit for unit in found if unit not in inner]
+        return found
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._fsdp_wrapped_module(*args, **kwargs)
+
+    def apply(self, fn: Callable[[Module], None]) -> FullyShardedDataParallel:
+        """fn(module) for every module, with whole parameters."""
+        uninitialised = self._fsdp_state._is_root is None
+        with self.summon_full_params(self, recurse=False, writeback=True):
+            result = super().apply(fn)
+        if uninitialised:
+            self._fsdp_state._is_root = None
+            self._fsdp_state._state_ctx.all_states.clear()
+        return result
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        if self._group is not None:
+            self._group._to_sharded()
+        result = super()._apply(*args, **kwargs)
+        if self._group is not None:
+            self._group._flat.reset_sharded_param()
+            self._group._flat.init_dtype_attrs(self._group.mp_policy)
+        return result
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
+        cleans = self._use_orig_params or self.training_state is TrainingState.SUMMON_FULL_PARAMS
+        for name, param in super().named_parameters(*args, **kwargs):
+            yield name.replace(FSDP_PREFIX, "") if cleans else name, param
+
+    def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+        cleans = self.training_state is TrainingState.SUMMON_FULL_PARAMS
+        for name, buffer in super().named_buffers(*args, **kwargs):
+            yield name.replace(FSDP_PREFIX, "") if cleans else name, buffer
+
+    # -- gradients ------------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Inside, backward passes do not reduce: whole gradients are accumulated on each rank."""
+        self._fsdp_state._lazy_init()
+        if not self._fsdp_state._is_root:
+            raise RuntimeError(
+                "`no_sync()` on inner FSDP instances is not supported. Please call `no_sync()` on root FSDP module."
+            )
+        units = [unit._group for unit in self.fsdp_modules(self) if unit._group is not None]
+        before = [group.reduce_grads for group in units]
+        for group in units:
+            group.reduce_grads = False
+        try:
+            yield
+        finally:
+            for group, value in zip(units, before):
+                group.reduce_grads = value
+
+    @no_grad()
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> Tensor:
+        """Scale all gradients of the model so that their common norm is at most `max_norm`; returns the norm before."""
+        self._fsdp_state._lazy_init()
+        if not self._fsdp_state._is_root:
+            raise RuntimeError("`clip_grad_norm_()` should only be called on the root FSDP instance")
+        kind, limit = float(norm_type), float(max_norm)
+        sharded: dict[int, Any] = {}
+        for unit in self.fsdp_modules(self):
+            if unit._group is not None and isinstance(unit._info, FSDPMeshInfo):
+                flat = unit._group._flat
+                for param in [p.param for p in flat.pieces] if flat.use_orig_params else [flat.sharded_param]:
+                    sharded[id(param)] = param
+        cut = [p.grad for p in sharded.values() if p.grad is not None]
+        whole = [p.grad for p in self.parameters() if p.grad is not None and id(p) not in sharded]
+        total = _norm([*cut], kind, self.compute_device)
+        operation = ReduceOp.MAX if kind == float("inf") else ReduceOp.SUM
+        if isinstance(self._info, FSDPMeshInfo):
+            total = total if kind == float("inf") else total**kind
+            self._info.shard_process_group.allreduce([total], operation, _wait=True)
+            total = total if kind == float("inf") else total ** (1.0 / kind)
+        if whole:
+            total = _norm([total, _norm(whole, kind, self.compute_device)], kind, self.compute_device)
+        factor = (limit / (total + 1e-6)).clamp(max=1.0)
+        for grad in {id(g): g for g in (*cut, *whole)}.values():
+            grad.mul_(factor.to(grad.device, grad.dtype))
+        dtypes = {g.dtype for g in (*cut, *whole)}
+        return total.to(dtypes.pop()) if len(dtypes) == 1 else total
+
+    def register_comm_hook(self, state: object, hook: Callable) -> None:
+        """Reduce gradients by hook(state, gradients, output) on the flat parameters of all units."""
+        if not self.check_is_root():
+            raise AssertionError("register_comm_hook can only be called on a root instance.")
+        for unit in self.fsdp_modules(self):
+            if unit.sharding_strategy in HYBRID_SHARDING_STRATEGIES:
+                raise AssertionError(
+                    f"Communication hook is not supported for hybrid strategies: {unit.sharding_strategy}"
+                )
+            if unit._group is not None:
+                if unit._group._reduce_scatter_comm is not None:
+                    raise AssertionError("communication hook is already registered")
+                if not isinstance(unit._info, FSDPMeshInfo):
+                    raise NotImplementedError("register_comm_hook() with NO_SHARD: use DistributedDataParallel")
+                unit._group._reduce_scatter_comm = _Hook(state, hook)
+                unit._group.force_sum_reduction_for_comms, unit._group.gradient_divide_factor = True, 1.0
+
+    # -- whole parameters -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    @contextlib.contextmanager
+    def summon_full_params(
+        module: Module,
+        recurse: bool = True,
+        writeback: bool = True,
+        rank0_only: bool = False,
+        offload_to_cpu: bool = False,
+        with_grads: bool = False,
+    ) -> Iterator[None]:
+        """Inside, all parameters (or those of one unit) are whole; what is written to them is kept, if `writeback`."""
+        if writeback and rank0_only:
+            raise NotImplementedError("writeback=True and rank0_only=True is not supported yet")
+        if offload_to_cpu and not rank0_only:
+            warnings.warn(
+                "offload_to_cpu=True and rank0_only=False may result in the unsharded parameters being redundantly copied to CPU"
+                " memory for GPUs sharing the same CPU memory, which risks CPU OOM. We recommend using offload_to_cpu=True with"
+                " rank0_only=True.",
+                stacklevel=2,
+            )
+        units = FullyShardedDataParallel.fsdp_modules(module)
+        if not recurse:
+            units = [unit for unit in units if unit is module]
+        for unit in units:
+            if unit.training_state is TrainingState.SUMMON_FULL_PARAMS:
+                raise AssertionError("summon_full_params() is already open for a unit")
+            unit._summon(with_grads)
+        try:
+            yield
+        finally:
+            for unit in units:
+                unit._dismiss(writeback)
+
+    def _summon(self, with_grads: bool = False) -> None:
+        """Whole parameters, in their own precision."""
+        if self._fsdp_state._training_state is not PassState.IDLE:
+            raise AssertionError(
+                f"Cannot manually unshard parameters during forward/backward: {self._fsdp_state._training_state}"
+            )
+        self.training_state = TrainingState.SUMMON_FULL_PARAMS
+        group = self._group
+        if group is None:
+            return
+        group._init_mp_dtypes()
+        group._to_sharded()
+        flat = group._flat
+        self._kept = (flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype)
+        flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype = [], None, None
+        group.unshard()
+        group.wait_for_unshard()
+        flat.show_whole(as_params=True)
+        if with_grads:
+            self._summon_gradients()
+
+    def _summon_gradients(self) -> None:
+        flat = self._group._flat  # type: ignore[union-attr]
+        part = _torch["zeros_like"](flat._sharded_param_data)
+        if flat.use_orig_params:
+            for piece, low, high in flat.own_parts():
+                if piece.param.grad is not None:
+                    part[low:high].copy_(piece.param.grad)
+        elif flat.sharded_param.grad is not None:
+            part.copy_(flat.sharded_param.grad)
+        gathered = flat.whole(part)
+        for piece in flat.pieces:
+            param = getattr(piece.info.module, piece.info.param_name)
+            param.grad = gathered[piece.start : piece.start + piece.count].view(piece.shape)
+
+    def _dismiss(self, writeback: bool) -> None:
+        self.training_state = TrainingState.IDLE
+        group = self._group
+        if group is not None:
+            flat = group._flat
+            if writeback:
+                flat.write_back()
+            group._to_sharded()
+            flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype = self._kept
+
+    def _unshard(self, async_op: bool = False) -> Any:
+        if self._group is not None:
+            self._group.lazy_init()
+            self._group.unshard(async_op)
+            self._group.wait_for_unshard()
+        return None
+
+    # -- state dicts ----------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def set_state_dict_type(
+        module: Module,
+        state_dict_type: StateDictType,
+        state_dict_config: StateDictConfig | None = None,
+        optim_state_dict_config: OptimStateDictConfig | None = None,
+    ) -> StateDictSettings:
+        """What state dicts of the units below hold from now on; returns what they held before."""
+        kind, optimizer_kind = _CONFIGS[state_dict_type]
+        config = kind() if state_dict_config is None else state_dict_config
+        optim = optimizer_kind() if optim_state_dict_config is None else optim_state_dict_config
+        if type(config) is not kind:
+            raise RuntimeError(f"Expected state_dict_config of type {kind} but got {type(config)}")
+        if type(optim) is not optimizer_kind:
+            raise RuntimeError(f"Expected optim_state_dict_config of type {optimizer_kind} but got {type(optim)}")
+        units = FullyShardedDataParallel.fsdp_modules(module)
+        before = (
+            FullyShardedDataParallel.get_state_dict_type(module)
+            if units
+            else StateDictSettings(state_dict_type, config, optim)
+        )
+        for unit in units:
+            unit._state_dict_type, unit._state_dict_config, unit._optim_state_dict_config = (
+                state_dict_type,
+                config,
+                optim,
+            )
+        return before
+
+    @staticmethod
+    def get_state_dict_type(module: Module) -> StateDictSettings:
+        """What state dicts of the units below hold."""
+        found: StateDictSettings | None = None
+        for unit in FullyShardedDataParallel.fsdp_modules(module):
+            here = StateDictSettings(unit._state_dict_type, unit._state_dict_config, unit._optim_state_dict_config)
+            if found is not None and found != here:
+                raise AssertionError(f"All FSDP modules must have the same state dict settings.Got {here} and {found}.")
+            found = here
+        if found is None:
+            raise AssertionError("there is no FullyShardedDataParallel below this module")
+        return found
+
+    @staticmethod
+    @contextlib.contextmanager
+    def state_dict_type(
+        module: Module,
+        state_dict_type: StateDictType,
+        state_dict_config: StateDictConfig | None = None,
+        optim_state_dict_config: OptimStateDictConfig | None = None,
+    ) -> Iterator[None]:
+        """`set_state_dict_type` for a while."""
+        set_type = FullyShardedDataParallel.set_state_dict_type
+        before = set_type(module, state_dict_type, state_dict_config, optim_state_dict_config)
+        try:
+            yield
+        finally:
+            set_type(module, before.state_dict_type, before.state_dict_config, before.optim_state_dict_config)
+
+    @staticmethod
+    def optim_state_dict(
+        model: Module, optim: Any, optim_state_dict: dict | None = None, group: Any = None
+    ) -> dict[str, Any]:
+        """An optimizer's state with the names of parameters for keys: whole, in shards or local, as `set_state_dict_type` says."""
+        settings = FullyShardedDataParallel.get_state_dict_type(model)
+        return _full_state.optimizer_state(model, optim, optim_state_dict or optim.state_dict(), settings)
+
+    @staticmethod
+    def optim_state_dict_to_load(
+        model: Module, optim: Any, optim_state_dict: dict, is_named_optimizer: bool = False, load_directly: bool = False,
+        group: Any = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """What `optim.load_state_dict` takes, of what `optim_state_dict` has made."""
+        result = _full_state.optimizer_state_to_load(model, optim, optim_state_dict)
+        if load_directly:
+            optim.load_state_dict(result)
+        return result
+
+    @staticmethod
+    def full_optim_state_dict(
+        model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
+    ) -> dict[str, Any]:
+        """The whole state of an optimizer, on rank 0 only unless told otherwise."""
+        settings = StateDictSettings(
+            StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(rank0_only=rank0_only)
+        )
+        return _full_state.optimizer_state(model, optim, optim.state_dict(), settings)
+
+    @staticmethod
+    def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
+        """The state of an optimizer in shards."""
+        settings = StateDictSettings(
+            StateDictType.SHARDED_STATE_DICT, ShardedStateDictConfig(), ShardedOptimStateDictConfig()
+        )
+        return _full_state.optimizer_state(model, optim, optim.state_dict(), settings)
+
+    @staticmethod
+    def shard_full_optim_state_dict(
+        full_optim_state_dict: dict, model: Module, optim_input: Any = None, optim: Any = None
+    ) -> dict[str, Any]:
+        """This rank's part of a whole state."""
+        return _full_state.optimizer_state_to_load(model, optim, full_optim_state_dict)
+
+    @staticmethod
+    def flatten_sharded_optim_state_dict(sharded_optim_state_dict: dict, model: Module, optim: Any) -> dict[str, Any]:
+        """This rank's part of a state in shards."""
+        return _full_state.optimizer_state_to_load(model, optim, sharded_optim_state_dict)
+
+    @staticmethod
+    def scatter_full_optim_state_dict(
+        full_optim_state_dict: dict | None, model: Module, optim_input: Any = None, optim: Any = None, group: Any = None
+    ) -> dict[str, Any]:
+        """This rank's part of a whole state that rank 0 has."""
+        return _full_state.optimizer_state_to_load(model, optim, _full_state.from_rank_0(full_optim_state_dict, group))
+
+    @staticmethod
+    def rekey_optim_state_dict(
+        optim_state_dict: dict, optim_state_key_type: OptimStateKeyType, model: Module, optim_input: Any = None, optim: Any = None
+    ) -> dict[str, Any]:  # fmt: skip
+        """The same state with names or numbers of parameters for keys (of a model that is not sharded)."""
+        return _full_state.with_keys(optim_state_dict, optim_state_key_type, model, optim)
+
+
+class _Bag:
+    """Parameters and buffers that are broadcast together."""
+
+    def __init__(self, params: list[Any], buffers: list[Tensor]):
+        self._params, self._buffers = params, buffers
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        return ((str(i), p) for i, p in enumerate(self._params))
+
+    def named_buffers(self) -> Iterator[tuple[str, Any]]:
+        return ((str(i), p) for i, p in enumerate(self._buffers))
+
+
+class _Hook(ReduceScatter):
+    """A communication hook as what reduces gradients."""
+
+    def __init__(self, state: Any, hook: Callable):
+        self.state, self.hook = state, hook
+
+    def allocate(self, size: Any, *, dtype: Any, device: Any) -> Tensor:
+        return _torch["zeros"](size, dtype=dtype, device=device)
+
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
+    ) -> None:
+        self.hook(self.state, input_tensor, output_tensor)
+
+
+def _norm(grads: list[Tensor], kind: float, device: Any) -> Tensor:
+    if not grads:
+        return _torch["zeros"]((), device=device)
+    norms = [vector_norm(g.detach().float().to(device), kind) for g in grads]
+    return vector_norm(_torch["stack"](norms), kind)
+
+
+def _ignored(module: Module, modules: Any, states: Any) -> tuple[set[Module], list[Any]]:
+    """Modules and parameters to be left alone."""
+    given = list(states or ())
+    if given and not (all(isinstance(s, Parameter) for s in given) or all(isinstance(s, Module) for s in given)):
+        raise ValueError("ignored_states expects all nn.Parameter or all nn.Module list elements but got types "
+                         f"{sorted({str(type(s)) for s in given})}")  # fmt: skip
+    roots = [s for s in given if isinstance(s, Module)] + list(modules or ())
+    for one in roots:
+        if not isinstance(one, Module):
+            raise TypeError(
+                f"`ignored_modules` expects nn.Module list elements but got types {[type(m) for m in roots]}"
+            )
+        if isinstance(one, FullyShardedDataParallel):
+            raise ValueError("`ignored_modules` should not include FSDP modules")
+    left_out = {child for one in roots for child in one.modules() if not isinstance(child, FullyShardedDataParallel)}
+    params = {id(p): p for one in roots for p in one.parameters()}
+    params.update({id(s): s for s in given if isinstance(s, Parameter)})
+    return left_out, list(params.values())
+
+
+def _mesh_info(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | None) -> Any:
+    """Which ranks share parameters, and which repeat them."""
+    where = "cuda" if _torch_cuda() else "cpu"
+    if strategy in HYBRID_SHARDING_STRATEGIES:
+        if mesh is None:
+            if group is None:
+                local = min(groups.get_world_size(), max(1, _local_size()))
+                mesh = init_device_mesh(
+                    where, (groups.get_world_size() // local, local), mesh_dim_names=("node", "local")
+                )
+            elif isinstance(group, (tuple, list)) and len(group) == 2:
+                ranks = [groups.get_process_group_ranks(g) for g in group]
+                if len(ranks[1]) * len(ranks[0]) == groups.get_world_size():
+                    array = [[r - ranks[0][0] + start for r in ranks[0]] for start in ranks[1]]
+                else:
+                    array = [ranks[0]]
+                mesh = DeviceMesh.from_group([group[1], group[0]], where, array, mesh_dim_names=("node", "local"))
+            else:
+                raise ValueError(
+                    "Manual wrapping with ShardingStrategy.HYBRID_SHARD requires explicit specification of process group or"
+                    " device_mesh."
+                )
+        return HSDPMeshInfo(mesh, shard_mesh_dim=1, replicate_mesh_dim=0)
+    if mesh is None:
+        if group is None:
+            mesh = init_device_mesh(where, (groups.get_world_size(),))
+        else:
+            mesh = DeviceMesh.from_group(group, where)
+    if strategy is ShardingStrategy.NO_SHARD or mesh.size() == 1:
+        return DDPMeshInfo(mesh, replicate_mesh_dim=0)
+    return FSDPMeshInfo(mesh, shard_mesh_dim=0)
+
+
+def _torch_cuda() -> bool:
+    from ...cuda import is_available  # noqa: PLC0415 (importing it here keeps this file light)
+
+    return is_available()
+
+
+def _local_size() -> int:
+    import os  # noqa: PLC0415
+
+    return int(os.environ.get("LOCAL_WORLD_SIZE", 0)) or groups.get_world_size()
+
+
+def _device(device_id: Any, params: list[Any], info: Any) -> Any:
+    if device_id is not None:
+        return Device("cuda", device_id) if isinstance(device_id, int) else Device(device_id)
+    devices = {p.device for p in params if p.device.type != "meta"}
+    if len(devices) > 1:
+        raise RuntimeError(f"FSDP only supports single device modules but got params on {devices}")
+    return devices.pop() if devices else _get_device_from_mesh(info.mesh)
+
+
+def _auto_wrap(module: Module, policy: Any, left_out: set[Module], ignored: list[Any], options: dict[str, Any]) -> None:
+    precision = options["mixed_precision"]
+    classes = tuple(precision._module_classes_to_ignore) if precision is not None else ()
+    if isinstance(policy, _Policy):
+        targets = policy._run_policy(module, left_out, options)
+        if classes:
+            targets = _run_mixed_precision_override_policy(module, classes, left_out, options, targets)
+        _post_order_apply(module, _construct_wrap_fn(module, targets, FullyShardedDataParallel))
+        return
+    if classes:
+        for one in module.modules():
+            if isinstance(one, classes):
+                one._wrap_overrides = {"mixed_precision": None}  # type: ignore[assignment]
+        inner = policy
+
+        def policy(module: Module, recurse: bool, nonwrapped_numel: int) -> bool:
+            return inner(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) or isinstance(
+                module, classes
+            )
+
+    _recursive_wrap(
+        module, policy, FullyShardedDataParallel, left_out, set(ignored), only_wrap_children=True, **options
+    )
+
+
+__all__ += [
+    "BackwardPrefetch", "CPUOffload", "FLAT_PARAM", "FlatParameter", "MixedPrecision", "ShardingStrategy", "StateDictType",
+    "clean_tensor_name", "_apply_to_tensors",
+]  # fmt: skip

@@ -18,6 +18,7 @@ from .. import collectives, groups
 from ..device_mesh import DeviceMesh, _mesh_resources
 from . import _random
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
+from ._norm import total_norm
 from ._redistribute import Redistribute, redistribute_local_tensor
 from ._utils import (
     assert_no_mixed_partial_types,
@@ -155,6 +156,11 @@ class DTensor(SpreadTensor):
         """The whole tensor, on every rank. It is differentiable."""
         whole = self.redistribute(placements=[Replicate()] * self.device_mesh.ndim)
         return _ToLocal.apply(whole, None if grad_placements is None else tuple(grad_placements))
+
+    @staticmethod
+    def _total_norm(tensors: list[Any], norm_type: float) -> DTensor:
+        """What `clip_grad_norm_` asks for: the norm of all of them."""
+        return total_norm(tensors, norm_type)
 
     # -- what plain tensors are asked ------------------------------------------------------------------------------------------------
 

@@ -157,10 +157,22 @@ def _spread_in(value: Any) -> list[Any]:
 class Decision:
     """How the arguments are to lie, how the results lie then, what those are as wholes, and what the parts are called with."""
 
-    __slots__ = ("inputs", "outputs", "metas", "adapt", "draws")
+    __slots__ = ("inputs", "outputs", "metas", "possible")
 
-    def __init__(self, inputs: list[tuple], outputs: list[tuple], metas: list[TensorMeta], adapt: Any, draws: Any) -> None:
-        self.inputs, self.outputs, self.metas, self.adapt, self.draws = inputs, outputs, metas, adapt, draws
+    def __init__(self, inputs: list[tuple], outputs: list[tuple], metas: list[TensorMeta], possible: Any) -> None:
+        self.inputs, self.outputs, self.metas, self.possible = inputs, outputs, metas, possible
+
+    def run(self, call: Call, parts: list[Tensor], spec: DTensorSpec) -> Any:
+        """Call the operator with this rank's parts; `spec` says how the result lies."""
+        args, kwargs = call.filled(parts)
+        if self.possible.adapt is not None:
+            args, kwargs = self.possible.adapt(call, self, args, kwargs)
+        if self.possible.compute is not None:
+            return self.possible.compute(call, self, args, kwargs)
+        if self.possible.draws:
+            with _random.drawing(spec):
+                return call.face(*args, **kwargs)
+        return call.face(*args, **kwargs)
 
 
 _decisions: dict[tuple, Decision] = {}
@@ -186,7 +198,7 @@ def _decide(call: Call, keep: bool = False) -> Decision | None:
     needs = grad_mode.enabled and any(t.requires_grad for t in call.tensors)
     key = call.key()
     if key is not None:
-        key = (key, needs, keep)
+        key = (key, needs, keep, _rules.losses.of_parts)
         found = _decisions.get(key)
         if found is not None:
             return found
@@ -229,9 +241,7 @@ def _chosen(call: Call, possible: Any, needs: bool, keep: bool) -> Decision | No
             held.append(p)
         for held, p in zip(outputs, best[1]):
             held.append(p)
-    return Decision(
-        [tuple(p) for p in inputs], [tuple(p) for p in outputs], metas, possible.adapt, possible.draws
-    )
+    return Decision([tuple(p) for p in inputs], [tuple(p) for p in outputs], metas, possible)
 
 
 def _candidates(possible: Any, now: list[Placement], count: int, width: int) -> list[tuple[list, list]]:
@@ -272,8 +282,8 @@ def _cost(tensors: list[Any], now: list[Placement], ins: list[Placement], i: int
         if placement != wanted:
             if _is_shard_like(wanted) and t.shape[wanted.dim] < parts:  # type: ignore[attr-defined]
                 return float("inf")
-            local = t._local_tensor
-            nbytes = local.numel() * t.dtype.itemsize * (parts if _is_shard_like(placement) else 1)
+            # Parts may differ in size, and all ranks must decide alike: only the whole counts.
+            nbytes = t.numel() * t.dtype.itemsize / t._spec.num_shards * (parts if _is_shard_like(placement) else 1)
             total += redistribute_cost(placement, wanted, nbytes, parts)
     return total
 
@@ -291,15 +301,10 @@ def moved(t: Any, placements: tuple[Placement, ...]) -> Tensor:
 def _run(call: Call, decision: Decision) -> Any:
     locals_ = [moved(t, p) for t, p in zip(call.tensors, decision.inputs)]
 
+    spec = DTensorSpec(call.mesh, decision.outputs[0], decision.metas[0]) if decision.outputs else None
+
     def compute(parts: list[Tensor]) -> Any:
-        args, kwargs = call.filled(parts)
-        if decision.adapt is not None:
-            args, kwargs = decision.adapt(call, decision, args, kwargs)
-        if decision.draws:
-            spec = DTensorSpec(call.mesh, decision.outputs[0], decision.metas[0])
-            with _random.drawing(spec):
-                return call.face(*args, **kwargs)
-        return call.face(*args, **kwargs)
+        return decision.run(call, parts, spec)
 
     return spread_call(compute, call.mesh, call.tensors, locals_, decision.inputs, decision.outputs, decision.metas)
 
@@ -530,19 +535,13 @@ def _in_place(call: Call) -> Any:
                 f" change a tensor with placements {target.placements}: redistribute it first, or use the form without underscore."
             )
         everywhere = target.placements
-        decision = Decision([everywhere] * len(before), [everywhere], [target._spec.tensor_meta], None, call.op.kind == "random")
+        draws = _rules.Ways(draws=call.op.kind == "random")
+        decision = Decision([everywhere] * len(before), [everywhere], [target._spec.tensor_meta], draws)
     locals_ = [moved(t, p) for t, p in zip(call.tensors, decision.inputs)]
     locals_[0] = target._local_tensor
-    args, kwargs = call.filled(locals_)
-    if decision.adapt is not None:
-        args, kwargs = decision.adapt(call, decision, args, kwargs)
     enabled, grad_mode.enabled = grad_mode.enabled, False
     try:
-        if decision.draws:
-            with _random.drawing(target._spec):
-                call.face(*args, **kwargs)
-        else:
-            call.face(*args, **kwargs)
+        decision.run(call, locals_, target._spec)
     finally:
         grad_mode.enabled = enabled
     return target

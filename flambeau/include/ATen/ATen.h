@@ -1,7 +1,7 @@
 // Everything about tensors: operators (operators.inc, written from Flambeau's schemas), indexing, making, printing, dispatch, threads.
 #pragma once
 
-#include <flambeau/convert.h>
+#include <flambeau/native.h>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -151,7 +151,10 @@ inline bool is_complex(const Tensor& t) { return t.is_complex(); }
 inline Tensor& Tensor::operator=(const Tensor& other) && { return copy_(other); }
 inline Tensor& Tensor::operator=(Tensor&& other) && { return copy_(other); }
 inline Tensor& Tensor::operator=(const Scalar& value) && { return fill_(value); }
-inline Tensor Tensor::operator[](int64_t i) const { return detail::item(*this, i); }
+inline Tensor Tensor::operator[](int64_t i) const {
+  if (Tensor part = ::flambeau::native_select(*this, 0, i); part.defined()) return part;
+  return detail::item(*this, i);
+}
 inline Tensor Tensor::operator[](const Scalar& i) const { return detail::item(*this, i); }
 inline Tensor Tensor::operator[](const Tensor& i) const { return detail::item(*this, i); }
 inline Tensor Tensor::index(ArrayRef<indexing::TensorIndex> indices) const {
@@ -177,10 +180,11 @@ inline Tensor& Tensor::index_put_(std::initializer_list<indexing::TensorIndex> i
 }
 inline void* Tensor::slow_address() const { return reinterpret_cast<void*>(::flambeau::helper<int64_t>("address", *this)); }
 inline Device Tensor::device() const {
+  if (native_memory()) return kCPU;
   ::flambeau::Gil gil;
   return ::flambeau::from_py<Device>(field(::flambeau::Bridge::get().device_at));
 }
-inline Layout Tensor::layout() const { return detail::attribute<Layout>(*this, "layout"); }
+inline Layout Tensor::layout() const { return native_memory() ? kStrided : detail::attribute<Layout>(*this, "layout"); }
 inline bool Tensor::is_contiguous(MemoryFormat format) const {
   if (format != MemoryFormat::Contiguous) return ::flambeau::helper<bool>("is_contiguous", *this, format);
   int64_t step = 1;
@@ -193,8 +197,11 @@ inline bool Tensor::is_contiguous(MemoryFormat format) const {
   return true;
 }
 inline Tensor Tensor::where(const Tensor& condition, const Tensor& other) const { return at::where(condition, *this, other); }
-inline Scalar Tensor::item() const { return detail::method<Scalar>(*this, "item"); }
-inline bool Tensor::requires_grad() const { return detail::attribute<bool>(*this, "requires_grad"); }
+inline Scalar Tensor::item() const {
+  if (native_memory() && numel() == 1) return ::flambeau::native_item(*this);
+  return detail::method<Scalar>(*this, "item");
+}
+inline bool Tensor::requires_grad() const { return !native_memory() && detail::attribute<bool>(*this, "requires_grad"); }
 inline const Tensor& Tensor::requires_grad_(bool value) const {
   detail::method<void>(*this, "requires_grad_", value);
   return *this;
@@ -217,6 +224,7 @@ inline Tensor Tensor::to(TensorOptions o, bool non_blocking, bool copy, optional
 
 inline Tensor from_blob(void* data, IntArrayRef sizes, OptionalIntArrayRef strides, const std::function<void(void*)>& deleter,
                         const TensorOptions& options = {}) {
+  if (Tensor made = ::flambeau::native_blob(data, sizes, strides, deleter, options); made.defined()) return made;
   ::flambeau::Gil gil;
   ::flambeau::Object owner;
   if (deleter)
@@ -370,6 +378,12 @@ inline void print_rest(std::ostream& out, const double* p, IntArrayRef sizes, in
     for (size_t i = 0; i < outer && ++at[i] == sizes[i]; i++) at[i] = 0;
   }
 }
+inline std::vector<double> as_doubles(const Tensor& t) {
+  if (t.native_memory()) return ::flambeau::native_doubles(t);
+  const Tensor plain = t.detach().to(TensorOptions(kDouble).device(Device(kCPU))).contiguous();
+  const double* p = plain.data_ptr<double>();
+  return std::vector<double>(p, p + plain.numel());
+}
 }  // namespace detail
 
 inline std::ostream& print(std::ostream& out, const Tensor& t, int64_t line = 80) {
@@ -381,10 +395,9 @@ inline std::ostream& print(std::ostream& out, const Tensor& t, int64_t line = 80
     print(out << "\nvalues:\n", t._values(), line);
     return out << "\nsize:\n" << t.sizes() << "\n]";
   }
-  TORCH_CHECK(!t.is_complex(), "printing of complex tensors from C++ is not in Flambeau yet; print at::real(t) and at::imag(t)");
-  const Tensor plain = t.detach().to(TensorOptions(kDouble).device(Device(kCPU))).contiguous();
-  const double* p = plain.data_ptr<double>();
-  const int64_t n = plain.numel();
+  const std::vector<double> numbers = detail::as_doubles(t);
+  const double* p = numbers.data();
+  const int64_t n = static_cast<int64_t>(numbers.size());
   if (t.dim() == 0) {
     out << std::defaultfloat << p[0] << '\n';
   } else if (n && t.dim() == 1) {
@@ -416,8 +429,13 @@ class AutoGradMode {
  public:
   explicit AutoGradMode(bool enabled) : previous_(is_enabled()) { set_enabled(enabled); }
   ~AutoGradMode() { set_enabled(previous_); }
-  static bool is_enabled() { return ::flambeau::helper<bool>("is_grad_enabled"); }
-  static void set_enabled(bool enabled) { ::flambeau::helper<void>("set_grad_enabled", enabled); }
+  static bool is_enabled() {
+    return ::flambeau::without_python() ? !::flambeau::Bridge::grad_was_off() : ::flambeau::helper<bool>("is_grad_enabled");
+  }
+  static void set_enabled(bool enabled) {
+    ::flambeau::Bridge::grad_was_off() = !enabled;
+    if (!::flambeau::without_python()) ::flambeau::helper<void>("set_grad_enabled", enabled);
+  }
 
  private:
   bool previous_;
@@ -433,11 +451,19 @@ using AutoDispatchBelowADInplaceOrView = AutoNonVariableTypeMode;
 using AutoDispatchBelowAutograd = AutoNonVariableTypeMode;
 class InferenceMode {
  public:
-  explicit InferenceMode(bool enabled = true) : mode_(::flambeau::helper("enter_inference", enabled)) {}
-  ~InferenceMode() { ::flambeau::helper<void>("leave_inference", mode_); }
+  explicit InferenceMode(bool enabled = true) {
+    if (::flambeau::without_python())
+      grad_ = std::make_unique<AutoGradMode>(!enabled);
+    else
+      mode_ = ::flambeau::helper("enter_inference", enabled);
+  }
+  ~InferenceMode() {
+    if (mode_) ::flambeau::helper<void>("leave_inference", mode_);
+  }
 
  private:
   ::flambeau::Object mode_;
+  std::unique_ptr<AutoGradMode> grad_;  // before Python starts
 };
 class OptionalDeviceGuard {
  public:

@@ -59,14 +59,23 @@ class Tensor {
     Py_INCREF(object);
     return stolen(object);
   }
-  PyObject* object() const { return impl_ ? impl_->object : Py_None; }
+  static Tensor native(::flambeau::NativeMemory memory, std::vector<int64_t> sizes_and_strides) {
+    Tensor t;
+    t.impl_ = new ::flambeau::TensorImpl(std::move(memory), std::move(sizes_and_strides));
+    return t;
+  }
+  PyObject* object() const { return impl_ ? impl_->python() : Py_None; }
+  const ::flambeau::NativeMemory* native_memory() const { return impl_ && impl_->native() ? &impl_->memory : nullptr; }
   ::flambeau::TensorImpl* unsafeGetTensorImpl() const { return impl_; }
 
   // -- layout
   bool defined() const { return impl_ != nullptr; }
   explicit operator bool() const = delete;
   void reset() { *this = Tensor(); }
-  bool is_same(const Tensor& other) const { return object() == other.object(); }
+  bool is_same(const Tensor& other) const {
+    if (impl_ == other.impl_ || native_memory() || other.native_memory()) return impl_ == other.impl_;
+    return object() == other.object();
+  }
   int64_t use_count() const { return impl_ ? impl_->count.load() : 0; }
   int64_t dim() const { return impl().dim(); }
   int64_t ndimension() const { return dim(); }
@@ -90,6 +99,7 @@ class Tensor {
   }
   int64_t storage_offset() const { return PyLong_AsLongLong(field(::flambeau::Bridge::get().offset_at)); }
   ScalarType scalar_type() const {
+    if (auto* memory = native_memory()) return memory->type;
     auto& b = ::flambeau::Bridge::get();
     return b.scalar_type(field(b.dtype_at));
   }
@@ -115,6 +125,7 @@ class Tensor {
 
   // -- memory
   void* data_ptr() const {
+    if (auto* memory = native_memory()) return numel() ? memory->data : nullptr;
     auto& b = ::flambeau::Bridge::get();
     PyObject* storage = field(b.storage_at);
     if (C10_UNLIKELY(!storage || !PyObject_TypeCheck(storage, reinterpret_cast<PyTypeObject*>(b.storage)) || PyList_GET_SIZE(b.watchers)))
@@ -211,7 +222,7 @@ class Tensor {
     TORCH_CHECK(impl_, "tensor does not have a device");
     return *impl_;
   }
-  PyObject* field(Py_ssize_t offset) const { return ::flambeau::slot_of(impl().object, offset); }
+  PyObject* field(Py_ssize_t offset) const { return ::flambeau::slot_of(impl().python(), offset); }
   int64_t wrapped(int64_t d) const {
     const int64_t n = dim();
     TORCH_CHECK_INDEX(n > 0 || d == 0 || d == -1, "Dimension specified as ", d, " but tensor has no dimensions");

@@ -461,6 +461,7 @@ struct TensorOptions {
   TensorOptions(const std::string& device) : device_(Device(device)) {}
   TensorOptions(const char* device) : device_(Device(device)) {}
   TensorOptions dtype(optional<ScalarType> type) const { return with([&](auto& o) { o.dtype_ = type; }); }
+  TensorOptions dtype(ScalarType type) const { return dtype(optional<ScalarType>(type)); }
   TensorOptions dtype(TypeMeta type) const { return dtype(optional<ScalarType>(type.type)); }
   template <class T> TensorOptions dtype() const { return dtype(CppTypeToScalarType<T>::value); }
   TensorOptions layout(optional<Layout> layout) const { return with([&](auto& o) { o.layout_ = layout; }); }

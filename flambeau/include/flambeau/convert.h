@@ -309,7 +309,7 @@ class Call {
     else
       return taken<R>(result());
   }
-  void run_for(const Tensor&) { Py_DECREF(result()); }
+  void run_for() { Py_DECREF(result()); }
 
  private:
   void push(PyObject* value) {

@@ -166,6 +166,10 @@ struct Bridge {
     static Bridge bridge;
     return bridge;
   }
+  static bool& grad_was_off() {  // in this thread, before Python started
+    thread_local bool off = false;
+    return off;
+  }
   PyObject* attribute(const char* name) { return checked(PyObject_GetAttrString(module, name)); }
   PyObject* dtype(ScalarType type) {
     PyObject* found = dtypes[static_cast<int>(type)];
@@ -191,6 +195,7 @@ struct Bridge {
     PyObject *numbers = attribute("DTYPES"), *key, *value;
     Py_ssize_t position = 0;
     while (PyDict_Next(numbers, &position, &key, &value)) dtypes[PyLong_AsLong(key)] = value;
+    if (grad_was_off()) Py_DECREF(checked(PyObject_CallFunctionObjArgs(attribute("set_grad_enabled"), Py_False, nullptr)));
   }
   static Py_ssize_t slot(PyObject* type, const char* name) {
     PyObject* member = checked(PyObject_GetAttrString(type, name));
@@ -207,30 +212,53 @@ inline PyObject* slot_of(PyObject* object, Py_ssize_t offset) {
 
 // ---------------------------------------------------------------------------------------------- tensors
 
-// What all copies of one at::Tensor share: the Python object, and its sizes and strides, read once.
+// Memory of a tensor that was made before Python was needed: strided, on the CPU.
+struct NativeMemory {
+  std::shared_ptr<void> owner;
+  char* data;
+  ScalarType type;
+};
+
+// What all copies of one at::Tensor share: the Python object, and its sizes and strides, read once. A program that has not started Python
+// has native tensors, which get an object when an operator of Python's is called with them.
 struct TensorImpl {
   std::atomic<int> count{1};
-  PyObject* const object;
+  std::atomic<PyObject*> object;
   PyObject *shape = nullptr, *steps = nullptr;  // the tuples that `numbers` was read from
-  std::vector<int64_t> numbers;
+  std::vector<int64_t> numbers;                 // sizes, strides, and one more, so that there is an address
+  NativeMemory memory{};
 
   explicit TensorImpl(PyObject* owned) : object(owned) {}
+  TensorImpl(NativeMemory held, std::vector<int64_t> sizes_and_strides)
+      : object(nullptr), numbers(std::move(sizes_and_strides)), memory(std::move(held)) {
+    numbers.push_back(0);
+  }
   ~TensorImpl() {
-    if (!Py_IsInitialized()) return;
+    if (!object || !Py_IsInitialized()) return;
     Gil gil;
     Py_XDECREF(shape);
     Py_XDECREF(steps);
-    Py_DECREF(object);
+    Py_DECREF(object.load());
+  }
+  bool native() const { return !object.load(std::memory_order_acquire); }
+  PyObject* python() {
+    if (C10_UNLIKELY(native())) become_python();
+    return object.load(std::memory_order_acquire);
   }
   const int64_t* read() {
+    if (C10_UNLIKELY(native())) return numbers.data();
     Bridge& b = Bridge::get();
     PyObject *shape_now = slot_of(object, b.shape_at), *steps_now = slot_of(object, b.strides_at);
     if (C10_UNLIKELY(shape_now != shape || steps_now != steps || !shape)) refresh(shape_now, steps_now);
     return numbers.data();
   }
-  int64_t dim() { return PyTuple_GET_SIZE(slot_of(object, Bridge::get().shape_at)); }
+  int64_t dim() {
+    if (C10_UNLIKELY(native())) return static_cast<int64_t>(numbers.size() / 2);
+    return PyTuple_GET_SIZE(slot_of(object, Bridge::get().shape_at));
+  }
 
  private:
+  void become_python();
   void refresh(PyObject* shape_now, PyObject* steps_now) {
     Gil gil;
     const Py_ssize_t n = PyTuple_GET_SIZE(shape_now);

@@ -582,7 +582,7 @@ def _native_layer_norm_backward(grad: Tensor, input: Tensor, shape: list, mean: 
 
 @special("native_group_norm")
 def _native_group_norm(input: Tensor, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> tuple:  # fmt: skip
-    rows = input.reshape(n, groups, -1)
+    rows = input.reshape(n, groups, c * hw // groups)
     return F.group_norm(input, groups, weight, bias, eps), rows.mean(-1), (rows.var(-1, correction=0) + eps).rsqrt()
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import flambeau
+
 from ...core.tensor import Tensor
 from ...ops.creation.filled import fill_raw
+from ...ops.machinery.arguments import varargs_ints
 from .overloads import aten
-from .public import _RESIZES, entry
+from .public import _REDUCTIONS, _RESIZES, entry
 
 _MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 _PADDING = {"zeros": 0, "border": 1, "reflection": 2}
@@ -40,6 +43,31 @@ def _feature_alpha_dropout(
     recorder: Any, input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Any:
     return (aten.feature_alpha_dropout_ if inplace else aten.feature_alpha_dropout).default(input, p, training)
+
+
+@entry("resize_")
+def _resize_(recorder: Any, self: Tensor, *sizes: Any, memory_format: Any = None) -> Any:
+    wanted = varargs_ints(sizes, "resize_")
+    return self if tuple(wanted) == tuple(self.shape) else aten.resize_.default(self, list(wanted))
+
+
+@entry("nn.functional.kl_div")
+def _kl_div(
+    recorder: Any, input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+    log_target: bool = False,
+) -> Any:  # fmt: skip
+    if size_average is not None or reduce is not None:
+        raise NotImplementedError("kl_div in a graph: say reduction= instead of size_average and reduce")
+    number = _REDUCTIONS["sum" if reduction == "batchmean" else reduction]
+    loss = aten.kl_div.default(input, target, number, log_target=log_target)
+    return aten.div.Tensor(loss, input.shape[0]) if reduction == "batchmean" and input.dim() else loss
+
+
+@entry("isreal")
+def _isreal(recorder: Any, input: Tensor) -> Any:
+    if input.is_complex():
+        return aten.eq.Scalar(aten.imag.default(input), 0)
+    return aten.ones_like.default(input, dtype=flambeau.bool)
 
 
 @entry("nonzero")

@@ -21,7 +21,7 @@ from .schemas import overloads_of
 _ENTRIES: dict[str, Callable] = {}
 _PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}
 # Questions about values, which a graph cannot answer.
-_READS = {"item", "tolist", "numpy", "nonzero_static", "equal", "allclose", "is_nonzero", "__bool__"}
+_READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__bool__"}
 # What is no operator: shapes and other knowledge about tensors.
 _KNOWLEDGE = {
     "is_floating_point",
@@ -454,12 +454,14 @@ def _pad(recorder: Any, input: Tensor, pad: Any, mode: str = "constant", value: 
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
 
 
-def _loss(name: str) -> Callable:
-    """A loss whose reduction is a number for the operator."""
+def _loss(name: str, options: str) -> Callable:
+    """A loss whose reduction is a number for the operator; `options`: what the function is given after input and target, in order."""
+    order = options.split()
 
     def call(recorder: Any, input: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
-        if args or kwargs.get("size_average") is not None or kwargs.get("reduce") is not None:
-            raise NotImplementedError(f"{name} in a graph: give the options by name")
+        kwargs = {**dict(zip(order, args)), **kwargs}
+        if kwargs.get("size_average") is not None or kwargs.get("reduce") is not None:
+            raise NotImplementedError(f"{name} in a graph: say reduction= instead of size_average and reduce")
         kwargs = {k: v for k, v in kwargs.items() if k not in ("size_average", "reduce")}
         reduction = _REDUCTIONS[kwargs.pop("reduction", "mean")]
         given = {"reduction": reduction, **{k: v for k, v in kwargs.items() if v is not None}}
@@ -468,9 +470,9 @@ def _loss(name: str) -> Callable:
     return call
 
 
-def _broadcast_loss(name: str) -> Callable:
+def _broadcast_loss(name: str, options: str) -> Callable:
     """A loss whose tensors are broadcast first."""
-    plain = _loss(name)
+    plain = _loss(name, options)
 
     def call(recorder: Any, input: Tensor, target: Tensor, *args: Any, **kwargs: Any) -> Any:
         return plain(recorder, *aten.broadcast_tensors.default([input, target]), *args, **kwargs)
@@ -478,13 +480,19 @@ def _broadcast_loss(name: str) -> Callable:
     return call
 
 
-for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"):
-    _ENTRIES[f"nn.functional.{_name}"] = _broadcast_loss(_name)
-_ENTRIES["nn.functional.cross_entropy"] = _loss("cross_entropy_loss")
-_ENTRIES["nn.functional.nll_loss"] = _loss("nll_loss_nd")
-_ENTRIES["nn.functional.binary_cross_entropy"] = _loss("binary_cross_entropy")
-_ENTRIES["nn.functional.binary_cross_entropy_with_logits"] = _loss("binary_cross_entropy_with_logits")
-_ENTRIES["nn.functional.soft_margin_loss"] = _loss("soft_margin_loss")
+_OLD = "size_average reduce reduction"
+_INDEXED = "weight size_average ignore_index reduce reduction"
+_ENTRIES["nn.functional.mse_loss"] = _broadcast_loss("mse_loss", _OLD)
+_ENTRIES["nn.functional.l1_loss"] = _broadcast_loss("l1_loss", _OLD)
+_ENTRIES["nn.functional.smooth_l1_loss"] = _broadcast_loss("smooth_l1_loss", f"{_OLD} beta")
+_ENTRIES["nn.functional.huber_loss"] = _broadcast_loss("huber_loss", "reduction delta")
+_ENTRIES["nn.functional.cross_entropy"] = _loss("cross_entropy_loss", f"{_INDEXED} label_smoothing")
+_ENTRIES["nn.functional.nll_loss"] = _loss("nll_loss_nd", _INDEXED)
+_ENTRIES["nn.functional.binary_cross_entropy"] = _loss("binary_cross_entropy", f"weight {_OLD}")
+_ENTRIES["nn.functional.binary_cross_entropy_with_logits"] = _loss(
+    "binary_cross_entropy_with_logits", f"weight {_OLD} pos_weight"
+)
+_ENTRIES["nn.functional.soft_margin_loss"] = _loss("soft_margin_loss", _OLD)
 
 
 @entry("nn.functional.normalize")
@@ -542,6 +550,8 @@ def _where_method(recorder: Any, self: Tensor, condition: Tensor, other: Any) ->
 def _norm(
     recorder: Any, input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
 ) -> Any:
+    if p == "nuc":
+        return aten.linalg_matrix_norm.str_ord(input, p, [-2, -1] if dim is None else list(dim), keepdim, dtype=dtype)
     power = 2.0 if p in ("fro", None) else p
     dims = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
     return aten.linalg_vector_norm.default(input, power, dims, keepdim, dtype=dtype)

@@ -11,6 +11,7 @@ from ...core.exchange import swap_tensors
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor
 from ...ops.creation.convert import parse_to
+from ...ops.creation.filled import empty_like
 from ..parameter import Parameter
 
 
@@ -132,4 +133,4 @@ class Conversion:
 
     def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
         """Move without copying: the values are undefined afterwards."""
-        return self._apply(lambda t: Tensor.new_empty(t, t.shape, device=device), recurse)
+        return self._apply(lambda t: empty_like(t, device=device), recurse)

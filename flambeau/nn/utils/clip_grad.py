@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable
 
 from ...autograd import no_grad
+from ...core.sharded import SpreadTensor
 from ...core.tensor import Tensor
 from ...ops.creation.construct import tensor
 from ...ops.reduce.norms import vector_norm
@@ -31,10 +32,15 @@ def get_total_norm(
 ) -> Tensor:
     """The norm of all tensors together, as if they were one long vector."""
     norm_type = float(norm_type)
-    norms = [vector_norm(t, norm_type) for t in _listed(tensors)]
-    if not norms:
-        return tensor(0.0)
-    total = vector_norm(stack([n.to(norms[0].device) for n in norms]), norm_type)
+    tensors = _listed(tensors)
+    spread = next((t for t in tensors if isinstance(t, SpreadTensor)), None)
+    if spread is not None:
+        total = spread._total_norm(tensors, norm_type)
+    else:
+        norms = [vector_norm(t, norm_type) for t in tensors]
+        if not norms:
+            return tensor(0.0)
+        total = vector_norm(stack([n.to(norms[0].device) for n in norms]), norm_type)
     if error_if_nonfinite and not total.isfinite().item():
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be"
@@ -50,8 +56,11 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scale gradients whose norm `total_norm` is already known, so that it is at most `max_norm`."""
     # The factor is applied even when it is 1: asking for its value would make an accelerator wait.
+    if isinstance(total_norm, SpreadTensor):
+        total_norm = total_norm.full_tensor()
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     for gradient in _gradients(parameters):
+        gradient = getattr(gradient, "_local_tensor", gradient)
         gradient.mul_(factor.to(gradient.device))
 
 

@@ -143,7 +143,17 @@ def nonzero_columns(g: Builder, x: Value) -> list[Value]:
 
 @form(aten.nonzero, aten.argwhere)
 def nonzero(g: Builder, self: Value) -> Value:
+    if self.rank == 0:  # as many rows as there are places, of no numbers
+        rows = nonzero_rows(g, g.unsqueeze(self, [0]))
+        return g.slice(rows, [1], [0], [0])
     return nonzero_rows(g, self)
+
+
+@form(aten.nonzero_static)
+def nonzero_static(g: Builder, self: Value, size: int, fill_value: int = -1) -> Value:
+    rest = filled(g, [size, self.rank or 0], fill_value, flambeau.int64)
+    rows = g.op("Concat", nonzero(g, self), rest, axis_i=0).known(flambeau.int64, (None, self.rank))
+    return g.slice(rows, [0], [0], [size])
 
 
 @form(aten.masked_select)
@@ -448,10 +458,12 @@ def bucketize(
     side: Any = None, sorter: Any = None,
 ) -> Value:  # fmt: skip
     edges = boundaries if boundaries is not None else sorted_sequence
-    if edges.rank != 1 or sorter is not None:
-        raise NotImplementedError("searchsorted with several sequences or a sorter")
+    if sorter is not None:
+        edges = g.op("GatherElements", edges, g.cast(sorter, flambeau.int64), axis_i=-1).known(edges.dtype, edges.shape)
     right = right or side == "right"
     x = g.unsqueeze(g.number(self, edges.dtype), [(self.rank if isinstance(self, Value) else 0) or 0])
+    if edges.rank > 1:  # each sequence beside its own values
+        edges = g.unsqueeze(edges, [-2])
     below = compare(g, "Less" if not right else "LessOrEqual", edges, x)
     dtype = flambeau.int32 if out_int32 else flambeau.int64
     return g.reduce("ReduceSum", g.cast(below, dtype), [-1 % (x.rank or 1)], False)
@@ -473,6 +485,15 @@ def padded(g: Builder, x: Value, pads: Any, mode: str = "constant", value: Any =
         s + b + a if all(isinstance(n, int) for n in (s, b, a)) else None
         for s, b, a in zip(x.shape or (), before, after)
     ]
+    if mode == "edge":  # what lies beyond is the nearest element, also where the rest is cut off
+        for d, (b, a) in enumerate(zip(before, after)):
+            size = x.shape[d] if x.shape is not None else None
+            if (_negative(b) or _negative(a)) and all(isinstance(n, int) for n in (size, b, a)):
+                places = np.clip(np.arange(size + b + a) - b, 0, size - 1)
+                x = g.op("Gather", x, g.constant(places), axis_i=d).known(
+                    x.dtype, [len(places) if i == d else n for i, n in enumerate(x.shape)]
+                )
+                before[d] = after[d] = 0
     cut = [(d, b, a) for d, (b, a) in enumerate(zip(before, after)) if _negative(b) or _negative(a)]
     for d, b, a in cut:  # engines take negative pads for constants only, if at all
         x = g.slice(x, [d], [-b if _negative(b) else 0], [a if _negative(a) else LARGEST])

@@ -52,10 +52,27 @@ def _convolved(
         before = after = [0] * spatial if padding == "valid" else _many(padding, spatial)
     extra["pads_i"] = list(before) + list(after)
     out = _many(output_padding, spatial)
+    if transposed and any(o >= s for o, s in zip(out, stride)):  # engines refuse it: less is cut off at the end instead
+        extra["pads_i"] = [*before, *(max(p - o, 0) for p, o in zip(after, out))]
+        return _lengthened(g, x, weight, bias, extra, [max(o - p, 0) for p, o in zip(after, out)], unbatched)
     if transposed and any(out):
         extra["output_padding_i"] = out
     made = g.op("ConvTranspose" if transposed else "Conv", x, weight, bias, **extra)
     made.known(x.dtype, (x.shape[0], weight.shape[1] * groups if transposed else weight.shape[0], *[None] * spatial))
+    return g.squeeze(made, [0]) if unbatched else made
+
+
+def _lengthened(
+    g: Builder, x: Value, weight: Value, bias: Any, extra: dict[str, Any], more: list[int], unbatched: bool
+) -> Value:
+    """A transposed convolution with zeros after its end, and then the bias."""
+    made = g.op("ConvTranspose", x, weight, **extra)
+    channels = weight.shape[1] * extra["group_i"]
+    made.known(x.dtype, (x.shape[0], channels, *[None] * len(more)))
+    if any(more):
+        made = padded(g, made, [n for m in reversed(more) for n in (0, m)])
+    if bias is not None:
+        made = g.op("Add", made, g.reshape(bias, [1, channels, *[1] * len(more)])).known(made.dtype, made.shape)
     return g.squeeze(made, [0]) if unbatched else made
 
 
@@ -262,9 +279,13 @@ def batch_norm(
     g: Builder, input: Value, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool = False, momentum: float = 0.1,
     eps: float = 1e-5, cudnn_enabled: Any = None, name: str = "",
 ) -> Any:  # fmt: skip
-    channels = input.shape[1] if (input.rank or 0) > 1 else input.shape[0]
-    ones, zeros = (g.constant(np.full(channels, v).tolist(), input.dtype) for v in (1.0, 0.0))
-    weight, bias = weight if weight is not None else ones, bias if bias is not None else zeros
+    if weight is None or bias is None:
+        held = next((v for v in (weight, bias, running_mean) if v is not None and v.shape), None)
+        channels = held.shape[0] if held is not None else input.shape[min(1, input.rank - 1)]
+        if not isinstance(channels, int):
+            raise NotImplementedError("batch_norm without weights of channels whose number is not known")
+        ones, zeros = (g.constant(np.full(channels, v).tolist(), input.dtype) for v in (1.0, 0.0))
+        weight, bias = weight if weight is not None else ones, bias if bias is not None else zeros
     if training or running_mean is None:
         if running_mean is not None and g.opset >= 14 and g.training:
             made = g.op(
@@ -341,6 +362,12 @@ def rms_norm(g: Builder, input: Value, normalized_shape: Any, weight: Any = None
     return made if weight is None else mul(g, made, weight)
 
 
+def _in_groups(g: Builder, x: Value, groups: int) -> Value:
+    fixed = all(isinstance(n, int) for n in x.shape[1:])
+    rest = math.prod(x.shape[1:]) // groups if fixed else -1
+    return g.reshape(x, [0, groups, rest]).known(x.dtype, (x.shape[0], groups, rest if fixed else None))
+
+
 @form(aten.group_norm)
 def group_norm(
     g: Builder,
@@ -351,7 +378,7 @@ def group_norm(
     eps: float = 1e-5,
     cudnn_enabled: Any = None,
 ) -> Value:
-    x = g.reshape(input, [0, num_groups, -1]).known(input.dtype, (input.shape[0], num_groups, None))
+    x = _in_groups(g, input, num_groups)
     one, zero = (g.constant(np.full(num_groups, v).tolist(), input.dtype) for v in (1.0, 0.0))
     made = g.op("InstanceNormalization", x, one, zero, epsilon_f=eps)
     made = g.op("Reshape", made, g.shape_of(input)).known(input.dtype, input.shape)
@@ -374,7 +401,7 @@ def native_group_norm(
     group: int,
     eps: float,  # noqa: N803  PyTorch's names
 ) -> tuple[Value, ...]:
-    x = g.reshape(input, [0, group, -1]).known(input.dtype, (input.shape[0], group, None))
+    x = _in_groups(g, input, group)
     spread, centre = variance(g, x, 2, 0, False)
     inverse = g.op("Reciprocal", g.op("Sqrt", add(g, spread, eps))).known(input.dtype, spread.shape)
     return group_norm(g, input, group, weight, bias, eps), centre, inverse

@@ -334,7 +334,9 @@ def logaddexp(g: Builder, self: Value, other: Value) -> Value:
     x, y = together(g, self, other)
     top = g.op("Max", x, y)
     parts = g.op("Add", g.op("Exp", g.op("Sub", x, top)), g.op("Exp", g.op("Sub", y, top)))
-    return g.op("Add", g.op("Log", parts), top).known(x.dtype, broadcast(x, y))
+    made = g.op("Add", g.op("Log", parts), top)
+    same = g.op("Add", x, g.number(math.log(2), x))  # two infinities have no difference
+    return g.op("Where", g.op("Equal", x, y), same, made).known(x.dtype, broadcast(x, y))
 
 
 @form(aten.xlogy, aten.special_xlogy)

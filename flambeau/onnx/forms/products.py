@@ -10,6 +10,7 @@ from ..builder import Builder, Value
 from ..registry import aten, form
 from .pointwise import add, broadcast, mul
 from .reductions import vector_norm
+from .shapes import filled
 
 
 def product_shape(a: Value, b: Value) -> Any:
@@ -47,6 +48,9 @@ def linear(g: Builder, input: Value, weight: Value, bias: Any = None) -> Value:
 def addmm(g: Builder, self: Any, mat1: Value, mat2: Value, beta: Any = 1, alpha: Any = 1) -> Value:
     if beta == 0:
         self = None  # what is not added may be nan
+    if mat1.shape[1] == 0:  # the product is zero, which engines do not know
+        zeros = filled(g, [g.size(mat1, 0), g.size(mat2, 1)], 0, mat1.dtype)
+        return zeros if self is None else add(g, zeros, mul(g, self, beta))
     return g.op("Gemm", mat1, mat2, self, alpha_f=alpha, beta_f=beta).known(mat1.dtype, (mat1.shape[0], mat2.shape[1]))
 
 

@@ -439,9 +439,14 @@ def equal(g: Builder, self: Value, other: Value) -> Value:
 
 @form(aten.bincount)
 def bincount(g: Builder, self: Value, weights: Any = None, minlength: int = 0) -> Value:
-    if weights is not None or not minlength:
-        raise NotImplementedError("bincount without minlength, or with weights")
-    hot = g.op(
-        "OneHot", self, g.constant(np.array([minlength], np.int64)), g.constant(np.array([0, 1], np.int64)), axis_i=0
+    most = g.reduce("ReduceMax", g.cast(self, flambeau.int64), [0], False)
+    count = g.op("Max", g.arithmetic("Add", most, 1), g.constant(np.array(minlength, np.int64))).known(
+        flambeau.int64, ()
     )
-    return g.reduce("ReduceSum", hot.known(flambeau.int64, (minlength, None)), [1], False)
+    numbers = g.unsqueeze(g.range(0, count, 1, flambeau.int64), [1])
+    hit = g.op("Equal", numbers, g.unsqueeze(g.cast(self, flambeau.int64), [0])).known(flambeau.bool, (None, None))
+    kind = flambeau.int64 if weights is None else weights.dtype if weights.dtype.is_floating_point else flambeau.float64
+    hit = g.cast(hit, kind)
+    if weights is not None:
+        hit = g.op("Mul", hit, g.cast(weights, kind)).known(kind, (None, None))
+    return g.reduce("ReduceSum", hit, [1], False)

@@ -636,13 +636,35 @@ def bernoulli(g: Builder, self: Value, p: float | None = None) -> Value:
 
 @form(aten.multinomial)
 def multinomial(g: Builder, self: Value, num_samples: int, replacement: bool = False) -> Value:
-    if not replacement and num_samples > 1:
-        raise NotImplementedError("multinomial without replacement")
-    logs = g.op("Log", self if self.rank == 2 else g.unsqueeze(self, [0]))
+    logs = g.op("Log", self if self.rank == 2 else g.unsqueeze(self, [0])).known(self.dtype, None)
+    if not replacement and num_samples > 1:  # the largest after noise of Gumbel's kind
+        noise = g.op("Neg", g.op("Log", g.op("Neg", g.op("Log", g.op("RandomUniformLike", logs, low_f=1e-30)))))
+        _, made = g.op("TopK", g.op("Add", logs, noise), g.ints([num_samples]), axis_i=-1, outputs=2)
+        made.known(flambeau.int64, [self.shape[0] if self.rank == 2 else 1, num_samples])
+        return made if self.rank == 2 else g.squeeze(made, [0])
     made = g.op("Multinomial", logs, sample_size_i=num_samples, dtype_i=7).known(
         flambeau.int64, [self.shape[0] if self.rank == 2 else 1, num_samples]
     )
     return made if self.rank == 2 else g.squeeze(made, [0])
+
+
+@form(aten.atleast_1d, aten.atleast_2d, aten.atleast_3d)
+def atleast(g: Builder, self: Any = None, tensors: Any = None, name: str = "") -> Any:
+    if tensors is not None:
+        return [atleast(g, t, None, name) for t in tensors]
+    rank, wanted = self.rank, int(name[-2])
+    new = {(0, 1): [0], (0, 2): [0, 1], (1, 2): [0], (0, 3): [0, 1, 2], (1, 3): [0, 2], (2, 3): [2]}.get((rank, wanted))
+    return self if new is None else g.unsqueeze(self, new)
+
+
+@form(aten.sum_to_size)
+def sum_to_size(g: Builder, self: Value, size: Any) -> Value:
+    extra = (self.rank or 0) - len(size)
+    ones = [extra + i for i, n in enumerate(size) if n == 1 and self.shape[extra + i] != 1]
+    if any(not isinstance(n, int) for n in size):
+        raise NotImplementedError("sum_to_size to sizes that change")
+    made = g.reduce("ReduceSum", self, [*range(extra), *ones], True) if extra or ones else self
+    return g.reshape(made, list(size)) if extra else made
 
 
 # -- sizes as values ------------------------------------------------------------------------------------------------------------------

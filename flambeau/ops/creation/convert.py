@@ -34,7 +34,7 @@ from ...core.tensor import empty as raw_empty
 from ...core.tensor import new_tensor as header
 from ...core.typed_storage import TypedStorage
 from ...core.typenames import type_name
-from ..machinery.arguments import as_device, as_dtype, as_ints, as_number, varargs_ints
+from ..machinery.arguments import as_device, as_dtype, as_ints, as_number, refuse_quantized, varargs_ints
 from ..machinery.declare import composite, internal, primitive, view
 from ..machinery.inplace import (
     check_history_writable,
@@ -246,6 +246,8 @@ def converted(t: Tensor, d: dtype, where: device, fmt: memory_format | None = No
             "Cannot copy out of meta tensor; no data! Please use torch.nn.Module.to_empty() instead of"
             " torch.nn.Module.to() when moving module from meta to a different device."
         )
+    if d.kind == "q" and d is not t.dtype:
+        refuse_quantized("to", d)
     return convert(t, d, where, fmt)
 
 

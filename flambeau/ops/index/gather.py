@@ -135,7 +135,7 @@ def _index_select_backward(g: Tensor, input_shape: Any, dim: int, index: Tensor)
     return g.new_zeros(input_shape).index_add(dim, index, g)
 
 
-@primitive(grads={"input": _index_select_backward}, out="disjoint", runs_empty=True)
+@primitive(grads={"input": _index_select_backward}, out="disjoint", runs_empty=True, sharding="index_select")
 def index_select(input: Tensor, dim: int, index: Tensor) -> NewTensor:
     """The given indices of one dimension, in their order."""
     d = wrap_dim(dim, len(input.shape))

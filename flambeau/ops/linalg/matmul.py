@@ -94,6 +94,7 @@ def _column(vec: Tensor) -> Tensor:
     out="exact",
     autocast="lower",
     flops=work.mm,
+    sharding="mk,kn->mn",
 )
 def mm(input: Tensor, mat2: Tensor) -> NewTensor:
     """The product of two matrices."""
@@ -118,6 +119,7 @@ def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
     out="exact",
     autocast="lower",
     flops=work.bmm,
+    sharding="bmk,bkn->bmn",
 )
 def bmm(input: Tensor, mat2: Tensor) -> NewTensor:
     """A batch of matrix products."""
@@ -143,6 +145,7 @@ def _(out: Tensor, input: Tensor, mat2: Tensor) -> None:
     grads={"input": lambda g, vec: g.unsqueeze(1) * vec.conj().unsqueeze(0), "vec": lambda g, input: input.mH.mv(g)},
     out="exact",
     autocast_cuda="lower",
+    sharding="mk,k->m",
 )
 def mv(input: Tensor, vec: Tensor) -> NewTensor:
     """A matrix times a vector."""
@@ -169,6 +172,7 @@ def _(out: Tensor, input: Tensor, vec: Tensor) -> None:
     grads={"input": lambda g, tensor: g * tensor.conj(), "tensor": lambda g, input: g * input.conj()},
     out="exact",
     autocast_cuda="widest",
+    sharding="k,k->",
 )
 def dot(input: Tensor, tensor: Tensor) -> NewTensor:
     """The inner product of two vectors."""
@@ -332,6 +336,7 @@ def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alp
     quirks=Quirks(former=_FACTORS),
     autocast="lower",
     flops=work.addmm,
+    sharding="+mn,mk,kn->mn",
 )
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> NewTensor:
     """beta * input + alpha * mat1 @ mat2"""
@@ -382,7 +387,7 @@ def _conj(value: Any) -> Any:
     return value.conjugate() if isinstance(value, complex) else value
 
 
-@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS), autocast="lower", flops=work.baddbmm)
+@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS), autocast="lower", flops=work.baddbmm, sharding="+bmn,bmk,bkn->bmn")
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * batch1 @ batch2, batch by batch"""
     _need_dims(batch1, 3, "batch1 must be a 3D tensor")
@@ -539,8 +544,9 @@ def _linear_input_grad(g: Tensor, weight: Tensor) -> Tensor:
 
 def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
     input = input.conj() if input.dtype.is_complex else input
-    rows = g.reshape(-1, g.shape[-1])
-    return rows.mT.mm(input.reshape(-1, input.shape[-1])) if len(g.shape) != 1 else g.outer(input)
+    count = _numel(g.shape[:-1])
+    rows = g.reshape(count, g.shape[-1])
+    return rows.mT.mm(input.reshape(count, input.shape[-1])) if len(g.shape) != 1 else g.outer(input)
 
 
 @internal(
@@ -552,6 +558,7 @@ def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
     },
     quirks=Quirks(label="AddmmBackward0", aten="addmm"),
     flops=work.linear,
+    sharding="...k,nk,+n->...n",
 )
 def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> NewTensor:
     """input @ weight.T + bias for a weight of two dimensions, batch dimensions folded into rows."""
@@ -568,7 +575,7 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     _multiply("linear", out, input, weight, bias, (result, rows, weight.t()))
 
 
-@composite(method=False, namespaces=("nn.functional",), out="exact", autocast="lower")
+@composite(method=False, namespaces=("nn.functional",), out="exact", autocast="lower", sharding="...k,nk,+n->...n")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias"""
     if not isinstance(input, Tensor) or not isinstance(weight, Tensor):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -35,10 +35,15 @@ def need_tensors(name: str, **tensors: Any) -> None:
         need_tensor(name, value, argument, position)
 
 
+def refuse_quantized(name: str, d: dtype) -> NoReturn:
+    """Only tensors that know what their codes stand for have such a dtype."""
+    raise RuntimeError(f"{name}(): a tensor of dtype {d} is made by quantize_per_tensor or quantize_per_channel")
+
+
 def as_dtype(value: Any, name: str) -> dtype:
     """A dtype argument: a dtype, or one of Python's own number types."""
     if isinstance(value, dtype):
-        return value
+        return value if value.kind != "q" else refuse_quantized(name, value)
     found = _PYTHON_TYPES.get(value) if isinstance(value, type) else None
     if found is None:
         raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type_name(value)}")
@@ -155,7 +160,7 @@ def read_options(name: str, given: dict[str, Any], takes_format: bool = False) -
     if not given:
         return _PLAIN
     d = given.get("dtype")
-    if type(d) is dtype and len(given) == 1:
+    if type(d) is dtype and d.kind != "q" and len(given) == 1:
         return Options(d, None, False, None)
     for key in given:
         if key not in _KNOWN and not (takes_format and key == "memory_format"):

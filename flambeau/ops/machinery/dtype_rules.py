@@ -11,6 +11,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.dtype import dtype
 from ...core.promotion import get_default_dtype, result_dtype
+from ...core.quantized import QuantizedOperand
 from ...core.tensor import Tensor
 
 Rule = Callable[..., tuple[dtype, dtype]]
@@ -19,6 +20,7 @@ _WORDS = {
     "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
     "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
     "complex128": "ComplexDouble", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
+    "qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32", "quint4x2": "QUInt4x2", "quint2x4": "QUInt2x4",
 }  # fmt: skip
 
 
@@ -40,8 +42,10 @@ def type_word(d: dtype) -> str:
 
 
 def unsupported(kernel: str, d: dtype) -> NotImplementedError:
-    """The error of a kernel, by its name in PyTorch, that does not exist for a dtype."""
-    return NotImplementedError(f"\"{kernel}\" not implemented for '{type_word(d)}'")
+    """The error of a kernel, by its name in PyTorch, that does not exist for a dtype. That of quantized tensors is caught: the operator
+    may have a form for them."""
+    error = QuantizedOperand if d.kind == "q" else NotImplementedError
+    return error(f"\"{kernel}\" not implemented for '{type_word(d)}'")
 
 
 def number_dtype(value: Any) -> dtype:

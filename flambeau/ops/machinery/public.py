@@ -22,9 +22,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.overrides import FACE_CODES, discovers
+from ...core.quantized import QuantizedOperand
 from ...core.sharded import ShardedOperand
 from ...core.sparse import SparseOperand
 from ..names.propagation import name_recourse
+from .quantized_dispatch import quantized_call
 from .record import Op
 from .sparse_dispatch import sparse_call
 
@@ -47,11 +49,13 @@ def _make_unwatched(face: Any, make: Callable[[], Any]) -> Any:
 
 
 def recourse(face: Any, problem: Exception, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
-    """The call to make instead of one that failed: the operator's sparse form where it met a sparse tensor, the same call
+    """The call to make instead of one that failed: the operator's sparse or quantized form where it met such a tensor, the same call
     again where the arguments turn out to override operators, the parts of all ranks where it met a spread tensor. None: it has
     failed."""
     if isinstance(problem, ShardedOperand):
         return problem.instead(getattr(face, "watched", face), args, kwargs)
+    if isinstance(problem, QuantizedOperand):
+        return functools.partial(quantized_call, face.op, args, kwargs, problem.reason)
     if isinstance(problem, SparseOperand):
         return functools.partial(sparse_call, face.op, args, kwargs, problem.reason)
     if "names" in kwargs or any(isinstance(value, str) for value in (*args[1:], *kwargs.values())):

@@ -58,7 +58,8 @@ class Op:
     function to run; `autocast_cuda` is the same for CUDA where that is another one. `batching` is the rule of `vmap`: the name of a common one ("along" a dimension, "leading" dimensions, images
     "folded" into one batch, ..., "each" element by itself; see func.rules), or the rule. Kinds other than primitives and views need
     none. `sharding` says how arguments and results may lie together on a mesh of ranks, where that does not follow from the kind, the
-    formula or the batching rule (see distributed.tensor._rules). `sparse` is the form for sparse tensors, `names` the rule for named dimensions (see ops.names)."""
+    formula or the batching rule (see distributed.tensor._rules). `sparse` is the form for sparse tensors, `quantized` that for
+    quantized ones, `names` the rule for named dimensions (see ops.names)."""
 
     name: str
     kind: str
@@ -85,6 +86,7 @@ class Op:
     batching: str | Batched | Callable | None = None
     sharding: str | Callable | None = None
     sparse: Callable | None = None
+    quantized: Callable | None = None
     names: Callable | None = None
     flops: Callable | None = None
     onnx: Any = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 from ...core import dtype as dt
@@ -59,6 +60,7 @@ def _mask_grad(g: Tensor, out: Tensor, mask_shape: Any, causal: bool) -> Tensor:
     grads={"scores": _scores_grad, "mask": _mask_grad},
     quirks=Quirks(label="SafeSoftmaxBackward0"),
     batching="each",
+    sharding="attention",
 )
 def attention_weights(scores: Tensor, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
     """softmax(scale * scores + mask) over the last dimension; rows that see nothing are zero."""
@@ -180,6 +182,7 @@ def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale:
     grads={("query", "key", "value"): _flash_gradients},
     quirks=Quirks(label="ScaledDotProductFlashAttentionForCpuBackward0"),
     batching="each",
+    sharding="attention",
 )
 def flash_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, causal: bool
@@ -282,6 +285,15 @@ def _check_groups(query: Tensor, key: Tensor, value: Tensor) -> None:
             )
 
 
+class _Around(threading.local):
+    """What computes attention in this thread instead, where the sequence is spread over ranks (see distributed.tensor.experimental)."""
+
+    attend: Any = None
+
+
+around = _Around()
+
+
 @composite(namespaces=("nn.functional",), method=False, autocast="lower")
 def scaled_dot_product_attention(
     query: Any,
@@ -299,6 +311,8 @@ def scaled_dot_product_attention(
     query (..., L, E), key (..., S, E), value (..., S, Ev); attn_mask broadcasts to (..., L, S): False hides, numbers are
     added.
     """
+    if around.attend is not None:
+        return around.attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     _check(query, key, value, attn_mask, is_causal)
     if enable_gqa:
         _check_groups(query, key, value)

@@ -91,6 +91,7 @@ def _bias_grad(g: Tensor) -> Tensor:
     grads={("input", "weight", "bias"): _conv_grads},
     quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution"),
     flops=work.convolution,
+    sharding="convolution",
 )
 def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> NewTensor:
     """The convolution of input with weight, plus bias."""

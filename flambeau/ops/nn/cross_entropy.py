@@ -175,6 +175,7 @@ def _recorded_layouts(input: Tensor, target: Tensor, weight: Any, reduction: str
     quirks=Quirks(label="NllLossBackward0"),
     runs_empty=True,
     batching="each",
+    sharding="loss",
 )
 def cross_entropy_indices(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
@@ -183,7 +184,7 @@ def cross_entropy_indices(
     reads them and not the scores: those may be overwritten."""
 
 
-@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True, batching="each")
+@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True, batching="each", sharding="loss")
 def cross_entropy_unrecorded(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
 ) -> Tensor:
@@ -388,12 +389,12 @@ def _run_nll_there(
 _NLL: dict[str, Any] = {"layout": _loss_layouts, "saves": ("stats",), "grads": {"input": _nll_rule}, "runs_empty": True}
 
 
-@internal(quirks=Quirks(label="NllLossBackward0"), **_NLL, batching="each")
+@internal(quirks=Quirks(label="NllLossBackward0"), **_NLL, batching="each", sharding="loss")
 def nll_loss_rows(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
     """The negative log-likelihood of classes in the last dimension."""
 
 
-@internal(quirks=Quirks(label="NllLoss2DBackward0"), **_NLL, batching="each")
+@internal(quirks=Quirks(label="NllLoss2DBackward0"), **_NLL, batching="each", sharding="loss")
 def nll_loss_planes(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
     """The negative log-likelihood of classes with further dimensions behind them."""
 

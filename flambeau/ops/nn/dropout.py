@@ -119,6 +119,7 @@ _declare("feature_alpha_dropout", _alpha_dropped, True)
     grads={"input": lambda g, mask, scale: g * mask * scale},
     quirks=Quirks(label="NativeDropoutBackward0"),
     batching="each",
+    sharding="pointwise",
 )
 def masked_scale(input: Tensor, mask: Tensor, scale: float) -> NewTensor:
     """input * scale where the mask is set, zero elsewhere."""

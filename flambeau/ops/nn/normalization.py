@@ -97,6 +97,7 @@ def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner
     saves=("mean", "rstd"),
     grads={("input", "weight", "bias"): _layer_norm_backward},
     quirks=Quirks(label="NativeLayerNormBackward0", saved_as_input=True),
+    sharding="leading",
 )
 def layer_norm_rows(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> NewTensor:
     """Normalise over the last `inner` dimensions; keeps mean and rstd."""
@@ -112,7 +113,7 @@ def _(out: list[Tensor], input: Tensor, weight: Any, bias: Any, inner: int, eps:
     row_kernels.layer_norm(*out, dense(input), _packed(weight), _packed(bias), rows, n, float(eps))
 
 
-@internal
+@internal(sharding="leading")
 def layer_norm_result(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> NewTensor:
     """layer_norm_rows for those who will not differentiate: nothing is kept."""
     _need_float("LayerNormKernelImpl", input)

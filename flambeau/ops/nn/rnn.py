@@ -130,11 +130,17 @@ def rnn_layer_gates(
     return [((rows, width), d, where), second, state, *([state] if kind == "lstm" else [])]
 
 
+def _laid_out(pack: Callable, weight: Tensor, steps: Steps) -> Any:
+    """A weight for the products of all steps."""
+    sizes = {n for _, n in steps}
+    return pack(weight, sizes.pop(), len(steps)) if len(sizes) == 1 else weight
+
+
 def run_gates(
-    multiply: Callable, out: list[Tensor], dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor,
+    multiply: Callable, pack: Callable, out: list[Tensor], dout: Any, dhn: Any, dcn: Any, kind: str, w_hh: Tensor, h_before: Tensor, gates: Tensor,
     c_before: Tensor, cells: Tensor, steps: Steps, batch: int,
 ) -> None:  # fmt: skip
-    """The kernel, with `multiply(result, a, b)` for matrix products."""
+    """The kernel, with `multiply(result, a, b)` for matrix products; `pack(b, rows, times)` prepares b for several of them."""
     grad_pre, grad_rec, dh, *more = out
     hidden, d, where = h_before.shape[1], h_before.dtype, h_before.device
     dout = fill_raw(empty(h_before.shape, d, where), 0) if dout is None else dense(dout)
@@ -143,7 +149,7 @@ def run_gates(
     if dc is not None:
         raw_copy(dc, 0 if dcn is None else dcn)
     carry = empty(dh.shape, d, where) if kind == "gru" else None
-    grad_rec, w_hh = grad_rec if kind == "gru" else grad_pre, dense(w_hh)
+    grad_rec, weight = grad_rec if kind == "gru" else grad_pre, _laid_out(pack, dense(w_hh), steps)
     for start, n in reversed(steps):
         if kind == "lstm":
             kernels.lstm_step_backward(grad_pre, dc, dout, dh, gates, cells, c_before, start, n, hidden)
@@ -152,12 +158,12 @@ def run_gates(
         else:
             kernels.plain_step_backward(grad_pre, dout, dh, cells, start, n, hidden, relu=kind == "relu")
         state = _first_rows(dh, n)
-        multiply(state, _rows(grad_rec, start, n), w_hh)
+        multiply(state, _rows(grad_rec, start, n), weight)
         if carry is not None:
             state.add_(_first_rows(carry, n))
 
 
-rnn_layer_gates.on("cpu")(functools.partial(run_gates, heavy.matmul))
+rnn_layer_gates.on("cpu")(functools.partial(run_gates, heavy.matmul, heavy.packed))
 
 
 @internal(
@@ -190,10 +196,10 @@ def rnn_layer(
 
 
 def run_layer(
-    multiply: Callable, results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
+    multiply: Callable, pack: Callable, results: list[Tensor], kind: str, data: Tensor, h0: Tensor, c0: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any, b_hh: Any,
     steps: Steps,
 ) -> None:  # fmt: skip
-    """The kernel, with `multiply(result, a, b, bias)` for matrix products."""
+    """The kernel, with `multiply(result, a, b, bias)` for matrix products; see `run_gates`."""
     out, h, *states, h_before, gates, c_before, cells = results
     b_ih, b_hh = (None if b is None else dense(b) for b in (b_ih, b_hh))
     rows, hidden, width = data.shape[0], h0.shape[1], w_ih.shape[0]
@@ -203,7 +209,7 @@ def run_layer(
     if kind == "lstm":
         raw_copy(states[0], c0)
     recurrent = empty((h0.shape[0], width), data.dtype, data.device)
-    weight = dense(w_hh).t()
+    weight = _laid_out(pack, dense(w_hh).t(), steps)
     for start, n in steps:
         multiply(_first_rows(recurrent, n), _first_rows(h, n), weight, b_hh)
         if kind == "lstm":
@@ -216,7 +222,7 @@ def run_layer(
         raw_copy(cells, out)
 
 
-rnn_layer.on("cpu")(functools.partial(run_layer, heavy.matmul))
+rnn_layer.on("cpu")(functools.partial(run_layer, heavy.matmul, heavy.packed))
 
 
 # -- the same out of differentiable operators, for second derivatives and projections -------------------------------------

@@ -27,8 +27,13 @@ def _multiply(out: Tensor, a: Tensor, b: Tensor, bias: Tensor | None = None) -> 
     product("addmm_cuda", out, a, b, bias)
 
 
-rnn_layer.on("cuda")(partial(run_layer, _multiply))
-rnn_layer_gates.on("cuda")(partial(run_gates, _multiply))
+def _unpacked(b: Tensor, rows: int, times: int) -> Tensor:
+    """cuBLASLt takes matrices as they are."""
+    return b
+
+
+rnn_layer.on("cuda")(partial(run_layer, _multiply, _unpacked))
+rnn_layer_gates.on("cuda")(partial(run_gates, _multiply, _unpacked))
 
 
 def _network(kind: str, data: Tensor, h0: Tensor, sizes: tuple, layers: int, both: bool, biased: bool) -> Any:

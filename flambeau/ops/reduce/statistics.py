@@ -151,12 +151,12 @@ def _std_mean_grad(g: tuple, input: Tensor, arguments: Spread, out: list) -> Ten
     return _both(moment, None if g[1] is None else _mean_grad(g[1], input, arguments))
 
 
-@internal(grads={"input": _var_grad}, quirks=Quirks(label="VarBackward0"), batching="each")
+@internal(grads={"input": _var_grad}, quirks=Quirks(label="VarBackward0"), batching="each", sharding="statistics")
 def variance(input: Tensor, arguments: Spread) -> Tensor:
     return _compute(input, arguments, False)[0]
 
 
-@internal(grads={"input": _std_grad}, quirks=Quirks(label="StdBackward0"), batching="each")
+@internal(grads={"input": _std_grad}, quirks=Quirks(label="StdBackward0"), batching="each", sharding="statistics")
 def deviation(input: Tensor, arguments: Spread) -> Tensor:
     return _compute(input, arguments, True)[0]
 

@@ -143,6 +143,7 @@ def adjoint(input: Tensor) -> Tensor:
     quirks=Quirks(label="ExpandBackward0"),
     function=False,
     method=False,
+    sharding="expand",
 )
 def expand_to(input: Tensor, size: tuple[int, ...]) -> tuple:
     shape = expanded_shape(input, list(size))

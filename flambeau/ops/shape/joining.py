@@ -185,7 +185,7 @@ def _cat_backward(g: Tensor, tensors_shape: list[Size], tensors_dtype: list[dtyp
     return shares
 
 
-@composite(method=False, aliases=("concat", "concatenate"), autocast="widest")
+@composite(method=False, aliases=("concat", "concatenate"), autocast="widest", sharding="cat")
 def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
     """The tensors one after another along a dimension they already have.
 
@@ -218,6 +218,7 @@ def _cat_layout(tensors: Any, dim: int) -> tuple:
     quirks=Quirks(label="CatBackward0"),
     name="_cat",
     batching="each",
+    sharding="cat",
 )
 def joined(tensors: Any, dim: int) -> Tensor:
     """The tensors one after another along a dimension they already have."""
@@ -258,7 +259,8 @@ def _stack_layout(tensors: Any, dim: int = 0) -> tuple:
 
 
 @primitive(
-    layout=_stack_layout, planned=True, grads={"tensors": _stack_backward}, out=True, method=False, autocast="widest"
+    layout=_stack_layout, planned=True, grads={"tensors": _stack_backward}, out=True, method=False, autocast="widest",
+    sharding="cat",
 )
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """The tensors side by side along a new dimension."""

@@ -9,6 +9,7 @@ from ...core.batched import BatchedTensor
 from ...core.caching import remember
 from ...core.dtype import dtype
 from ...core.layout import wrap_dim
+from ...core.sharded import ShardedOperand
 from ...core.size import make_size
 from ...core.tensor import Tensor, contiguous_strides, numel_of
 from ..machinery.arguments import as_int, as_ints, collected, varargs_ints
@@ -93,6 +94,7 @@ def _find_view_strides(
     quirks=Quirks(label="ViewBackward0", aten="view"),
     function=False,
     method=False,
+    sharding="reshape",
 )
 def view_shape(input: Tensor, size: tuple[int, ...]) -> tuple:
     """`input` seen as `size` (one of which may be -1), which must be possible without a copy."""
@@ -186,6 +188,7 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
     grads={"input": lambda g, input_shape: g.reshape(input_shape)},
     quirks=Quirks(label="UnsafeViewBackward0"),
     name="_unsafe_view",
+    sharding="reshape",
 )
 def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
     """What nobody else holds in another shape, so that it counts as a tensor of its own."""
@@ -200,7 +203,10 @@ _RESHAPES: dict[tuple, tuple[tuple[int, ...], bool]] = {}
 def reshaped(input: Tensor, size: tuple[int, ...]) -> Tensor:
     if isinstance(input, BatchedTensor):
         return input.reshape(size)
-    key = (input.shape, input._strides, size)
+    try:
+        key = (input.shape, input._strides, size)
+    except ShardedOperand:
+        return view_shape(input, infer_shape(size, numel_of(input.shape)))
     known = _RESHAPES.get(key)
     if known is None:
         target = infer_shape(size, numel_of(input.shape))

@@ -1,4 +1,4 @@
-// Five programs as one, so that the headers are read once. Each `int main() {...}` becomes a function without a result: only a real
+// Six programs as one, so that the headers are read once. Each `int main() {...}` becomes a function without a result: only a real
 // main may end without one.
 #include <torch/torch.h>
 
@@ -19,6 +19,9 @@
 #define main declared_in_train(); void train_main
 #include "train.cpp"
 #undef main
+#define main declared_in_outs(); void outs_main
+#include "outs.cpp"
+#undef main
 
 int main() {
   std::cout << "== blocks" << std::endl;
@@ -31,4 +34,6 @@ int main() {
   prints_main();
   std::cout << "== train" << std::endl;
   train_main();
+  std::cout << "== outs" << std::endl;
+  outs_main();
 }

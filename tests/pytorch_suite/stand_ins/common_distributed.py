@@ -83,7 +83,9 @@ skip_if_odd_worldsize = _leaving(lambda: os.environ["BACKEND"] != "mpi" and _wor
 
 
 def skip_if_lt_x_gpu(x: int, *, allow_cpu: bool = False) -> Callable:
-    return _leaving(lambda: torch.cuda.device_count() < x and not allow_cpu, f"multi-gpu-{x}")
+    """With `--ranks N` a test that asks for up to N GPUs runs with as many processes on the CPU."""
+    have = int(os.environ.get("SUITE_RANKS", 0))
+    return _leaving(lambda: max(torch.cuda.device_count(), have) < x and not allow_cpu, f"multi-gpu-{x}")
 
 
 def nccl_skip_if_lt_x_gpu(backend: str, x: int) -> Callable:
@@ -241,7 +243,8 @@ class MultiProcessTestCase(TestCase):
     def _judge(self, codes: list[int | None], method: Callable) -> None:
         for rank, code in enumerate(codes):
             if code == self.TEST_ERROR_EXIT_CODE:
-                raise RuntimeError(f"rank {rank}: {self.pipes[rank].recv()}")
+                text = self.pipes[rank].recv()
+                raise RuntimeError(f"rank {rank}: {text.strip().splitlines()[-1]}\n{text}")
         if None in codes:
             raise RuntimeError(f"timed out; exit codes {codes}")
         if getattr(method, "__func__", method) in self.skip_return_code_checks:
@@ -250,6 +253,97 @@ class MultiProcessTestCase(TestCase):
             if codes[0] == skip.exit_code:
                 raise unittest.SkipTest(skip.message)
         self.assertEqual(codes, [0] * len(codes))
+
+
+class SaveForwardInputsModule(torch.nn.Module):
+    """A linear layer that remembers what it was called with."""
+
+    def __init__(self, forward_inputs: dict, cast_forward_inputs: bool) -> None:
+        super().__init__()
+        self.l = torch.nn.Linear(100, 100)
+        self.forward_inputs, self.cast_forward_inputs = forward_inputs, cast_forward_inputs
+
+    def forward(self, x: Any) -> Any:
+        self.forward_inputs[self] = x
+        return self.l(x.to(self.l.weight.dtype) if self.cast_forward_inputs else x)
+
+
+class SaveForwardInputsModel(torch.nn.Module):
+    """Two of those; it remembers, too."""
+
+    def __init__(self, forward_inputs: dict, cast_forward_inputs: bool) -> None:
+        super().__init__()
+        self.c1 = SaveForwardInputsModule(forward_inputs, cast_forward_inputs)
+        self.c2 = SaveForwardInputsModule(forward_inputs, cast_forward_inputs)
+        self.forward_inputs = forward_inputs
+
+    def forward(self, x: Any) -> Any:
+        self.forward_inputs[self] = x
+        return self.c2(self.c1(x))
+
+
+class MultiThreadedTestCase(MultiProcessTestCase):
+    """What PyTorch runs in threads of one process runs in processes here: there is one world in a process."""
+
+    def _spawn_threads(self) -> None:
+        self._spawn_processes()
+
+    def perThreadSetUp(self) -> None:
+        pass
+
+    def perThreadTearDown(self) -> None:
+        pass
+
+    @classmethod
+    def _run(cls, rank: int, test_name: str, file_name: str, pipe: Any, **kwargs: Any) -> None:
+        self = cls(test_name)
+        self.rank, self.file_name = rank, file_name
+        world = int(self.world_size)
+        dist.init_process_group("gloo", init_method=FILE_SCHEMA + file_name, rank=rank, world_size=world)
+        self.perThreadSetUp()
+        self.run_test(test_name, pipe)
+        self.perThreadTearDown()
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+class MultiProcContinuousTest(MultiProcessTestCase):
+    """What PyTorch runs in processes that stay runs in fresh ones here."""
+
+    pg: Any = None
+
+    def setUp(self) -> None:
+        super().setUp()
+        if self.rank == self.MAIN_PROCESS_RANK:
+            self._spawn_processes()
+
+    @classmethod
+    def backend_str(cls) -> str:
+        return "gloo"
+
+    @classmethod
+    def _init_pg(cls, rank: int, world_size: int, rdvz_file: str) -> None:
+        dist.init_process_group(
+            cls.backend_str(), init_method=FILE_SCHEMA + rdvz_file, rank=rank, world_size=world_size
+        )
+        cls.pg = dist.distributed_c10d._get_default_group()
+
+    @classmethod
+    def _run(cls, rank: int, test_name: str, file_name: str, pipe: Any, **kwargs: Any) -> None:
+        self = cls(test_name)
+        self.rank = rank
+        cls._init_pg(rank, int(self.world_size), file_name)
+        self.setUp()
+        self.run_test(test_name, pipe)
+        self.tearDown()
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def run_subtests(case: Any, subtest_config: dict[str, list], test_fn: Callable, *args: Any, **kwargs: Any) -> None:
+    """Calls a test with every combination of some arguments."""
+    for values in itertools.product(*subtest_config.values()):
+        test_fn(*args, **kwargs, **dict(zip(subtest_config, values)))
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from flambeau.backends.cpu.onednn.gemm import (
     try_matmul,
 )
 from flambeau.backends.cpu.onednn.library import DATA_TYPES, available, version
+from flambeau.backends.cpu.onednn.packed import packed
 from flambeau.backends.cpu.onednn.plan import reset
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "keep_product",
     "known_product",
     "matmul",
+    "packed",
     "reset",
     "supports",
     "takes_matrix",

@@ -296,6 +296,7 @@ def _make_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, window: G
         for name, tensor in {"dx": dx, "dw": dw, "db": db, "dy": dy, "x": x, "w": w}.items()
         if tensor is not None
     }
+    problem.build.results = sum(t is not None for t in (dx, dw, db))
     shared = _SharedInput(problem.build, user["dy"])
     if data is not None:
         _add_backward_data(problem, data, user["dx"], shared, user["w"])

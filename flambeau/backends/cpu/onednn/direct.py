@@ -25,6 +25,7 @@ class DirectProduct:
     __slots__ = ("table", "address", "runner")
 
     scratch_size = size = 0
+    results = 1
     steps = ()  # no primitive
 
     def __init__(

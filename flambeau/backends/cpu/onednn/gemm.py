@@ -8,6 +8,7 @@ from typing import Any
 from flambeau.backends.cpu import operands, threads
 from flambeau.backends.cpu.onednn import direct
 from flambeau.backends.cpu.onednn import library as dnnl
+from flambeau.backends.cpu.onednn.packed import Packed, packed_product
 from flambeau.backends.cpu.onednn.plan import (
     CODE_SIZE,
     ONE_THREAD_WORK,
@@ -242,6 +243,8 @@ def _batch_merges(layout: _Layout, axis: int) -> bool:
 
 
 def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
+    if type(b) is Packed:
+        return packed_product(dst, a, b, bias)
     operands.check_matmul(dst, a, b, bias)
     quick = _make_quickly(dst, a, b, bias)
     if quick is not None:

@@ -22,13 +22,15 @@ from flambeau.core.locks import ONEDNN, new_lock
 DATA_TYPES = {dtypes.float16: 1, dtypes.bfloat16: 2, dtypes.float32: 3}
 
 # propagation kinds, algorithms, format tags
-FORWARD_TRAINING = 64
+FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
+ELTWISE_RELU = 0x20
 CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 0x1, 0xA
 FORMAT_ANY = 1
 
 # execution arguments
 ARG_SRC, ARG_DST, ARG_WEIGHTS, ARG_BIAS, ARG_SCRATCHPAD = 1, 17, 33, 41, 80
 ARG_DIFF_SRC, ARG_DIFF_DST, ARG_DIFF_WEIGHTS, ARG_DIFF_BIAS = 129, 145, 161, 169
+ARG_ATTR_SCALES, ARG_ATTR_ZERO_POINTS = 4096, 8192  # with the argument's own bits
 
 # queries
 QUERY_IMPL_NAME = 8
@@ -83,6 +85,14 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "stream_create": (_out, _ptr, ctypes.c_uint),
     "primitive_attr_create": (_out,),
     "primitive_attr_set_scratchpad_mode": (_ptr, _int),
+    "primitive_attr_set_scales_mask": (_ptr, _int, _int),
+    "primitive_attr_set_zero_points_mask": (_ptr, _int, _int),
+    "primitive_attr_set_post_ops": (_ptr, _ptr),
+    "primitive_attr_destroy": (_ptr,),
+    "post_ops_create": (_out,),
+    "post_ops_append_eltwise": (_ptr, _int, _f32, _f32),
+    "post_ops_destroy": (_ptr,),
+    "memory_desc_clone": (_out, _ptr),
     "memory_desc_create_with_strides": (_out, _int, _dims, _int, _dims),
     "memory_desc_create_with_tag": (_out, _int, _dims, _int, _int),
     "memory_desc_destroy": (_ptr,),

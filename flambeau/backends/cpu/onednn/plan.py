@@ -175,6 +175,7 @@ class PrimitivePlan:
 
     __slots__ = (
         "what",
+        "results",
         "size",
         "steps",
         "user_memories",
@@ -194,7 +195,7 @@ class PrimitivePlan:
 
     def __init__(self, builder: Builder):
         lib = dnnl.library()
-        self.what, self.size = builder.what, builder.size
+        self.what, self.size, self.results = builder.what, builder.size, builder.results
         self.steps = tuple(builder.steps)
         self.user_memories = tuple([memory.address for memory in builder.user])
         self.scratch = tuple(builder.scratch)
@@ -276,6 +277,7 @@ class Builder:
         self.user: list[Memory] = []
         self.scratch: list[tuple[int, int]] = []
         self.scratch_size = self.size = 0
+        self.results = 1  # how many of the tensors are written: the first ones
         self.parts = Parts()
         self.keep: list[Any] = []  # what must live until the plan is made
         # Kernels of our own that run before and after the primitives: (native function, number of the user's tensor,
@@ -283,10 +285,10 @@ class Builder:
         self.before: list[tuple[Any, int, int, tuple[int, ...]]] = []
         self.after: list[tuple[Any, int, int, tuple[int, ...]]] = []
 
-    def user_memory(self, desc: Descriptor, pictures: Pictures | None = None) -> Memory:
+    def user_memory(self, desc: Descriptor | int, pictures: Pictures | None = None) -> Memory:
         """Memory of the next tensor the caller will pass to `PrimitivePlan.run`."""
         self.keep.append(desc)
-        memory = Memory(desc.address, self.parts, pictures=pictures)
+        memory = Memory(desc if isinstance(desc, int) else desc.address, self.parts, pictures=pictures)
         self.user.append(memory)
         return memory
 

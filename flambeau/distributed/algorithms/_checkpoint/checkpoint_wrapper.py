@@ -11,16 +11,21 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Any
 
+from ....autograd.graph import save_on_cpu
 from ....core.tensor import Tensor
+from ....cuda import is_available
 from ....nn import Module
 from ....utils.checkpoint import checkpoint
+from ...fsdp.wrap import _construct_wrap_fn, _Policy, _post_order_apply, _recursive_wrap, lambda_auto_wrap_policy
 
 __all__ = [
     "ActivationWrapper",
     "CheckpointImpl",
     "CheckpointWrapper",
+    "OffloadWrapper",
     "apply_activation_checkpointing",
     "checkpoint_wrapper",
+    "offload_wrapper",
 ]
 
 _PREFIX = "_checkpoint_wrapped_module."
@@ -99,20 +104,32 @@ def checkpoint_wrapper(
     return CheckpointWrapper(module, checkpoint_impl, checkpoint_fn, **checkpoint_fn_kwargs)
 
 
+class OffloadWrapper(ActivationWrapper):
+    """A layer whose saved tensors wait in host memory."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        with save_on_cpu(pin_memory=is_available()):
+            return self._checkpoint_wrapped_module(*args, **kwargs)
+
+
+def offload_wrapper(module: Module) -> Module:
+    """The layer, wrapped so that what it saves for the backward pass waits in host memory."""
+    return OffloadWrapper(module)
+
+
 def apply_activation_checkpointing(
     model: Module,
     checkpoint_wrapper_fn: Callable = checkpoint_wrapper,
     check_fn: Callable[[Module], bool] = lambda _: True,
     auto_wrap_policy: Any = None,
 ) -> None:
-    """Wrap the layers of a model that `check_fn` chooses, the inner ones first. The model itself is changed."""
-    if auto_wrap_policy is not None:
-        raise NotImplementedError("auto_wrap_policy is not in Flambeau yet: choose the layers with check_fn")
-
-    def visit(parent: Module) -> None:
-        for name, child in list(parent.named_children()):
-            visit(child)
-            if check_fn(child):
-                setattr(parent, name, checkpoint_wrapper_fn(child))
-
-    visit(model)
+    """Wrap the layers of a model that `check_fn` (or a policy of `distributed.fsdp.wrap`) chooses, the inner ones first. The model itself
+    is changed."""
+    policy = auto_wrap_policy or functools.partial(lambda_auto_wrap_policy, lambda_fn=check_fn)
+    if callable(policy):
+        _recursive_wrap(model, policy, checkpoint_wrapper_fn, set(), set(), only_wrap_children=True)
+        return
+    if not isinstance(policy, _Policy):
+        raise ValueError(f"Expected {policy} to be callable or be a pre-defined wrap policy")
+    targets = policy._run_policy(model, ignored_modules=set(), root_kwargs={})
+    _post_order_apply(model, _construct_wrap_fn(model, targets, checkpoint_wrapper_fn))

@@ -1,10 +1,23 @@
-"""`torch.distributed.tensor.experimental`: experiments with spread tensors, which Flambeau does not have yet."""
+"""`torch.distributed.tensor.experimental`: functions of parts, rules of one's own, attention over a sequence that is cut."""
 
 from __future__ import annotations
 
-from ....core.absent import raising as _raising
+import contextlib
+from collections.abc import Iterator
 
-_MESSAGE = "torch.distributed.tensor.experimental.{} is not in Flambeau yet: tensors are not spread over ranks"
-globals().update(
-    _raising("context_parallel implicit_replication local_map register_sharding", NotImplementedError, _MESSAGE)
-)
+from .._dispatch import switches as _switches
+from ._context_parallel import context_parallel
+from ._func_map import local_map
+from ._register_sharding import register_sharding
+
+__all__ = ["context_parallel", "implicit_replication", "local_map", "register_sharding"]
+
+
+@contextlib.contextmanager
+def implicit_replication() -> Iterator[None]:
+    """Inside, a plain tensor among spread ones counts as equal on all ranks."""
+    before, _switches.implicit = _switches.implicit, True
+    try:
+        yield
+    finally:
+        _switches.implicit = before

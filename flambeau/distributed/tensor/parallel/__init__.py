@@ -1,16 +1,28 @@
-"""`torch.distributed.tensor.parallel`: models cut into parts over ranks, which Flambeau does not have yet."""
+"""`torch.distributed.tensor.parallel`: models cut over ranks, module by module.
 
-from __future__ import annotations
+>>> parallelize_module(model, mesh, {"w1": ColwiseParallel(), "w2": RowwiseParallel()})
+"""
 
-from ....core.absent import absent_class as _absent_class
-from ....core.absent import raising as _raising
+from .api import parallelize_module
+from .loss import loss_parallel
+from .style import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleInputOutput,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+)
 
-_MESSAGE = "torch.distributed.tensor.parallel.{} is not in Flambeau yet: models are not cut into parts over ranks"
-globals().update(_raising("parallelize_module loss_parallel", NotImplementedError, _MESSAGE))
-globals().update(
-    {
-        name: _absent_class(name, _MESSAGE.format(name))
-        for name in ("ParallelStyle", "ColwiseParallel", "RowwiseParallel", "SequenceParallel", "PrepareModuleInput",
-                     "PrepareModuleOutput", "PrepareModuleInputOutput")
-    }
-)  # fmt: skip
+__all__ = [
+    "ColwiseParallel",
+    "ParallelStyle",
+    "PrepareModuleInput",
+    "PrepareModuleInputOutput",
+    "PrepareModuleOutput",
+    "RowwiseParallel",
+    "SequenceParallel",
+    "loss_parallel",
+    "parallelize_module",
+]

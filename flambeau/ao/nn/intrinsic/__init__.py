@@ -1,0 +1,12 @@
+"""Layers that are one for quantization: convolution, batch norm and relu, and their like."""
+
+from typing import Any
+
+from ....core import naming as _naming
+from .modules import *  # noqa: F403
+from .modules import __all__ as __all__
+from .modules.fused import _FusedModule as _FusedModule
+
+
+def __getattr__(name: str) -> Any:
+    return _naming.submodule(__name__, name)

@@ -1,0 +1,58 @@
+"""Linear and BatchNorm1d, trained with a rounded weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as torch
+
+from ...... import nn
+from ......core.tensor import Tensor
+from ......nn.utils.fusion import fuse_linear_bn_weights
+from ....qat.modules.origin import check_float_module, require_qconfig
+from ...modules import fused as nni
+from .norm_folding import NormFolding
+
+__all__ = ["LinearBn1d"]
+
+
+class LinearBn1d(NormFolding, nn.Linear, nni._FusedModule):
+    """intrinsic.LinearBn1d with a rounded weight."""
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        eps: float = 1e-05,
+        momentum: float = 0.1,
+        freeze_bn: bool = False,
+        qconfig: Any = None,
+    ):
+        nn.Linear.__init__(self, in_features, out_features, bias)
+        self.qconfig = require_qconfig(qconfig)
+        self._start_norm(nn.BatchNorm1d(out_features, eps, momentum, True, True), freeze_bn)
+        self.weight_fake_quant = self.qconfig.weight()
+        if bias:
+            self.bias = nn.Parameter(torch.empty(out_features))
+        self._begin(freeze_bn)
+
+    def forward(self, input: Tensor) -> Tensor:
+        zero_bias = torch.zeros(self.out_features, device=self.weight.device)
+        return self._normed(lambda weight, bias: nn.functional.linear(input, weight, bias), zero_bias)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The layer with the parameters (not copies) of a fused float layer."""
+        check_float_module(cls, mod, nni.LinearBn1d, with_found=False)
+        linear, bn = mod[0], mod[1]
+        made = cls(linear.in_features, linear.out_features, linear.bias is not None, bn.eps, bn.momentum, False, mod.qconfig)
+        return made._take(linear, bn)
+
+    def to_float(self) -> nn.Linear:
+        """One linear layer without rounding, with the norm in its weight."""
+        linear = nn.Linear(self.in_features, self.out_features)
+        linear.weight, linear.bias = fuse_linear_bn_weights(
+            self.weight, self.bias, self.bn.running_mean, self.bn.running_var, self.bn.eps, self.bn.weight, self.bn.bias
+        )
+        return linear

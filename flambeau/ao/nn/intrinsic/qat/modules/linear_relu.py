@@ -1,0 +1,28 @@
+"""Linear and ReLU, trained with a rounded weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...... import nn
+from ......core.tensor import Tensor
+from ....qat.modules.linear import Linear
+from ...modules import fused as nni
+
+__all__ = ["LinearReLU"]
+
+
+class LinearReLU(Linear, nni._FusedModule):
+    """intrinsic.LinearReLU with a rounded weight."""
+
+    _FLOAT_MODULE = nni.LinearReLU
+
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, qconfig: Any = None) -> None:
+        super().__init__(in_features, out_features, bias, qconfig)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return nn.functional.relu(super().forward(input))
+
+    def to_float(self) -> nn.Module:
+        """The layers without rounding."""
+        return nni.LinearReLU(super().to_float(), nn.ReLU())

@@ -1,0 +1,5 @@
+"""The linear layer."""
+
+from .linear import Linear
+
+__all__ = ["Linear"]

@@ -1,0 +1,53 @@
+"""A linear layer that rounds its weight while it is trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..... import nn
+from .....core.tensor import Tensor
+from .....nn.utils.parametrize import is_parametrized, transfer_parametrizations_and_params
+from ...intrinsic.modules.fused import LinearReLU
+from .origin import check_float_module, require_qconfig
+
+__all__ = ["Linear"]
+
+
+class Linear(nn.Linear):
+    """nn.Linear whose weight passes `weight_fake_quant`, made by `qconfig.weight`."""
+
+    _FLOAT_MODULE: type = nn.Linear
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, qconfig: Any = None, device: Any = None, dtype: Any = None
+    ) -> None:
+        factory_kwargs = {"device": device, "dtype": dtype}
+        super().__init__(in_features, out_features, bias, **factory_kwargs)
+        self.qconfig = require_qconfig(qconfig)
+        self.weight_fake_quant = qconfig.weight(factory_kwargs=factory_kwargs)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return nn.functional.linear(input, self.weight_fake_quant(self.weight), self.bias)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The layer with the parameters (not copies) of a float layer."""
+        check_float_module(cls, mod, cls._FLOAT_MODULE)
+        if isinstance(mod, LinearReLU):
+            mod = mod[0]
+        made = cls(mod.in_features, mod.out_features, bias=mod.bias is not None, qconfig=mod.qconfig)
+        for name in ("weight", "bias"):
+            if is_parametrized(mod, name):
+                transfer_parametrizations_and_params(mod, made, name)
+            else:
+                setattr(made, name, getattr(mod, name))
+        return made
+
+    def to_float(self) -> nn.Module:
+        """The layer without rounding."""
+        linear = nn.Linear(self.in_features, self.out_features, self.bias is not None)
+        linear.weight = nn.Parameter(self.weight.detach())
+        if self.bias is not None:
+            linear.bias = nn.Parameter(self.bias.detach())
+        linear.train(self.training)
+        return linear

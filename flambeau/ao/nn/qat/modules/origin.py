@@ -1,0 +1,26 @@
+"""What all layers that are trained with rounded weights check about where they come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .....nn.utils.parametrize import type_before_parametrizations
+
+
+def require_qconfig(qconfig: Any) -> Any:
+    """The configuration of a layer, which must have one."""
+    if not qconfig:
+        raise AssertionError("qconfig must be provided for QAT module")
+    return qconfig
+
+
+def check_float_module(cls: type, mod: Any, expected: type, with_found: bool = True) -> None:
+    """`mod` must be exactly the layer that `cls` is made of, and know how it is to be quantized."""
+    found = type_before_parametrizations(mod)
+    if found is not expected:
+        got = f", got {found.__name__}" if with_found else ""
+        raise AssertionError(f"qat.{cls.__name__}.from_float only works for {expected.__name__}{got}")
+    if not hasattr(mod, "qconfig"):
+        raise AssertionError("Input float module must have qconfig defined")
+    if not mod.qconfig:
+        raise AssertionError("Input float module must have a valid qconfig")

@@ -1,0 +1,159 @@
+"""Recurrent layers with weights of quantized values: the float layer, called with its weights rounded to their levels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import flambeau as torch
+
+from ...... import nn
+from ......core.tensor import Tensor
+from .utils import _NO_QPARAMS, _quantize_and_dequantize_weight, _quantize_weight, as_buffer
+
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNNCell", "get_quantized_weight"]
+
+
+def _parts(module: Any, name: str) -> list:
+    suffixes = ("_qscheme", "_dtype", "_scale", "_zero_point", "_axis_int")
+    return [getattr(module, name), *(getattr(module, name + s, None) for s in suffixes)]
+
+
+def get_quantized_weight(module: Any, wn: str) -> Tensor | None:
+    """A weight of a recurrent layer as a quantized tensor."""
+    return _quantize_weight(*_parts(module, wn)) if hasattr(module, wn) else None
+
+
+class _Recurrent(nn.Module):
+    """Scale and zero point of each weight, kept as `<name>_scale` and so on."""
+
+    _weight_names: list[str]
+
+    def _init_weight_qparams_dict(self, weight_qparams_dict: dict[str, Any] | None, device: Any) -> None:
+        if weight_qparams_dict is None:
+            weight_qparams_dict = {"is_decomposed": False, **dict.fromkeys(self._weight_names, _NO_QPARAMS)}
+        self.is_decomposed = weight_qparams_dict["is_decomposed"]
+        for name, qparams in weight_qparams_dict.items():
+            if name == "is_decomposed":
+                continue
+            qscheme = qparams["qscheme"]
+            setattr(self, name + "_qscheme", qscheme)
+            setattr(self, name + "_dtype", qparams["dtype"])
+            if qscheme not in (None, torch.per_tensor_affine, torch.per_channel_affine):
+                raise AssertionError(f"qscheme: {qscheme} is not supported in {self._get_name()}")
+            if qscheme is None:
+                continue
+            self.register_buffer(name + "_scale", as_buffer(qparams["scale"], torch.float, device))
+            self.register_buffer(name + "_zero_point", as_buffer(qparams["zero_point"], torch.int, device))
+            axis = qparams["axis"] if qscheme == torch.per_channel_affine else 0
+            self.register_buffer(name + "_axis", as_buffer(axis, torch.int, device))
+            setattr(self, name + "_axis_int", int(axis))
+
+    def _get_name(self) -> str:
+        return f"Quantized{type(self).__name__}(Reference)"
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        rounded = {name: _quantize_and_dequantize_weight(*_parts(self, name)) for name in self._weight_names}
+        float_class = next(c for c in type(self).__mro__ if c in _FLOAT)
+        return _called(self, rounded, float_class, args, kwargs)
+
+
+_FLOAT = (nn.RNNCell, nn.LSTMCell, nn.GRUCell, nn.LSTM, nn.GRU)
+
+
+def _called(module: Any, rounded: dict[str, Tensor], float_class: Any, args: tuple, kwargs: dict) -> Any:
+    """What the float layer computes with other weights."""
+    own = {name: module._parameters[name] for name in rounded}
+    flat = getattr(module, "_flat_weights", None)
+    try:
+        module._parameters.update(rounded)
+        if flat is not None:
+            module._flat_weights = [getattr(module, name, None) for name in module._flat_weights_names]
+        return float_class.forward(module, *args, **kwargs)
+    finally:
+        module._parameters.update(own)
+        if flat is not None:
+            module._flat_weights = flat
+
+
+class _Cell(_Recurrent):
+    _weight_names = ["weight_ih", "weight_hh"]
+
+    def __init__(self, *args: Any, weight_qparams_dict: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if weight_qparams_dict is not None and len(weight_qparams_dict) != 3:
+            raise AssertionError(
+                "Expected length for weight_qparams_dict to be 3 for QuantizedRNNCellBase(Reference), "
+                f"got {len(weight_qparams_dict)}"
+            )
+        self._init_weight_qparams_dict(weight_qparams_dict, self.weight_ih.device)
+
+    def get_quantized_weight_ih(self) -> Tensor | None:
+        return get_quantized_weight(self, "weight_ih")
+
+    def get_quantized_weight_hh(self) -> Tensor | None:
+        return get_quantized_weight(self, "weight_hh")
+
+    def get_weight_ih(self) -> Tensor:
+        return _quantize_and_dequantize_weight(*_parts(self, "weight_ih"))
+
+    def get_weight_hh(self) -> Tensor:
+        return _quantize_and_dequantize_weight(*_parts(self, "weight_hh"))
+
+    @classmethod
+    def from_float(
+        cls, mod: Any, weight_qparams_dict: dict[str, Any], use_precomputed_fake_quant: bool = False
+    ) -> Any:
+        """The reference form of a float cell, with its parameters."""
+        more = {"nonlinearity": mod.nonlinearity} if isinstance(mod, nn.RNNCell) else {}
+        made = cls(
+            mod.input_size, mod.hidden_size, mod.bias, device=mod.weight_ih.device, dtype=mod.weight_ih.dtype,
+            weight_qparams_dict=weight_qparams_dict, **more,
+        )  # fmt: skip
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            setattr(made, name, getattr(mod, name))
+        return made
+
+
+class RNNCell(_Cell, nn.RNNCell):
+    """nn.RNNCell with weights of quantized values."""
+
+
+class LSTMCell(_Cell, nn.LSTMCell):
+    """nn.LSTMCell with weights of quantized values."""
+
+
+class GRUCell(_Cell, nn.GRUCell):
+    """nn.GRUCell with weights of quantized values."""
+
+
+class _Layers(_Recurrent):
+    def __init__(self, *args: Any, weight_qparams_dict: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._weight_names = [name for name in self._flat_weights_names if name.startswith("weight")]
+        self._init_weight_qparams_dict(weight_qparams_dict, None)
+
+    def get_quantized_weight_bias_dict(self) -> dict[str, Tensor | None]:
+        """Weights as quantized tensors, and biases, by name."""
+        return {
+            name: get_quantized_weight(self, name) if name.startswith("weight") else getattr(self, name, None)
+            for name in self._flat_weights_names
+        }
+
+    @classmethod
+    def from_float(cls, mod: Any, weight_qparams_dict: dict[str, Any]) -> Any:
+        """The reference form of a float layer, with its parameters."""
+        made = cls(
+            mod.input_size, mod.hidden_size, mod.num_layers, mod.bias, mod.batch_first, mod.dropout, mod.bidirectional,
+            weight_qparams_dict=weight_qparams_dict,
+        )  # fmt: skip
+        for name in mod._flat_weights_names:
+            setattr(made, name, getattr(mod, name))
+        return made
+
+
+class LSTM(_Layers, nn.LSTM):
+    """nn.LSTM with weights of quantized values."""
+
+
+class GRU(_Layers, nn.GRU):
+    """nn.GRU with weights of quantized values."""

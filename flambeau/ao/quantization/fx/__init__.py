@@ -1,0 +1,1 @@
+"""Quantizing traced models: matching patterns, putting observers in, converting, and lowering to quantized operators."""

@@ -1,0 +1,209 @@
+"""What a user may ask of preparing, converting and fusing a traced model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..backend_config import BackendConfig
+from ..qconfig_mapping import QConfigMapping
+from ..quant_type import QuantType, _get_quant_type_to_str, _quant_type_from_str
+
+__all__ = ["ConvertCustomConfig", "FuseCustomConfig", "PrepareCustomConfig", "StandaloneModuleConfigEntry"]
+
+
+@dataclass
+class StandaloneModuleConfigEntry:
+    """How a part of a model that is traced for itself is prepared."""
+
+    qconfig_mapping: QConfigMapping | None
+    example_inputs: tuple[Any, ...]
+    prepare_custom_config: PrepareCustomConfig | None
+    backend_config: BackendConfig | None
+
+
+class _Told:
+    """Settings that are shown if they say something."""
+
+    preserved_attributes: list[str]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({ {k: v for k, v in self.__dict__.items() if len(v) > 0} })"
+
+    def set_preserved_attributes(self, attributes: list[str]) -> Any:
+        """Attributes of the model that its traced form keeps."""
+        self.preserved_attributes = attributes
+        return self
+
+
+def _as(kind: Any, obj: Any, key: str) -> Any:
+    if obj is None or isinstance(obj, kind):
+        return obj
+    if isinstance(obj, dict):
+        return kind.from_dict(obj)
+    raise ValueError(f"Expected {kind.__name__} in prepare_custom_config_dict[\"{key}\"], got '{type(obj)}'")
+
+
+def _entry_dict(key: Any, entry: StandaloneModuleConfigEntry) -> tuple:
+    mapping, config = entry.qconfig_mapping, entry.prepare_custom_config
+    told = (mapping.to_dict() if mapping else None, entry.example_inputs, config.to_dict() if config else None)
+    return (key, *told, entry.backend_config)
+
+
+class PrepareCustomConfig(_Told):
+    """Modules to be traced for themselves, not at all, or swapped; inputs and results that are quantized already."""
+
+    def __init__(self) -> None:
+        self.standalone_module_names: dict[str, StandaloneModuleConfigEntry] = {}
+        self.standalone_module_classes: dict[type, StandaloneModuleConfigEntry] = {}
+        self.float_to_observed_mapping: dict[QuantType, dict[type, type]] = {}
+        self.non_traceable_module_names: list[str] = []
+        self.non_traceable_module_classes: list[type] = []
+        self.input_quantized_indexes: list[int] = []
+        self.output_quantized_indexes: list[int] = []
+        self.preserved_attributes: list[str] = []
+
+    def set_standalone_module_name(
+        self,
+        module_name: str,
+        qconfig_mapping: QConfigMapping | None,
+        example_inputs: tuple[Any, ...],
+        prepare_custom_config: PrepareCustomConfig | None,
+        backend_config: BackendConfig | None,
+    ) -> PrepareCustomConfig:
+        """A module that is traced and prepared for itself, by its name."""
+        self.standalone_module_names[module_name] = StandaloneModuleConfigEntry(
+            qconfig_mapping, example_inputs, prepare_custom_config, backend_config
+        )
+        return self
+
+    def set_standalone_module_class(
+        self,
+        module_class: type,
+        qconfig_mapping: QConfigMapping | None,
+        example_inputs: tuple[Any, ...],
+        prepare_custom_config: PrepareCustomConfig | None,
+        backend_config: BackendConfig | None,
+    ) -> PrepareCustomConfig:
+        """Modules that are traced and prepared for themselves, by their class."""
+        self.standalone_module_classes[module_class] = StandaloneModuleConfigEntry(
+            qconfig_mapping, example_inputs, prepare_custom_config, backend_config
+        )
+        return self
+
+    def set_float_to_observed_mapping(
+        self, float_class: type, observed_class: type, quant_type: QuantType = QuantType.STATIC
+    ) -> PrepareCustomConfig:
+        """The class (with `from_float`) that takes a module's place to be observed."""
+        if quant_type != QuantType.STATIC:
+            raise ValueError("set_float_to_observed_mapping is currently only supported for static quantization")
+        self.float_to_observed_mapping.setdefault(quant_type, {})[float_class] = observed_class
+        return self
+
+    def set_non_traceable_module_names(self, module_names: list[str]) -> PrepareCustomConfig:
+        self.non_traceable_module_names = module_names
+        return self
+
+    def set_non_traceable_module_classes(self, module_classes: list[type]) -> PrepareCustomConfig:
+        self.non_traceable_module_classes = module_classes
+        return self
+
+    def set_input_quantized_indexes(self, indexes: list[int]) -> PrepareCustomConfig:
+        """Arguments of the model that are quantized tensors."""
+        self.input_quantized_indexes = indexes
+        return self
+
+    def set_output_quantized_indexes(self, indexes: list[int]) -> PrepareCustomConfig:
+        """Results of the model that are to be quantized tensors."""
+        self.output_quantized_indexes = indexes
+        return self
+
+    @classmethod
+    def from_dict(cls, prepare_custom_config_dict: dict[str, Any]) -> PrepareCustomConfig:
+        """The configuration that `to_dict` was made of."""
+        given, made = prepare_custom_config_dict, cls()
+        for key, kept in (
+            ("standalone_module_name", made.standalone_module_names),
+            ("standalone_module_class", made.standalone_module_classes),
+        ):
+            for which, mapping, example_inputs, config, backend_config in given.get(key, []):
+                kept[which] = StandaloneModuleConfigEntry(  # type: ignore[index]
+                    _as(QConfigMapping, mapping, key),
+                    example_inputs,
+                    _as(PrepareCustomConfig, config, key),
+                    _as(BackendConfig, backend_config, key),
+                )
+        for name, classes in given.get("float_to_observed_custom_module_class", {}).items():
+            for float_class, observed_class in classes.items():
+                made.set_float_to_observed_mapping(float_class, observed_class, _quant_type_from_str(name))
+        for key, name in _LISTS.items():
+            setattr(made, name, given.get(key, []))
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entries that say something."""
+        made: dict[str, Any] = {
+            "standalone_module_name": [_entry_dict(k, e) for k, e in self.standalone_module_names.items()],
+            "standalone_module_class": [_entry_dict(k, e) for k, e in self.standalone_module_classes.items()],
+            "float_to_observed_custom_module_class": {
+                _get_quant_type_to_str(k): v for k, v in self.float_to_observed_mapping.items()
+            },
+            **{key: getattr(self, name) for key, name in _LISTS.items()},
+        }
+        return {k: v for k, v in made.items() if v}
+
+
+_LISTS = {
+    "non_traceable_module_name": "non_traceable_module_names",
+    "non_traceable_module_class": "non_traceable_module_classes",
+    "input_quantized_idxs": "input_quantized_indexes",
+    "output_quantized_idxs": "output_quantized_indexes",
+    "preserved_attributes": "preserved_attributes",
+}
+
+
+class ConvertCustomConfig(_Told):
+    """Classes (with `from_observed`) that take the places of observed modules."""
+
+    def __init__(self) -> None:
+        self.observed_to_quantized_mapping: dict[QuantType, dict[type, type]] = {}
+        self.preserved_attributes: list[str] = []
+
+    def set_observed_to_quantized_mapping(
+        self, observed_class: type, quantized_class: type, quant_type: QuantType = QuantType.STATIC
+    ) -> ConvertCustomConfig:
+        self.observed_to_quantized_mapping.setdefault(quant_type, {})[observed_class] = quantized_class
+        return self
+
+    @classmethod
+    def from_dict(cls, convert_custom_config_dict: dict[str, Any]) -> ConvertCustomConfig:
+        """The configuration that `to_dict` was made of."""
+        made = cls()
+        for name, classes in convert_custom_config_dict.get("observed_to_quantized_custom_module_class", {}).items():
+            for observed_class, quantized_class in classes.items():
+                made.set_observed_to_quantized_mapping(observed_class, quantized_class, _quant_type_from_str(name))
+        return made.set_preserved_attributes(convert_custom_config_dict.get("preserved_attributes", []))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entries that say something."""
+        mapping = {_get_quant_type_to_str(k): v for k, v in self.observed_to_quantized_mapping.items()}
+        made = {
+            "observed_to_quantized_custom_module_class": mapping,
+            "preserved_attributes": self.preserved_attributes,
+        }
+        return {k: v for k, v in made.items() if v}
+
+
+class FuseCustomConfig(_Told):
+    """What fusing keeps of a model."""
+
+    def __init__(self) -> None:
+        self.preserved_attributes: list[str] = []
+
+    @classmethod
+    def from_dict(cls, fuse_custom_config_dict: dict[str, Any]) -> FuseCustomConfig:
+        """The configuration that `to_dict` was made of."""
+        return cls().set_preserved_attributes(fuse_custom_config_dict.get("preserved_attributes", []))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"preserved_attributes": self.preserved_attributes} if self.preserved_attributes else {}

@@ -1,0 +1,234 @@
+"""What a profiler noted as a tree: calls of Python, modules, operators and allocations inside each other, by PyTorch's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from .profiler_python import PythonFrame
+from .profiler_recorder import Described, MemoryNote, Note
+from .profiler_settings import RecordScope
+from .profiler_util import MEMORY_EVENT_NAME
+
+if TYPE_CHECKING:
+    from .profiler_results import Results
+
+
+class _EventType(Enum):
+    """What an entry of the tree is."""
+
+    TorchOp = 0
+    Backend = 1
+    Vulkan = 2
+    Allocation = 3
+    OutOfMemory = 4
+    PyCall = 5
+    PyCCall = 6
+    Kineto = 7
+    PythonGC = 8
+
+
+@dataclass
+class _TensorMetadata:
+    """A tensor that was an argument: where its values were, and how they lay. Tensors with one `id` are, or share, one tensor."""
+
+    impl_ptr: int
+    storage_data_ptr: int | None
+    id: int | None
+    allocation_id: int | None
+    layout: Any
+    device: Any
+    dtype: Any
+    sizes: list[int]
+    strides: list[int]
+
+
+@dataclass
+class _ExtraFields_TorchOp:  # noqa: N801
+    """An operator, or a range with a name."""
+
+    name: str
+    inputs: list[Any]
+    scope: RecordScope
+    sequence_number: int
+    allow_tf32_cublas: bool = False
+
+
+@dataclass
+class _ExtraFields_Allocation:  # noqa: N801
+    """Memory that was taken, or, if `alloc_size` is negative, given back."""
+
+    ptr: int
+    id: int | None
+    allocation_id: int | None
+    alloc_size: int
+    total_allocated: int
+    total_reserved: int
+    device: Any
+
+
+@dataclass
+class _NNModuleInfo:
+    """The module that was called."""
+
+    self_ptr: int
+    cls_name: str
+    parameters: list[Any] = field(default_factory=list)
+
+
+@dataclass
+class _ExtraFields_PyCall:  # noqa: N801
+    """A call of a Python function, or of a module."""
+
+    callsite: PythonFrame | None
+    caller: PythonFrame | None
+    module: _NNModuleInfo | None = None
+    optimizer: Any = None
+
+
+@dataclass
+class _ExtraFields_PyCCall:  # noqa: N801
+    """A call of a function that is built in."""
+
+    caller: PythonFrame | None
+
+
+class _ProfilerEvent:
+    """An entry of the tree, with those it is made of as its `children`."""
+
+    def __init__(self, number: int, name: str, kind: _EventType, fields: Any, start: int, end: int, thread: int):
+        self.id, self.name, self.tag, self.extra_fields = number, name, kind, fields
+        self.start_time_ns, self.end_time_ns, self.start_tid = start, end, thread
+        self.correlation_id = number + 1 if kind is _EventType.TorchOp else 0
+        self.parent: _ProfilerEvent | None = None
+        self.children: list[_ProfilerEvent] = []
+
+    @property
+    def duration_time_ns(self) -> int:
+        return self.end_time_ns - self.start_time_ns
+
+    @property
+    def typed(self) -> tuple[_EventType, Any]:
+        return self.tag, self.extra_fields
+
+    def __repr__(self) -> str:
+        return f"<{self.tag.name} {self.name}, {self.duration_time_ns} ns, {len(self.children)} children>"
+
+
+class _Allocations:
+    """Numbers for pieces of memory and for the tensors in them, given in the order of time.
+
+    A piece has a number of its own. A tensor whose memory was changed (by `set_` or `resize_`) joins what it had with what it has."""
+
+    def __init__(self) -> None:
+        self._at: dict[int, int] = {}  # the piece that lies at an address now
+        self._seen: dict[int, int] = {}  # the piece in which a tensor was seen last
+        self._joined: dict[int, int] = {}
+        self._count = 0
+
+    def taken(self, address: int) -> int:
+        self._count += 1
+        self._at[address] = self._count
+        return self._count
+
+    def given_back(self, address: int) -> int | None:
+        return self._at.pop(address, None)
+
+    def of_tensor(self, impl: int, address: int) -> int:
+        piece = self._at.get(address) or self.taken(address)
+        before = self._seen.get(impl)
+        if before is not None and before != piece:
+            first, second = sorted((self._root(before), self._root(piece)))
+            if first != second:
+                self._joined[second] = first
+        self._seen[impl] = piece
+        return piece
+
+    def _root(self, piece: int) -> int:
+        while piece in self._joined:
+            piece = self._joined[piece]
+        return piece
+
+    def ids(self, used: set[int]) -> dict[int, int]:
+        """The tensors' number of every piece that one was seen in."""
+        numbers: dict[int, int] = {}
+        return {piece: numbers.setdefault(self._root(piece), len(numbers)) for piece in sorted(used)}
+
+
+class _Builder:
+    def __init__(self, results: Results):
+        self.results = results
+        recorder = results.recorder
+        self.offset = recorder.began_at - recorder.began
+        self.pieces = _Allocations()
+        self.tensors: list[_TensorMetadata] = []
+        self.allocations: list[_ExtraFields_Allocation] = []
+
+    def build(self) -> list[_ProfilerEvent]:
+        moments: list[tuple[int, int, Any]] = [(note.start, 0, note) for note in self.results.notes]
+        moments += [(entry.time, 1, entry) for entry in self.results.recorder.memory_notes]
+        moments.sort(key=lambda m: m[:2])
+        made: dict[int, _ProfilerEvent] = {}
+        roots = []
+        for number, (_, kind, what) in enumerate(moments):
+            event = self._memory(number, what) if kind else self._call(number, what)
+            if not kind:
+                made[id(what)] = event
+            around = what.note if kind else what.parent
+            while around is not None and id(around) not in made:  # one that did not come to its end
+                around = around.parent
+            if around is None:
+                roots.append(event)
+            else:
+                event.parent = made[id(around)]
+                event.parent.children.append(event)
+        self._number()
+        return roots
+
+    def _call(self, number: int, note: Note) -> _ProfilerEvent:
+        times = (note.start + self.offset, note.end + self.offset, self.results._thread(note.thread))
+        if note.extra == "python":
+            what, place, caller = note.python or ("call", None, None)
+            if what == "c_call":
+                return _ProfilerEvent(number, note.name, _EventType.PyCCall, _ExtraFields_PyCCall(caller), *times)
+            module = None if note.module is None else _NNModuleInfo(*note.module)
+            fields = _ExtraFields_PyCall(place, caller, module)
+            return _ProfilerEvent(number, note.name, _EventType.PyCall, fields, *times)
+        inputs = [self._argument(v) for v in self.results.inputs_of(note)]
+        scope = RecordScope(note.scope)
+        fields_of_call = _ExtraFields_TorchOp(note.name, inputs, scope, note.sequence)
+        return _ProfilerEvent(number, note.name, _EventType.TorchOp, fields_of_call, *times)
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._argument(v) for v in value]
+        if not isinstance(value, Described):
+            return value
+        address = value.storage or None
+        piece = None if address is None else self.pieces.of_tensor(value.impl, address)
+        made = _TensorMetadata(
+            value.impl, address, None, piece, value.layout, value.device, value.dtype, list(value.shape),
+            list(value.strides or ()),
+        )  # fmt: skip
+        self.tensors.append(made)
+        return made
+
+    def _memory(self, number: int, entry: MemoryNote) -> _ProfilerEvent:
+        piece = self.pieces.taken(entry.address) if entry.nbytes > 0 else self.pieces.given_back(entry.address)
+        fields = _ExtraFields_Allocation(entry.address, None, piece, entry.nbytes, entry.total, 0, entry.device)
+        self.allocations.append(fields)
+        moment = entry.time + self.offset
+        thread = self.results._thread(entry.thread)
+        return _ProfilerEvent(number, MEMORY_EVENT_NAME, _EventType.Allocation, fields, moment, moment, thread)
+
+    def _number(self) -> None:
+        ids = self.pieces.ids({t.allocation_id for t in self.tensors if t.allocation_id is not None})
+        held: list[_TensorMetadata | _ExtraFields_Allocation] = [*self.tensors, *self.allocations]
+        for one in held:
+            one.id = None if one.allocation_id is None else ids.get(one.allocation_id)
+
+
+def event_tree(results: Results) -> list[_ProfilerEvent]:
+    """The outermost entries, in the order they began."""
+    return _Builder(results).build()

@@ -1,0 +1,235 @@
+"""Products of whole numbers through oneDNN: u8 or s8 times s8, summed in 32 bits. Weights are laid out once.
+
+Weights belong to a `Weights`, which keeps them in every layout that a primitive has asked for (usually one); plans hold on to what
+they read, so that a run hands over two pointers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from flambeau.backends.cpu import operands
+from flambeau.backends.cpu.onednn import library as dnnl
+from flambeau.backends.cpu.onednn.conv import settled_strides
+from flambeau.backends.cpu.onednn.plan import (
+    Builder,
+    Descriptor,
+    Memory,
+    Owned,
+    PrimitivePlan,
+    ThreadPlans,
+    query,
+    same_layout,
+)
+from flambeau.backends.cpu.operands import Geometry, numpy_view
+from flambeau.core import dtype as dtypes
+
+TYPES = {dtypes.uint8: 6, dtypes.int8: 5, dtypes.int32: 4, dtypes.float32: 3}
+_plans = ThreadPlans(256 << 20)
+_MISSING = object()
+_numbers = itertools.count()
+
+
+class Weights:
+    """Weights of one product: `array` is int8, as the problem names its dimensions (in, out) or ([groups,] out, in, *window)."""
+
+    def __init__(self, array: np.ndarray):
+        self.array = array
+        self.number = next(_numbers)  # names them in keys of plans: ids are used again
+        self.laid_out: list[tuple[Owned, np.ndarray]] = []
+
+    def in_layout(self, wanted: int) -> np.ndarray:
+        """The bytes of the weights in a primitive's layout, with what else that keeps there (sums of columns)."""
+        for desc, found in self.laid_out:
+            if same_layout(desc.address, wanted):
+                return found
+        functions = dnnl.library().functions
+        desc = Owned(dnnl.library().create("memory_desc_clone", wanted), functions["memory_desc_destroy"])
+        made = _aligned(functions["memory_desc_get_size"](desc.address))
+        build = Builder(lambda: f"weights {self.array.shape}", self.array.size)
+        strides = tuple(s // self.array.itemsize for s in self.array.strides)
+        source = build.user_memory(
+            Descriptor.strided(self.array.shape, settled_strides(self.array.shape, strides), TYPES[dtypes.int8])
+        )
+        target = Memory(desc.address, build.parts)
+        build.user.append(target)
+        build.reorder(source, target)
+        PrimitivePlan(build).run(self.array.ctypes.data, made.ctypes.data)
+        self.laid_out.append((desc, made))
+        return made
+
+
+def _aligned(size: int) -> np.ndarray:
+    """Bytes at an address that vector instructions like."""
+    whole = np.empty(size + 64, np.uint8)
+    start = -whole.ctypes.data % 64
+    return whole[start : start + size]
+
+
+def _constant(build: Builder, desc: Descriptor | int, array: np.ndarray) -> Memory:
+    """Memory whose place never changes; the plan keeps it alive."""
+    if isinstance(desc, Descriptor):
+        build.keep.append(desc)
+    memory = Memory(desc if isinstance(desc, int) else desc.address, build.parts)
+    status = dnnl.library().set_data_handle(memory.address, array.ctypes.data)
+    if status:
+        raise dnnl.failure(status, "memory_set_data_handle", build.what())
+    build.parts.arrays.append(array)
+    build.size += array.nbytes
+    return memory
+
+
+def _find(key: tuple, make: Callable[[], PrimitivePlan | None]) -> PrimitivePlan | None:
+    cache = _plans.cache
+    plan = cache.young.get(key, _MISSING)
+    return cache.find(key, make) if plan is _MISSING else plan
+
+
+# -- matrices ----------------------------------------------------------------------------------------------------------
+
+
+def try_matmul(dst: Any, a: Any, weights: Weights) -> bool:
+    """dst (rows, out; int32) = a (rows, in; uint8 or int8, dense) @ weights. False where oneDNN cannot."""
+    if not dnnl.available():
+        return False
+    plan = _find((weights.number, a.shape, a._strides, a.dtype), lambda: _make_matmul(dst, a, weights))
+    if plan is None:
+        return False
+    operands.check_memory(dst, a)
+    plan.run(a.data_ptr(), dst.data_ptr())
+    return True
+
+
+def _make_matmul(dst: Any, a: Any, weights: Weights) -> PrimitivePlan | None:
+    lib = dnnl.library()
+    shapes = tuple(a.shape), weights.array.shape
+    build = Builder(lambda: f"int8 product {shapes}", math.prod(dst.shape) * a.shape[1])
+    source = Descriptor.strided(a.shape, settled_strides(a.shape, a._strides), TYPES[a.dtype])
+    target = Descriptor.strided(dst.shape, settled_strides(dst.shape, dst._strides), TYPES[dst.dtype])
+    wanted = Descriptor.any_layout(weights.array.shape, TYPES[dtypes.int8])
+    created = build.primitive_desc(
+        "matmul_primitive_desc_create", lib.engine, source, wanted, None, target, lib.attributes
+    )
+    if created is None:
+        return None
+    held = query(created, dnnl.QUERY_WEIGHTS)
+    arguments = {
+        dnnl.ARG_SRC: build.user_memory(source),
+        dnnl.ARG_WEIGHTS: _constant(build, held, weights.in_layout(held)),
+    }
+    arguments[dnnl.ARG_DST] = build.user_memory(target)
+    build.step(created, arguments)
+    return PrimitivePlan(build)
+
+
+def matmul(dst: Any, a: Any, weights: Weights) -> None:
+    """The same wherever oneDNN is missing: exact, and slow."""
+    if 0 in dst.shape or (0 not in a.shape and try_matmul(dst, a, weights)):
+        return
+    numpy_view(dst)[...] = numpy_view(a).astype(np.float64) @ weights.array.astype(np.float64)
+
+
+# -- convolutions ------------------------------------------------------------------------------------------------------
+
+
+class Scaling:
+    """What becomes of the sums of a convolution: times `scale` (one for each output channel), plus `bias`, ReLU if wanted, divided by
+    the result's scale, plus its zero point. `input_zero` is the code of zero in the input, which padding stands for."""
+
+    def __init__(
+        self, scale: np.ndarray, bias: np.ndarray | None, input_zero: int, output_scale: float, zero: int, relu: bool
+    ):
+        self.scale, self.bias, self.input_zero = scale, bias, input_zero
+        self.output_scale, self.zero, self.relu = output_scale, zero, relu
+
+
+class _Attributes:
+    """The attributes of one primitive, and the memory of their numbers."""
+
+    def __init__(self, lib: dnnl.Library):
+        self.lib = lib
+        self.owned = Owned(lib.create("primitive_attr_create"), lib.functions["primitive_attr_destroy"])
+        lib.call("primitive_attr_set_scratchpad_mode", self.owned.address, 1)
+        self.numbers: dict[int, np.ndarray] = {}
+
+    def scales(self, argument: int, values: np.ndarray, mask: int) -> None:
+        self.lib.call("primitive_attr_set_scales_mask", self.owned.address, argument, mask)
+        self.numbers[dnnl.ARG_ATTR_SCALES | argument] = np.ascontiguousarray(values, np.float32)
+
+    def zero_point(self, argument: int, value: int) -> None:
+        self.lib.call("primitive_attr_set_zero_points_mask", self.owned.address, argument, 0)
+        self.numbers[dnnl.ARG_ATTR_ZERO_POINTS | argument] = np.array([value], np.int32)
+
+    def relu(self) -> None:
+        operations = Owned(self.lib.create("post_ops_create"), self.lib.functions["post_ops_destroy"])
+        self.lib.call("post_ops_append_eltwise", operations.address, dnnl.ELTWISE_RELU, 0.0, 0.0)
+        self.lib.call("primitive_attr_set_post_ops", self.owned.address, operations.address)
+
+    def memories(self, build: Builder) -> dict[int, Memory]:
+        made = {}
+        for argument, values in self.numbers.items():
+            kind = dtypes.float32 if values.dtype == np.float32 else dtypes.int32
+            made[argument] = _constant(build, Descriptor.strided(values.shape, (1,), TYPES[kind]), values)
+        return made
+
+
+def try_conv(
+    y: Any, x: Any, weights: Weights, window: Geometry, transposed: bool, key: tuple, scaling: Callable[[], Scaling]
+) -> bool:
+    """y = a convolution of codes, as codes. `key` names everything that `scaling()` depends on. False where oneDNN cannot."""
+    if not dnnl.available() or 0 in x.shape:
+        return False
+    full = (weights.number, window, transposed, x.shape, x._strides, x.dtype, y.shape, y._strides, y.dtype, key)
+    plan = _find(full, lambda: _make_conv(y, x, weights, window, transposed, scaling()))
+    if plan is None:
+        return False
+    operands.check_memory(y, x)
+    plan.run(x.data_ptr(), y.data_ptr())
+    return True
+
+
+def _make_conv(
+    y: Any, x: Any, weights: Weights, window: Geometry, transposed: bool, scaling: Scaling
+) -> PrimitivePlan | None:
+    lib = dnnl.library()
+    shape = weights.array.shape
+    told = tuple(x.shape), shape, tuple(y.shape), window
+    work = math.prod(y.shape) * math.prod(shape[2 if window.groups > 1 else 1 :])
+    build = Builder(lambda: "int8 convolution of {} with {} -> {}, {}".format(*told), work)
+    source, target = (Descriptor.strided(t.shape, settled_strides(t.shape, t._strides), TYPES[t.dtype]) for t in (x, y))
+    wanted = Descriptor.any_layout(shape, TYPES[dtypes.int8])
+    bias = None if scaling.bias is None else Descriptor.strided(scaling.bias.shape, (1,), TYPES[dtypes.float32])
+    attributes = _Attributes(lib)
+    attributes.scales(dnnl.ARG_WEIGHTS, scaling.scale, 0 if scaling.scale.size == 1 else 3 if window.groups > 1 else 1)
+    if scaling.input_zero:
+        attributes.zero_point(dnnl.ARG_SRC, scaling.input_zero)
+    if y.dtype is not dtypes.float32:
+        attributes.scales(dnnl.ARG_DST, np.array([scaling.output_scale], np.float32), 0)
+        if scaling.zero:
+            attributes.zero_point(dnnl.ARG_DST, scaling.zero)
+    if scaling.relu:
+        attributes.relu()
+    sizes = (dnnl.Dims(*v) for v in (window.stride, [d - 1 for d in window.dilation], window.before, window.after))
+    name, algorithm = (
+        ("deconvolution", dnnl.DECONVOLUTION_DIRECT) if transposed else ("convolution", dnnl.CONVOLUTION_DIRECT)
+    )
+    created = build.primitive_desc(
+        f"{name}_forward_primitive_desc_create",
+        *(lib.engine, dnnl.FORWARD_INFERENCE, algorithm, source, wanted, bias, target, *sizes, attributes.owned),
+    )
+    if created is None:
+        return None
+    held = query(created, dnnl.QUERY_WEIGHTS)
+    arguments = {
+        dnnl.ARG_SRC: build.user_memory(source),
+        dnnl.ARG_WEIGHTS: _constant(build, held, weights.in_layout(held)),
+    }
+    arguments[dnnl.ARG_DST] = build.user_memory(target)
+    if bias is not None and scaling.bias is not None:
+        arguments[dnnl.ARG_BIAS] = _constant(build, bias, scaling.bias)
+    build.step(created, {**arguments, **attributes.memories(build)})
+    return PrimitivePlan(build)

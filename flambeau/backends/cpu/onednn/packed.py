@@ -1,0 +1,106 @@
+"""A matrix that stands on the right of many products, laid out once as oneDNN likes it.
+
+A product lays its right operand out anew each time; where rows are few, that takes longer than multiplying."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flambeau.backends.cpu.onednn import library as dnnl
+from flambeau.backends.cpu.onednn.plan import Builder, Descriptor, Owned, PrimitivePlan, ThreadPlans, query, same_layout
+from flambeau.core import dtype as dtypes
+from flambeau.core.device import cpu
+from flambeau.core.tensor import Tensor, empty
+
+_ways = ThreadPlans(16 << 20)
+_FEWEST_TIMES, _SMALLEST = 3, 1 << 12  # products, elements
+_MOST_ROWS = 256  # where multiplying takes much longer than laying out
+
+
+class Packed:
+    """The matrix, for products with a left operand of `rows` rows. It is passed to products in the place of a tensor; the strides are
+    a name for its layout."""
+
+    __slots__ = ("shape", "_strides", "dtype", "memory", "way")
+
+    def __init__(self, shape: Any, rows: int, memory: Tensor, way: _Way):
+        self.shape, self._strides, self.dtype = shape, ("packed", rows), dtypes.float32
+        self.memory, self.way = memory, way
+
+    def data_ptr(self) -> int:
+        return self.memory.data_ptr()
+
+
+class _Way:
+    """How matrices of one layout are packed for products of some rows."""
+
+    def __init__(self, created: Owned, layout: int, plan: PrimitivePlan):
+        self.created, self.layout, self.plan = created, layout, plan  # the first owns the second
+        self.elements = -(-dnnl.library().functions["memory_desc_get_size"](layout) // 4)
+        self.size = plan.size
+
+
+def packed(b: Any, rows: int, times: int) -> Any:
+    """The matrix b packed, for `times` products with `rows` rows each; b itself where that gains nothing."""
+    small = b.shape[0] * b.shape[1] < _SMALLEST
+    if b.dtype is not dtypes.float32 or times < _FEWEST_TIMES or not 1 < rows <= _MOST_ROWS or small:
+        return b
+    key = (b.shape, b._strides, rows)
+    cache = _ways.cache
+    way = cache.young[key] if key in cache.young else cache.find(key, lambda: _way(b, rows))
+    if way is None:
+        return b
+    memory = empty((way.elements,), dtypes.float32, cpu)
+    way.plan.run(memory.data_ptr(), b.data_ptr())
+    return Packed(b.shape, rows, memory, way)
+
+
+def _way(b: Any, rows: int) -> _Way | None:
+    inner, columns = b.shape
+    if min(b._strides) != 1 or max(b._strides) < (columns if b._strides[1] == 1 else inner):
+        return None
+    build = Builder(lambda: f"packing of {(inner, columns)}", rows * inner * columns)
+    kind = dnnl.DATA_TYPES[dtypes.float32]
+    lib = dnnl.library()
+    source, target = (Descriptor.strided((rows, n), (n, 1), kind) for n in (inner, columns))
+    wanted = Descriptor.any_layout((inner, columns), kind)
+    created = build.owned_desc(
+        "matmul_primitive_desc_create", lib.engine, source, wanted, None, target, lib.attributes
+    )
+    if created is None:
+        return None
+    layout = query(created.address, dnnl.QUERY_WEIGHTS)
+    given = Descriptor.strided((inner, columns), tuple(b._strides), kind)
+    if same_layout(layout, given.address):
+        return None
+    to = build.user_memory(layout)
+    build.reorder(build.user_memory(given), to)
+    # In the order of the pointers: the packed matrix first.
+    return _Way(created, layout, PrimitivePlan(build))
+
+
+def packed_product(dst: Any, a: Any, b: Packed, bias: Any) -> PrimitivePlan:
+    """The plan of dst = a @ b (+ bias)."""
+    told = (tuple(a.shape), tuple(b.shape))
+    build = Builder(lambda: "matmul of {} @ packed {}".format(*told), a.shape[0] * a.shape[1] * b.shape[1])
+    kind = dnnl.DATA_TYPES[dtypes.float32]
+    lib = dnnl.library()
+    left, result = (Descriptor.strided(tuple(t.shape), tuple(t._strides), kind) for t in (a, dst))
+    row = None if bias is None else Descriptor.strided((1, dst.shape[1]), (dst.shape[1], 1), kind)
+    created = build.primitive_desc(
+        "matmul_primitive_desc_create", lib.engine, left, b.way.layout, row, result, lib.attributes
+    )
+    if created is None:
+        raise RuntimeError(f"oneDNN: no {build.what()}")
+    arguments = {
+        argument: build.user_memory(layout)
+        for argument, layout in (
+            (dnnl.ARG_DST, result), (dnnl.ARG_SRC, left), (dnnl.ARG_WEIGHTS, b.way.layout), (dnnl.ARG_BIAS, row)
+        )
+        if layout is not None
+    }  # fmt: skip
+    build.step(created, arguments)
+    return PrimitivePlan(build)
+
+
+__all__ = ["Packed", "packed", "packed_product"]

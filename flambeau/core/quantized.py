@@ -1,0 +1,175 @@
+"""Quantized tensors: whole numbers (their *codes*) that stand for (code - zero point) * scale.
+
+They are tensors to users, but a strided kernel would take codes for values: code for strided memory that reads one of these
+meets `QuantizedOperand` before it can touch anything. The operator's public face catches that and asks for the quantized form
+of the operator, as it does for sparse tensors, so that other calls pay nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from . import dtype as dt
+from .dtype import dtype
+from .overrides import disabled_torch_function
+from .sparse import SparseOperand
+from .tensor import Tensor
+
+_new_object = object.__new__
+
+
+class qscheme:
+    """How values are mapped to codes: with one scale or one for each channel. There is one object of each."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+    def __reduce__(self) -> tuple:
+        return (scheme_by_name, (self.name,))
+
+    def __copy__(self) -> qscheme:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> qscheme:
+        return self
+
+
+SCHEMES = {
+    name: qscheme(name)
+    for name in (
+        "per_tensor_affine",
+        "per_channel_affine",
+        "per_tensor_symmetric",
+        "per_channel_symmetric",
+        "per_channel_affine_float_qparams",
+    )
+}
+per_tensor_affine, per_channel_affine, per_tensor_symmetric, per_channel_symmetric, per_channel_float = SCHEMES.values()
+
+
+def scheme_by_name(name: str) -> qscheme:
+    """The scheme called `name`: how a pickled one is found again."""
+    return SCHEMES[name]
+
+
+class Engine:
+    """What `torch.backends.quantized` says (its names are PyTorch's)."""
+
+    name = "x86"
+    supported = ("qnnpack", "onednn", "x86", "fbgemm")
+
+
+# What the codes of a quantized dtype are.
+CODE_DTYPES = {dt.qint8: dt.int8, dt.quint8: dt.uint8, dt.qint32: dt.int32}
+CODE_RANGES = {dt.qint8: (-128, 127), dt.quint8: (0, 255), dt.qint32: (-(2**31), 2**31 - 1)}
+
+
+class Quantizer:
+    """Scale and zero point: two numbers, or along the dimension `axis` a tensor of each."""
+
+    __slots__ = ("scheme", "scale", "zero_point", "axis")
+
+    def __init__(self, scheme: qscheme, scale: Any, zero_point: Any, axis: int | None = None):
+        self.scheme, self.scale, self.zero_point, self.axis = scheme, scale, zero_point, axis
+
+    @property
+    def per_tensor(self) -> bool:
+        return self.axis is None
+
+    def along(self, axis: int) -> Quantizer:
+        return Quantizer(self.scheme, self.scale, self.zero_point, axis)
+
+
+class QuantizedOperand(SparseOperand):
+    """Raised where code for plain tensors meets a quantized one."""
+
+
+class QuantizedRefusal(QuantizedOperand):
+    """An operator that has no form for quantized tensors."""
+
+    def __init__(self, message: str):
+        super().__init__(message)
+        self.reason = message
+
+
+for _kind in (QuantizedOperand, QuantizedRefusal):
+    _kind.__name__ = _kind.__qualname__ = "NotImplementedError"  # what a traceback shows
+    _kind.__module__ = "builtins"
+
+
+def _unavailable(what: str) -> property:
+    def refuse(self: Any) -> NoReturn:
+        raise QuantizedOperand(f"the {what} of a quantized tensor is that of its codes")
+
+    return property(refuse)
+
+
+def _of_codes(name: str) -> Callable:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._codes, name)(*args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+class QuantizedTensor(Tensor):
+    """`_codes` is the plain tensor of whole numbers, `_quantizer` says what they stand for."""
+
+    __slots__ = ("_codes", "_quantizer")
+    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    _prints_as_tensor = True
+    is_quantized = True
+
+    _codes: Tensor
+    _quantizer: Quantizer
+
+    _strides = _unavailable("strides")
+    _offset = _unavailable("storage offset")
+    _contig = _unavailable("memory format")
+
+    data_ptr = const_data_ptr = _of_codes("data_ptr")
+    stride = _of_codes("stride")
+    storage_offset = _of_codes("storage_offset")
+    untyped_storage = _of_codes("untyped_storage")
+    is_contiguous = _of_codes("is_contiguous")
+    is_shared = _of_codes("is_shared")
+    is_pinned = _of_codes("is_pinned")
+    dim_order = _of_codes("dim_order")
+
+    def _array(self) -> Any:
+        raise QuantizedOperand("a quantized tensor is no array of numbers")
+
+    def _view(self, shape: Any, strides: tuple[int, ...], offset: int) -> Tensor:
+        raise QuantizedOperand("a view of a quantized tensor is one of its codes")
+
+    def _take(self, codes: Tensor, quantizer: Quantizer, d: dtype) -> None:
+        self._codes, self._quantizer, self.dtype = codes, quantizer, d
+        self._storage, self.shape, self.device = codes._storage, codes.shape, codes.device
+
+    def _adopt(self, other: Tensor) -> None:
+        if not isinstance(other, QuantizedTensor):
+            raise RuntimeError("Attempted to set a quantized tensor's data to a tensor that is not quantized")
+        self._take(other._codes, other._quantizer, other.dtype)
+
+    def _bare_alias(self) -> Tensor:
+        return wrap(self._codes._bare_alias(), self._quantizer, self.dtype)
+
+
+QuantizedTensor.__name__ = QuantizedTensor.__qualname__ = "Tensor"
+
+
+def wrap(codes: Tensor, quantizer: Quantizer, d: dtype) -> QuantizedTensor:
+    """The quantized tensor with these codes: checks nothing."""
+    t = _new_object(QuantizedTensor)
+    t._autograd = t._base = None
+    t._take(codes, quantizer, d)
+    return t
+
+
+def per_tensor(codes: Tensor, scale: float, zero_point: int, d: dtype) -> QuantizedTensor:
+    return wrap(codes, Quantizer(per_tensor_affine, scale, zero_point), d)

@@ -1,0 +1,82 @@
+"""Libraries beside TorchScript archives, which `torch::jit::load` of C++ finds and runs without Python.
+
+    model.pt
+    model.pt.native/libfloat32_1x3x224x224.so, float32_1x3x224x224.weights, ...
+
+A library is for one choice of shapes and dtypes, which its name says, and for one state of the archive, whose stamp it holds.
+`include/flambeau/native_program.h` reads what is written here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..core.tensor import Tensor
+from .aot import write_library
+from .branches import reads_training
+from .bridge import NUMBERS
+from .c_program import CProgram
+from .capture import NotExportable
+
+_TAIL = 1 << 20  # the end of an archive holds the checksums of all its files
+
+
+def folder_of(archive: str | os.PathLike) -> Path:
+    return Path(f"{os.fspath(archive)}.native")
+
+
+def signature(inputs: tuple) -> str:
+    """The inputs as a name: float32_1x3x224x224__int64_8."""
+    return "__".join(f"{t.dtype.name}_{'x'.join(map(str, t.shape))}" for t in inputs)
+
+
+def stamp(archive: str | os.PathLike) -> int:
+    """A number that another state of the file does not have: FNV-1a of its size and its end."""
+    size = os.path.getsize(archive)
+    with open(archive, "rb") as file:
+        file.seek(max(size - _TAIL, 0))
+        data = size.to_bytes(8, "little") + file.read()
+    found = 0xCBF29CE484222325
+    for byte in data:
+        found = (found ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return found
+
+
+def export_beside(
+    archive: str | os.PathLike, model: Any, inputs: tuple, progress: Callable[[str], None] | None = None
+) -> Path:
+    """Write the library of a TorchScript archive for inputs like these. `model` is what `jit.load` made of it."""
+    if not inputs or not all(isinstance(t, Tensor) for t in inputs):
+        raise NotExportable("a library beside an archive takes tensors")
+    waits_for_eval = model.training and reads_training(model)
+    name, mark = signature(inputs), stamp(archive)
+    return write_library(
+        model.eval(), inputs, folder_of(archive), name, progress=progress,
+        more=lambda program: _entry(program, mark, waits_for_eval),
+    )  # fmt: skip
+
+
+def _entry(program: CProgram, mark: int, waits_for_eval: bool) -> str:
+    """C text: what `torch::jit::load` must know, in one structure."""
+    name, captured = program.name, program.captured
+    numbers = [len(captured.outputs)]
+    for output in captured.outputs:
+        numbers += [NUMBERS[output.dtype.name], len(output.shape), *output.shape]
+    if captured.structure not in ("tensor", "tuple"):
+        raise NotExportable("torch::jit::load runs libraries of models that return a tensor or a tuple of tensors")
+    return f"""
+static const int64_t outputs[] = {{{", ".join(map(str, numbers))}}};
+const struct {{
+  int64_t version;
+  {name}_model *(*create)(const char *, int);
+  int (*run)({name}_model *, const void *const *, void *const *);
+  const char *(*error)(const {name}_model *);
+  void (*destroy)({name}_model *);
+  const int64_t *outputs;
+  int64_t tuple, waits_for_eval;
+  uint64_t archive;
+}} flambeau_entry = {{1, {name}_create, {name}_run, {name}_error, {name}_destroy, outputs, {int(captured.structure == "tuple")},
+  {int(waits_for_eval)}, {mark}ull}};
+"""

@@ -1,0 +1,49 @@
+"""Names that FullyShardedDataParallel and those who look into it share."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+from ...nn import Module
+from ._fully_shard._fsdp_param_group import collect_grad_tensors
+
+__all__ = ["clean_tensor_name", "collect_grad_tensors"]
+
+FSDP_WRAPPED_MODULE = "_fsdp_wrapped_module"
+FSDP_PREFIX = FSDP_WRAPPED_MODULE + "."
+FLAT_PARAM = "_flat_param"
+_CHECKPOINT_PREFIX = "_checkpoint_wrapped_module."
+
+
+class TrainingState(Enum):
+    """What a FullyShardedDataParallel is doing."""
+
+    IDLE = auto()
+    FORWARD_BACKWARD = auto()
+    SUMMON_FULL_PARAMS = auto()
+
+
+class HandleTrainingState(Enum):
+    """What a flat parameter is used for."""
+
+    IDLE = auto()
+    FORWARD = auto()
+    BACKWARD_PRE = auto()
+    BACKWARD_POST = auto()
+    SUMMON_FULL_PARAMS = auto()
+
+
+def clean_tensor_name(tensor_name: str) -> str:
+    """A name as it was before modules were wrapped."""
+    return tensor_name.replace(FSDP_PREFIX, "").replace(_CHECKPOINT_PREFIX, "")
+
+
+def _is_fsdp_flattened(tensor: Any) -> bool:
+    return getattr(tensor, "_fsdp_flattened", False)
+
+
+def _get_module_fsdp_state(module: Module) -> Any:
+    from .fully_sharded_data_parallel import FullyShardedDataParallel  # noqa: PLC0415 (which imports this file)
+
+    return module if isinstance(module, FullyShardedDataParallel) else None

@@ -1,0 +1,216 @@
+"""The flat parameter of FullyShardedDataParallel: all parameters of a unit, one behind the other, cut evenly over the ranks.
+
+It is a parameter of `fully_shard`'s engine (`FSDPParam`) with one dimension, of which modules see views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ...autograd.grad_mode import enable_grad, no_grad
+from ...core.size import Size
+from ...core.tensor import Tensor
+from ...nn import Module, Parameter
+from ...ops import namespace
+from ._common_utils import FLAT_PARAM
+from ._fully_shard._fsdp_param import FSDPParam, ParamModuleInfo
+from ._fully_shard._fsdp_param_group import FSDPParamGroup, _get_param_module_infos
+
+_torch = namespace("torch")
+
+
+class FlatParameter(Parameter):
+    """The class under which programs look for flat parameters; `isinstance(p, FlatParameter)` holds for those that are marked."""
+
+
+class Piece(NamedTuple):
+    """A parameter in the flat one."""
+
+    info: ParamModuleInfo
+    fqn: str
+    shape: Size
+    start: int
+    count: int
+    param: Any  # the parameter that a program's optimizer knows, where original parameters are used
+
+
+class FlatParam(FSDPParam):
+    """Parameters that are cut as if they were one."""
+
+    def __init__(self, params: list[Any], root: Module, use_orig_params: bool, ranks: int, *settings: Any):
+        self.use_orig_params, self.root = use_orig_params, root
+        names = {id(p): name for name, p in root.named_parameters()}
+        self.pieces, start = [], 0
+        for param, info in zip(params, _get_param_module_infos(params, (root,))):
+            self.pieces.append(Piece(info, names[id(param)], Size(param.shape), start, param.numel(), param))
+            start += param.numel()
+        self.numel = start
+        flat = _torch["zeros"](-(-start // ranks) * ranks, dtype=params[0].dtype, device=params[0].device)
+        with no_grad():
+            for piece, param in zip(self.pieces, params):
+                flat[piece.start : piece.start + piece.count].copy_(param.detach().reshape(-1))
+        if not use_orig_params:
+            self.pieces = [piece._replace(param=None) for piece in self.pieces]
+        trained = any(p.requires_grad for p in params)
+        self._installed = False
+        super().__init__(Parameter(flat, trained), ParamModuleInfo(root, FLAT_PARAM), *settings)
+
+    # -- the shard: a plain tensor ------------------------------------------------------------------------------------------
+
+    def _describe(self, param: Any) -> Tensor:
+        self._unsharded_dtensor_spec = None
+        return param.detach()
+
+    def to_sharded_dtensor(self, tensor: Tensor) -> Any:
+        return tensor
+
+    @property
+    def _sharded_local_tensor(self) -> Tensor:
+        return self.sharded_param
+
+    @no_grad()
+    def reset_sharded_param(self) -> None:
+        """The shard has been replaced by another tensor (`to`), or those of the original parameters have."""
+        if self.use_orig_params:
+            self._gather_pieces()
+            return
+        self.sharded_param = self.root._parameters.get(FLAT_PARAM, self.sharded_param)
+        self._sharded_param_data = self.sharded_param.detach()
+
+    def _gather_pieces(self) -> None:
+        """Where `to` has moved or cast the parts that the modules hold, the shard follows."""
+        first = self.pieces[0].param
+        if first.device.type == "meta" or (first.dtype is self._sharded_param_data.dtype and self._shares_memory()):
+            return
+        data = _torch["zeros"](self._sharded_param_data.numel(), dtype=first.dtype, device=first.device)
+        for piece, low, high in self.own_parts():
+            data[low : low + high - (low)].copy_(piece.param.detach())
+        self._sharded_param_data = data
+        self.sharded_param = Parameter(data, self.sharded_param.requires_grad)
+        self._show_parts()
+
+    def _shares_memory(self) -> bool:
+        whole = self._sharded_param_data
+        return all(
+            piece.param.data_ptr() == whole[low:].data_ptr() for piece, low, high in self.own_parts() if high > low
+        )
+
+    def own_parts(self) -> Iterator[tuple[Piece, int, int]]:
+        """Which elements of this rank's shard are whose: (piece, low, high), both in the shard."""
+        size = self._sharded_param_data.numel()
+        begin = size * self.rank
+        for piece in self.pieces:
+            low, high = max(piece.start, begin), min(piece.start + piece.count, begin + size)
+            yield piece, *((low - begin, high - begin) if low < high else (0, 0))
+
+    @property
+    def rank(self) -> int:
+        return getattr(self.mesh_info, "shard_mesh_rank", 0)
+
+    # -- what modules see -----------------------------------------------------------------------------------------------------
+
+    def _setattr_on_modules(self, param: Any) -> None:
+        if param is self._unsharded_param and param is not None:
+            self.show_whole()
+        else:
+            self.show_shard()
+
+    def show_shard(self) -> None:
+        """Between the passes: the flat parameter, or each rank's parts of the original ones."""
+        if self.use_orig_params:
+            self._show_parts()
+            return
+        self.root._parameters[FLAT_PARAM] = self.sharded_param
+        for piece in self.pieces:
+            hollow = _torch["empty"](piece.shape, dtype=self.sharded_param.dtype, device="meta")
+            for module, name in _places(piece.info):
+                module._parameters.pop(name, None)
+                module.__dict__[name] = hollow
+
+    def _show_parts(self) -> None:
+        for piece, low, high in self.own_parts():
+            with no_grad():
+                piece.param.data = self._sharded_param_data[low:high]
+            piece.info.set(piece.param)
+
+    def show_whole(self, as_params: bool = False) -> None:
+        """In the passes: views of the flat parameter. Their gradients arrive there."""
+        if as_params:
+            self.root._parameters.pop(FLAT_PARAM, None)
+        with enable_grad():
+            for piece in self.pieces:
+                view = self._unsharded_param[piece.start : piece.start + piece.count].view(piece.shape)
+                if piece.param is not None and not piece.param.requires_grad:
+                    view = view.detach()
+                if as_params:
+                    view = Parameter(view.detach(), self.sharded_param.requires_grad)
+                for module, name in _places(piece.info):
+                    module.__dict__.pop(name, None)
+                    module._parameters[name] = view
+
+    def to_unsharded(self) -> None:
+        if self.use_orig_params:
+            self.sharded_param.requires_grad_(any(piece.param.requires_grad for piece in self.pieces))
+        super().to_unsharded()
+
+    # -- gradients ------------------------------------------------------------------------------------------------------------
+
+    @no_grad()
+    def accept(self, shard: Tensor, gather: bool) -> None:
+        if self.offload_to_cpu and gather:
+            shard = shard.cpu()
+        if not self.use_orig_params:
+            if self.sharded_param.grad is None:
+                self.sharded_param.grad = shard
+            else:
+                self.sharded_param.grad.add_(shard)
+            return
+        for piece, low, high in self.own_parts():
+            if not piece.param.requires_grad:
+                continue
+            part = shard[low:high]
+            if piece.param.grad is None:
+                piece.param.grad = part
+            else:
+                piece.param.grad.add_(part)
+
+    @no_grad()
+    def write_back(self) -> None:
+        """What was written to the whole, into the shard."""
+        size = self._sharded_param_data.numel()
+        whole = self.all_gather_outputs[0]
+        self._sharded_param_data.copy_(whole[size * self.rank : size * (self.rank + 1)])
+
+    @no_grad()
+    def whole(self, part: Tensor) -> Tensor:
+        """The flat tensor of all ranks, of which this rank has `part`."""
+        group = getattr(self.mesh_info, "shard_process_group", None)
+        if group is None or group.size() == 1:
+            return part
+        gathered = part.new_empty(part.numel() * group.size())
+        group.all_gather_parts([gathered], [part], _wait=True)
+        return gathered
+
+
+def _places(info: ParamModuleInfo) -> list[tuple[Module, str]]:
+    return list(zip((info.module, *info.shared_modules), (info.param_name, *info.shared_param_names)))
+
+
+class FlatGroup(FSDPParamGroup):
+    """The one flat parameter of a unit."""
+
+    def __init__(
+        self, params: list[Any], root: Module, use_orig_params: bool, mesh_info: Any, post_forward: Any, device: Any,
+        mp_policy: Any, offload_policy: Any,
+    ):  # fmt: skip
+        ranks = getattr(mesh_info, "shard_mesh_size", 1)
+        settings = (mesh_info, post_forward, device, None, mp_policy, offload_policy)
+        self._flat = FlatParam(params, root, use_orig_params, ranks, *settings)
+        super().__init__([], (root,), *settings)
+        self.fsdp_params = [self._flat]
+        self._has_state_hooks = True  # the unit has its own
+
+    def pre_forward(self, module: Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        result = super().pre_forward(module, args, kwargs)
+        self._flat.show_whole()
+        return result

@@ -1,0 +1,84 @@
+"""What a program tells `fully_shard`: precision, offloading, and communication of its own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....core.dtype import dtype
+from ....core.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class MixedPrecisionPolicy:
+    """In which dtypes a sharded module works, while its parameters stay as they are.
+
+    param_dtype: parameters are gathered and used in this dtype. reduce_dtype: gradients are reduced in it (default: as they are
+    computed). output_dtype: floating point outputs are cast to it. cast_forward_inputs: floating point inputs are cast to param_dtype."""
+
+    param_dtype: dtype | None = None
+    reduce_dtype: dtype | None = None
+    output_dtype: dtype | None = None
+    cast_forward_inputs: bool = True
+
+
+@dataclass
+class OffloadPolicy:
+    """Where shards are kept between uses: on the device they are used on."""
+
+
+@dataclass
+class CPUOffloadPolicy(OffloadPolicy):
+    """Shards of parameters and gradients are kept in host memory (pinned or not), where the optimizer runs, too."""
+
+    pin_memory: bool = True
+
+
+class Comm(ABC):
+    """Communication that a program brings along: it says where buffers come from, and what is called with them."""
+
+    @abstractmethod
+    def allocate(self, size: Sequence[int], *, dtype: dtype, device: Any) -> Tensor:
+        """A buffer."""
+
+
+class AllGather(Comm):
+    """`all_gather_into_tensor` of its own."""
+
+    @abstractmethod
+    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> Any: ...
+
+
+class ReduceScatter(Comm):
+    """`reduce_scatter_tensor` of its own."""
+
+    @abstractmethod
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
+    ) -> Any: ...
+
+
+@dataclass
+class DataParallelMeshDims:
+    """Which dimensions of a mesh are for data: `shard` (names) cut parameters, `replicate` repeat them."""
+
+    shard: str | tuple[str, ...] | None = None
+    replicate: str | tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.shard is None and self.replicate is None:
+            raise ValueError("At least one of shard or replicate must be set in DataParallelMeshDims")
+
+    @property
+    def shard_names(self) -> tuple[str, ...]:
+        return _named(self.shard)
+
+    @property
+    def replicate_names(self) -> tuple[str, ...]:
+        return _named(self.replicate)
+
+
+def _named(names: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return () if names is None else (names,) if isinstance(names, str) else tuple(names)

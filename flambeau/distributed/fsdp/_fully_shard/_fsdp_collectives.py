@@ -1,0 +1,173 @@
+"""What moves between ranks for a group of parameters: shards are gathered, gradients reduced and scattered, each in one operation.
+
+Every parameter's shards are received where the whole parameter lies, and gradients are sent from where they are: nothing is
+copied together first, unless a program brings communication of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....autograd.grad_mode import no_grad
+from ....core.dtype import BY_NAME
+from ....core.tensor import Tensor
+from ....ops import namespace
+from ...reduce_op import ReduceOp
+from ._fsdp_api import AllGather, ReduceScatter
+from ._fsdp_param import FSDPParam
+
+_torch = namespace("torch")
+
+
+class Gathering:
+    """Shards on their way."""
+
+    def __init__(self, work: Any, finish: Any = None):
+        self.work, self._finish = work, finish
+
+    def wait(self) -> None:
+        if self.work is not None:
+            self.work.wait()
+        if self._finish is not None:
+            self._finish()
+
+
+@no_grad()
+def foreach_all_gather(
+    params: Sequence[FSDPParam], group: Any, async_op: bool, device: Any, comm: AllGather | None = None
+) -> Gathering:
+    """Start to gather the shards of all parameters."""
+    ranks = 1 if group is None else group.size()
+    sources = [p.all_gather_inputs for p in params]
+    targets = [p.alloc_all_gather_outputs(given, ranks) for p, given in zip(params, sources)]
+    inputs = [t for given in sources for t in given]
+    outputs = [t for made in targets for t in made]
+    if ranks == 1:
+        for source, target in zip(inputs, outputs):
+            version = target._storage.version
+            target.copy_(source)
+            target._storage.version = version
+        return Gathering(None)
+    if comm is None:
+        return Gathering(group.all_gather_parts(outputs, inputs, _wait=not async_op))
+    return _gather_by(comm, group, inputs, outputs, ranks, device, async_op)
+
+
+def _gather_by(
+    comm: AllGather, group: Any, inputs: list[Tensor], outputs: list[Tensor], ranks: int, device: Any, async_op: bool
+) -> Gathering:
+    """With a program's own all_gather, which has one tensor from each rank."""
+    as_bytes = len({t.dtype for t in inputs}) > 1
+    sources = [t.view(BY_NAME["uint8"]) for t in inputs] if as_bytes else inputs
+    counts = [t.numel() for t in sources]
+    buffer = comm.allocate((sum(counts) * ranks,), dtype=sources[0].dtype, device=device)
+    work = comm(buffer, _torch["cat"](sources), group, async_op)
+
+    def finish() -> None:
+        parts = buffer.view(ranks, -1).split(counts, 1)
+        for part, output in zip(parts, outputs):
+            version = output._storage.version
+            (output.view(BY_NAME["uint8"]) if as_bytes else output).view(ranks, -1).copy_(part)
+            output._storage.version = version
+
+    return Gathering(work, no_grad()(finish))
+
+
+class Reduction:
+    """Gradients of a group on their way: reduced over the ranks that share the parameters, then over those that repeat them."""
+
+    def __init__(self, group: Any, params: list[FSDPParam], grads: list[Tensor]):
+        self.group, self.params = group, params
+        self.dtype = group._reduce_dtype or grads[0].dtype
+        self.counts = [p.padded_sharded_param_size.numel() for p in params]
+        scatter, replicate = group.reduce_scatter_group(), group.all_reduce_group()
+        before, self.after, self.op, self.replicate_op = divisors(
+            scatter, replicate, self.dtype, group.gradient_divide_factor, group.force_sum_reduction_for_comms
+        )
+        sources = [p.by_rank(g if g.dtype is self.dtype else g.to(self.dtype)) for p, g in zip(params, grads)]
+        if before is not None:
+            sources = [g / before for g in sources]
+        self.output = _torch["empty"](sum(self.counts), dtype=self.dtype, device=group.device)
+        self.work = self._start(scatter, sources)
+
+    def _start(self, scatter: Any, sources: list[Tensor]) -> Any:
+        if scatter is None or scatter.size() == 1:
+            start = 0
+            for source, count in zip(sources, self.counts):
+                self.output[start : start + source.numel()].copy_(source.reshape(-1))
+                start += count
+            if self.op is not ReduceOp.SUM and scatter is not None:
+                _scale(self.output, self.op, scatter.size())
+            return None
+        comm: ReduceScatter | None = self.group._reduce_scatter_comm
+        if comm is None:
+            wait = not self.group.overlaps
+            return scatter.reduce_scatter_parts(self.output, sources, self.counts, self.op, _wait=wait)
+        ranks = scatter.size()
+        flat = comm.allocate((sum(self.counts) * ranks,), dtype=self.dtype, device=self.group.device)
+        rows, start = flat.view(ranks, -1), 0
+        for source, count in zip(sources, self.counts):
+            line = source.reshape(-1)
+            for r in range(ranks):
+                piece = line[count * r : count * (r + 1)]
+                rows[r, start : start + piece.numel()].copy_(piece)
+            start += count
+        self.output = comm.allocate((sum(self.counts),), dtype=self.dtype, device=self.group.device)
+        return comm(self.output, flat, scatter, self.op, self.group.overlaps)
+
+    @no_grad()
+    def finish(self) -> None:
+        """Wait, and give every parameter its part."""
+        if self.work is not None:
+            self.work.wait()
+        group, output = self.group, self.output
+        replicate = group.all_reduce_group()
+        if replicate is not None:
+            if group._partial_reduce_output is not None:
+                output += group._partial_reduce_output
+                group._partial_reduce_output = None
+            if not group.all_reduce_grads:
+                group._partial_reduce_output = output
+                return
+            replicate.allreduce([output], self.replicate_op, _wait=True)
+        if group._all_reduce_hook is not None:
+            group._all_reduce_hook(output)
+        if self.after is not None and self.after != 1:
+            output.div_(self.after)
+        if group._orig_dtype is not None and output.dtype is not group._orig_dtype:
+            output = output.to(group._orig_dtype)
+        for param, part in zip(self.params, output.split(self.counts)):
+            param.accept(part, output.device.type != "cpu")
+            for hook in list((param.sharded_param._ensure_autograd().post_hooks or {}).values()):
+                hook(param.sharded_param)
+
+
+def divisors(
+    scatter: Any, replicate: Any, dtype: Any, factor: float | None = None, sums_only: bool = False
+) -> tuple[float | None, float | None, Any, Any]:
+    """How a sum becomes an average: what to divide by before and after, and the operations of both reductions. Where numbers may
+    overflow (float16), half of the division comes before."""
+    ranks = (1 if scatter is None else scatter.size()) * (1 if replicate is None else replicate.size())
+    wide = dtype in (BY_NAME["float32"], BY_NAME["bfloat16"], BY_NAME["float64"])
+    if wide and not sums_only:
+        if factor is None:
+            op = ReduceOp.SUM if ranks == 1 else ReduceOp.AVG
+            return None, None, op, op
+        if scatter is not None and factor == scatter.size():
+            return None, None, ReduceOp.AVG, ReduceOp.SUM
+        return None, factor, ReduceOp.SUM, ReduceOp.SUM
+    total = float(ranks) if factor is None else factor
+    if wide:
+        return None, total, ReduceOp.SUM, ReduceOp.SUM
+    before = 1
+    while total % before == 0 and total / before > before:
+        before *= 2
+    return before, total / before, ReduceOp.SUM, ReduceOp.SUM
+
+
+_get_gradient_divide_factors = divisors
+
+
+def _scale(output: Tensor, op: Any, ranks: int) -> None:
+    if op is ReduceOp.AVG:
+        output.div_(ranks)

@@ -1,0 +1,50 @@
+"""Rules for operators that have none, or another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....ops.machinery.record import OPS, Op
+from .. import _rules
+
+__all__ = ["register_sharding"]
+
+
+def register_sharding(op: Any) -> Callable[[Callable], Callable]:
+    """Declare in which ways arguments and results of an operator (an overload of `torch.ops`, or several) may lie together. The function
+    gets the arguments, with DTensorSpecs for tensors, and returns pairs of lists: placements of the results and of the arguments (None for
+    what is no tensor), for one dimension of the mesh."""
+    operators = list(op) if isinstance(op, (list, tuple)) else [op]
+
+    def declare(function: Callable) -> Callable:
+        for one in operators:
+            _record(one).sharding = _rule(function)
+        _rules.rule_for.cache_clear()
+        return function
+
+    return declare
+
+
+def _record(overload: Any) -> Op:
+    """The record of an overload: the operator that a call of it reaches."""
+    found = getattr(overload, "op", None)
+    if isinstance(found, Op):
+        return found
+    name = str(getattr(overload, "_name", overload)).split(".")[0]
+    for key in (name, name.removeprefix("aten::"), f"nn.functional.{name.removeprefix('aten::')}"):
+        if key in OPS:
+            return OPS[key]
+    raise NotImplementedError(f"register_sharding: {overload} is made of other operators here: register those")
+
+
+def _rule(function: Callable) -> Callable:
+    def ways(call: Any) -> Any:
+        args, kwargs = call.filled([t._spec for t in call.tensors])
+        places = [i for i, value in enumerate(call.args) if type(value).__name__ == "_Place"]
+        found = []
+        for outs, ins in function(*args, **kwargs):
+            found.append((tuple(ins[i] for i in places), tuple(outs)))
+        return _rules.Ways(found, free=True)
+
+    return ways

@@ -1,0 +1,41 @@
+"""From the sums of integer products to codes or values, in PyTorch's order of steps: ties and last bits depend on it."""
+
+from __future__ import annotations
+
+from ..loops import f32, fma, i32, loop_kernel, maximum, minimum, prange, round_, simd
+
+
+@loop_kernel
+def requantize_rows(out, sums, offsets, row_offsets, channel_zeros, multiplier, bias, rows, n, zero_point, low, high):
+    """out = codes of (sums - offsets + bias) * multiplier, a number of each but the first for every column. Where weights have
+    zero points (`channel_zeros`), those times the row's `row_offsets` are taken off too."""
+    for i in prange(rows, n):
+        base = i * n
+        for j in simd(n):
+            whole = i32(sums[base + j]) - i32(offsets[j])
+            if channel_zeros is not None:
+                whole = whole - i32(row_offsets[i]) * i32(channel_zeros[j])
+            value = f32(whole)
+            if bias is not None:
+                value = value + bias[j]
+            code = round_(value * multiplier[j]) + f32(zero_point)
+            out[base + j] = i32(minimum(maximum(code, f32(low)), f32(high)))
+
+
+@loop_kernel
+def dequantize_rows(out, sums, offsets, row_offsets, channel_zeros, scale, bias, rows, n, relu):
+    """out = (sums - offsets) * scale + bias, in float32 with one rounding."""
+    for i in prange(rows, n):
+        base = i * n
+        for j in simd(n):
+            whole = i32(sums[base + j]) - i32(offsets[j])
+            if channel_zeros is not None:
+                whole = whole - i32(row_offsets[i]) * i32(channel_zeros[j])
+            value = f32(whole)
+            if bias is not None:
+                value = fma(value, scale[j], bias[j])
+            else:
+                value = value * scale[j]
+            if relu:
+                value = maximum(value, f32(0))
+            out[base + j] = value

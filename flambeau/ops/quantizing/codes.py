@@ -1,0 +1,142 @@
+"""Codes and values: the formulas that quantized operators are made of, each one kernel over whole numbers.
+
+PyTorch's x86 kernels compute in float32: a value is scale * (code - zero point); a code is the value times the reciprocal of the
+scale, plus the zero point, rounded half to even and kept in range. Ties are common here, so where they round on the way matters, and
+these do as PyTorch's do: its vector code (64 codes at a time) otherwise than its code for the rest, which is why formulas have a
+`vector` form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.dtype import dtype
+from ...core.quantized import CODE_DTYPES, CODE_RANGES, QuantizedTensor, Quantizer, per_channel_float, per_tensor
+from ...core.tensor import Tensor
+from ...expr.functions import cast, fma, maximum, minimum, round_
+from ..machinery.formula import Pointwise
+
+
+def float32(x: Any) -> float:
+    """A number as float32 holds it."""
+    return float(np.float32(x))
+
+
+def inverse(scale: Any) -> float:
+    """What values are multiplied by, computed in float32."""
+    with np.errstate(divide="ignore"):
+        return float(np.float32(1) / np.float32(scale))
+
+
+def _in_floats(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+    """Computes in float32; in float64, which holds them, where codes have 32 bits."""
+    wide = any(isinstance(x, Tensor) and x.dtype is dt.int32 for x in operands)
+    return (dt.float64 if wide else dt.float32), dt.float32
+
+
+def formula(function: Callable) -> Pointwise:
+    """Declare a formula over codes and values: `.call(operands, params, out_dtype)` computes it in one pass. It is a part of operators."""
+    return Pointwise(function.__name__, function, _in_floats, differentiable=False)
+
+
+def decoded(code: Any, scale: Any, zero_point: Any, vector: bool = False) -> Any:
+    """The value of a code: in a formula."""
+    scale = cast(scale, dt.float32)
+    if vector:
+        return fma(scale, code, -(scale * cast(zero_point, dt.float32)))
+    return cast(code - zero_point, dt.float32) * scale
+
+
+def encoded(value: Any, inverse_scale: Any, zero_point: Any, low: Any, high: Any, vector: bool = False) -> Any:
+    """The code of a value: in a formula. A value that is no number gets the lowest."""
+    scaled = value * cast(inverse_scale, dt.float32)
+    return clipped(round_(scaled) + zero_point if vector else round_(scaled + zero_point), low, high)
+
+
+def clipped(code: Any, low: Any, high: Any) -> Any:
+    return minimum(maximum(code, low), high)
+
+
+@formula
+def decode(code, scale=1.0, zero_point=0):
+    return decoded(code, scale, zero_point)
+
+
+@formula
+def decode_channels(code, scale, zero_point):
+    return decoded(code, scale, zero_point)
+
+
+@formula
+def encode(value, inverse_scale=1.0, zero_point=0.0, low=0.0, high=255.0):
+    return clipped(round_(fma(value, cast(inverse_scale, dt.float32), zero_point)), low, high)
+
+
+def _wide(op: Any, operands: tuple) -> tuple[dtype, dtype]:
+    return dt.float64, dt.float64
+
+
+def _encode_wide(value: Any, inverse_scale: float = 1.0, zero_point: float = 0.0, low: float = 0.0, high: float = 0.0):
+    """Codes of 32 bits: float32 does not hold their range."""
+    scaled = cast(value, dt.float32) * cast(inverse_scale, dt.float32) + cast(zero_point, dt.float32)
+    return clipped(cast(round_(scaled), dt.float64), low, high)
+
+
+encode_wide = Pointwise("encode_wide", _encode_wide, _wide, differentiable=False)
+
+
+@formula
+def encode_channels(value, scale, zero_point, low=0.0, high=255.0):
+    return encoded(value, cast(1.0, dt.float32) / cast(scale, dt.float32), zero_point, low, high)
+
+
+@formula
+def encode_float_channels(value, scale, zero_point, low=0.0, high=255.0):
+    """Zero points that are floats are added before rounding."""
+    return clipped(round_(value * (cast(1.0, dt.float32) / scale) + zero_point), low, high)
+
+
+def along(values: Tensor, axis: int, ndim: int) -> Tensor:
+    """One number for each channel, to be broadcast."""
+    return values.view([-1 if d == axis else 1 for d in range(ndim)])
+
+
+def values_of(t: QuantizedTensor) -> Tensor:
+    """What the codes stand for, in float32."""
+    q = t._quantizer
+    if q.per_tensor:
+        return decode.call((t._codes,), (float32(q.scale), q.zero_point))
+    scale, zero_point = (along(x, q.axis, len(t.shape)).to(dt.float32) for x in (q.scale, q.zero_point))
+    return decode_channels.call((t._codes, scale, zero_point))
+
+
+def codes_of(values: Tensor, scale: float, zero_point: int, d: dtype) -> Tensor:
+    """The codes of float32 values."""
+    low, high = CODE_RANGES[d]
+    form = encode_wide if d is dt.qint32 else encode
+    params = (inverse(scale), float(zero_point), float(low), float(high))
+    return form.call((values,), params, CODE_DTYPES[d])
+
+
+def quantized(values: Tensor, scale: float, zero_point: int, d: dtype) -> QuantizedTensor:
+    return per_tensor(codes_of(values, scale, zero_point, d), scale, zero_point, d)
+
+
+def channel_codes(values: Tensor, q: Quantizer, d: dtype) -> Tensor:
+    """The codes of float32 values, by channels."""
+    low, high = CODE_RANGES[d]
+    scale, zero_point = (along(x, q.axis, len(values.shape)).to(dt.float32) for x in (q.scale, q.zero_point))
+    if d is dt.qint32:
+        raise NotImplementedError("quantize_per_channel: codes of 32 bits are quantized with one scale only")
+    form = encode_float_channels if q.scheme is per_channel_float else encode_channels
+    return form.call((values, scale, zero_point), (float(low), float(high)), CODE_DTYPES[d])
+
+
+def code_of(value: float, scale: float, zero_point: int, d: dtype) -> int:
+    """The code of one value."""
+    low, high = CODE_RANGES[d]
+    found = np.rint(np.float32(value) * np.float32(inverse(scale)) + np.float32(zero_point))
+    return int(min(max(float(found), low), high))

@@ -1,0 +1,143 @@
+"""Embedding tables in 8 bits: every row has a scale and a smallest value of its own, kept behind its codes in the packed form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.quantized import QuantizedTensor, per_channel_float
+from ...core.tensor import Tensor, copy_of_array
+from ..machinery.memory import values_on_host
+from ..nn import embedding as tables
+from .codes import values_of
+from .linear import check_packed, quantized_operator
+
+_TAIL = 8  # bytes: scale and smallest value, in float32
+_EPSILON = np.float32(1e-8)
+_MODES = ("sum", "mean", "max")
+
+
+class EmbeddingPackedParams:
+    """A table in 8 bits with what its rows stand for."""
+
+    __torch_class__ = "EmbeddingPackedParamsBase"
+
+    def __init__(self, weight: Any):
+        if not isinstance(weight, QuantizedTensor) or weight.dtype is not dt.quint8:
+            raise RuntimeError(
+                "quantized::embedding_bag_prepack: expected a table of dtype torch.quint8 (4 bits are not in Flambeau)"
+            )
+        if weight._quantizer.scheme is not per_channel_float:
+            raise RuntimeError(
+                "Expected embedding_bag weights to be quantized using kPerChannelAffineFloatQParams scheme"
+            )
+        self.weight = weight
+        self.table = values_of(weight)
+
+    def unpack(self) -> Any:
+        return self.weight
+
+    def bit_rate(self) -> int:
+        return 8
+
+    def version(self) -> int:
+        return 1
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.weight,)
+
+    def __deepcopy__(self, memo: dict) -> EmbeddingPackedParams:
+        return self
+
+
+@quantized_operator()
+def embedding_bag_prepack(weight: Tensor) -> Any:
+    """A quantized table, packed."""
+    return EmbeddingPackedParams(weight)
+
+
+@quantized_operator()
+def embedding_bag_unpack(W_prepack: Any) -> Tensor:
+    """The quantized table that was packed."""
+    check_packed(W_prepack, EmbeddingPackedParams, "embedding_bag_unpack")
+    return W_prepack.unpack()
+
+
+@quantized_operator(kind="primitive", reads_values=True, batching="each")
+def embedding_bag_byte_prepack(weight: Tensor) -> Tensor:
+    """A table of floats as bytes: the codes of each row, its scale and its smallest value."""
+    if len(weight.shape) < 2:
+        raise RuntimeError("'embedding_bag_byte_prepack' only support 2 or more dimensions")
+    values = values_on_host(weight.detach()).astype(np.float32)
+    low, high = values.min(-1, keepdims=True), values.max(-1, keepdims=True)
+    span = high - low
+    codes = np.rint((values - low) * (np.float32(255) / (span + _EPSILON))).astype(np.uint8)
+    tail = np.concatenate([span / np.float32(255), low], -1).astype(np.float32)
+    return copy_of_array(np.concatenate([codes, np.ascontiguousarray(tail).view(np.uint8)], -1), dt.uint8)
+
+
+def _unpacked(weight: Tensor) -> np.ndarray:
+    if weight.dtype is not dt.uint8 or weight.shape[-1] <= _TAIL:
+        raise RuntimeError(
+            f"expected rows of bytes with {_TAIL} more behind the codes, got {list(weight.shape)} of {weight.dtype}"
+        )
+    rows = values_on_host(weight)
+    tail = np.ascontiguousarray(rows[..., -_TAIL:]).view(np.float32)
+    scale, low = tail[..., :1].astype(np.float64), tail[..., 1:].astype(np.float64)
+    return (rows[..., :-_TAIL] * scale + low).astype(np.float32)
+
+
+@quantized_operator(kind="primitive", reads_values=True, batching="each")
+def embedding_bag_byte_unpack(weight: Tensor) -> Tensor:
+    """The floats of a table that was packed as bytes."""
+    return copy_of_array(_unpacked(weight), dt.float32)
+
+
+def _bag(table: Tensor, indices: Tensor, offsets: Any, mode: int, samples: Any, last: bool) -> Tensor:
+    if offsets is None and len(indices.shape) == 1:
+        raise RuntimeError("embedding_bag_byte operator expects offsets to be set for 1D indices.")
+    if offsets is not None and len(indices.shape) == 2:
+        raise RuntimeError(
+            "embedding_bag_byte operator: input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences."
+        )
+    given = None if offsets is None else offsets.to(indices.dtype)
+    return tables.embedding_bag(
+        indices, table, given, mode=_MODES[mode], per_sample_weights=samples, include_last_offset=last
+    )
+
+
+def _check_pruned(pruned: bool, mapping: Any) -> None:
+    if pruned and mapping is not None and mapping.numel() > 1:
+        raise NotImplementedError("quantized::embedding_bag: tables whose rows were pruned are not in Flambeau")
+
+
+@quantized_operator()
+def embedding_bag_byte(
+    weight: Any, indices: Tensor, offsets: Any = None, scale_grad_by_freq: bool = False, mode: int = 0,
+    pruned_weights: bool = False, per_sample_weights: Any = None, compressed_indices_mapping: Any = None,
+    include_last_offset: bool = False,
+) -> Tensor:  # fmt: skip
+    """Sums of the rows of bags of indices, from a packed table."""
+    check_packed(weight, EmbeddingPackedParams, "embedding_bag_byte")
+    _check_pruned(pruned_weights, compressed_indices_mapping)
+    return _bag(weight.table, indices, offsets, mode, per_sample_weights, include_last_offset)
+
+
+@quantized_operator()
+def embedding_bag_byte_rowwise_offsets(
+    weight: Tensor, indices: Tensor, offsets: Any = None, scale_grad_by_freq: bool = False, mode: int = 0,
+    pruned_weights: bool = False, per_sample_weights: Any = None, compressed_indices_mapping: Any = None,
+    include_last_offset: bool = False,
+) -> Tensor:  # fmt: skip
+    """Sums of the rows of bags of indices, from a table of bytes."""
+    _check_pruned(pruned_weights, compressed_indices_mapping)
+    return _bag(embedding_bag_byte_unpack(weight), indices, offsets, mode, per_sample_weights, include_last_offset)
+
+
+@quantized_operator()
+def embedding_byte(weight: Any, indices: Tensor, pruned_weights: bool = False) -> Tensor:
+    """The rows of indices, from a packed table."""
+    check_packed(weight, EmbeddingPackedParams, "embedding_byte")
+    return tables.embedding(indices, weight.table)

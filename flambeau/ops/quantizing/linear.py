@@ -1,0 +1,246 @@
+"""Quantized linear layers: u8 codes times s8 weights summed in 32 bits, and the sums as codes or as floats.
+
+The order of steps after the product is that of FBGEMM, which PyTorch's x86 engine uses here: (sum + bias / s) * m for codes, with
+s = input scale * weight scale and m = s / output scale; sum * s + bias for floats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...backends.cpu.onednn import int8
+from ...core import dtype as dt
+from ...core.quantized import QuantizedTensor, per_tensor
+from ...core.tensor import Tensor, empty
+from ...kernels.library import requantize
+from ..machinery.declare import composite, internal
+from ..machinery.memory import dense, values_on_host
+from ..machinery.record import NewTensor
+from .codes import codes_of
+from .packed import Packed, check_weight, row
+from .tensors import dynamic_parameters
+
+
+class LinearPackedParams(Packed):
+    """What `torch.ops.quantized.linear_prepack` returns."""
+
+    __torch_class__ = "LinearPackedParamsBase"
+
+    def __init__(self, weight: Any, bias: Tensor | None = None):
+        check_weight(weight, bias, "quantized::linear_prepack", 2)
+        if bias is not None and bias.shape != weight.shape[:1]:
+            raise RuntimeError(
+                f"quantized::linear_prepack (fbgemm): bias should have N elements: {weight.shape[0]}, but got {bias.numel()}"
+            )
+        super().__init__(weight, bias)
+        self.inputs = weight.shape[1]
+        self.sums = self.codes.sum(1, dtype=np.int64)
+
+    @property
+    def weights(self) -> int8.Weights:
+        if self._weights is None:
+            self._weights = int8.Weights(self.codes.T)
+        return self._weights
+
+    def offsets(self, zero_point: int) -> Tensor:
+        """What the input's zero point adds to each column of sums."""
+        return row(zero_point * (self.sums - self.inputs * self.zeros), dt.int32)
+
+    def channel_zeros(self) -> Tensor | None:
+        return None if self.symmetric() else row(self.zeros, dt.int32)
+
+    def to_codes(self, scale: float, zero_point: int, output_scale: float) -> tuple:
+        """(offsets, zero points, multipliers, bias) of a call with these scales."""
+        key = (scale, zero_point, output_scale)
+        found = self.known.get(key)
+        if found is None:
+            both = np.float32(scale) * self.scales
+            bias = self.bias_values
+            if bias is not None:
+                bias = bias / both if self.by_channel else bias * (np.float32(1) / both)
+            found = self.remember(key, (
+                self.offsets(zero_point), self.channel_zeros(), row(both / np.float32(output_scale), dt.float32),
+                None if bias is None else row(bias, dt.float32),
+            ))  # fmt: skip
+        return found
+
+    def to_floats(self, scale: float, zero_point: int) -> tuple:
+        """(offsets, zero points, scales, bias): these change with every input."""
+        bias = None if self.bias_values is None else row(self.bias_values, dt.float32)
+        return self.offsets(zero_point), self.channel_zeros(), row(np.float32(scale) * self.scales, dt.float32), bias
+
+
+def _sums(codes: Tensor, packed: LinearPackedParams) -> tuple[Tensor, Tensor | None]:
+    """The product of codes in 32 bits, and the sums of rows where weights have zero points."""
+    rows = codes.numel() // packed.inputs if packed.inputs else 0
+    flat = dense(codes).view(rows, packed.inputs)
+    sums = empty((rows, packed.outputs), dt.int32, codes.device)
+    int8.matmul(sums, flat, packed.weights)
+    of_rows = None if packed.symmetric() else row(values_on_host(flat).sum(1, dtype=np.int64), dt.int32)
+    return sums, of_rows
+
+
+@internal(batching="each")
+def linear_codes(codes: Tensor, packed: Any, numbers: Any, zero_point: int, relu: bool) -> NewTensor:
+    """The codes of a linear layer's result. `numbers`: see LinearPackedParams.to_codes."""
+    return (*codes.shape[:-1], packed.outputs), dt.uint8, codes.device
+
+
+@linear_codes.on("cpu")
+def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, zero_point: int, relu: bool) -> None:
+    sums, of_rows = _sums(codes, packed)
+    offsets, zeros, multiplier, bias = numbers
+    low = zero_point if relu else 0
+    requantize.requantize_rows(
+        out, sums, offsets, of_rows, zeros, multiplier, bias, sums.shape[0], packed.outputs, zero_point, low, 255
+    )
+
+
+@internal(batching="each")
+def linear_floats(codes: Tensor, packed: Any, numbers: Any, relu: bool) -> NewTensor:
+    """A linear layer's result in float32, of codes. `numbers`: see LinearPackedParams.to_floats."""
+    return (*codes.shape[:-1], packed.outputs), dt.float32, codes.device
+
+
+@linear_floats.on("cpu")
+def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, relu: bool) -> None:
+    sums, of_rows = _sums(codes, packed)
+    offsets, zeros, scale, bias = numbers
+    requantize.dequantize_rows(
+        out, sums, offsets, of_rows, zeros, scale, bias, sums.shape[0], packed.outputs, int(relu)
+    )
+
+
+def check_packed(packed: Any, kind: type, name: str) -> None:
+    if not isinstance(packed, kind):
+        raise RuntimeError(
+            f"{name}() Expected a value of type '__torch__.torch.classes.quantized.{kind.__torch_class__}' for the packed weights but"  # type: ignore[attr-defined]
+            f" instead found type '{type(packed).__name__}'."
+        )
+
+
+def check_codes(x: Any, name: str) -> None:
+    """Activations are codes from 0 to 255, with one scale."""
+    if not isinstance(x, QuantizedTensor) or x.dtype is not dt.quint8:
+        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise RuntimeError(f"quantized::{name}(): Expected a quantized input of dtype torch.quint8 but got {kind}")
+    if not x._quantizer.per_tensor:
+        raise RuntimeError(f"quantized::{name}(): the input should be quantized with one scale")
+
+
+def _check_shape(x: Any, packed: LinearPackedParams, name: str) -> None:
+    if len(x.shape) < 1:
+        raise RuntimeError("The dimension of input tensor should be larger than 0")
+    if x.shape[-1] != packed.inputs:
+        raise RuntimeError(
+            f"quantized::{name}(): The number of rows in the packB should be equal to K: {x.shape[-1]}, but it is {packed.inputs}"
+        )
+
+
+def run_linear(x: Any, packed: Any, scale: float, zero_point: int, relu: bool, name: str) -> Tensor:
+    check_packed(packed, LinearPackedParams, name)
+    check_codes(x, name)
+    _check_shape(x, packed, name)
+    q = x._quantizer
+    numbers = packed.to_codes(q.scale, q.zero_point, scale)
+    codes = linear_codes(x._codes, packed, numbers, int(zero_point), relu)
+    return per_tensor(codes, float(scale), int(zero_point), dt.quint8)
+
+
+def run_dynamic(x: Any, packed: Any, reduce_range: bool, relu: bool, name: str) -> Tensor:
+    if isinstance(packed, HalfLinearPackedParams):
+        return run_half(x, packed, relu)
+    check_packed(packed, LinearPackedParams, name)
+    if not isinstance(x, Tensor) or x.dtype is not dt.float32:
+        raise RuntimeError(f"quantized::{name}(): the input should be a tensor of dtype torch.float32")
+    _check_shape(x, packed, name)
+    x = x.detach()
+    scale, zero_point = dynamic_parameters(x, dt.quint8, reduce_range)
+    codes = codes_of(x, scale, zero_point, dt.quint8)
+    return linear_floats(codes, packed, packed.to_floats(scale, zero_point), relu)
+
+
+def quantized_operator(**options: Any) -> Any:
+    """Declare an operator of `torch.ops.quantized`."""
+    return composite(namespaces=("quantized",), method=False, **options)
+
+
+@quantized_operator()
+def linear_prepack(W: Tensor, B: Any = None) -> Any:
+    """The weights and bias of a linear layer, packed for products."""
+    return LinearPackedParams(W, B)
+
+
+@quantized_operator()
+def linear_unpack(W_prepack: Any) -> Any:
+    """The weights and bias that were packed."""
+    check_packed(W_prepack, Packed, "linear_unpack")
+    return W_prepack.unpack()
+
+
+@quantized_operator()
+def linear(X: Tensor, W_prepack: Any, Y_scale_i: float, Y_zero_point_i: int) -> Tensor:
+    """A linear layer of codes, with a result of the given scale and zero point."""
+    return run_linear(X, W_prepack, Y_scale_i, Y_zero_point_i, False, "linear")
+
+
+@quantized_operator()
+def linear_relu(X: Tensor, W_prepack: Any, Y_scale_i: float, Y_zero_point_i: int) -> Tensor:
+    """`linear`, with negative values made zero."""
+    return run_linear(X, W_prepack, Y_scale_i, Y_zero_point_i, True, "linear_relu")
+
+
+@quantized_operator()
+def linear_dynamic(X: Tensor, W_prepack: Any, reduce_range: bool = False) -> Tensor:
+    """A linear layer of floats with quantized weights: the input is quantized with a scale that covers its values."""
+    return run_dynamic(X, W_prepack, reduce_range, False, "linear_dynamic")
+
+
+@quantized_operator()
+def linear_relu_dynamic(X: Tensor, W_prepack: Any, reduce_range: bool = False) -> Tensor:
+    """`linear_dynamic`, with negative values made zero."""
+    return run_dynamic(X, W_prepack, reduce_range, True, "linear_relu_dynamic")
+
+
+# -- weights in 16 bits --------------------------------------------------------------------------------------------------
+
+
+class HalfLinearPackedParams(LinearPackedParams):
+    """Weights that are rounded to float16 and not quantized."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None):
+        self.weight, self.given_bias = weight.detach().to(dt.float16).to(dt.float32), bias
+        self.outputs, self.inputs = weight.shape
+
+
+def run_half(x: Tensor, packed: Any, relu: bool) -> Tensor:
+    _check_shape(x, packed, "linear_dynamic_fp16")
+    y = x.detach() @ packed.weight.t()
+    if packed.given_bias is not None:
+        y = y + packed.given_bias
+    return y.relu() if relu else y
+
+
+@quantized_operator()
+def linear_prepack_fp16(W: Tensor, B: Any = None) -> Any:
+    """The weights of a linear layer, rounded to float16."""
+    return HalfLinearPackedParams(W, B)
+
+
+@quantized_operator()
+def linear_unpack_fp16(W_prepack: Any) -> Any:
+    """The weights and bias that were packed."""
+    return W_prepack.unpack()
+
+
+@quantized_operator()
+def linear_dynamic_fp16(X: Tensor, W_prepack: Any) -> Tensor:
+    """A linear layer of floats with weights that are rounded to float16."""
+    return run_half(X, W_prepack, False)
+
+
+@quantized_operator()
+def linear_relu_dynamic_fp16(X: Tensor, W_prepack: Any) -> Tensor:
+    """`linear_dynamic_fp16`, with negative values made zero."""
+    return run_half(X, W_prepack, True)

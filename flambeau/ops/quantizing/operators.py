@@ -1,0 +1,26 @@
+"""`torch.ops.quantized`: the operators of quantized tensors by name. Loaded when it is first used."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from ..machinery.binding import namespace
+from . import conv, elementwise, embedding, forms, layers, linear, recurrent  # noqa: F401  declare the operators
+
+
+class _Namespace(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"'_OpNamespace' '{self.__name__.rpartition('.')[2]}' object has no attribute '{name}'")
+
+
+def _make(name: str) -> Any:
+    place = _Namespace(f"torch.ops.{name}")
+    for key, function in namespace(name).items():
+        function.__module__ = place.__name__
+        function.overloadpacket = function.default = function
+        setattr(place, key, function)
+    return place
+
+
+quantized = _make("quantized")

@@ -1,0 +1,82 @@
+"""Weights laid out for products: what `*_prepack` makes, and modules keep."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from ...backends.cpu.onednn.int8 import Weights
+from ...core import dtype as dt
+from ...core.quantized import QuantizedTensor
+from ...core.tensor import Tensor, copy_of_array
+from ..machinery.memory import values_on_host
+
+_MAX_KNOWN = 32
+_numbers = itertools.count()
+
+
+class Packed:
+    """Quantized weights and a bias in float32, with what products need of them. `channel` is the dimension of the outputs."""
+
+    __torch_class__ = "PackedParams"
+
+    def __init__(self, weight: Any, bias: Tensor | None, channel: int = 0, groups: int = 1):
+        self.weight, self.given_bias, self.channel = weight, bias, channel
+        self.codes = np.ascontiguousarray(values_on_host(weight._codes))
+        self.outputs = weight.shape[channel] * (groups if channel else 1)
+        q = weight._quantizer
+        if q.per_tensor:
+            scales, zeros = np.full(self.outputs, q.scale), np.full(self.outputs, q.zero_point)
+        else:
+            scales, zeros = values_on_host(q.scale), values_on_host(q.zero_point)
+        self.by_channel = not q.per_tensor
+        self.scales, self.zeros = scales.astype(np.float32), zeros.astype(np.int64)
+        self.bias_values = None if bias is None else np.ascontiguousarray(values_on_host(bias.detach()), np.float32)
+        self.known: dict[tuple, Any] = {}
+        self._weights: Weights | None = None
+
+    def __repr__(self) -> str:
+        return f"<torch.ScriptObject object of __torch__.torch.classes.quantized.{self.__torch_class__}>"
+
+    def unpack(self) -> tuple[Any, Tensor | None]:
+        """The weights and the bias as they were given."""
+        return self.weight, self.given_bias
+
+    def bias(self) -> Tensor | None:
+        return self.given_bias
+
+    def __reduce__(self) -> tuple:
+        return type(self), self.__getstate__()
+
+    def __getstate__(self) -> tuple:
+        return self.weight, self.given_bias
+
+    def __deepcopy__(self, memo: dict) -> Packed:
+        memo[id(self)] = self  # nothing about it ever changes
+        return self
+
+    def remember(self, key: tuple, value: Any) -> Any:
+        """Keep what follows from the scales of a call, which are the same every time in most programs."""
+        if len(self.known) >= _MAX_KNOWN:
+            self.known.clear()
+        self.known[key] = value
+        return value
+
+    def symmetric(self) -> bool:
+        return not self.zeros.any()
+
+
+def row(values: Any, kind: Any) -> Tensor:
+    return copy_of_array(np.ascontiguousarray(values, kind.numpy), kind)
+
+
+def check_weight(weight: Any, bias: Any, name: str, dims: int) -> None:
+    if not isinstance(weight, QuantizedTensor) or weight.dtype is not dt.qint8:
+        kind = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
+        raise RuntimeError(f"{name}: the weight should be a quantized tensor of dtype torch.qint8, got {kind}")
+    if len(weight.shape) != dims:
+        raise RuntimeError(f"{name}: the weight tensor should have {dims} dimensions, got {len(weight.shape)}")
+    if bias is not None and (not isinstance(bias, Tensor) or bias.dtype is not dt.float32):
+        raise RuntimeError(f"{name}: the bias should be a tensor of dtype torch.float32")

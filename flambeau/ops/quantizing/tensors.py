@@ -1,0 +1,287 @@
+"""Making quantized tensors, and what they say about themselves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...core import dtype as dt
+from ...core.device import cpu
+from ...core.dtype import dtype as Dtype
+from ...core.quantized import (
+    CODE_DTYPES,
+    CODE_RANGES,
+    QuantizedRefusal,
+    QuantizedTensor,
+    Quantizer,
+    per_channel_affine,
+    per_channel_float,
+    per_tensor,
+    wrap,
+)
+from ...core.quantized import (
+    qscheme as Scheme,
+)
+from ...core.tensor import Tensor, empty
+from ..machinery.arguments import as_device, as_shape
+from ..machinery.declare import composite
+from ..machinery.dtype_rules import type_word
+from .codes import channel_codes, quantized, values_of
+
+QUANTIZED_OF = {held: d for d, held in CODE_DTYPES.items()}
+
+
+def check_dtype(d: Any, maker: str = "new_qtensor") -> None:
+    if d is dt.quint4x2 or d is dt.quint2x4:
+        raise NotImplementedError(f"quantized tensors of dtype {d}: codes of less than 8 bits are not in Flambeau")
+    if d not in CODE_DTYPES:
+        raise RuntimeError(f"ScalarType {type_word(d)} is not supported in {maker}.")
+
+
+def check_zero_point(name: str, zero_point: int, d: Dtype) -> None:
+    low, high = CODE_RANGES[d]
+    if zero_point > high:
+        raise RuntimeError(f"{name} zero_point {zero_point} is above upper bound.")
+    if zero_point < low:
+        raise RuntimeError(f"{name} zero_point {zero_point} is below lower bound.")
+
+
+def _check_float(input: Any, name: str) -> None:
+    if isinstance(input, QuantizedTensor):
+        raise QuantizedRefusal(
+            f"Could not run 'aten::{name}' with arguments from the 'QuantizedCPU' backend: the tensor is quantized already"
+        )
+    if input.dtype is not dt.float32:
+        raise RuntimeError(f"Quantize only works on Float Tensor, got {type_word(input.dtype)}")
+
+
+def _number(x: Any, kind: type) -> Any:
+    return kind(x.item()) if isinstance(x, Tensor) else kind(x)
+
+
+@composite(method=False)
+def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> Any:
+    """The tensor quantized with one scale: each value as the nearest of (code - zero_point) * scale. Of a list of tensors with
+    tensors of scales and zero points, a tuple."""
+    if isinstance(input, (list, tuple)):
+        return tuple(quantize_per_tensor(x, scale[i], zero_point[i], dtype) for i, x in enumerate(input))
+    _check_float(input, "quantize_per_tensor")
+    check_dtype(dtype)
+    scale, zero_point = _number(scale, float), _number(zero_point, int)
+    check_zero_point("quantize_tensor_per_tensor_affine", zero_point, dtype)
+    return quantized(input.detach(), scale, zero_point, dtype)
+
+
+_SMALLEST_SCALE = float(np.float32(6.1e-5))
+
+
+def choose_parameters(low: float, high: float, least: int, most: int, reduce_range: bool) -> tuple[float, int]:
+    """Scale and zero point for values from `low` to `high`, such that zero has a code of its own (`ChooseQuantizationParams`)."""
+    if reduce_range:
+        least, most = int(least / 2), int(most / 2)
+    low, high = min(low, 0.0), max(high, 0.0)
+    scale = (high - low) / (most - least)
+    with np.errstate(divide="ignore"):
+        if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):
+            scale = 0.1
+    if scale < _SMALLEST_SCALE:
+        given, scale = float(np.float32(scale)), _SMALLEST_SCALE
+        if low == 0:
+            high = float(np.float32(_SMALLEST_SCALE * (most - least)))
+        elif high == 0:
+            low = float(-np.float32(_SMALLEST_SCALE * (most - least)))
+        else:
+            factor = np.float32(_SMALLEST_SCALE) / np.float32(given)
+            low, high = float(np.float32(low) * factor), float(np.float32(high) * factor)
+    from_low, from_high = least - low / scale, most - high / scale
+    low_error, high_error = abs(least) - abs(low / scale), abs(most) - abs(high / scale)
+    start = from_low if low_error < high_error else from_high
+    return scale, least if start < least else most if start > most else round(start)
+
+
+def dynamic_parameters(input: Tensor, d: Dtype, reduce_range: bool) -> tuple[float, int]:
+    """Scale and zero point for the values of a tensor."""
+    low, high = (float(x.item()) for x in input.aminmax()) if input.numel() else (0.0, 0.0)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError("In ChooseQuantizationParams, the values of the tensor must be finite numbers")
+    least, most = CODE_RANGES[d]
+    return choose_parameters(low, high, least, most, reduce_range)
+
+
+@composite(method=False)
+def quantize_per_tensor_dynamic(input: Tensor, dtype: Any, reduce_range: bool) -> Tensor:
+    """The tensor quantized with a scale that covers its values; with `reduce_range` only half of the codes are used."""
+    if dtype is dt.float16:
+        return input.to(dt.float16)
+    if dtype not in (dt.qint8, dt.quint8):
+        raise RuntimeError(f"dtype {dtype} not supported")
+    _check_float(input, "quantize_per_tensor_dynamic")
+    values = input.detach()
+    return quantized(values, *dynamic_parameters(values, dtype, reduce_range), dtype)
+
+
+@composite(method=False)
+def _choose_qparams_per_tensor(self: Tensor, reduce_range: bool = False) -> Any:
+    """Scale and zero point that cover the values of a tensor with codes of 8 bits."""
+    return dynamic_parameters(self.detach(), dt.quint8, reduce_range)
+
+
+def channel_quantizer(
+    scales: Tensor, zero_points: Tensor, axis: int, shape: Any, exact_integers: bool = True
+) -> Quantizer:
+    """The quantizer of channels, checked; zero points that are floats make it one of floats."""
+    if len(scales.shape) != 1:
+        raise RuntimeError("scale tensor must have dimension 1")
+    if len(zero_points.shape) != 1:
+        raise RuntimeError("zero_points tensor must have dimension 1")
+    if scales.numel() != zero_points.numel():
+        raise RuntimeError("number of elements in scales and zero_points must match")
+    if not 0 <= axis < len(shape):
+        raise RuntimeError(
+            f"Channel axis out of range in per channel affine quantization. Got: {axis} Expected: [0, {len(shape)})"
+        )
+    if shape[axis] != scales.numel():
+        raise RuntimeError(f"length of scales must equal to channel, expected {shape[axis]} got, {scales.numel()}")
+    if zero_points.is_floating_point():
+        return Quantizer(per_channel_float, scales.detach().to(dt.float32), zero_points.detach().to(dt.float32), axis)
+    return Quantizer(per_channel_affine, scales.detach().to(dt.float64), zero_points.detach().to(dt.int64), axis)
+
+
+@composite(method=False)
+def quantize_per_channel(input: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: Any) -> Tensor:
+    """The tensor quantized with one scale and zero point for each index of the dimension `axis`."""
+    _check_float(input, "quantize_per_channel")
+    check_dtype(dtype)
+    quantizer = channel_quantizer(scales, zero_points, int(axis), input.shape)
+    if quantizer.scheme is per_channel_affine:
+        for zero_point in quantizer.zero_point.tolist():
+            check_zero_point("quantize_tensor_per_channel_affine", zero_point, dtype)
+    return wrap(channel_codes(input.detach(), quantizer, dtype), quantizer, dtype)
+
+
+@composite
+def dequantize(input: Any) -> Any:
+    """The values of a quantized tensor, in float32; of a list of tensors, a tuple."""
+    if isinstance(input, (list, tuple)):
+        return tuple(dequantize(x) for x in input)
+    return values_of(input) if isinstance(input, QuantizedTensor) else input.to(dt.float32)
+
+
+# -- without values ---------------------------------------------------------------------------------------------------
+
+
+@composite(kind="creation", method=False)
+def _empty_affine_quantized(
+    *size: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None,
+    requires_grad: bool = False, scale: float = 1, zero_point: int = 0, memory_format: Any = None, out: Any = None,
+) -> Tensor:  # fmt: skip
+    """A quantized tensor whose codes are not set."""
+    check_dtype(dtype)
+    codes = empty(
+        as_shape(size, "_empty_affine_quantized"), CODE_DTYPES[dtype], cpu if device is None else as_device(device)
+    )
+    if memory_format is not None:
+        codes = codes.contiguous(memory_format=memory_format)
+    return per_tensor(codes, float(scale), int(zero_point), dtype)
+
+
+@composite(kind="creation", method=False)
+def _empty_per_channel_affine_quantized(
+    *size: Any, scales: Any, zero_points: Any, axis: int, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: Any = None, requires_grad: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """A tensor quantized by channels whose codes are not set."""
+    check_dtype(dtype)
+    shape = as_shape(size, "_empty_per_channel_affine_quantized")
+    quantizer = channel_quantizer(scales, zero_points, axis, shape)
+    codes = empty(shape, CODE_DTYPES[dtype], cpu if device is None else as_device(device))
+    if memory_format is not None:
+        codes = codes.contiguous(memory_format=memory_format)
+    return wrap(codes, quantizer, dtype)
+
+
+def _quantized_dtype(input: Tensor) -> Dtype:
+    if input.dtype not in QUANTIZED_OF:
+        raise RuntimeError(f"ScalarType {type_word(input.dtype)} holds no codes of a quantized tensor")
+    return QUANTIZED_OF[input.dtype]
+
+
+@composite(method=False)
+def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: int) -> Tensor:
+    """The quantized tensor with these codes."""
+    return per_tensor(input.clone(), float(scale), int(zero_point), _quantized_dtype(input))
+
+
+@composite(method=False)
+def _make_per_channel_quantized_tensor(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
+    """The quantized tensor with these codes and scales."""
+    return wrap(input.clone(), channel_quantizer(scale, zero_point, axis, input.shape), _quantized_dtype(input))
+
+
+# -- what they say about themselves -----------------------------------------------------------------------------------
+
+
+def _need_quantized(t: Any, name: str) -> QuantizedTensor:
+    if not isinstance(t, QuantizedTensor):
+        raise NotImplementedError(
+            f"Could not run 'aten::{name}' with arguments from the 'CPU' backend: the tensor is not quantized."
+        )
+    return t
+
+
+def _quantizer(t: Any, name: str, channels: bool) -> Quantizer:
+    q = _need_quantized(t, name)._quantizer
+    if q.per_tensor is channels:
+        wanted = (
+            "kPerChannelAffine || quantizer->qscheme() == kPerChannelAffineFloatQParams"
+            if channels
+            else "kPerTensorAffine"
+        )
+        raise RuntimeError(f"Expected quantizer->qscheme() == {wanted} to be true, but got false.")
+    return q
+
+
+@composite
+def int_repr(input: Tensor) -> Tensor:
+    """The codes, as plain whole numbers."""
+    return _need_quantized(input, "int_repr")._codes.clone()
+
+
+@composite
+def q_scale(input: Tensor) -> float:
+    """The scale of a tensor quantized with one."""
+    return _quantizer(input, "q_scale", False).scale
+
+
+@composite
+def q_zero_point(input: Tensor) -> int:
+    """The code of zero, of a tensor quantized with one scale."""
+    return _quantizer(input, "q_zero_point", False).zero_point
+
+
+@composite
+def q_per_channel_scales(input: Tensor) -> Tensor:
+    """The scales, one for each channel."""
+    return _quantizer(input, "q_per_channel_scales", True).scale
+
+
+@composite
+def q_per_channel_zero_points(input: Tensor) -> Tensor:
+    """The codes of zero, one for each channel."""
+    return _quantizer(input, "q_per_channel_zero_points", True).zero_point
+
+
+@composite
+def q_per_channel_axis(input: Tensor) -> int:
+    """The dimension whose indices are the channels."""
+    axis = _quantizer(input, "q_per_channel_axis", True).axis
+    assert axis is not None
+    return axis
+
+
+@composite(function=False)
+def qscheme(self: Tensor) -> Scheme:
+    """How the values are mapped to codes: `torch.per_tensor_affine`, ..."""
+    return _need_quantized(self, "qscheme")._quantizer.scheme

@@ -1,0 +1,39 @@
+"""Ways through the tree of a profile (`prof.profiler.kineto_results.experimental_event_tree()`)."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+
+def _parts(event: Any) -> Any:
+    return event.children
+
+
+def traverse_dfs(tree: Iterable[Any], children_fn: Callable[[Any], Any] = _parts) -> Iterator[Any]:
+    """Every entry, each followed by what it is made of."""
+    remaining = list(reversed(list(tree)))
+    while remaining:
+        event = remaining.pop()
+        yield event
+        remaining += reversed(list(children_fn(event)))
+
+
+def traverse_bfs(tree: Iterable[Any], children_fn: Callable[[Any], Any] = _parts) -> Iterator[Any]:
+    """Every entry, the outermost first."""
+    remaining = deque(tree)
+    while remaining:
+        event = remaining.popleft()
+        yield event
+        remaining.extend(children_fn(event))
+
+
+def source_code_location(event: Any) -> str:
+    """The Python function around an entry, with its file and line."""
+    while event is not None:
+        if re.search(r"\.py\(.*\)", event.name):
+            return event.name
+        event = event.parent
+    return "No source code location found"

@@ -1,0 +1,114 @@
+"""The first run of a program: on memory full of garbage, one step after the other, and undone afterwards.
+
+It needs little more memory than the function itself: what a step changes is copied when that step comes, not before, and by then the
+arena gives back what no later step uses."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from ..core.generator import default_generator
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor
+from .comparing import Print, kind_of
+from .graph import Launch, Test
+
+if TYPE_CHECKING:
+    from .program import Program
+
+_GARBAGE = 0xCB
+_WORTHWHILE = 1 << 20  # bytes
+
+
+class Rehearsal:
+    """What has to be done before each step of a program, and what there was before it ran."""
+
+    def __init__(self, program: Program, tensors: list[Tensor], made: list[UntypedStorage]):
+        self.program = program
+        self.times: list[tuple[str, float]] = []
+        self.saved: list[tuple[int, bytes, Any]] = []  # where, what was there, and the kind of numbers it is
+        self._since = 0  # bytes saved since the arena was last cleared up
+        self._filled: dict[int, list[tuple[int, int]]] = {}  # by step: places to fill with garbage
+        self._changed: dict[int, list[tuple[int, int, Any]]] = {}  # places to be saved
+        self._last: dict[int, int] = {}
+        self._number = {id(step): i for i, step in enumerate(program.graph.steps)}
+        self._generators = [
+            (g, g.state_bytes()) for g in dict.fromkeys([default_generator, *program.graph.draws])
+        ]
+        self._plan(tensors, made)
+
+    def _plan(self, tensors: list[Tensor], made: list[UntypedStorage]) -> None:
+        graph, program = self.program.graph, self.program
+        places = {b: (made[i].ptr, made[i].size_bytes) for i, b in enumerate(program.results) if made[i].ptr}
+        for b, offset in program.offsets.items():
+            places[b] = program.arena.ptr + offset, graph.buffers[b].size
+        written: set[int] = set()
+        for i, step in enumerate(graph.steps):
+            refs = [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]
+            for ref in refs:
+                self._last[ref.buffer] = i
+                if ref.buffer in places:
+                    self._filled.setdefault(i, []).append(places.pop(ref.buffer))
+            for ref in () if isinstance(step, Test) else changed_by(step):
+                if ref.buffer >= 0 and ref.buffer not in written:
+                    written.add(ref.buffer)
+                    self._changed.setdefault(i, []).extend(self._outside(ref.buffer, tensors))
+        for address, size in places.values():  # no step uses them
+            ctypes.memset(address, _GARBAGE, size)
+        for b in {r.buffer for u in graph.updates for refs in u.scalars for r in refs} - written:
+            self.saved += [(at, ctypes.string_at(at, size), kind) for at, size, kind in self._outside(b, tensors)]
+
+    def _outside(self, index: int, tensors: list[Tensor]) -> list[tuple[int, int, Any]]:
+        """The memory behind a buffer that existed before: where, how much, and numbers of which kind it holds."""
+        argument = self.program.arguments.get(index)
+        if argument is None:
+            buffer = self.program.graph.buffers[index]
+            if buffer.source != "state":
+                return []
+            size = buffer.size if buffer.storage is None else min(buffer.size, buffer.storage.size_bytes)
+            return [(buffer.address, size, None if buffer.dtype is None else kind_of(buffer.dtype))]
+        first = tensors[argument[0]]._storage.ptr
+        sharing = [t for t in tensors if t._storage.ptr == first and first]
+        return [(t._storage.ptr + t._offset * t.dtype.itemsize, extent(t), kind_of(t.dtype)) for t in sharing]
+
+    def before(self, step: Any) -> None:
+        """A step is about to run."""
+        number = self._number.get(id(step), -1)
+        for address, size in self._filled.pop(number, ()):
+            ctypes.memset(address, _GARBAGE, size)
+        for address, size, kind in self._changed.pop(number, ()):
+            self.saved.append((address, ctypes.string_at(address, size), kind))
+            self._since += size
+        if self._since > _WORTHWHILE:
+            self._since = 0
+            offsets, buffers = self.program.offsets, self.program.graph.buffers
+            self.program.rest(
+                [(at, at + buffers[b].size) for b, at in offsets.items() if self._last.get(b, -1) >= number]
+            )
+
+    def undo(self) -> list[tuple[int, Print]]:
+        """Put everything back that was changed; what it had become."""
+        found = []
+        while self.saved:
+            address, old, kind = self.saved.pop()
+            found.append((address, Print(address, len(old), kind)))
+            ctypes.memmove(address, old, len(old))
+        for generator, mark in self._generators:
+            generator.set_state_bytes(mark)
+        return found
+
+
+def changed_by(step: Any) -> list[Any]:
+    """Places that a step may change."""
+    return step.writes() if isinstance(step, Launch) else list(step.refs())
+
+
+def extent(t: Tensor) -> int:
+    """Bytes from the first to the last element."""
+    if 0 in t.shape:
+        return 0
+    return (1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides))) * t.dtype.itemsize
+
+
+__all__ = ["Rehearsal", "changed_by", "extent"]
