@@ -511,7 +511,7 @@ def _refuse_compiled(stages: list[Any], name: str) -> None:
 
 def get_schedule_class(schedule_name: str) -> type[_PipelineSchedule]:
     """The schedule of this name, however it is capitalised: "1F1B", "GPipe", "Interleaved1F1B", ..."""
-    known = {
+    known: dict[str, type[_PipelineSchedule]] = {
         "1F1B": Schedule1F1B,
         "Interleaved1F1B": ScheduleInterleaved1F1B,
         "GPipe": ScheduleGPipe,

@@ -157,8 +157,9 @@ class _PipelineStageBase:
         try:
             output = self.submod(*inputs, **kwargs)
         except Exception as problem:
-            problem.add_note(f"in stage {self.stage_index} of the pipeline, with {_described(inputs, kwargs)}")
-            raise
+            raise RuntimeError(
+                f"[Stage {self.stage_index}] failed to run forward with {_described(inputs, kwargs)}"
+            ) from problem
         outputs = _as_tuple(output)
         if self.is_last and save_forward_output:
             self.output_chunks.append(output)
