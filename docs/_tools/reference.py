@@ -60,8 +60,13 @@ def _public(home: Any) -> list[str]:
 def _text(value: Any) -> str:
     """A docstring as Markdown: code stays code, nothing else is markup."""
     told = inspect.cleandoc(value.__doc__) if isinstance(getattr(value, "__doc__", None), str) else ""
-    told = re.sub(r"(?m)^((?:>>>|\.\.\.) .*\n?(?:^(?!>>>)\S.*\n?)*)+", lambda m: "\n" + indent(m[0], "    ") + "\n", told)
-    lines = [line if line.startswith("    ") else re.sub(r"(?<!`)([<*_\[\]#])(?![^`]*`)", r"\\\1", line) for line in told.split("\n")]
+    told = re.sub(
+        r"(?m)^((?:>>>|\.\.\.) .*\n?(?:^(?!>>>)\S.*\n?)*)+", lambda m: "\n" + indent(m[0], "    ") + "\n", told
+    )
+    lines = [
+        line if line.startswith("    ") else re.sub(r"(?<!`)([<*_\[\]#])(?![^`]*`)", r"\\\1", line)
+        for line in told.split("\n")
+    ]
     return "\n".join(lines)
 
 

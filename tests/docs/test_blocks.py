@@ -16,9 +16,7 @@ LONG = {
     "docs/cpp.md", "docs/files.md", "docs/gallery.md", "docs/profiling.md", "docs/tutorials/compression.md", "docs/tutorials/deployment.md",
     "docs/tutorials/parallel.md", "docs/tutorials/text.md", "docs/tutorials/tools.md", "docs/tutorials/vision.md",
 }  # fmt: skip
-PAGES = [
-    str(page.relative_to(ROOT)) for page in pages() if any(block.language == "python" for block in blocks(page))
-]
+PAGES = [str(page.relative_to(ROOT)) for page in pages() if any(block.language == "python" for block in blocks(page))]
 SHORT = [page for page in PAGES if page not in LONG]
 
 
