@@ -93,6 +93,15 @@ def encode_channels(value, scale, zero_point, low=0.0, high=255.0):
     return encoded(value, cast(1.0, dt.float32) / cast(scale, dt.float32), zero_point, low, high)
 
 
+def _encode_wide_channels(value: Any, scale: Any, zero_point: Any, low: float = 0.0, high: float = 0.0):
+    inverse_scale = cast(1.0, dt.float32) / cast(scale, dt.float32)
+    scaled = cast(value, dt.float32) * inverse_scale + cast(zero_point, dt.float32)
+    return clipped(cast(round_(scaled), dt.float64), low, high)
+
+
+encode_wide_channels = Pointwise("encode_wide_channels", _encode_wide_channels, _wide, differentiable=False)
+
+
 @formula
 def encode_float_channels(value, scale, zero_point, low=0.0, high=255.0):
     """Zero points that are floats are added before rounding."""
@@ -129,9 +138,8 @@ def channel_codes(values: Tensor, q: Quantizer, d: dtype) -> Tensor:
     """The codes of float32 values, by channels."""
     low, high = CODE_RANGES[d]
     scale, zero_point = (along(x, q.axis, len(values.shape)).to(dt.float32) for x in (q.scale, q.zero_point))
-    if d is dt.qint32:
-        raise NotImplementedError("quantize_per_channel: codes of 32 bits are quantized with one scale only")
     form = encode_float_channels if q.scheme is per_channel_float else encode_channels
+    form = encode_wide_channels if d is dt.qint32 else form
     return form.call((values, scale, zero_point), (float(low), float(high)), CODE_DTYPES[d])
 
 
