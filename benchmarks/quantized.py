@@ -56,7 +56,9 @@ def dynamic(rows: int, inputs: int, outputs: int) -> Callable[[Any], tuple[Run, 
     return make
 
 
-def conv(pictures: int, inputs: int, outputs: int, size: int, kernel: int, groups: int = 1) -> Callable[[Any], tuple[Run, Run]]:
+def conv(
+    pictures: int, inputs: int, outputs: int, size: int, kernel: int, groups: int = 1
+) -> Callable[[Any], tuple[Run, Run]]:
     def make(lib: Any) -> tuple[Run, Run]:
         pad = kernel // 2
         x = lib.randn(pictures, inputs, size, size)
@@ -107,7 +109,10 @@ def measure(make: Callable[[Any], tuple[Run, Run]], turns: int) -> list[float]:
 
 
 def table(chosen: dict[str, Callable], turns: int) -> str:
-    lines = ["| layer | PyTorch float32 | PyTorch int8 | float32 | int8 | beside PyTorch | beside float32 |", "|---|--:|--:|--:|--:|--:|--:|"]
+    lines = [
+        "| layer | PyTorch float32 | PyTorch int8 | float32 | int8 | beside PyTorch | beside float32 |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
     for name, make in chosen.items():
         theirs, theirs8, ours, ours8 = measure(make, turns)
         numbers = " | ".join(f"{t:.3f}" for t in (theirs, theirs8, ours, ours8))

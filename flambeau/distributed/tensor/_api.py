@@ -213,9 +213,7 @@ class DTensor(SpreadTensor):
         return self._new_filled("new_empty", make_size(tuple(size)), (), kwargs)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return (
-            f"DTensor(local_tensor={self._local_tensor}, device_mesh={self._spec.mesh}, placements={self._spec.placements})"
-        )
+        return f"DTensor(local_tensor={self._local_tensor}, device_mesh={self._spec.mesh}, placements={self._spec.placements})"
 
     def __format__(self, spec: str) -> str:
         return repr(self)
@@ -347,7 +345,9 @@ def distribute_tensor(
         )
     if isinstance(tensor, DTensor):
         if tensor.device_mesh != mesh:
-            raise ValueError(f"Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}.")
+            raise ValueError(
+                f"Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}."
+            )
         if tensor.placements != wanted:
             raise ValueError(
                 f"Cannot distribute a DTensor with placements {tensor.placements} to a different placements {wanted}. do you want"

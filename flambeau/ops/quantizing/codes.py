@@ -66,8 +66,18 @@ def decode(code, scale=1.0, zero_point=0):
 
 
 @formula
-def decode_channels(code, scale, zero_point):
+def decode_float_channels(code, scale, zero_point):
     return decoded(code, scale, zero_point)
+
+
+def _decode_channels(code: Any, scale: Any, zero_point: Any):
+    """With scales in float64, rounded once."""
+    return (code - zero_point) * scale
+
+
+decode_channels = Pointwise(
+    "decode_channels", _decode_channels, lambda op, operands: (dt.float64, dt.float32), differentiable=False
+)
 
 
 @formula
@@ -118,8 +128,9 @@ def values_of(t: QuantizedTensor) -> Tensor:
     q = t._quantizer
     if q.per_tensor:
         return decode.call((t._codes,), (float32(q.scale), q.zero_point))
-    scale, zero_point = (along(x, q.axis, len(t.shape)).to(dt.float32) for x in (q.scale, q.zero_point))
-    return decode_channels.call((t._codes, scale, zero_point))
+    scale, zero_point = (along(x, q.axis, len(t.shape)) for x in (q.scale, q.zero_point))
+    form = decode_float_channels if q.scheme is per_channel_float else decode_channels
+    return form.call((t._codes, scale, zero_point))
 
 
 def codes_of(values: Tensor, scale: float, zero_point: int, d: dtype) -> Tensor:

@@ -259,6 +259,12 @@ def linear_dynamic_fp16(X: Tensor, W_prepack: Any) -> Tensor:
 
 
 @quantized_operator()
+def linear_dynamic_fp16_unpacked_weight(X: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+    """`linear_dynamic_fp16` with weights that were not packed."""
+    return run_half(X, HalfLinearPackedParams(weight, bias), False)
+
+
+@quantized_operator()
 def linear_relu_dynamic_fp16(X: Tensor, W_prepack: Any) -> Tensor:
     """`linear_dynamic_fp16`, with negative values made zero."""
     return run_half(X, W_prepack, True)

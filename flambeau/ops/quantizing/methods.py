@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 from ...core import dtype as dt
 from ...core import printing
 from ...core.device import default_device
-from ...core.promotion import get_default_dtype
 from ...core.quantized import QuantizedTensor, Quantizer, wrap
 from ...core.tensor import Tensor
 from ...core.typed_storage import TypedStorage

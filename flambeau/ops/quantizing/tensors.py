@@ -220,6 +220,12 @@ def _make_per_channel_quantized_tensor(input: Tensor, scale: Tensor, zero_point:
     return wrap(input.clone(), channel_quantizer(scale, zero_point, axis, input.shape), _quantized_dtype(input))
 
 
+@composite(method=False)
+def _saturate_weight_to_fp16(weight: Tensor) -> Tensor:
+    """Values kept within the range of float16."""
+    return weight.clamp(-65504.0, 65504.0)
+
+
 # -- what they say about themselves -----------------------------------------------------------------------------------
 
 
