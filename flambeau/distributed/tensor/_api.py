@@ -16,7 +16,7 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout
 from ...nn.parameter import Parameter
 from ...ops import namespace
-from .. import collectives
+from .. import collectives, groups
 from ..device_mesh import DeviceMesh, _mesh_resources
 from ..object_collectives import all_gather_object
 from . import _random
