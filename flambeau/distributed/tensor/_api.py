@@ -201,10 +201,25 @@ class DTensor(SpreadTensor):
     def data(self, value: Any) -> None:
         self._adopt(value)
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if grad_mode.enabled and (self.requires_grad or getattr(value, "requires_grad", False)):
+            raise NotImplementedError(
+                "x[key] = value on a DTensor whose history is recorded is not in Flambeau yet: use torch.where or index_put"
+            )
+        whole = _whole(self).clone()
+        whole[_wholes(key)] = _whole(value) if isinstance(value, DTensor) else value
+        self._local_tensor.copy_(_part_of(whole, self.device_mesh, self.placements))
+
     def _new_filled(self, name: str, size: Any, args: tuple, kwargs: dict[str, Any]) -> DTensor:
-        local = getattr(self._local_tensor, name)(size, *args, **kwargs)
-        meta = meta_of(local.shape, contiguous_strides(tuple(local.shape)), local.dtype)
-        placements = (Replicate(),) * self.device_mesh.ndim
+        """A new tensor: one of the same shape lies as this one does."""
+        placements: tuple[Placement, ...] = (Replicate(),) * self.device_mesh.ndim
+        local_size = size
+        if size == self.shape:
+            sums = name in ("new_empty", "new_zeros")
+            placements = tuple(Replicate() if p.is_partial() and not sums else p for p in self.placements)
+            local_size = self._local_tensor.shape
+        local = getattr(self._local_tensor, name)(local_size, *args, **kwargs)
+        meta = meta_of(size, contiguous_strides(tuple(size)), local.dtype)
         return DTensor(local, DTensorSpec(self.device_mesh, placements, meta), requires_grad=local.requires_grad)
 
     def new_empty(self, *size: Any, **kwargs: Any) -> DTensor:
@@ -275,6 +290,33 @@ class DTensor(SpreadTensor):
     def __tensor_unflatten__(inner_tensors: dict, flatten_spec: Any, outer_size: Any, outer_stride: Any) -> DTensor:
         spec, requires_grad = flatten_spec
         return DTensor(inner_tensors["_local_tensor"], spec, requires_grad=requires_grad)
+
+
+def _whole(spread: DTensor) -> Tensor:
+    everywhere = (Replicate(),) * spread.device_mesh.ndim
+    return redistribute_local_tensor(spread._local_tensor, spread._spec, spread._spec.with_placements(everywhere))
+
+
+def _wholes(key: Any) -> Any:
+    """An index whose spread tensors are whole ones."""
+    if isinstance(key, DTensor):
+        return _whole(key)
+    return type(key)([_wholes(k) for k in key]) if type(key) in (tuple, list) else key
+
+
+def _part_of(whole: Tensor, mesh: DeviceMesh, placements: tuple[Placement, ...]) -> Tensor:
+    """This rank's part of a tensor that all ranks have."""
+    part = whole
+    for i, p in enumerate(placements):
+        if _is_shard_like(p):
+            part = p.part_of(part, mesh.size(i), mesh.get_local_rank(i))  # type: ignore[attr-defined]
+        elif isinstance(p, Partial):
+            part = p._partition_value(part, mesh, i)
+        elif not p.is_replicate():
+            raise RuntimeError(
+                f"Trying to distribute tensor with unsupported placements {p} on device mesh dimension {i}!"
+            )
+    return part
 
 
 def _rebuilt(local: Tensor, spec: DTensorSpec, requires_grad: bool, marks: dict[str, Any]) -> DTensor:
@@ -401,15 +443,7 @@ def distribute_tensor(
             local = local.contiguous().clone()
             for i in range(mesh.ndim):
                 _from_first(local, mesh, i, src_data_rank)
-        for i, p in enumerate(wanted):
-            if _is_shard_like(p):
-                local = p.part_of(local, mesh.size(i), mesh.get_local_rank(i))  # type: ignore[attr-defined]
-            elif isinstance(p, Partial):
-                local = p._partition_value(local, mesh, i)
-            elif not p.is_replicate():
-                raise RuntimeError(
-                    f"Trying to distribute tensor with unsupported placements {p} on device mesh dimension {i}!"
-                )
+        local = _part_of(local, mesh, wanted)
     spec = DTensorSpec(mesh, wanted, meta_of(tensor.shape, tensor.stride(), tensor.dtype))
     return DTensor(local._bare_alias(), spec, requires_grad=tensor.requires_grad)
 

@@ -103,8 +103,9 @@ def pointwise(call: Any) -> Ways:
 def _linear_groups(call: Any) -> list[tuple[frozenset, tuple[str, ...]]]:
     """Sets of tensors whose sums (of all of them together) pass through the operator: its formula is linear in them."""
     impl = call.op.impl
-    if impl is None or not hasattr(impl, "operand_names"):
-        return []
+    if impl is None or not hasattr(impl, "operand_names"):  # a copy, of all that there is
+        copies = len(call.tensors) == 2
+        return [(frozenset((0, 1)), ("sum", "avg"))] if copies else []
     places = {i: x.index for i, x in enumerate(call.args) if type(x).__name__ == "_Place"}
     params = tuple(call.kwargs.get(name, default) for name, default in impl.parameters)
     found: list[tuple[frozenset, tuple[str, ...]]] = []
