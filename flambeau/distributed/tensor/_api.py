@@ -16,6 +16,7 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout
 from ...nn.parameter import Parameter
 from ...ops import namespace
+from .. import _functional_collectives as funcol
 from .. import collectives, groups
 from ..device_mesh import DeviceMesh, _mesh_resources
 from ..object_collectives import all_gather_object
@@ -160,7 +161,9 @@ class DTensor(SpreadTensor):
                     f"Can not redistribute from {self.placements[i]} to {placement}, redistributing to Partial is for internal"
                     " use only!"
                 )
-        return Redistribute.apply(self, _normalised(wanted, self.ndim, mesh), forward_dtype, backward_dtype)
+        return Redistribute.apply(
+            self, mesh, _normalised(wanted, self.ndim, mesh), async_op, (forward_dtype, backward_dtype)
+        )
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
         """The whole tensor, on every rank. It is differentiable."""
@@ -241,7 +244,9 @@ class DTensor(SpreadTensor):
 
     def _need_whole_values(self) -> None:
         if any(p.is_partial() for p in self.placements):
-            raise RuntimeError("Any checkpointing related operations are not supported for DTensor with partial placements!")
+            raise RuntimeError(
+                "Any checkpointing related operations are not supported for DTensor with partial placements!"
+            )
 
     def __create_write_items__(self, fqn: str, object: Any) -> Any:
         self._need_whole_values()
@@ -258,9 +263,7 @@ class DTensor(SpreadTensor):
         return self.to_local()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return (
-            f"DTensor(local_tensor={self._local_tensor}, device_mesh={self._spec.mesh}, placements={self._spec.placements})"
-        )
+        return f"DTensor(local_tensor={self._local_tensor}, device_mesh={self._spec.mesh}, placements={self._spec.placements})"
 
     def __format__(self, spec: str) -> str:
         return repr(self)
@@ -312,10 +315,8 @@ def _part_of(whole: Tensor, mesh: DeviceMesh, placements: tuple[Placement, ...])
             part = p.part_of(part, mesh.size(i), mesh.get_local_rank(i))  # type: ignore[attr-defined]
         elif isinstance(p, Partial):
             part = p._partition_value(part, mesh, i)
-        elif not p.is_replicate():
-            raise RuntimeError(
-                f"Trying to distribute tensor with unsupported placements {p} on device mesh dimension {i}!"
-            )
+        else:
+            part = _checked(part, p, i)
     return part
 
 
@@ -386,7 +387,7 @@ class _FromLocal(Function):
         if not isinstance(gradient, DTensor):
             return (gradient, *(None,) * 6)
         if gradient.placements != placements:
-            gradient = Redistribute.apply(gradient, placements, None, None)
+            gradient = Redistribute.apply(gradient, ctx.mesh, placements, False, (None, None))
         return (_ToLocal.apply(gradient, None), *(None,) * 6)
 
 
@@ -401,8 +402,30 @@ def _check_alike(tensor: Tensor, shapes: bool) -> None:
 
 def _from_first(tensor: Tensor, mesh: DeviceMesh, i: int, rank: int = 0) -> None:
     """Everybody along a dimension of the mesh gets the values of one of them."""
-    group = mesh.get_group(i)
-    collectives.broadcast(tensor, group=group, group_src=rank)
+    funcol._told("c10d.broadcast_")
+    collectives.broadcast(tensor, group=mesh.get_group(i), group_src=rank)
+
+
+def _from_source(whole: Tensor, mesh: DeviceMesh, i: int, p: Placement, source: int) -> Tensor:
+    """What one rank along a dimension of the mesh has, as it is to lie there."""
+    if not _is_shard_like(p):
+        whole = whole.contiguous().clone()
+        _from_first(whole, mesh, i, source)
+        return p._partition_value(whole, mesh, i) if isinstance(p, Partial) else _checked(whole, p, i)
+    placement: Any = p
+    parts, _ = placement._split_tensor(whole, mesh.size(i))
+    rank = mesh.get_local_rank(i)
+    size = placement.sizes(whole.shape[placement.dim], mesh.size(i))[rank]
+    found = _torch["empty_like"](parts[rank])
+    funcol._told("c10d.scatter_")
+    collectives.scatter(found, parts if rank == source else None, group=mesh.get_group(i), group_src=source)
+    return found if found.shape[placement.dim] == size else found.narrow(placement.dim, 0, size).clone()
+
+
+def _checked(whole: Tensor, p: Placement, i: int) -> Tensor:
+    if not p.is_replicate():
+        raise RuntimeError(f"Trying to distribute tensor with unsupported placements {p} on device mesh dimension {i}!")
+    return whole
 
 
 # -- spreading tensors and modules --------------------------------------------------------------------------------------------------
@@ -430,7 +453,9 @@ def distribute_tensor(
         )
     if isinstance(tensor, DTensor):
         if tensor.device_mesh != mesh:
-            raise ValueError(f"Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}.")
+            raise ValueError(
+                f"Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}."
+            )
         if tensor.placements != wanted:
             raise ValueError(
                 f"Cannot distribute a DTensor with placements {tensor.placements} to a different placements {wanted}. do you want"
@@ -439,11 +464,11 @@ def distribute_tensor(
         return tensor
     local = tensor.detach()
     if mesh.get_coordinate() is not None:
-        if src_data_rank is not None and local.device.type != "meta":
-            local = local.contiguous().clone()
-            for i in range(mesh.ndim):
-                _from_first(local, mesh, i, src_data_rank)
-        local = _part_of(local, mesh, wanted)
+        alone = src_data_rank is None or local.device.type == "meta"
+        if alone:
+            local = _part_of(local, mesh, wanted)
+        for i, p in enumerate(() if alone else wanted):
+            local = _from_source(local, mesh, i, p, src_data_rank or 0)
     spec = DTensorSpec(mesh, wanted, meta_of(tensor.shape, tensor.stride(), tensor.dtype))
     return DTensor(local._bare_alias(), spec, requires_grad=tensor.requires_grad)
 

@@ -278,7 +278,9 @@ def _chosen(call: Call, possible: Any, needs: bool, keep: bool) -> Decision | No
 
 def _candidates(possible: Any, now: list[Placement], count: int, width: int) -> list[tuple[list, list]]:
     """The ways of one mesh dimension: those that the rule allows, and everything everywhere."""
-    found: list[tuple[list, list]] = [([_REPLICATE] * width, [_REPLICATE] * count)]  # first: what costs the same is no reason to cut
+    found: list[tuple[list, list]] = [
+        ([_REPLICATE] * width, [_REPLICATE] * count)
+    ]  # first: what costs the same is no reason to cut
     for ins, outs in possible.ways:
         cut = _cut_like(ins, now)
         if cut is None and not possible.free:
@@ -469,9 +471,7 @@ class SpreadNode(Node):
         if not roots or not wanted:
             return (None,) * len(starts)
         ends: list[Any] = [GradientEdge(s, 0) for s in wanted]
-        found = iter(
-            run_backward(roots, given, True, recording, ends, False)
-        )
+        found = iter(run_backward(roots, given, True, recording, ends, False))
         shares = [None if s is None else next(found) for s in starts]
         return self._as_spread(shares, starts, tensors, begun) if recording else self._plain(shares, waiting)
 
@@ -615,7 +615,7 @@ def _in_place_recorded(call: Call, target: Any) -> Any:
         )
     else:
         result = plain.function(*args, **kwargs)
-    result = Redistribute.apply(result, target.placements, None, None)
+    result = Redistribute.apply(result, target.device_mesh, target.placements, False, (None, None))
     enabled, grad_mode.enabled = grad_mode.enabled, False
     try:
         target._local_tensor.copy_(result._local_tensor)

@@ -215,7 +215,9 @@ def reduction(call: Any) -> Ways | None:
     for d in range(len(shape)):
         if d not in dims:
             ways.append(((d,), d if keepdim else d - sum(1 for r in dims if r < d)))
-        elif joined is not None and (kind != "avg" or _even(call, d)) and (kind not in ("max", "min") or _full(call, d)):
+        elif (
+            joined is not None and (kind != "avg" or _even(call, d)) and (kind not in ("max", "min") or _full(call, d))
+        ):
             ways.append(((d,), joined))
     if impl.combine == "sum" and impl.formula(arg(0)) is arg(0) and (final is None or kind == "avg"):
         ways += [((Partial(p),), Partial(p)) for p in ("sum", "avg")]
