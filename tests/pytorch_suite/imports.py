@@ -176,6 +176,8 @@ def load(path: Path) -> ModuleType:
                     helper = importlib.import_module(alias.name)
                     setattr(torch.testing._internal, alias.name.rpartition(".")[2], helper)
     _pretend_devices(torch)
+    if not hasattr(torch, "_is_functional_tensor"):  # tests of spread tensors ask what they may be given
+        torch._is_functional_tensor = lambda t: False  # type: ignore[attr-defined]
     # PyTorch's cache of sharding decisions is locked by tests that run ranks in threads.
     sys.modules["torch.distributed.tensor._sharding_prop"] = propagation = ModuleType("_sharding_prop")
     propagation.ShardingPropagator = type("ShardingPropagator", (), {"_fake_mode_lock": None})  # type: ignore[attr-defined]
