@@ -1,8 +1,8 @@
 """Compiled functions on a GPU: the work of a call is captured into one CUDA graph, and later calls run the graph.
 
 The first call runs as it is. The second is observed: what cannot be captured (a look at values, work on the CPU, changes of Python's
-state) is a reason to leave the function as it is. The third is captured, the graph runs, everything is put back, the function runs as
-it is, and both are compared. What is new in each call (where arguments and results lie, the numbers of optimizers) is patched into
+state) is a reason to leave the function as it is. The third runs as it is, everything is put back, it is captured, the graph runs, and
+both are compared. What is new in each call (where arguments and results lie, the numbers of optimizers) is patched into
 the graph; gradients stay where they are, in the graph's memory."""
 
 from __future__ import annotations
