@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import io
 import warnings
 
@@ -301,3 +302,30 @@ def test_results_without_elements():
     named = {i.name: t.numpy() for i, t in zip(session.get_inputs(), given)}
     for found, wanted in zip(session.run(None, named), Model()(*given)):
         np.testing.assert_array_equal(found, wanted.numpy())
+
+
+# What computes; constants, sizes and rearrangements around it may be fewer here (docs/onnx.md says which).
+COMPUTING = ("Conv", "ConvTranspose", "Gemm", "MatMul", "Relu", "Erf", "Softmax", "LSTM", "GRU", "LayerNormalization", "InstanceNormalization",
+             "MaxPool", "GlobalAveragePool", "Resize", "Gelu", "Tanh")  # fmt: skip
+STRUCTURES = {
+    zoo.recurrent: (5, 2, 3),
+    zoo.gated: (5, 2, 3),
+    zoo.encoder: (2, 5, 16),
+    zoo.upsampled: (1, 3, 4, 4),
+    zoo.residual: (1, 3, 16, 16),
+    zoo.gpt: (2, 7),
+}
+
+
+@pytest.mark.parametrize("build", STRUCTURES, ids=lambda b: b.__name__)
+def test_the_nodes_that_compute_are_those_of_pytorch(build):
+    torch = pytest.importorskip("torch", reason="PyTorch's exporter is the judge")
+
+    def counted(t):
+        x = t.zeros(*STRUCTURES[build], dtype=t.int64) if build is zoo.gpt else t.rand(*STRUCTURES[build])
+        graph = onnx.load_from_string(written(t, build(t).eval(), x, opset_version=17)).graph
+        found = collections.Counter(node.op_type for node in graph.node)
+        return {kind: found[kind] for kind in COMPUTING if found[kind]}
+
+    mine, theirs = counted(flambeau), counted(torch)
+    assert mine == theirs and mine
