@@ -234,18 +234,22 @@ def test_bounds_of_slices_may_change(what, dynamo):
     np.testing.assert_array_equal(run(data, x.numpy())[0], model(x).numpy())
 
 
-def test_numbers_that_are_lost_are_said():
+def test_a_size_that_becomes_a_float_is_refused_where_it_may_change():
     class Model(nn.Module):
         def forward(self, x):
             return x * x.shape[1] ** -0.5
 
-    sizes = {"x": {1: flambeau.export.Dim("l")}}
+    x, sizes = flambeau.ones(2, 4), {"x": {1: flambeau.export.Dim("l")}}
     with pytest.raises(
         RuntimeError, match=r"(?s)computes 0\.\d+ instead of 0.5 for other sizes.*in a way that is not recorded"
     ):
-        flambeau.onnx.export(Model(), (flambeau.ones(2, 4),), dynamic_shapes=sizes, verbose=False)
-    with pytest.warns(flambeau.jit.TracerWarning, match="Converting a size to a Python float"):
-        flambeau.onnx.export(Model(), (flambeau.ones(2, 4),), io.BytesIO(), dynamo=False)
+        flambeau.onnx.export(Model(), (x,), dynamic_shapes=sizes, verbose=False)
+    with pytest.raises(
+        RuntimeError, match=r"(?s)becomes a Python float.*line \d+, in forward return x \* x.shape\[1\] \*\* -0.5"
+    ):
+        written(flambeau, Model(), x, input_names=["x"], dynamic_axes={"x": {1: "l"}})
+    data = written(flambeau, Model(), x, input_names=["x"], dynamic_axes={"x": {0: "n"}})
+    np.testing.assert_array_equal(run(data, np.ones((3, 4), np.float32))[0], np.full((3, 4), 0.5))
 
 
 @pytest.mark.parametrize("compile", [flambeau.jit.script, lambda m: flambeau.jit.trace(m, flambeau.ones(2, 3, 8, 8))])
