@@ -30,7 +30,7 @@ from .granularity import (
     ZeroPointDomain,
     get_block_size,
 )
-from .partial import _PartialWrapper, _with_args, _with_callable_args
+from .partial import _with_args, _with_callable_args
 from .utils import (
     calculate_qmin_qmax,
     is_per_channel,
@@ -689,10 +689,8 @@ _per_tensor_weight = functools.partial(MinMaxObserver.with_args, dtype=torch.qin
 _per_channel_weight = functools.partial(
     PerChannelMinMaxObserver.with_args, dtype=torch.qint8, qscheme=torch.per_channel_symmetric
 )
-_fixed = functools.partial(FixedQParamsObserver.with_args, dtype=torch.quint8, quant_min=0, quant_max=255)
-_float_qparams = functools.partial(
-    PerChannelMinMaxObserver.with_args, qscheme=torch.per_channel_affine_float_qparams, ch_axis=0
-)
+_BYTE = {"dtype": torch.quint8, "quant_min": 0, "quant_max": 255}
+_FLOAT_QPARAMS = {"qscheme": torch.per_channel_affine_float_qparams, "ch_axis": 0}
 
 default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
 default_placeholder_observer = PlaceholderObserver
@@ -705,10 +703,12 @@ per_channel_weight_observer_range_neg_127_to_127 = _per_channel_weight(quant_min
 default_dynamic_quant_observer = PlaceholderObserver.with_args(
     dtype=torch.quint8, quant_min=0, quant_max=255, is_dynamic=True
 )
-default_float_qparams_observer = _float_qparams(dtype=torch.quint8)
-default_float_qparams_observer_4bit = _float_qparams(dtype=torch.quint4x2)
-default_fixed_qparams_range_neg1to1_observer = _fixed(scale=2.0 / 256.0, zero_point=128)
-default_fixed_qparams_range_0to1_observer = _fixed(scale=1.0 / 256.0, zero_point=0)
+default_float_qparams_observer = PerChannelMinMaxObserver.with_args(dtype=torch.quint8, **_FLOAT_QPARAMS)
+default_float_qparams_observer_4bit = PerChannelMinMaxObserver.with_args(dtype=torch.quint4x2, **_FLOAT_QPARAMS)
+default_fixed_qparams_range_neg1to1_observer = FixedQParamsObserver.with_args(
+    scale=2.0 / 256.0, zero_point=128, **_BYTE
+)
+default_fixed_qparams_range_0to1_observer = FixedQParamsObserver.with_args(scale=1.0 / 256.0, zero_point=0, **_BYTE)
 default_symmetric_fixed_qparams_observer = default_fixed_qparams_range_neg1to1_observer
 default_affine_fixed_qparams_observer = default_fixed_qparams_range_0to1_observer
 default_reuse_input_observer = ReuseInputObserver

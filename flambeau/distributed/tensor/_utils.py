@@ -98,4 +98,7 @@ def assert_no_mixed_partial_types(placements: Sequence[Placement]) -> None:
     """Values can be waiting for one kind of reduction only: the order of two would matter."""
     kinds = {p.reduce_op for p in placements if p.is_partial()}  # type: ignore[attr-defined]
     if len(kinds) > 1 and not kinds <= {"sum", "avg"}:
-        raise ValueError(f"Mixing different Partial reduce types is not supported, got {sorted(kinds)}")
+        raise ValueError(
+            "Mixed Partial reduce types are not supported in the same placement list. Found reduce ops:"
+            f" {kinds}. Please ensure all Partial placements use the same reduce operation."
+        )

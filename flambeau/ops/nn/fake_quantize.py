@@ -309,6 +309,8 @@ def fused_moving_avg_obs_fake_quant(
     two parts is done."""
     if per_row_fake_quant and ch_axis != 0:
         raise RuntimeError("Per-channel FakeQuant in fused_moving_avg_obs_fake_quant is only supported on axis == 0")
+    if input.numel() == 0:
+        return input.clone()
     if int(observer_on):
         _observe(
             input.detach(), running_min, running_max, scale, zero_point, averaging_const, quant_min, quant_max,

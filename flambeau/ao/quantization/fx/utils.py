@@ -277,9 +277,13 @@ def _maybe_get_custom_module_lstm_from_node_arg(arg: Node, named_modules: Module
     for path in _LSTM_PATHS:
         node: Any = arg
         for step in path:
-            if step == "stub" and isinstance(_get_module(node, named_modules), DeQuantStub):
-                node = node.args[0]
-            elif step == "item" and node.op == "call_function" and node.target is operator.getitem:
+            if (
+                step == "stub"
+                and isinstance(_get_module(node, named_modules), DeQuantStub)
+                or step == "item"
+                and node.op == "call_function"
+                and node.target is operator.getitem
+            ):
                 node = node.args[0]
             elif step == "tuple" and node.op == "call_function" and node.target is tuple:
                 node = node.args[0][0]
