@@ -308,7 +308,7 @@ class FullyShardedDataParallel(Module):
         return result
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
-        cleans = self._use_orig_params or self.training_state is TrainingState.SUMMON_FULL_PARAMS
+        cleans = self.training_state is TrainingState.SUMMON_FULL_PARAMS
         for name, param in super().named_parameters(*args, **kwargs):
             yield name.replace(FSDP_PREFIX, "") if cleans else name, param
 
