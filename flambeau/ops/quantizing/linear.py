@@ -18,14 +18,14 @@ from ..machinery.declare import composite, internal
 from ..machinery.memory import dense, values_on_host
 from ..machinery.record import NewTensor
 from .codes import codes_of
-from .packed import Packed, check_weight, row
+from .packed import Packed, become, check_weight, row
 from .tensors import dynamic_parameters
 
 
 class LinearPackedParams(Packed):
     """What `torch.ops.quantized.linear_prepack` returns."""
 
-    __torch_class__ = "LinearPackedParamsBase"
+    __torch_class__ = "quantized.LinearPackedParamsBase"
 
     def __init__(self, weight: Any, bias: Tensor | None = None):
         check_weight(weight, bias, "quantized::linear_prepack", 2)
@@ -36,6 +36,12 @@ class LinearPackedParams(Packed):
         super().__init__(weight, bias)
         self.inputs = weight.shape[1]
         self.sums = self.codes.sum(1, dtype=np.int64)
+
+    @classmethod
+    def restore(cls, made: Any, *state: Any) -> None:
+        if not isinstance(state[0], QuantizedTensor):
+            become(made, HalfLinearPackedParams)
+        made.__init__(*state)
 
     @property
     def weights(self) -> int8.Weights:
@@ -115,7 +121,7 @@ def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, relu: bool) -> No
 def check_packed(packed: Any, kind: type, name: str) -> None:
     if not isinstance(packed, kind):
         raise RuntimeError(
-            f"{name}() Expected a value of type '__torch__.torch.classes.quantized.{kind.__torch_class__}' for the packed weights but"  # type: ignore[attr-defined]
+            f"{name}() Expected a value of type '{kind.__name__}' for the packed weights but"
             f" instead found type '{type(packed).__name__}'."
         )
 
@@ -146,6 +152,15 @@ def run_linear(x: Any, packed: Any, scale: float, zero_point: int, relu: bool, n
     numbers = packed.to_codes(q.scale, q.zero_point, scale)
     codes = linear_codes(x._codes, packed, numbers, int(zero_point), relu)
     return per_tensor(codes, float(scale), int(zero_point), dt.quint8)
+
+
+def linear_values(x: Any, packed: Any, name: str) -> Tensor:
+    """A linear layer of codes, with a result in float32."""
+    check_packed(packed, LinearPackedParams, name)
+    check_codes(x, name)
+    _check_shape(x, packed, name)
+    q = x._quantizer
+    return linear_floats(x._codes, packed, packed.to_floats(q.scale, q.zero_point), False)
 
 
 def run_dynamic(x: Any, packed: Any, reduce_range: bool, relu: bool, name: str) -> Tensor:
@@ -244,3 +259,29 @@ def linear_dynamic_fp16(X: Tensor, W_prepack: Any) -> Tensor:
 def linear_relu_dynamic_fp16(X: Tensor, W_prepack: Any) -> Tensor:
     """`linear_dynamic_fp16`, with negative values made zero."""
     return run_half(X, W_prepack, True)
+
+
+# -- codes within, floats without --------------------------------------------------------------------------------------------
+
+
+def _quantized_within(x: Tensor, scale: float, zero_point: int, packed: Any, relu: bool) -> Tensor:
+    check_packed(packed, LinearPackedParams, "linear_with_input_q_dq_qweight_dq_output_fp32")
+    _check_shape(x, packed, "linear_with_input_q_dq_qweight_dq_output_fp32")
+    codes = codes_of(x.detach(), scale, zero_point, dt.quint8)
+    return linear_floats(codes, packed, packed.to_floats(scale, zero_point), relu)
+
+
+@quantized_operator()
+def linear_with_input_q_dq_qweight_dq_output_fp32(
+    X: Tensor, X_scale: float, X_zero_point: int, W_prepack: Any
+) -> Tensor:
+    """A linear layer of floats, quantized with a known scale for the product."""
+    return _quantized_within(X, X_scale, X_zero_point, W_prepack, False)
+
+
+@quantized_operator()
+def linear_with_input_q_dq_qweight_dq_relu_output_fp32(
+    X: Tensor, X_scale: float, X_zero_point: int, W_prepack: Any
+) -> Tensor:
+    """The same with negative values made zero."""
+    return _quantized_within(X, X_scale, X_zero_point, W_prepack, True)

@@ -28,6 +28,7 @@ from .case import TestCase, set_rng_seed
 from .permissive import guess, harmless
 
 FILE_SCHEMA = "file://"
+ACCELERATOR_DIST_BACKENDS = ["nccl", "xccl", "hccl"]
 logger = logging.getLogger(__name__)
 _LIMIT = 50
 
@@ -167,6 +168,14 @@ def cleanup_temp_dir() -> None:
         _folders.pop().cleanup()
 
 
+def _server() -> Any:
+    """Where processes come from: a server that has loaded the test file, once, and computed nothing, so that it can be forked."""
+    context = multiprocessing.get_context("forkserver")
+    os.environ["PYTORCH_SUITE_SOURCE"] = os.pathsep.join(children.source)
+    context.set_forkserver_preload(["tests.pytorch_suite.preloaded"])
+    return context
+
+
 class MultiProcessTestCase(TestCase):
     """In the main process a test starts `world_size` processes and reads how they end; in those it runs."""
 
@@ -204,14 +213,13 @@ class MultiProcessTestCase(TestCase):
         self.processes = []
 
     def _spawn_processes(self) -> None:
-        forks = "SUITE_RANKS" in os.environ  # hundreds of tests: a fork has the file loaded already
-        context: Any = multiprocessing.get_context("fork" if forks else "spawn")
+        context = _server()
         for rank in range(int(self.world_size)):
             ours, theirs = context.Pipe()
             name = self.id().rpartition(".")[2]
-            where = (rank, name, self.file_name, theirs)
-            target, before = (type(self)._run, ()) if forks else (children.run, (*children.source, type(self).__name__))
-            process = context.Process(target=target, args=(*before, *where))
+            process = context.Process(
+                target=children.run, args=(*children.source, type(self).__name__, rank, name, self.file_name, theirs)
+            )
             process.start()
             theirs.close()
             self.processes.append(process)
@@ -224,8 +232,7 @@ class MultiProcessTestCase(TestCase):
         self.run_test(test_name, pipe)
 
     def run_test(self, test_name: str, pipe: Any) -> None:
-        if "SUITE_RANKS" not in os.environ:  # in a fork it would wait for the thread that its parent has
-            faulthandler.dump_traceback_later(_LIMIT - 5, exit=True)
+        faulthandler.dump_traceback_later(_LIMIT - 5, exit=True)
         set_rng_seed()
         try:
             getattr(self, test_name)()

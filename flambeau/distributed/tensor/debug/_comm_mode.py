@@ -65,6 +65,10 @@ class CommDebugMode:
             counts = self._counts.setdefault(module, {})
             counts[operator] = counts.get(operator, 0) + 1
 
+    @property
+    def comm_counts(self) -> dict[Any, int]:
+        return self.get_comm_counts()
+
     def get_comm_counts(self) -> dict[Any, int]:
         """How often each collective was started."""
         return _Counts(self._counts.get("Global", {}))
