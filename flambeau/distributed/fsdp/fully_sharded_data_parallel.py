@@ -704,6 +704,11 @@ def _device(device_id: Any, params: list[Any], info: Any) -> Any:
 
 
 def _auto_wrap(module: Module, policy: Any, left_out: set[Module], ignored: list[Any], options: dict[str, Any]) -> None:
+    for name, one in module.named_modules():
+        if isinstance(one, FullyShardedDataParallel):
+            raise ValueError(
+                f"FSDP auto wrapping requires modules to not already have FSDP applied but found {name} in\n{module}"
+            )
     precision = options["mixed_precision"]
     classes = tuple(precision._module_classes_to_ignore) if precision is not None else ()
     if isinstance(policy, _Policy):
