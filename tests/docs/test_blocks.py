@@ -13,7 +13,7 @@ from .blocks import ROOT, blocks, pages
 
 # Pages that compile C++, start servers or train for long: with the checks against PyTorch only.
 LONG = {
-    "docs/cpp.md", "docs/files.md", "docs/gallery.md", "docs/profiling.md", "docs/tutorials/compression.md", "docs/tutorials/deployment.md",
+    "docs/cpp.md", "docs/files.md", "docs/gallery.md", "docs/profiling.md", "docs/sharding.md", "docs/tutorials/compression.md", "docs/tutorials/deployment.md",
     "docs/tutorials/parallel.md", "docs/tutorials/text.md", "docs/tutorials/tools.md", "docs/tutorials/vision.md",
 }  # fmt: skip
 PAGES = [str(page.relative_to(ROOT)) for page in pages() if any(block.language == "python" for block in blocks(page))]
