@@ -20,7 +20,9 @@ from typing import Any
 
 INTERNAL = "torch.testing._internal"
 STAND_INS = Path(__file__).parent / "stand_ins"
-_WHEEL = ("common_fsdp", "distributed")  # models and checks that PyTorch's wheel brings along: read there, never copied
+_WHEEL = (  # models and checks that PyTorch's wheel brings along: read there, never copied
+    "common_fsdp", "common_quantization", "common_quantized", "dist_utils", "distributed", "hypothesis_utils",
+)  # fmt: skip
 
 missing: set[str] = set()  # names of PyTorch's that Flambeau does not have and the test file imports
 _loading = [True]  # while the file is being imported, placeholders can be called: as decorators
@@ -86,7 +88,7 @@ class _StandInFinder(importlib.abc.MetaPathFinder):
         if not fullname.startswith(INTERNAL + "."):
             return None
         name = fullname[len(INTERNAL) + 1 :]
-        if name in _WHEEL or name.startswith("distributed."):
+        if name.partition(".")[0] in _WHEEL:
             return _from_wheel(fullname)
         file = STAND_INS / f"{name}.py"
         if file.exists():
@@ -159,6 +161,9 @@ def load(path: Path) -> ModuleType:
             _provide_names(statement.module or "", [alias.name for alias in statement.names])
     import torch
 
+    if "flambeau" in sys.modules:  # first, so that it cannot take the stand-ins' place later
+        importlib.import_module("flambeau.testing._internal")
+    torch.testing._internal = importlib.import_module(INTERNAL)  # type: ignore[attr-defined]
     for statement in statements:
         if isinstance(statement, ast.Attribute):
             _provide_attribute(torch, _dotted(statement))
@@ -167,6 +172,12 @@ def load(path: Path) -> ModuleType:
     if importlib.util.find_spec("triton") is None:  # asked for inside functions that run at import
         sys.modules["torch.utils._triton"] = triton = ModuleType("torch.utils._triton")
         triton.has_triton = lambda: False  # type: ignore[attr-defined]
+    for statement in statements:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                if alias.name.startswith(f"{INTERNAL}.") and alias.asname:  # which goes through attributes, not names
+                    helper = importlib.import_module(alias.name)
+                    setattr(torch.testing._internal, alias.name.rpartition(".")[2], helper)
     _pretend_devices(torch)
     if not hasattr(torch, "_is_functional_tensor"):  # tests of spread tensors ask what they may be given
         torch._is_functional_tensor = lambda t: False  # type: ignore[attr-defined]
@@ -195,7 +206,7 @@ def _statements(path: Path, root: Path | None = None, seen: set[Path] | None = N
     for node in _run_at_import(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             beside: Path | None = root.joinpath(*node.module.split(".")).with_suffix(".py")
-            if node.module.startswith((f"{INTERNAL}.distributed.", f"{INTERNAL}.common_fsdp")):
+            if node.module.startswith(tuple(f"{INTERNAL}.{name}" for name in _WHEEL)):
                 beside = wheel_file(node.module)
             if beside is not None and beside not in seen and beside.exists():
                 seen.add(beside)
@@ -250,7 +261,11 @@ def _provide_attribute(torch: ModuleType, path: list[str]) -> None:
     for position, name in enumerate(path[1:], 1):
         if owner is None:  # torch.version.cuda: what reads it asks first
             return
-        if not hasattr(owner, name):
+        try:
+            there = hasattr(owner, name)
+        except RuntimeError:  # classes of C++ say it so when they are not there; the file names them in annotations
+            return
+        if not there:
             _stand_for(owner, ".".join(path[: position + 1]))
             return
         owner = getattr(owner, name)
