@@ -78,6 +78,23 @@ def gradients_pass_through(rank: int, size: int) -> None:
     _same(leaf.grad, torch.full((4, 4), 6.0))
 
 
+def second_derivatives(rank: int, size: int) -> None:
+    mesh = _mesh(size)
+    torch.manual_seed(7)
+    a, b = torch.randn(4, 6), torch.randn(6, 2)
+    found = []
+    for spread in (False, True):
+        x, w = (t.clone().requires_grad_() for t in (a, b))
+        if spread:
+            x, w = (distribute_tensor(t, mesh, [p]).requires_grad_() for t, p in ((a, Shard(0)), (b, Replicate())))
+        loss = (x @ w).tanh().sum()
+        gx, gw = torch.autograd.grad(loss, (x, w), create_graph=True)
+        ((gx * gx).sum() + (gw**3).sum()).backward()
+        found.append((gx, gw, x.grad, w.grad))
+    for whole, part in zip(*found):
+        _same(part, whole)
+
+
 def elementwise(rank: int, size: int) -> None:
     mesh = _mesh(size)
     torch.manual_seed(0)
@@ -368,6 +385,7 @@ CHECKS: list[Callable] = [
     meshes_of_two_dimensions,
     spreading_and_gathering,
     gradients_pass_through,
+    second_derivatives,
     elementwise,
     in_place_and_optimizers,
     new_tensors_and_modules,

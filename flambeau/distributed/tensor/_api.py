@@ -244,7 +244,7 @@ class DTensor(SpreadTensor):
 
     def _need_whole_values(self) -> None:
         if any(p.is_partial() for p in self.placements):
-            raise RuntimeError(
+            raise ValueError(
                 "Any checkpointing related operations are not supported for DTensor with partial placements!"
             )
 
