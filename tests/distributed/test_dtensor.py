@@ -12,6 +12,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
+from flambeau.distributed._functional_collectives import AsyncCollectiveTensor
 from flambeau.distributed.device_mesh import init_device_mesh
 from flambeau.distributed.tensor import (
     DTensor,
@@ -141,6 +142,12 @@ def in_place_and_optimizers(rank: int, size: int) -> None:
     assert x.placements == (Shard(0),) and x.sum().item() == 12
 
 
+def _saved_and_loaded(value):
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return torch.load(io.BytesIO(buffer.getvalue()), weights_only=False)
+
+
 def parts_are_read_and_written(rank: int, size: int) -> None:
     mesh = _mesh(size)
     whole = torch.arange(24.0).reshape(4, 6)
@@ -153,8 +160,12 @@ def parts_are_read_and_written(rank: int, size: int) -> None:
     x[1:3, ::2] = -1.0
     _same(x, changed)
     assert x.placements == (Shard(0),)
-    buffer = io.BytesIO()
-    torch.save({"x": x.to_local()}, buffer)
+    for again in (pickle.loads(pickle.dumps(x)), _saved_and_loaded(x)):
+        assert again.placements == (Shard(0),) and again.device_mesh == mesh
+        _same(again + 1, changed + 1)
+    later = DTensor.from_local(torch.ones(3), mesh, [Partial()]).redistribute(placements=[Replicate()], async_op=True)
+    part = later.to_local()
+    assert isinstance(part, AsyncCollectiveTensor) and (part * 2).tolist() == [2.0 * size] * 3
     assert x.new_zeros(4, 6).placements == (Shard(0),) and x.new_zeros(3).placements == (Replicate(),)
 
 

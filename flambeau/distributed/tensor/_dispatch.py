@@ -214,6 +214,10 @@ def _outside(call: Call) -> Any:
         return call.tensors[0]
     if call.op.reads_values:
         return None
+    try:
+        call.metas()
+    except NotImplementedError:  # what comes out depends on values, which this rank does not have
+        return None
     decision = _decide(call)
     everywhere = (_REPLICATE,) * call.mesh.ndim
     outputs = [everywhere] * len(call.metas()) if decision is None else decision.outputs
