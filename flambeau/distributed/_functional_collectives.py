@@ -32,6 +32,7 @@ listeners = _Listeners()
 
 
 def _told(name: str) -> None:
+    """Tell the listeners of a collective: by its name in `torch.ops.c10d_functional`, or with that of another space before it."""
     for tell in listeners.found:
         tell(name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import io
 import pickle
 from collections.abc import Callable
 
@@ -121,6 +122,23 @@ def in_place_and_optimizers(rank: int, size: int) -> None:
     x.add_(1).mul_(distribute_tensor(torch.full((4,), 3.0), mesh, [Replicate()])).zero_().fill_(2)
     x.copy_(x + 1)
     assert x.placements == (Shard(0),) and x.sum().item() == 12
+
+
+def parts_are_read_and_written(rank: int, size: int) -> None:
+    mesh = _mesh(size)
+    whole = torch.arange(24.0).reshape(4, 6)
+    x = distribute_tensor(whole, mesh, [Shard(0)])
+    with torch.no_grad():
+        for key in ((slice(None), slice(0, 2)), (1,), (slice(1, 3), 2), (Ellipsis, None)):
+            _same(x[key], whole[key])
+    changed = whole.clone()
+    changed[1:3, ::2] = -1.0
+    x[1:3, ::2] = -1.0
+    _same(x, changed)
+    assert x.placements == (Shard(0),)
+    buffer = io.BytesIO()
+    torch.save({"x": x.to_local()}, buffer)
+    assert x.new_zeros(4, 6).placements == (Shard(0),) and x.new_zeros(3).placements == (Replicate(),)
 
 
 def new_tensors_and_modules(rank: int, size: int) -> None:
@@ -353,6 +371,7 @@ CHECKS: list[Callable] = [
     elementwise,
     in_place_and_optimizers,
     new_tensors_and_modules,
+    parts_are_read_and_written,
 ]
 
 

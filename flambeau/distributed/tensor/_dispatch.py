@@ -19,7 +19,7 @@ from ...core.tensor import Tensor, empty_strided
 from ...ops.machinery.record import OPS, Op
 from . import _api, _random, _rules
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
-from ._redistribute import redistribute_cost, redistribute_local_tensor
+from ._redistribute import Redistribute, redistribute_cost, redistribute_local_tensor
 from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, _StridedShard
 
 _META = device("meta")
@@ -221,6 +221,11 @@ def _outside(call: Call) -> Any:
     return _wrapped(call.headers(), call.mesh, outputs, call.metas(), lambda t: nothing(0, dtype=t.dtype))
 
 
+def forget_decisions() -> None:
+    """Decide anew about calls that have been seen before."""
+    _decisions.clear()
+
+
 def _decide(call: Call, keep: bool = False) -> Decision | None:
     needs = grad_mode.enabled and any(t.requires_grad for t in call.tensors)
     key = call.key()
@@ -273,7 +278,9 @@ def _chosen(call: Call, possible: Any, needs: bool, keep: bool) -> Decision | No
 
 def _candidates(possible: Any, now: list[Placement], count: int, width: int) -> list[tuple[list, list]]:
     """The ways of one mesh dimension: those that the rule allows, and everything everywhere."""
-    found: list[tuple[list, list]] = [([_REPLICATE] * width, [_REPLICATE] * count)]  # first: what costs the same is no reason to cut
+    found: list[tuple[list, list]] = [
+        ([_REPLICATE] * width, [_REPLICATE] * count)
+    ]  # first: what costs the same is no reason to cut
     for ins, outs in possible.ways:
         cut = _cut_like(ins, now)
         if cut is None and not possible.free:
@@ -464,9 +471,7 @@ class SpreadNode(Node):
         if not roots or not wanted:
             return (None,) * len(starts)
         ends: list[Any] = [GradientEdge(s, 0) for s in wanted]
-        found = iter(
-            run_backward(roots, given, True, recording, ends, False)
-        )
+        found = iter(run_backward(roots, given, True, recording, ends, False))
         shares = [None if s is None else next(found) for s in starts]
         return self._as_spread(shares, starts, tensors, begun) if recording else self._plain(shares, waiting)
 
@@ -597,17 +602,20 @@ def _in_place(call: Call) -> Any:
 def _in_place_recorded(call: Call, target: Any) -> Any:
     if target.requires_grad and target.is_leaf:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    if call.op.name == "zero_" or (call.op.name == "fill_" and len(call.tensors) == 1):  # nothing of the past is left
+        target._autograd = None
+        return _in_place(call)
     plain = OPS.get(call.op.name[:-1])
     args, kwargs = call.filled(call.tensors)
     if call.op.name == "copy_":
         result = args[1].expand(target.shape).to(target.dtype)
-    elif call.op.name == "zero_" or plain is None:
+    elif plain is None:
         raise NotImplementedError(
             f"{call.op.name} on a DTensor whose history is recorded is not in Flambeau yet: use the form without underscore"
         )
     else:
         result = plain.function(*args, **kwargs)
-    result = result.redistribute(placements=target.placements)
+    result = Redistribute.apply(result, target.device_mesh, target.placements, False, (None, None))
     enabled, grad_mode.enabled = grad_mode.enabled, False
     try:
         target._local_tensor.copy_(result._local_tensor)

@@ -103,8 +103,9 @@ def pointwise(call: Any) -> Ways:
 def _linear_groups(call: Any) -> list[tuple[frozenset, tuple[str, ...]]]:
     """Sets of tensors whose sums (of all of them together) pass through the operator: its formula is linear in them."""
     impl = call.op.impl
-    if impl is None or not hasattr(impl, "operand_names"):
-        return []
+    if impl is None or not hasattr(impl, "operand_names"):  # a copy, of all that there is
+        copies = len(call.tensors) == 2
+        return [(frozenset((0, 1)), ("sum", "avg"))] if copies else []
     places = {i: x.index for i, x in enumerate(call.args) if type(x).__name__ == "_Place"}
     params = tuple(call.kwargs.get(name, default) for name, default in impl.parameters)
     found: list[tuple[frozenset, tuple[str, ...]]] = []
@@ -214,13 +215,22 @@ def reduction(call: Any) -> Ways | None:
     for d in range(len(shape)):
         if d not in dims:
             ways.append(((d,), d if keepdim else d - sum(1 for r in dims if r < d)))
-        elif joined is not None and (kind != "avg" or _even(call, d)):
+        elif (
+            joined is not None and (kind != "avg" or _even(call, d)) and (kind not in ("max", "min") or _full(call, d))
+        ):
             ways.append(((d,), joined))
     if impl.combine == "sum" and impl.formula(arg(0)) is arg(0) and (final is None or kind == "avg"):
         ways += [((Partial(p),), Partial(p)) for p in ("sum", "avg")]
     elif kind in ("max", "min") and impl.formula(arg(0)) is arg(0):
         ways.append(((Partial(kind),), Partial(kind)))
     return Ways(ways)
+
+
+def _full(call: Any, d: int) -> bool:
+    """Whether every rank has an element along a dimension: there is no largest of none."""
+    t = call.tensors[0]
+    parts = t._spec.num_shards_map[d]
+    return -(-t.shape[d] // parts) * (parts - 1) < t.shape[d]
 
 
 def _even(call: Any, d: int) -> bool:
@@ -396,6 +406,12 @@ def leading(call: Any) -> Ways:
     inner = bound.get("inner", 2)
     rank = call.tensors[0].ndim
     return Ways([((d, *(None,) * (len(call.tensors) - 1)), d) for d in range(rank - inner)])
+
+
+@rule("batch")
+def batch(call: Any) -> Ways:
+    """Samples of the first argument are on their own."""
+    return Ways([((0, *(None,) * (len(call.tensors) - 1)), 0)])
 
 
 def fronted(form: Batched) -> Rule:

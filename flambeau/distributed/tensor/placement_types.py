@@ -195,6 +195,9 @@ class Partial(Placement):
         return f"P({self.reduce_op})"
 
 
+_Partial = Partial  # its former name
+
+
 @dataclass(frozen=True)
 class _NormPartial(Partial):
     """Norms of the parts, which give the norm of the whole: the p-th root of the sum of their p-th powers."""

@@ -151,7 +151,7 @@ def _exact(
     if out.dtype is dt.float32:
         given = None if bias is None else row(bias, dt.float32)
         requantize.dequantize_rows(
-            out, whole, none, None, None, row(both, dt.float32), given, n, packed.outputs, int(relu)
+            out, whole, none, None, None, row(both, dt.float32), given, n, packed.outputs, 0, 1.0, int(relu)
         )
         return
     if bias is not None:
