@@ -113,6 +113,7 @@ _HOMES = {
     ),
     **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
     **dict.fromkeys(("quantized_gru", "quantized_lstm"), "ops.quantizing.recurrent"),
+    "ScriptObject": "ops.quantizing.packed",
     "Future": "futures",
     "GradScaler": "amp",
     "classes": "library.native",
@@ -169,6 +170,7 @@ _HOMES = {
 has_lapack = has_openmp = has_spectral = True  # NumPy's LAPACK and FFT; libgomp or threads of our own
 _PRIVATE_MODULES = (
     "_C",
+    "_VF",
     "__config__",
     "__future__",
     "_dynamo",

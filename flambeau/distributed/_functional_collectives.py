@@ -32,6 +32,7 @@ listeners = _Listeners()
 
 
 def _told(name: str) -> None:
+    """Tell the listeners of a collective: by its name in `torch.ops.c10d_functional`, or with that of another space before it."""
     for tell in listeners.found:
         tell(name)
 
@@ -274,3 +275,7 @@ def all_to_all_single_autograd(
 ) -> Tensor:
     """`all_to_all_single`, whose derivative sends everything back."""
     return _AllToAll.apply(self, output_split_sizes, input_split_sizes, group)
+
+
+all_gather_single, all_gather_single_autograd = all_gather_tensor, all_gather_tensor_autograd
+reduce_scatter_single, reduce_scatter_single_autograd = reduce_scatter_tensor, reduce_scatter_tensor_autograd

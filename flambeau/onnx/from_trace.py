@@ -30,7 +30,7 @@ from ..library.aten import OpOverload
 from ..nn import Module
 from ..utils import _pytree as pytree
 from .converter import Slot
-from .from_export import HOUSE, ProgramReader, operator_of
+from .from_export import HOUSE, ProgramReader, _place, operator_of
 
 _MODULES = os.path.join(HOUSE, "nn", "modules") + os.sep
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
@@ -53,6 +53,7 @@ class SizedRecorder(TracedSizes, Recorder):
         self.level = 1
         self.taken: dict[str, Node] = {}
         self.quiet = 0
+        self.became_floats: list[Node] = []  # sizes that the program makes floats of, which are not recorded
 
     def __enter__(self) -> Any:
         self._active = set_active(self)
@@ -71,6 +72,9 @@ class SizedRecorder(TracedSizes, Recorder):
         node = self.graph.call_function(_ARITHMETIC[symbol], (self.argument(left), self.argument(right)))
         self.describe(node)
         return node
+
+    def lost(self, size: TracedInt) -> None:
+        self.became_floats.append(size.make())
 
     def track(self, tensor: Tensor, node: Node) -> None:
         self.run_plain(super().track, (tensor, node), {})
@@ -188,7 +192,8 @@ class Recorded(Trace):
 
     def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> None:
         super().__init__(module, args, kwargs)
-        self.graph.eliminate_dead_code(_is_needed)
+        watched = frozenset(self.recorder.became_floats)
+        self.graph.eliminate_dead_code(lambda node: _is_needed(node) or node in watched)
         self.graph_signature = self.signature
         self.state_dict = {**dict(module.named_buffers()), **module.state_dict(keep_vars=True)}
         self.constants = self.recorder.constants_found
@@ -239,6 +244,7 @@ class Measured:
             return self._as_recorded(node.meta["val"], first_only=not along)
         if isinstance(node.target, FunctionTarget):
             return self._as_recorded(node.meta["val"])
+        args = [flambeau.device("meta") if isinstance(a, flambeau.device) else a for a in args]
         kwargs = {k: "meta" if k == "device" and v is not None else v for k, v in kwargs.items()}
         try:
             return node.target(*args, **kwargs)
@@ -328,6 +334,17 @@ def check_other_sizes(recorded: Recorded, module: Module, args: tuple, kwargs: d
         if a is None or b is None or a.target is not b.target:
             place = a.format_node() if a is not None else "its end"
             raise Unsupported(f"the program does something else for other sizes ({chosen}), from {place} on")
+        for one, other in zip(_numbers(a), _numbers(b)):
+            if one != other and not one != one:  # noqa: PLR0124  not a number is never equal
+                raise Unsupported(
+                    f"the program computes {other} instead of {one} for other sizes ({chosen}), in a way that is not recorded, and gives"
+                    f" it to {a.format_node()}"
+                )
+
+
+def _numbers(node: Node) -> list[Any]:
+    """The numbers among a call's arguments."""
+    return [n for n in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(n, (int, float))]
 
 
 def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:
@@ -344,6 +361,13 @@ def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:
     for node, value in first.items():
         if node.op != "placeholder" and isinstance(value, Tensor):
             node.meta["sizes"] = _unchanged(value.shape, second[node].shape)
+    for node in recorded.recorder.became_floats:
+        if first[node] != second[node]:
+            raise Unsupported(
+                f"a size that may change becomes a Python float, which would be a constant of the file: {_place(node)}\n"
+                "Compute with tensors there, or export without dynamic_axes (dynamic_shapes) for that size."
+            )
+    recorded.graph.eliminate_dead_code(_is_needed)
 
 
 def _unchanged(first: Any, second: Any) -> list[int | None]:

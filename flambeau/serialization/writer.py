@@ -21,6 +21,7 @@ from ..core.object_state import object_state
 from ..core.quantized import QuantizedTensor, qscheme
 from ..core.sparse import SparseCoo, SparseTensor
 from ..core.storage import UntypedStorage
+from ..core.sharded import SpreadTensor
 from ..core.tensor import Tensor
 from ..core.typed_storage import TypedStorage
 from ..nn.modules.module import Module
@@ -183,6 +184,8 @@ def _is_own_reduction(kind: Any) -> bool:
 
 
 def _reduce_tensor(t: Tensor) -> tuple:
+    if isinstance(t, SpreadTensor):
+        return t.__reduce_ex__(2)  # type: ignore[return-value]
     if is_named(t):
         t.__reduce_ex__(2)  # which says that there is no form for names
     if not t.is_leaf:

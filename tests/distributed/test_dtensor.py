@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import io
 import pickle
 from collections.abc import Callable
 
@@ -23,7 +24,6 @@ from flambeau.distributed.tensor import (
     randn,
     zeros,
 )
-
 from flambeau.distributed.tensor.debug import CommDebugMode
 from flambeau.distributed.tensor.experimental import context_parallel, implicit_replication, local_map
 from flambeau.distributed.tensor.experimental._context_parallel import context_parallel_unshard
@@ -124,17 +124,34 @@ def in_place_and_optimizers(rank: int, size: int) -> None:
     assert x.placements == (Shard(0),) and x.sum().item() == 12
 
 
+def parts_are_read_and_written(rank: int, size: int) -> None:
+    mesh = _mesh(size)
+    whole = torch.arange(24.0).reshape(4, 6)
+    x = distribute_tensor(whole, mesh, [Shard(0)])
+    with torch.no_grad():
+        for key in ((slice(None), slice(0, 2)), (1,), (slice(1, 3), 2), (Ellipsis, None)):
+            _same(x[key], whole[key])
+    changed = whole.clone()
+    changed[1:3, ::2] = -1.0
+    x[1:3, ::2] = -1.0
+    _same(x, changed)
+    assert x.placements == (Shard(0),)
+    buffer = io.BytesIO()
+    torch.save({"x": x.to_local()}, buffer)
+    assert x.new_zeros(4, 6).placements == (Shard(0),) and x.new_zeros(3).placements == (Replicate(),)
+
+
 def new_tensors_and_modules(rank: int, size: int) -> None:
     mesh = _mesh(size)
     assert zeros(5, 3, device_mesh=mesh, placements=[Shard(0)]).to_local().shape[1] == 3
     _same(ones((4, 4), device_mesh=mesh, placements=[Shard(1)]), torch.ones(4, 4))
     torch.manual_seed(3)
-    parts = [p for p in randn(4, 8, device_mesh=mesh, placements=[Shard(0)]).full_tensor().chunk(size)]
+    parts = randn(4, 8, device_mesh=mesh, placements=[Shard(0)]).full_tensor().chunk(size)
     assert not torch.equal(parts[0], parts[1])
     assert torch.equal(torch.zeros_like(ones(4, device_mesh=mesh, placements=[Shard(0)])).full_tensor(), torch.zeros(4))
     model = distribute_module(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), mesh)
     assert all(isinstance(p, DTensor) for p in model.parameters())
-    again = pickle.loads(pickle.dumps(ones(4, device_mesh=None or mesh).to_local()))
+    again = pickle.loads(pickle.dumps(ones(4, device_mesh=mesh).to_local()))
     assert torch.equal(again, torch.ones(4))
     assert "DTensor(local_tensor=" in repr(ones(2, device_mesh=mesh))
 
@@ -354,6 +371,7 @@ CHECKS: list[Callable] = [
     elementwise,
     in_place_and_optimizers,
     new_tensors_and_modules,
+    parts_are_read_and_written,
 ]
 
 

@@ -20,7 +20,9 @@ from typing import Any
 
 INTERNAL = "torch.testing._internal"
 STAND_INS = Path(__file__).parent / "stand_ins"
-_WHEEL = ("common_fsdp", "dist_utils", "distributed")  # what PyTorch's wheel brings along: read there, never copied
+_WHEEL = (  # models and checks that PyTorch's wheel brings along: read there, never copied
+    "common_fsdp", "common_quantization", "common_quantized", "dist_utils", "distributed", "hypothesis_utils",
+)  # fmt: skip
 
 missing: set[str] = set()  # names of PyTorch's that Flambeau does not have and the test file imports
 _loading = [True]  # while the file is being imported, placeholders can be called: as decorators
@@ -86,7 +88,7 @@ class _StandInFinder(importlib.abc.MetaPathFinder):
         if not fullname.startswith(INTERNAL + "."):
             return None
         name = fullname[len(INTERNAL) + 1 :]
-        if name in _WHEEL or name.startswith("distributed."):
+        if name.partition(".")[0] in _WHEEL:
             return _from_wheel(fullname)
         file = STAND_INS / f"{name}.py"
         if file.exists():
@@ -170,7 +172,18 @@ def load(path: Path) -> ModuleType:
     if importlib.util.find_spec("triton") is None:  # asked for inside functions that run at import
         sys.modules["torch.utils._triton"] = triton = ModuleType("torch.utils._triton")
         triton.has_triton = lambda: False  # type: ignore[attr-defined]
+    for statement in statements:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                if alias.name.startswith(f"{INTERNAL}.") and alias.asname:  # which goes through attributes, not names
+                    helper = importlib.import_module(alias.name)
+                    setattr(torch.testing._internal, alias.name.rpartition(".")[2], helper)
     _pretend_devices(torch)
+    if not hasattr(torch, "_is_functional_tensor"):  # tests of spread tensors ask what they may be given
+        torch._is_functional_tensor = lambda t: False  # type: ignore[attr-defined]
+    # PyTorch's cache of sharding decisions is locked by tests that run ranks in threads.
+    sys.modules["torch.distributed.tensor._sharding_prop"] = propagation = ModuleType("_sharding_prop")
+    propagation.ShardingPropagator = type("ShardingPropagator", (), {"_fake_mode_lock": None})  # type: ignore[attr-defined]
     module = importlib.import_module(path.stem)
     _loading[0] = False
     return module
@@ -181,6 +194,8 @@ def _pretend_devices(torch: Any) -> None:
     ranks = int(os.environ.get("SUITE_RANKS", 0))
     if ranks:
         torch.accelerator.device_count = torch.cpu.device_count = lambda: ranks
+        if not hasattr(torch._inductor.config, "compile_threads"):
+            torch._inductor.config.compile_threads = 1
         common = importlib.import_module(f"{INTERNAL}.common_fsdp")
         common.DEVICE_COUNT = common.FSDPTestContinuous.world_size = ranks  # type: ignore[attr-defined]
 
@@ -191,7 +206,7 @@ def _statements(path: Path, root: Path | None = None, seen: set[Path] | None = N
     for node in _run_at_import(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             beside: Path | None = root.joinpath(*node.module.split(".")).with_suffix(".py")
-            if node.module.startswith((f"{INTERNAL}.distributed.", f"{INTERNAL}.common_fsdp")):
+            if node.module.startswith(tuple(f"{INTERNAL}.{name}" for name in _WHEEL)):
                 beside = wheel_file(node.module)
             if beside is not None and beside not in seen and beside.exists():
                 seen.add(beside)

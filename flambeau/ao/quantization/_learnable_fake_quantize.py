@@ -123,5 +123,7 @@ class _LearnableFakeQuantize(FakeQuantizeBase):
         factor = 1.0 / (X.numel() * self.quant_max) ** 0.5 if self.use_grad_scaling else 1.0
         limits = (self.quant_min, self.quant_max, factor)
         if self.qscheme in (torch.per_channel_symmetric, torch.per_channel_affine):
-            return torch._fake_quantize_learnable_per_channel_affine(X, self.scale, self.zero_point, self.ch_axis, *limits)
+            return torch._fake_quantize_learnable_per_channel_affine(
+                X, self.scale, self.zero_point, self.ch_axis, *limits
+            )
         return torch._fake_quantize_learnable_per_tensor_affine(X, self.scale, self.zero_point, *limits)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -201,7 +200,14 @@ class FixedQParamsFakeQuantize(FakeQuantize):
     @export
     def extra_repr(self) -> str:
         return self._shown(
-            "fake_quant_enabled", "observer_enabled", "scale", "zero_point", "dtype", "quant_min", "quant_max", "qscheme"
+            "fake_quant_enabled",
+            "observer_enabled",
+            "scale",
+            "zero_point",
+            "dtype",
+            "quant_min",
+            "quant_max",
+            "qscheme",
         )
 
 
@@ -209,7 +215,11 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
     """FakeQuantize with an observer of moving averages, in one operator."""
 
     def __init__(
-        self, observer: Any = MovingAverageMinMaxObserver, quant_min: int = 0, quant_max: int = 255, **observer_kwargs: Any
+        self,
+        observer: Any = MovingAverageMinMaxObserver,
+        quant_min: int = 0,
+        quant_max: int = 255,
+        **observer_kwargs: Any,
     ) -> None:
         super().__init__(observer, quant_min, quant_max, **observer_kwargs)
         if not isinstance(
@@ -246,29 +256,22 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         )
 
 
-_activation = functools.partial(FakeQuantize.with_args, quant_min=0, quant_max=255)
-_weight = functools.partial(FakeQuantize.with_args, quant_min=-128, quant_max=127, dtype=torch.qint8)
-_fused_weight = functools.partial(FusedMovingAvgObsFakeQuantize.with_args, dtype=torch.qint8)
-_embedding = functools.partial(
-    FakeQuantize.with_args,
-    observer=MovingAveragePerChannelMinMaxObserver,
-    qscheme=torch.per_channel_affine_float_qparams,
-    ch_axis=0,
-    averaging_constant=1,
-)
-_BY_CHANNEL: dict[str, Any] = {
-    "observer": MovingAveragePerChannelMinMaxObserver,
-    "qscheme": torch.per_channel_symmetric,
-}
-_AT_ONCE: dict[str, Any] = {"observer": MovingAverageMinMaxObserver, "qscheme": torch.per_tensor_symmetric}
-_NARROW: dict[str, Any] = {"quant_min": -127, "quant_max": 127, "eps": 2**-12}
+def _levels(observer: Any, quant_min: int, quant_max: int, dtype: Any, qscheme: Any, **more: Any) -> dict[str, Any]:
+    """The arguments, in the order in which PyTorch prints them."""
+    return dict(observer=observer, quant_min=quant_min, quant_max=quant_max, dtype=dtype, qscheme=qscheme, **more)
 
-default_fake_quant = _activation(
-    observer=MovingAverageMinMaxObserver, dtype=torch.quint8, qscheme=torch.per_tensor_affine, reduce_range=True
-)
-default_weight_fake_quant = _weight(**_AT_ONCE, reduce_range=False)
-default_dynamic_fake_quant = _activation(
-    observer=MovingAverageMinMaxObserver, is_dynamic=True, dtype=torch.quint8, averaging_constant=1
+
+_ACTIVATION = (0, 255, torch.quint8, torch.per_tensor_affine)
+_AVERAGE, _CHANNEL_AVERAGE = MovingAverageMinMaxObserver, MovingAveragePerChannelMinMaxObserver
+_WEIGHT = _levels(_AVERAGE, -128, 127, torch.qint8, torch.per_tensor_symmetric)
+_CHANNEL_WEIGHT = _levels(_CHANNEL_AVERAGE, -128, 127, torch.qint8, torch.per_channel_symmetric)
+_NARROW = {"quant_min": -127, "quant_max": 127}
+_fused = FusedMovingAvgObsFakeQuantize.with_args
+
+default_fake_quant = FakeQuantize.with_args(**_levels(_AVERAGE, *_ACTIVATION, reduce_range=True))
+default_weight_fake_quant = FakeQuantize.with_args(**_WEIGHT, reduce_range=False)
+default_dynamic_fake_quant = FakeQuantize.with_args(
+    observer=_AVERAGE, quant_min=0, quant_max=255, is_dynamic=True, dtype=torch.quint8, averaging_constant=1
 )
 default_fixed_qparams_range_neg1to1_fake_quant = FixedQParamsFakeQuantize.with_args(
     observer=default_fixed_qparams_range_neg1to1_observer
@@ -278,19 +281,29 @@ default_fixed_qparams_range_0to1_fake_quant = FixedQParamsFakeQuantize.with_args
 )
 default_symmetric_fixed_qparams_fake_quant = default_fixed_qparams_range_neg1to1_fake_quant
 default_affine_fixed_qparams_fake_quant = default_fixed_qparams_range_0to1_fake_quant
-default_per_channel_weight_fake_quant = _weight(**_BY_CHANNEL, reduce_range=False, ch_axis=0)
-default_embedding_fake_quant = _embedding(dtype=torch.quint8, quant_min=0, quant_max=255)
-default_embedding_fake_quant_4bit = _embedding(dtype=torch.quint4x2)
-default_histogram_fake_quant = _activation(
-    observer=HistogramObserver, dtype=torch.quint8, qscheme=torch.per_tensor_affine, reduce_range=True
+default_per_channel_weight_fake_quant = FakeQuantize.with_args(**_CHANNEL_WEIGHT, reduce_range=False, ch_axis=0)
+default_embedding_fake_quant = FakeQuantize.with_args(
+    observer=_CHANNEL_AVERAGE,
+    qscheme=torch.per_channel_affine_float_qparams,
+    dtype=torch.quint8,
+    quant_min=0,
+    quant_max=255,
+    ch_axis=0,
+    averaging_constant=1,
 )
-default_fused_act_fake_quant = FusedMovingAvgObsFakeQuantize.with_args(
-    observer=MovingAverageMinMaxObserver, quant_min=0, quant_max=255, dtype=torch.quint8
+default_embedding_fake_quant_4bit = FakeQuantize.with_args(
+    observer=_CHANNEL_AVERAGE,
+    qscheme=torch.per_channel_affine_float_qparams,
+    ch_axis=0,
+    dtype=torch.quint4x2,
+    averaging_constant=1,
 )
-default_fused_wt_fake_quant = _fused_weight(**_AT_ONCE, quant_min=-128, quant_max=127)
-default_fused_per_channel_wt_fake_quant = _fused_weight(**_BY_CHANNEL, quant_min=-128, quant_max=127)
-fused_wt_fake_quant_range_neg_127_to_127 = _fused_weight(**_AT_ONCE, **_NARROW)
-fused_per_channel_wt_fake_quant_range_neg_127_to_127 = _fused_weight(**_BY_CHANNEL, **_NARROW)
+default_histogram_fake_quant = FakeQuantize.with_args(**_levels(HistogramObserver, *_ACTIVATION, reduce_range=True))
+default_fused_act_fake_quant = _fused(observer=_AVERAGE, quant_min=0, quant_max=255, dtype=torch.quint8)
+default_fused_wt_fake_quant = _fused(**_WEIGHT)
+default_fused_per_channel_wt_fake_quant = _fused(**_CHANNEL_WEIGHT)
+fused_wt_fake_quant_range_neg_127_to_127 = _fused(**{**_WEIGHT, **_NARROW}, eps=2**-12)
+fused_per_channel_wt_fake_quant_range_neg_127_to_127 = _fused(**{**_CHANNEL_WEIGHT, **_NARROW}, eps=2**-12)
 
 
 def _switch(name: str, doc: str) -> Any:

@@ -83,7 +83,7 @@ def _sequential_wrapper2(sequential: Any) -> Callable:
 
 _CONVS = ((nn.Conv1d, nn.BatchNorm1d), (nn.Conv2d, nn.BatchNorm2d), (nn.Conv3d, nn.BatchNorm3d))
 _DEFAULT_OP_LIST_TO_FUSER_METHOD: dict[tuple, Any] = {
-    **{pair: fuse_conv_bn for pair in _CONVS},
+    **dict.fromkeys(_CONVS, fuse_conv_bn),
     **{(*pair, nn.ReLU): fuse_conv_bn_relu for pair in _CONVS},
     **{(conv, nn.ReLU): _sequential_wrapper2(fused) for conv, fused in _RELU.items()},
     (nn.Linear, nn.BatchNorm1d): fuse_linear_bn,

@@ -30,7 +30,7 @@ from .granularity import (
     ZeroPointDomain,
     get_block_size,
 )
-from .partial import _PartialWrapper, _with_args, _with_callable_args
+from .partial import _with_args, _with_callable_args
 from .utils import (
     calculate_qmin_qmax,
     is_per_channel,
@@ -142,7 +142,14 @@ class UniformQuantizationObserverBase(ObserverBase):
     @export
     def _calculate_qparams(self, min_val: Tensor, max_val: Tensor) -> tuple[Tensor, Tensor]:
         return scale_and_zero_point(
-            min_val, max_val, self.quant_min, self.quant_max, self.dtype, self.eps, self.has_customized_qrange, self.qscheme
+            min_val,
+            max_val,
+            self.quant_min,
+            self.quant_max,
+            self.dtype,
+            self.eps,
+            self.has_customized_qrange,
+            self.qscheme,
         )
 
     @export
@@ -235,9 +242,7 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
             raise NotImplementedError(
                 f"MovingAverageMinMaxObserver doesn't support dynamic quantization for averaging constant of {averaging_constant}"
             )
-        super().__init__(
-            dtype, qscheme, reduce_range, quant_min, quant_max, eps=eps, is_dynamic=is_dynamic, **kwargs
-        )
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps=eps, is_dynamic=is_dynamic, **kwargs)
         self.averaging_constant = averaging_constant
 
     def forward(self, x_orig: Tensor) -> Tensor:
@@ -271,7 +276,9 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         is_dynamic: bool = False,
         **kwargs: Any,
     ) -> None:
-        name = type(self).__name__ if type(self) is MovingAveragePerChannelMinMaxObserver else "PerChannelMinMaxObserver"
+        name = (
+            type(self).__name__ if type(self) is MovingAveragePerChannelMinMaxObserver else "PerChannelMinMaxObserver"
+        )
         if not is_per_channel(qscheme):
             raise NotImplementedError(
                 f"{name}'s qscheme only support                     torch.per_channel_symmetric, "
@@ -321,7 +328,9 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
                 getattr(self, name).resize_(state_dict[key].shape)
             elif strict:
                 missing_keys.append(key)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs
+        )
 
     @export
     def reset_min_max_vals(self) -> None:
@@ -676,16 +685,12 @@ def load_observer_state_dict(mod: nn.Module, obs_dict: Any) -> None:
                 raise Exception(f"{word} keys for observer {k} in state_dict")
 
 
-_per_tensor_weight = functools.partial(
-    MinMaxObserver.with_args, dtype=torch.qint8, qscheme=torch.per_tensor_symmetric
-)
+_per_tensor_weight = functools.partial(MinMaxObserver.with_args, dtype=torch.qint8, qscheme=torch.per_tensor_symmetric)
 _per_channel_weight = functools.partial(
     PerChannelMinMaxObserver.with_args, dtype=torch.qint8, qscheme=torch.per_channel_symmetric
 )
-_fixed = functools.partial(FixedQParamsObserver.with_args, dtype=torch.quint8, quant_min=0, quant_max=255)
-_float_qparams = functools.partial(
-    PerChannelMinMaxObserver.with_args, qscheme=torch.per_channel_affine_float_qparams, ch_axis=0
-)
+_BYTE = {"dtype": torch.quint8, "quant_min": 0, "quant_max": 255}
+_FLOAT_QPARAMS = {"qscheme": torch.per_channel_affine_float_qparams, "ch_axis": 0}
 
 default_observer = MinMaxObserver.with_args(quant_min=0, quant_max=127)
 default_placeholder_observer = PlaceholderObserver
@@ -698,10 +703,12 @@ per_channel_weight_observer_range_neg_127_to_127 = _per_channel_weight(quant_min
 default_dynamic_quant_observer = PlaceholderObserver.with_args(
     dtype=torch.quint8, quant_min=0, quant_max=255, is_dynamic=True
 )
-default_float_qparams_observer = _float_qparams(dtype=torch.quint8)
-default_float_qparams_observer_4bit = _float_qparams(dtype=torch.quint4x2)
-default_fixed_qparams_range_neg1to1_observer = _fixed(scale=2.0 / 256.0, zero_point=128)
-default_fixed_qparams_range_0to1_observer = _fixed(scale=1.0 / 256.0, zero_point=0)
+default_float_qparams_observer = PerChannelMinMaxObserver.with_args(dtype=torch.quint8, **_FLOAT_QPARAMS)
+default_float_qparams_observer_4bit = PerChannelMinMaxObserver.with_args(dtype=torch.quint4x2, **_FLOAT_QPARAMS)
+default_fixed_qparams_range_neg1to1_observer = FixedQParamsObserver.with_args(
+    scale=2.0 / 256.0, zero_point=128, **_BYTE
+)
+default_fixed_qparams_range_0to1_observer = FixedQParamsObserver.with_args(scale=1.0 / 256.0, zero_point=0, **_BYTE)
 default_symmetric_fixed_qparams_observer = default_fixed_qparams_range_neg1to1_observer
 default_affine_fixed_qparams_observer = default_fixed_qparams_range_0to1_observer
 default_reuse_input_observer = ReuseInputObserver

@@ -130,7 +130,12 @@ default_per_channel_symmetric_qnnpack_qconfig = QConfig(
     activation=_signed, weight=per_channel_weight_observer_range_neg_127_to_127
 )
 _signed_fake = FusedMovingAvgObsFakeQuantize.with_args(
-    observer=MovingAverageMinMaxObserver, quant_min=-128, quant_max=127, dtype=torch.qint8, reduce_range=False, eps=2**-12
+    observer=MovingAverageMinMaxObserver,
+    quant_min=-128,
+    quant_max=127,
+    dtype=torch.qint8,
+    reduce_range=False,
+    eps=2**-12,
 )
 default_symmetric_qnnpack_qat_qconfig = QConfig(
     activation=_signed_fake, weight=fused_wt_fake_quant_range_neg_127_to_127
@@ -139,11 +144,10 @@ default_per_channel_symmetric_qnnpack_qat_qconfig = QConfig(
     activation=_signed_fake, weight=fused_per_channel_wt_fake_quant_range_neg_127_to_127
 )
 _default_fp32_placeholder_qconfig = QConfig(
-    activation=PlaceholderObserver.with_args(dtype=torch.float32), weight=PlaceholderObserver.with_args(dtype=torch.float32)
+    activation=PlaceholderObserver.with_args(dtype=torch.float32),
+    weight=PlaceholderObserver.with_args(dtype=torch.float32),
 )
-_default_quint8_placeholder_qconfig = QConfig(
-    activation=PlaceholderObserver.with_args(dtype=torch.quint8), weight=None
-)
+_default_quint8_placeholder_qconfig = QConfig(activation=PlaceholderObserver.with_args(dtype=torch.quint8), weight=None)
 
 _BACKENDS = ["fbgemm", "x86", "qnnpack", "onednn"]
 _REDUCED: dict[str, dict[str, bool]] = {  # engines that add products of bytes in 16 bits leave one bit unused

@@ -234,9 +234,7 @@ def _remove_qconfig(module: Any) -> None:
 
 
 @deprecated
-def quantize(
-    model: Any, run_fn: Callable, run_args: Any, mapping: dict | None = None, inplace: bool = False
-) -> Any:
+def quantize(model: Any, run_fn: Callable, run_args: Any, mapping: dict | None = None, inplace: bool = False) -> Any:
     """`prepare`, `run_fn(model, *run_args)` to let the observers see data, `convert`."""
     if not inplace:
         model = copy.deepcopy(model)

@@ -190,7 +190,10 @@ def convert_to_reference_fx(
 
 
 def _convert_to_reference_decomposed_fx(
-    graph_module: GraphModule, convert_custom_config: Any = None, qconfig_mapping: Any = None, backend_config: Any = None
+    graph_module: GraphModule,
+    convert_custom_config: Any = None,
+    qconfig_mapping: Any = None,
+    backend_config: Any = None,
 ) -> GraphModule:
     return _convert_fx(
         graph_module, True, convert_custom_config, False, False, qconfig_mapping, backend_config, is_decomposed=True

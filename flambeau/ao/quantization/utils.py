@@ -270,7 +270,14 @@ def validate_qmin_qmax(quant_min: int, quant_max: int) -> None:
 
 
 def scale_and_zero_point(
-    min_val: Tensor, max_val: Tensor, quant_min: int, quant_max: int, dtype: _dtype, eps: Tensor, custom: bool, qscheme: Any
+    min_val: Tensor,
+    max_val: Tensor,
+    quant_min: int,
+    quant_max: int,
+    dtype: _dtype,
+    eps: Tensor,
+    custom: bool,
+    qscheme: Any,
 ) -> tuple[Tensor, Tensor]:
     """Scale and zero point of values in [min_val, max_val], each of one element at least."""
     if not check_min_max_valid(min_val, max_val):
@@ -292,7 +299,9 @@ def scale_and_zero_point(
         scale = torch.max((high - low) / levels, eps)
         zero_point = quant_min - torch.round(low / scale).to(torch.int)
         zero_point = torch.clamp(zero_point, quant_min, quant_max)
-    return scale.reshape(1) if scale.dim() == 0 else scale, zero_point.reshape(1) if zero_point.dim() == 0 else zero_point
+    return scale.reshape(1) if scale.dim() == 0 else scale, zero_point.reshape(
+        1
+    ) if zero_point.dim() == 0 else zero_point
 
 
 def determine_qparams(

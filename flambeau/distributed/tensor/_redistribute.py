@@ -66,18 +66,19 @@ def _length(shape: tuple[int, ...], mesh: Any, placements: list[Placement], i: i
     return length
 
 
-def _step(
-    tensor: Tensor, shape: tuple[int, ...], mesh: Any, now: list[Placement], i: int, wanted: Placement
-) -> Tensor:
+def _step(tensor: Tensor, shape: tuple[int, ...], mesh: Any, now: list[Placement], i: int, wanted: Placement) -> Tensor:
     """One dimension of the mesh to another placement; `now` is told."""
     placement: Any = now[i]
     target: Any = wanted
     parts, rank = mesh.size(i), mesh.get_local_rank(i)
+    if parts == 1:  # one rank has it all, however it is called
+        now[i] = wanted
+        return tensor
     if _is_shard_like(placement):
         length = _length(shape, mesh, now, i, placement.dim)
         if type(placement) is Shard and type(wanted) is Shard:
             other = _length(shape, mesh, now, i, target.dim)
-            tensor = _exchanged(tensor, mesh, i, placement, target, length, other)
+            tensor = exchanged(tensor, mesh, i, placement, target, length, other)
             now[i] = wanted
             return tensor
         longest = max(placement.sizes(length, parts))
@@ -100,7 +101,7 @@ def _step(
     return tensor
 
 
-def _exchanged(tensor: Tensor, mesh: Any, i: int, before: Shard, after: Shard, length: int, other: int) -> Tensor:
+def exchanged(tensor: Tensor, mesh: Any, i: int, before: Shard, after: Shard, length: int, other: int) -> Tensor:
     """Parts along one dimension to parts along another: each rank sends each other one a piece."""
     parts, rank = mesh.size(i), mesh.get_local_rank(i)
     pieces, _ = after._split_tensor(tensor, parts, with_padding=False)
@@ -144,11 +145,14 @@ class Redistribute(Function):
     """`DTensor.redistribute`; the gradient goes back to where its tensor was, values waiting for a sum excepted: those need it whole."""
 
     @staticmethod
-    def forward(ctx: Any, input: Any, placements: tuple[Placement, ...], forward_dtype: Any, backward_dtype: Any) -> Any:
+    def forward(
+        ctx: Any, input: Any, device_mesh: Any, placements: Any, async_op: bool = False, dtypes: tuple = (None, None)
+    ) -> Any:
+        forward_dtype, backward_dtype = dtypes
         ctx.placements, ctx.dtype = input.placements, input.dtype
         ctx.backward_dtype = backward_dtype or input.dtype
         source = input if forward_dtype in (None, input.dtype) else input.to(forward_dtype)
-        spec = source._spec.with_placements(placements)
+        spec = source._spec.with_placements(tuple(placements))
         local = redistribute_local_tensor(source._local_tensor, source._spec, spec)
         return type(input)(local._bare_alias(), spec, requires_grad=False)
 
@@ -160,5 +164,5 @@ class Redistribute(Function):
             Replicate() if was.is_partial() and not now.is_partial() else was
             for was, now in zip(ctx.placements, gradient.placements)
         )
-        found = Redistribute.apply(gradient, placements, None, None)
-        return found if found.dtype is ctx.dtype else found.to(ctx.dtype), None, None, None
+        found = Redistribute.apply(gradient, gradient.device_mesh, placements, False, (None, None))
+        return found if found.dtype is ctx.dtype else found.to(ctx.dtype), None, None, None, None

@@ -15,10 +15,10 @@ from typing import Any
 from ...core.device import device
 from ...core.tensor import Tensor, empty_strided
 from ...expr import arg, const
-from ...ops.machinery.reduction import reduced_dims
 from ...ops.machinery.record import Batched, Op
+from ...ops.machinery.reduction import reduced_dims
 from ._utils import compute_local_shape, compute_local_shape_and_global_offset
-from .placement_types import Partial, _MaskPartial, _NormPartial
+from .placement_types import Partial, Shard, _MaskPartial, _NormPartial, _StridedShard
 
 _META = device("meta")
 
@@ -103,11 +103,12 @@ def pointwise(call: Any) -> Ways:
 def _linear_groups(call: Any) -> list[tuple[frozenset, tuple[str, ...]]]:
     """Sets of tensors whose sums (of all of them together) pass through the operator: its formula is linear in them."""
     impl = call.op.impl
-    if impl is None or not hasattr(impl, "operand_names"):
-        return []
+    if impl is None or not hasattr(impl, "operand_names"):  # a copy, of all that there is
+        copies = len(call.tensors) == 2
+        return [(frozenset((0, 1)), ("sum", "avg"))] if copies else []
     places = {i: x.index for i, x in enumerate(call.args) if type(x).__name__ == "_Place"}
     params = tuple(call.kwargs.get(name, default) for name, default in impl.parameters)
-    found = []
+    found: list[tuple[frozenset, tuple[str, ...]]] = []
     candidates = [frozenset(places)] + [frozenset([i]) for i in places]
     for group in dict.fromkeys(candidates):
         if _is_linear(impl, group, len(impl.operand_names), params):
@@ -214,13 +215,22 @@ def reduction(call: Any) -> Ways | None:
     for d in range(len(shape)):
         if d not in dims:
             ways.append(((d,), d if keepdim else d - sum(1 for r in dims if r < d)))
-        elif joined is not None and (kind != "avg" or _even(call, d)):
+        elif (
+            joined is not None and (kind != "avg" or _even(call, d)) and (kind not in ("max", "min") or _full(call, d))
+        ):
             ways.append(((d,), joined))
     if impl.combine == "sum" and impl.formula(arg(0)) is arg(0) and (final is None or kind == "avg"):
         ways += [((Partial(p),), Partial(p)) for p in ("sum", "avg")]
     elif kind in ("max", "min") and impl.formula(arg(0)) is arg(0):
         ways.append(((Partial(kind),), Partial(kind)))
     return Ways(ways)
+
+
+def _full(call: Any, d: int) -> bool:
+    """Whether every rank has an element along a dimension: there is no largest of none."""
+    t = call.tensors[0]
+    parts = t._spec.num_shards_map[d]
+    return -(-t.shape[d] // parts) * (parts - 1) < t.shape[d]
 
 
 def _even(call: Any, d: int) -> bool:
@@ -281,9 +291,32 @@ def reshape(call: Any) -> Ways:
         if ins and outs:
             same = len(ins) == len(outs) == 1
             n = parts[ins[0]]
-            if same or (shape[ins[0]] % n == 0 and result[outs[0]] % n == 0):
+            if same:
                 ways.append(((ins[0],), outs[0]))
+            elif Shard(ins[0]) in t.placements and shape[ins[0]] % n == 0 and result[outs[0]] % n == 0:
+                ways.append(((Shard(ins[0]),), Shard(outs[0])))
+            ways += _interleaved(t, shape, result, ins, outs)
     return Ways(ways + waiting(call), compute=_reshaped)
+
+
+def _interleaved(t: Any, shape: tuple, result: tuple, ins: list[int], outs: list[int]) -> list[tuple]:
+    """Dimensions that become one while a later one of them is cut: then each rank has pieces of the one; and the way back."""
+    ways: list[tuple] = []
+    if len(outs) == 1:
+        before = shape[ins[0]]
+        for d in ins[1:]:
+            if Shard(d) in t.placements and shape[d] % t._spec.num_shards_map[d] == 0:
+                ways.append(((Shard(d),), _StridedShard(outs[0], split_factor=before)))
+            before *= shape[d]
+    if len(ins) == 1:
+        cuts = {p for p in t.placements if isinstance(p, _StridedShard) and p.dim == ins[0]}
+        before = result[outs[0]]
+        for d in outs[1:]:
+            for p in cuts:
+                if p.split_factor == before and result[d] % t._spec.num_shards_map[ins[0]] == 0:
+                    ways.append(((p,), Shard(d)))
+            before *= result[d]
+    return ways
 
 
 def _reshaped(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:
@@ -373,6 +406,12 @@ def leading(call: Any) -> Ways:
     inner = bound.get("inner", 2)
     rank = call.tensors[0].ndim
     return Ways([((d, *(None,) * (len(call.tensors) - 1)), d) for d in range(rank - inner)])
+
+
+@rule("batch")
+def batch(call: Any) -> Ways:
+    """Samples of the first argument are on their own."""
+    return Ways([((0, *(None,) * (len(call.tensors) - 1)), 0)])
 
 
 def fronted(form: Batched) -> Rule:

@@ -182,15 +182,15 @@ def _learned(name: str) -> Any:
         rule=_as_input,
         kinds="f",
         grad=_learned_gradient,
-        quirks=Quirks(label=f"FakeQuantizeLearnable{name.partition('learned_')[2].title().replace('_', '')}AffineBackward0"),
+        quirks=Quirks(
+            label=f"FakeQuantizeLearnable{name.partition('learned_')[2].title().replace('_', '')}AffineBackward0"
+        ),
         function=False,
         method=False,
         inplace=False,
         out=False,
     )
-    def learned(
-        input, scale, zero_point, quant_min=0, quant_max=255, grad_factor=1.0, rounds=False, compute=None
-    ):
+    def learned(input, scale, zero_point, quant_min=0, quant_max=255, grad_factor=1.0, rounds=False, compute=None):
         """The values of the levels nearest to input; scale and zero point have gradients."""
         zero = _whole_zero(f.round_(zero_point), quant_min, quant_max)
         return _value(_level(input, scale, zero, compute), scale, zero, quant_min, quant_max, compute)
@@ -214,7 +214,13 @@ def _fake_quantize_learnable_per_tensor_affine(
 
 @composite(method=False)
 def _fake_quantize_learnable_per_channel_affine(
-    input: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int, grad_factor: float = 1.0
+    input: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
+    grad_factor: float = 1.0,
 ) -> Tensor:
     """fake_quantize_per_channel_affine with gradients for scale and zero point, which are multiplied by grad_factor."""
     _check_limits(quant_min, quant_max)
@@ -303,6 +309,8 @@ def fused_moving_avg_obs_fake_quant(
     two parts is done."""
     if per_row_fake_quant and ch_axis != 0:
         raise RuntimeError("Per-channel FakeQuant in fused_moving_avg_obs_fake_quant is only supported on axis == 0")
+    if input.numel() == 0:
+        return input.clone()
     if int(observer_on):
         _observe(
             input.detach(), running_min, running_max, scale, zero_point, averaging_const, quant_min, quant_max,

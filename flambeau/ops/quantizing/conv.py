@@ -26,7 +26,7 @@ from .tensors import dynamic_parameters
 class ConvPackedParams(Packed):
     """Weights of a convolution over `dims` dimensions with its window. One over lines is kept as one over pictures of one row."""
 
-    __torch_class__ = "Conv2dPackedParamsBase"
+    __torch_class__ = "quantized.Conv2dPackedParamsBase"
     dims = 2
 
     def __init__(
@@ -64,7 +64,7 @@ class ConvPackedParams(Packed):
         )
         return operands.geometry(self.dims, stride, pads, dilation, groups)
 
-    def __getstate__(self) -> tuple:
+    def state(self) -> tuple:
         return (self.weight, self.given_bias, *self.window, self.transposed)
 
     @property
@@ -90,7 +90,7 @@ class ConvPackedParams(Packed):
 
 
 class Conv3dPackedParams(ConvPackedParams):
-    __torch_class__ = "Conv3dPackedParamsBase"
+    __torch_class__ = "quantized.Conv3dPackedParamsBase"
     dims = 3
 
 
@@ -151,7 +151,7 @@ def _exact(
     if out.dtype is dt.float32:
         given = None if bias is None else row(bias, dt.float32)
         requantize.dequantize_rows(
-            out, whole, none, None, None, row(both, dt.float32), given, n, packed.outputs, int(relu)
+            out, whole, none, None, None, row(both, dt.float32), given, n, packed.outputs, 0, 1.0, int(relu)
         )
         return
     if bias is not None:

@@ -22,9 +22,9 @@ from ..machinery.formula import Pointwise
 from ..machinery.quantized_dispatch import quantized_form
 from ..machinery.record import NewTensor
 from ..pointwise import activation, unary
-from .codes import clipped, code_of, decoded, encoded, float32, formula, inverse
+from .codes import clipped, code_of, decoded, encoded, float32, formula, inverse, quantized
 from .forms import joined, one_scale
-from .linear import quantized_operator
+from .linear import linear_values, quantized_operator
 
 _VECTOR = 64
 
@@ -465,3 +465,23 @@ def dropout(
 ) -> Tensor:
     """Quantized models are not trained: the tensor as it is."""
     return self
+
+
+@quantized_operator()
+def linear_leaky_relu(
+    X: Tensor, W_prepack: Any, Y_scale_i: float, Y_zero_point_i: int, negative_slope: float
+) -> Tensor:
+    """`linear`, with negative values times a slope: computed in float32 and quantized once."""
+    return _activated_linear(
+        X, W_prepack, Y_scale_i, Y_zero_point_i, lambda y: activation.leaky(y, negative_slope), "linear_leaky_relu"
+    )
+
+
+@quantized_operator()
+def linear_tanh(X: Tensor, W_prepack: Any, Y_scale_i: float, Y_zero_point_i: int) -> Tensor:
+    """tanh of `linear`: computed in float32 and quantized once."""
+    return _activated_linear(X, W_prepack, Y_scale_i, Y_zero_point_i, unary.tanh, "linear_tanh")
+
+
+def _activated_linear(x: Any, packed: Any, scale: float, zero_point: int, function: Callable, name: str) -> Tensor:
+    return quantized(function(linear_values(x, packed, name)), scale, zero_point, dt.quint8)

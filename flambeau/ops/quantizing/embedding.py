@@ -13,16 +13,17 @@ from ..machinery.memory import values_on_host
 from ..nn import embedding as tables
 from .codes import values_of
 from .linear import check_packed, quantized_operator
+from .packed import NativeObject
 
 _TAIL = 8  # bytes: scale and smallest value, in float32
 _EPSILON = np.float32(1e-8)
 _MODES = ("sum", "mean", "max")
 
 
-class EmbeddingPackedParams:
+class EmbeddingPackedParams(NativeObject):
     """A table in 8 bits with what its rows stand for."""
 
-    __torch_class__ = "EmbeddingPackedParamsBase"
+    __torch_class__ = "quantized.EmbeddingPackedParamsBase"
 
     def __init__(self, weight: Any):
         if not isinstance(weight, QuantizedTensor) or weight.dtype is not dt.quint8:
@@ -45,11 +46,8 @@ class EmbeddingPackedParams:
     def version(self) -> int:
         return 1
 
-    def __reduce__(self) -> tuple:
-        return type(self), (self.weight,)
-
-    def __deepcopy__(self, memo: dict) -> EmbeddingPackedParams:
-        return self
+    def state(self) -> tuple:
+        return (self.weight,)
 
 
 @quantized_operator()

@@ -5,6 +5,7 @@ s = input scale * weight scale and m = s / output scale; sum * s + bias for floa
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,15 @@ from ...kernels.library import requantize
 from ..machinery.declare import composite, internal
 from ..machinery.memory import dense, values_on_host
 from ..machinery.record import NewTensor
-from .codes import codes_of
-from .packed import Packed, check_weight, row
+from .codes import codes_of, float32
+from .packed import Packed, become, check_weight, row
 from .tensors import dynamic_parameters
 
 
 class LinearPackedParams(Packed):
     """What `torch.ops.quantized.linear_prepack` returns."""
 
-    __torch_class__ = "LinearPackedParamsBase"
+    __torch_class__ = "quantized.LinearPackedParamsBase"
 
     def __init__(self, weight: Any, bias: Tensor | None = None):
         check_weight(weight, bias, "quantized::linear_prepack", 2)
@@ -37,15 +38,21 @@ class LinearPackedParams(Packed):
         self.inputs = weight.shape[1]
         self.sums = self.codes.sum(1, dtype=np.int64)
 
+    @classmethod
+    def restore(cls, made: Any, *state: Any) -> None:
+        if not isinstance(state[0], QuantizedTensor):
+            become(made, HalfLinearPackedParams)
+        made.__init__(*state)
+
     @property
     def weights(self) -> int8.Weights:
         if self._weights is None:
             self._weights = int8.Weights(self.codes.T)
         return self._weights
 
-    def offsets(self, zero_point: int) -> Tensor:
-        """What the input's zero point adds to each column of sums."""
-        return row(zero_point * (self.sums - self.inputs * self.zeros), dt.int32)
+    def weight_sums(self) -> np.ndarray:
+        """What each column of sums has for every unit of the input's zero point."""
+        return self.sums - self.inputs * self.zeros
 
     def channel_zeros(self) -> Tensor | None:
         return None if self.symmetric() else row(self.zeros, dt.int32)
@@ -60,15 +67,16 @@ class LinearPackedParams(Packed):
             if bias is not None:
                 bias = bias / both if self.by_channel else bias * (np.float32(1) / both)
             found = self.remember(key, (
-                self.offsets(zero_point), self.channel_zeros(), row(both / np.float32(output_scale), dt.float32),
+                row(zero_point * self.weight_sums(), dt.int32), self.channel_zeros(), row(both / np.float32(output_scale), dt.float32),
                 None if bias is None else row(bias, dt.float32),
             ))  # fmt: skip
         return found
 
-    def to_floats(self, scale: float, zero_point: int) -> tuple:
-        """(offsets, zero points, scales, bias): these change with every input."""
+    @functools.cached_property
+    def to_floats(self) -> tuple:
+        """(sums of weights, zero points, scales, bias)"""
         bias = None if self.bias_values is None else row(self.bias_values, dt.float32)
-        return self.offsets(zero_point), self.channel_zeros(), row(np.float32(scale) * self.scales, dt.float32), bias
+        return row(self.weight_sums(), dt.int32), self.channel_zeros(), row(self.scales, dt.float32), bias
 
 
 def _sums(codes: Tensor, packed: LinearPackedParams) -> tuple[Tensor, Tensor | None]:
@@ -98,24 +106,25 @@ def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, zero_point: int, 
 
 
 @internal(batching="each")
-def linear_floats(codes: Tensor, packed: Any, numbers: Any, relu: bool) -> NewTensor:
-    """A linear layer's result in float32, of codes. `numbers`: see LinearPackedParams.to_floats."""
+def linear_floats(codes: Tensor, packed: Any, scale: float, zero_point: int, relu: bool) -> NewTensor:
+    """A linear layer's result in float32, of codes with this scale and zero point."""
     return (*codes.shape[:-1], packed.outputs), dt.float32, codes.device
 
 
 @linear_floats.on("cpu")
-def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, relu: bool) -> None:
+def _(out: Tensor, codes: Tensor, packed: Any, scale: float, zero_point: int, relu: bool) -> None:
     sums, of_rows = _sums(codes, packed)
-    offsets, zeros, scale, bias = numbers
+    weight_sums, zeros, scales, bias = packed.to_floats
+    rows, n = sums.shape
     requantize.dequantize_rows(
-        out, sums, offsets, of_rows, zeros, scale, bias, sums.shape[0], packed.outputs, int(relu)
+        out, sums, weight_sums, of_rows, zeros, scales, bias, rows, n, zero_point, float32(scale), int(relu)
     )
 
 
 def check_packed(packed: Any, kind: type, name: str) -> None:
     if not isinstance(packed, kind):
         raise RuntimeError(
-            f"{name}() Expected a value of type '__torch__.torch.classes.quantized.{kind.__torch_class__}' for the packed weights but"  # type: ignore[attr-defined]
+            f"{name}() Expected a value of type '{kind.__name__}' for the packed weights but"
             f" instead found type '{type(packed).__name__}'."
         )
 
@@ -148,6 +157,15 @@ def run_linear(x: Any, packed: Any, scale: float, zero_point: int, relu: bool, n
     return per_tensor(codes, float(scale), int(zero_point), dt.quint8)
 
 
+def linear_values(x: Any, packed: Any, name: str) -> Tensor:
+    """A linear layer of codes, with a result in float32."""
+    check_packed(packed, LinearPackedParams, name)
+    check_codes(x, name)
+    _check_shape(x, packed, name)
+    q = x._quantizer
+    return linear_floats(x._codes, packed, float(q.scale), q.zero_point, False)
+
+
 def run_dynamic(x: Any, packed: Any, reduce_range: bool, relu: bool, name: str) -> Tensor:
     if isinstance(packed, HalfLinearPackedParams):
         return run_half(x, packed, relu)
@@ -158,7 +176,7 @@ def run_dynamic(x: Any, packed: Any, reduce_range: bool, relu: bool, name: str) 
     x = x.detach()
     scale, zero_point = dynamic_parameters(x, dt.quint8, reduce_range)
     codes = codes_of(x, scale, zero_point, dt.quint8)
-    return linear_floats(codes, packed, packed.to_floats(scale, zero_point), relu)
+    return linear_floats(codes, packed, scale, zero_point, relu)
 
 
 def quantized_operator(**options: Any) -> Any:
@@ -241,6 +259,38 @@ def linear_dynamic_fp16(X: Tensor, W_prepack: Any) -> Tensor:
 
 
 @quantized_operator()
+def linear_dynamic_fp16_unpacked_weight(X: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+    """`linear_dynamic_fp16` with weights that were not packed."""
+    return run_half(X, HalfLinearPackedParams(weight, bias), False)
+
+
+@quantized_operator()
 def linear_relu_dynamic_fp16(X: Tensor, W_prepack: Any) -> Tensor:
     """`linear_dynamic_fp16`, with negative values made zero."""
     return run_half(X, W_prepack, True)
+
+
+# -- codes within, floats without --------------------------------------------------------------------------------------------
+
+
+def _quantized_within(x: Tensor, scale: float, zero_point: int, packed: Any, relu: bool) -> Tensor:
+    check_packed(packed, LinearPackedParams, "linear_with_input_q_dq_qweight_dq_output_fp32")
+    _check_shape(x, packed, "linear_with_input_q_dq_qweight_dq_output_fp32")
+    codes = codes_of(x.detach(), scale, zero_point, dt.quint8)
+    return linear_floats(codes, packed, scale, zero_point, relu)
+
+
+@quantized_operator()
+def linear_with_input_q_dq_qweight_dq_output_fp32(
+    X: Tensor, X_scale: float, X_zero_point: int, W_prepack: Any
+) -> Tensor:
+    """A linear layer of floats, quantized with a known scale for the product."""
+    return _quantized_within(X, X_scale, X_zero_point, W_prepack, False)
+
+
+@quantized_operator()
+def linear_with_input_q_dq_qweight_dq_relu_output_fp32(
+    X: Tensor, X_scale: float, X_zero_point: int, W_prepack: Any
+) -> Tensor:
+    """The same with negative values made zero."""
+    return _quantized_within(X, X_scale, X_zero_point, W_prepack, True)

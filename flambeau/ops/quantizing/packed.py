@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import copyreg
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,64 @@ from ...core.tensor import Tensor, copy_of_array
 from ..machinery.memory import values_on_host
 
 _MAX_KNOWN = 32
-_numbers = itertools.count()
 
 
-class Packed:
+_KINDS: dict[str, type] = {}
+
+
+class ScriptObject:
+    """What PyTorch's files call objects of its C++ classes: made empty, then told their state and the name of their class."""
+
+    def __init_subclass__(cls) -> None:
+        if "__torch_class__" in cls.__dict__:
+            _KINDS[f"__torch__.torch.classes.{cls.__torch_class__}"] = cls
+
+    def __reduce_ex__(self, protocol: Any) -> tuple:
+        return copyreg.__newobj__, (ScriptObject,), self.__getstate__()  # type: ignore[attr-defined]
+
+    def __getstate__(self) -> tuple:
+        return self.state(), f"__torch__.torch.classes.{type(self).__torch_class__}"  # type: ignore[attr-defined]
+
+    def __setstate__(self, given: Any) -> None:
+        state, name = given
+        if name not in _KINDS:
+            raise RuntimeError(f"the file has an object of class {name}, which Flambeau does not have")
+        kind: Any = _KINDS[name]
+        become(self, kind)
+        kind.restore(self, *state)
+
+    def state(self) -> tuple:
+        raise NotImplementedError
+
+    @classmethod
+    def restore(cls, made: Any, *state: Any) -> None:
+        """Give an object that was made empty its state."""
+        made.__init__(*state)
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        memo[id(self)] = self  # nothing about it ever changes
+        return self
+
+    def __repr__(self) -> str:
+        return f"<torch.ScriptObject object of {type(self).__module__}.{type(self).__qualname__}>"
+
+
+ScriptObject.__module__ = "flambeau"
+
+
+def become(made: Any, kind: type) -> None:
+    """Change an object's class, whatever it says that its class is."""
+    vars(object)["__class__"].__set__(made, kind)
+
+
+class NativeObject(ScriptObject):
+    """The base of the classes themselves: their objects say that they are ScriptObjects, and are pickled as such."""
+
+    __class__ = property(lambda self: ScriptObject)  # type: ignore[assignment]
+
+
+class Packed(NativeObject):
     """Quantized weights and a bias in float32, with what products need of them. `channel` is the dimension of the outputs."""
-
-    __torch_class__ = "PackedParams"
 
     def __init__(self, weight: Any, bias: Tensor | None, channel: int = 0, groups: int = 1):
         self.weight, self.given_bias, self.channel = weight, bias, channel
@@ -37,9 +88,6 @@ class Packed:
         self.known: dict[tuple, Any] = {}
         self._weights: Weights | None = None
 
-    def __repr__(self) -> str:
-        return f"<torch.ScriptObject object of __torch__.torch.classes.quantized.{self.__torch_class__}>"
-
     def unpack(self) -> tuple[Any, Tensor | None]:
         """The weights and the bias as they were given."""
         return self.weight, self.given_bias
@@ -47,15 +95,8 @@ class Packed:
     def bias(self) -> Tensor | None:
         return self.given_bias
 
-    def __reduce__(self) -> tuple:
-        return type(self), self.__getstate__()
-
-    def __getstate__(self) -> tuple:
+    def state(self) -> tuple:
         return self.weight, self.given_bias
-
-    def __deepcopy__(self, memo: dict) -> Packed:
-        memo[id(self)] = self  # nothing about it ever changes
-        return self
 
     def remember(self, key: tuple, value: Any) -> Any:
         """Keep what follows from the scales of a call, which are the same every time in most programs."""

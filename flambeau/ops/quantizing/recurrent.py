@@ -10,12 +10,13 @@ from ..machinery.declare import composite
 from ..nn.dropout import dropout as drop
 from ..shape.joining import cat, stack
 from .linear import HalfLinearPackedParams, LinearPackedParams, check_packed, quantized_operator, run_dynamic
+from .packed import NativeObject
 
 
-class CellParams:
+class CellParams(NativeObject):
     """The packed weights of one layer in one direction; the biases are packed with them."""
 
-    __torch_class__ = "CellParamsBase"
+    __torch_class__ = "rnn.CellParamsBase"
 
     def __init__(self, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None, reduce_range: bool = False):
         for packed in (w_ih, w_hh):
@@ -28,11 +29,19 @@ class CellParams:
     def of_hidden(self, h: Tensor) -> Tensor:
         return run_dynamic(h, self.w_hh, self.reduce_range, False, "linear_dynamic")
 
-    def __reduce__(self) -> tuple:
-        return type(self), (self.w_ih, self.w_hh, self.b_ih, self.b_hh, self.reduce_range)
+    def state(self) -> tuple:
+        """(kind, biases, scalars, whole numbers, packed weights), as PyTorch's files have it."""
+        packed = [self.w_ih, self.w_hh]
+        if isinstance(self.w_ih, HalfLinearPackedParams):
+            return "quantized_fp16", [], [], [], packed
+        return "quantized_dynamic", [self.b_ih, self.b_hh], [], [int(self.reduce_range)], packed
 
-    def __deepcopy__(self, memo: dict) -> CellParams:
-        return self
+    @classmethod
+    def restore(cls, made: Any, *state: Any) -> None:
+        kind, biases, _, numbers, packed = state
+        if kind not in ("quantized_dynamic", "quantized_fp16"):
+            raise RuntimeError(f"the file has recurrent weights of kind {kind!r}, which Flambeau does not have")
+        made.__init__(*packed, *(biases or (None, None)), bool(numbers and numbers[0]))
 
 
 @quantized_operator()

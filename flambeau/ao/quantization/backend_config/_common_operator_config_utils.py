@@ -28,7 +28,9 @@ _OWN = ObservationType.OUTPUT_USE_DIFFERENT_OBSERVER_AS_INPUT
 F = nn.functional
 
 
-def _config(pattern: Any, dtypes: list[DTypeConfig], observed: ObservationType = _OWN, **settings: Any) -> BackendPatternConfig:
+def _config(
+    pattern: Any, dtypes: list[DTypeConfig], observed: ObservationType = _OWN, **settings: Any
+) -> BackendPatternConfig:
     config = BackendPatternConfig(pattern).set_dtype_configs(dtypes).set_observation_type(observed)
     for name, value in settings.items():
         config._set(name, value)
@@ -62,7 +64,9 @@ def _get_binary_op_configs(dtypes: list[DTypeConfig]) -> Configs:
     return [*configs, _config(torch.matmul, dtypes)]
 
 
-def _weighted(pattern: Any, dtypes: list[DTypeConfig], root: Any, reference: Any, qat: Any = None) -> BackendPatternConfig:
+def _weighted(
+    pattern: Any, dtypes: list[DTypeConfig], root: Any, reference: Any, qat: Any = None
+) -> BackendPatternConfig:
     return _config(pattern, dtypes, root_module=root, reference_quantized_module=reference, qat_module=qat)
 
 

@@ -83,7 +83,11 @@ _BINARY: dict[Any, str] = {
     torch.mul: "mul",
     torch.matmul: "matmul",
 }
-_PREPACK_NAMES = ("linear_prepack", "linear_prepack_fp16", *(f"{name}_prepack" for name in (*_CONVS.values(), *_TRANSPOSED.values())))
+_PREPACK_NAMES = (
+    "linear_prepack",
+    "linear_prepack_fp16",
+    *(f"{name}_prepack" for name in (*_CONVS.values(), *_TRANSPOSED.values())),
+)
 _SKIPPED_ARGUMENTS = {  # of functions, that their quantized forms do not have
     F.hardswish: ("inplace",),
     F.elu: ("inplace",),
@@ -181,7 +185,13 @@ def _match_static_pattern(
         ref = relu.args[0]
     if should_skip_lowering(ref, qconfig_map):
         return nothing
-    found = type(_get_module(ref, modules)) if ref.op == "call_module" else ref.target if ref.op == "call_function" else None
+    found = (
+        type(_get_module(ref, modules))
+        if ref.op == "call_module"
+        else ref.target
+        if ref.op == "call_function"
+        else None
+    )
     if found not in matching:
         return nothing
     args = [ref.args[i] for i in places]
@@ -220,7 +230,9 @@ def _lower_static_modules(model: GraphModule, qconfig_map: dict[str, Any]) -> No
             if quantize is None or len(ref.args) != 2 or not all(map(is_dequantize_node, ref.args)):
                 continue
         module = _get_module(ref, modules)
-        target = _quantized_class(type(module), module, STATIC_LOWER_MODULE_MAP, {**STATIC_LOWER_FUSED_MODULE_MAP, **two})
+        target = _quantized_class(
+            type(module), module, STATIC_LOWER_MODULE_MAP, {**STATIC_LOWER_FUSED_MODULE_MAP, **two}
+        )
         if target is None:
             continue
         _, scale, zero_point, _ = quantize.args

@@ -105,7 +105,9 @@ def _run_weight_observers(model: GraphModule) -> None:
 class _Converting:
     """One prepared model on its way."""
 
-    def __init__(self, model: GraphModule, modules: dict[str, Any], qconfigs: dict[str, QConfigAny], backend: BackendConfig):
+    def __init__(
+        self, model: GraphModule, modules: dict[str, Any], qconfigs: dict[str, QConfigAny], backend: BackendConfig
+    ):
         attrs = observed_attrs(model)
         assert attrs is not None
         self.model, self.graph, self.modules = model, model.graph, modules
@@ -318,7 +320,9 @@ class _Converting:
                     self.convert_custom_module(node, custom_mapping)
 
 
-def _converted_qconfigs(model: GraphModule, modules: dict[str, Any], mapping: QConfigMapping, backend: BackendConfig) -> dict:
+def _converted_qconfigs(
+    model: GraphModule, modules: dict[str, Any], mapping: QConfigMapping, backend: BackendConfig
+) -> dict:
     """The QConfigs of a mapping given to `convert`: None where `prepare` observed for nothing."""
     attrs: Any = observed_attrs(model)
     if attrs.is_qat:

@@ -111,9 +111,7 @@ def _input_supported(arg: Any, node: Node, qconfig: QConfigAny, config: DTypeCon
 
 
 def _output_supported(node: Node, qconfig: QConfigAny, config: DTypeConfig) -> bool:
-    wanted, dynamic = dtype_and_dynamic(
-        made(node.meta["target_dtype_info"].get("output_act_obs_or_fq_ctr", _FLOAT))
-    )
+    wanted, dynamic = dtype_and_dynamic(made(node.meta["target_dtype_info"].get("output_act_obs_or_fq_ctr", _FLOAT)))
     satisfied = _qconfig_satisfies_dtype_config_constraints(qconfig, config.output_dtype_with_constraints)
     result = torch.float32 if dynamic else wanted
     return config.output_dtype is None or (result == config.output_dtype and satisfied)

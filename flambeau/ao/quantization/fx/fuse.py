@@ -71,9 +71,7 @@ def _first_node(matched: Any) -> Node:
     return matched[-1]
 
 
-def fuse(
-    model: GraphModule, is_qat: bool, fuse_custom_config: Any = None, backend_config: Any = None
-) -> GraphModule:
+def fuse(model: GraphModule, is_qat: bool, fuse_custom_config: Any = None, backend_config: Any = None) -> GraphModule:
     """The model with layers fused, in a new graph."""
     from_former_dict(FuseCustomConfig, fuse_custom_config, "fuse_custom_config_dict", "fuse")
     backend: BackendConfig = from_former_dict(BackendConfig, backend_config, "backend_config_dict", "prepare")
@@ -112,7 +110,14 @@ def fuse(
 
 
 def _fused(
-    root: Node, matched: tuple, extra: list, modules: dict[str, Any], fusers: dict, is_qat: bool, graph: Graph, load: Any
+    root: Node,
+    matched: tuple,
+    extra: list,
+    modules: dict[str, Any],
+    fusers: dict,
+    is_qat: bool,
+    graph: Graph,
+    load: Any,
 ) -> Node:
     if root.op != "call_module":
         raise AssertionError("Expecting module node to be a call_module Node")

@@ -62,7 +62,9 @@ def _both(constructor: Any) -> dict[str, Any]:
     return {"input_act_obs_or_fq_ctr": constructor, "output_act_obs_or_fq_ctr": constructor}
 
 
-def _needs_observer(before: Any, wanted: Any, dynamic: bool, reuses_input: bool, is_first_argument: bool = False) -> bool:
+def _needs_observer(
+    before: Any, wanted: Any, dynamic: bool, reuses_input: bool, is_first_argument: bool = False
+) -> bool:
     """Whether a value of dtype `before` must be observed where `wanted` is."""
     if dynamic:
         if wanted not in _OBSERVED:

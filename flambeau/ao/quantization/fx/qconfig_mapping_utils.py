@@ -127,9 +127,7 @@ def _generate_node_name_to_qconfig(
 def _compare_prepare_convert_qconfig_mappings(prepared: QConfigMapping, converted: QConfigMapping) -> None:
     """`convert` may leave things in floating point that `prepare` observed, and change nothing else."""
     if not qconfig_equals(prepared.global_qconfig, converted.global_qconfig):
-        raise AssertionError(
-            "Expected global qconfigs to be the same in the prepare and convert quantization configs"
-        )
+        raise AssertionError("Expected global qconfigs to be the same in the prepare and convert quantization configs")
     for key in ("object_type", "module_name", "module_name_regex"):
         before, now = getattr(prepared, f"{key}_qconfigs"), getattr(converted, f"{key}_qconfigs")
         for name, qconfig in before.items():

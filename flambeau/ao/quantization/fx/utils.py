@@ -93,7 +93,9 @@ def return_arg_list(arg_indices: list[int]) -> Callable[[Node], list[int]]:
     return lambda node: [i for i in arg_indices if i < len(node.args)]
 
 
-_NUMBERS: dict[str, dict[Any, Callable[[Node], list[int]]]] = {  # arguments of methods that are no tensors to be observed
+_NUMBERS: dict[
+    str, dict[Any, Callable[[Node], list[int]]]
+] = {  # arguments of methods that are no tensors to be observed
     "masked_fill": {torch.bool: return_arg_list([1]), float: return_arg_list([2])},
     **dict.fromkeys(("permute", "repeat", "reshape", "transpose", "view"), {int: all_node_args_except_first}),
     **dict.fromkeys(("size", "unsqueeze", "unsqueeze_"), {int: return_arg_list([1])}),
@@ -112,7 +114,9 @@ def maybe_get_next_module(
         if user.op == "call_module" and target_module_type is not None:
             if isinstance(modules[str(user.target)], target_module_type):
                 return user
-        elif user.op == "call_function" and target_functional_type is not None and user.target == target_functional_type:
+        elif (
+            user.op == "call_function" and target_functional_type is not None and user.target == target_functional_type
+        ):
             return user
     return None
 
@@ -273,9 +277,13 @@ def _maybe_get_custom_module_lstm_from_node_arg(arg: Node, named_modules: Module
     for path in _LSTM_PATHS:
         node: Any = arg
         for step in path:
-            if step == "stub" and isinstance(_get_module(node, named_modules), DeQuantStub):
-                node = node.args[0]
-            elif step == "item" and node.op == "call_function" and node.target is operator.getitem:
+            if (
+                step == "stub"
+                and isinstance(_get_module(node, named_modules), DeQuantStub)
+                or step == "item"
+                and node.op == "call_function"
+                and node.target is operator.getitem
+            ):
                 node = node.args[0]
             elif step == "tuple" and node.op == "call_function" and node.target is tuple:
                 node = node.args[0][0]

@@ -43,7 +43,15 @@ class Embedding(nn.Embedding):
     ) -> None:
         factory_kwargs = {"device": device, "dtype": dtype}
         super().__init__(
-            num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight, **factory_kwargs
+            num_embeddings,
+            embedding_dim,
+            padding_idx,
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            sparse,
+            _weight,
+            **factory_kwargs,
         )
         self.qconfig = require_qconfig(qconfig)
         _check_scheme(qconfig, "Embedding")
@@ -105,9 +113,7 @@ class EmbeddingBag(nn.EmbeddingBag):
         _check_scheme(qconfig, "Embedding Bag")
         self.weight_fake_quant = qconfig.weight(factory_kwargs=factory_kwargs)
 
-    def forward(
-        self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(
             input, self.weight_fake_quant(self.weight), offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode,
             self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx,

@@ -19,7 +19,13 @@ class Linear(nn.Linear):
     _FLOAT_MODULE: type = nn.Linear
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, qconfig: Any = None, device: Any = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        qconfig: Any = None,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         factory_kwargs = {"device": device, "dtype": dtype}
         super().__init__(in_features, out_features, bias, **factory_kwargs)

@@ -252,7 +252,14 @@ class LSTM(nn.Module):
                 )
         self.layers = nn.ModuleList(
             _LSTMLayer(
-                hidden_size if i else input_size, hidden_size, bias, False, bidirectional, device, dtype, split_gates=split_gates
+                hidden_size if i else input_size,
+                hidden_size,
+                bias,
+                False,
+                bidirectional,
+                device,
+                dtype,
+                split_gates=split_gates,
             )
             for i in range(num_layers)
         )

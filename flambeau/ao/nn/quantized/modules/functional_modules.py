@@ -97,7 +97,9 @@ class QFunctional(nn.Module):
     ) -> None:
         self.scale = float(state_dict.pop(prefix + "scale"))
         self.zero_point = int(state_dict.pop(prefix + "zero_point"))
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs
+        )
 
     def _get_name(self) -> str:
         return "QFunctional"

@@ -46,7 +46,9 @@ class LinearBn1d(NormFolding, nn.Linear, nni._FusedModule):
         """The layer with the parameters (not copies) of a fused float layer."""
         check_float_module(cls, mod, nni.LinearBn1d, with_found=False)
         linear, bn = mod[0], mod[1]
-        made = cls(linear.in_features, linear.out_features, linear.bias is not None, bn.eps, bn.momentum, False, mod.qconfig)
+        made = cls(
+            linear.in_features, linear.out_features, linear.bias is not None, bn.eps, bn.momentum, False, mod.qconfig
+        )
         return made._take(linear, bn)
 
     def to_float(self) -> nn.Linear:

@@ -14,7 +14,13 @@ class Linear(_Linear):
     """qat.Linear whose observer of the input has no memory."""
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, qconfig: Any = None, device: Any = None, dtype: Any = None
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        qconfig: Any = None,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, qconfig, device, dtype)
         if not _activation_is_memoryless(qconfig):

@@ -100,9 +100,7 @@ class _Cell(_Recurrent):
         return _quantize_and_dequantize_weight(*_parts(self, "weight_hh"))
 
     @classmethod
-    def from_float(
-        cls, mod: Any, weight_qparams_dict: dict[str, Any], use_precomputed_fake_quant: bool = False
-    ) -> Any:
+    def from_float(cls, mod: Any, weight_qparams_dict: dict[str, Any], use_precomputed_fake_quant: bool = False) -> Any:
         """The reference form of a float cell, with its parameters."""
         more = {"nonlinearity": mod.nonlinearity} if isinstance(mod, nn.RNNCell) else {}
         made = cls(

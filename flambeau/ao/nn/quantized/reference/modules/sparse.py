@@ -24,7 +24,13 @@ class Embedding(nn.Embedding, ReferenceQuantizedModule):
 
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
-            input, self.get_weight(), self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
+            input,
+            self.get_weight(),
+            self.padding_idx,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.sparse,
         )
 
     @classmethod
@@ -46,9 +52,7 @@ class EmbeddingBag(nn.EmbeddingBag, ReferenceQuantizedModule):
     def _get_name(self) -> str:
         return "QuantizedEmbedding(Reference)"
 
-    def forward(
-        self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(
             input, self.get_weight(), offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse,
             per_sample_weights, self.include_last_offset, self.padding_idx,

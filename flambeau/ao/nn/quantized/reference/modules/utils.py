@@ -82,7 +82,9 @@ class ReferenceQuantizedModule(nn.Module):
             names += ["weight_scale", "weight_zero_point"]
         for name in names:
             setattr(self, name, state_dict.pop(prefix + name))
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs
+        )
 
 
 def _quantize_weight(weight: Tensor, qscheme: Any, dtype: Any, scale: Any, zero_point: Any, axis: int) -> Tensor:

@@ -1,0 +1,11 @@
+"""Quantized layers that are several in one: a convolution and relu, and their like."""
+
+from typing import Any
+
+from .....core import naming as _naming
+from .modules import *  # noqa: F403
+from .modules import __all__ as __all__
+
+
+def __getattr__(name: str) -> Any:
+    return _naming.submodule(__name__, name)

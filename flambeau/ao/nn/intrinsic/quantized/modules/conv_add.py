@@ -1,0 +1,32 @@
+"""Convolutions of codes to which another tensor is added."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ......core.tensor import Tensor
+from ......ops.quantizing.operators import quantized as Q
+from .... import intrinsic as nni
+from ....quantized.modules import conv as nnq
+
+__all__ = ["ConvAdd2d", "ConvAddReLU2d"]
+
+
+class ConvAdd2d(nnq.Conv2d):
+    """A convolution of pictures plus another tensor."""
+
+    _FLOAT_MODULE, _OPERATOR = nni.ConvAdd2d, "conv2d_add"
+
+    def forward(self, input: Tensor, extra_input: Tensor) -> Tensor:  # type: ignore[override]
+        operator = getattr(Q, self._OPERATOR)
+        return operator(self._padded(input), extra_input, self._packed_params, self.scale, self.zero_point)
+
+    @classmethod
+    def from_reference(cls, ref_qconv: Any, output_scale: Any, output_zero_point: Any) -> Any:
+        return super().from_reference(ref_qconv[0], output_scale, output_zero_point)
+
+
+class ConvAddReLU2d(ConvAdd2d):
+    """A convolution of pictures plus another tensor, and relu."""
+
+    _FLOAT_MODULE, _OPERATOR = nni.ConvAddReLU2d, "conv2d_add_relu"

@@ -1,0 +1,45 @@
+"""Convolutions of codes, with negative values made zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .... import intrinsic as nni
+from ....intrinsic import qat as nniqat
+from ....quantized.modules import conv as nnq
+
+__all__ = ["ConvReLU1d", "ConvReLU2d", "ConvReLU3d"]
+
+
+class _Fused:
+    """Before the class of the convolution."""
+
+    _WITH_NORM: Any  # the layer trained with normalisation, which is folded into the weights
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        if type(mod) is cls._WITH_NORM:
+            nnq.fold_norm(mod)
+        return super().from_float(mod, use_precomputed_fake_quant)  # type: ignore[misc]
+
+    @classmethod
+    def from_reference(cls, ref_qconv: Any, output_scale: Any, output_zero_point: Any) -> Any:
+        return super().from_reference(ref_qconv[0], output_scale, output_zero_point)  # type: ignore[misc]
+
+
+class ConvReLU1d(_Fused, nnq.Conv1d):
+    """A convolution of lines and relu."""
+
+    _FLOAT_MODULE, _OPERATOR, _WITH_NORM = nni.ConvReLU1d, "conv1d_relu", nniqat.ConvBnReLU1d
+
+
+class ConvReLU2d(_Fused, nnq.Conv2d):
+    """A convolution of pictures and relu."""
+
+    _FLOAT_MODULE, _OPERATOR, _WITH_NORM = nni.ConvReLU2d, "conv2d_relu", nniqat.ConvBnReLU2d
+
+
+class ConvReLU3d(_Fused, nnq.Conv3d):
+    """A convolution of volumes and relu."""
+
+    _FLOAT_MODULE, _OPERATOR, _WITH_NORM = nni.ConvReLU3d, "conv3d_relu", nniqat.ConvBnReLU3d

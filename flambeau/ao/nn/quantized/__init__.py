@@ -1,0 +1,17 @@
+"""Quantized layers, as modules and as functions."""
+
+from typing import Any
+
+from ....core import naming as _naming
+from . import functional as functional
+from .modules import *  # noqa: F403
+from .modules import MaxPool2d as MaxPool2d
+from .modules import __all__ as _names
+
+__all__ = [*_names, "LSTM", "MultiheadAttention"]  # noqa: F405
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("LSTM", "MultiheadAttention"):
+        return getattr(_naming.load(f"{__name__}.modules.rnn"), name)
+    return _naming.submodule(__name__, name)

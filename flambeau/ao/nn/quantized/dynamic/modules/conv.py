@@ -1,0 +1,58 @@
+"""Convolutions with quantized weights and results in floats."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ......core.tensor import Tensor
+from ......ops.quantizing.operators import quantized as Q
+from ...modules import conv as nnq
+
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+
+
+class _Dynamic:
+    """Before the class of the same layer of codes."""
+
+    _DIMS: int
+    _OPERATOR: str
+    _packed_params: Any
+    _NNIQAT_CONV_BN_MODULE = _NNI_CONV_RELU_MODULE = None
+
+    def __init__(self, *args: Any, reduce_range: bool = True, **kwargs: Any):
+        warnings.warn(
+            f"The current implementation of the {self._get_name()} module has poor numerical accuracy and its use is not recommended",
+            stacklevel=2,
+        )
+        super().__init__(*args, **kwargs)
+
+    def _get_name(self) -> str:
+        return f"DynamicQuantized{type(self).__name__}"
+
+    def forward(self, input: Tensor, reduce_range: bool = True) -> Tensor:
+        return getattr(Q, f"{self._OPERATOR}_dynamic")(self._padded(input), self._packed_params, reduce_range)  # type: ignore[attr-defined]
+
+
+class Conv1d(_Dynamic, nnq.Conv1d):
+    """A convolution of lines with quantized weights."""
+
+
+class Conv2d(_Dynamic, nnq.Conv2d):
+    """A convolution of pictures with quantized weights."""
+
+
+class Conv3d(_Dynamic, nnq.Conv3d):
+    """A convolution of volumes with quantized weights."""
+
+
+class ConvTranspose1d(_Dynamic, nnq.ConvTranspose1d):
+    """A transposed convolution of lines with quantized weights."""
+
+
+class ConvTranspose2d(_Dynamic, nnq.ConvTranspose2d):
+    """A transposed convolution of pictures with quantized weights."""
+
+
+class ConvTranspose3d(_Dynamic, nnq.ConvTranspose3d):
+    """A transposed convolution of volumes with quantized weights."""

@@ -1,0 +1,487 @@
+"""Recurrent layers with quantized weights: inputs and hidden states are quantized as they come, gates are floats."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from typing import Any, ClassVar
+
+import flambeau as torch
+
+from ...... import nn
+from ......core.tensor import Tensor
+from ......nn.utils.rnn import PackedSequence
+from ......ops.quantizing.operators import quantized as Q
+from ...modules.utils import _hide_packed_params_repr, _quantize_weight
+
+__all__ = [
+    "GRU", "GRUCell", "LSTM", "LSTMCell", "PackedParameter", "RNNBase", "RNNCell", "RNNCellBase", "apply_permutation",
+    "pack_weight_bias",
+]  # fmt: skip
+
+
+def _apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
+    return tensor.index_select(dim, permutation)
+
+
+def apply_permutation(tensor: Tensor, permutation: Tensor, dim: int = 1) -> Tensor:
+    """Deprecated: use `tensor.index_select(dim, permutation)`."""
+    warnings.warn(
+        "`apply_permutation` is deprecated, please use `tensor.index_select(dim, permutation)` instead",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return _apply_permutation(tensor, permutation, dim)
+
+
+def pack_weight_bias(qweight: Tensor, bias: Any, dtype: Any) -> Any:
+    """Weights packed for products: quantized ones, or floats to be rounded to float16."""
+    return (Q.linear_prepack if dtype is torch.qint8 else Q.linear_prepack_fp16)(qweight, bias)
+
+
+def _cell(packed_ih: Any, packed_hh: Any, b_ih: Any, b_hh: Any, dtype: Any, version: int | None) -> Any:
+    """The packed weights of one layer in one direction. Since version 2 inputs use half of the codes."""
+    if dtype is not torch.qint8:
+        return Q.make_quantized_cell_params_fp16(packed_ih, packed_hh)
+    return Q.make_quantized_cell_params_dynamic(packed_ih, packed_hh, b_ih, b_hh, (version or 1) >= 2)
+
+
+def _observer_of(mod: Any) -> Any:
+    config = mod.qconfig
+    if config is None or config.weight is None:
+        config = torch.ao.quantization.default_dynamic_qconfig
+    dtype = config.weight().dtype
+    if dtype not in (torch.qint8, torch.float16):
+        raise RuntimeError(f"Unsupported dtype for dynamic RNN quantization: {dtype}")
+    return config.weight, dtype
+
+
+def _packed(weight: Tensor, bias: Any, make_observer: Any, dtype: Any) -> Any:
+    if dtype is torch.qint8:
+        observer = make_observer()
+        observer(weight)
+        weight = _quantize_weight(weight.float(), observer)
+    else:
+        weight = weight.float()
+    return pack_weight_bias(weight, bias, dtype)
+
+
+class PackedParameter(nn.Module):
+    """Holds the packed weights of one layer in one direction."""
+
+    def __init__(self, param: Any):
+        super().__init__()
+        self.param = param
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "param"] = self.param
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
+    ) -> None:
+        self.param = state_dict[prefix + "param"]
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
+
+
+class RNNBase(nn.Module):
+    """What LSTM and GRU share. `_GATES` is the number of parts of a product, `_STATES` that of hidden states."""
+
+    _FLOAT_MODULE: ClassVar[Any] = nn.RNNBase
+    _GATES: ClassVar[dict[str, int]] = {"LSTM": 4, "GRU": 3}
+    _version = 2
+
+    def __init__(
+        self, mode: str, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
+        dropout: float = 0.0, bidirectional: bool = False, dtype: Any = torch.qint8,
+    ):  # fmt: skip
+        super().__init__()
+        if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+            )
+        if dropout > 0 and num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater"
+                f" than 1, but got dropout={dropout} and num_layers={num_layers}",
+                stacklevel=2,
+            )
+        if mode not in self._GATES:
+            raise ValueError("Unrecognized RNN mode: " + mode)
+        self.mode, self.input_size, self.hidden_size, self.num_layers, self.bias = (
+            mode,
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+        )
+        self.batch_first, self.dropout, self.bidirectional, self.dtype = (
+            batch_first,
+            float(dropout),
+            bidirectional,
+            dtype,
+        )
+        self.version: int | None = 2
+        self.training = False
+        self._pack(lambda rows, columns, *_: (torch.randn(rows, columns), torch.randn(rows)), None)
+
+    def _places(self) -> Any:
+        """Layer, input size and end of the name of each direction."""
+        ends = ("", "_reverse") if self.bidirectional else ("",)
+        for layer in range(self.num_layers):
+            for end in ends:
+                yield layer, self.input_size if layer == 0 else self.hidden_size * len(ends), end
+
+    def _pack(self, weights: Any, make_observer: Any) -> None:
+        """Take weights and biases from `weights(rows, columns, "ih" or "hh", "l0_reverse" and the like)`."""
+        rows, cells = self._GATES[self.mode] * self.hidden_size, []
+        for layer, inputs, end in self._places():
+            parts = []
+            for columns, which in ((inputs, "ih"), (self.hidden_size, "hh")):
+                weight, bias = weights(rows, columns, which, f"l{layer}{end}")
+                if self.dtype is torch.qint8 and make_observer is None and not weight.is_quantized:
+                    weight = torch.quantize_per_tensor(weight, 0.1, 0, torch.qint8)
+                packed = pack_weight_bias(weight, bias, self.dtype) if make_observer is None else _packed(weight, bias, make_observer, self.dtype)  # fmt: skip
+                parts.append((packed, bias))
+            (ih, b_ih), (hh, b_hh) = parts
+            cells.append(PackedParameter(_cell(ih, hh, b_ih, b_hh, self.dtype, self.version)))
+        self._all_weight_values = nn.ModuleList(cells)
+
+    def _get_name(self) -> str:
+        return f"DynamicQuantized{self.mode}"
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        usual = (("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0), ("bidirectional", False))
+        return text + "".join(
+            f", {name}={getattr(self, name)}" for name, value in usual if getattr(self, name) != value
+        )
+
+    def __repr__(self) -> str:
+        return _hide_packed_params_repr(self, (PackedParameter, nn.ModuleList))
+
+    # -- checks ------------------------------------------------------------------------------------------------------
+
+    def check_input(self, input: Tensor, batch_sizes: Any) -> None:
+        expected = 2 if batch_sizes is not None else 3
+        if input.dim() != expected:
+            raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
+        if self.input_size != input.size(-1):
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
+            )
+
+    def get_expected_hidden_size(self, input: Tensor, batch_sizes: Any) -> tuple[int, int, int]:
+        batch = int(batch_sizes[0]) if batch_sizes is not None else input.size(0 if self.batch_first else 1)
+        return self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size
+
+    def check_hidden_size(
+        self, hx: Tensor, expected_hidden_size: Any, msg: str = "Expected hidden size {}, got {}"
+    ) -> None:
+        if tuple(hx.size()) != tuple(expected_hidden_size):
+            raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
+
+    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Any) -> None:
+        self.check_input(input, batch_sizes)
+        expected = self.get_expected_hidden_size(input, batch_sizes)
+        for i, h in enumerate(_states(hidden)):
+            label = "" if isinstance(hidden, Tensor) else f"[{i}]"
+            self.check_hidden_size(
+                h,
+                expected,
+                f"Expected hidden{label} size {{}}, got {{}}" if label else "Expected hidden size {}, got {}",
+            )
+
+    def permute_hidden(self, hx: Any, permutation: Any) -> Any:
+        if permutation is None:
+            return hx
+        if isinstance(hx, Tensor):
+            return _apply_permutation(hx, permutation)
+        return tuple(_apply_permutation(h, permutation) for h in hx)
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def _operator(self, *args: Any) -> Any:
+        raise NotImplementedError
+
+    def _no_hidden(self, zeros: Tensor) -> Any:
+        return zeros
+
+    def forward_impl(self, input: Tensor, hx: Any, batch_sizes: Any, max_batch_size: int, sorted_indices: Any) -> Any:
+        if hx is None:
+            shape = (self.num_layers * (2 if self.bidirectional else 1), max_batch_size, self.hidden_size)
+            hx = self._no_hidden(torch.zeros(shape, dtype=input.dtype, device=input.device))
+        else:
+            hx = self.permute_hidden(hx, sorted_indices)
+        self.check_forward_args(input, hx, batch_sizes)
+        cells = [m.param for m in self._all_weight_values]
+        options = (self.bias, self.num_layers, float(self.dropout), self.training, self.bidirectional)
+        if batch_sizes is None:
+            return self._operator(input, hx, cells, *options, self.batch_first)
+        return self._operator(input, batch_sizes, hx, cells, *options)
+
+    def forward_tensor(self, input: Tensor, hx: Any = None) -> Any:
+        return self.forward_impl(input, hx, None, input.size(0 if self.batch_first else 1), None)
+
+    def forward_packed(self, input: PackedSequence, hx: Any = None) -> Any:
+        data, sizes, order, back = input
+        output, hidden = self.forward_impl(data, hx, sizes, int(sizes[0]), order)
+        return PackedSequence(output, sizes, order, back), self.permute_hidden(hidden, back)
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        return self.forward_packed(input, hx) if isinstance(input, PackedSequence) else self.forward_tensor(input, hx)
+
+    # -- weights -----------------------------------------------------------------------------------------------------
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
+    ) -> None:
+        self.version = local_metadata.get("version", None)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
+
+    def set_weight_bias(self, weight_bias_dict: dict[str, Any]) -> None:
+        def given(rows: int, columns: int, which: str, place: str) -> tuple:
+            return weight_bias_dict[f"weight_{which}_{place}"], weight_bias_dict[f"bias_{which}_{place}"]
+
+        self._pack(given, None)
+
+    def _weight_bias(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {"weight": {}, "bias": {}}
+        for held, (layer, _, end) in zip(self._all_weight_values, self._places()):
+            for which, packed in (("ih", held.param.w_ih), ("hh", held.param.w_hh)):
+                weight, bias = packed.unpack()
+                found["weight"][f"weight_{which}_l{layer}{end}"] = weight
+                found["bias"][f"bias_{which}_l{layer}{end}"] = bias
+        return found
+
+    def get_weight(self) -> dict[str, Any]:
+        return self._weight_bias()["weight"]
+
+    def get_bias(self) -> dict[str, Any]:
+        return self._weight_bias()["bias"]
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The layer with weights quantized as its qconfig says."""
+        if type(mod) not in (nn.LSTM, nn.GRU):
+            raise AssertionError("nn.quantized.dynamic.RNNBase.from_float only works for nn.LSTM and nn.GRU")
+        if not hasattr(mod, "qconfig"):
+            raise AssertionError("Input float module must have qconfig defined")
+        if not mod.bias:
+            raise AssertionError("mod.bias must be True")
+        make_observer, dtype = _observer_of(mod)
+        made = (LSTM if mod.mode == "LSTM" else GRU)(
+            mod.input_size,
+            mod.hidden_size,
+            mod.num_layers,
+            mod.bias,
+            mod.batch_first,
+            mod.dropout,
+            mod.bidirectional,
+            dtype,
+        )
+
+        def given(rows: int, columns: int, which: str, place: str) -> tuple:
+            return getattr(mod, f"weight_{which}_{place}"), getattr(mod, f"bias_{which}_{place}")
+
+        made._pack(given, make_observer)
+        return made
+
+    @classmethod
+    def from_reference(cls, ref_mod: Any) -> Any:
+        """The quantized form of a reference layer."""
+        if not hasattr(ref_mod, "weight_ih_l0_dtype"):
+            raise AssertionError(
+                "We are assuming weight_ih_l0 exists in LSTM, may need to relax the assumption to support the use case"
+            )
+        made = cls(  # type: ignore[call-arg]
+            ref_mod.input_size, ref_mod.hidden_size, ref_mod.num_layers, ref_mod.bias, ref_mod.batch_first, 0.0,
+            ref_mod.bidirectional, ref_mod.weight_ih_l0_dtype,
+        )  # fmt: skip
+        made.set_weight_bias(ref_mod.get_quantized_weight_bias_dict())
+        return made
+
+
+def _states(hidden: Any) -> tuple:
+    return (hidden,) if isinstance(hidden, Tensor) else tuple(hidden)
+
+
+class LSTM(RNNBase):
+    """An LSTM with weights of 8 bits, from floats to floats."""
+
+    _FLOAT_MODULE: ClassVar[Any] = nn.LSTM
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__("LSTM", *args, **kwargs)
+
+    def _operator(self, *args: Any) -> Any:
+        output, *hidden = torch.quantized_lstm(*args, dtype=self.dtype, use_dynamic=True)
+        return output, tuple(hidden)
+
+    def _no_hidden(self, zeros: Tensor) -> Any:
+        return zeros, zeros
+
+
+class GRU(RNNBase):
+    """A GRU with weights of 8 bits, from floats to floats."""
+
+    _FLOAT_MODULE: ClassVar[Any] = nn.GRU
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__("GRU", *args, **kwargs)
+
+    def _operator(self, *args: Any) -> Any:
+        return torch.quantized_gru(*args)
+
+
+class RNNCellBase(nn.Module):
+    """What single steps share."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, num_chunks: int = 4, dtype: Any = torch.qint8
+    ):
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias, self.weight_dtype = input_size, hidden_size, bias, dtype
+        rows = num_chunks * hidden_size
+        self.bias_ih = torch.randn(rows) if bias else None
+        self.bias_hh = torch.randn(rows) if bias else None
+        weights = torch.randn(rows, input_size), torch.randn(rows, hidden_size)
+        if dtype is torch.qint8:
+            weights = tuple(torch.quantize_per_tensor(w, 1, 0, torch.qint8) for w in weights)
+        self._packed_weight_ih = pack_weight_bias(weights[0], self.bias_ih, dtype)
+        self._packed_weight_hh = pack_weight_bias(weights[1], self.bias_hh, dtype)
+
+    def _get_name(self) -> str:
+        return f"DynamicQuantized{type(self).__name__}"
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        text += f", bias={self.bias}" if self.bias is not True else ""
+        kind = getattr(self, "nonlinearity", "tanh")
+        return text + (f", nonlinearity={kind}" if kind != "tanh" else "")
+
+    def check_forward_input(self, input: Tensor) -> None:
+        if input.size(1) != self.input_size:
+            raise RuntimeError(f"input has inconsistent input_size: got {input.size(1)}, expected {self.input_size}")
+
+    def check_forward_hidden(self, input: Tensor, hx: Tensor, hidden_label: str = "") -> None:
+        if input.size(0) != hx.size(0):
+            raise RuntimeError(
+                f"Input batch size {input.size(0)} doesn't match hidden{hidden_label} batch size {hx.size(0)}"
+            )
+        if hx.size(1) != self.hidden_size:
+            raise RuntimeError(
+                f"hidden{hidden_label} has inconsistent hidden_size: got {hx.size(1)}, expected {self.hidden_size}"
+            )
+
+    def _step(self, operator: str, input: Tensor, hx: Any) -> Any:
+        self.check_forward_input(input)
+        several = operator.startswith("quantized_lstm")
+        if hx is None:
+            zeros = torch.zeros(input.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
+            hx = (zeros, zeros) if several else zeros
+        for i, h in enumerate(_states(hx)):
+            self.check_forward_hidden(input, h, f"[{i}]" if several else "")
+        packed = self._packed_weight_ih, self._packed_weight_hh, self.bias_ih, self.bias_hh
+        return getattr(Q, operator)(input, hx, *packed)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The cell with weights quantized as its qconfig says."""
+        kinds = {nn.LSTMCell: LSTMCell, nn.GRUCell: GRUCell, nn.RNNCell: RNNCell}
+        if type(mod) not in kinds:
+            raise AssertionError(
+                "nn.quantized.dynamic.RNNCellBase.from_float only works for nn.LSTMCell, nn.GRUCell and nn.RNNCell"
+            )
+        if not hasattr(mod, "qconfig"):
+            raise AssertionError("Input float module must have qconfig defined")
+        if not mod.bias:
+            raise AssertionError("mod.bias must be True")
+        make_observer, dtype = _observer_of(mod)
+        more = {"nonlinearity": mod.nonlinearity} if type(mod) is nn.RNNCell else {}
+        made: Any = kinds[type(mod)](mod.input_size, mod.hidden_size, bias=mod.bias, dtype=dtype, **more)
+        made._packed_weight_ih = _packed(mod.weight_ih, mod.bias_ih, make_observer, dtype)
+        made._packed_weight_hh = _packed(mod.weight_hh, mod.bias_hh, make_observer, dtype)
+        return made
+
+    @classmethod
+    def from_reference(cls, ref_mod: Any) -> Any:
+        """The quantized form of a reference cell."""
+        if not hasattr(ref_mod, "weight_ih_dtype"):
+            raise AssertionError(
+                "We are assuming weight_ih exists in reference module, may need to relax the assumption to support the use case"
+            )
+        more = {"nonlinearity": ref_mod.nonlinearity} if hasattr(ref_mod, "nonlinearity") else {}
+        made = cls(ref_mod.input_size, ref_mod.hidden_size, ref_mod.bias, dtype=ref_mod.weight_ih_dtype, **more)
+        made.set_weight_bias(
+            {
+                "weight": {
+                    "weight_ih": ref_mod.get_quantized_weight_ih(),
+                    "weight_hh": ref_mod.get_quantized_weight_hh(),
+                },
+                "bias": {"bias_ih": ref_mod.bias_ih, "bias_hh": ref_mod.bias_hh},
+            }
+        )
+        return made
+
+    def _weight_bias(self) -> dict[str, dict[str, Any]]:
+        (w_ih, b_ih), (w_hh, b_hh) = self._packed_weight_ih.unpack(), self._packed_weight_hh.unpack()
+        return {"weight": {"weight_ih": w_ih, "weight_hh": w_hh}, "bias": {"bias_ih": b_ih, "bias_hh": b_hh}}
+
+    def get_weight(self) -> dict[str, Any]:
+        return self._weight_bias()["weight"]
+
+    def get_bias(self) -> dict[str, Any]:
+        return self._weight_bias()["bias"]
+
+    def set_weight_bias(self, weight_bias_dict: dict[str, dict[str, Any]]) -> None:
+        weights, biases = weight_bias_dict["weight"], weight_bias_dict["bias"]
+        self._packed_weight_ih = pack_weight_bias(weights["weight_ih"], biases["bias_ih"], self.weight_dtype)
+        self._packed_weight_hh = pack_weight_bias(weights["weight_hh"], biases["bias_hh"], self.weight_dtype)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "_packed_weight_ih"] = self._packed_weight_ih
+        destination[prefix + "_packed_weight_hh"] = self._packed_weight_hh
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool, *lists: Any
+    ) -> None:
+        self._packed_weight_ih = state_dict.pop(prefix + "_packed_weight_ih")
+        self._packed_weight_hh = state_dict.pop(prefix + "_packed_weight_hh")
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, *lists)
+
+
+class RNNCell(RNNCellBase):
+    """One step of a plain recurrent layer with weights of 8 bits."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh", dtype: Any = torch.qint8
+    ):
+        super().__init__(input_size, hidden_size, bias, num_chunks=1, dtype=dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input: Tensor, hx: Any = None) -> Tensor:
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+        return self._step(f"quantized_rnn_{self.nonlinearity}_cell_dynamic", input, hx)
+
+
+class LSTMCell(RNNCellBase):
+    """One step of an LSTM with weights of 8 bits."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, num_chunks=4, **kwargs)  # type: ignore[misc]
+
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
+        return self._step("quantized_lstm_cell_dynamic", input, hx)
+
+
+class GRUCell(RNNCellBase):
+    """One step of a GRU with weights of 8 bits."""
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = torch.qint8):
+        super().__init__(input_size, hidden_size, bias, num_chunks=3, dtype=dtype)
+
+    def forward(self, input: Tensor, hx: Any = None) -> Tensor:
+        return self._step("quantized_gru_cell_dynamic", input, hx)

@@ -1,0 +1,70 @@
+"""Batch normalisation of codes, with known statistics."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from .....core.tensor import Tensor
+from .....nn.modules import batchnorm
+from .....ops.quantizing.operators import quantized as Q
+from ... import intrinsic as nni
+from .utils import _keep_scale
+
+__all__ = ["BatchNorm2d", "BatchNorm3d"]
+
+
+class _BatchNorm(batchnorm._BatchNorm):
+    _NNI_BN_RELU_MODULE: ClassVar[Any]
+    _OPERATOR: ClassVar[str]
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, device: Any = None, dtype: Any = None
+    ):
+        super().__init__(num_features, eps, momentum, True, True, device=device, dtype=dtype)
+        _keep_scale(self, 1.0, 0, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        numbers = self.weight, self.bias, self.running_mean, self.running_var, self.eps
+        return getattr(Q, self._OPERATOR)(input, *numbers, float(self.scale), int(self.zero_point))
+
+    def _get_name(self) -> str:
+        return f"Quantized{type(self).__name__}"
+
+    def _take(self, mod: Any, scale: Any, zero_point: Any) -> Any:
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            setattr(self, name, getattr(mod, name))
+        self.scale, self.zero_point = scale, zero_point
+        return self
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The quantized form of an observed layer, alone or fused with a relu."""
+        observer = mod.activation_post_process
+        if type(mod) is cls._NNI_BN_RELU_MODULE:
+            mod = mod[0]
+        return cls(mod.num_features, mod.eps)._take(mod, *observer.calculate_qparams())
+
+    @classmethod
+    def from_reference(cls, bn: Any, output_scale: Any, output_zero_point: Any) -> Any:
+        made = cls(bn.num_features, bn.eps, bn.momentum, device=bn.weight.device, dtype=bn.weight.dtype)
+        return made._take(bn, output_scale, output_zero_point)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Batch normalisation of pictures of codes."""
+
+    _NNI_BN_RELU_MODULE, _OPERATOR = nni.BNReLU2d, "batch_norm2d"
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if len(input.shape) != 4:
+            raise ValueError("Input shape must be `(N, C, H, W)`!")
+
+
+class BatchNorm3d(_BatchNorm):
+    """Batch normalisation of volumes of codes."""
+
+    _NNI_BN_RELU_MODULE, _OPERATOR = nni.BNReLU3d, "batch_norm3d"
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if len(input.shape) != 5:
+            raise ValueError("Input shape must be `(N, C, H, W)`!")

@@ -1,0 +1,110 @@
+"""Normalisation of codes: each knows the scale and zero point of its results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..... import nn
+from .....core.tensor import Tensor
+from .....ops.quantizing.operators import quantized as Q
+from .utils import _keep_scale, chosen_scale
+
+__all__ = ["GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm"]
+
+
+class _Normalised:
+    """What they share: `_sizes(mod)` are the arguments that say what is normalised."""
+
+    weight: Any
+    bias: Any
+    eps: float
+    scale: Any
+    zero_point: Any
+
+    @staticmethod
+    def _sizes(mod: Any) -> tuple:
+        return (mod.num_features,)
+
+    def _take(self, weight: Any, bias: Any, scale: float, zero_point: int, device: Any, dtype: Any) -> None:
+        self.weight, self.bias = weight, bias
+        _keep_scale(self, scale, zero_point, device, dtype)
+
+    def _get_name(self) -> str:
+        return f"Quantized{type(self).__name__}"
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        return cls.from_reference(mod, *chosen_scale(mod.activation_post_process))
+
+    @classmethod
+    def from_reference(cls, mod: Any, scale: Any, zero_point: Any) -> Any:
+        given = cls._sizes(mod), mod.weight, mod.bias, float(scale), int(zero_point), mod.eps, cls._affine(mod)
+        return cls(*given[0], *given[1:])  # type: ignore[call-arg]
+
+    @staticmethod
+    def _affine(mod: Any) -> bool:
+        return mod.affine
+
+
+class LayerNorm(_Normalised, nn.LayerNorm):
+    """Layer normalisation of codes."""
+
+    def __init__(
+        self, normalized_shape: Any, weight: Any, bias: Any, scale: float, zero_point: int, eps: float = 1e-5,
+        elementwise_affine: bool = True, device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        super().__init__(normalized_shape, eps=eps, elementwise_affine=elementwise_affine, device=device, dtype=dtype)
+        self._take(weight, bias, scale, zero_point, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        numbers = self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point)
+        return Q.layer_norm(input, self.normalized_shape, *numbers)
+
+    @staticmethod
+    def _sizes(mod: Any) -> tuple:
+        return (mod.normalized_shape,)
+
+    @staticmethod
+    def _affine(mod: Any) -> bool:
+        return mod.elementwise_affine
+
+
+class GroupNorm(_Normalised, nn.GroupNorm):
+    """Group normalisation of codes."""
+
+    def __init__(
+        self, num_groups: int, num_channels: int, weight: Any, bias: Any, scale: float, zero_point: int, eps: float = 1e-5,
+        affine: bool = True, device: Any = None, dtype: Any = None,
+    ):  # fmt: skip
+        super().__init__(num_groups, num_channels, eps, affine, device=device, dtype=dtype)
+        self._take(weight, bias, scale, zero_point, device, dtype)
+
+    def forward(self, input: Tensor) -> Tensor:
+        numbers = self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point)
+        return Q.group_norm(input, self.num_groups, *numbers)
+
+    @staticmethod
+    def _sizes(mod: Any) -> tuple:
+        return mod.num_groups, mod.num_channels
+
+
+def _instance_norm(base: Any, what: str) -> Any:
+    class Made(_Normalised, base):
+        def __init__(
+            self, num_features: int, weight: Any, bias: Any, scale: float, zero_point: int, eps: float = 1e-5, momentum: float = 0.1,
+            affine: bool = False, track_running_stats: bool = False, device: Any = None, dtype: Any = None,
+        ):  # fmt: skip
+            base.__init__(self, num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
+            self._take(weight, bias, scale, zero_point, device, dtype)
+
+        def forward(self, input: Tensor) -> Tensor:
+            return Q.instance_norm(input, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))
+
+    Made.__name__ = Made.__qualname__ = base.__name__
+    Made.__doc__ = f"Instance normalisation of {what} of codes."
+    return Made
+
+
+InstanceNorm1d = _instance_norm(nn.InstanceNorm1d, "lines")
+InstanceNorm2d = _instance_norm(nn.InstanceNorm2d, "pictures")
+InstanceNorm3d = _instance_norm(nn.InstanceNorm3d, "volumes")

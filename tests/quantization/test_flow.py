@@ -1,0 +1,163 @@
+"""Models quantized step by step, in eager and traced form, compute what PyTorch's compute."""
+
+from __future__ import annotations
+
+import copy
+import io
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flambeau
+
+from .flow_models import data, difference, functions, layers, recurrent, stubbed, twins
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:torch.ao.quantization is deprecated"),
+    pytest.mark.filterwarnings("ignore:Please use quant_min and quant_max"),
+    pytest.mark.filterwarnings("ignore:.*deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.*quantize_per_tensor.*"),
+]
+IMAGES = data((2, 3, 8, 8))
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    torch = pytest.importorskip("torch", reason="compares with the real PyTorch: pip install torch==2.13.0")
+    import torch.ao.quantization.quantize_fx
+
+    return torch
+
+
+def _fx_steps(library: Any, model: Any, kind: str) -> list[Any]:
+    """The texts and results of the traced model: prepared, as a reference, and with quantized operators."""
+    quantization, fx = library.ao.quantization, library.ao.quantization.quantize_fx
+    images = [library.tensor(x) for x in IMAGES]
+    if kind == "qat":
+        prepared = fx.prepare_qat_fx(model.train(), quantization.get_default_qat_qconfig_mapping("x86"), (images[0],))
+        optimizer = library.optim.SGD(prepared.parameters(), lr=0.1)
+        for x in images:
+            result = prepared(x)
+            optimizer.zero_grad()
+            (result[0] if isinstance(result, tuple) else result).sum().backward()
+            optimizer.step()
+        prepared.eval()
+    else:
+        mapping = (
+            quantization.QConfigMapping().set_global(quantization.default_dynamic_qconfig)
+            if kind == "dynamic"
+            else quantization.get_default_qconfig_mapping("x86" if kind == "part" else kind)
+        )
+        if kind == "part":
+            mapping.set_module_name("conv2", None).set_module_name("fc2", quantization.default_per_channel_qconfig)
+        prepared = fx.prepare_fx(model.eval(), mapping, (images[0],))
+        for x in images:
+            prepared(x)
+    reference, quantized = fx.convert_to_reference_fx(copy.deepcopy(prepared)), fx.convert_fx(prepared)
+    return [prepared.code, reference.code, reference(images[0]), quantized.code, quantized(images[0])]
+
+
+@pytest.mark.parametrize("kind", ["x86", "qnnpack", "part", "dynamic", "qat"])
+@pytest.mark.parametrize("build", [layers, functions])
+def test_traced(torch: Any, build: Any, kind: str) -> None:
+    theirs, ours = twins(build, torch, IMAGES if build is layers else None)
+    for expected, found in zip(_fx_steps(torch, theirs, kind), _fx_steps(flambeau, ours, kind), strict=True):
+        if isinstance(expected, str):
+            assert expected == found
+        else:
+            assert difference(expected, found) < 1e-5
+
+
+def _shown(model: Any) -> str:
+    """How a model prints, with scales to five digits: the last ones depend on how a sum is rounded."""
+    return re.sub(r"\d+\.\d+(e-\d+)?", lambda m: f"{float(m[0]):.5g}", repr(model))
+
+
+def _eager(library: Any, model: Any, backend: str, train: bool) -> Any:
+    quantization = library.ao.quantization
+    names = [["conv", "bn", "relu"]]
+    images = [library.tensor(x) for x in IMAGES]
+    if train:
+        model = quantization.fuse_modules_qat(model.train(), names)
+        model.qconfig = quantization.get_default_qat_qconfig(backend)
+        model = quantization.prepare_qat(model)
+        optimizer = library.optim.SGD(model.parameters(), lr=0.1)
+        for x in images:
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+        model.eval()
+    else:
+        model = quantization.fuse_modules(model.eval(), names)
+        model.qconfig = quantization.get_default_qconfig(backend)
+        model = quantization.prepare(model)
+        for x in images:
+            model(x)
+    return quantization.convert(model)
+
+
+@pytest.mark.parametrize("backend", ["x86", "qnnpack"])
+@pytest.mark.parametrize("train", [False, True])
+def test_eager(torch: Any, backend: str, train: bool) -> None:
+    theirs, ours = twins(stubbed, torch, IMAGES)
+    theirs, ours = _eager(torch, theirs, backend, train), _eager(flambeau, ours, backend, train)
+    x = IMAGES[0]
+    assert difference(theirs(torch.tensor(x)), ours(flambeau.tensor(x))) < 1e-6
+    assert _shown(theirs) == _shown(ours)
+    expected, found = theirs.state_dict(), ours.state_dict()
+    assert list(expected) == list(found)
+
+    file = io.BytesIO()  # PyTorch's file in our model, and the other way round
+    torch.save(expected, file)
+    file.seek(0)
+    state = flambeau.load(file)
+    ours.load_state_dict(state)
+    assert difference(theirs(torch.tensor(x)), ours(flambeau.tensor(x))) < 1e-6
+    file = io.BytesIO()
+    flambeau.save(found, file)
+    file.seek(0)
+    theirs.load_state_dict(torch.load(file, weights_only=False))
+    assert difference(theirs(torch.tensor(x)), ours(flambeau.tensor(x))) < 1e-6
+
+
+@pytest.mark.parametrize("dtype", ["qint8", "float16"])
+def test_dynamic(torch: Any, dtype: str) -> None:
+    theirs, ours = twins(recurrent, torch)
+    made = [
+        library.ao.quantization.quantize_dynamic(model, dtype=getattr(library, dtype))
+        for library, model in ((torch, theirs), (flambeau, ours))
+    ]
+    x = data((7, 2, 6), 1)[0]
+    assert difference(made[0](torch.tensor(x)), made[1](flambeau.tensor(x))) < 2e-5
+    assert _shown(made[0]) == _shown(made[1])
+
+
+def test_lstm_taken_apart(torch: Any) -> None:
+    results = []
+    for library, model in zip((torch, flambeau), twins(recurrent, torch)):
+        quantization = library.ao.quantization
+        model = library.nn.Sequential(quantization.QuantStub(), model.lstm).eval()
+        model.qconfig = quantization.default_qconfig
+        prepared = quantization.prepare(model)
+        x = library.tensor(data((3, 2, 6), 1)[0])
+        prepared(x)
+        out, (h, c) = quantization.convert(prepared)(x)
+        results.append([t.dequantize() for t in (out, h, c)])
+    assert difference(*results) < 1e-6
+
+
+def test_traced_models_know_what_they_left_alone() -> None:
+    """What is observed, and what not, in a model without PyTorch beside it."""
+    quantization, nn = flambeau.ao.quantization, flambeau.nn
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Softplus(), nn.Linear(4, 2)).eval()
+    mapping = quantization.get_default_qconfig_mapping("x86")
+    prepared = quantization.prepare_fx(model, mapping, (flambeau.randn(1, 4),))
+    assert type(prepared.get_submodule("0")).__name__ == "LinearReLU"
+    x = flambeau.randn(16, 4)
+    expected = prepared(x)
+    quantized = quantization.convert_fx(prepared)
+    assert "softplus" not in quantized.code.lower() or "dequantize" in quantized.code
+    assert (quantized(x) - expected).abs().max() < 0.1
+    assert np.isfinite(quantized(x).numpy()).all()
