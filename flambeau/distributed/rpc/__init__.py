@@ -92,6 +92,8 @@ def init_rpc(
         backend = _backend_of(rpc_backend_options)
     if rpc_backend_options is None:
         rpc_backend_options = backend_registry.construct_rpc_backend_options(backend)
+    if _is_current_rpc_agent_set():
+        raise RuntimeError("RPC is already initialized")
     if world_size:
         meeting = rendezvous(rpc_backend_options.init_method, rank=rank, world_size=world_size)
         _kept[:] = [meeting]

@@ -125,7 +125,10 @@ def raise_remote(result: Any) -> Any:
         raise RuntimeError(
             f"Failed to create original exception type. Error msg was {again} Original exception on remote side was {message}"
         ) from again
-    raise problem
+    try:
+        raise problem
+    finally:
+        del problem  # it knows this frame: together they would keep the callers' references alive
 
 
 _handle_exception = raise_remote

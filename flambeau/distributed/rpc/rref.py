@@ -254,6 +254,8 @@ class RRef(Generic[T]):
     def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
         """Run the backward pass from the value, on its owner."""
         if not self.is_owner():
+            if dist_autograd_ctx_id == -1:
+                raise RuntimeError("User RRefs require 'dist_autograd_ctx_id' to be specified")
             call(self._owner, _backward_on_owner, (self, dist_autograd_ctx_id, retain_graph), {}, 0).wait()
             return
         value: Any = self.local_value()
