@@ -134,7 +134,7 @@ class FullyShardedDataParallel(Module):
         move_to_device([*params, *buffers], device)
         if sync_module_states:
             self._synchronise(params, buffers, info)
-        self._make_unit(params, device)
+        self._make_unit(params, device, left_out)
 
     def _settings(self, strategy: Any, precision: Any, offload: Any, prefetch: Any, forward: bool, limit: bool) -> None:
         self.sharding_strategy, self.mixed_precision = strategy, precision or MixedPrecision()
@@ -186,17 +186,21 @@ class FullyShardedDataParallel(Module):
             if group is not None:
                 _sync_module_states(_Bag(params, buffers), group, 250 << 20, 0, ())
 
-    def _make_unit(self, params: list[Any], device: Any) -> None:
+    def _make_unit(self, params: list[Any], device: Any, left_out: set[Module]) -> None:
         strategy, info, precision = self.sharding_strategy, self._info, self.mixed_precision
         policy = MixedPrecisionPolicy(precision.param_dtype, precision.reduce_dtype)
         state = self._fsdp_state = _UnitState()
         state.precision, state.prefetches = precision, self.backward_prefetch is not None
         state.init((self,), device, policy, True)
         self._group: FlatGroup | None = None
+        self._buffer_dtypes: dict[str, Any] = {}  # what buffers were, and are in state dicts
         if precision.buffer_dtype is not None:
-            for buffer in self._fsdp_wrapped_module.buffers():
-                if buffer.dtype.is_floating_point:
-                    buffer.data = buffer.to(precision.buffer_dtype)
+            names = {id(m): f"{name}." if name else "" for name, m in self._fsdp_wrapped_module.named_modules()}
+            for module in self._own_modules(left_out):
+                for name, buffer in module.named_buffers(recurse=False):
+                    if buffer.dtype.is_floating_point:
+                        self._buffer_dtypes[names[id(module)] + name] = buffer.dtype
+                        buffer.data = buffer.to(precision.buffer_dtype)
         if params:
             if len({p.dtype for p in params}) > 1:
                 raise ValueError("Must flatten tensors with uniform dtype but got " + str({p.dtype for p in params}))
@@ -308,7 +312,7 @@ class FullyShardedDataParallel(Module):
         return result
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
-        cleans = self._use_orig_params or self.training_state is TrainingState.SUMMON_FULL_PARAMS
+        cleans = self.training_state is TrainingState.SUMMON_FULL_PARAMS
         for name, param in super().named_parameters(*args, **kwargs):
             yield name.replace(FSDP_PREFIX, "") if cleans else name, param
 
@@ -704,6 +708,11 @@ def _device(device_id: Any, params: list[Any], info: Any) -> Any:
 
 
 def _auto_wrap(module: Module, policy: Any, left_out: set[Module], ignored: list[Any], options: dict[str, Any]) -> None:
+    for name, one in module.named_modules():
+        if isinstance(one, FullyShardedDataParallel):
+            raise ValueError(
+                f"FSDP auto wrapping requires modules to not already have FSDP applied but found {name} in\n{module}"
+            )
     precision = options["mixed_precision"]
     classes = tuple(precision._module_classes_to_ignore) if precision is not None else ()
     if isinstance(policy, _Policy):
