@@ -51,6 +51,11 @@ class _AliasLoader(importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self.real_spec  # the import system has just replaced it by the alias's
 
+    def get_code(self, fullname: str) -> Any:
+        """For `python -m torch.x.y`: the module's code, to be run as a program."""
+        real = importlib.util.find_spec(self.real_name)
+        return real.loader.get_code(self.real_name) if real is not None else None  # type: ignore[union-attr]
+
 
 class _AliasFinder(importlib.abc.MetaPathFinder):
     """Finds `torch.x.y` as `flambeau.x.y`."""

@@ -14,6 +14,7 @@ from ..core import modes, storage
 from ..core.device import cpu
 from ..core.graph import is_own
 from ..core.layout import strided
+from ..core.sharded import SpreadTensor
 from ..core.tensor import Tensor
 
 _now = time.perf_counter_ns
@@ -85,7 +86,7 @@ class Described:
     def __init__(self, tensor: Tensor):
         self.shape, self.dtype, self.device = tensor.shape, tensor.dtype, tensor.device
         self.layout, self.impl = tensor.layout, id(tensor)
-        dense = tensor.layout is strided
+        dense = tensor.layout is strided and not isinstance(tensor, SpreadTensor)
         self.strides = tensor._strides if dense else None
         held = tensor._storage if dense else None
         self.storage = 0 if held is None or not hasattr(held, "ptr") else held.ptr

@@ -68,6 +68,8 @@ make_size: Callable[[Iterable[int]], Size] = partial(tuple.__new__, Size)
 
 
 def _checked(item: Any, position: int) -> int:
+    if getattr(item, "is_followed", False):  # a number that a recorder follows
+        return item
     try:
         value = operator.index(item)
     except TypeError:

@@ -119,8 +119,10 @@ def new_class(namespace: str, name: str) -> type:
     return add_class(namespace, name)
 
 
-def add_method(cls: type, name: str, function: Callable) -> None:
+def add_method(cls: Any, name: str, function: Callable, schema: str, result: Any) -> None:
+    """A method of a C++ class; `result` is the class of C++'s that it returns an object of, if any."""
     setattr(cls, name, lambda self, *args: function(self, *args))
+    cls.schemas[name] = (schema, result)
 
 
 def bare(cls: Any) -> Any:

@@ -274,3 +274,7 @@ def all_to_all_single_autograd(
 ) -> Tensor:
     """`all_to_all_single`, whose derivative sends everything back."""
     return _AllToAll.apply(self, output_split_sizes, input_split_sizes, group)
+
+
+all_gather_single, all_gather_single_autograd = all_gather_tensor, all_gather_tensor_autograd
+reduce_scatter_single, reduce_scatter_single_autograd = reduce_scatter_tensor, reduce_scatter_tensor_autograd

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..library.registration import Library
 from . import _functional_collectives as funcol
 
-_SCHEMAS = {
+_SCHEMAS: dict[str, Callable] = {
     "all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor": lambda input, reduce_op, group_name: (
         funcol.all_reduce(input, reduce_op, group_name, now=True)
     ),

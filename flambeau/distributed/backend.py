@@ -47,7 +47,9 @@ class Backend(str):
         cls, name: str, func: Callable, extended_api: bool = False, devices: str | list[str] | None = None
     ) -> None:
         """Let `func(store, rank, size, timeout)` make the process groups of a new backend."""
-        if hasattr(cls, name.upper()) and name.lower() != cls.FAKE:  # a name without an engine, for programs that bring one
+        if (
+            hasattr(cls, name.upper()) and name.lower() != cls.FAKE
+        ):  # a name without an engine, for programs that bring one
             raise RuntimeError(f"{name} c10d backend already exist")
         setattr(cls, name.upper(), name.lower())
         cls.backend_list.append(name.lower())

@@ -146,6 +146,10 @@ class DeviceMesh:
         """Where this process is; None if it is not in the mesh."""
         return self._coordinate
 
+    @property
+    def _coordinate_on_dim(self) -> list[int] | None:
+        return self._coordinate
+
     # -- parts ----------------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> DeviceMesh:
@@ -167,6 +171,17 @@ class DeviceMesh:
         )
         part._groups, part._root = [self._groups[p] for p in places], self._root or self
         return part
+
+    @staticmethod
+    def _concatenate(device_mesh_list: Sequence[DeviceMesh]) -> DeviceMesh:
+        """The part of a mesh that has the dimensions of several parts of it, in this order."""
+        roots = {id(mesh._root or mesh): mesh._root or mesh for mesh in device_mesh_list}
+        names = [name for mesh in device_mesh_list for name in mesh._mesh_dim_names or ()]
+        if len(roots) != 1 or len(names) != sum(mesh.ndim for mesh in device_mesh_list):
+            raise RuntimeError(
+                "parallelism over several dimensions needs parts of one mesh: init_device_mesh(..., mesh_dim_names=...) and mesh[name]"
+            )
+        return next(iter(roots.values()))[tuple(names)]
 
     def _flatten(self, mesh_dim_name: str | None = None) -> DeviceMesh:
         """All dimensions as one."""

@@ -18,6 +18,7 @@ from .emitter import Emitter
 from .functions import Definition, Function, dedented, defaults_of
 from .marks import Mark, mark_of
 from .naming import qualified_name, unique_name
+from .schema import Argument, Schema, parse_schema
 from .source import Source, error
 from .types import ClassType, EnumType, InterfaceType, TupleType, Type, unify_all
 
@@ -65,6 +66,37 @@ def enum_type(thing: type[enum.Enum]) -> EnumType:
             )
         found = EnumType(qualified_name(thing), joined, thing, members)
         _enums[thing] = found
+    return found
+
+
+class NativeMethod:
+    """A method written in C++: a schema, and a function that runs."""
+
+    graph = None
+
+    def __init__(self, kind: ClassType, name: str):
+        text, result = kind.python_class.schemas[name]
+        self.base_name, self.qualified_name = name, f"{kind.name}.{name}"
+        self.function = getattr(kind.python_class, name)
+        read = parse_schema(text)
+        own = [Argument("self", kind), *read.arguments[1:]]
+        self.schema = Schema(name, "", own, read.returns if result is None else [native_class(result)])
+
+    def ensure(self, place: Any = None) -> NativeMethod:
+        return self
+
+    def run(self, values: list) -> Any:
+        return self.function(*values)
+
+
+def native_class(thing: Any) -> ClassType:
+    """The type of a class written in C++ (torch::class_)."""
+    found = _classes.get(thing)
+    if found is None:
+        found = ClassType(f"{thing.__module__}.{thing.__qualname__}")
+        found.python_class = thing
+        _classes[thing] = thing.script_type = found
+        found.methods.update({name: NativeMethod(found, name) for name in thing.schemas})
     return found
 
 

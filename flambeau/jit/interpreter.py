@@ -15,6 +15,7 @@ import flambeau as torch
 from ..autograd.profiler import record_function
 from ..core.tensor import Tensor
 from ..futures import Future
+from ..library.native import CustomClass
 from . import operators
 from .ir import Block, Graph, Node, Value
 from .matching import Named, try_match
@@ -222,7 +223,8 @@ def to_script(value: Any, kind: Type) -> Any:
 
 def _other_to_script(value: Any, kind: Type) -> Any:
     if isinstance(kind, ClassType):
-        if kind.is_module or isinstance(value, ScriptObject):
+        native = issubclass(kind.python_class or object, CustomClass)
+        if kind.is_module or native or isinstance(value, (ScriptObject, CustomClass)):
             if getattr(value, "script_type", None) is not kind:
                 raise TypeError(_unfit(value, kind))
             return value
@@ -645,8 +647,10 @@ def _create(program: Program, node: Node, ins: list[int]) -> Step:
     out, kind = program.slot(node.outputs_[0]), node.outputs_[0].type
     assert isinstance(kind, ClassType)
 
+    native = kind.python_class if issubclass(kind.python_class or object, CustomClass) else None
+
     def step(r: Registers) -> None:
-        r[out] = ScriptObject(kind)
+        r[out] = ScriptObject(kind) if native is None else native.__new__(native)  # its __init__ fills it
 
     return step
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..library.native import CustomClass
 from .functions import Function
 from .interpreter import _schema_of
 from .ir import Block, Node, Value, constant_of, number_text, quoted
@@ -643,6 +644,10 @@ def _attribute_lines(printer: Printer, kind: ClassType) -> list[str]:
 
 
 def _plain_class_code(printer: Printer, kind: ClassType, name: str) -> str:
+    if issubclass(kind.python_class or object, CustomClass):
+        raise NotImplementedError(
+            f"{kind.name} is a class written in C++: archives that hold its objects are not in Flambeau yet"
+        )
     lines = [f"class {name}:", *_attribute_lines(printer, kind)]
     return "\n".join(lines) + "\n" + _methods_code(printer, kind)
 

@@ -22,6 +22,7 @@ import flambeau.jit as jit
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..autograd.profiler import record_function
 from ..compat.legacy import TENSOR_TYPES
+from ..library.native import ClassNamespace
 from ..library.operator import OperatorFace
 from . import classes, forms, operators
 from . import signatures as notes
@@ -213,6 +214,8 @@ class Resolver:
             return thing
         if isinstance(thing, Function):
             return FunctionValue([thing])
+        if isinstance(thing, ClassNamespace):  # every name is looked up among classes
+            return PythonModule(thing)
         if hasattr(thing, "__script_if_tracing_wrapper"):
             thing = thing.__original_fn
         script = getattr(thing, "script_function", None)

@@ -15,6 +15,7 @@ import flambeau as torch
 
 from ..compat.legacy import TENSOR_TYPES
 from ..core.tensor import Tensor
+from ..library.native import CustomClass
 from .interpreter import to_script
 from .schema import REQUIRED, Argument, Schema
 from .source import FrontendError, NotSupportedError, Range, error
@@ -136,7 +137,7 @@ def class_type(thing: type) -> Type:
         return interface
     if issubclass(thing, torch.nn.Module):
         raise UnknownType(thing)
-    return classes.script_class(thing)
+    return classes.native_class(thing) if issubclass(thing, CustomClass) else classes.script_class(thing)
 
 
 # -- syntax -----------------------------------------------------------------------------------------------------------------
@@ -468,6 +469,8 @@ def inferred(value: Any) -> Type | None:
         return _inferred_list(value)
     if isinstance(value, (dict, collections.OrderedDict)):
         return _inferred_dict(value)
+    if isinstance(value, CustomClass):
+        return class_type(type(value))
     script_type = getattr(value, "script_type", None)
     return script_type if isinstance(script_type, (ClassType, InterfaceType)) else None
 

@@ -16,6 +16,7 @@ class TracedInt(int):
 
     tracer: Any
     make: Any
+    is_followed = True  # a Size keeps it
 
     @staticmethod
     def of(number: int, tracer: Any, make: Callable[[], Any]) -> TracedInt:
@@ -33,6 +34,7 @@ def _recorded(alone: Callable, symbol: str, turned: bool = False) -> Any:
         result = alone(self, other)
         tracer = self.tracer
         if type(result) is not int or not isinstance(other, int) or not tracer.listening():
+            _tell_lost(tracer, result, other)
             return result
         pair = (other, self) if turned else (self, other)
         return TracedInt.of(result, tracer, lambda: tracer.combine(symbol, *pair))
@@ -47,6 +49,27 @@ for _name, _choose in (("min", min), ("max", max)):  # what torch.sym_min and to
     setattr(TracedInt, f"__sym_{_name}__", _recorded(lambda a, b, f=_choose: int(f(a, b)), _name))
 
 
+def _tell_lost(tracer: Any, result: Any, *other: Any) -> None:
+    """Tell the recorder of a number that it cannot follow: a float, or what one makes of the size next (NotImplemented)."""
+    if tracer.listening() and any(isinstance(n, float) for n in (result, *other)):
+        tracer.lost()
+
+
+def _lost(alone: Callable) -> Any:
+    """What gives no whole number is not recorded; the recorder may want to say so."""
+
+    def run(self: TracedInt, *other: Any) -> Any:
+        result = alone(self, *other)
+        _tell_lost(self.tracer, result, *other)
+        return result
+
+    return run
+
+
+for _name in ("truediv", "rtruediv", "pow", "rpow", "float"):
+    setattr(TracedInt, f"__{_name}__", _lost(getattr(int, f"__{_name}__")))
+
+
 class TracedSizes:
     """What a recorder needs to give tensors such sizes. It says in `listening` whether arithmetic is to be recorded now, and in
     `combine` how."""
@@ -59,6 +82,9 @@ class TracedSizes:
 
     def combine(self, symbol: str, left: Any, right: Any) -> Any:
         raise NotImplementedError
+
+    def lost(self) -> None:
+        """A size becomes a number that is not recorded."""
 
     def trace_shape(self, tensor: Tensor, size: Callable[[int], Any]) -> None:
         """From now on the tensor's sizes are recorded: `size(dim)` makes the value of one."""

@@ -22,7 +22,10 @@ def load_library(path: str | os.PathLike) -> None:
 
 
 class CustomClass:
-    """What classes written in C++ have in common: each object holds one of C++'s."""
+    """What classes written in C++ have in common: each object holds one of C++'s. `schemas` says for each method what it takes and gives,
+    and of which such class its result is."""
+
+    schemas: dict[str, tuple[str, type | None]]
 
     def __repr__(self) -> str:
         return f"<torch.ScriptObject object of {type(self).__module__}.{type(self).__qualname__}>"
@@ -37,12 +40,14 @@ class _Classes(ModuleType):
     def __getattr__(self, name: str) -> ModuleType:
         if name.startswith("__"):
             raise AttributeError(name)
-        found = _Namespace(f"torch.classes.{name}")
+        found = ClassNamespace(f"torch.classes.{name}")
         setattr(self, name, found)
         return found
 
 
-class _Namespace(ModuleType):
+class ClassNamespace(ModuleType):
+    """The classes of one library."""
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -61,6 +66,6 @@ def add_class(namespace: str, name: str) -> type:
     place = getattr(classes, namespace)
     if name in vars(place):
         raise RuntimeError(f"Custom class with name {namespace}.{name} is already registered.")
-    made = type(name, (CustomClass,), {"__module__": f"__torch__.torch.classes.{namespace}"})
+    made = type(name, (CustomClass,), {"__module__": f"__torch__.torch.classes.{namespace}", "schemas": {}})
     setattr(place, name, made)
     return made

@@ -72,6 +72,14 @@ class SizedRecorder(TracedSizes, Recorder):
         self.describe(node)
         return node
 
+    def lost(self) -> None:
+        warnings.warn(
+            "Converting a size to a Python float might cause the trace to be incorrect. We can't record the data flow of Python values, "
+            "so this value will be treated as a constant in the future. This means that the trace might not generalize to other sizes!",
+            TracerWarning,
+            stacklevel=4,
+        )
+
     def track(self, tensor: Tensor, node: Node) -> None:
         self.run_plain(super().track, (tensor, node), {})
         self.trace_shape(tensor, functools.partial(self._size, node))
@@ -239,6 +247,7 @@ class Measured:
             return self._as_recorded(node.meta["val"], first_only=not along)
         if isinstance(node.target, FunctionTarget):
             return self._as_recorded(node.meta["val"])
+        args = [flambeau.device("meta") if isinstance(a, flambeau.device) else a for a in args]
         kwargs = {k: "meta" if k == "device" and v is not None else v for k, v in kwargs.items()}
         try:
             return node.target(*args, **kwargs)
@@ -328,6 +337,17 @@ def check_other_sizes(recorded: Recorded, module: Module, args: tuple, kwargs: d
         if a is None or b is None or a.target is not b.target:
             place = a.format_node() if a is not None else "its end"
             raise Unsupported(f"the program does something else for other sizes ({chosen}), from {place} on")
+        for one, other in zip(_numbers(a), _numbers(b)):
+            if one != other and not one != one:  # noqa: PLR0124  not a number is never equal
+                raise Unsupported(
+                    f"the program computes {other} instead of {one} for other sizes ({chosen}), in a way that is not recorded, and gives"
+                    f" it to {a.format_node()}"
+                )
+
+
+def _numbers(node: Node) -> list[Any]:
+    """The numbers among a call's arguments."""
+    return [n for n in pytree.tree_leaves((node.args, node.kwargs)) if isinstance(n, (int, float))]
 
 
 def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:

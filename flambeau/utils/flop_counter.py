@@ -142,7 +142,9 @@ class FlopCounterMode:
     def _rows(self, module: str, total: int) -> list[tuple[str, str, str]]:
         counts, unit = self.flop_counts[module], get_suffix_str(total)
         entries = [(module, sum(counts.values())), *((f"- {op}", n) for op, n in counts.items())]
-        told = (lambda n: convert_num_with_suffix(n, unit)) if unit.strip() else "{:g}".format  # plain numbers are told as such
+        told = (
+            (lambda n: convert_num_with_suffix(n, unit)) if unit.strip() else "{:g}".format
+        )  # plain numbers are told as such
         return [(name, told(n), convert_to_percent_str(n, total)) for name, n in entries]
 
 

@@ -10,11 +10,10 @@ from typing import Any
 from ..autograd.engine import run_backward
 from ..backends.nvidia import graphs
 from ..core.device import device
-from ..core.graph import RETRY_MESSAGE, Node, grad_mode, gradient_edge
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies
-from .differentiable import DOUBLE, Derivative
+from .differentiable import CompiledNode, Derivative
 from .program import Program
 from .recorder import NotRecordable
 from .results import Results, leaves_of, saved_storages
@@ -70,32 +69,16 @@ class CapturedDerivative(Derivative):
         return self.make(grads, made, None)
 
 
-class CapturedNode(Node):
+class CapturedNode(CompiledNode):
     """From the results of a captured function to the leaves that it read."""
 
+    derivative: CapturedDerivative
+
     def __init__(self, derivative: CapturedDerivative, tensors: Any):
-        leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
-        super().__init__("CompiledFunctionBackward", tuple(gradient_edge(leaf) for leaf in leaves))
-        self.derivative, self.done = derivative, False
-        self.output_count = len(derivative.layouts)
-        self.output_info = tuple((shape, d, where) for shape, _, d, where in derivative.layouts)
-        self.versions = [(s, s.version) for s in derivative.watched]
+        super().__init__(derivative, tensors, derivative.watched)
 
-    def apply(self, grads: list) -> tuple:
-        if self.done:
-            raise RuntimeError(RETRY_MESSAGE)
-        if grad_mode.enabled:
-            raise RuntimeError(DOUBLE)
-        for storage, version in self.versions:
-            if storage.version != version:
-                raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: it is at"
-                    f" version {storage.version}; expected version {version} instead (in a compiled function)."
-                )
-        return tuple(self.derivative.found(self.derivative.gradients(grads)))
-
-    def release(self) -> None:
-        self.done = True
+    def found(self, came: list, grads: list[Tensor]) -> tuple:
+        return tuple(self.derivative.found(grads))
 
 
 __all__ = ["CapturedDerivative", "CapturedNode"]

@@ -19,7 +19,7 @@ from .function import recording
 from .graph import Graph, Ref, Update
 from .program import Program
 from .recorded import extent
-from .recorder import Memory, Recorder
+from .recorder import Memory, Recorder, unwatched
 from .results import Slot
 
 _LIST_ARGUMENTS = 4  # of the kernel over lists of parameters, before the numbers
@@ -27,6 +27,8 @@ _LIST_ARGUMENTS = 4  # of the kernel over lists of parameters, before the number
 
 class Observer(Recorder):
     """Watches a function that works on a GPU. With a `capture`, its work is being recorded into that graph."""
+
+    only_host = False
 
     def __init__(self, capture: graphs.CUDAGraph | None = None, prepare: Any = None):
         self.graph, self.memory = Graph(), Memory()
@@ -40,14 +42,6 @@ class Observer(Recorder):
         self.capture = capture
         self.touched: set[int] = set()  # buffers that existed before and that operators were given
         self.patches: list[list[patches.KernelPatch]] = []  # of each update
-
-    def know(self, held: UntypedStorage, source: Any) -> Any:
-        if not held.ptr:
-            return None
-        found = self.memory.find(held.ptr)
-        if found is not None and found.offset == 0:
-            return self.memory.buffers[found.buffer]
-        return self.memory.add(held.ptr, max(held.size_bytes, held.capacity), source, held)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Recorder]:
@@ -98,13 +92,10 @@ class Observer(Recorder):
         if self.problems:
             update.update_lists(*args, **options)
             return
-        watchers, storages.watchers[:] = list(storages.watchers), []  # step counts are read again in each call
         before = [] if self.capture is None else self.capture.nodes()
-        try:
+        with unwatched():  # step counts are read again in each call
             values = {tuple(s.item() for s in state) for state in zip(*rows)}
             update.update_lists(*args, **options)
-        finally:
-            storages.watchers[:] = watchers
         if len(values) > 1:
             self._problem("parameters have different step counts")
             return

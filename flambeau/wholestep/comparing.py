@@ -40,7 +40,7 @@ class Print:
         return bool(np.all(near | (sums == self.sums)))
 
     def _close(self, address: int) -> bool:
-        if self.kind is None or self.size % np.dtype(self.kind).itemsize:
+        if self.bytes is None or self.kind is None or self.size % np.dtype(self.kind).itemsize:
             return False
         held = ctypes.create_string_buffer(self.bytes, self.size)
         a, b = (_numbers(at, self.size, self.kind).astype(np.float64) for at in (address, ctypes.addressof(held)))
@@ -85,7 +85,7 @@ def kind_of(d: Any) -> Any:
 
 def _numbers(address: int, size: int, kind: Any) -> np.ndarray:
     """Numbers in memory, as float32 or float64."""
-    raw = np.frombuffer((ctypes.c_char * size).from_address(address), kind)
+    raw = np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)), kind)
     if kind is np.uint16:
         return (raw.astype(np.uint32) << 16).view(np.float32)
     return raw.astype(np.float32) if kind is np.float16 else raw

@@ -138,7 +138,8 @@ class Derivative:
         """Prints of what the program finds, on memory full of garbage."""
         assert self.program is not None
         made = [UntypedStorage(slot.size) for slot in self.slots]
-        self.program.rehearsal = Rehearsal(self.program, [*grads, *node.arguments, *map(Whole, node.saved)], made)
+        tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]
+        self.program.rehearsal = Rehearsal(self.program, tensors, made)
         found = [None if g is None else TensorPrint(g) for g in self.run(node, grads, made)]
         self.program.rehearsal.undo()
         self.program.rehearsal = None
@@ -153,8 +154,41 @@ class Derivative:
         self.checked = not self.problem
 
 
-class FunctionNode(Node):
-    """From the results of a compiled function to the leaves that it read."""
+class CompiledNode(Node):
+    """From the results of a compiled function to the leaves that it read; `memory` must not change until it is walked."""
+
+    def __init__(self, derivative: Derivative, tensors: Any, memory: list[UntypedStorage]):
+        self.derivative = derivative
+        self.leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
+        super().__init__("CompiledFunctionBackward", tuple(gradient_edge(leaf) for leaf in self.leaves))
+        self.output_count = len(derivative.layouts)
+        self.output_info = tuple((shape, d, where) for shape, _, d, where in derivative.layouts)
+        self.versions = [(s, s.version) for s in memory]
+        self.done = False
+
+    def apply(self, grads: list) -> tuple:
+        if self.done:
+            raise RuntimeError(RETRY_MESSAGE)
+        if grad_mode.enabled:
+            raise RuntimeError(DOUBLE)
+        for storage, version in self.versions:
+            if storage.version != version:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: it is at"
+                    f" version {storage.version}; expected version {version} instead (in a compiled function)."
+                )
+        return self.found(grads, self.derivative.gradients(grads))
+
+    def found(self, came: list, grads: list[Tensor]) -> tuple:
+        """The gradients of the leaves, from those of the results: as they came, and with zeros for those that did not."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        self.done = True
+
+
+class FunctionNode(CompiledNode):
+    """The node of a function on the CPU. It holds the memory that the derivative reads."""
 
     def __init__(
         self,
@@ -163,14 +197,9 @@ class FunctionNode(Node):
         saved: list[UntypedStorage],
         live: list[Tensor] | None = None,
     ):
-        self.derivative = derivative
-        self.leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
-        super().__init__("CompiledFunctionBackward", tuple(gradient_edge(leaf) for leaf in self.leaves))
-        self.output_count = len(derivative.layouts)
-        self.output_info = tuple((shape, d, where) for shape, _, d, where in derivative.layouts)
+        super().__init__(derivative, tensors, [*saved, *(t._storage for t in tensors), *derivative.watched])
         self.arguments = [t._bare_alias() for t in tensors]
         self.saved = saved
-        self.versions = [(s, s.version) for s in [*saved, *(t._storage for t in tensors), *derivative.watched]]
         self.live = live  # results with their own graph, if the function ran as it is
         self.inner: list[Tensor] = []  # the leaves of that graph
 
@@ -181,33 +210,22 @@ class FunctionNode(Node):
         result._autograd.grad_fn, result._autograd.output_nr = self, position
         return result
 
-    def apply(self, grads: list) -> tuple:
-        if self.saved is None:
-            raise RuntimeError(RETRY_MESSAGE)
-        if grad_mode.enabled:
-            raise RuntimeError(DOUBLE)
-        for storage, version in self.versions:
-            if storage.version != version:
-                raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: it is at"
-                    f" version {storage.version}; expected version {version} instead (in a compiled function)."
-                )
+    def found(self, came: list, grads: list[Tensor]) -> tuple:
         derivative = self.derivative
-        given = derivative.gradients(grads)
         if self.live is None:
-            return derivative.arrived(derivative.run(self, given), grads)
+            return derivative.arrived(derivative.run(self, grads), came)
         if not derivative.reaches:
             ends = {id(t): i for i, t in enumerate(self.inner)}
             derivative.reaches = [{ends[id(t)] for t in leaves_of([t]) if id(t) in ends} for t in self.live]
         if derivative.program is None and not derivative.problem:
-            return derivative.arrived(derivative.record(self, given), grads)
+            return derivative.arrived(derivative.record(self, grads), came)
         ours = None
         if derivative.program is not None and not derivative.checked and not derivative.problem:
-            ours = derivative.rehearse(self, given)
-        found = self.eager(given)
+            ours = derivative.rehearse(self, grads)
+        found = self.eager(grads)
         if ours is not None:
             derivative.compare(ours, found)
-        return derivative.arrived(found, grads)
+        return derivative.arrived(found, came)
 
     def eager(self, grads: list[Tensor]) -> list:
         """The gradients of the leaves by the function's own graph, which ends at its arguments."""
@@ -222,9 +240,8 @@ class FunctionNode(Node):
                 end.edges = edges
 
     def release(self) -> None:
-        self.saved = None
-        self.live = None
-        self.arguments = []
+        super().release()
+        self.saved, self.live, self.arguments = [], None, []
 
 
-__all__ = ["DOUBLE", "HISTORY", "Boundary", "Derivative", "FunctionNode", "Whole"]
+__all__ = ["DOUBLE", "HISTORY", "Boundary", "CompiledNode", "Derivative", "FunctionNode", "Whole"]

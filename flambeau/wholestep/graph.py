@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from ..backends import compiled
 from ..backends.cpu import jit
 
-
 _FIRST = frozenset((0,))
 _LIBC = ctypes.CDLL(None)
 MEMSET = ctypes.cast(_LIBC.memset, ctypes.c_void_p).value or 0

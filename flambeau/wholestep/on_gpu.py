@@ -60,17 +60,10 @@ class Prepared(preparing.Prepared):
             raise NotRecordable(f"it works on several devices: {', '.join(sorted(map(str, devices)))}")
         self._guard_grads(recorder.graph)
         recorded = GraphRecorded(self, devices.pop(), self._live_options(recorder.graph))
-        recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v]
+        self._note_changes(recorded)
         tensors = self.given.tensors
-        recorded.argument_bumps = [
-            (i, t._storage.version - old)
-            for i, (t, old) in enumerate(zip(tensors, self.argument_versions))
-            if t._storage.version != old and self._first(i)
-        ]
         if recorded.argument_bumps and len({t._storage.ptr for t in tensors}) < len(tensors):
             raise NotRecordable("it changes an argument that shares memory with another one")
-        recorded.state_addresses = frozenset(s.ptr for s in self.storages.values() if s.ptr)
-        recorded.state_ranges = [(s.ptr, s.ptr + s.size_bytes) for s in self.storages.values() if s.ptr]
         return recorded
 
     def _guard_grads(self, graph: Any) -> None:
@@ -260,8 +253,8 @@ class GraphRecorded(Recorded):
             for new, t, old in zip(after, before.tensors, before.copies):
                 if not alike(new.tensor(), t, old.tensor()):
                     return f"a state of shape {list(t.shape)} came out differently"
-            for a, b in changed:
-                if not alike(a.tensor(), b):
+            for copy, b in changed:
+                if not alike(copy.tensor(), b):
                     return f"an argument of shape {list(b.shape)} came out differently"
             ours = tensors_in(self.make(tensors, made, None))
             for a, b in zip(ours, tensors_in(result)):
@@ -326,23 +319,12 @@ class _Before:
 
 def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
     """Which gradients the captured call has set, with the tensors that it made."""
-    found = []
-    for t in state:
-        if not t.is_leaf or t.grad is before[id(t)]:
-            continue
-        if t.grad is None:
-            found.append(GradSlot(t, None))
-            continue
-        if t.grad.is_sparse or t.grad.requires_grad or type(t.grad) is not Tensor:
-            raise NotRecordable("it makes a gradient that is sparse or has a history")
-        header = results.header(t.grad)
-        if header is None:
-            raise NotRecordable("a gradient shares memory with something that existed before")
-        found.append(GradSlot(t, header))
-        found[-1].tensor = t.grad
+    found = preparing.new_grads(state, [], before, results)
     slots = [s.header.slot for s in found if s.header is not None]
     if len(set(slots)) != len(slots):
         raise NotRecordable("two gradients share memory")
+    for slot in found:
+        slot.tensor = slot.holder.grad
     return found
 
 

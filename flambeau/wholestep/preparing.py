@@ -89,7 +89,9 @@ class Prepared:
         results = Results(recorder.memory, self.given.tensors, known, frozenset(map(id, self.given.containers)))
         for number in recorder.numbers:
             results.add_number(*number)
-        grads = self._grads(results)
+        grads = new_grads(
+            [*self.state, *range(len(self.given.tensors))], self.given.tensors, self.grads_before, results
+        )
         self._unchanged()
         make = results.maker(result)
         self.live = results.live
@@ -104,20 +106,23 @@ class Prepared:
         recorded = Recorded(program, Guard(self.observed), results, make, grads)
         recorded.trail = trail
         recorded.derivative, recorded.saves = derivative, saves
-        bumps = {id(s): s.version - v for s, v in self.versions if s.version != v}
-        recorded.bumps = [(s, bumps[i]) for i, s in self.storages.items() if i in bumps]
+        self._note_changes(recorded)
         read: list[Any] = [self.grads_before[id(leaf)] for leaf in self.inputs]
+        bumps = {id(s): s.version - v for s, v in self.versions}
         recorded.inputs = [(leaf, bumps.get(id(grad._storage), 0)) for leaf, grad in zip(self.inputs, read)]
-        after = [t._storage.version for t in self.given.tensors]
+        recorded.options = options
+        return recorded
+
+    def _note_changes(self, recorded: Recorded) -> None:
+        """How often the call has changed which memory, and where the state is."""
+        recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v and id(s) in self.storages]
         recorded.argument_bumps = [
-            (i, new - old)
-            for i, (old, new) in enumerate(zip(self.argument_versions, after))
-            if new != old and self._first(i)
+            (i, t._storage.version - old)
+            for i, (t, old) in enumerate(zip(self.given.tensors, self.argument_versions))
+            if t._storage.version != old and self._first(i)
         ]
         recorded.state_addresses = frozenset(s.ptr for s in self.storages.values() if s.ptr)
         recorded.state_ranges = [(s.ptr, s.ptr + s.size_bytes) for s in self.storages.values() if s.ptr]
-        recorded.options = options
-        return recorded
 
     def _derivative(self, results: Results) -> tuple[Derivative | None, list[Any]]:
         """What stands for the graph behind the results, where there is one, and the memory that it reads."""
@@ -142,28 +147,6 @@ class Prepared:
         """Whether no earlier argument has the same storage."""
         tensors = self.given.tensors
         return all(tensors[k]._storage is not tensors[i]._storage for k in range(i))
-
-    def _grads(self, results: Results) -> list[GradSlot]:
-        """Which gradients the function has set."""
-        found = []
-        holders: list[Any] = [*self.state, *range(len(self.given.tensors))]
-        for holder in holders:
-            t = self.given.tensors[holder] if type(holder) is int else holder
-            if not t.is_leaf:
-                continue
-            before, after = self.grads_before[id(t)], t.grad
-            if before is after:
-                continue
-            if after is None:
-                found.append(GradSlot(holder, None))
-                continue
-            if after.is_sparse or after.requires_grad or type(after) is not Tensor:
-                raise NotRecordable("it makes a gradient that is sparse or has a history")
-            header = results.header(after)
-            if header is None:
-                raise NotRecordable("a gradient shares memory with something that existed before")
-            found.append(GradSlot(holder, header))
-        return found
 
     def _unchanged(self) -> None:
         """Nothing but gradients may have changed."""
@@ -250,6 +233,24 @@ class Prepared:
                     raise NotRecordable("it reaches beyond an argument")
 
 
+def new_grads(holders: list, arguments: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
+    """Which gradients a call has set; holders are tensors, or positions of arguments."""
+    found = []
+    for holder in holders:
+        t = arguments[holder] if type(holder) is int else holder
+        if not t.is_leaf or before[id(t)] is t.grad:
+            continue
+        header = None
+        if t.grad is not None:
+            if t.grad.is_sparse or t.grad.requires_grad or type(t.grad) is not Tensor:
+                raise NotRecordable("it makes a gradient that is sparse or has a history")
+            header = results.header(t.grad)
+            if header is None:
+                raise NotRecordable("a gradient shares memory with something that existed before")
+        found.append(GradSlot(holder, header))
+    return found
+
+
 def _is_ours(optimizer: Any) -> bool:
     return type(optimizer).__module__.partition(".")[0] == __name__.partition(".")[0]
 
@@ -289,4 +290,4 @@ class LooseGradients(Item):
         return "" if len(found) == len(self.leaves) else "two gradients share memory"
 
 
-__all__ = ["Changes", "GradItem", "Prepared"]
+__all__ = ["Changes", "GradItem", "Prepared", "new_grads"]

@@ -163,7 +163,9 @@ class Program:
             elif isinstance(step, Test):
                 self._add(driver.tester(step.size), 0, "p", [step.place], self._failing(step), step)
             else:
-                self._add(driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name)
+                self._add(
+                    driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name
+                )
                 if step.plan is not None:
                     self._add_plan(step.plan)
         for position in range(len(self.graph.updates)):
@@ -173,7 +175,14 @@ class Program:
         self._fix()
 
     def _add(
-        self, caller: int, function: int, signature: str, arguments: list, failure: Any, step: Any = None, name: str = "test"
+        self,
+        caller: int,
+        function: int,
+        signature: str,
+        arguments: list,
+        failure: Any,
+        step: Any = None,
+        name: str = "test",
     ) -> None:
         self.instructions.append((caller, function, len(self.words)))
         self.origins.append(step)

@@ -63,6 +63,16 @@ class Memory:
         return Ref(self.at[start].index, address - start) if address < self._end(start) else None
 
 
+@contextlib.contextmanager
+def unwatched() -> Iterator[None]:
+    """Inside, nobody is told of looks at memory, or of new memory."""
+    watchers, storage.watchers[:] = list(storage.watchers), []
+    try:
+        yield
+    finally:
+        storage.watchers[:] = watchers
+
+
 class _Leaf:
     """One operator that runs."""
 
@@ -79,6 +89,7 @@ class _Leaf:
 class Recorder(modes.Mode):
     """Records what happens between `__enter__` and `__exit__` of `recording()`, in this thread."""
 
+    only_host = True  # whether it knows only memory of the host
     prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
 
     def __init__(self) -> None:
@@ -96,7 +107,7 @@ class Recorder(modes.Mode):
     # -- what existed before ----------------------------------------------------------------------------------------
     def know(self, held: storage.UntypedStorage, source: Any) -> Buffer | None:
         """A storage that existed before, if it has memory."""
-        if not held.ptr or held.device is not cpu:
+        if not held.ptr or (self.only_host and held.device is not cpu):
             return None
         found = self.memory.find(held.ptr)
         if found is not None and found.offset == 0:
@@ -149,11 +160,8 @@ class Recorder(modes.Mode):
         """The function reads a number only to return it: put it aside, where it is found when the program has run."""
         t: Tensor = args[0]
         held = self._held(t)
-        watchers, storage.watchers[:] = list(storage.watchers), []
-        try:
+        with unwatched():
             value = function(*args)
-        finally:
-            storage.watchers[:] = watchers
         if type(value) is not float or held is None or t.dtype.name not in ("float32", "float64"):
             self._problem("item depends on values")
             return value
@@ -335,21 +343,17 @@ class Recorder(modes.Mode):
         problem = ""
         if any(isinstance(options[n], Tensor) for n in names):
             problem = "its options are tensors"
-        watchers, storage.watchers[:] = list(storage.watchers), []  # what it reads is not what the program reads
-        try:
+        with unwatched():  # what it reads is not what the program reads
             values = [tuple(s.item() for s in state) for state in zip(*cells)] if count else []
-        finally:
-            storage.watchers[:] = watchers
         if len(set(values)) > 1:
             problem = "parameters have different step counts"
         if any(c.dtype.name not in ("float32", "float64") for row in cells for c in row):
             problem = "step counts are not floats"
         leaf = self.leaf = _Leaf(f"_fused_{update.name}", update.operator)
-        storage.watchers[:] = []
         try:
-            update.update_lists(*args, **options)
+            with unwatched():
+                update.update_lists(*args, **options)
         finally:
-            storage.watchers[:] = watchers
             self.leaf = None
         numbers = (
             used.prologue(*(values[0] if count else ()), *(options[n] for n in names))[count:] if not problem else ()
@@ -411,4 +415,4 @@ class _Plans:
         return memory.find(address)
 
 
-__all__ = ["Memory", "NotRecordable", "Recorder"]
+__all__ = ["Memory", "NotRecordable", "Recorder", "unwatched"]

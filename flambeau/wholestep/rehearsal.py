@@ -33,9 +33,7 @@ class Rehearsal:
         self._changed: dict[int, list[tuple[int, int, Any]]] = {}  # places to be saved
         self._last: dict[int, int] = {}
         self._number = {id(step): i for i, step in enumerate(program.graph.steps)}
-        self._generators = [
-            (g, g.state_bytes()) for g in dict.fromkeys([default_generator, *program.graph.draws])
-        ]
+        self._generators = [(g, g.state_bytes()) for g in dict.fromkeys([default_generator, *program.graph.draws])]
         self._plan(tensors, made)
 
     def _plan(self, tensors: list[Tensor], made: list[UntypedStorage]) -> None:

@@ -483,6 +483,20 @@ def test_transposed_and_sliced_matrices_need_no_copy():
         onednn.matmul(dst, random(f32, 6, 5, lay=every_second), b)
 
 
+@both
+@pytest.mark.parametrize("lay", [as_is, transposed, sliced, every_second], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("rows", [1, 2, 20, 300])
+def test_a_matrix_that_is_packed_for_several_products(backend, lay, rows):
+    f32 = dtypes.float32
+    a, b, bias, dst = random(f32, rows, 100), random(f32, 100, 70, lay=lay), random(f32, 70), poisoned(f32, rows, 70)
+    packed = heavy.packed(b, rows, 10)
+    assert (packed is b) == (not backend or not 1 < rows < 300 or lay is every_second)
+    assert heavy.packed(b, rows, 1) is b
+    for row in (None, bias):
+        heavy.matmul(dst, a, packed, row)
+        assert_near(dst, a.exact() @ b.exact() + (0 if row is None else row.exact()))
+
+
 @needs_onednn
 def test_matmul_may_not_write_an_element_twice():
     dst = Stand(np.broadcast_to(np.zeros((1, 4), np.float32), (6, 4)), dtypes.float32)

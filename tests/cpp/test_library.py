@@ -144,6 +144,23 @@ def test_static_with_weights_inside_by_cmake(tmp_path: Path) -> None:
         )
 
 
+def test_a_recurrent_layer_with_packed_weights(tmp_path: Path) -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.LSTM(40, 64)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.rnn(x)[0][-1]
+
+    model, x = Last().eval(), torch.randn(5, 3, 40)
+    path = torch.export_library(model, (x,), tmp_path, name="lstm")
+    found = torch.zeros(3, 64)
+    assert run_in_this_process(path, "lstm", [x], [found]) == 0
+    with torch.no_grad():
+        torch.testing.assert_close(found, model(x))
+
+
 def test_several_inputs_and_outputs(tmp_path: Path) -> None:
     class Two(nn.Module):
         def forward(self, a: torch.Tensor, b: torch.Tensor) -> dict[str, torch.Tensor]:

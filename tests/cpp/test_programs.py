@@ -185,6 +185,50 @@ def test_classes_of_a_library(shop: SimpleNamespace) -> None:
         torch.classes.shop.Nothing  # noqa: B018
 
 
+def test_classes_in_compiled_programs(shop: SimpleNamespace) -> None:
+    def reversed_words(words: list[str]) -> tuple[list[str], int]:
+        stack = torch.classes.shop.Stack(words)
+        twin = stack.clone()
+        found: list[str] = []
+        while stack.size() > 0:
+            found.append(stack.pop())
+        twin.push("more")
+        return found, twin.size()
+
+    class Holding(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stack = torch.classes.shop.Stack(["a", "b"])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.stack.push("c")
+            return x + self.stack.size()
+
+    assert torch.jit.script(reversed_words)(["a", "b", "c"]) == (["c", "b", "a"], 4)
+    scripted = torch.jit.script(Holding())
+    assert scripted(torch.ones(1)).item() == 4 and scripted(torch.ones(1)).item() == 5
+    stack = torch.classes.shop.Stack([])
+    assert "__torch__.torch.classes.shop.Stack" in str(torch.jit.script(reversed_words).graph)
+    with pytest.raises(RuntimeError, match="(?s)push.*expected|Expected a value of type 'str'"):
+        torch.jit.script(Wrong())
+    with pytest.raises(RuntimeError, match="Unable to cast|expected"):
+        torch.jit.script(taking)(3)
+    assert torch.jit.script(taking)(stack) == 0
+    with pytest.raises(NotImplementedError, match="Stack is a class written in C"):
+        scripted.save("nowhere.pt")
+
+
+def taking(stack: torch.classes.shop.Stack) -> int:
+    return stack.size()
+
+
+class Wrong(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        stack = torch.classes.shop.Stack(["a"])
+        stack.push(3)
+        return x
+
+
 def test_raw_memory_is_seen_by_recordings(shop: SimpleNamespace) -> None:
     """An operator that reads bytes by itself runs as it is inside a compiled function."""
     compiled = torch.compile(lambda x: shop.my_relu(x * 2) + 1)

@@ -40,7 +40,9 @@ def whole_version(folder: str) -> int:
     dcp.load(state, checkpoint_id=folder, no_dist=True)
     for tensor in state["tensors"].values():
         if not (tensor == float(state["version"])).all():
-            raise AssertionError(f"a tensor of version {tensor[0].item()} in the checkpoint of version {state['version']}")
+            raise AssertionError(
+                f"a tensor of version {tensor[0].item()} in the checkpoint of version {state['version']}"
+            )
     return state["version"]
 
 

@@ -23,7 +23,6 @@ from flambeau.distributed.tensor import (
     randn,
     zeros,
 )
-
 from flambeau.distributed.tensor.debug import CommDebugMode
 from flambeau.distributed.tensor.experimental import context_parallel, implicit_replication, local_map
 from flambeau.distributed.tensor.experimental._context_parallel import context_parallel_unshard
@@ -129,12 +128,12 @@ def new_tensors_and_modules(rank: int, size: int) -> None:
     assert zeros(5, 3, device_mesh=mesh, placements=[Shard(0)]).to_local().shape[1] == 3
     _same(ones((4, 4), device_mesh=mesh, placements=[Shard(1)]), torch.ones(4, 4))
     torch.manual_seed(3)
-    parts = [p for p in randn(4, 8, device_mesh=mesh, placements=[Shard(0)]).full_tensor().chunk(size)]
+    parts = randn(4, 8, device_mesh=mesh, placements=[Shard(0)]).full_tensor().chunk(size)
     assert not torch.equal(parts[0], parts[1])
     assert torch.equal(torch.zeros_like(ones(4, device_mesh=mesh, placements=[Shard(0)])).full_tensor(), torch.zeros(4))
     model = distribute_module(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), mesh)
     assert all(isinstance(p, DTensor) for p in model.parameters())
-    again = pickle.loads(pickle.dumps(ones(4, device_mesh=None or mesh).to_local()))
+    again = pickle.loads(pickle.dumps(ones(4, device_mesh=mesh).to_local()))
     assert torch.equal(again, torch.ones(4))
     assert "DTensor(local_tensor=" in repr(ones(2, device_mesh=mesh))
 

@@ -1,8 +1,9 @@
 """The code blocks of the manual and of the README: what they are, and how a page's blocks are run.
 
-    python -m tests.docs.blocks docs/func.md
+    python -m tests.docs.blocks docs/func.md docs/amp.md
 
-runs one page in a folder of its own: its Python blocks one after the other in one namespace. What a block is, its first line says:
+runs pages, each in a process and a folder of its own: its Python blocks one after the other in one namespace. What a block is, its
+first line says:
 
     ```python                             is run
     ```python title="train.py"            is a file, written for what comes later
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import importlib
 import importlib.util
 import io
 import os
@@ -25,6 +27,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import traceback
 import types
 import warnings
 from collections.abc import Callable, Iterator
@@ -178,10 +181,27 @@ def run(page: Path) -> list[str]:
     return left_out
 
 
+def _alone(page: Path) -> int:
+    """Run a page in a child of this process, which has the library loaded; gives the child's exit status."""
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1]
+    status = 1
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            os.chdir(folder)
+            for title in run(page):
+                print("left out:", title)
+            os.chdir(ROOT)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
 if __name__ == "__main__":
-    chosen = Path(sys.argv[1]).absolute()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        for title in run(chosen):
-            print("left out:", title)
-        os.chdir(ROOT)
+    importlib.import_module("flambeau")
+    sys.exit(max(_alone(Path(name).absolute()) for name in sys.argv[1:]) and 1)

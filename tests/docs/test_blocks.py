@@ -11,18 +11,33 @@ import pytest
 
 from .blocks import ROOT, blocks, pages
 
-# Pages that compile C++ or run long: with the checks against PyTorch only.
-LONG = {"docs/cpp.md"}
+# Pages that compile C++, start servers or train for long: with the checks against PyTorch only.
+LONG = {
+    "docs/cpp.md", "docs/files.md", "docs/gallery.md", "docs/profiling.md", "docs/tutorials/compression.md", "docs/tutorials/deployment.md",
+    "docs/tutorials/parallel.md", "docs/tutorials/text.md", "docs/tutorials/tools.md", "docs/tutorials/vision.md",
+}  # fmt: skip
+PAGES = [
+    str(page.relative_to(ROOT)) for page in pages() if any(block.language == "python" for block in blocks(page))
+]
+SHORT = [page for page in PAGES if page not in LONG]
 
 
-@pytest.mark.parametrize("page", [str(page.relative_to(ROOT)) for page in pages()])
-def test_page(page: str, tmp_path: Path) -> None:
-    if not any(block.language == "python" for block in blocks(ROOT / page)):
-        return
-    if page in LONG:
-        pytest.importorskip("torch", reason="takes long: runs with the checks against PyTorch")
+def run(names: list[str], folder: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.docs.blocks", page], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        [sys.executable, "-m", "tests.docs.blocks", *names], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(folder)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_short_pages(part: int, tmp_path: Path) -> None:
+    """Half of the short pages at a time: they share the time it takes to load the library."""
+    run(SHORT[part::2], tmp_path)
+
+
+@pytest.mark.parametrize("page", sorted(LONG))
+def test_long_page(page: str, tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="takes long: runs with the checks against PyTorch")
+    assert page in PAGES
+    run([page], tmp_path)

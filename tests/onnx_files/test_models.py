@@ -11,6 +11,7 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from flambeau.vision.models.detection.roi_masks import heatmaps_to_keypoints
 from tests.onnx_files import zoo
 
 onnx = pytest.importorskip("onnx", reason="ONNX files need the package onnx")
@@ -194,3 +195,109 @@ def test_files_become_modules_and_files_again(build, shape, dynamo):
     wanted = model(x).detach().numpy()
     for found in (run(once, x)[0], again(x).detach().numpy(), run(exported(again), x)[0]):
         np.testing.assert_allclose(found, wanted, atol=2e-5)
+
+
+SLICES = {
+    "positions": lambda p, i: p[:, : i.shape[1]] + i,
+    "from a size": lambda p, i: p[:, i.shape[1] : 2 * i.shape[1]] + i,
+    "without the last": lambda p, i: i[:, :-1],
+    "the last three": lambda p, i: i[:, -3:],
+    "the first twelve": lambda p, i: i[:, :12],
+    "half": lambda p, i: i[:, i.shape[1] // 2 :],
+    "shifted": lambda p, i: flambeau.cat([i.new_zeros(i.shape[0], 1), i[:, :-1]], 1),
+    "sizes put together": lambda p, i: i.reshape(-1, 1).view(i.size()[:-1] + (i.size(1), 1)),
+}
+
+
+@pytest.mark.parametrize("dynamo", [False, True])
+@pytest.mark.parametrize("what", SLICES)
+def test_bounds_of_slices_may_change(what, dynamo):
+    """The example has twelve columns, as one of the programs has in mind, and is read with seventeen."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("p", flambeau.arange(64)[None], persistent=False)
+
+        def forward(self, ids):
+            return SLICES[what](self.p, ids)
+
+    model, given = Model(), flambeau.arange(24).reshape(2, 12)
+    if dynamo:
+        sizes = {"ids": {0: flambeau.export.Dim("b"), 1: flambeau.export.Dim("l", max=30)}}
+        options = {"dynamo": True, "dynamic_shapes": sizes, "verbose": False}
+        data = flambeau.onnx.export(model, (given,), **options).model_proto.SerializeToString()
+    else:
+        data = written(flambeau, model, given, input_names=["ids"], dynamic_axes={"ids": {0: "b", 1: "l"}})
+    x = flambeau.arange(51).reshape(3, 17)
+    np.testing.assert_array_equal(run(data, x.numpy())[0], model(x).numpy())
+
+
+def test_numbers_that_are_lost_are_said():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x * x.shape[1] ** -0.5
+
+    sizes = {"x": {1: flambeau.export.Dim("l")}}
+    with pytest.raises(
+        RuntimeError, match=r"(?s)computes 0\.\d+ instead of 0.5 for other sizes.*in a way that is not recorded"
+    ):
+        flambeau.onnx.export(Model(), (flambeau.ones(2, 4),), dynamic_shapes=sizes, verbose=False)
+    with pytest.warns(flambeau.jit.TracerWarning, match="Converting a size to a Python float"):
+        flambeau.onnx.export(Model(), (flambeau.ones(2, 4),), io.BytesIO(), dynamo=False)
+
+
+@pytest.mark.parametrize("compile", [flambeau.jit.script, lambda m: flambeau.jit.trace(m, flambeau.ones(2, 3, 8, 8))])
+def test_a_compiled_model_from_its_archive(compile, tmp_path):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 2)).eval()
+    compile(model).save(str(tmp_path / "model.pt"))
+    x = flambeau.randn(2, 3, 8, 8)
+    data = written(flambeau, flambeau.jit.load(tmp_path / "model.pt"), x)
+    np.testing.assert_allclose(run(data, x.numpy())[0], model(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("opset", [17, 20])
+def test_keypoints_are_a_loop(opset):
+    class Model(nn.Module):
+        def forward(self, maps, rois):
+            return heatmaps_to_keypoints(maps, rois)
+
+    def boxes(count):
+        corner = flambeau.rand(count, 2) * 20
+        return flambeau.cat([corner, corner + 1 + flambeau.rand(count, 2) * 30], 1)
+
+    flambeau.manual_seed(0)
+    axes = {"maps": {0: "n"}, "rois": {0: "n"}}
+    data = written(
+        flambeau, Model(), (flambeau.rand(2, 3, 8, 8), boxes(2)), opset_version=opset, input_names=["maps", "rois"], dynamic_axes=axes
+    )  # fmt: skip
+    for count in (3, 1):
+        maps, rois = flambeau.rand(count, 3, 8, 8), boxes(count)
+        for found, wanted in zip(run(data, maps.numpy(), rois.numpy()), heatmaps_to_keypoints(maps, rois)):
+            np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_the_heights_of_keypoints():
+    maps = flambeau.rand(1, 2, 4, 4, requires_grad=True)
+    _, scores = heatmaps_to_keypoints(maps, flambeau.tensor([[0.0, 0.0, 4.0, 4.0]]))
+    scores.sum().backward()
+    assert maps.grad.sum().item() == pytest.approx(2)
+
+
+def test_results_without_elements():
+    class Model(nn.Module):
+        def forward(self, x, y):
+            product = flambeau.addmm(flambeau.ones(2, 3), x, y, beta=0.5)
+            return (
+                product,
+                x.var(),
+                flambeau.cdist(x, flambeau.ones(4, 0)[:0]),
+                flambeau.nn.functional.group_norm(x[:0], 1),
+            )
+
+    given = (flambeau.ones(2, 0), flambeau.ones(0, 3))
+    data = flambeau.onnx.export(Model(), given, verbose=False).model_proto.SerializeToString()
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    named = {i.name: t.numpy() for i, t in zip(session.get_inputs(), given)}
+    for found, wanted in zip(session.run(None, named), Model()(*given)):
+        np.testing.assert_array_equal(found, wanted.numpy())

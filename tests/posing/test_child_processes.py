@@ -156,3 +156,13 @@ def test_an_environment_that_cannot_be_written_to(tmp_path, monkeypatch, capsys)
 
 def test_the_command_says_its_version(tmp_path):
     assert python("-m", "flambeau.cli", "--version", cwd=tmp_path) == f"flambeau {flambeau.__version__}\n"
+
+
+def test_a_module_of_pytorchs_is_run_by_its_name() -> None:
+    """`python -m flambeau -m torch.distributed.run` and packages with a `__main__`."""
+    for module in ("torch.distributed.run", "torch.utils.bottleneck"):
+        done = subprocess.run(
+            [sys.executable, "-m", "flambeau", "-m", module, "-h"], capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "usage" in done.stdout

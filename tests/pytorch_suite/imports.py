@@ -176,6 +176,9 @@ def load(path: Path) -> ModuleType:
                     helper = importlib.import_module(alias.name)
                     setattr(torch.testing._internal, alias.name.rpartition(".")[2], helper)
     _pretend_devices(torch)
+    # PyTorch's cache of sharding decisions is locked by tests that run ranks in threads.
+    sys.modules["torch.distributed.tensor._sharding_prop"] = propagation = ModuleType("_sharding_prop")
+    propagation.ShardingPropagator = type("ShardingPropagator", (), {"_fake_mode_lock": None})  # type: ignore[attr-defined]
     module = importlib.import_module(path.stem)
     _loading[0] = False
     return module
@@ -186,6 +189,8 @@ def _pretend_devices(torch: Any) -> None:
     ranks = int(os.environ.get("SUITE_RANKS", 0))
     if ranks:
         torch.accelerator.device_count = torch.cpu.device_count = lambda: ranks
+        if not hasattr(torch._inductor.config, "compile_threads"):
+            torch._inductor.config.compile_threads = 1
         common = importlib.import_module(f"{INTERNAL}.common_fsdp")
         common.DEVICE_COUNT = common.FSDPTestContinuous.world_size = ranks  # type: ignore[attr-defined]
 

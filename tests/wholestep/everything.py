@@ -277,7 +277,9 @@ def main() -> int:
     parser.add_argument("--only", default="")
     parser.add_argument("--samples", type=int, default=3)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for a sample")
-    parser.add_argument("--total", type=float, default=float("inf"), help="seconds after which it stops, to go on later")
+    parser.add_argument(
+        "--total", type=float, default=float("inf"), help="seconds after which it stops, to go on later"
+    )
     parser.add_argument("--log", default="", help="where results are kept")
     parser.add_argument("--work", action="store_true", help="run samples in this process")
     given = parser.parse_args()

@@ -93,3 +93,75 @@ def test_the_same_thing_twice_is_computed_once():
     names = [stage.name for stage in function._compiled.recordings()[0].trail]
     assert "sharing" in names
     assert function._compiled.recordings()[0].trail[-1].text.count("sum(") == 2
+
+
+def steps_of(function, *args):
+    """Names of the steps that a function becomes, and its recording."""
+    compiled = flambeau.compile(function)
+    for _ in range(5):
+        ours = compiled(*args)
+    flambeau.testing.assert_close(ours, function(*args))
+    (recorded,) = compiled._compiled.recordings()
+    assert recorded.calls
+    return [step.name for step in recorded.program.graph.steps], recorded
+
+
+def test_constants_are_computed_once():
+    def function(x):
+        places = flambeau.arange(x.shape[1]) * 2  # depends on nothing
+        return (x + places).cumsum(1)
+
+    names, recorded = steps_of(function, flambeau.randn(3, 4))
+    assert not any("arange" in n for n in names) and "after folding constants" in "\n".join(
+        f"after {s.name}" for s in recorded.trail
+    )
+
+
+def test_a_constant_that_is_changed_later_is_none():
+    def function(x):
+        t = flambeau.arange(4)
+        first = t.cumsum(0) + x
+        t.add_(1)
+        return first, t.cumsum(0) * x
+
+    steps_of(function, flambeau.randn(4))
+
+
+def test_the_same_product_is_computed_once_and_one_that_nobody_needs_never():
+    w = flambeau.randn(6, 6)
+
+    def function(x):
+        x.mm(x)  # nobody needs this
+        return x.mm(w).exp() + x.mm(w)
+
+    with flambeau.no_grad():
+        names, _ = steps_of(function, flambeau.randn(6, 6))
+    assert names.count("mm") == 1
+
+
+def test_only_what_is_changed_is_copied_for_the_comparison(monkeypatch):
+    from flambeau.wholestep import rehearsal
+
+    saved = []
+    undo = rehearsal.Rehearsal.undo
+
+    def watched(self):
+        saved.append(sum(len(old) for _, old, _ in self.saved))
+        return undo(self)
+
+    monkeypatch.setattr(rehearsal.Rehearsal, "undo", watched)
+    model = nn.Sequential(nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Linear(64, 64))
+    optimizer = flambeau.optim.SGD(model[2].parameters(), lr=0.1)
+
+    @flambeau.compile
+    def step(x):
+        model.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for _ in range(4):
+        step(flambeau.randn(8, 64))
+    changed = [*model[2].parameters(), *model[1].buffers()]
+    assert saved == [sum(t.nbytes for t in changed)]

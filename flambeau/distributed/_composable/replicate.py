@@ -25,7 +25,8 @@ class _ReplicateState(_State):
 
     def _start(self) -> None:
         left_out = {id(p) for m in self._ignored for p in m.parameters()}
-        self._param_names, self._param_list = [], ParameterList()
+        self._param_names: list[str] = []
+        self._param_list = ParameterList()
         self._collect(self.module, left_out, "")
         options = dict(self._options)
         where = options.pop("device_id", None)

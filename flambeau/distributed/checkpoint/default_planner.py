@@ -351,7 +351,8 @@ def _overlapping(
     parts: list[ChunkStorageMetadata], along: int
 ) -> list[tuple[ChunkStorageMetadata, ChunkStorageMetadata]]:
     """Pairs of parts that have something in common. Parts are taken in order along one dimension, beside those not yet passed."""
-    found, passing = [], []
+    found: list[tuple[ChunkStorageMetadata, ChunkStorageMetadata]] = []
+    passing: list[tuple[int, int]] = []
     for number, part in sorted(enumerate(parts), key=lambda entry: (entry[1].offsets[along], tuple(entry[1].offsets))):
         start = part.offsets[along]
         passing = [entry for entry in passing if entry[0] > start]

@@ -133,7 +133,7 @@ class HuggingFaceStorageReader(FileSystemReader):
         for item in plan.items:
             by_file.setdefault(self.storage_data[item.storage_index].relative_path, []).append(item)
         with ThreadPoolExecutor(max(1, min(self.thread_count, len(by_file)))) as threads:
-            list(threads.map(lambda entry: self._read_file(*entry, planner), by_file.items()))
+            list(threads.map(lambda entry: self._read_file(entry[0], entry[1], planner), by_file.items()))
         done: Future[None] = Future()
         done.set_result(None)
         return done

@@ -30,7 +30,7 @@ class Piece(NamedTuple):
     fqn: str
     shape: Size
     start: int
-    count: int
+    size: int
     param: Any  # the parameter that a program's optimizer knows, where original parameters are used
 
 
@@ -48,7 +48,7 @@ class FlatParam(FSDPParam):
         flat = _torch["zeros"](-(-start // ranks) * ranks, dtype=params[0].dtype, device=params[0].device)
         with no_grad():
             for piece, param in zip(self.pieces, params):
-                flat[piece.start : piece.start + piece.count].copy_(param.detach().reshape(-1))
+                flat[piece.start : piece.start + piece.size].copy_(param.detach().reshape(-1))
         if not use_orig_params:
             self.pieces = [piece._replace(param=None) for piece in self.pieces]
         trained = any(p.requires_grad for p in params)
@@ -100,7 +100,7 @@ class FlatParam(FSDPParam):
         size = self._sharded_param_data.numel()
         begin = size * self.rank
         for piece in self.pieces:
-            low, high = max(piece.start, begin), min(piece.start + piece.count, begin + size)
+            low, high = max(piece.start, begin), min(piece.start + piece.size, begin + size)
             yield piece, *((low - begin, high - begin) if low < high else (0, 0))
 
     @property
@@ -139,7 +139,7 @@ class FlatParam(FSDPParam):
             self.root._parameters.pop(FLAT_PARAM, None)
         with enable_grad():
             for piece in self.pieces:
-                view = self._unsharded_param[piece.start : piece.start + piece.count].view(piece.shape)
+                view = self._unsharded_param[piece.start : piece.start + piece.size].view(piece.shape)
                 if piece.param is not None and not piece.param.requires_grad:
                     view = view.detach()
                 if as_params:

@@ -200,7 +200,7 @@ def _gathered(unit: Any, piece: Any, value: Any, like: Any, settings: StateDictS
                 part[low:high].copy_(value.reshape(-1))
     else:
         part = value
-    whole = flat.whole(part)[piece.start : piece.start + piece.count].view(piece.shape).clone()
+    whole = flat.whole(part)[piece.start : piece.start + piece.size].view(piece.shape).clone()
     if settings.state_dict_type is StateDictType.SHARDED_STATE_DICT and whole.shape:
         mesh = unit._info.mesh
         return _cut(whole, mesh if mesh.ndim == 1 else mesh[mesh.mesh_dim_names[-1]])

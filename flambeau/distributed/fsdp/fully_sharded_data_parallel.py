@@ -52,7 +52,7 @@ from .wrap import _construct_wrap_fn, _Policy, _post_order_apply, _recursive_wra
 __all__ = ["FullyShardedDataParallel", "OptimStateKeyType"]
 
 _torch = namespace("torch")
-_CONFIGS = {
+_CONFIGS: dict[StateDictType, tuple[type[Any], type[Any]]] = {
     StateDictType.FULL_STATE_DICT: (FullStateDictConfig, FullOptimStateDictConfig),
     StateDictType.LOCAL_STATE_DICT: (LocalStateDictConfig, LocalOptimStateDictConfig),
     StateDictType.SHARDED_STATE_DICT: (ShardedStateDictConfig, ShardedOptimStateDictConfig),
@@ -451,7 +451,7 @@ class FullyShardedDataParallel(Module):
         gathered = flat.whole(part)
         for piece in flat.pieces:
             param = getattr(piece.info.module, piece.info.param_name)
-            param.grad = gathered[piece.start : piece.start + piece.count].view(piece.shape)
+            param.grad = gathered[piece.start : piece.start + piece.size].view(piece.shape)
 
     def _dismiss(self, writeback: bool) -> None:
         self.training_state = TrainingState.IDLE

@@ -3,18 +3,53 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ...autograd.grad_mode import enable_grad, no_grad
 from ...core.tensor import Tensor
 from ...ops import namespace
 from ...optim import Optimizer
-from .. import collectives, groups, object_collectives
+from .. import collectives, groups
+from ..algorithms.join import Join, Joinable, JoinHook
+from ..object_collectives import broadcast_object_list
 
 __all__ = ["ZeroRedundancyOptimizer"]
 
+_torch = namespace("torch")
 
-class ZeroRedundancyOptimizer(Optimizer):
+
+def _recursive_copy_to_device(value: Any, non_blocking: bool, device: Any) -> Any:
+    """The same, with tensors on a device."""
+    if isinstance(value, Tensor):
+        return value.to(device, non_blocking=non_blocking)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_recursive_copy_to_device(v, non_blocking, device) for v in value)
+    if isinstance(value, dict):
+        return {k: _recursive_copy_to_device(v, non_blocking, device) for k, v in value.items()}
+    return value
+
+
+def _broadcast_object(obj: Any, src_rank: int, group: Any = None, device: Any = None) -> Any:
+    """What rank `src_rank` of the world has."""
+    box = [obj]
+    broadcast_object_list(box, src_rank, group)
+    return box[0]
+
+
+class _ZeROJoinHook(JoinHook):
+    """A rank without inputs takes part in the steps of the others."""
+
+    def __init__(self, zero: ZeroRedundancyOptimizer):
+        self.zero = zero
+
+    @enable_grad()
+    def main_hook(self) -> None:
+        self.zero.step()
+
+
+class ZeroRedundancyOptimizer(Optimizer, Joinable):
     """Shares out the parameters over the ranks; each steps its own and sends them to the others.
 
     >>> optimizer = ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.Adam, lr=0.01)
@@ -30,13 +65,26 @@ class ZeroRedundancyOptimizer(Optimizer):
         **defaults: Any,
     ) -> None:
         if overlap_with_ddp:
-            raise NotImplementedError("ZeroRedundancyOptimizer(overlap_with_ddp=True) is not supported yet")
+            raise NotImplementedError("ZeroRedundancyOptimizer(overlap_with_ddp=True) is not in Flambeau yet")
+        given = _checked(params)
+        self.initialized = False
+        Optimizer.__init__(self, given, defaults)
+        Joinable.__init__(self)
         self.process_group = groups._get_default_group() if process_group is None else process_group
         self.rank, self.world_size = self.process_group.rank(), self.process_group.size()
-        self._optim_constructor, self._defaults = optimizer_class, defaults
+        self.global_rank = groups.get_global_rank(self.process_group, self.rank)
+        self._optim_constructor, self._optim_defaults = optimizer_class, defaults
+        self.parameters_as_bucket_view = parameters_as_bucket_view
+        self._buckets: list[Tensor] = []
         self._all_state_dicts: list[dict] = []
-        super().__init__(params, defaults)
         self._share_out()
+        self.initialized = True
+
+    # -- who has what -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _all_params(self) -> list[Any]:
+        return [p for group in self.param_groups for p in group["params"]]
 
     def _share_out(self) -> None:
         """Large parameters first, each to the rank with the least so far."""
@@ -47,42 +95,119 @@ class ZeroRedundancyOptimizer(Optimizer):
                 rank = load.index(min(load))
                 load[rank] += parameter.numel()
                 self._owner[parameter] = rank
-        mine = []
-        for group in self.param_groups:
-            own = [p for p in group["params"] if self._owner[p] == self.rank]
-            mine.append({**group, "params": own})
-        self.optim = self._optim_constructor(
-            [g for g in mine if g["params"]] or [{"params": [_placeholder()]}], **self._defaults
-        )
-        self._places = [i for i, g in enumerate(mine) if g["params"]]
+        self._mask = [p.requires_grad for p in self._all_params]
+        if self.parameters_as_bucket_view:
+            self._lay_out()
+        own = [{**g, "params": self._of(g, self.rank)} for g in self.param_groups]
+        own = [{k: v for k, v in g.items() if k == "params" or g["params"]} for g in own]
+        self.optim = self._optim_constructor([{**self._filled(g)} for g in own], **self._optim_defaults)
+        self._copy_settings(self.optim.param_groups, self.param_groups)
+        hook_step = inspect.signature(self.optim.step).parameters
+        self._takes_closure = "closure" in hook_step or any(p.kind is p.VAR_POSITIONAL for p in hook_step.values())
 
-    def _copy_settings(self) -> None:
-        """Learning rates and the like may have been changed by a scheduler."""
-        for own, place in zip(self.optim.param_groups, self._places):
-            own.update({key: value for key, value in self.param_groups[place].items() if key != "params"})
+    def _filled(self, group: dict[str, Any]) -> dict[str, Any]:
+        """Optimizers want a parameter in every group: a rank without one has an empty tensor."""
+        return group if group["params"] else {**group, "params": [_torch["zeros"](0)]}
+
+    def _of(self, group: dict[str, Any], rank: int) -> list[Any]:
+        return [p for p in group["params"] if self._owner[p] == rank]
+
+    def _partition_parameters(self) -> list[list[dict[str, Any]]]:
+        """The parameter groups of each rank."""
+        return [[{**g, "params": self._of(g, r)} for g in self.param_groups] for r in range(self.world_size)]
+
+    @no_grad()
+    def _lay_out(self) -> None:
+        """Each rank's parameters one behind the other in memory, so that they travel together."""
+        self._buckets = []
+        for rank in range(self.world_size):
+            members = [p for p in self._all_params if self._owner[p] == rank and p.requires_grad]
+            if not members:
+                continue
+            flat = _torch["cat"]([p.detach().reshape(-1) for p in members])
+            start = 0
+            for p in members:
+                p.data = flat[start : start + p.numel()].view(p.shape)
+                start += p.numel()
+            self._buckets.append(flat)
+
+    @staticmethod
+    def _copy_settings(source: list[dict[str, Any]], target: list[dict[str, Any]]) -> None:
+        """Learning rates and the like, which a scheduler changes on one side and an optimizer may add on the other."""
+        for one, other in zip(source, target):
+            for key, value in one.items():
+                if key != "params":
+                    other[key] = value
+
+    # -- a step -------------------------------------------------------------------------------------------------------------
 
     def step(self, closure: Callable[[], float] | None = None, **kwargs: Any) -> Any:
-        self._copy_settings()
-        result = self.optim.step(closure, **kwargs) if closure is not None else self.optim.step(**kwargs)
+        """Step this rank's parameters, and get the others'."""
+        Join.notify_join_context(self)
+        mask = [p.requires_grad for p in self._all_params]
+        if mask != self._mask:
+            self._mask = mask
+            if self.parameters_as_bucket_view:
+                self._lay_out()
+        self._copy_settings(self.param_groups, self.optim.param_groups)
+        if closure is not None and self._takes_closure:
+            result = self.optim.step(closure, **kwargs)
+        else:
+            result = self.optim.step(**kwargs)
+        self._copy_settings(self.optim.param_groups, self.param_groups)
+        self._sync_params()
+        return result
+
+    def _sync_params(self) -> None:
+        if self.parameters_as_bucket_view:
+            moving = list(zip(self._buckets, self._ranks_of_buckets()))
+        else:
+            moving = [(p.detach(), rank) for p, rank in self._owner.items()]
         works = [
-            collectives.broadcast(p.detach(), group=self.process_group, group_src=rank, async_op=True)
-            for p, rank in self._owner.items()
+            collectives.broadcast(tensor, group=self.process_group, group_src=rank, async_op=True)
+            for tensor, rank in moving
         ]
         for work in works:
             work.wait()  # type: ignore[union-attr]
-        return result
+
+    def _ranks_of_buckets(self) -> list[int]:
+        return sorted({rank for p, rank in self._owner.items() if p.requires_grad})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """More parameters, shared out anew."""
         super().add_param_group(param_group)
-        if hasattr(self, "optim"):
+        if getattr(self, "initialized", False):
+            kept = dict(self.optim.state)
             self._share_out()
+            for param, state in kept.items():
+                if self._owner.get(param) == self.rank:
+                    self.optim.state[param] = state
+
+    # -- what happens where ranks have different numbers of inputs ------------------------------------------------------------
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        return _ZeROJoinHook(self)
+
+    @property
+    def join_device(self) -> Any:
+        return self._all_params[0].device
+
+    @property
+    def join_process_group(self) -> Any:
+        return self.process_group
+
+    # -- state --------------------------------------------------------------------------------------------------------------
 
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Bring the state of all ranks to rank `to`, so that `state_dict()` can be called there."""
-        local = copy.deepcopy(self.optim.state_dict())
-        gathered: list = [None] * self.world_size
-        object_collectives.all_gather_object(gathered, local, self.process_group)
-        self._all_state_dicts = gathered if self.rank == to else []
+        self._copy_settings(self.param_groups, self.optim.param_groups)
+        self._all_state_dicts = []
+        for rank in range(self.world_size):
+            source = groups.get_global_rank(self.process_group, rank)
+            own = copy.deepcopy(self.optim.state_dict()) if rank == self.rank else None
+            found = _broadcast_object(own, source, self.process_group)
+            if self.rank == to:
+                self._all_state_dicts.append(_recursive_copy_to_device(found, False, "cpu"))
 
     def state_dict(self) -> dict[str, Any]:
         """The whole optimizer's state; call `consolidate_state_dict` on all ranks first."""
@@ -92,33 +217,54 @@ class ZeroRedundancyOptimizer(Optimizer):
                 " all ranks beforehand if you meant to save the global state."
             )
         whole = super().state_dict()
-        numbers = {id(p): n for n, p in enumerate(p for g in self.param_groups for p in g["params"])}
+        numbers = {id(p): n for n, p in enumerate(self._all_params)}
         whole["state"] = {}
         for rank, local in enumerate(self._all_state_dicts):
-            own = [p for g in self.param_groups for p in g["params"] if self._owner[p] == rank]
-            for position, parameter in enumerate(own):
-                if position in local["state"]:
-                    whole["state"][numbers[id(parameter)]] = local["state"][position]
+            for group, saved in zip(self.param_groups, local["param_groups"]):
+                for param, position in zip(self._of(group, rank), saved["params"]):
+                    if position in local["state"]:
+                        whole["state"][numbers[id(param)]] = local["state"][position]
+        whole["state"] = dict(sorted(whole["state"].items()))
         return whole
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        parameters = [p for g in self.param_groups for p in g["params"]]
-        own = [p for p in parameters if self._owner[p] == self.rank]
+        """This rank's part of a whole state."""
+        super().load_state_dict({**state_dict, "state": {}})
         local = self.optim.state_dict()
-        numbers = {id(p): n for n, p in enumerate(parameters)}
-        local["state"] = {
-            position: state_dict["state"][numbers[id(p)]]
-            for position, p in enumerate(own)
-            if numbers[id(p)] in state_dict["state"]
-        }
+        local["state"] = {}
+        numbers = {id(p): n for n, p in enumerate(self._all_params)}
+        for group, saved in zip(self.param_groups, local["param_groups"]):
+            for param, position in zip(self._of(group, self.rank), saved["params"]):
+                if numbers[id(param)] in state_dict["state"]:
+                    local["state"][position] = state_dict["state"][numbers[id(param)]]
         self.optim.load_state_dict(local)
-        for group, saved in zip(self.param_groups, state_dict["param_groups"]):
-            group.update({key: value for key, value in saved.items() if key != "params"})
-
-    def join_hook(self, **kwargs: Any) -> Any:
-        raise NotImplementedError("ZeroRedundancyOptimizer in a Join context is not supported yet")
+        self._copy_settings(self.param_groups, self.optim.param_groups)
 
 
-def _placeholder() -> Tensor:
-    """For a rank that has more peers than there are parameters."""
-    return namespace("torch")["zeros"](0)
+def _checked(params: Any) -> list[Any]:
+    """All parameters, which must be dense and of one type."""
+    if isinstance(params, Tensor):
+        raise TypeError(f"`params` argument should be an iterable of Tensors, but got {type(params).__name__}")
+    try:
+        given = list(params)
+    except TypeError:
+        raise TypeError(
+            f"`params` argument should be an iterable of Tensors or dicts, but got {type(params).__name__}"
+        ) from None
+    if not given:
+        raise ValueError("ZeroRedundancyOptimizer got an empty parameter list")
+    found: list[Any] = []
+    for item in given:
+        if isinstance(item, Tensor):
+            found.append(item)
+        elif isinstance(item, dict):
+            if "params" not in item:
+                raise ValueError("A parameter group passed-in via `params` must have a 'params' key")
+            found += list(item["params"])
+        else:
+            raise TypeError(f"`params` argument should be an iterable of Tensors or dicts, but got {type(item).__name__}")
+    if any(p.is_sparse for p in found):
+        raise ValueError(f"ZeroRedundancyOptimizer only supports using the same dense type for all parameters but got {found[0].type()}")
+    if len({p.dtype for p in found}) > 1:
+        raise ValueError("ZeroRedundancyOptimizer only supports using the same dense type for all parameters")
+    return given

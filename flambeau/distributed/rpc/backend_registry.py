@@ -21,7 +21,8 @@ BackendValue = collections.namedtuple(  # noqa: PYI024
 
 
 def _kinds(members: dict[str, Any]) -> Any:
-    made: Any = enum.Enum("BackendType", members)  # type: ignore[misc]
+    kind: Any = enum.Enum
+    made = kind("BackendType", members)
     made.__repr__ = lambda self: f"BackendType.{self.name}"
     made.__doc__ = "The kinds of agents that are registered."
     return made

@@ -130,6 +130,7 @@ class RRef(Generic[T]):
     _confirmed = True
     _problem: Exception | None = None
     _creation: Future | None = None
+    _agent: Any = None
 
     def __init__(self, value: T, type_hint: Any = None) -> None:
         self._become_owner(_Owned(references.next_number()))
@@ -357,11 +358,11 @@ def _run(source: WorkerInfo, message: Message) -> Any:
     if not hasattr(call.func, "_wrapped_async_rpc_function"):
         return result
     if not isinstance(result, Future):
-        problem = RuntimeError(
+        wrong = RuntimeError(
             "Functions decorated with @rpc.async_function must return a torch.futures.Future object, but got"
             f" {type(result).__name__}"
         )
-        return remote_exception(problem, where)
+        return remote_exception(wrong, where)
     return result.then(lambda done: _value_or_error(done, where))
 
 

@@ -8,14 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...autograd.function import Function
+from ...core import naming as _naming
+from ...core.graph import grad_mode
 from ...core.layout import contiguous_format
 from ...core.sharded import SpreadTensor
 from ...core.size import make_size
 from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout
 from ...nn.parameter import Parameter
 from ...ops import namespace
-from .. import collectives, groups
+from .. import collectives
 from ..device_mesh import DeviceMesh, _mesh_resources
+from ..object_collectives import all_gather_object
 from . import _random
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
 from ._norm import total_norm
@@ -40,6 +43,12 @@ class DTensor(SpreadTensor):
     _spec: DTensorSpec
 
     def __new__(cls, local_tensor: Tensor, spec: DTensorSpec, *, requires_grad: bool = False) -> DTensor:
+        if local_tensor.requires_grad and not requires_grad:
+            warnings.warn(
+                "To construct DTensor from torch.Tensor, it's recommended to use local_tensor.detach() and make requires_grad"
+                " consistent.",
+                stacklevel=2,
+            )
         t = _new_object(cls)
         t._autograd = t._base = None
         t._hold(local_tensor if local_tensor._autograd is None else local_tensor._bare_alias(), spec)
@@ -70,7 +79,7 @@ class DTensor(SpreadTensor):
 
     def _call_spread(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Operators that meet this tensor call this instead."""
-        from . import _dispatch
+        from . import _dispatch  # noqa: PLC0415 - it imports this module
 
         return _dispatch.dispatch(face, args, kwargs)
 
@@ -122,8 +131,9 @@ class DTensor(SpreadTensor):
         """This rank's part. It is differentiable: the gradient of the part is taken for one that lies as this tensor does
         (`grad_placements`)."""
         back = None if grad_placements is None else tuple(grad_placements)
-        result = _ToLocal.apply(self, back)
-        if getattr(self, "_is_param", False):
+        result = _ToLocal.apply(self, back) if grad_mode.enabled else self._local_tensor
+        if getattr(self, "_is_param", False) and not getattr(result, "_is_param", False):
+            result = result._bare_alias() if result is self._local_tensor else result
             result._is_param = True
         return result
 
@@ -182,8 +192,8 @@ class DTensor(SpreadTensor):
             return self._local_tensor.is_contiguous(memory_format=memory_format)
         return is_contiguous_layout(tuple(self.shape), tuple(self._spec.stride))
 
-    @property
-    def data(self) -> DTensor:
+    @property  # type: ignore[misc]
+    def data(self) -> Tensor:
         """The same data, cut off from the graph."""
         return self._bare_alias()
 
@@ -212,10 +222,28 @@ class DTensor(SpreadTensor):
     def new_empty_strided(self, size: Any, stride: Any, **kwargs: Any) -> DTensor:
         return self._new_filled("new_empty", make_size(tuple(size)), (), kwargs)
 
+    # -- checkpoints: what `distributed.checkpoint` asks ------------------------------------------------------------------------------
+
+    def _need_whole_values(self) -> None:
+        if any(p.is_partial() for p in self.placements):
+            raise RuntimeError("Any checkpointing related operations are not supported for DTensor with partial placements!")
+
+    def __create_write_items__(self, fqn: str, object: Any) -> Any:
+        self._need_whole_values()
+        helpers = _naming.load(f"{_naming.PACKAGE}.distributed.checkpoint.planner_helpers")
+        return [helpers._create_write_items_for_dtensor(fqn, object)]
+
+    def __create_chunk_list__(self) -> Any:
+        self._need_whole_values()
+        helpers = _naming.load(f"{_naming.PACKAGE}.distributed.checkpoint.planner_helpers")
+        return [helpers._create_chunk_from_dtensor(self)]
+
+    def __get_tensor_shard__(self, index: Any) -> Tensor:
+        self._need_whole_values()
+        return self.to_local()
+
     def __repr__(self, *, tensor_contents: Any = None) -> str:
-        return (
-            f"DTensor(local_tensor={self._local_tensor}, device_mesh={self._spec.mesh}, placements={self._spec.placements})"
-        )
+        return f"DTensor(local_tensor={self._local_tensor}, device_mesh={self._spec.mesh}, placements={self._spec.placements})"
 
     def __format__(self, spec: str) -> str:
         return repr(self)
@@ -295,11 +323,13 @@ class _FromLocal(Function):
             raise RuntimeError(
                 f"Found shape:{shape}, stride:{stride}.", "Please pass both shape and stride at the same time."
             )
+        given = shape
         if shape is None:
             shape, stride = compute_global_tensor_info(input, mesh, placements)
         if mesh.get_coordinate() is None:
             input = input.new_empty(0)
         elif run_check:
+            _check_alike(input, given is None)
             input = input.detach().contiguous()
             for i, placement in enumerate(placements):
                 if placement.is_replicate():
@@ -314,6 +344,15 @@ class _FromLocal(Function):
         if gradient.placements != placements:
             gradient = Redistribute.apply(gradient, placements, None, None)
         return (_ToLocal.apply(gradient, None), *(None,) * 6)
+
+
+def _check_alike(tensor: Tensor, shapes: bool) -> None:
+    """Whether all ranks have tensors of one kind (and of one shape)."""
+    own = (str(tensor.dtype), tensor.requires_grad, *((tuple(tensor.shape), tensor.stride()) if shapes else ()))
+    found: list[Any] = [None] * groups.get_world_size()
+    all_gather_object(found, own)
+    if any(other != own for other in found):
+        raise ValueError("Inconsistent tensor metadata (including shape and stride) across ranks.")
 
 
 def _from_first(tensor: Tensor, mesh: DeviceMesh, i: int, rank: int = 0) -> None:
@@ -347,7 +386,9 @@ def distribute_tensor(
         )
     if isinstance(tensor, DTensor):
         if tensor.device_mesh != mesh:
-            raise ValueError(f"Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}.")
+            raise ValueError(
+                f"Cannot distribute a DTensor with device mesh {tensor.device_mesh} to a different device mesh {mesh}."
+            )
         if tensor.placements != wanted:
             raise ValueError(
                 f"Cannot distribute a DTensor with placements {tensor.placements} to a different placements {wanted}. do you want"
@@ -371,6 +412,13 @@ def distribute_tensor(
                 )
     spec = DTensorSpec(mesh, wanted, meta_of(tensor.shape, tensor.stride(), tensor.dtype))
     return DTensor(local._bare_alias(), spec, requires_grad=tensor.requires_grad)
+
+
+def _shard_tensor(
+    full_tensor: Tensor, placements: Sequence[Placement], device_mesh: DeviceMesh | None = None
+) -> DTensor:
+    """`distribute_tensor` of what every rank has, without a word to the others."""
+    return distribute_tensor(full_tensor, device_mesh, placements, src_data_rank=None)
 
 
 def distribute_module(

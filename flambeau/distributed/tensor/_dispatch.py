@@ -91,17 +91,20 @@ class Call:
         return key
 
     def metas(self) -> list[TensorMeta]:
-        """What the results look like as wholes: the operator's own layout rule says so, on tensors without memory."""
+        """What the results look like as wholes."""
         if self._metas is None:
-            heads = [empty_strided(tuple(t.shape), t.stride(), t.dtype, _META) for t in self.tensors]
-            args, kwargs = self.filled(heads)
-            before, grad_mode.enabled = grad_mode.enabled, False
-            try:
-                found = self.face(*args, **kwargs)
-            finally:
-                grad_mode.enabled = before
-            self._metas = [meta_of(t.shape, t._strides, t.dtype) for t in _tensors(found)]
+            self._metas = [meta_of(t.shape, t._strides, t.dtype) for t in _tensors(self.headers())]
         return self._metas
+
+    def headers(self) -> Any:
+        """The results as wholes, without values: the operator's own layout rule says so, on tensors without memory."""
+        heads = [empty_strided(tuple(t.shape), t.stride(), t.dtype, _META) for t in self.tensors]
+        args, kwargs = (_filled(_on_meta(part), heads) for part in (self.args, self.kwargs))
+        before, grad_mode.enabled = grad_mode.enabled, False
+        try:
+            return self.face(*args, **kwargs)
+        finally:
+            grad_mode.enabled = before
 
 
 def _filled(value: Any, tensors: list[Any]) -> Any:
@@ -112,6 +115,15 @@ def _filled(value: Any, tensors: list[Any]) -> Any:
     if type(value) in (list, tuple):
         return type(value)([_filled(v, tensors) for v in value])
     return value
+
+
+def _on_meta(value: Any) -> Any:
+    """Arguments that name a device, naming the one without memory."""
+    if isinstance(value, device):
+        return _META
+    if type(value) is dict:
+        return {k: _on_meta(v) for k, v in value.items()}
+    return type(value)([_on_meta(v) for v in value]) if type(value) in (list, tuple) else value
 
 
 def _frozen(value: Any) -> Any:
@@ -162,7 +174,7 @@ class Decision:
     def __init__(self, inputs: list[tuple], outputs: list[tuple], metas: list[TensorMeta], possible: Any) -> None:
         self.inputs, self.outputs, self.metas, self.possible = inputs, outputs, metas, possible
 
-    def run(self, call: Call, parts: list[Tensor], spec: DTensorSpec) -> Any:
+    def run(self, call: Call, parts: list[Tensor], spec: DTensorSpec | None) -> Any:
         """Call the operator with this rank's parts; `spec` says how the result lies."""
         args, kwargs = call.filled(parts)
         if self.possible.adapt is not None:
@@ -185,6 +197,8 @@ def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         raise RuntimeError(f"{call.op.name}: none of the arguments is a DTensor")
     if call.out is not None:
         return _write_out(call)
+    if call.mesh.get_coordinate() is None:
+        return _outside(call)
     name = call.op.name
     if (name.endswith("_") and not name.endswith("__")) or call.op.writes:
         return _in_place(call)
@@ -192,6 +206,19 @@ def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     if decision is None:
         return _as_wholes(call)
     return _run(call, decision)
+
+
+def _outside(call: Call) -> Any:
+    """The call on a rank that is not in the mesh: it has nothing, and knows what the others have."""
+    if call.op.writes or (call.op.name.endswith("_") and not call.op.name.endswith("__")):
+        return call.tensors[0]
+    if call.op.reads_values:
+        return None
+    decision = _decide(call)
+    everywhere = (_REPLICATE,) * call.mesh.ndim
+    outputs = [everywhere] * len(call.metas()) if decision is None else decision.outputs
+    nothing = call.tensors[0]._local_tensor.new_empty
+    return _wrapped(call.headers(), call.mesh, outputs, call.metas(), lambda t: nothing(0, dtype=t.dtype))
 
 
 def _decide(call: Call, keep: bool = False) -> Decision | None:
@@ -246,7 +273,7 @@ def _chosen(call: Call, possible: Any, needs: bool, keep: bool) -> Decision | No
 
 def _candidates(possible: Any, now: list[Placement], count: int, width: int) -> list[tuple[list, list]]:
     """The ways of one mesh dimension: those that the rule allows, and everything everywhere."""
-    found = []
+    found: list[tuple[list, list]] = [([_REPLICATE] * width, [_REPLICATE] * count)]  # first: what costs the same is no reason to cut
     for ins, outs in possible.ways:
         cut = _cut_like(ins, now)
         if cut is None and not possible.free:
@@ -254,7 +281,6 @@ def _candidates(possible: Any, now: list[Placement], count: int, width: int) -> 
         made = [_placed(entry, cut) for entry in ins]
         results = list(outs) if isinstance(outs, (list, tuple)) else [outs] * count
         found.append((made, [_placed(entry, cut) for entry in results]))
-    found.append(([_REPLICATE] * width, [_REPLICATE] * count))
     return found
 
 
@@ -350,14 +376,17 @@ def _edges(tensors: list[Any], starts: list[Any]) -> tuple:
     return tuple(gradient_edge(t) if start is not None else None for t, start in zip(tensors, starts))
 
 
-def _wrapped(result: Any, mesh: Any, outputs: list[tuple], metas: list[TensorMeta] | None) -> Any:
+def _wrapped(
+    result: Any, mesh: Any, outputs: list[tuple], metas: list[TensorMeta] | None, part: Callable = Tensor._bare_alias
+) -> Any:
+    """Results as spread tensors; `part` makes what this rank holds of one."""
     position = 0
 
     def wrap(value: Any) -> Any:
         nonlocal position
         if isinstance(value, Tensor):
             i, position = position, position + 1
-            local = value._bare_alias()
+            local = part(value)
             meta = _meta_from(local, metas, i)
             return _api.DTensor(local, DTensorSpec(mesh, outputs[i], meta), requires_grad=False)
         if isinstance(value, (tuple, list)):
@@ -407,12 +436,18 @@ class SpreadNode(Node):
         if self.saved is None:
             raise RuntimeError(RETRY_MESSAGE)
         starts, edges = self.saved
-        roots, given, tensors, begun = [], [], [], []
+        roots: list[Any] = []
+        given, tensors, begun = [], [], []
         recording = grad_mode.enabled
+        waits = Partial()
+        waiting = set() if recording else self._passing_sums(edges, grads)
         for i, (edge, g) in enumerate(zip(edges, grads)):
             if edge is None or g is None:
                 continue
-            lying = tuple(_REPLICATE if p.is_partial() else p for p in self.outputs[i])
+            lying = tuple(
+                waits if along in waiting else _REPLICATE if p.is_partial() else p
+                for along, p in enumerate(self.outputs[i])
+            )
             spread = g if isinstance(g, _api.DTensor) else _api.DTensor.from_local(g, self.mesh, lying)
             if recording:
                 spread = spread.redistribute(placements=lying)
@@ -425,14 +460,26 @@ class SpreadNode(Node):
                 begun.append(start)
             roots.append(GradientEdge(*edge))
             given.append(self._scaled(local, i))
-        wanted = [s for s in starts if s is not None]
+        wanted: list[Any] = [s for s in starts if s is not None]
         if not roots or not wanted:
             return (None,) * len(starts)
+        ends: list[Any] = [GradientEdge(s, 0) for s in wanted]
         found = iter(
-            run_backward(roots, given, True, recording, [GradientEdge(s, 0) for s in wanted], False)  # type: ignore[arg-type]
+            run_backward(roots, given, True, recording, ends, False)
         )
         shares = [None if s is None else next(found) for s in starts]
-        return self._as_spread(shares, starts, tensors, begun) if recording else self._plain(shares)
+        return self._as_spread(shares, starts, tensors, begun) if recording else self._plain(shares, waiting)
+
+    def _passing_sums(self, edges: list, grads: list) -> set[int]:
+        """Dimensions of the mesh on which gradients that wait for a sum may go on waiting: derivatives are linear, and all ranks do
+        the same."""
+        given = [g for edge, g in zip(edges, grads) if edge is not None and isinstance(g, _api.DTensor)]
+        found = set()
+        for along in range(self.mesh.ndim):
+            same = all(p[along].is_replicate() for p in (*self.inputs, *self.outputs))
+            if same and given and all(g.placements[along] == Partial() for g in given):
+                found.add(along)
+        return found
 
     def _scaled(self, local: Tensor, i: int) -> Tensor:
         """The gradient of what a rank contributes: to an average its share of it; to what all have, where others have parts, too."""
@@ -443,31 +490,31 @@ class SpreadNode(Node):
                 factor *= self.mesh.size(along)
         return local if factor == 1 else local / factor
 
-    def _lying(self, k: int) -> tuple[Placement, ...]:
+    def _lying(self, k: int, waiting: Any = ()) -> tuple[Placement, ...]:
         """How the gradient of argument k lies: ranks that used all of it, each for a part of the result, have terms of a sum."""
         found: list[Placement] = []
         for along, p in enumerate(self.inputs[k]):
-            if p.is_replicate() and any(not o[along].is_replicate() for o in self.outputs):
+            if along in waiting or (p.is_replicate() and any(not o[along].is_replicate() for o in self.outputs)):
                 found.append(Partial())
             else:
                 found.append(_REPLICATE if p.is_partial() else p)
         return tuple(found)
 
-    def _share(self, k: int, local: Tensor) -> Any:
+    def _share(self, k: int, local: Tensor, waiting: Any = ()) -> Any:
         for along, p in enumerate(self.inputs[k]):
             if p.is_partial("avg"):
                 local = local * self.mesh.size(along)
         meta = self.specs[k].tensor_meta
         assert meta is not None
-        spec = DTensorSpec(self.mesh, self._lying(k), TensorMeta(meta.shape, meta.stride, local.dtype))
+        spec = DTensorSpec(self.mesh, self._lying(k, waiting), TensorMeta(meta.shape, meta.stride, local.dtype))
         return _api.DTensor(local._bare_alias(), spec, requires_grad=False)
 
-    def _plain(self, shares: list) -> tuple:
-        return tuple(None if local is None else self._share(k, local) for k, local in enumerate(shares))
+    def _plain(self, shares: list, waiting: set[int]) -> tuple:
+        return tuple(None if local is None else self._share(k, local, waiting) for k, local in enumerate(shares))
 
     def _as_spread(self, shares: list, starts: list, tensors: list, begun: list) -> tuple:
         """The gradients with a history of their own: they depend on the arguments and on the gradients that came in."""
-        result = [None if local is None else self._share(k, local) for k, local in enumerate(shares)]
+        result: list[Any] = [None if local is None else self._share(k, local) for k, local in enumerate(shares)]
         edges = [None if s is None or not s.requires_grad else gradient_edge(s) for s in shares]
         if any(edges):
             above = tuple(gradient_edge(t) for t, _ in tensors)

@@ -66,9 +66,7 @@ def _length(shape: tuple[int, ...], mesh: Any, placements: list[Placement], i: i
     return length
 
 
-def _step(
-    tensor: Tensor, shape: tuple[int, ...], mesh: Any, now: list[Placement], i: int, wanted: Placement
-) -> Tensor:
+def _step(tensor: Tensor, shape: tuple[int, ...], mesh: Any, now: list[Placement], i: int, wanted: Placement) -> Tensor:
     """One dimension of the mesh to another placement; `now` is told."""
     placement: Any = now[i]
     target: Any = wanted
@@ -144,7 +142,9 @@ class Redistribute(Function):
     """`DTensor.redistribute`; the gradient goes back to where its tensor was, values waiting for a sum excepted: those need it whole."""
 
     @staticmethod
-    def forward(ctx: Any, input: Any, placements: tuple[Placement, ...], forward_dtype: Any, backward_dtype: Any) -> Any:
+    def forward(
+        ctx: Any, input: Any, placements: tuple[Placement, ...], forward_dtype: Any, backward_dtype: Any
+    ) -> Any:
         ctx.placements, ctx.dtype = input.placements, input.dtype
         ctx.backward_dtype = backward_dtype or input.dtype
         source = input if forward_dtype in (None, input.dtype) else input.to(forward_dtype)

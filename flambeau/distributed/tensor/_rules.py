@@ -15,10 +15,10 @@ from typing import Any
 from ...core.device import device
 from ...core.tensor import Tensor, empty_strided
 from ...expr import arg, const
-from ...ops.machinery.reduction import reduced_dims
 from ...ops.machinery.record import Batched, Op
+from ...ops.machinery.reduction import reduced_dims
 from ._utils import compute_local_shape, compute_local_shape_and_global_offset
-from .placement_types import Partial, _MaskPartial, _NormPartial
+from .placement_types import Partial, Shard, _MaskPartial, _NormPartial, _StridedShard
 
 _META = device("meta")
 
@@ -107,7 +107,7 @@ def _linear_groups(call: Any) -> list[tuple[frozenset, tuple[str, ...]]]:
         return []
     places = {i: x.index for i, x in enumerate(call.args) if type(x).__name__ == "_Place"}
     params = tuple(call.kwargs.get(name, default) for name, default in impl.parameters)
-    found = []
+    found: list[tuple[frozenset, tuple[str, ...]]] = []
     candidates = [frozenset(places)] + [frozenset([i]) for i in places]
     for group in dict.fromkeys(candidates):
         if _is_linear(impl, group, len(impl.operand_names), params):
@@ -281,9 +281,32 @@ def reshape(call: Any) -> Ways:
         if ins and outs:
             same = len(ins) == len(outs) == 1
             n = parts[ins[0]]
-            if same or (shape[ins[0]] % n == 0 and result[outs[0]] % n == 0):
+            if same:
                 ways.append(((ins[0],), outs[0]))
+            elif Shard(ins[0]) in t.placements and shape[ins[0]] % n == 0 and result[outs[0]] % n == 0:
+                ways.append(((Shard(ins[0]),), Shard(outs[0])))
+            ways += _interleaved(t, shape, result, ins, outs)
     return Ways(ways + waiting(call), compute=_reshaped)
+
+
+def _interleaved(t: Any, shape: tuple, result: tuple, ins: list[int], outs: list[int]) -> list[tuple]:
+    """Dimensions that become one while a later one of them is cut: then each rank has pieces of the one; and the way back."""
+    ways: list[tuple] = []
+    if len(outs) == 1:
+        before = shape[ins[0]]
+        for d in ins[1:]:
+            if Shard(d) in t.placements and shape[d] % t._spec.num_shards_map[d] == 0:
+                ways.append(((Shard(d),), _StridedShard(outs[0], split_factor=before)))
+            before *= shape[d]
+    if len(ins) == 1:
+        cuts = {p for p in t.placements if isinstance(p, _StridedShard) and p.dim == ins[0]}
+        before = result[outs[0]]
+        for d in outs[1:]:
+            for p in cuts:
+                if p.split_factor == before and result[d] % t._spec.num_shards_map[ins[0]] == 0:
+                    ways.append(((p,), Shard(d)))
+            before *= result[d]
+    return ways
 
 
 def _reshaped(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:

@@ -29,9 +29,7 @@ def part_at(
         return (0,) if global_shape else (), ()
     found = indices_at(global_shape, mesh_shape, coordinate, placements)
     shape = tuple(n if i is None else len(i) for n, i in zip(global_shape, found))
-    offset = tuple(
-        0 if i is None else (int(i[0]) if len(i) else n) for n, i in zip(global_shape, found)
-    )
+    offset = tuple(0 if i is None else (int(i[0]) if len(i) else n) for n, i in zip(global_shape, found))
     return shape, offset
 
 
@@ -72,7 +70,9 @@ def compute_global_tensor_info(
         if _is_shard_like(placement):
             dim = placement.dim  # type: ignore[attr-defined]
             if dim < 0:
-                raise AssertionError(f"Shard placements should have negative dims normalized in the user-facing APIs: {placement}")
+                raise AssertionError(
+                    f"Shard placements should have negative dims normalized in the user-facing APIs: {placement}"
+                )
             if dim >= tensor.ndim:
                 raise AssertionError(
                     f"Sharding dim {dim} greater than tensor ndim {tensor.ndim} for placement number {along}."
@@ -98,4 +98,7 @@ def assert_no_mixed_partial_types(placements: Sequence[Placement]) -> None:
     """Values can be waiting for one kind of reduction only: the order of two would matter."""
     kinds = {p.reduce_op for p in placements if p.is_partial()}  # type: ignore[attr-defined]
     if len(kinds) > 1 and not kinds <= {"sum", "avg"}:
-        raise ValueError(f"Mixing different Partial reduce types is not supported, got {sorted(kinds)}")
+        raise ValueError(
+            "Mixed Partial reduce types are not supported in the same placement list. Found reduce ops:"
+            f" {kinds}. Please ensure all Partial placements use the same reduce operation."
+        )

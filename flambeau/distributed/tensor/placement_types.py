@@ -119,8 +119,7 @@ class _StridedShard(Placement):
 
     def parts_of(self, tensor: Tensor, parts: int) -> list[Tensor]:
         return [
-            tensor.index_select(self.dim, _index(part, tensor))
-            for part in self.indices(tensor.shape[self.dim], parts)
+            tensor.index_select(self.dim, _index(part, tensor)) for part in self.indices(tensor.shape[self.dim], parts)
         ]
 
     def part_of(self, tensor: Tensor, parts: int, rank: int) -> Tensor:
@@ -241,7 +240,9 @@ class _MaskPartial(Partial):
     offset_dim: int = 0
 
     def __repr__(self) -> str:
-        return f"_MaskPartial(reduce_op={self.reduce_op}, offset_shape={self.offset_shape}, offset_dim={self.offset_dim})"
+        return (
+            f"_MaskPartial(reduce_op={self.reduce_op}, offset_shape={self.offset_shape}, offset_dim={self.offset_dim})"
+        )
 
     def __str__(self) -> str:
         return f"MaskP({self.reduce_op}, {self.offset_shape}, {self.offset_dim})"

@@ -191,28 +191,42 @@ class RegisterOperators {
 
 template <class... A> struct init {};
 
-// A C++ class as torch.classes.<namespace>.<name>.
+namespace detail {
+// The Python class of a method's result, where it is one of C++'s.
+template <class R> struct ResultClass {
+  static ::flambeau::Object get() { return {}; }
+};
+template <class T> struct ResultClass<c10::intrusive_ptr<T>> {
+  static ::flambeau::Object get() { return class_<T>::known(); }
+};
+}  // namespace detail
+
+// A C++ class as torch.classes.<namespace>.<name>; TorchScript knows its methods' schemas.
 template <class T> class class_ {
  public:
   class_(const std::string& ns, const std::string& name) : class__(::flambeau::helper("new_class", ns, name)) { known() = class__; }
   template <class... A> class_& def(init<A...>) {
-    return add("__init__", ::flambeau::callable([](PyObject* const* values, Py_ssize_t count) {
+    return add<void, A...>("__init__", ::flambeau::callable([](PyObject* const* values, Py_ssize_t count) {
       TORCH_CHECK_TYPE(count == sizeof...(A) + 1, "expected ", sizeof...(A), " arguments, but got ", count - 1);
       hold(values[0], make<A...>(values + 1, std::index_sequence_for<A...>()));
       return ::flambeau::none();
     }));
   }
   template <class R, class... A> class_& def(const std::string& name, R (T::*f)(A...)) {
-    return add(name, bound<R, A...>([f](T& self, A... a) -> R { return (self.*f)(std::forward<A>(a)...); }));
+    return add<R, A...>(name, bound<R, A...>([f](T& self, A... a) -> R { return (self.*f)(std::forward<A>(a)...); }));
   }
   template <class R, class... A> class_& def(const std::string& name, R (T::*f)(A...) const) {
-    return add(name, bound<R, A...>([f](T& self, A... a) -> R { return (self.*f)(std::forward<A>(a)...); }));
+    return add<R, A...>(name, bound<R, A...>([f](T& self, A... a) -> R { return (self.*f)(std::forward<A>(a)...); }));
   }
-  template <class F> class_& def(const std::string& name, F f) { return add(name, ::flambeau::function_object(f)); }
+  template <class F> class_& def(const std::string& name, F f) {
+    using S = ::flambeau::SignatureOf<std::decay_t<F>>;
+    return add(name, ::flambeau::function_object(f), detail::Arguments<typename S::arguments>::get(), detail::Results<typename S::result>::get(),
+               detail::ResultClass<std::decay_t<typename S::result>>::get());
+  }
   template <class Get, class Set> class_& def_pickle(Get get, Set set) {
-    add("__getstate__", ::flambeau::function_object(get));
+    def("__getstate__", get);
     using State = std::decay_t<std::tuple_element_t<0, typename ::flambeau::SignatureOf<Set>::arguments>>;
-    return add("__setstate__", ::flambeau::callable([set](PyObject* const* values, Py_ssize_t) mutable {
+    return add<void, State>("__setstate__", ::flambeau::callable([set](PyObject* const* values, Py_ssize_t) mutable {
       hold(values[0], set(::flambeau::from_py<State>(values[1])));
       return ::flambeau::none();
     }));
@@ -240,9 +254,14 @@ template <class T> class class_ {
       return ::flambeau::Signature<R, A...>::invoke(call, values + 1, count - 1);
     });
   }
-  class_& add(const std::string& name, const ::flambeau::Object& function) {
-    ::flambeau::helper<void>("add_method", class__, name, function);
+  class_& add(const std::string& name, const ::flambeau::Object& function, const std::string& arguments, const std::string& results,
+              const ::flambeau::Object& result_class) {
+    ::flambeau::helper<void>("add_method", class__, name, function, name + "(" + arguments + ") -> " + results, result_class);
     return *this;
+  }
+  template <class R, class... A> class_& add(const std::string& name, const ::flambeau::Object& function) {
+    const std::string rest = detail::Arguments<std::tuple<A...>>::get();
+    return add(name, function, "Any self" + (rest.empty() ? "" : ", " + rest), detail::Results<R>::get(), detail::ResultClass<std::decay_t<R>>::get());
   }
   ::flambeau::Object class__;
 };

@@ -13,6 +13,7 @@ import flambeau
 
 from ...core.device import default_device
 from ...core.tensor import Tensor
+from ...ops.index.indexing import Written
 from . import formulas
 from .matching import choose
 from .overloads import aten, values_as_call
@@ -167,6 +168,9 @@ def _permute(recorder: Any, self: Tensor, dims: Any) -> Any:
 
 @entry("internal.slice_dim")
 def _slice(recorder: Any, self: Tensor, dim: int, start: Any, end: Any, step: int = 1) -> Any:
+    if type(end) is Written:
+        bounds = (start.given, 9223372036854775807 if end.given is None else end.given)
+        return aten.slice.Tensor(self, dim, *bounds, step)
     length = self.size(dim)
     start = None if start == 0 and end != length else start
     end = 9223372036854775807 if end == length else end

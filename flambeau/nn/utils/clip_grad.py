@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import warnings
 from collections.abc import Iterable
+from typing import Any
 
 from ...autograd import no_grad
 from ...core.sharded import SpreadTensor
@@ -33,7 +34,7 @@ def get_total_norm(
     """The norm of all tensors together, as if they were one long vector."""
     norm_type = float(norm_type)
     tensors = _listed(tensors)
-    spread = next((t for t in tensors if isinstance(t, SpreadTensor)), None)
+    spread: Any = next((t for t in tensors if isinstance(t, SpreadTensor)), None)
     if spread is not None:
         total = spread._total_norm(tensors, norm_type)
     else:
@@ -57,7 +58,7 @@ def clip_grads_with_norm_(
     """Scale gradients whose norm `total_norm` is already known, so that it is at most `max_norm`."""
     # The factor is applied even when it is 1: asking for its value would make an accelerator wait.
     if isinstance(total_norm, SpreadTensor):
-        total_norm = total_norm.full_tensor()
+        total_norm = total_norm.full_tensor()  # type: ignore[attr-defined]
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     for gradient in _gradients(parameters):
         gradient = getattr(gradient, "_local_tensor", gradient)

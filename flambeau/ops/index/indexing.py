@@ -113,6 +113,19 @@ def _expand_ellipsis(items: list, ndim: int) -> list:
     return items + fill
 
 
+class Written(int):
+    """A bound of a slice, within the tensor, of a program that is recorded for other sizes, too: `given` is what the program wrote,
+    which may count from the end, be beyond it, or be computed from a size."""
+
+    given: int | None
+
+    @staticmethod
+    def of(number: int, given: Any) -> Written:
+        made = Written(number)
+        made.given = given if given is None or isinstance(given, int) else number
+        return made
+
+
 def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
     step = 1 if item.step is None else _integer(item.step)
     if step <= 0:
@@ -120,7 +133,14 @@ def slice_bounds(item: slice, size: int) -> tuple[int, int, int]:
     start, stop, _ = slice(
         None if item.start is None else _integer(item.start), None if item.stop is None else _integer(item.stop), step
     ).indices(size)
+    if modes.active and not (
+        type(size) is int and type(item.start) in _PLAIN_BOUNDS and type(item.stop) in _PLAIN_BOUNDS
+    ):
+        return Written.of(start, item.start), Written.of(max(start, stop), item.stop), step
     return start, max(start, stop), step
+
+
+_PLAIN_BOUNDS = (int, type(None))
 
 
 def _integer(value: Any) -> int:
@@ -152,7 +172,8 @@ def apply_basic(t: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
         elif isinstance(item, slice):
             if not (item.start is item.stop is item.step is None):
                 start, stop, step = slice_bounds(item, t.shape[dim])
-                if stop - start != t.shape[dim] or step != 1 or item.start not in (None, 0):
+                partly = stop - start != t.shape[dim] or step != 1 or item.start not in (None, 0)
+                if partly or (type(stop) is Written and stop.given is not None):
                     t = slice_dim(t, dim, start, stop, step)
             advanced.append(None)
             dim += 1

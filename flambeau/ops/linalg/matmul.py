@@ -387,7 +387,14 @@ def _conj(value: Any) -> Any:
     return value.conjugate() if isinstance(value, complex) else value
 
 
-@composite(out="exact", inplace=True, quirks=Quirks(former=_FACTORS), autocast="lower", flops=work.baddbmm, sharding="+bmn,bmk,bkn->bmn")
+@composite(
+    out="exact",
+    inplace=True,
+    quirks=Quirks(former=_FACTORS),
+    autocast="lower",
+    flops=work.baddbmm,
+    sharding="+bmn,bmk,bkn->bmn",
+)
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * batch1 @ batch2, batch by batch"""
     _need_dims(batch1, 3, "batch1 must be a 3D tensor")

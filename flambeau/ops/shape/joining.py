@@ -259,7 +259,12 @@ def _stack_layout(tensors: Any, dim: int = 0) -> tuple:
 
 
 @primitive(
-    layout=_stack_layout, planned=True, grads={"tensors": _stack_backward}, out=True, method=False, autocast="widest",
+    layout=_stack_layout,
+    planned=True,
+    grads={"tensors": _stack_backward},
+    out=True,
+    method=False,
+    autocast="widest",
     sharding="cat",
 )
 def stack(tensors: Any, dim: int = 0) -> Tensor:

@@ -7,6 +7,7 @@ import faulthandler
 import functools
 import io
 import itertools
+import logging
 import multiprocessing
 import operator
 import os
@@ -27,6 +28,8 @@ from .case import TestCase, set_rng_seed
 from .permissive import guess, harmless
 
 FILE_SCHEMA = "file://"
+ACCELERATOR_DIST_BACKENDS = ["nccl", "xccl", "hccl"]
+logger = logging.getLogger(__name__)
 _LIMIT = 50
 
 
@@ -77,7 +80,7 @@ def _world() -> int:
     return int(os.environ["WORLD_SIZE"])
 
 
-skip_if_no_gpu = _leaving(lambda: not torch.cuda.is_available(), "no_cuda")
+skip_if_no_gpu = _leaving(lambda: not torch.cuda.is_available() and "SUITE_RANKS" not in os.environ, "no_cuda")
 skip_if_small_worldsize = _leaving(lambda: os.environ["BACKEND"] != "mpi" and _world() <= 2, "small_worldsize")
 skip_if_odd_worldsize = _leaving(lambda: os.environ["BACKEND"] != "mpi" and _world() % 2 == 1, "odd_worldsize")
 
@@ -165,6 +168,14 @@ def cleanup_temp_dir() -> None:
         _folders.pop().cleanup()
 
 
+def _server() -> Any:
+    """Where processes come from: a server that has loaded the test file, once, and computed nothing, so that it can be forked."""
+    context = multiprocessing.get_context("forkserver")
+    os.environ["PYTORCH_SUITE_SOURCE"] = os.pathsep.join(children.source)
+    context.set_forkserver_preload(["tests.pytorch_suite.preloaded"])
+    return context
+
+
 class MultiProcessTestCase(TestCase):
     """In the main process a test starts `world_size` processes and reads how they end; in those it runs."""
 
@@ -202,7 +213,7 @@ class MultiProcessTestCase(TestCase):
         self.processes = []
 
     def _spawn_processes(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _server()
         for rank in range(int(self.world_size)):
             ours, theirs = context.Pipe()
             name = self.id().rpartition(".")[2]
@@ -305,6 +316,38 @@ class MultiThreadedTestCase(MultiProcessTestCase):
         self.perThreadTearDown()
         dist.barrier()
         dist.destroy_process_group()
+
+
+class DistributedTestBase(MultiProcessTestCase):
+    """Tests that make their process groups themselves."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        os.environ["WORLD_SIZE"] = str(self.world_size)
+        self._spawn_processes()
+
+    def backend(self, device: str) -> str:
+        return "nccl" if "cuda" in device else "gloo"
+
+    def create_pg(self, device: str, world_size: int | None = None) -> Any:
+        world = int(self.world_size) if world_size is None else world_size
+        path = FILE_SCHEMA + self.file_name
+        dist.init_process_group(self.backend(device), init_method=path, rank=self.rank, world_size=world)
+        return dist.distributed_c10d._get_default_group()
+
+    def rank_to_device(self, device: str) -> dict[int, list[int]]:
+        return {rank: [rank] for rank in range(int(self.world_size))}
+
+
+def requires_ddp_rank(device: str) -> bool:
+    return "cuda" in device
+
+
+def requires_gloo() -> Callable:
+    return lambda function: function
+
+
+requires_accelerator_dist_backend = skip_if_win32 = lambda *args: lambda function: function
 
 
 class MultiProcContinuousTest(MultiProcessTestCase):

@@ -64,9 +64,7 @@ def _way(b: Any, rows: int) -> _Way | None:
     lib = dnnl.library()
     source, target = (Descriptor.strided((rows, n), (n, 1), kind) for n in (inner, columns))
     wanted = Descriptor.any_layout((inner, columns), kind)
-    created = build.owned_desc(
-        "matmul_primitive_desc_create", lib.engine, source, wanted, None, target, lib.attributes
-    )
+    created = build.owned_desc("matmul_primitive_desc_create", lib.engine, source, wanted, None, target, lib.attributes)
     if created is None:
         return None
     layout = query(created.address, dnnl.QUERY_WEIGHTS)

@@ -12,6 +12,7 @@ from ....autograd.grad_mode import no_grad
 from ....core.dtype import BY_NAME
 from ....core.tensor import Tensor
 from ....ops import namespace
+from ..._functional_collectives import _told
 from ...reduce_op import ReduceOp
 from ._fsdp_api import AllGather, ReduceScatter
 from ._fsdp_param import FSDPParam
@@ -48,6 +49,7 @@ def foreach_all_gather(
             target.copy_(source)
             target._storage.version = version
         return Gathering(None)
+    _told("c10d._allgather_base_")
     if comm is None:
         return Gathering(group.all_gather_parts(outputs, inputs, _wait=not async_op))
     return _gather_by(comm, group, inputs, outputs, ranks, device, async_op)
@@ -99,6 +101,7 @@ class Reduction:
             if self.op is not ReduceOp.SUM and scatter is not None:
                 _scale(self.output, self.op, scatter.size())
             return None
+        _told("c10d._reduce_scatter_base_")
         comm: ReduceScatter | None = self.group._reduce_scatter_comm
         if comm is None:
             wait = not self.group.overlaps
@@ -129,6 +132,7 @@ class Reduction:
             if not group.all_reduce_grads:
                 group._partial_reduce_output = output
                 return
+            _told("c10d.allreduce_")
             replicate.allreduce([output], self.replicate_op, _wait=True)
         if group._all_reduce_hook is not None:
             group._all_reduce_hook(output)

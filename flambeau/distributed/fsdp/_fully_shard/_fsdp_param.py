@@ -12,7 +12,7 @@ from enum import Enum, auto
 from typing import Any
 
 from ....autograd.grad_mode import no_grad
-from ....core.size import Size
+from ....core.size import Size, make_size
 from ....core.storage import UntypedStorage
 from ....core.tensor import Tensor, contiguous_strides, new_tensor
 from ....nn import Module, Parameter
@@ -447,4 +447,4 @@ def _empty(count: int, dtype: Any, device: Any) -> Tensor:
     """A tensor that has no memory yet."""
     storage = UntypedStorage(0, device)
     storage.version = 0
-    return new_tensor(storage, (count,), (1,), 0, dtype, storage.device, True)
+    return new_tensor(storage, make_size((count,)), (1,), 0, dtype, storage.device, True)

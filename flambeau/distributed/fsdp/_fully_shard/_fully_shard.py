@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import types
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -347,7 +348,7 @@ def register_fsdp_forward_method(module: Module, method_name: str) -> None:
         args, kwargs = state._pre_forward(self, args, kwargs)
         return state._post_forward(self, args, original(*args, **kwargs))
 
-    setattr(module, method_name, method.__get__(module, type(module)))
+    setattr(module, method_name, types.MethodType(method, module))
 
 
 def share_comm_ctx(modules: list[FSDPModule]) -> None:

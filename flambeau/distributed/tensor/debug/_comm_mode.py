@@ -59,10 +59,15 @@ class CommDebugMode:
             self._inside.pop()
 
     def _count(self, name: str) -> None:
-        operator = getattr(_ops.ops.c10d_functional, name)
+        space, _, name = name.rpartition(".")
+        operator = getattr(getattr(_ops.ops, space or "c10d_functional"), name)
         for module in dict.fromkeys(self._inside):
             counts = self._counts.setdefault(module, {})
             counts[operator] = counts.get(operator, 0) + 1
+
+    @property
+    def comm_counts(self) -> dict[Any, int]:
+        return self.get_comm_counts()
 
     def get_comm_counts(self) -> dict[Any, int]:
         """How often each collective was started."""

@@ -44,7 +44,9 @@ def local_map(
             elif in_placements is not None and in_placements[i] is not None and hasattr(value, "device"):
                 if mesh is None:
                     continue
-                raise AssertionError(f"Non-DTensor input {value} should have None placements but got {in_placements[i]}!")
+                raise AssertionError(
+                    f"Non-DTensor input {value} should have None placements but got {in_placements[i]}!"
+                )
         result = func(*pytree.tree_unflatten(values, shape), **kwargs)
         if not spread and mesh is None:
             return result

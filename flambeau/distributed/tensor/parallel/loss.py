@@ -64,4 +64,3 @@ def _loss_of_parts(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]
     if bound["reduction"] == "none":
         return losses
     return losses.sum() if bound["reduction"] == "sum" else losses.sum() / weights.sum()
-

@@ -69,9 +69,7 @@ class _LinearStyle(ParallelStyle):
     def _apply(self, module: Any, device_mesh: DeviceMesh) -> Any:
         kind = next((k for k in self._cuts if isinstance(module, k)), None)
         if kind is None:
-            raise NotImplementedError(
-                f"{type(self).__name__} currently only support nn.Linear and nn.Embedding!"
-            )
+            raise NotImplementedError(f"{type(self).__name__} currently only support nn.Linear and nn.Embedding!")
         cuts = self._cuts[kind]
         self.desired_input_layouts = (self._needs[kind],)
 

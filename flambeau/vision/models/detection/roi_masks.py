@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import flambeau
 from flambeau import Tensor
@@ -76,6 +77,10 @@ def keypointrcnn_loss(
 
 def heatmaps_to_keypoints(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
     """(regions, keypoints, 3): x, y, 1 of the highest place of each map resized to its region; and the heights."""
+    return _Keypoints.apply(maps, rois)
+
+
+def _highest_places(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
     corner, size = rois[:, :2], (rois[:, 2:] - rois[:, :2]).clamp(min=1)
     whole = size.ceil()
     points = flambeau.zeros((len(rois), maps.shape[1], 3), dtype=flambeau.float32)
@@ -92,9 +97,60 @@ def heatmaps_to_keypoints(maps: Tensor, rois: Tensor) -> tuple[Tensor, Tensor]:
     return points, scores
 
 
+class _Keypoints(flambeau.autograd.Function):
+    """Each region has a map of its own size, so that in a file of ONNX this is a loop."""
+
+    @staticmethod
+    def forward(ctx: Any, maps: Tensor, rois: Tensor) -> Any:
+        points, scores = _highest_places(maps, rois)
+        ctx.save_for_backward(maps, rois)
+        ctx.mark_non_differentiable(points)
+        return points, scores
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        maps, rois = ctx.saved_tensors
+        with flambeau.enable_grad():
+            given = maps.detach().requires_grad_()
+            _, scores = _highest_places(given, rois)
+        return *flambeau.autograd.grad(scores, given, grads[1]), None
+
+    @staticmethod
+    def symbolic(g: Any, maps: Any, rois: Any) -> Any:
+        corner, far = (g.slice(rois, [1], [k], [k + 2]) for k in (0, 2))
+        size = g.op("Max", g.op("Sub", far, corner), 1.0)
+        whole = g.op("Ceil", size)
+        b = g.inner("region")
+        number, going = type(maps)("", flambeau.int64, ()), type(maps)("", flambeau.bool, ())
+        b.graph.inputs = [number, going]
+        extent, own_size, own_corner = (b.op("Gather", v, number, axis_i=0) for v in (whole, size, corner))
+        wide, high = (b.op("Cast", b.slice(extent, [0], [k], [k + 1]), to_i=7) for k in (0, 1))
+        one = b.unsqueeze(b.op("Gather", maps, number, axis_i=0).known(maps.dtype, (None,) * 3), [0])
+        sizes = b.op("Concat", b.slice(b.op("Shape", one), [0], [0], [2]), high, wide, axis_i=0)
+        grown = b.op(
+            "Resize", one, None, None, sizes, mode_s="cubic", cubic_coeff_a_f=-0.75, coordinate_transformation_mode_s="half_pixel"
+        )  # fmt: skip
+        flat = b.op("Reshape", b.squeeze(grown, [0]), b.constant([0, -1], flambeau.int64)).known(
+            maps.dtype, (None, None)
+        )
+        best = b.op("ArgMax", flat, axis_i=1, keepdims_i=0)
+        places = [b.op("Cast", b.op(kind, best, wide), to_i=1) for kind in ("Mod", "Div")]
+        found = b.op("Concat", *(b.unsqueeze(v, [1]) for v in places), axis_i=1)
+        found = b.op("Add", b.op("Mul", b.op("Add", found, 0.5), b.op("Div", own_size, extent)), own_corner)
+        points = b.op("Pad", found, b.constant([0, 0, 0, 1], flambeau.int64), 1.0)
+        best_scores = b.reduce("ReduceMax", flat, [1], False)
+        b.graph.outputs = [
+            b.op("Identity", going).known(flambeau.bool, ()),
+            points.known(maps.dtype, (None, 3)),
+            best_scores.known(maps.dtype, (None,)),
+        ]
+        made = g.op("Loop", g.size(rois, 0), g.constant(True, flambeau.bool), body=b.graph, outputs=2)
+        return made[0].known(maps.dtype, (None, None, 3)), made[1].known(maps.dtype, (None, None))
+
+
 def keypointrcnn_inference(x: Tensor, boxes: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Keypoints and their scores, per image."""
-    pairs = [heatmaps_to_keypoints(m, b) for m, b in zip(x.split([len(b) for b in boxes], dim=0), boxes)]
+    pairs = [heatmaps_to_keypoints(m, b) for m, b in zip(x.split([b.shape[0] for b in boxes], dim=0), boxes)]
     return [p for p, _ in pairs], [s for _, s in pairs]
 
 

@@ -133,7 +133,15 @@ class _Ring:
         self.mesh, self.balanced = mesh, balanced
 
     def __call__(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Any, dropout: float, causal: bool, scale: Any, groups: bool
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Any,
+        dropout: float,
+        causal: bool,
+        scale: Any,
+        groups: bool,
     ) -> Tensor:
         if mask is not None:
             raise NotImplementedError("attn_mask is not supported where the sequence is spread over ranks")

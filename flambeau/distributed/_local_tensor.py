@@ -1,0 +1,24 @@
+"""All ranks of a program in one process, which Flambeau does not have: what programs ask that may run so or not, and do not."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from ..core.absent import absent_class as _absent_class
+
+_MESSAGE = "torch.distributed._local_tensor.{} is not in Flambeau: the ranks of a program are processes of their own"
+LocalIntNode, LocalTensor, LocalTensorMode = (
+    _absent_class(name, _MESSAGE.format(name)) for name in ("LocalIntNode", "LocalTensor", "LocalTensorMode")
+)
+
+
+def maybe_run_for_local_tensor(func: Callable) -> Callable:
+    """The function itself: it is called once in each process."""
+    return func
+
+
+def maybe_disable_local_tensor_mode() -> Any:
+    """Nothing to switch off."""
+    return contextlib.nullcontext()

@@ -1,0 +1,51 @@
+"""Which rank has which stage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.tensor import Tensor
+from ...utils._pytree import tree_flatten
+
+
+@dataclass
+class PipeInfo:
+    """What is known of a model that was split."""
+
+    graph: Any
+    num_stages: int
+    has_loss_and_backward: bool
+
+
+def flatten_args(args: Any) -> list[Any]:
+    return tree_flatten(args)[0]
+
+
+def flatten_args_detach(args: Any) -> tuple[Any, list[Any]]:
+    """The same nest with tensors without history, and its leaves."""
+    leaves, shape = tree_flatten(args)
+    fresh = [v.detach().requires_grad_(v.requires_grad) if isinstance(v, Tensor) else v for v in leaves]
+    return shape.unflatten(fresh), fresh
+
+
+def generate_stage_to_rank_mapping(pp_size: int, num_stages: int, style: str = "loop") -> dict[int, int]:
+    """Stages go around the ranks ("loop"), or forwards and back again ("v")."""
+    if style == "loop":
+        return {stage: stage % pp_size for stage in range(num_stages)}
+    if style != "v":
+        raise ValueError(f"Style {style} is not supported.")
+    if num_stages % pp_size:
+        raise ValueError(f"num_stages {num_stages} must be evenly divisible by pp_size {pp_size} for V schedules")
+    return {
+        stage: stage % pp_size if (stage // pp_size) % 2 == 0 else pp_size - 1 - stage % pp_size
+        for stage in range(num_stages)
+    }
+
+
+def generate_rank_to_stage_mapping(pp_size: int, num_stages: int, style: str = "loop") -> dict[int, list[int]]:
+    """The stages of each rank."""
+    stages: dict[int, list[int]] = {rank: [] for rank in range(pp_size)}
+    for stage, rank in generate_stage_to_rank_mapping(pp_size, num_stages, style).items():
+        stages[rank].append(stage)
+    return stages
