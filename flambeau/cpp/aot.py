@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -12,9 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.cpu.threads import get_num_threads
+from ..core.tensor import Tensor
+from ..jit import ScriptModule
 from ..utils.cpp_extension import _compiler
 from ..wholestep import function as wholestep
+from . import beside
 from . import c_templates as templates
+from .branches import reads_training
 from .c_program import ELEMENTS, CProgram
 from .capture import Captured, NotExportable, capture
 
@@ -22,8 +27,9 @@ from .capture import Captured, NotExportable, capture
 def export_library(
     model: Callable,
     example_inputs: Any,
-    directory: str | os.PathLike,
+    directory: str | os.PathLike | None = None,
     *,
+    archive: str | os.PathLike | None = None,
     name: str | None = None,
     static: bool = False,
     embed_weights: bool = False,
@@ -36,11 +42,30 @@ def export_library(
     `<name>.weights` unless they are embedded in the library. Shapes, dtypes and the choices that the model makes are those of the
     example; the code is for the processor it was written on. Returns the library's path. A C compiler is needed.
 
+    Instead of a folder, `archive` names the TorchScript archive that the model was loaded from: then `torch::jit::load` of C++ finds the
+    library beside it (docs/cpp.md).
+
     >>> flambeau.export_library(model.eval(), (flambeau.zeros(1, 3, 224, 224),), "resnet18")  # doctest: +SKIP
     """
     inputs = tuple(example_inputs) if isinstance(example_inputs, (list, tuple)) else (example_inputs,)
+    if archive is not None:
+        return _beside(model, inputs, archive, progress)
+    if directory is None:
+        raise TypeError("export_library() needs the folder to write to, or the archive that the model is from")
     name = _identifier(name or type(model).__name__)
     return write_library(model, inputs, Path(directory), name, static, embed_weights, threads, progress)
+
+
+def _beside(model: Any, inputs: tuple, archive: str | os.PathLike, progress: Callable[[str], None] | None) -> Path:
+    if not isinstance(model, ScriptModule):
+        raise TypeError(f"{archive} is a TorchScript archive: give export_library what jit.load makes of it")
+    if not inputs or not all(isinstance(t, Tensor) for t in inputs):
+        raise NotExportable("a library beside an archive takes tensors")
+    waits_for_eval, mark = model.training and reads_training(model), beside.stamp(archive)
+    more = functools.partial(beside.entry, mark=mark, waits_for_eval=waits_for_eval)
+    return write_library(
+        model.eval(), inputs, beside.folder_of(archive), beside.signature(inputs), progress=progress, more=more
+    )
 
 
 def write_library(

@@ -9,13 +9,8 @@ A library is for one choice of shapes and dtypes, which its name says, and for o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from ..core.tensor import Tensor
-from .aot import write_library
-from .branches import reads_training
 from .bridge import NUMBERS
 from .c_program import CProgram
 from .capture import NotExportable
@@ -44,21 +39,7 @@ def stamp(archive: str | os.PathLike) -> int:
     return found
 
 
-def export_beside(
-    archive: str | os.PathLike, model: Any, inputs: tuple, progress: Callable[[str], None] | None = None
-) -> Path:
-    """Write the library of a TorchScript archive for inputs like these. `model` is what `jit.load` made of it."""
-    if not inputs or not all(isinstance(t, Tensor) for t in inputs):
-        raise NotExportable("a library beside an archive takes tensors")
-    waits_for_eval = model.training and reads_training(model)
-    name, mark = signature(inputs), stamp(archive)
-    return write_library(
-        model.eval(), inputs, folder_of(archive), name, progress=progress,
-        more=lambda program: _entry(program, mark, waits_for_eval),
-    )  # fmt: skip
-
-
-def _entry(program: CProgram, mark: int, waits_for_eval: bool) -> str:
+def entry(program: CProgram, mark: int, waits_for_eval: bool) -> str:
     """C text: what `torch::jit::load` must know, in one structure."""
     name, captured = program.name, program.captured
     numbers = [len(captured.outputs)]

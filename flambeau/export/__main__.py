@@ -24,7 +24,6 @@ from typing import Any
 import flambeau
 
 from ..core.dtype import BY_NAME
-from ..cpp.beside import export_beside
 from ..nn import Module
 
 _BESIDE = "\0"  # no folder is called so
@@ -131,7 +130,7 @@ def _export(options: argparse.Namespace, targets: list[str], inputs: tuple, say:
 
 def _write(target: str, model: Any, inputs: tuple, options: argparse.Namespace, say: Callable[[str], None]) -> Path:
     if target == "library" and options.library == _BESIDE:
-        return export_beside(options.model, model, inputs, say)
+        return flambeau.export_library(model, inputs, archive=options.model, progress=say)
     if target == "library":
         return flambeau.export_library(
             model,

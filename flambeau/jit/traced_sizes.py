@@ -34,7 +34,7 @@ def _recorded(alone: Callable, symbol: str, turned: bool = False) -> Any:
         result = alone(self, other)
         tracer = self.tracer
         if type(result) is not int or not isinstance(other, int) or not tracer.listening():
-            _tell_lost(tracer, result, other)
+            _tell_lost(self, result, other)
             return result
         pair = (other, self) if turned else (self, other)
         return TracedInt.of(result, tracer, lambda: tracer.combine(symbol, *pair))
@@ -49,10 +49,10 @@ for _name, _choose in (("min", min), ("max", max)):  # what torch.sym_min and to
     setattr(TracedInt, f"__sym_{_name}__", _recorded(lambda a, b, f=_choose: int(f(a, b)), _name))
 
 
-def _tell_lost(tracer: Any, result: Any, *other: Any) -> None:
+def _tell_lost(size: TracedInt, result: Any, *other: Any) -> None:
     """Tell the recorder of a number that it cannot follow: a float, or what one makes of the size next (NotImplemented)."""
-    if tracer.listening() and any(isinstance(n, float) for n in (result, *other)):
-        tracer.lost()
+    if size.tracer.listening() and any(isinstance(n, float) for n in (result, *other)):
+        size.tracer.lost(size)
 
 
 def _lost(alone: Callable) -> Any:
@@ -60,7 +60,7 @@ def _lost(alone: Callable) -> Any:
 
     def run(self: TracedInt, *other: Any) -> Any:
         result = alone(self, *other)
-        _tell_lost(self.tracer, result, *other)
+        _tell_lost(self, result, *other)
         return result
 
     return run
@@ -83,7 +83,7 @@ class TracedSizes:
     def combine(self, symbol: str, left: Any, right: Any) -> Any:
         raise NotImplementedError
 
-    def lost(self) -> None:
+    def lost(self, size: TracedInt) -> None:
         """A size becomes a number that is not recorded."""
 
     def trace_shape(self, tensor: Tensor, size: Callable[[int], Any]) -> None:

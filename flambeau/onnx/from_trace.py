@@ -30,7 +30,7 @@ from ..library.aten import OpOverload
 from ..nn import Module
 from ..utils import _pytree as pytree
 from .converter import Slot
-from .from_export import HOUSE, ProgramReader, operator_of
+from .from_export import HOUSE, ProgramReader, _place, operator_of
 
 _MODULES = os.path.join(HOUSE, "nn", "modules") + os.sep
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
@@ -53,6 +53,7 @@ class SizedRecorder(TracedSizes, Recorder):
         self.level = 1
         self.taken: dict[str, Node] = {}
         self.quiet = 0
+        self.became_floats: list[Node] = []  # sizes that the program makes floats of, which are not recorded
 
     def __enter__(self) -> Any:
         self._active = set_active(self)
@@ -72,13 +73,8 @@ class SizedRecorder(TracedSizes, Recorder):
         self.describe(node)
         return node
 
-    def lost(self) -> None:
-        warnings.warn(
-            "Converting a size to a Python float might cause the trace to be incorrect. We can't record the data flow of Python values, "
-            "so this value will be treated as a constant in the future. This means that the trace might not generalize to other sizes!",
-            TracerWarning,
-            stacklevel=4,
-        )
+    def lost(self, size: TracedInt) -> None:
+        self.became_floats.append(size.make())
 
     def track(self, tensor: Tensor, node: Node) -> None:
         self.run_plain(super().track, (tensor, node), {})
@@ -196,7 +192,8 @@ class Recorded(Trace):
 
     def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> None:
         super().__init__(module, args, kwargs)
-        self.graph.eliminate_dead_code(_is_needed)
+        watched = frozenset(self.recorder.became_floats)
+        self.graph.eliminate_dead_code(lambda node: _is_needed(node) or node in watched)
         self.graph_signature = self.signature
         self.state_dict = {**dict(module.named_buffers()), **module.state_dict(keep_vars=True)}
         self.constants = self.recorder.constants_found
@@ -364,6 +361,13 @@ def mark_sizes(recorded: Recorded, sizes: Sizes) -> None:
     for node, value in first.items():
         if node.op != "placeholder" and isinstance(value, Tensor):
             node.meta["sizes"] = _unchanged(value.shape, second[node].shape)
+    for node in recorded.recorder.became_floats:
+        if first[node] != second[node]:
+            raise Unsupported(
+                f"a size that may change becomes a Python float, which would be a constant of the file: {_place(node)}\n"
+                "Compute with tensors there, or export without dynamic_axes (dynamic_shapes) for that size."
+            )
+    recorded.graph.eliminate_dead_code(_is_needed)
 
 
 def _unchanged(first: Any, second: Any) -> list[int | None]:

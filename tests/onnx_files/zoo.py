@@ -93,6 +93,27 @@ def gated(torch: Any) -> Any:
     return _module(torch, lambda self, x: self.net(x)[0], net=torch.nn.GRU(3, 4))
 
 
+def residual(torch: Any) -> Any:
+    """Blocks of ResNet's kind."""
+    nn = torch.nn
+
+    def block(before: int, after: int, stride: int) -> Any:
+        way = nn.Sequential(
+            nn.Conv2d(before, after, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(after),
+            nn.ReLU(),
+            nn.Conv2d(after, after, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(after),
+        )
+        beside = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+        return _module(torch, lambda self, x: torch.relu(self.way(x) + self.beside(x)), way=way, beside=beside)
+
+    start = [nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    return nn.Sequential(
+        *start, block(8, 8, 1), block(8, 16, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5)
+    )
+
+
 def upsampled(torch: Any) -> Any:
     nn = torch.nn
     return nn.Sequential(
