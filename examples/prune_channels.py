@@ -68,12 +68,10 @@ def main():
     remove_channels(model, 4, following=9, share=0.5, size=4)
     cut = accuracy(model, images[1500:], labels[1500:])
     history += train(model, train_images, train_labels, epochs // 2, 0.01)
-    left = sum(p.numel() for p in model.parameters())
     print(f"loss {history[0]:.4f} -> {history[-1]:.4f}")
     print(f"all {count} parameters: test accuracy {before:.4f}")
-    print(
-        f"{left} parameters are left: {cut:.4f} at once, test accuracy {accuracy(model, images[1500:], labels[1500:]):.4f}"
-    )
+    left, after = sum(p.numel() for p in model.parameters()), accuracy(model, images[1500:], labels[1500:])
+    print(f"{left} parameters are left: {cut:.4f} at once, test accuracy {after:.4f}")
 
 
 if __name__ == "__main__":

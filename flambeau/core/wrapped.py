@@ -30,7 +30,8 @@ class WrapperOperand(ShardedOperand):
     def __init__(self, tensor: Any):
         kind = type(tensor).__name__
         SparseOperand.__init__(
-            self, f"a {kind} has no memory of its own, and its __torch_dispatch__ was not asked: this cannot be done with one"
+            self,
+            f"a {kind} has no memory of its own, and its __torch_dispatch__ was not asked: this cannot be done with one",
         )
         self.tensor = tensor
 
@@ -68,7 +69,9 @@ def make_wrapper(
 ) -> Any:
     """A tensor of class `cls` without memory: its `__torch_dispatch__` says what operators do with it."""
     if not hasattr(cls, "__torch_dispatch__"):
-        raise RuntimeError(f"{cls.__name__} must define __torch_dispatch__: there is no memory that operators could read")
+        raise RuntimeError(
+            f"{cls.__name__} must define __torch_dispatch__: there is no memory that operators could read"
+        )
     for name, trap in _TRAPS.items():
         if getattr(cls, name, None) is not trap:
             setattr(cls, name, trap)
@@ -86,7 +89,6 @@ def make_wrapper(
 
 def _as_device(given: Any) -> device:
     return given if isinstance(given, device) else device(given)
-
 
 
 @overridable

@@ -25,7 +25,11 @@ from .semi_structured import (
     to_sparse_semi_structured,
 )
 
-__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
+__all__ = [
+    "SparseSemiStructuredTensor", "SparseSemiStructuredTensorCUSPARSELT", "SparseSemiStructuredTensorCUTLASS", "addmm",
+    "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum",
+    "to_sparse_semi_structured",
+]  # fmt: skip
 
 globals().update(SPARSE_TENSOR_TYPES)  # FloatTensor and its kin: older constructors
 

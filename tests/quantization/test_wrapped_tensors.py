@@ -81,7 +81,9 @@ print(json.dumps(results))
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torchao") is None, reason="runs the package: pip install --no-deps torchao==0.18.0")
+@pytest.mark.skipif(
+    importlib.util.find_spec("torchao") is None, reason="runs the package: pip install --no-deps torchao==0.18.0"
+)
 def test_torchao() -> None:
     pytest.importorskip("torch", reason="compares with the real PyTorch: pip install torch==2.13.0")
     found = []
