@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....core import pytree
+from ....core.tensor import Tensor
 from .._api import DTensor
 
 __all__ = ["local_map"]
@@ -41,12 +42,8 @@ def local_map(
             if isinstance(value, DTensor):
                 mesh, spread = mesh or value.device_mesh, True
                 values[i] = _part(value, i, in_placements, in_grad_placements, redistribute_inputs)
-            elif in_placements is not None and in_placements[i] is not None and hasattr(value, "device"):
-                if mesh is None:
-                    continue
-                raise AssertionError(
-                    f"Non-DTensor input {value} should have None placements but got {in_placements[i]}!"
-                )
+            elif in_placements is not None and in_placements[i] is not None and not isinstance(value, Tensor):
+                raise AssertionError(f"Non-Tensor input {value} should have None placements but got {in_placements[i]}")
         result = func(*pytree.tree_unflatten(values, shape), **kwargs)
         if not spread and mesh is None:
             return result
