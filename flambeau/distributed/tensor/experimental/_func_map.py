@@ -70,7 +70,7 @@ def local_map(
 def _part(value: DTensor, i: int, in_placements: Any, in_grad_placements: Any, moves: bool) -> Any:
     wanted = None if in_placements is None else in_placements[i]
     if in_placements is not None and wanted is None:
-        raise AssertionError(f"Input {i} is a DTensor: it needs a placement")
+        raise AssertionError(f"DTensor input {value} expects placements but received {wanted}!")
     if wanted is not None and value.placements != tuple(wanted):
         if not moves:
             raise ValueError(
