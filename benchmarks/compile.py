@@ -202,7 +202,9 @@ def main() -> None:
     )
     parser.add_argument("--busy", action="store_true", help="one thread, CPU time")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--write", action="store_true", help="put the table of a GPU into docs/compile.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table into docs/compile.md: that of the CPU or that of a GPU"
+    )
     given = parser.parse_args()
     count, clock = (1, time.process_time) if given.busy else (2, time.perf_counter)
     if given.busy:
@@ -214,7 +216,7 @@ def main() -> None:
     torch.set_num_threads(count)
     flambeau.set_num_threads(count)
     torch.backends.cudnn.allow_tf32 = flambeau.backends.cudnn.allow_tf32 = False
-    lines = ["| | PyTorch | eager | compiled |", "|---|--:|--:|--:|"]
+    lines = ["| | PyTorch | eager | compiled | first three calls |", "|---|--:|--:|--:|--:|"]
     for name in CASES:
         if given.only not in name:
             continue
@@ -223,10 +225,11 @@ def main() -> None:
         ratios = "  ".join(f"{which} {t / base:.2f}" for which, t in times.items() if which != "PyTorch")
         print(f"{name:<50} {base * 1e6:10.1f} us  {ratios}  (first three calls {first:.2f} s)", flush=True)
         lines.append(
-            f"| {name} | {base * 1e3:.2f} ms | {times['Flambeau'] / base:.2f} | {times['compiled'] / base:.3f} |"
+            f"| {name} | {base * 1e3:.2f} ms | {times['Flambeau'] / base:.2f} | {times['compiled'] / base:.3f} | {first:.2f} s |"
         )
     if given.write:
-        marked = re.compile(r"(<!-- gpu -->\n).*?(<!-- end -->)", re.S)
+        which = "cpu" if given.device == "cpu" else "gpu"
+        marked = re.compile(rf"(<!-- {which} -->\n).*?(<!-- end -->)", re.S)
         table = "\n".join(lines)
         DOCS.write_text(marked.sub(lambda m: f"{m[1]}{table}\n{m[2]}", DOCS.read_text()))
 

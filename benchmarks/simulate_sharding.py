@@ -13,8 +13,12 @@ the node as long as all are in one, else that between nodes.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import statistics
 import sys
-from dataclasses import dataclass, replace
+import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -157,19 +161,77 @@ def tables() -> str:
     return "\n".join(lines).strip()
 
 
-def measure(counts: list[int], words: int = 512, width: int = 384, layers: int = 4) -> str:
-    """The model beside real steps: with the time of a byte and a latency from gathers, and of the computation from one process."""
-    import measure_sharding
+def median(lib: Any, call: Any, times: int = 9) -> float:
+    """Seconds of a call that all ranks make together: the slowest rank's, in the middle of several."""
+    found = []
+    for _ in range(times + 1):
+        lib.distributed.barrier()
+        begin = time.perf_counter()
+        call()
+        took = lib.tensor([time.perf_counter() - begin], dtype=lib.float64)
+        lib.distributed.all_reduce(took, lib.distributed.ReduceOp.MAX)
+        found.append(took.item())
+    return statistics.median(found[1:])
 
-    lines = ["| ranks | measured | predicted | of that computing |", "| --: | --: | --: | --: |"]
+
+def rank_main(rank: int, size: int, path: str, results: Any) -> None:
+    """What the model needs to know, and what it should predict."""
+    import flambeau as lib
+    import sharding
+
+    lib.set_num_threads(1)
+    lib.distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)
+    plain = sharding.llama(lib, sharding.WORDS, sharding.WIDTH, sharding.LAYERS, heads=8)
+    tokens = lib.randint(0, sharding.WORDS, (sharding.BATCH, sharding.LENGTH + 1))
+
+    def passes() -> None:
+        logits = plain(tokens[:, :-1])
+        loss = lib.nn.functional.cross_entropy(logits.reshape(-1, sharding.WORDS), tokens[:, 1:].reshape(-1))
+        plain.zero_grad()
+        loss.backward()
+
+    group = lib.distributed.distributed_c10d._get_default_group()
+    layer = sum(p.numel() for p in plain.layers[0].parameters())
+    small, large = lib.zeros(2), lib.zeros(layer // size)
+    into_small, into_large = lib.zeros(2 * size), lib.zeros(layer // size * size)
+    found = {
+        "layer": layer,
+        "rest": sum(p.numel() for p in plain.parameters()) - layer * sharding.LAYERS,
+        "compute": median(lib, passes),
+        "latency": median(lib, lambda: group.all_gather_parts([into_small], [small], _wait=True)) / (size - 1),
+    }
+    whole = median(lib, lambda: group.all_gather_parts([into_large], [large], _wait=True))
+    found["byte"] = max(0.0, whole - found["latency"] * (size - 1)) / (4 * layer * (size - 1) / size)
+    optimizer = lib.optim.AdamW(plain.parameters(), lr=1e-3)
+    passes()
+    found["optimizer"] = median(lib, optimizer.step)
+    found["step"] = median(lib, sharding.training_step(lib, "FSDP2", size))
+    if rank == 0:
+        results.put(found)
+    lib.distributed.barrier()
+    lib.distributed.destroy_process_group()
+
+
+def measure(counts: list[int]) -> str:
+    """The model beside real steps on this machine: its numbers come from passes without communication and from single gathers."""
+    import sharding
+
+    lines = ["| ranks | measured step | predicted | of that computing |", "| --: | --: | --: | --: |"]
     for count in counts:
-        found: Any = measure_sharding.measured(count, words, width, layers)
-        model = Model("", layers, found["layer"], found["rest"], 1, width, checkpoints=False)
-        cluster = replace(Cluster(), node=1 << 20, inside=found["byte"], latency_inside=found["latency"],
-                          flops=6 * (layers * found["layer"] + found["rest"] / 2) / found["compute"])  # fmt: skip
+        context = multiprocessing.get_context("spawn")
+        results, path = context.Queue(), tempfile.mktemp()
+        ranks = [context.Process(target=rank_main, args=(r, count, path, results)) for r in range(count)]
+        for process in ranks:
+            process.start()
+        found = results.get(timeout=600)
+        for process in ranks:
+            process.join()
+        model = Model("", sharding.LAYERS, found["layer"], found["rest"], 1, sharding.WIDTH, checkpoints=False)
+        flops = 6 * (sharding.LAYERS * found["layer"] + found["rest"] / 2) / found["compute"]
+        cluster = Cluster(flops, 1 << 20, found["byte"], found["byte"], found["latency"], found["latency"])
         step, computing = step_seconds(model, cluster, count, count, 4, 4)
         step += found["optimizer"] / count
-        lines.append(f"| {count} | {found['step'] * 1e3:.1f} ms | {step * 1e3:.1f} ms | {computing * 1e3:.1f} ms |")
+        lines.append(f"| {count} | {found['step'] * 1e3:.0f} ms | {step * 1e3:.0f} ms | {computing * 1e3:.0f} ms |")
         print(lines[-1], flush=True)
     return "\n".join(lines)
 

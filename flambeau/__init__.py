@@ -170,6 +170,7 @@ _HOMES = {
 has_lapack = has_openmp = has_spectral = True  # NumPy's LAPACK and FFT; libgomp or threads of our own
 _PRIVATE_MODULES = (
     "_C",
+    "_VF",
     "__config__",
     "__future__",
     "_dynamo",

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..library.registration import Library
 from . import _functional_collectives as funcol
+from . import collectives, groups
 
 _SCHEMAS: dict[str, Callable] = {
     "all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor": lambda input, reduce_op, group_name: (
@@ -30,11 +31,33 @@ _SCHEMAS: dict[str, Callable] = {
 }
 
 
+# The operators of process groups themselves, which change their arguments: by these names they are counted.
+_CHANGING: dict[str, Callable] = {
+    "broadcast_(Tensor(a!) tensor, int src, str group_name) -> ()": lambda tensor, src, group_name: (
+        collectives.broadcast(tensor, src, groups._resolve_process_group(group_name))
+    ),
+    "scatter_(Tensor(a!) output, Tensor[] parts, int src, str group_name) -> ()": (
+        lambda output, parts, src, group_name: collectives.scatter(
+            output, list(parts) or None, src, groups._resolve_process_group(group_name)
+        )
+    ),
+    "allreduce_(Tensor(a!) tensor, str group_name) -> ()": lambda tensor, group_name: collectives.all_reduce(
+        tensor, group=groups._resolve_process_group(group_name)
+    ),
+    "_allgather_base_(Tensor(a!) output, Tensor input, str group_name) -> ()": lambda output, input, group_name: (
+        collectives.all_gather_into_tensor(output, input, groups._resolve_process_group(group_name))
+    ),
+    "_reduce_scatter_base_(Tensor(a!) output, Tensor input, str group_name) -> ()": lambda output, input, group_name: (
+        collectives.reduce_scatter_tensor(output, input, group=groups._resolve_process_group(group_name))
+    ),
+}
+
+
 def _defined() -> list[Any]:
     made = []
-    for space in ("_c10d_functional", "c10d_functional"):
+    for space, schemas in (("_c10d_functional", _SCHEMAS), ("c10d_functional", _SCHEMAS), ("c10d", _CHANGING)):
         library = Library(space, "FRAGMENT")
-        for schema, function in _SCHEMAS.items():
+        for schema, function in schemas.items():
             library.define(schema)
             library.impl(schema.partition("(")[0], function, "CompositeExplicitAutograd")
         made.append(library)

@@ -98,3 +98,11 @@ def _apply_to_tensors(function: Callable[[Tensor], Any], container: Any) -> Any:
     if isinstance(container, (list, tuple, set)):
         return type(container)(_apply_to_tensors(function, v) for v in container)
     return container
+
+
+def _p_assert(condition: Any, message: str, raise_assertion_error: bool = True) -> None:
+    """An assertion whose message is also printed: in a backward pass errors may get lost."""
+    if not condition:
+        print(message)
+        if raise_assertion_error:
+            raise AssertionError(message)

@@ -77,7 +77,7 @@ def __getattr__(name: str):
         return _naming.load("flambeau.library.aten").aten
     if name == "higher_order":
         return _naming.load("flambeau.library.higher_order").higher_order
-    if name in ("quantized", "_quantized", "quantized_decomposed"):
+    if name in ("quantized", "_quantized"):
         return getattr(_naming.load("flambeau.ops.quantizing.operators"), name)
     if name == "profiler":
         return _naming.load("flambeau.autograd.profiler_ops")

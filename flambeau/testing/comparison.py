@@ -241,6 +241,7 @@ def _compare_tensor_likes(actual: Any, expected: Any, options: _Options) -> None
     _compare_attributes(first, second, options)
     if any(t.device.type == "meta" for t in (first, second)):
         return  # no values to compare
+    first, second = [t.dequantize() if t.is_quantized else t for t in (first, second)]
     rtol, atol = options.tolerances(first.dtype, second.dtype)
     if first.dtype != second.dtype:
         common = promote_types(first.dtype, second.dtype)

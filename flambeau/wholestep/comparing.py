@@ -71,7 +71,7 @@ _SMALL = 1 << 16
 _ROW, _PIECE = 32, 1 << 20  # numbers in a sum, and bytes that are looked at together
 _TOLERANCE = {2: 1e-2, 4: 2e-5, 8: 1e-9}  # by the size of numbers
 _OF_SUMS = {2: 1e-2, 4: 1.6e-4, 8: 8e-9}
-_WEIGHTS = np.random.default_rng(0).uniform(0.5, 1.5, _ROW) * np.where(np.arange(_ROW) * 7 % 5 < 2, 1, -1)
+WEIGHTS = np.random.default_rng(0).uniform(0.5, 1.5, _ROW) * np.where(np.arange(_ROW) * 7 % 5 < 2, 1, -1)
 _KINDS: dict[str, Any] = {
     "float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": np.uint16,
     "complex64": np.float32, "complex128": np.float64,
@@ -107,13 +107,13 @@ def _sums(address: int, size: int, kind: Any) -> np.ndarray:
     """Of each row of numbers a weighted sum. Infinities and nan count by their kind and place."""
     found = []
     for rows in _rows(address, size, kind):
-        weights = _WEIGHTS.astype(rows.dtype)
+        weights = WEIGHTS.astype(rows.dtype)
         with np.errstate(invalid="ignore", over="ignore"):
             sums = rows @ weights
         if not np.isfinite(sums).all():
             odd = ~np.isfinite(rows)
             kinds = np.where(np.isnan(rows), 3.0, np.where(rows > 0, 5.0, 7.0)) * odd
-            sums = np.where(odd, 0.0, rows).astype(np.float64) @ _WEIGHTS + 1e30 * (kinds @ _WEIGHTS)
+            sums = np.where(odd, 0.0, rows).astype(np.float64) @ WEIGHTS + 1e30 * (kinds @ WEIGHTS)
         found.append(sums.astype(rows.dtype))
     return np.concatenate(found)
 
@@ -136,4 +136,4 @@ class modes_off:  # noqa: N801 - reads like a keyword
         grad_mode.enabled, casts.active = self.before, self.cast
 
 
-__all__ = ["Print", "TensorPrint", "kind_of", "modes_off"]
+__all__ = ["WEIGHTS", "Print", "TensorPrint", "kind_of", "modes_off"]

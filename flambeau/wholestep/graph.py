@@ -163,6 +163,8 @@ class Graph:
     updates: list[Update] = field(default_factory=list)
     generators: list[Any] = field(default_factory=list)  # whose engines native calls use
     draws: list[Any] = field(default_factory=list)  # all that random numbers come from
+    exact: bool = False  # whether passes must keep every bit
+    rounded_otherwise: bool = False  # whether one has not
 
     def text(self) -> str:
         """The steps, one a line."""
@@ -172,9 +174,10 @@ class Graph:
                 others = [a for a in step.arguments if not isinstance(a, (Ref, bytes)) and a is not None]
                 if step.plan is not None:
                     others = others[1:]  # where the plan's table is says nothing to people
-                written = step.writes() if step.written is not None else []
-                given = ", ".join(map(repr, [*(r for r in step.refs() if r not in written), *others]))
-                made = ", ".join(map(repr, written))
+                written = step.written or ()
+                places = [(i, a) for i, a in enumerate(step.arguments) if type(a) is Ref]
+                given = ", ".join(map(repr, [*(a for i, a in places if i not in written), *others]))
+                made = ", ".join(repr(a) for i, a in places if i in written)
                 formula = _formula(step)
                 lines.append(f"{made + ' = ' if made else ''}{step.name}({given}){formula}")
             elif isinstance(step, Test):

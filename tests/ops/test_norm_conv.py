@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import flambeau as fl
+from flambeau.ops.nn import conv
 
 GENERATOR = np.random.default_rng(4)
 IMAGES = GENERATOR.standard_normal((2, 6, 5, 4))
@@ -217,3 +218,19 @@ def test_a_part_of_a_channels_last_tensor_gives_a_channels_last_result(norm, mat
         matches(lambda torch, F, x: F.group_norm(x[:, :, ::2], 3), part, channels_last=True)
     else:
         matches(lambda torch, F, x: F.batch_norm(x[:, :, ::2], None, None, training=True), part, channels_last=True)
+
+
+@pytest.mark.parametrize("window", [(1, 1, 1), (2, (1, 0), 1), (1, 2, 2)], ids=str)
+def test_the_gradient_of_a_weight_that_is_large_for_its_pictures(window, monkeypatch):
+    """It is a product of matrices, with the same result as the library's convolution."""
+    stride, padding, dilation = window
+    x, g = fl.randn(2, 8, 5, 4), None
+    found = []
+    for large in (1, 1 << 40):
+        monkeypatch.setattr(conv, "_LARGE_WEIGHT", large)
+        weight, bias = (fl.ones(s).requires_grad_() for s in ((6, 8, 3, 2), (6,)))
+        y = fl.nn.functional.conv2d(x, weight, bias, stride, padding, dilation)
+        g = fl.randn(y.shape) if g is None else g
+        y.backward(g)
+        found.append((weight.grad, bias.grad))
+    fl.testing.assert_close(found[0], found[1])

@@ -21,7 +21,7 @@ from typing import Any
 INTERNAL = "torch.testing._internal"
 STAND_INS = Path(__file__).parent / "stand_ins"
 _WHEEL = (  # models and checks that PyTorch's wheel brings along: read there, never copied
-    "common_fsdp", "common_quantization", "common_quantized", "distributed", "hypothesis_utils",
+    "common_fsdp", "common_quantization", "common_quantized", "dist_utils", "distributed", "hypothesis_utils",
 )  # fmt: skip
 
 missing: set[str] = set()  # names of PyTorch's that Flambeau does not have and the test file imports
@@ -161,6 +161,9 @@ def load(path: Path) -> ModuleType:
             _provide_names(statement.module or "", [alias.name for alias in statement.names])
     import torch
 
+    if "flambeau" in sys.modules:  # first, so that it cannot take the stand-ins' place later
+        importlib.import_module("flambeau.testing._internal")
+    torch.testing._internal = importlib.import_module(INTERNAL)  # type: ignore[attr-defined]
     for statement in statements:
         if isinstance(statement, ast.Attribute):
             _provide_attribute(torch, _dotted(statement))
@@ -176,6 +179,8 @@ def load(path: Path) -> ModuleType:
                     helper = importlib.import_module(alias.name)
                     setattr(torch.testing._internal, alias.name.rpartition(".")[2], helper)
     _pretend_devices(torch)
+    if not hasattr(torch, "_is_functional_tensor"):  # tests of spread tensors ask what they may be given
+        torch._is_functional_tensor = lambda t: False  # type: ignore[attr-defined]
     # PyTorch's cache of sharding decisions is locked by tests that run ranks in threads.
     sys.modules["torch.distributed.tensor._sharding_prop"] = propagation = ModuleType("_sharding_prop")
     propagation.ShardingPropagator = type("ShardingPropagator", (), {"_fake_mode_lock": None})  # type: ignore[attr-defined]
@@ -256,7 +261,11 @@ def _provide_attribute(torch: ModuleType, path: list[str]) -> None:
     for position, name in enumerate(path[1:], 1):
         if owner is None:  # torch.version.cuda: what reads it asks first
             return
-        if not hasattr(owner, name):
+        try:
+            there = hasattr(owner, name)
+        except RuntimeError:  # classes of C++ say it so when they are not there; the file names them in annotations
+            return
+        if not there:
             _stand_for(owner, ".".join(path[: position + 1]))
             return
         owner = getattr(owner, name)

@@ -8,7 +8,7 @@ if library == "flambeau":
     import flambeau
 
     flambeau.install_as_torch()
-from . import children, imports
+from . import children, imports  # noqa: E402 - they import torch
 
 children.source = (file, library)
 imports.install(library == "flambeau")

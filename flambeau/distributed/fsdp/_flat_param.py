@@ -41,7 +41,10 @@ class FlatParam(FSDPParam):
         self.use_orig_params, self.root = use_orig_params, root
         names = {id(p): name for name, p in root.named_parameters()}
         self.pieces, start = [], 0
+        policy = settings[4]
+        unit = 16 // (policy.param_dtype or params[0].dtype).itemsize if use_orig_params else 1  # parts begin at 16 bytes
         for param, info in zip(params, _get_param_module_infos(params, (root,))):
+            start = -(-start // unit) * unit
             self.pieces.append(Piece(info, names[id(param)], Size(param.shape), start, param.numel(), param))
             start += param.numel()
         self.numel = start
@@ -214,3 +217,6 @@ class FlatGroup(FSDPParamGroup):
         result = super().pre_forward(module, args, kwargs)
         self._flat.show_whole()
         return result
+
+
+FlatParamHandle = FlatParam

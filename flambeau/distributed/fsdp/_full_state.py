@@ -51,6 +51,9 @@ def after_saving(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) -> d
             value = _detached(unit, value)
         elif leaves_out:
             continue
+        dtype = unit._buffer_dtypes.get(clean_tensor_name(key[len(inner) :]))
+        if dtype is not None:
+            value = value.to(dtype)
         if settings.offload_to_cpu and isinstance(value, Tensor):
             value = value.cpu()
         state[prefix + key[len(inner) :]] = value

@@ -7,11 +7,13 @@ The engine is that of `fully_shard`; what differs is that the parameters of a un
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...autograd.grad_mode import no_grad
+from ...core.backend import has_backend
 from ...core.device import device as Device
 from ...core.tensor import Tensor
 from ...nn import Module, Parameter
@@ -134,7 +136,7 @@ class FullyShardedDataParallel(Module):
         move_to_device([*params, *buffers], device)
         if sync_module_states:
             self._synchronise(params, buffers, info)
-        self._make_unit(params, device)
+        self._make_unit(params, device, left_out)
 
     def _settings(self, strategy: Any, precision: Any, offload: Any, prefetch: Any, forward: bool, limit: bool) -> None:
         self.sharding_strategy, self.mixed_precision = strategy, precision or MixedPrecision()
@@ -186,17 +188,21 @@ class FullyShardedDataParallel(Module):
             if group is not None:
                 _sync_module_states(_Bag(params, buffers), group, 250 << 20, 0, ())
 
-    def _make_unit(self, params: list[Any], device: Any) -> None:
+    def _make_unit(self, params: list[Any], device: Any, left_out: set[Module]) -> None:
         strategy, info, precision = self.sharding_strategy, self._info, self.mixed_precision
         policy = MixedPrecisionPolicy(precision.param_dtype, precision.reduce_dtype)
         state = self._fsdp_state = _UnitState()
         state.precision, state.prefetches = precision, self.backward_prefetch is not None
         state.init((self,), device, policy, True)
         self._group: FlatGroup | None = None
+        self._buffer_dtypes: dict[str, Any] = {}  # what buffers were, and are in state dicts
         if precision.buffer_dtype is not None:
-            for buffer in self._fsdp_wrapped_module.buffers():
-                if buffer.dtype.is_floating_point:
-                    buffer.data = buffer.to(precision.buffer_dtype)
+            names = {id(m): f"{name}." if name else "" for name, m in self._fsdp_wrapped_module.named_modules()}
+            for module in self._own_modules(left_out):
+                for name, buffer in module.named_buffers(recurse=False):
+                    if buffer.dtype.is_floating_point:
+                        self._buffer_dtypes[names[id(module)] + name] = buffer.dtype
+                        buffer.data = buffer.to(precision.buffer_dtype)
         if params:
             if len({p.dtype for p in params}) > 1:
                 raise ValueError("Must flatten tensors with uniform dtype but got " + str({p.dtype for p in params}))
@@ -308,7 +314,7 @@ class FullyShardedDataParallel(Module):
         return result
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
-        cleans = self._use_orig_params or self.training_state is TrainingState.SUMMON_FULL_PARAMS
+        cleans = self.training_state is TrainingState.SUMMON_FULL_PARAMS
         for name, param in super().named_parameters(*args, **kwargs):
             yield name.replace(FSDP_PREFIX, "") if cleans else name, param
 
@@ -651,7 +657,7 @@ def _ignored(module: Module, modules: Any, states: Any) -> tuple[set[Module], li
 
 def _mesh_info(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | None) -> Any:
     """Which ranks share parameters, and which repeat them."""
-    where = "cuda" if _torch_cuda() else "cpu"
+    where = "cuda" if has_backend(Device("cuda")) else "cpu"
     if strategy in HYBRID_SHARDING_STRATEGIES:
         if mesh is None:
             if group is None:
@@ -682,15 +688,7 @@ def _mesh_info(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | None) 
     return FSDPMeshInfo(mesh, shard_mesh_dim=0)
 
 
-def _torch_cuda() -> bool:
-    from ...cuda import is_available  # noqa: PLC0415 (importing it here keeps this file light)
-
-    return is_available()
-
-
 def _local_size() -> int:
-    import os  # noqa: PLC0415
-
     return int(os.environ.get("LOCAL_WORLD_SIZE", 0)) or groups.get_world_size()
 
 
@@ -704,6 +702,11 @@ def _device(device_id: Any, params: list[Any], info: Any) -> Any:
 
 
 def _auto_wrap(module: Module, policy: Any, left_out: set[Module], ignored: list[Any], options: dict[str, Any]) -> None:
+    for name, one in module.named_modules():
+        if isinstance(one, FullyShardedDataParallel):
+            raise ValueError(
+                f"FSDP auto wrapping requires modules to not already have FSDP applied but found {name} in\n{module}"
+            )
     precision = options["mixed_precision"]
     classes = tuple(precision._module_classes_to_ignore) if precision is not None else ()
     if isinstance(policy, _Policy):

@@ -16,7 +16,8 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout
 from ...nn.parameter import Parameter
 from ...ops import namespace
-from .. import collectives
+from .. import _functional_collectives as funcol
+from .. import collectives, groups
 from ..device_mesh import DeviceMesh, _mesh_resources
 from ..object_collectives import all_gather_object
 from . import _random
@@ -131,7 +132,7 @@ class DTensor(SpreadTensor):
         """This rank's part. It is differentiable: the gradient of the part is taken for one that lies as this tensor does
         (`grad_placements`)."""
         back = None if grad_placements is None else tuple(grad_placements)
-        result = _ToLocal.apply(self, back) if grad_mode.enabled else self._local_tensor
+        result: Any = _ToLocal.apply(self, back) if grad_mode.enabled else self._local_tensor
         if getattr(self, "_is_param", False) and not getattr(result, "_is_param", False):
             result = result._bare_alias() if result is self._local_tensor else result
             result._is_param = True
@@ -160,7 +161,9 @@ class DTensor(SpreadTensor):
                     f"Can not redistribute from {self.placements[i]} to {placement}, redistributing to Partial is for internal"
                     " use only!"
                 )
-        return Redistribute.apply(self, _normalised(wanted, self.ndim, mesh), forward_dtype, backward_dtype)
+        return Redistribute.apply(
+            self, mesh, _normalised(wanted, self.ndim, mesh), async_op, (forward_dtype, backward_dtype)
+        )
 
     def full_tensor(self, *, grad_placements: Sequence[Placement] | None = None) -> Tensor:
         """The whole tensor, on every rank. It is differentiable."""
@@ -201,10 +204,25 @@ class DTensor(SpreadTensor):
     def data(self, value: Any) -> None:
         self._adopt(value)
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if grad_mode.enabled and (self.requires_grad or getattr(value, "requires_grad", False)):
+            raise NotImplementedError(
+                "x[key] = value on a DTensor whose history is recorded is not in Flambeau yet: use torch.where or index_put"
+            )
+        whole = _whole(self).clone()
+        whole[_wholes(key)] = _whole(value) if isinstance(value, DTensor) else value
+        self._local_tensor.copy_(_part_of(whole, self.device_mesh, self.placements))
+
     def _new_filled(self, name: str, size: Any, args: tuple, kwargs: dict[str, Any]) -> DTensor:
-        local = getattr(self._local_tensor, name)(size, *args, **kwargs)
-        meta = meta_of(local.shape, contiguous_strides(tuple(local.shape)), local.dtype)
-        placements = (Replicate(),) * self.device_mesh.ndim
+        """A new tensor: one of the same shape lies as this one does."""
+        placements: tuple[Placement, ...] = (Replicate(),) * self.device_mesh.ndim
+        local_size = size
+        if size == self.shape:
+            sums = name in ("new_empty", "new_zeros")
+            placements = tuple(Replicate() if p.is_partial() and not sums else p for p in self.placements)
+            local_size = self._local_tensor.shape
+        local = getattr(self._local_tensor, name)(local_size, *args, **kwargs)
+        meta = meta_of(size, contiguous_strides(tuple(size)), local.dtype)
         return DTensor(local, DTensorSpec(self.device_mesh, placements, meta), requires_grad=local.requires_grad)
 
     def new_empty(self, *size: Any, **kwargs: Any) -> DTensor:
@@ -226,7 +244,9 @@ class DTensor(SpreadTensor):
 
     def _need_whole_values(self) -> None:
         if any(p.is_partial() for p in self.placements):
-            raise RuntimeError("Any checkpointing related operations are not supported for DTensor with partial placements!")
+            raise ValueError(
+                "Any checkpointing related operations are not supported for DTensor with partial placements!"
+            )
 
     def __create_write_items__(self, fqn: str, object: Any) -> Any:
         self._need_whole_values()
@@ -273,6 +293,31 @@ class DTensor(SpreadTensor):
     def __tensor_unflatten__(inner_tensors: dict, flatten_spec: Any, outer_size: Any, outer_stride: Any) -> DTensor:
         spec, requires_grad = flatten_spec
         return DTensor(inner_tensors["_local_tensor"], spec, requires_grad=requires_grad)
+
+
+def _whole(spread: DTensor) -> Tensor:
+    everywhere = (Replicate(),) * spread.device_mesh.ndim
+    return redistribute_local_tensor(spread._local_tensor, spread._spec, spread._spec.with_placements(everywhere))
+
+
+def _wholes(key: Any) -> Any:
+    """An index whose spread tensors are whole ones."""
+    if isinstance(key, DTensor):
+        return _whole(key)
+    return type(key)([_wholes(k) for k in key]) if type(key) in (tuple, list) else key
+
+
+def _part_of(whole: Tensor, mesh: DeviceMesh, placements: tuple[Placement, ...]) -> Tensor:
+    """This rank's part of a tensor that all ranks have."""
+    part = whole
+    for i, p in enumerate(placements):
+        if _is_shard_like(p):
+            part = p.part_of(part, mesh.size(i), mesh.get_local_rank(i))  # type: ignore[attr-defined]
+        elif isinstance(p, Partial):
+            part = p._partition_value(part, mesh, i)
+        else:
+            part = _checked(part, p, i)
+    return part
 
 
 def _rebuilt(local: Tensor, spec: DTensorSpec, requires_grad: bool, marks: dict[str, Any]) -> DTensor:
@@ -342,7 +387,7 @@ class _FromLocal(Function):
         if not isinstance(gradient, DTensor):
             return (gradient, *(None,) * 6)
         if gradient.placements != placements:
-            gradient = Redistribute.apply(gradient, placements, None, None)
+            gradient = Redistribute.apply(gradient, ctx.mesh, placements, False, (None, None))
         return (_ToLocal.apply(gradient, None), *(None,) * 6)
 
 
@@ -357,8 +402,30 @@ def _check_alike(tensor: Tensor, shapes: bool) -> None:
 
 def _from_first(tensor: Tensor, mesh: DeviceMesh, i: int, rank: int = 0) -> None:
     """Everybody along a dimension of the mesh gets the values of one of them."""
-    group = mesh.get_group(i)
-    collectives.broadcast(tensor, group=group, group_src=rank)
+    funcol._told("c10d.broadcast_")
+    collectives.broadcast(tensor, group=mesh.get_group(i), group_src=rank)
+
+
+def _from_source(whole: Tensor, mesh: DeviceMesh, i: int, p: Placement, source: int) -> Tensor:
+    """What one rank along a dimension of the mesh has, as it is to lie there."""
+    if not _is_shard_like(p):
+        whole = whole.contiguous().clone()
+        _from_first(whole, mesh, i, source)
+        return p._partition_value(whole, mesh, i) if isinstance(p, Partial) else _checked(whole, p, i)
+    placement: Any = p
+    parts, _ = placement._split_tensor(whole, mesh.size(i))
+    rank = mesh.get_local_rank(i)
+    size = placement.sizes(whole.shape[placement.dim], mesh.size(i))[rank]
+    found = _torch["empty_like"](parts[rank])
+    funcol._told("c10d.scatter_")
+    collectives.scatter(found, parts if rank == source else None, group=mesh.get_group(i), group_src=source)
+    return found if found.shape[placement.dim] == size else found.narrow(placement.dim, 0, size).clone()
+
+
+def _checked(whole: Tensor, p: Placement, i: int) -> Tensor:
+    if not p.is_replicate():
+        raise RuntimeError(f"Trying to distribute tensor with unsupported placements {p} on device mesh dimension {i}!")
+    return whole
 
 
 # -- spreading tensors and modules --------------------------------------------------------------------------------------------------
@@ -397,19 +464,11 @@ def distribute_tensor(
         return tensor
     local = tensor.detach()
     if mesh.get_coordinate() is not None:
-        if src_data_rank is not None and local.device.type != "meta":
-            local = local.contiguous().clone()
-            for i in range(mesh.ndim):
-                _from_first(local, mesh, i, src_data_rank)
-        for i, p in enumerate(wanted):
-            if _is_shard_like(p):
-                local = p.part_of(local, mesh.size(i), mesh.get_local_rank(i))  # type: ignore[attr-defined]
-            elif isinstance(p, Partial):
-                local = p._partition_value(local, mesh, i)
-            elif not p.is_replicate():
-                raise RuntimeError(
-                    f"Trying to distribute tensor with unsupported placements {p} on device mesh dimension {i}!"
-                )
+        alone = src_data_rank is None or local.device.type == "meta"
+        if alone:
+            local = _part_of(local, mesh, wanted)
+        for i, p in enumerate(() if alone else wanted):
+            local = _from_source(local, mesh, i, p, src_data_rank or 0)
     spec = DTensorSpec(mesh, wanted, meta_of(tensor.shape, tensor.stride(), tensor.dtype))
     return DTensor(local._bare_alias(), spec, requires_grad=tensor.requires_grad)
 

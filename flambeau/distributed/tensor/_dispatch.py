@@ -12,14 +12,14 @@ from typing import Any
 
 from ...autograd.engine import run_backward
 from ...core.device import device
-from ...core.graph import RETRY_MESSAGE, GradientEdge, Node, grad_mode, gradient_edge, named_class
+from ...core.graph import RETRY_MESSAGE, GradientEdge, Node, grad_mode, gradient_edge, named_class, unrecorded
 from ...core.overrides import _made_by_operator
 from ...core.return_types import NamedResult
 from ...core.tensor import Tensor, empty_strided
 from ...ops.machinery.record import OPS, Op
 from . import _api, _random, _rules
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
-from ._redistribute import redistribute_cost, redistribute_local_tensor
+from ._redistribute import Redistribute, redistribute_cost, redistribute_local_tensor
 from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, _StridedShard
 
 _META = device("meta")
@@ -214,11 +214,20 @@ def _outside(call: Call) -> Any:
         return call.tensors[0]
     if call.op.reads_values:
         return None
+    try:
+        call.metas()
+    except NotImplementedError:  # what comes out depends on values, which this rank does not have
+        return None
     decision = _decide(call)
     everywhere = (_REPLICATE,) * call.mesh.ndim
     outputs = [everywhere] * len(call.metas()) if decision is None else decision.outputs
     nothing = call.tensors[0]._local_tensor.new_empty
     return _wrapped(call.headers(), call.mesh, outputs, call.metas(), lambda t: nothing(0, dtype=t.dtype))
+
+
+def forget_decisions() -> None:
+    """Decide anew about calls that have been seen before."""
+    _decisions.clear()
 
 
 def _decide(call: Call, keep: bool = False) -> Decision | None:
@@ -273,7 +282,9 @@ def _chosen(call: Call, possible: Any, needs: bool, keep: bool) -> Decision | No
 
 def _candidates(possible: Any, now: list[Placement], count: int, width: int) -> list[tuple[list, list]]:
     """The ways of one mesh dimension: those that the rule allows, and everything everywhere."""
-    found: list[tuple[list, list]] = [([_REPLICATE] * width, [_REPLICATE] * count)]  # first: what costs the same is no reason to cut
+    found: list[tuple[list, list]] = [
+        ([_REPLICATE] * width, [_REPLICATE] * count)
+    ]  # first: what costs the same is no reason to cut
     for ins, outs in possible.ways:
         cut = _cut_like(ins, now)
         if cut is None and not possible.free:
@@ -464,9 +475,7 @@ class SpreadNode(Node):
         if not roots or not wanted:
             return (None,) * len(starts)
         ends: list[Any] = [GradientEdge(s, 0) for s in wanted]
-        found = iter(
-            run_backward(roots, given, True, recording, ends, False)
-        )
+        found = iter(run_backward(roots, given, True, recording, ends, False))
         shares = [None if s is None else next(found) for s in starts]
         return self._as_spread(shares, starts, tensors, begun) if recording else self._plain(shares, waiting)
 
@@ -576,6 +585,11 @@ def _in_place(call: Call) -> Any:
     decision = _decide(call, keep=True)
     call.tensors = before
     if decision is None:
+        plain = OPS.get(call.op.name[:-1])
+        if plain is not None and not call.op.draws and call.op.kind != "random":
+            args, kwargs = call.filled(call.tensors)
+            _take_values(target, plain.function(*args, **kwargs))
+            return target
         if not target._spec.is_replicated():
             raise RuntimeError(
                 f"aten.{call.op.name}.default: in-place operations that require placement changes are not supported. Attempted to"
@@ -597,26 +611,34 @@ def _in_place(call: Call) -> Any:
 def _in_place_recorded(call: Call, target: Any) -> Any:
     if target.requires_grad and target.is_leaf:
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    if call.op.name == "zero_" or (call.op.name == "fill_" and len(call.tensors) == 1):  # nothing of the past is left
+        target._autograd = None
+        return _in_place(call)
     plain = OPS.get(call.op.name[:-1])
     args, kwargs = call.filled(call.tensors)
     if call.op.name == "copy_":
         result = args[1].expand(target.shape).to(target.dtype)
-    elif call.op.name == "zero_" or plain is None:
+    elif plain is None:
         raise NotImplementedError(
             f"{call.op.name} on a DTensor whose history is recorded is not in Flambeau yet: use the form without underscore"
         )
     else:
         result = plain.function(*args, **kwargs)
-    result = result.redistribute(placements=target.placements)
-    enabled, grad_mode.enabled = grad_mode.enabled, False
-    try:
-        target._local_tensor.copy_(result._local_tensor)
-    finally:
-        grad_mode.enabled = enabled
-    edge = gradient_edge(result)
+    edge = gradient_edge(_take_values(target, result))
     if edge is not None:
         target._set_history(*edge)
     return target
+
+
+def _take_values(target: Any, result: Any) -> Any:
+    """Give a tensor the values of another, which is moved to where it lies; returns what was moved there."""
+    if result.shape != target.shape:
+        raise RuntimeError(
+            f"a result of shape {list(result.shape)} does not fit into a DTensor of shape {list(target.shape)}"
+        )
+    result = Redistribute.apply(result, target.device_mesh, target.placements, False, (None, None))
+    unrecorded(target._local_tensor.copy_, result._local_tensor)
+    return result
 
 
 def _write_out(call: Call) -> Any:

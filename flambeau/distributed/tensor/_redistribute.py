@@ -9,7 +9,7 @@ from ...core.tensor import Tensor
 from ...ops import namespace
 from .. import _functional_collectives as funcol
 from ._dtensor_spec import DTensorSpec
-from .placement_types import Placement, Replicate, Shard, _is_shard_like, padded
+from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, padded
 
 _torch = namespace("torch")
 
@@ -29,9 +29,9 @@ def redistribute_local_tensor(
     for i in reversed(range(mesh.ndim)):
         if _must_be_gathered(now, wanted, i):
             tensor = _step(tensor, shape, mesh, now, i, Replicate())
-    for i in range(mesh.ndim):
-        if now[i] != wanted[i]:
-            tensor = _step(tensor, shape, mesh, now, i, wanted[i])
+    steps = [i for i in range(mesh.ndim) if now[i] != wanted[i]]
+    for i in steps:
+        tensor = _step(tensor, shape, mesh, now, i, wanted[i], async_op and i == steps[-1])
     return tensor
 
 
@@ -66,30 +66,45 @@ def _length(shape: tuple[int, ...], mesh: Any, placements: list[Placement], i: i
     return length
 
 
-def _step(tensor: Tensor, shape: tuple[int, ...], mesh: Any, now: list[Placement], i: int, wanted: Placement) -> Tensor:
-    """One dimension of the mesh to another placement; `now` is told."""
+def _step(
+    tensor: Tensor,
+    shape: tuple[int, ...],
+    mesh: Any,
+    now: list[Placement],
+    i: int,
+    wanted: Placement,
+    later: bool = False,
+) -> Tensor:
+    """One dimension of the mesh to another placement; `now` is told. `later`: nobody need wait for the result yet."""
     placement: Any = now[i]
     target: Any = wanted
     parts, rank = mesh.size(i), mesh.get_local_rank(i)
+    if parts == 1:  # one rank has it all, however it is called
+        now[i] = wanted
+        return tensor
     if _is_shard_like(placement):
         length = _length(shape, mesh, now, i, placement.dim)
         if type(placement) is Shard and type(wanted) is Shard:
             other = _length(shape, mesh, now, i, target.dim)
-            tensor = _exchanged(tensor, mesh, i, placement, target, length, other)
+            tensor = exchanged(tensor, mesh, i, placement, target, length, other)
             now[i] = wanted
             return tensor
         longest = max(placement.sizes(length, parts))
         filled = padded(tensor, placement.dim, longest - tensor.shape[placement.dim])
-        gathered = funcol.all_gather_tensor(filled, placement.dim, (mesh, i), now=True)
-        tensor = placement.whole_of(gathered, length, parts)
-        if not tensor.is_contiguous():
+        as_it_comes = later and placement == Shard(0) and longest * parts == length
+        gathered = funcol.all_gather_tensor(filled, placement.dim, (mesh, i), now=not as_it_comes)
+        tensor = gathered if as_it_comes else placement.whole_of(gathered, length, parts)
+        if not as_it_comes and not tensor.is_contiguous():
             tensor = tensor.contiguous()
     elif placement.is_partial():
         if _is_shard_like(wanted):
             tensor = placement._reduce_shard_value(tensor, mesh, i, wanted)
             now[i] = wanted
             return tensor
-        tensor = placement._reduce_value(tensor, mesh, i)
+        if later and type(placement) is Partial and wanted.is_replicate():
+            tensor = funcol.all_reduce(tensor, placement.reduce_op, (mesh, i))
+        else:
+            tensor = placement._reduce_value(tensor, mesh, i)
     if _is_shard_like(wanted):
         tensor = target.part_of(tensor, parts, rank)
     elif wanted.is_partial():
@@ -98,7 +113,7 @@ def _step(tensor: Tensor, shape: tuple[int, ...], mesh: Any, now: list[Placement
     return tensor
 
 
-def _exchanged(tensor: Tensor, mesh: Any, i: int, before: Shard, after: Shard, length: int, other: int) -> Tensor:
+def exchanged(tensor: Tensor, mesh: Any, i: int, before: Shard, after: Shard, length: int, other: int) -> Tensor:
     """Parts along one dimension to parts along another: each rank sends each other one a piece."""
     parts, rank = mesh.size(i), mesh.get_local_rank(i)
     pieces, _ = after._split_tensor(tensor, parts, with_padding=False)
@@ -143,13 +158,14 @@ class Redistribute(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, input: Any, placements: tuple[Placement, ...], forward_dtype: Any, backward_dtype: Any
+        ctx: Any, input: Any, device_mesh: Any, placements: Any, async_op: bool = False, dtypes: tuple = (None, None)
     ) -> Any:
+        forward_dtype, backward_dtype = dtypes
         ctx.placements, ctx.dtype = input.placements, input.dtype
         ctx.backward_dtype = backward_dtype or input.dtype
         source = input if forward_dtype in (None, input.dtype) else input.to(forward_dtype)
-        spec = source._spec.with_placements(placements)
-        local = redistribute_local_tensor(source._local_tensor, source._spec, spec)
+        spec = source._spec.with_placements(tuple(placements))
+        local = redistribute_local_tensor(source._local_tensor, source._spec, spec, async_op=async_op)
         return type(input)(local._bare_alias(), spec, requires_grad=False)
 
     @staticmethod
@@ -160,5 +176,5 @@ class Redistribute(Function):
             Replicate() if was.is_partial() and not now.is_partial() else was
             for was, now in zip(ctx.placements, gradient.placements)
         )
-        found = Redistribute.apply(gradient, placements, None, None)
-        return found if found.dtype is ctx.dtype else found.to(ctx.dtype), None, None, None
+        found = Redistribute.apply(gradient, gradient.device_mesh, placements, False, (None, None))
+        return found if found.dtype is ctx.dtype else found.to(ctx.dtype), None, None, None, None

@@ -195,6 +195,9 @@ class Partial(Placement):
         return f"P({self.reduce_op})"
 
 
+_Partial = Partial  # its former name
+
+
 @dataclass(frozen=True)
 class _NormPartial(Partial):
     """Norms of the parts, which give the norm of the whole: the p-th root of the sum of their p-th powers."""
@@ -229,7 +232,8 @@ class _NormPartial(Partial):
     def __repr__(self) -> str:
         return f"_NormPartial(reduce_op={self.reduce_op}, norm_type={self.norm_type})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return f"_NormP({self.norm_type})"
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,26 @@ def unfold_planes(out, x, planes, h, w, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw):
 
 
 @loop_kernel
+def block_rows(out, x, batch, channels, h, w, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw):
+    """out (batch, oh, ow, channels, kh, kw): the blocks of `unfold_planes`, each a row of a matrix."""
+    for row in prange(batch * oh * ow, 2 * channels * kh * kw):
+        plane = row // (oh * ow) * channels
+        top = row // ow % oh * sh - ph
+        left = row % ow * sw - pw
+        for c in range(channels):
+            target = (row * channels + c) * kh * kw
+            source = (plane + c) * h * w
+            for a in range(kh):
+                y = top + a * dh
+                for b in range(kw):
+                    z = left + b * dw
+                    if y < 0 or y >= h or z < 0 or z >= w:
+                        out[target + a * kw + b] = 0
+                    else:
+                        out[target + a * kw + b] = x[source + y * w + z]
+
+
+@loop_kernel
 def fold_planes(out, x, planes, h, w, oh, ow, kh, kw, sh, sw, ph, pw, dh, dw):
     """The transpose of unfold_planes: out (planes, h, w) is the sum of all blocks that cover an element."""
     for plane in prange(planes, kh * kw * oh * ow + h * w):

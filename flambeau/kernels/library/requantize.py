@@ -23,19 +23,20 @@ def requantize_rows(out, sums, offsets, row_offsets, channel_zeros, multiplier, 
 
 
 @loop_kernel
-def dequantize_rows(out, sums, offsets, row_offsets, channel_zeros, scale, bias, rows, n, relu):
-    """out = (sums - offsets) * scale + bias, in float32 with one rounding."""
+def dequantize_rows(out, sums, weight_sums, row_offsets, channel_zeros, scales, bias, rows, n, zero_point, scale, relu):
+    """out = (sums - zero_point * weight_sums) * (scale * scales) + bias, in float32, the last two steps with one rounding."""
     for i in prange(rows, n):
         base = i * n
         for j in simd(n):
-            whole = i32(sums[base + j]) - i32(offsets[j])
+            whole = i32(sums[base + j]) - i32(zero_point) * i32(weight_sums[j])
             if channel_zeros is not None:
                 whole = whole - i32(row_offsets[i]) * i32(channel_zeros[j])
             value = f32(whole)
+            both = f32(scale) * scales[j]
             if bias is not None:
-                value = fma(value, scale[j], bias[j])
+                value = fma(value, both, bias[j])
             else:
-                value = value * scale[j]
+                value = value * both
             if relu:
                 value = maximum(value, f32(0))
             out[base + j] = value

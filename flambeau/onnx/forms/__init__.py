@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import absent, indexing, neural, pointwise, products, recurrent, reductions, shapes, vision
+from . import absent, indexing, neural, pointwise, products, quantization, recurrent, reductions, shapes, vision
 
-__all__ = ["absent", "indexing", "neural", "pointwise", "products", "recurrent", "reductions", "shapes", "vision"]
+__all__ = ["absent", "indexing", "neural", "pointwise", "products", "quantization", "recurrent", "reductions", "shapes", "vision"]

@@ -13,6 +13,7 @@ from ...core import modes
 from ...core.batched import BatchedTensor
 from ...core.graph import grad_mode
 from ...core.layout import broadcast_shapes, dense_strides
+from ...core.sharded import ShardedOperand
 from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, empty, numel_of
 from ...kernels.library import advanced_index as kernels
@@ -416,7 +417,10 @@ def plain_view(t: Tensor, key: Any) -> Tensor | None:
     if t._autograd is not None or (base is not None and base._autograd is not None) or modes.active:
         return None
     items = key if type(key) is tuple else (key,)
-    old_shape, old_strides, dim = tuple(t.shape), t._strides, 0  # slices of a Size take longer
+    try:
+        old_shape, old_strides, dim = tuple(t.shape), t._strides, 0  # slices of a Size take longer
+    except ShardedOperand:
+        return None
     ndim = len(old_shape)
     shape: list[int] = []
     strides: list[int] = []

@@ -46,7 +46,7 @@ def on_codes(function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """The result of a function that only moves elements: its codes are those of the argument, moved."""
     given = next(x for x in tree_flatten((args, kwargs))[0] if isinstance(x, QuantizedTensor))
     if not given._quantizer.per_tensor:
-        raise RuntimeError("Setting strides is possible only on uniformly quantized tensor")
+        raise QuantizedRefusal("Setting strides is possible only on uniformly quantized tensor")
 
     def codes(x: Any) -> Any:
         return x._codes if isinstance(x, QuantizedTensor) else x

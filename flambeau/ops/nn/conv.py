@@ -15,7 +15,8 @@ from ...core import dtype as dt
 from ...core.caching import remember
 from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, has_internal_overlap, suggests_channels_last
-from ...core.tensor import Tensor
+from ...core.tensor import Tensor, empty
+from ...kernels.library.fold import block_rows
 from ..creation.filled import fill_raw
 from ..machinery import work
 from ..machinery.declare import composite, internal
@@ -25,6 +26,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
 from ..machinery.together import in_place_of, together
 
+_LARGE_WEIGHT, _SMALL_PICTURE, _MOST_BLOCKS = 1 << 20, 49, 1 << 23  # elements
 Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
 
 
@@ -129,7 +131,50 @@ def _(
     out: list[Tensor], dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]
 ) -> None:
     dx, dw, db = in_place_of(wants, out)
-    heavy.conv_backward(dx, dw, db, dy, input, weight, *window)
+    by_product = dw is not None and _is_large_for_its_pictures(dw, dy, input, window)
+    if by_product:
+        _weight_grad_by_product(dw, dy, input, window)
+        if db is not None:
+            raw_copy(db, _bias_grad(dy))
+    if dx is not None or not by_product:
+        given = (dx, None, None) if by_product else (dx, dw, db)
+        heavy.conv_backward(*given, dy, input, weight, *window)
+
+
+def _is_large_for_its_pictures(dw: Tensor, dy: Tensor, input: Tensor, window: Window) -> bool:
+    """Whether the gradient of a weight is the product of two matrices rather than the library's: it is too large for the caches, and the
+    library would go over it again for every row of small pictures (measured: half the time for 512 channels of 4x4)."""
+    return (
+        len(dw.shape) == 4
+        and dw.dtype is dt.float32
+        and window[3] == 1
+        and dw.shape[2] * dw.shape[3] > 1
+        and dw.numel() >= _LARGE_WEIGHT
+        and input.is_contiguous()
+        and dy.is_contiguous()
+        and dy.shape[2] * dy.shape[3] <= _SMALL_PICTURE
+        and dy.numel() // dy.shape[1] * (dw.numel() // dw.shape[0]) <= _MOST_BLOCKS
+        and heavy.onednn_enabled()
+    )
+
+
+def _weight_grad_by_product(dw: Tensor, dy: Tensor, input: Tensor, window: Window) -> None:
+    """dw = dy, a row for each channel, times the blocks of the input that the window meets, a row for each place."""
+    (batch, channels, *size), (outputs, _, *kernel) = input.shape, dw.shape
+    stride, padding, dilation, _ = window
+    places = dy.shape[2:]
+    rows = batch * places[0] * places[1]
+    blocks = empty((rows, dw.numel() // outputs), dw.dtype, dw.device)
+    before = [low for low, _ in padding]
+    block_rows(blocks, input, batch, channels, *size, *places, *kernel, *stride, *before, *dilation)
+    grads = empty((outputs, batch, rows // batch), dw.dtype, dw.device)
+    raw_copy(grads, dy._view((outputs, batch, rows // batch), (rows // batch, dy._strides[0], 1), dy._offset))
+    heavy.matmul(_as_matrix(dw, outputs), _as_matrix(grads, outputs), blocks)
+
+
+def _as_matrix(t: Tensor, rows: int) -> Tensor:
+    columns = t.numel() // rows
+    return t._view((rows, columns), (columns, 1), t._offset)
 
 
 @internal(

@@ -100,6 +100,7 @@ def _(
     saves=("mean", "scale"),
     grads={("input", "weight", "bias"): _backward},
     quirks=Quirks(label="NativeGroupNormBackward0", saved_as_input=True),
+    sharding="batch",
     runs_empty=True,
 )
 def group_norm_apply(

@@ -66,8 +66,18 @@ def decode(code, scale=1.0, zero_point=0):
 
 
 @formula
-def decode_channels(code, scale, zero_point):
+def decode_float_channels(code, scale, zero_point):
     return decoded(code, scale, zero_point)
+
+
+def _decode_channels(code: Any, scale: Any, zero_point: Any):
+    """With scales in float64, rounded once."""
+    return (code - zero_point) * scale
+
+
+decode_channels = Pointwise(
+    "decode_channels", _decode_channels, lambda op, operands: (dt.float64, dt.float32), differentiable=False
+)
 
 
 @formula
@@ -93,13 +103,22 @@ def encode_channels(value, scale, zero_point, low=0.0, high=255.0):
     return encoded(value, cast(1.0, dt.float32) / cast(scale, dt.float32), zero_point, low, high)
 
 
+def _encode_wide_channels(value: Any, scale: Any, zero_point: Any, low: float = 0.0, high: float = 0.0):
+    inverse_scale = cast(1.0, dt.float32) / cast(scale, dt.float32)
+    scaled = cast(value, dt.float32) * inverse_scale + cast(zero_point, dt.float32)
+    return clipped(cast(round_(scaled), dt.float64), low, high)
+
+
+encode_wide_channels = Pointwise("encode_wide_channels", _encode_wide_channels, _wide, differentiable=False)
+
+
 @formula
 def encode_float_channels(value, scale, zero_point, low=0.0, high=255.0):
     """Zero points that are floats are added before rounding."""
     return clipped(round_(value * (cast(1.0, dt.float32) / scale) + zero_point), low, high)
 
 
-def along(values: Tensor, axis: int, ndim: int) -> Tensor:
+def along(values: Tensor, axis: int | None, ndim: int) -> Tensor:
     """One number for each channel, to be broadcast."""
     return values.view([-1 if d == axis else 1 for d in range(ndim)])
 
@@ -109,8 +128,9 @@ def values_of(t: QuantizedTensor) -> Tensor:
     q = t._quantizer
     if q.per_tensor:
         return decode.call((t._codes,), (float32(q.scale), q.zero_point))
-    scale, zero_point = (along(x, q.axis, len(t.shape)).to(dt.float32) for x in (q.scale, q.zero_point))
-    return decode_channels.call((t._codes, scale, zero_point))
+    scale, zero_point = (along(x, q.axis, len(t.shape)) for x in (q.scale, q.zero_point))
+    form = decode_float_channels if q.scheme is per_channel_float else decode_channels
+    return form.call((t._codes, scale, zero_point))
 
 
 def codes_of(values: Tensor, scale: float, zero_point: int, d: dtype) -> Tensor:
@@ -129,9 +149,8 @@ def channel_codes(values: Tensor, q: Quantizer, d: dtype) -> Tensor:
     """The codes of float32 values, by channels."""
     low, high = CODE_RANGES[d]
     scale, zero_point = (along(x, q.axis, len(values.shape)).to(dt.float32) for x in (q.scale, q.zero_point))
-    if d is dt.qint32:
-        raise NotImplementedError("quantize_per_channel: codes of 32 bits are quantized with one scale only")
     form = encode_float_channels if q.scheme is per_channel_float else encode_channels
+    form = encode_wide_channels if d is dt.qint32 else form
     return form.call((values, scale, zero_point), (float(low), float(high)), CODE_DTYPES[d])
 
 

@@ -288,6 +288,23 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     return cat([t.unsqueeze(dim) for t in tensors], wrap_dim(dim, len(tensors[0].shape) + 1))
 
 
+@quantized_form(masked.masked_fill.op.inplace)
+def masked_fill_(input: Any, mask: Tensor, value: Any) -> Tensor:
+    q = one_scale(input, "masked_fill_")
+    number = value.item() if isinstance(value, Tensor) else value
+    input._codes.masked_fill_(mask, code_of(number, q.scale, q.zero_point, input.dtype))
+    return input
+
+
+@quantized_form(indexing.index_put)
+def index_put(input: Any, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    if accumulate:
+        raise NotImplementedError("index_put_ for quantized tensors is currently not supported for accumulate=True")
+    q = one_scale(input, "index_put")
+    codes = codes_of(_plain(values).to(dt.float32), q.scale, q.zero_point, input.dtype)
+    return per_tensor(indexing.index_put(input._codes, indices, codes), q.scale, q.zero_point, input.dtype)
+
+
 # -- computed on values --------------------------------------------------------------------------------------------------
 
 

@@ -5,19 +5,20 @@ s = input scale * weight scale and m = s / output scale; sum * s + bias for floa
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from ...backends.cpu.onednn import int8
 from ...core import dtype as dt
-from ...core.quantized import QuantizedTensor, per_tensor
+from ...core.quantized import Engine, QuantizedTensor, per_tensor
 from ...core.tensor import Tensor, empty
 from ...kernels.library import requantize
 from ..machinery.declare import composite, internal
 from ..machinery.memory import dense, values_on_host
 from ..machinery.record import NewTensor
-from .codes import codes_of
+from .codes import codes_of, float32
 from .packed import Packed, become, check_weight, row
 from .tensors import dynamic_parameters
 
@@ -49,9 +50,9 @@ class LinearPackedParams(Packed):
             self._weights = int8.Weights(self.codes.T)
         return self._weights
 
-    def offsets(self, zero_point: int) -> Tensor:
-        """What the input's zero point adds to each column of sums."""
-        return row(zero_point * (self.sums - self.inputs * self.zeros), dt.int32)
+    def weight_sums(self) -> np.ndarray:
+        """What each column of sums has for every unit of the input's zero point."""
+        return self.sums - self.inputs * self.zeros
 
     def channel_zeros(self) -> Tensor | None:
         return None if self.symmetric() else row(self.zeros, dt.int32)
@@ -66,15 +67,16 @@ class LinearPackedParams(Packed):
             if bias is not None:
                 bias = bias / both if self.by_channel else bias * (np.float32(1) / both)
             found = self.remember(key, (
-                self.offsets(zero_point), self.channel_zeros(), row(both / np.float32(output_scale), dt.float32),
+                row(zero_point * self.weight_sums(), dt.int32), self.channel_zeros(), row(both / np.float32(output_scale), dt.float32),
                 None if bias is None else row(bias, dt.float32),
             ))  # fmt: skip
         return found
 
-    def to_floats(self, scale: float, zero_point: int) -> tuple:
-        """(offsets, zero points, scales, bias): these change with every input."""
+    @functools.cached_property
+    def to_floats(self) -> tuple:
+        """(sums of weights, zero points, scales, bias)"""
         bias = None if self.bias_values is None else row(self.bias_values, dt.float32)
-        return self.offsets(zero_point), self.channel_zeros(), row(np.float32(scale) * self.scales, dt.float32), bias
+        return row(self.weight_sums(), dt.int32), self.channel_zeros(), row(self.scales, dt.float32), bias
 
 
 def _sums(codes: Tensor, packed: LinearPackedParams) -> tuple[Tensor, Tensor | None]:
@@ -104,17 +106,18 @@ def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, zero_point: int, 
 
 
 @internal(batching="each")
-def linear_floats(codes: Tensor, packed: Any, numbers: Any, relu: bool) -> NewTensor:
-    """A linear layer's result in float32, of codes. `numbers`: see LinearPackedParams.to_floats."""
+def linear_floats(codes: Tensor, packed: Any, scale: float, zero_point: int, relu: bool) -> NewTensor:
+    """A linear layer's result in float32, of codes with this scale and zero point."""
     return (*codes.shape[:-1], packed.outputs), dt.float32, codes.device
 
 
 @linear_floats.on("cpu")
-def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, relu: bool) -> None:
+def _(out: Tensor, codes: Tensor, packed: Any, scale: float, zero_point: int, relu: bool) -> None:
     sums, of_rows = _sums(codes, packed)
-    offsets, zeros, scale, bias = numbers
+    weight_sums, zeros, scales, bias = packed.to_floats
+    rows, n = sums.shape
     requantize.dequantize_rows(
-        out, sums, offsets, of_rows, zeros, scale, bias, sums.shape[0], packed.outputs, int(relu)
+        out, sums, weight_sums, of_rows, zeros, scales, bias, rows, n, zero_point, float32(scale), int(relu)
     )
 
 
@@ -126,9 +129,21 @@ def check_packed(packed: Any, kind: type, name: str) -> None:
         )
 
 
+def unsigned(x: Any) -> tuple[Tensor, int]:
+    """Codes from 0 to 255 and their zero point. Products take those: codes with a sign are moved up by 128."""
+    zero_point = int(x._quantizer.zero_point)
+    return (x._codes, zero_point) if x.dtype is dt.quint8 else (moved(x._codes, dt.uint8), zero_point + 128)
+
+
+def moved(codes: Tensor, to: Any) -> Tensor:
+    """Codes without a sign as codes with one that stand for the same, or the other way."""
+    return (codes.view(dt.uint8) ^ 128).view(to)
+
+
 def check_codes(x: Any, name: str) -> None:
-    """Activations are codes from 0 to 255, with one scale."""
-    if not isinstance(x, QuantizedTensor) or x.dtype is not dt.quint8:
+    """Activations are codes of 8 bits (with a sign where the engine is qnnpack or onednn), with one scale."""
+    signed = isinstance(x, QuantizedTensor) and x.dtype is dt.qint8 and Engine.name in ("qnnpack", "onednn")
+    if not isinstance(x, QuantizedTensor) or not (x.dtype is dt.quint8 or signed):
         kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise RuntimeError(f"quantized::{name}(): Expected a quantized input of dtype torch.quint8 but got {kind}")
     if not x._quantizer.per_tensor:
@@ -148,10 +163,11 @@ def run_linear(x: Any, packed: Any, scale: float, zero_point: int, relu: bool, n
     check_packed(packed, LinearPackedParams, name)
     check_codes(x, name)
     _check_shape(x, packed, name)
-    q = x._quantizer
-    numbers = packed.to_codes(q.scale, q.zero_point, scale)
-    codes = linear_codes(x._codes, packed, numbers, int(zero_point), relu)
-    return per_tensor(codes, float(scale), int(zero_point), dt.quint8)
+    codes, zero = unsigned(x)
+    signed = x.dtype is dt.qint8
+    numbers = packed.to_codes(x._quantizer.scale, zero, scale)
+    codes = linear_codes(codes, packed, numbers, int(zero_point) + 128 * signed, relu)
+    return per_tensor(moved(codes, dt.int8) if signed else codes, float(scale), int(zero_point), x.dtype)
 
 
 def linear_values(x: Any, packed: Any, name: str) -> Tensor:
@@ -159,8 +175,8 @@ def linear_values(x: Any, packed: Any, name: str) -> Tensor:
     check_packed(packed, LinearPackedParams, name)
     check_codes(x, name)
     _check_shape(x, packed, name)
-    q = x._quantizer
-    return linear_floats(x._codes, packed, packed.to_floats(q.scale, q.zero_point), False)
+    codes, zero = unsigned(x)
+    return linear_floats(codes, packed, float(x._quantizer.scale), zero, False)
 
 
 def run_dynamic(x: Any, packed: Any, reduce_range: bool, relu: bool, name: str) -> Tensor:
@@ -173,7 +189,7 @@ def run_dynamic(x: Any, packed: Any, reduce_range: bool, relu: bool, name: str) 
     x = x.detach()
     scale, zero_point = dynamic_parameters(x, dt.quint8, reduce_range)
     codes = codes_of(x, scale, zero_point, dt.quint8)
-    return linear_floats(codes, packed, packed.to_floats(scale, zero_point), relu)
+    return linear_floats(codes, packed, scale, zero_point, relu)
 
 
 def quantized_operator(**options: Any) -> Any:
@@ -256,6 +272,12 @@ def linear_dynamic_fp16(X: Tensor, W_prepack: Any) -> Tensor:
 
 
 @quantized_operator()
+def linear_dynamic_fp16_unpacked_weight(X: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+    """`linear_dynamic_fp16` with weights that were not packed."""
+    return run_half(X, HalfLinearPackedParams(weight, bias), False)
+
+
+@quantized_operator()
 def linear_relu_dynamic_fp16(X: Tensor, W_prepack: Any) -> Tensor:
     """`linear_dynamic_fp16`, with negative values made zero."""
     return run_half(X, W_prepack, True)
@@ -268,7 +290,7 @@ def _quantized_within(x: Tensor, scale: float, zero_point: int, packed: Any, rel
     check_packed(packed, LinearPackedParams, "linear_with_input_q_dq_qweight_dq_output_fp32")
     _check_shape(x, packed, "linear_with_input_q_dq_qweight_dq_output_fp32")
     codes = codes_of(x.detach(), scale, zero_point, dt.quint8)
-    return linear_floats(codes, packed, packed.to_floats(scale, zero_point), relu)
+    return linear_floats(codes, packed, scale, zero_point, relu)
 
 
 @quantized_operator()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any, NoReturn
 
+from ...core import dtype as dt
 from ...core import printing
 from ...core.device import default_device
-from ...core.promotion import get_default_dtype
 from ...core.quantized import QuantizedTensor, Quantizer, wrap
 from ...core.tensor import Tensor
 from ...core.typed_storage import TypedStorage
@@ -67,15 +68,16 @@ def _sliced(t: Any, dim: int, part: slice) -> Tensor:
 
 def setitem(self: Any, key: Any, value: Any) -> None:
     q = self._quantizer
-    if not q.per_tensor:
-        raise RuntimeError("Only per-tensor quantized tensors can be assigned to in part")
     if isinstance(value, QuantizedTensor):
         value = values_of(value)
-    if isinstance(value, Tensor):
-        self._codes[key] = codes_of(value.float(), q.scale, q.zero_point, self.dtype)
+    elif not isinstance(value, Tensor):
+        value = self._codes.new_full((), float(value), dtype=dt.float32)
+    value = value.detach().to(dt.float32)
+    if q.per_tensor:
+        self._codes[key] = codes_of(value, q.scale, q.zero_point, self.dtype)
     else:
-        filled = Tensor.new_full(self._codes, (), float(value), dtype=get_default_dtype())
-        self._codes[key] = codes_of(filled, q.scale, q.zero_point, self.dtype)
+        part = getitem(self, key)
+        part.copy_(value.expand(part.shape))
 
 
 # -- Python ------------------------------------------------------------------------------------------------------------
@@ -123,6 +125,21 @@ def _type(self: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: An
     return self.to(dtype)
 
 
+def _resized(self: Any, *sizes: Any) -> Tensor:
+    sizes = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+    if math.prod(sizes) != self.numel():
+        raise RuntimeError(
+            f"requested resize to {'x'.join(map(str, sizes))} ({math.prod(sizes)} elements in total), but the given tensor has a"
+            f" size of {'x'.join(map(str, self.shape))} ({self.numel()} elements). autograd's resize can only change the shape of a"
+            " given tensor, while preserving the number of elements. "
+        )
+    return self.contiguous().view(sizes)
+
+
+def _no_new(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    raise RuntimeError("new(): a quantized tensor cannot be made without a scale: use quantize_per_tensor")
+
+
 def _requires_grad_(self: Any, requires_grad: bool = True) -> Tensor:
     if requires_grad:
         raise RuntimeError("only Tensors of floating point dtype can require gradients")
@@ -132,7 +149,7 @@ def _requires_grad_(self: Any, requires_grad: bool = True) -> Tensor:
 _METHODS: dict[str, Any] = {
     "item": item, "numpy": _no_numpy, "__array__": _no_numpy, "tolist": _no_list, "__getitem__": getitem, "__setitem__": setitem,
     "__repr__": text, "__reduce_ex__": reduce_ex, "__copy__": shallow_copy, "__deepcopy__": deep_copy, "type": _type,
-    "requires_grad_": _requires_grad_,
+    "requires_grad_": _requires_grad_, "resize": _resized, "new": _no_new,
     "storage": lambda self: TypedStorage(self._storage, self.dtype), "_typed_storage": lambda self: TypedStorage(self._storage, self.dtype),
     "data": property(lambda self: wrap(self._codes, self._quantizer, self.dtype), lambda self, value: self._adopt(value)),
     "is_set_to": lambda self, other: isinstance(other, QuantizedTensor) and self._codes.is_set_to(other._codes),

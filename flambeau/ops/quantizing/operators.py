@@ -23,4 +23,4 @@ def _make(name: str) -> Any:
     return place
 
 
-quantized = _make("quantized")
+quantized, _quantized = _make("quantized"), _make("_quantized")

@@ -13,6 +13,7 @@ from ...core.dtype import dtype as Dtype
 from ...core.quantized import (
     CODE_DTYPES,
     CODE_RANGES,
+    Engine,
     QuantizedRefusal,
     QuantizedTensor,
     Quantizer,
@@ -75,6 +76,7 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> 
 
 
 _SMALLEST_SCALE = float(np.float32(6.1e-5))
+_NO_INVERSE = 2.0**-128  # the reciprocal of what is smaller is infinite in float32
 
 
 def choose_parameters(low: float, high: float, least: int, most: int, reduce_range: bool) -> tuple[float, int]:
@@ -83,9 +85,8 @@ def choose_parameters(low: float, high: float, least: int, most: int, reduce_ran
         least, most = int(least / 2), int(most / 2)
     low, high = min(low, 0.0), max(high, 0.0)
     scale = (high - low) / (most - least)
-    with np.errstate(divide="ignore"):
-        if np.float32(scale) == 0 or np.isinf(np.float32(1) / np.float32(scale)):
-            scale = 0.1
+    if scale < _NO_INVERSE:
+        scale = 0.1
     if scale < _SMALLEST_SCALE:
         given, scale = float(np.float32(scale)), _SMALLEST_SCALE
         if low == 0:
@@ -107,7 +108,7 @@ def dynamic_parameters(input: Tensor, d: Dtype, reduce_range: bool) -> tuple[flo
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError("In ChooseQuantizationParams, the values of the tensor must be finite numbers")
     least, most = CODE_RANGES[d]
-    return choose_parameters(low, high, least, most, reduce_range)
+    return choose_parameters(low, high, least, most, reduce_range and Engine.name != "qnnpack")
 
 
 @composite(method=False)
@@ -218,6 +219,12 @@ def _make_per_tensor_quantized_tensor(input: Tensor, scale: float, zero_point: i
 def _make_per_channel_quantized_tensor(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Tensor:
     """The quantized tensor with these codes and scales."""
     return wrap(input.clone(), channel_quantizer(scale, zero_point, axis, input.shape), _quantized_dtype(input))
+
+
+@composite(method=False)
+def _saturate_weight_to_fp16(weight: Tensor) -> Tensor:
+    """Values kept within the range of float16."""
+    return weight.clamp(-65504.0, 65504.0)
 
 
 # -- what they say about themselves -----------------------------------------------------------------------------------

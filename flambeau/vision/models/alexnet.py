@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flambeau import Tensor, nn
+from flambeau import Tensor, flatten, nn
 
 from ._api import builder, weights_enums
 
@@ -41,7 +41,7 @@ class AlexNet(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+        return self.classifier(flatten(self.avgpool(self.features(x)), 1))
 
 
 (AlexNet_Weights,) = weights_enums("AlexNet")

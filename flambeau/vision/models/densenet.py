@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import flambeau
-from flambeau import Tensor, nn
+from flambeau import Tensor, flatten, nn
 from flambeau.nn import functional as F
 from flambeau.nn.modules import ModuleDict, Sequential
 from flambeau.utils.checkpoint import checkpoint
@@ -126,7 +126,7 @@ class DenseNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         out = F.relu(self.features(x), inplace=True)
-        return self.classifier(F.adaptive_avg_pool2d(out, (1, 1)).flatten(1))
+        return self.classifier(flatten(F.adaptive_avg_pool2d(out, (1, 1)), 1))
 
 
 DenseNet121_Weights, DenseNet161_Weights, DenseNet169_Weights, DenseNet201_Weights = weights_enums(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from flambeau import Tensor, nn
+from flambeau import Tensor, flatten, nn
 
 from ..ops.misc import Conv2dNormActivation, SqueezeExcitation
 from ..ops.stochastic_depth import StochasticDepth
@@ -174,7 +174,7 @@ class EfficientNet(nn.Module):
         initialise(self, partial(nn.init.kaiming_normal_, mode="fan_out"), _uniform_by_outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+        return self.classifier(flatten(self.avgpool(self.features(x)), 1))
 
 
 def _made(cnf: _MBConvConfig, drop: float, norm: Callable[..., nn.Module]) -> nn.Module:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flambeau
-from flambeau import Tensor, nn
+from flambeau import Tensor, flatten, nn
 from flambeau.nn import functional as F
 
 from ._api import expect_option, load_weights, model_builder, weights_enums
@@ -98,7 +98,7 @@ class InceptionAux(nn.Module):
         self.dropout = nn.Dropout(p=dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.conv(F.adaptive_avg_pool2d(x, (4, 4))).flatten(1)
+        x = flatten(self.conv(F.adaptive_avg_pool2d(x, (4, 4))), 1)
         return self.fc2(self.dropout(F.relu(self.fc1(x), inplace=True)))
 
 
@@ -172,7 +172,7 @@ class GoogLeNet(nn.Module):
         if self.aux2 is not None and self.training:
             second = self.aux2(x)
         x = self.inception5b(self.inception5a(self.maxpool4(self.inception4e(x))))
-        x = self.fc(self.dropout(self.avgpool(x).flatten(1)))
+        x = self.fc(self.dropout(flatten(self.avgpool(x), 1)))
         if flambeau.jit.is_scripting() or (self.training and self.aux_logits):  # compiled code has one kind of result
             return GoogLeNetOutputs(x, second, first)
         return x

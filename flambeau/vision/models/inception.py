@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import flambeau
-from flambeau import Tensor, nn
+from flambeau import Tensor, flatten, nn
 from flambeau.nn import functional as F
 
 from ._api import expect_option, load_weights, model_builder, weights_enums
@@ -159,7 +159,7 @@ class InceptionAux(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.conv1(self.conv0(F.avg_pool2d(x, kernel_size=5, stride=3)))
-        return self.fc(F.adaptive_avg_pool2d(x, (1, 1)).flatten(1))
+        return self.fc(flatten(F.adaptive_avg_pool2d(x, (1, 1)), 1))
 
 
 class Inception3(nn.Module):
@@ -217,7 +217,7 @@ class Inception3(nn.Module):
             if name == "AuxLogits":
                 auxiliary = module(x) if self.training else None
             elif name == "fc":
-                x = module(x.flatten(1))
+                x = module(flatten(x, 1))
             else:
                 x = module(x)
         if flambeau.jit.is_scripting() or (self.training and self.aux_logits):  # compiled code has one kind of result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from flambeau import Tensor, nn
+from flambeau import Tensor, flatten, nn
 from flambeau.nn import functional as F
 
 from ..ops.misc import Conv2dNormActivation
@@ -88,7 +88,7 @@ class MobileNetV2(nn.Module):
         initialise(self, partial(nn.init.kaiming_normal_, mode="fan_out"), partial(nn.init.normal_, mean=0, std=0.01))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(F.adaptive_avg_pool2d(self.features(x), (1, 1)).flatten(1))
+        return self.classifier(flatten(F.adaptive_avg_pool2d(self.features(x), (1, 1)), 1))
 
 
 (MobileNet_V2_Weights,) = weights_enums("MobileNet_V2")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from flambeau import Tensor, nn
+from flambeau import Tensor, flatten, nn
 
 from ..ops.misc import Conv2dNormActivation, SqueezeExcitation
 from ._api import builder, weights_enums
@@ -138,7 +138,7 @@ class MobileNetV3(nn.Module):
         initialise(self, partial(nn.init.kaiming_normal_, mode="fan_out"), partial(nn.init.normal_, mean=0, std=0.01))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+        return self.classifier(flatten(self.avgpool(self.features(x)), 1))
 
 
 def _mobilenet_v3(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from flambeau import Tensor, nn
+from flambeau import Tensor, flatten, nn
 from flambeau.nn.modules import Conv2d, Sequential
 
 from ._api import builder, weights_enums
@@ -166,7 +166,7 @@ class ResNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return self.fc(self.avgpool(x).flatten(1))
+        return self.fc(flatten(self.avgpool(x), 1))
 
 
 ResNet18_Weights, ResNet34_Weights, ResNet50_Weights, ResNet101_Weights, ResNet152_Weights = weights_enums(

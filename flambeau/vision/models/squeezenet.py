@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import flambeau
-from flambeau import Tensor, nn
+from flambeau import Tensor, flatten, nn
 
 from ._api import builder, weights_enums
 
@@ -65,7 +65,7 @@ class SqueezeNet(nn.Module):
                 nn.init.constant_(module.bias, 0)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.features(x)).flatten(1)
+        return flatten(self.classifier(self.features(x)), 1)
 
 
 SqueezeNet1_0_Weights, SqueezeNet1_1_Weights = weights_enums("SqueezeNet1_0", "SqueezeNet1_1")

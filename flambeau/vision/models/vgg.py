@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from flambeau import Tensor, nn
+from flambeau import Tensor, flatten, nn
 from flambeau.nn.modules import Sequential
 
 from ._api import builder, weights_enums
@@ -42,7 +42,7 @@ class VGG(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+        return self.classifier(flatten(self.avgpool(self.features(x)), 1))
 
 
 def make_layers(cfg: Sequence[int | str], batch_norm: bool = False) -> Sequential:

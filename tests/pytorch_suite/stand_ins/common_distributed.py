@@ -244,6 +244,8 @@ class MultiProcessTestCase(TestCase):
 
     def _join_processes(self, method: Callable) -> None:
         deadline = time.monotonic() + _LIMIT
+        if not self.processes:
+            raise unittest.SkipTest("the test starts as many processes as there are GPUs: none")
         for process in itertools.cycle(self.processes):
             process.join(0.05)
             codes = [p.exitcode for p in self.processes]
@@ -360,16 +362,23 @@ class MultiProcContinuousTest(MultiProcessTestCase):
         if self.rank == self.MAIN_PROCESS_RANK:
             self._spawn_processes()
 
+    @property
+    def init_method(self) -> str:
+        return FILE_SCHEMA + self.file_name
+
     @classmethod
     def backend_str(cls) -> str:
         return "gloo"
+
+    def run_test(self, test_name: str, pipe: Any) -> None:
+        type(self).pg = dist.distributed_c10d._get_default_group()
+        super().run_test(test_name, pipe)
 
     @classmethod
     def _init_pg(cls, rank: int, world_size: int, rdvz_file: str) -> None:
         dist.init_process_group(
             cls.backend_str(), init_method=FILE_SCHEMA + rdvz_file, rank=rank, world_size=world_size
         )
-        cls.pg = dist.distributed_c10d._get_default_group()
 
     @classmethod
     def _run(cls, rank: int, test_name: str, file_name: str, pipe: Any, **kwargs: Any) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from .._dispatch import forget_decisions as _forget
 from ._comm_mode import CommDebugMode
 from ._visualize_sharding import visualize_sharding
+
+_clear_sharding_prop_cache = _clear_python_sharding_prop_cache = _clear_fast_path_sharding_prop_cache = _forget
 
 __all__ = ["CommDebugMode", "visualize_sharding"]

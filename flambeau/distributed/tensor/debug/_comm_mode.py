@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .... import _ops
+from ....autograd.engine import running
 from ....nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from ... import _functional_collectives as funcol
 from ... import _functional_ops  # noqa: F401 - makes the operators that are counted by
@@ -20,7 +21,7 @@ class CommDebugMode:
     """
 
     def __init__(self) -> None:
-        self._counts: dict[str, dict[Any, int]] = {}
+        self._counts: dict[str, dict[str, dict[Any, int]]] = {}  # by module, and by pass
         self._inside: list[str] = []
         self._names: dict[int, str] = {}
         self._parameters: dict[str, dict[str, Any]] = {}
@@ -61,9 +62,15 @@ class CommDebugMode:
     def _count(self, name: str) -> None:
         space, _, name = name.rpartition(".")
         operator = getattr(getattr(_ops.ops, space or "c10d_functional"), name)
+        phase = "forward" if running.current is None else "backward"
         for module in dict.fromkeys(self._inside):
-            counts = self._counts.setdefault(module, {})
+            counts = self.comm_module_counts.setdefault(module, {"forward": {}, "backward": {}})[phase]
             counts[operator] = counts.get(operator, 0) + 1
+
+    @property
+    def comm_module_counts(self) -> dict[str, dict[str, dict[Any, int]]]:
+        """The same for each module that was called, in the passes forward and backward."""
+        return self._counts
 
     @property
     def comm_counts(self) -> dict[Any, int]:
@@ -71,7 +78,11 @@ class CommDebugMode:
 
     def get_comm_counts(self) -> dict[Any, int]:
         """How often each collective was started."""
-        return _Counts(self._counts.get("Global", {}))
+        total = _Counts()
+        for counts in self._counts.get("Global", {}).values():
+            for operator, count in counts.items():
+                total[operator] += count
+        return total
 
     def get_total_counts(self) -> int:
         """How many collectives were started."""
@@ -91,7 +102,8 @@ class CommDebugMode:
         for module, counts in self._counts.items():
             depth = module.count(".") + (module != "Global")
             lines.append("  " * depth + module)
-            lines += ["  " * (depth + 1) + f"*{operator}: {count}" for operator, count in counts.items()]
+            for phase, found in counts.items():
+                lines += [f"{'  ' * (depth + 1)}{phase} *{operator}: {count}" for operator, count in found.items()]
         return "\n".join(lines)
 
     def log_comm_debug_tracing_table_to_file(self, file_name: str = "comm_mode_log.txt", noise_level: int = 3) -> None:

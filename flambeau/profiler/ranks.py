@@ -10,25 +10,27 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..profiler.memory import MemoryProfile, drawn
-from . import groups
-from .object_collectives import gather_object
+from ..distributed import groups
+from ..distributed.object_collectives import gather_object
+from .memory import MemoryProfile, drawn
 
-_WIDTH, _HEIGHT = 960, 420
+_WIDTH, _HEIGHT, _MOMENTS = 960, 420, 400
 
 
 def save_memory_of_ranks(profile: Any, path: str, device: str = "cpu", group: Any = None) -> dict[int, int] | None:
     """Called by all ranks: rank 0 writes a picture of the bytes in use over time on each, all to the same scale, and gets the most
     that each had in use; the others get None."""
     times, sizes = MemoryProfile(profile.profiler.kineto_results).sizes(device)
+    most_of_all = max((sum(row) for row in sizes), default=0)
+    times, sizes = _thinned(times, sizes)
     rank, count = groups.get_rank(group), groups.get_world_size(group)
     found: list[Any] | None = [None] * count if rank == 0 else None
-    gather_object((times, sizes), found, 0, group)
+    gather_object((times, sizes, most_of_all), found, 0, group)
     if found is None:
         return None
-    most = [max((sum(row) for row in rows), default=0) for _, rows in found]
+    most = [highest for _, _, highest in found]
     panels = []
-    for number, (moments, rows) in enumerate(found):
+    for number, (moments, rows, _) in enumerate(found):
         inner = drawn(moments, rows, f"{device} of rank {number}", max(most))
         panels.append(inner.replace("<svg ", f'<svg y="{number * _HEIGHT}" ', 1))
     whole = "".join(panels)
@@ -37,3 +39,14 @@ def save_memory_of_ranks(profile: Any, path: str, device: str = "cpu", group: An
         encoding="utf-8",
     )
     return dict(enumerate(most))
+
+
+def _thinned(times: list[int], sizes: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """As many moments as a picture can show: of those that fall together, the fullest."""
+    kept: dict[int, int] = {}
+    length = (times[-1] if times else 0) or 1
+    for i, moment in enumerate(times):
+        place = moment * _MOMENTS // length
+        if place not in kept or sum(sizes[i]) > sum(sizes[kept[place]]):
+            kept[place] = i
+    return [times[i] for i in kept.values()], [sizes[i] for i in kept.values()]
