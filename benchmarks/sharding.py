@@ -184,10 +184,10 @@ def write(name: str, text: str) -> None:
     """Put a table between its marks in docs/sharding.md."""
     path = ROOT / "docs" / "sharding.md"
     page = path.read_text()
-    pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+    pattern = re.compile(rf"(<!-- {name} -->\n)(?:(?!<!-- ).*\n)*(<!-- end -->)")
     if not pattern.search(page):
         sys.exit(f"docs/sharding.md has no place for {name}")
-    path.write_text(pattern.sub(lambda found: found[1] + text + found[2], page))
+    path.write_text(pattern.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page))
 
 
 def main() -> None:

@@ -165,12 +165,6 @@ def test_placements():
 
 
 MISSING = [
-    "distributed.tensor distribute_tensor",
-    "distributed.tensor DTensor",
-    "distributed.tensor.parallel parallelize_module",
-    "distributed.fsdp FullyShardedDataParallel",
-    "distributed.fsdp fully_shard",
-    "distributed._functional_collectives all_gather_tensor",
     "nested nested_tensor",
 ]
 

@@ -7,11 +7,13 @@ The engine is that of `fully_shard`; what differs is that the parameters of a un
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...autograd.grad_mode import no_grad
+from ...core.backend import has_backend
 from ...core.device import device as Device
 from ...core.tensor import Tensor
 from ...nn import Module, Parameter
@@ -655,7 +657,7 @@ def _ignored(module: Module, modules: Any, states: Any) -> tuple[set[Module], li
 
 def _mesh_info(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | None) -> Any:
     """Which ranks share parameters, and which repeat them."""
-    where = "cuda" if _torch_cuda() else "cpu"
+    where = "cuda" if has_backend(Device("cuda")) else "cpu"
     if strategy in HYBRID_SHARDING_STRATEGIES:
         if mesh is None:
             if group is None:
@@ -686,15 +688,7 @@ def _mesh_info(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | None) 
     return FSDPMeshInfo(mesh, shard_mesh_dim=0)
 
 
-def _torch_cuda() -> bool:
-    from ...cuda import is_available  # noqa: PLC0415 (importing it here keeps this file light)
-
-    return is_available()
-
-
 def _local_size() -> int:
-    import os  # noqa: PLC0415
-
     return int(os.environ.get("LOCAL_WORLD_SIZE", 0)) or groups.get_world_size()
 
 

@@ -12,8 +12,9 @@ from enum import Enum, auto
 from typing import Any
 
 from ....autograd.graph import save_on_cpu
+from ....core.backend import has_backend
+from ....core.device import device
 from ....core.tensor import Tensor
-from ....cuda import is_available
 from ....nn import Module
 from ....utils.checkpoint import checkpoint
 from ...fsdp.wrap import _construct_wrap_fn, _Policy, _post_order_apply, _recursive_wrap, lambda_auto_wrap_policy
@@ -108,7 +109,7 @@ class OffloadWrapper(ActivationWrapper):
     """A layer whose saved tensors wait in host memory."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        with save_on_cpu(pin_memory=is_available()):
+        with save_on_cpu(pin_memory=has_backend(device("cuda"))):
             return self._checkpoint_wrapped_module(*args, **kwargs)
 
 

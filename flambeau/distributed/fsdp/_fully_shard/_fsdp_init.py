@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from ....core.backend import backend_of, has_backend
 from ....core.device import device as Device
-from ....cuda import current_device, is_available
 from ....nn import Module, ModuleDict, ModuleList, Parameter
 from ... import groups
 from ..._composable.contract import _get_registry
@@ -66,7 +66,7 @@ def _init_default_mesh(mesh_dim_names: tuple[str, ...] | None = None) -> DeviceM
     """All ranks, on GPUs where there are some."""
     if not groups.is_initialized():
         groups.init_process_group()
-    where = "cuda" if is_available() else "cpu"
+    where = "cuda" if has_backend(Device("cuda")) else "cpu"
     return init_device_mesh(where, (groups.get_world_size(),), mesh_dim_names=mesh_dim_names)
 
 
@@ -75,7 +75,7 @@ _init_default_fully_shard_mesh = _init_default_mesh
 
 def _get_device_from_mesh(mesh: DeviceMesh) -> Any:
     if mesh.device_type == "cuda":
-        return Device("cuda", current_device())
+        return backend_of(Device("cuda")).indexed(Device("cuda"))
     return Device(mesh.device_type)
 
 

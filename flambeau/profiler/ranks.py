@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..profiler.memory import MemoryProfile, drawn
-from . import groups
-from .object_collectives import gather_object
+from ..distributed import groups
+from ..distributed.object_collectives import gather_object
+from .memory import MemoryProfile, drawn
 
 _WIDTH, _HEIGHT, _MOMENTS = 960, 420, 400
 
