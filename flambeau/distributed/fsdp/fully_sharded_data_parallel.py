@@ -115,7 +115,12 @@ class FullyShardedDataParallel(Module):
         if param_init_fn is not None and not callable(param_init_fn):
             raise ValueError(f"Expected {param_init_fn} to be callable, but got {type(param_init_fn)}")
         left_out, ignored = _ignored(module, ignored_modules, ignored_states)
-        if strategy in HYBRID_SHARDING_STRATEGIES and auto_wrap_policy is None and process_group is None and device_mesh is None:
+        if (
+            strategy in HYBRID_SHARDING_STRATEGIES
+            and auto_wrap_policy is None
+            and process_group is None
+            and device_mesh is None
+        ):
             raise ValueError(
                 f"Manual wrapping with {strategy} requires explicit specification of process group or device_mesh."
             )

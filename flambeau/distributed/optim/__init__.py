@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import naming as _naming
-
 from .apply_optimizer_in_backward import _apply_optimizer_in_backward, _get_in_backward_optimizers
 from .post_localSGD_optimizer import PostLocalSGDOptimizer
 from .zero_redundancy_optimizer import ZeroRedundancyOptimizer

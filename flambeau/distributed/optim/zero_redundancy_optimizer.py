@@ -262,9 +262,13 @@ def _checked(params: Any) -> list[Any]:
                 raise ValueError("A parameter group passed-in via `params` must have a 'params' key")
             found += list(item["params"])
         else:
-            raise TypeError(f"`params` argument should be an iterable of Tensors or dicts, but got {type(item).__name__}")
+            raise TypeError(
+                f"`params` argument should be an iterable of Tensors or dicts, but got {type(item).__name__}"
+            )
     if any(p.is_sparse for p in found):
-        raise ValueError(f"ZeroRedundancyOptimizer only supports using the same dense type for all parameters but got {found[0].type()}")
+        raise ValueError(
+            f"ZeroRedundancyOptimizer only supports using the same dense type for all parameters but got {found[0].type()}"
+        )
     if len({p.dtype for p in found}) > 1:
         raise ValueError("ZeroRedundancyOptimizer only supports using the same dense type for all parameters")
     return given
