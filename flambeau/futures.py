@@ -9,7 +9,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -73,7 +75,14 @@ class Future(Generic[T]):
             callbacks, self._callbacks = self._callbacks, []
             self._changed.notify_all()
         for callback in callbacks:
+            self._call(callback)
+
+    def _call(self, callback: Callable[[Future], Any]) -> None:
+        """A callback's error is nobody's who could handle it: it is shown, and the others run."""
+        try:
             callback(self)
+        except Exception:
+            print(f"Got the following error when running the callback: {traceback.format_exc()}", file=sys.stderr)
 
     def add_done_callback(self, callback: Callable[[Future[T]], Any]) -> None:
         """Call `callback(self)` when done; at once if it is."""
@@ -81,10 +90,25 @@ class Future(Generic[T]):
             if not self._done:
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        self._call(callback)
 
     def then(self, callback: Callable[[Future[T]], S]) -> Future[S]:
-        """A future of what `callback(self)` will return, or raise."""
+        """A future of what `callback(self)` will return; an error of the callback is a RuntimeError that tells it."""
+        if not callable(callback):
+            raise TypeError(f"then(): incompatible function arguments. A callback is called, {callback!r} cannot be")
+
+        def run(future: Future[T]) -> S:
+            try:
+                return callback(future)
+            except Exception as problem:
+                raise RuntimeError(
+                    f"Got the following error when running the callback: {type(problem).__name__}: {problem}"
+                ) from problem
+
+        return self._mapped(run)
+
+    def _mapped(self, callback: Callable[[Future[T]], S]) -> Future[S]:
+        """A future of what `callback(self)` will return, or raise, as it is."""
         after: Future[S] = Future()
 
         def run(future: Future[T]) -> None:
@@ -100,15 +124,20 @@ class Future(Generic[T]):
 
 
 def collect_all(futures: Sequence[Future]) -> Future[list[Future]]:
-    """A future of the whole list, done when all are."""
+    """A future of the whole list, done when all are, or with the first error."""
     together: Future[list[Future]] = Future()
     waiting, lock = [len(futures)], new_lock()
 
-    def count(_: Future) -> None:
+    def count(done: Future) -> None:
         with lock:
             waiting[0] -= 1
             last = waiting[0] == 0
-        if last:
+            failed = done._error is not None and not together.done()
+            if failed:
+                waiting[0] = -1
+        if failed:
+            together._finish(None, done._error)
+        elif last:
             together.set_result(list(futures))
 
     for future in futures:

@@ -70,7 +70,7 @@ FLOORS = [
     },  # may only shrink: rooms that belong on floors of their own
     {
         "_C", "_dynamo", "_higher_order_ops", "_inductor", "ao", "cpp", "cpu", "cuda", "distributions", "func", "horovod", "jit", "masked", "onnx",
-        "profiler", "quantization", "signal", "startup",
+        "profiler", "quantization", "signal", "sparse", "startup",
         "testing", "wholestep",
     },
 ]  # fmt: skip

@@ -175,7 +175,10 @@ def page() -> str:
         for s in found
         if s not in whole
     ]
-    text += [f"| {len(whole)} others, see below | {sum(s.total for s in whole)} | all | | |\n", "## What is absent or differs\n"]
+    text += [
+        f"| {len(whole)} others, see below | {sum(s.total for s in whole)} | all | | |\n",
+        "## What is absent or differs\n",
+    ]
     for space in found:
         if space not in whole:
             text += _details(space)
@@ -187,5 +190,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true", help="only say whether the page is up to date")
     if parser.parse_args().check:
-        sys.exit(None if PAGE.read_text() == page() else "compatibility.md is out of date: python docs/_tools/compatibility.py")
+        sys.exit(
+            None
+            if PAGE.read_text() == page()
+            else "compatibility.md is out of date: python docs/_tools/compatibility.py"
+        )
     PAGE.write_text(page())

@@ -1,6 +1,6 @@
 """docs/pictures/gallery-*: the pictures of gallery.md, made again by the code on that page.
 
-    python docs/_tools/pictures.py
+python docs/_tools/pictures.py
 """
 
 from __future__ import annotations

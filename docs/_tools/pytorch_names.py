@@ -43,7 +43,12 @@ def modules() -> Iterator[types.ModuleType]:
         except BaseException:  # a package that is not installed, or a program
             continue
         depth = found.name.count(".")
-        if depth == 1 or depth == 2 and (hasattr(module, "__all__") or hasattr(module, "__path__")) or found.name in _DEEP:
+        if (
+            depth == 1
+            or depth == 2
+            and (hasattr(module, "__all__") or hasattr(module, "__path__"))
+            or found.name in _DEEP
+        ):
             yield module
 
 
@@ -88,15 +93,21 @@ def described(name: str, value: Any) -> str:
 def _told(name: str, value: Any) -> str:
     """The same for an operator in C++, from its schemas: every parameter, but for results to write into, that one of its
     overloads takes."""
-    schemas = importlib.import_module("torch")._C._jit_get_schemas_for_operator(f"aten::{getattr(value, '__name__', name)}")
-    tensors = [s for s in schemas if s.arguments and "Tensor" in str(s.arguments[0].type) and len(s.arguments[0].name) > 1]
+    schemas = importlib.import_module("torch")._C._jit_get_schemas_for_operator(
+        f"aten::{getattr(value, '__name__', name)}"
+    )
+    tensors = [
+        s for s in schemas if s.arguments and "Tensor" in str(s.arguments[0].type) and len(s.arguments[0].name) > 1
+    ]
     words = dict.fromkeys(a.name for schema in tensors for a in schema.arguments if not a.is_out)
     return f"{name}({','.join(word for word in words if word not in ('self', 'input'))})" if words else name
 
 
 def lines() -> Iterator[str]:
     torch = importlib.import_module("torch")
-    methods = [described(name, getattr(torch.Tensor, name)) for name in sorted(dir(torch.Tensor)) if not name.startswith("_")]
+    methods = [
+        described(name, getattr(torch.Tensor, name)) for name in sorted(dir(torch.Tensor)) if not name.startswith("_")
+    ]
     spaces: dict[str, list[str]] = {"torch.Tensor": methods}
     for module in modules():
         names = [described(name, getattr(module, name)) for name in public(module)]

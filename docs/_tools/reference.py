@@ -7,6 +7,7 @@ import inspect
 import re
 import types
 from collections.abc import Iterator
+from pathlib import Path
 from textwrap import indent
 from typing import Any
 
@@ -60,8 +61,13 @@ def _public(home: Any) -> list[str]:
 def _text(value: Any) -> str:
     """A docstring as Markdown: code stays code, nothing else is markup."""
     told = inspect.cleandoc(value.__doc__) if isinstance(getattr(value, "__doc__", None), str) else ""
-    told = re.sub(r"(?m)^((?:>>>|\.\.\.) .*\n?(?:^(?!>>>)\S.*\n?)*)+", lambda m: "\n" + indent(m[0], "    ") + "\n", told)
-    lines = [line if line.startswith("    ") else re.sub(r"(?<!`)([<*_\[\]#])(?![^`]*`)", r"\\\1", line) for line in told.split("\n")]
+    told = re.sub(
+        r"(?m)^((?:>>>|\.\.\.) .*\n?(?:^(?!>>>)\S.*\n?)*)+", lambda m: "\n" + indent(m[0], "    ") + "\n", told
+    )
+    lines = [
+        line if line.startswith("    ") else re.sub(r"(?<!`)([<*_\[\]#])(?![^`]*`)", r"\\\1", line)
+        for line in told.split("\n")
+    ]
     return "\n".join(lines)
 
 
@@ -112,6 +118,7 @@ def _entry(space: str, name: str, value: Any) -> Iterator[str]:
 
 def pages() -> Iterator[tuple[str, str, str]]:
     """(title, address, text) of every page."""
+    differences = (Path(__file__).parents[1] / "compatibility.md").read_text()
     for title, spaces in PAGES.items():
         text = [f"---\nhide:\n  - toc\n---\n\n# {title}\n"]
         for space in spaces:
@@ -122,6 +129,8 @@ def pages() -> Iterator[tuple[str, str, str]]:
                 text.append(f"## {space} {{ #{space} }}\n")
             if isinstance(home, types.ModuleType):
                 text.append(_text(home) + "\n")
+            if f"{{ #{space} }}" in differences:
+                text.append(f"[What is absent or differs from PyTorch](../compatibility.md#{space})\n")
             for name in _public(home):
                 try:
                     value = getattr(home, name)

@@ -16,9 +16,10 @@ from ..core.overrides import DisableTorchFunction, DisableTorchFunctionSubclass
 from ..core.overrides import disabled_torch_function as _disabled_torch_function_impl
 from ..core.size import Size
 from ..core.tensor import Tensor
+from ..futures import Future
 
 __all__ = [
-    "DisableTorchFunction", "DisableTorchFunctionSubclass", "Generator", "Size", "_VariableFunctions", "_VariableFunctionsClass",
+    "DisableTorchFunction", "DisableTorchFunctionSubclass", "Future", "Generator", "Size", "_VariableFunctions", "_VariableFunctionsClass",
     "_disabled_torch_function_impl", "_infer_size", "_log_api_usage_once", "has_lapack",
 ]  # fmt: skip
 

@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable
 from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from .caching import remember
 from .device import cpu, device
 from .dtype import dtype
 from .graph import INFERENCE, AutogradState, Node, grad_mode, user_frame
+from .naming import load
 from .overrides import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
@@ -385,6 +386,8 @@ def empty(shape: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
     known = _CONTIGUOUS.get(shape)
     if known is None:
         known = _contiguous_layout(shape)
+    if d.kind == "q":
+        _refuse_quantized(d)
     t = _new_object(Tensor)
     t.shape, t._strides, numel = known
     t._storage = UntypedStorage(numel * d.itemsize, where)
@@ -395,6 +398,11 @@ def empty(shape: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
     t._autograd = None
     t._base = None
     return t
+
+
+def _refuse_quantized(d: dtype) -> NoReturn:
+    """No strided tensor has such a dtype: an operator was about to compute with codes as if they were values."""
+    raise load("flambeau.core.quantized").QuantizedOperand(f"a strided tensor cannot have the dtype {d}")
 
 
 _CONTIGUOUS: dict[tuple, tuple[Size, tuple[int, ...], int]] = {}
@@ -411,6 +419,8 @@ def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], d: dtype, wh
     known = _STRIDED.get((shape, tuple(strides)))
     if known is None:
         known = _strided_layout(shape, strides)
+    if d.kind == "q":
+        _refuse_quantized(d)
     size, strides, extent, contig = known
     return new_tensor(UntypedStorage(extent * d.itemsize, where), size, strides, 0, d, where, contig)
 

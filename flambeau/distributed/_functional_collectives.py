@@ -55,6 +55,15 @@ class AsyncCollectiveTensor(Tensor):
     def _storage(self, value: Any) -> None:
         _STORAGE.__set__(self, value)
 
+    def _bare_alias(self) -> Tensor:
+        work = self._work
+        if work is None:
+            return super()._bare_alias()
+        self._work = None  # nobody waits while the header is copied
+        alias = AsyncCollectiveTensor._make_subclass(AsyncCollectiveTensor, self)
+        self._work = alias._work = work
+        return alias
+
     @property
     def completed(self) -> bool:
         """Whether somebody has waited for it."""
@@ -62,13 +71,14 @@ class AsyncCollectiveTensor(Tensor):
 
     def trigger_wait(self) -> Tensor:
         """The tensor, once it is there."""
-        return self._bare_alias()
+        assert self._storage is not None  # reading it waits
+        return super()._bare_alias()
 
     wait = trigger_wait
 
     @property
     def elem(self) -> Tensor:
-        return self._bare_alias()
+        return self.trigger_wait()
 
 
 def wait_tensor(tensor: Any) -> Any:

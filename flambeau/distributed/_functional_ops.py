@@ -32,7 +32,7 @@ _SCHEMAS: dict[str, Callable] = {
 
 
 # The operators of process groups themselves, which change their arguments: by these names they are counted.
-_CHANGING = {
+_CHANGING: dict[str, Callable] = {
     "broadcast_(Tensor(a!) tensor, int src, str group_name) -> ()": lambda tensor, src, group_name: (
         collectives.broadcast(tensor, src, groups._resolve_process_group(group_name))
     ),

@@ -214,6 +214,18 @@ class DeviceMesh:
         part._groups = made
         return part
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state.update(_groups=[getattr(g, "group_name", None) for g in self._groups], _root=None, _flattened={})
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        names, self._groups = self._groups, []
+        if groups.is_initialized():  # groups are found again by their names, where there are any
+            known = {g.group_name: g for g in groups._world.pg_map}
+            self._groups = [known.get(name, groups.GroupMember.NON_GROUP_MEMBER) for name in names]
+
     def __enter__(self) -> DeviceMesh:
         _mesh_resources.stack.append(self)
         return self

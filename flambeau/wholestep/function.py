@@ -126,6 +126,7 @@ class CompiledFunction:
         # why calls run as they are
         self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
         self.tries = 0
+        self.exact = False  # whether passes must keep every bit
         self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
         self.seconds = 0.0
         self.last: Last | None = None  # the recording that was run last, if its arguments were plain
@@ -318,7 +319,9 @@ class CompiledFunction:
                 problem, result = recorded.check(
                     given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
                 )
-                if problem:
+                if problem and recorded.program.graph.rounded_otherwise:
+                    self.exact, self.found[key] = True, 1  # recorded once more, bit by bit
+                elif problem:
                     self.found[key] = Unfit(problem)
                     self._say(problem)
                 return result
@@ -361,6 +364,7 @@ class CompiledFunction:
         recorder = _recorder(reach, given)
         code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
         recorder.codes = frozenset(() if code is None else (code,))
+        recorder.graph.exact = self.exact
         try:
             prepared, table, result = self._watched(recorder, reach, given, key, args, kwargs, self.function)
         except _Busy:

@@ -163,6 +163,8 @@ class Graph:
     updates: list[Update] = field(default_factory=list)
     generators: list[Any] = field(default_factory=list)  # whose engines native calls use
     draws: list[Any] = field(default_factory=list)  # all that random numbers come from
+    exact: bool = False  # whether passes must keep every bit
+    rounded_otherwise: bool = False  # whether one has not
 
     def text(self) -> str:
         """The steps, one a line."""

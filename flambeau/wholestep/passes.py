@@ -18,6 +18,7 @@ from ..expr.simplify import simplify
 from ..kernels import geometry
 from ..kernels.elementwise import passing
 from .constants import fold
+from .epilogues import join_biases
 from .graph import Graph, Launch, Ref, Test
 
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
@@ -50,7 +51,10 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("fusing reductions", fuse_reductions),
         ("dropping dead steps", drop_dead),
         ("folding constants", fold),
+        ("joining biases", join_biases),
     ):
+        if graph.exact and work is join_biases:
+            continue
         before = [id(step) for step in graph.steps]
         work(graph, results)
         if [id(step) for step in graph.steps] != before:

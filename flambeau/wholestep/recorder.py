@@ -83,7 +83,10 @@ class _Leaf:
         self.tests: list[Test] = []
         self.problem = ""
         self.generator: Generator | None = None
-        self.mark: Any = None  # the generator's state before
+        self.mark: Any = (
+            None  # the generator's state before, and when it was made ready: to look at its engine is to do that
+        )
+        self.ready: Any = None
 
 
 class Recorder(modes.Mode):
@@ -196,23 +199,24 @@ class Recorder(modes.Mode):
             leaf.problem = "it draws random numbers"
             return
         leaf.generator, leaf.mark = found[0], found[0].state_bytes()
-        with leaf.generator.lock:
+        with leaf.generator.lock, unwatched():  # what it makes ready is its own
             engine, words, _, _ = leaf.generator.native()
         self.know(engine._storage, ("engine", leaf.generator))
         self.know(words._storage, ("words", leaf.generator))
+        leaf.ready = leaf.generator.state_bytes()
 
     def _finish(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict]) -> None:
         """The operator is done: its native calls are its effect, or it will be called again as a whole."""
         touched = {ref.buffer for step in leaf.steps for ref in step.refs()}
         if not leaf.steps and not leaf.problem and op.name in _UNINITIALISED:
             return
-        if leaf.generator is not None and not leaf.steps and not leaf.problem:
-            leaf.generator.set_state_bytes(leaf.mark)  # to look at its engine is to make it ready: nothing was drawn
         if not leaf.problem and any(b not in touched and self.memory.buffers[b].size for b in leaf.makes):
             leaf.problem = "it fills memory by itself"
         changes = op.writes or op.draws or leaf.name.endswith("_")
         if not leaf.problem and not leaf.steps and changes and op.kind != "view":
             leaf.problem = "it changes memory by itself"
+        if leaf.generator is not None and leaf.generator.state_bytes() == leaf.ready:
+            leaf.generator.set_state_bytes(leaf.mark)  # nothing was drawn
         if not leaf.steps and not leaf.makes and not leaf.problem:
             return
         call = Call(leaf.name, leaf.function, *given, leaf.makes, leaf.problem)

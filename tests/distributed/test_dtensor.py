@@ -12,6 +12,7 @@ import pytest
 
 import flambeau as torch
 from flambeau import nn
+from flambeau.distributed._functional_collectives import AsyncCollectiveTensor
 from flambeau.distributed.device_mesh import init_device_mesh
 from flambeau.distributed.tensor import (
     DTensor,
@@ -78,6 +79,23 @@ def gradients_pass_through(rank: int, size: int) -> None:
     _same(leaf.grad, torch.full((4, 4), 6.0))
 
 
+def second_derivatives(rank: int, size: int) -> None:
+    mesh = _mesh(size)
+    torch.manual_seed(7)
+    a, b = torch.randn(4, 6), torch.randn(6, 2)
+    found = []
+    for spread in (False, True):
+        x, w = (t.clone().requires_grad_() for t in (a, b))
+        if spread:
+            x, w = (distribute_tensor(t, mesh, [p]).requires_grad_() for t, p in ((a, Shard(0)), (b, Replicate())))
+        loss = (x @ w).tanh().sum()
+        gx, gw = torch.autograd.grad(loss, (x, w), create_graph=True)
+        ((gx * gx).sum() + (gw**3).sum()).backward()
+        found.append((gx, gw, x.grad, w.grad))
+    for whole, part in zip(*found):
+        _same(part, whole)
+
+
 def elementwise(rank: int, size: int) -> None:
     mesh = _mesh(size)
     torch.manual_seed(0)
@@ -124,6 +142,12 @@ def in_place_and_optimizers(rank: int, size: int) -> None:
     assert x.placements == (Shard(0),) and x.sum().item() == 12
 
 
+def _saved_and_loaded(value):
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return torch.load(io.BytesIO(buffer.getvalue()), weights_only=False)
+
+
 def parts_are_read_and_written(rank: int, size: int) -> None:
     mesh = _mesh(size)
     whole = torch.arange(24.0).reshape(4, 6)
@@ -136,8 +160,12 @@ def parts_are_read_and_written(rank: int, size: int) -> None:
     x[1:3, ::2] = -1.0
     _same(x, changed)
     assert x.placements == (Shard(0),)
-    buffer = io.BytesIO()
-    torch.save({"x": x.to_local()}, buffer)
+    for again in (pickle.loads(pickle.dumps(x)), _saved_and_loaded(x)):
+        assert again.placements == (Shard(0),) and again.device_mesh == mesh
+        _same(again + 1, changed + 1)
+    later = DTensor.from_local(torch.ones(3), mesh, [Partial()]).redistribute(placements=[Replicate()], async_op=True)
+    part = later.to_local()
+    assert isinstance(part, AsyncCollectiveTensor) and (part * 2).tolist() == [2.0 * size] * 3
     assert x.new_zeros(4, 6).placements == (Shard(0),) and x.new_zeros(3).placements == (Replicate(),)
 
 
@@ -368,6 +396,7 @@ CHECKS: list[Callable] = [
     meshes_of_two_dimensions,
     spreading_and_gathering,
     gradients_pass_through,
+    second_derivatives,
     elementwise,
     in_place_and_optimizers,
     new_tensors_and_modules,

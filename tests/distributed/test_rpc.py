@@ -129,7 +129,7 @@ def gradients_cross_workers():
 @between_workers
 def remote_modules_are_trained():
     module = RemoteModule("worker1/cpu", flambeau.nn.Linear, args=(4, 1))
-    optimizer = DistributedOptimizer(flambeau.optim.SGD, module.remote_parameters(), lr=0.1)
+    optimizer = DistributedOptimizer(flambeau.optim.SGD, module.remote_parameters(), lr=0.01)
     x, losses = flambeau.ones(2, 4), []
     for _ in range(3):
         with dist_autograd.context() as context:

@@ -104,7 +104,9 @@ def blocks(page: Path) -> Iterator[Block]:
         if fence:
             indent, language, title = fence.groups()
             if language not in LANGUAGES:
-                raise ValueError(f"{where}: the language of a block is one of {', '.join(sorted(LANGUAGES))}, not {language!r}")
+                raise ValueError(
+                    f"{where}: the language of a block is one of {', '.join(sorted(LANGUAGES))}, not {language!r}"
+                )
             end = lines.index(f"{indent}```", place + 1)
             text = "\n".join(one[len(indent) :] for one in lines[place + 1 : end])
             yield Block(language, title or "", text + "\n", place + 1)

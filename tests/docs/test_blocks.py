@@ -13,12 +13,10 @@ from .blocks import ROOT, blocks, pages
 
 # Pages that compile C++, start servers or train for long: with the checks against PyTorch only.
 LONG = {
-    "docs/cpp.md", "docs/files.md", "docs/gallery.md", "docs/profiling.md", "docs/tutorials/compression.md", "docs/tutorials/deployment.md",
+    "docs/cpp.md", "docs/files.md", "docs/gallery.md", "docs/profiling.md", "docs/sharding.md", "docs/tutorials/compression.md", "docs/tutorials/deployment.md",
     "docs/tutorials/parallel.md", "docs/tutorials/text.md", "docs/tutorials/tools.md", "docs/tutorials/vision.md",
 }  # fmt: skip
-PAGES = [
-    str(page.relative_to(ROOT)) for page in pages() if any(block.language == "python" for block in blocks(page))
-]
+PAGES = [str(page.relative_to(ROOT)) for page in pages() if "```python" in page.read_text()]
 SHORT = [page for page in PAGES if page not in LONG]
 
 
@@ -41,3 +39,8 @@ def test_long_page(page: str, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="takes long: runs with the checks against PyTorch")
     assert page in PAGES
     run([page], tmp_path)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_say_what_they_are(page: Path) -> None:
+    assert all(block.text.strip() for block in blocks(page))

@@ -27,7 +27,9 @@ def test_names_are_those_of_the_pytorch_that_is_followed() -> None:
     torch = pytest.importorskip("torch", reason="reads PyTorch's names")
     first, *lines = (DOCS / "_tools" / "pytorch-names.txt").read_text().splitlines()
     assert torch.__version__.partition("+")[0] in first
-    names = {line.partition(": ")[0]: [n.partition("(")[0] for n in line.partition(": ")[2].split(" ")] for line in lines}
+    names = {
+        line.partition(": ")[0]: [n.partition("(")[0] for n in line.partition(": ")[2].split(" ")] for line in lines
+    }
     assert all(hasattr(torch.nn, name) for name in names["torch.nn"])
     assert set(torch.optim.__all__) == set(names["torch.optim"])
 

@@ -162,7 +162,11 @@ def test_a_module_of_pytorchs_is_run_by_its_name() -> None:
     """`python -m flambeau -m torch.distributed.run` and packages with a `__main__`."""
     for module in ("torch.distributed.run", "torch.utils.bottleneck"):
         done = subprocess.run(
-            [sys.executable, "-m", "flambeau", "-m", module, "-h"], capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-m", "flambeau", "-m", module, "-h"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         assert "usage" in done.stdout

@@ -27,12 +27,23 @@ def _script(obj: Any, *args: Any, **kwargs: Any) -> Any:
 torch.jit.script = _script  # type: ignore[attr-defined]
 try:
     from torch.testing._internal.common_distributed import MultiProcessTestCase
-    from torch.testing._internal.distributed.ddp_under_dist_autograd_test import DdpComparisonTest, DdpUnderDistAutogradTest
-    from torch.testing._internal.distributed.nn.api.remote_module_test import RemoteModuleTest, ThreeWorkersRemoteModuleTest
-    from torch.testing._internal.distributed.rpc.dist_autograd_test import DistAutogradTest, TensorPipeAgentDistAutogradTest
+    from torch.testing._internal.distributed.ddp_under_dist_autograd_test import (
+        DdpComparisonTest,
+        DdpUnderDistAutogradTest,
+    )
+    from torch.testing._internal.distributed.nn.api.remote_module_test import (
+        RemoteModuleTest,
+        ThreeWorkersRemoteModuleTest,
+    )
+    from torch.testing._internal.distributed.rpc.dist_autograd_test import (
+        DistAutogradTest,
+        TensorPipeAgentDistAutogradTest,
+    )
     from torch.testing._internal.distributed.rpc.dist_optimizer_test import DistOptimizerTest
     from torch.testing._internal.distributed.rpc.examples.parameter_server_test import ParameterServerTest
-    from torch.testing._internal.distributed.rpc.examples.reinforcement_learning_rpc_test import ReinforcementLearningRpcTest
+    from torch.testing._internal.distributed.rpc.examples.reinforcement_learning_rpc_test import (
+        ReinforcementLearningRpcTest,
+    )
     from torch.testing._internal.distributed.rpc.rpc_test import RpcTest, TensorPipeAgentRpcTest
     from torch.testing._internal.distributed.rpc.tensorpipe_rpc_agent_test_fixture import TensorPipeRpcAgentTestFixture
 finally:

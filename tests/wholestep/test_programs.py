@@ -299,3 +299,16 @@ def test_a_language_model_trained_as_public_programs_do(lower):
     for a, b in zip(parameters, others):
         flambeau.testing.assert_close(a, b)
     assert "recording 0" in model.explain(), model.explain()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: F.feature_alpha_dropout(x, 0.5, True), lambda x: flambeau.rand_like(x[:0]), lambda x: F.dropout(x, 0.0)],
+    ids=["drawn in Python", "none", "none needed"],
+)
+def test_the_state_of_random_numbers_after_each_call(function):
+    def step(x):
+        return function(x)
+
+    twins = Twins(lambda: (step, None))
+    twins.call(lambda: (flambeau.randn(3, 4, 2, 2),), 5)

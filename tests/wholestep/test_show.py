@@ -165,3 +165,27 @@ def test_only_what_is_changed_is_copied_for_the_comparison(monkeypatch):
         step(flambeau.randn(8, 64))
     changed = [*model[2].parameters(), *model[1].buffers()]
     assert saved == [sum(t.nbytes for t in changed)]
+
+
+def test_biases_are_added_while_it_multiplies(monkeypatch):
+    from flambeau.wholestep.recorded import Recorded
+
+    layer = nn.Linear(96, 256)
+
+    def function(x):
+        with flambeau.no_grad():
+            return layer(x)
+
+    x = flambeau.randn(300, 96)
+    _, recorded = steps_of(function, x)
+    assert recorded.trail[-1].name == "joining biases" and recorded.program.graph.rounded_otherwise
+
+    compare = Recorded._compare
+    monkeypatch.setattr(
+        Recorded, "_compare", lambda self, *a: "too far" if self.program.graph.rounded_otherwise else compare(self, *a)
+    )
+    compiled = flambeau.compile(function)
+    for _ in range(7):
+        flambeau.testing.assert_close(compiled(x), function(x), rtol=0, atol=0)
+    (recorded,) = compiled._compiled.recordings()  # the second one, which keeps every bit
+    assert recorded.calls and not recorded.program.graph.rounded_otherwise and not compiled._compiled.reasons

@@ -27,7 +27,7 @@ class SendRpcBackward(Node):
     """Stands where tensors have left: hands on the gradients that come back."""
 
     def __init__(self, tensors: list[Tensor]) -> None:
-        super().__init__("SendRpcBackward", tuple(gradient_edge(t) for t in tensors))
+        super().__init__("torch::distributed::autograd::SendRpcBackward", tuple(gradient_edge(t) for t in tensors))
         self.output_count = len(tensors)
 
     def apply(self, grads: list) -> tuple:
@@ -38,7 +38,7 @@ class RecvRpcBackward(Node):
     """The history of tensors that have arrived: sends their gradients to where they came from."""
 
     def __init__(self, context: DistAutogradContext, message: int, worker: int, tensors: list[Tensor]) -> None:
-        super().__init__("RecvRpcBackward", ())
+        super().__init__("torch::distributed::autograd::RecvRpcBackward", ())
         self.context, self.message, self.worker = context, message, worker
         self.output_count = len(tensors)
         self.output_info = [(t.shape, t.dtype, t.device) for t in tensors]
@@ -100,6 +100,12 @@ class _Pass(engine.Pass):
 
     def feed(self, arrivals: list[tuple[Node, int, Tensor]]) -> Future:
         """Go on from these gradients; done when all workers that get something from here are."""
+        try:
+            return self._feed(arrivals)
+        except Exception as problem:
+            raise RuntimeError(f"Error on Node {container.worker}: {problem}") from problem
+
+    def _feed(self, arrivals: list[tuple[Node, int, Tensor]]) -> Future:
         with self.turn:
             self.sent = []
             before, grad_mode.enabled = grad_mode.enabled, False
@@ -115,7 +121,7 @@ class _Pass(engine.Pass):
                     state = leaf._ensure_autograd()
                     self.context.grads[leaf], state.grad = state.grad, kept
                 self.set_aside = {}
-            return collect_all(self.sent).then(lambda done: [one.value() for one in done.value()])
+            return collect_all(self.sent)._mapped(lambda done: [one.value() for one in done.value()])
 
     def _walk(self, arrivals: list[tuple[Node, int, Tensor]]) -> None:
         for node, output, gradient in arrivals:

@@ -144,7 +144,7 @@ class HuggingFaceStorageReader(FileSystemReader):
                 self._process_read_request(file, item, planner)
 
     def _process_read_request(self, f: Any, req: ReadItem, planner: LoadPlanner) -> None:
-        block = tuple(slice(start, start + size) for start, size in zip(req.storage_offsets, req.lengths, strict=True))
+        block = tuple(slice(start, start + size) for start, size in zip(req.storage_offsets, req.lengths))
         name = req.storage_index.fqn
         fill(planner, req, f.get_slice(name)[block] if block else f.get_tensor(name))
 

@@ -234,7 +234,7 @@ def _add_send_recv(
     compute_actions: Any, stage_to_rank: Callable[[int], int], num_stages: int
 ) -> dict[int, list[_Action]]:
     """The same with sends and receives between: a receive stands where its message can be on its way."""
-    waiting = {rank: [a for a in actions if a is not None] for rank, actions in compute_actions.items()}
+    waiting = {rank: list(actions) for rank, actions in compute_actions.items()}
     made: dict[int, list[_Action]] = {rank: [] for rank in waiting}
     done: dict[int, set[_Action]] = {rank: set() for rank in waiting}
 
@@ -245,10 +245,15 @@ def _add_send_recv(
     while any(waiting.values()):
         progress = False
         for rank in sorted(waiting):
-            if not waiting[rank] or not _ready(waiting[rank][0], done[rank], stage_to_rank, num_stages):
+            if not waiting[rank]:
                 continue
-            action = waiting[rank].pop(0)
+            action = waiting[rank][0]
+            if action is not None and not _ready(action, done[rank], stage_to_rank, num_stages):
+                continue
+            del waiting[rank][0]
             progress = True
+            if action is None:  # a rank that waits lets messages come first
+                continue
             note(rank, action)
             for part in parts_of(action):
                 message = _message(part, stage_to_rank, num_stages)

@@ -15,12 +15,15 @@ from __future__ import annotations
 import itertools
 import logging
 import numbers
+import os
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlparse
 
 from .. import autograd as dist_autograd
 from ..rendezvous import rendezvous
-from ..store import PrefixStore, Store
+from ..store import FileStore, PrefixStore, Store
+from ..tcp_store import TCPStore
 from . import api, backend_registry, constants, functions, internal, options
 from .agent import (
     RpcAgent,
@@ -89,13 +92,31 @@ def init_rpc(
         backend = _backend_of(rpc_backend_options)
     if rpc_backend_options is None:
         rpc_backend_options = backend_registry.construct_rpc_backend_options(backend)
-    meeting = rendezvous(rpc_backend_options.init_method, rank=rank, world_size=world_size or -1)
-    _kept[:] = [meeting]
-    store, rank, found = next(meeting)
+    if _is_current_rpc_agent_set():
+        raise RuntimeError("RPC is already initialized")
+    if world_size:
+        meeting = rendezvous(rpc_backend_options.init_method, rank=rank, world_size=world_size)
+        _kept[:] = [meeting]
+        store, rank, world_size = next(meeting)
+    else:
+        store, world_size = _open_store(rpc_backend_options.init_method, rank), None
     store.set_timeout(timedelta(seconds=rpc_backend_options.rpc_timeout))
     store = PrefixStore(f"rpc_prefix_{next(_worlds)}", store)
     dist_autograd._init(rank)
-    _init_rpc_backend(backend, store, name, rank, world_size and found, rpc_backend_options)
+    _init_rpc_backend(backend, store, name, rank, world_size, rpc_backend_options)
+
+
+def _open_store(init_method: str, rank: int) -> Store:
+    """The store of workers that nobody has counted: at an address, in a file, or where the environment says. Rank 0 serves it."""
+    place = urlparse(init_method)
+    if place.scheme == "file":
+        return FileStore(place.netloc + place.path)
+    if place.scheme == "tcp" and place.hostname and place.port is not None:
+        return TCPStore(place.hostname, place.port, None, rank == 0, multi_tenant=True, wait_for_workers=False)
+    if place.scheme == "env" and {"MASTER_ADDR", "MASTER_PORT"} <= set(os.environ):
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        return TCPStore(host, port, None, rank == 0, multi_tenant=True, wait_for_workers=False)
+    raise ValueError(f"workers that join as they like meet at tcp://, file:// or env://, not at {init_method!r}")
 
 
 def _backend_of(given: Any) -> Any:

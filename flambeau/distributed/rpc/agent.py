@@ -6,6 +6,7 @@ worker opens a connection of its own to every worker it asks; answers come back 
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 import json
@@ -126,6 +127,7 @@ class TensorPipeAgent(RpcAgent):
         self._connecting = threading.RLock()
         self._running = self._served = 0  # requests that are being answered, and all there were
         self._asked = 0
+        self._letters: collections.deque[None] = collections.deque()  # one for each message in the outbox
         self._idle = threading.Condition(self._lock)
         self._closed = False
         self.started = threading.Event()  # others may know of this worker before it is ready to answer
@@ -259,11 +261,17 @@ class TensorPipeAgent(RpcAgent):
     def notify(self, worker: int, operation: str, details: Any) -> None:
         """Tell a worker something that nobody waits for; a worker that has gone need not be told. May be called anywhere, by a
         destructor too: the message is sent by a thread of the agent's."""
+        self._letters.append(None)  # one step, and without the lock, which the thread of a destructor may hold
         self._outbox.put(lambda: self._tell(worker, operation, details))
 
     def _tell(self, worker: int, operation: str, details: Any) -> None:
-        with contextlib.suppress(RuntimeError, KeyError):
-            self.request(worker, operation, details)
+        try:
+            with contextlib.suppress(RuntimeError, KeyError):
+                self.request(worker, operation, details)
+        finally:
+            with self._lock:
+                self._letters.popleft()
+                self._idle.notify_all()
 
     def _ask_self(self, number: int, message: Message) -> None:
         def reply(answer: Message | None, problem: str | None) -> None:
@@ -387,7 +395,7 @@ class TensorPipeAgent(RpcAgent):
     def _wait_until_idle(self, deadline: float | None) -> None:
         with self._lock:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not self._idle.wait_for(lambda: not self._waiting and not self._running, left):
+            if not self._idle.wait_for(lambda: not self._waiting and not self._running and not self._letters, left):
                 raise RuntimeError("Timed out waiting for the calls of other workers to end")
 
     def join(self, shutdown: bool = False, timeout: float = 0) -> None:

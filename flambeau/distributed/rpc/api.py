@@ -277,7 +277,7 @@ def shutdown(graceful: bool = True, timeout: float = DEFAULT_SHUTDOWN_TIMEOUT) -
             agent = _get_current_rpc_agent()
             if not isinstance(agent, TensorPipeAgent) or agent.is_static_group:
                 _wait_all_workers(timeout)
-            _delete_all_user_and_unforked_owner_rrefs(timeout)
+            _delete_all_user_and_unforked_owner_rrefs()
             agent.join(shutdown=True, timeout=timeout)
     finally:
         _finalize_shutdown()

@@ -9,10 +9,12 @@ import pickle
 import sys
 import threading
 import traceback
+import types
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from ...core import naming
 from ...core.tensor import Tensor
 from ...futures import Future
 
@@ -52,6 +54,22 @@ def _send_tensor(tensor: Tensor) -> tuple:
     return _received_tensor, (len(_tables.sending) - 1,)
 
 
+def _function_of(room: str, name: str) -> Any:
+    return getattr(naming.load(room), name)
+
+
+class _Pickler(pickle.Pickler):
+    """Finds functions of this package that say `flambeau` as their home but live in a room of it."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is not types.FunctionType or obj.__module__ != naming.PACKAGE:
+            return NotImplemented
+        for room in (f"{naming.PACKAGE}{part}" for part in ("", ".linalg", ".special", ".fft", ".nn.functional")):
+            if getattr(naming.load(room), obj.__name__, None) is obj:
+                return NotImplemented if room == naming.PACKAGE else (_function_of, (room, obj.__name__))
+        return NotImplemented
+
+
 def _refuse_future(future: Future) -> Any:
     raise RuntimeError("Can not pickle torch.futures.Future")
 
@@ -78,7 +96,7 @@ class _InternalRPCPickler:
 
     def serialize(self, obj: Any) -> tuple[bytes, list[Tensor]]:
         file = io.BytesIO()
-        pickler = pickle.Pickler(file, protocol=5)
+        pickler = _Pickler(file, protocol=5)
         pickler.dispatch_table = self._table()
         before, _tables.sending = _tables.sending, []
         try:
@@ -125,7 +143,10 @@ def raise_remote(result: Any) -> Any:
         raise RuntimeError(
             f"Failed to create original exception type. Error msg was {again} Original exception on remote side was {message}"
         ) from again
-    raise problem
+    try:
+        raise problem
+    finally:
+        del problem  # it knows this frame: together they would keep the callers' references alive
 
 
 _handle_exception = raise_remote

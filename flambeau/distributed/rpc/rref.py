@@ -189,11 +189,12 @@ class RRef(Generic[T]):
 
     def _serialize(self) -> tuple:
         """Make a fork for another worker: what `rebuild` needs there."""
+        if not self.is_owner():
+            self._check_usable("fork an UserRRef")
         fork = references.next_number()
         if self.is_owner():
             references.add_fork(self._owned, fork)
         else:
-            self._check_usable("fork an UserRRef")
             with references.lock:
                 references.handed_on[fork] = self
         here = _get_current_rpc_agent().get_worker_info().id
@@ -221,8 +222,8 @@ class RRef(Generic[T]):
         """The value, on its owner."""
         if not self.is_owner():
             raise RuntimeError(
-                f"For {self}, can't call localValue() on user {_get_current_rpc_agent().get_worker_info()}. Call it on owner"
-                f" {self._owner}"
+                f"For UserRRef(rref_id={self._number!r}, fork_id={self._fork!r}), can't call localValue() on user"
+                f" {_get_current_rpc_agent().get_worker_info()}. Call it on owner {self._owner}"
             )
         return raise_remote(self._owned.value.wait())
 
@@ -239,7 +240,7 @@ class RRef(Generic[T]):
         """The type of the value, or a future of it."""
         if self._type is None:
             if self.is_owner():
-                self._type = self._owned.value.then(lambda value: type(raise_remote(value.value())))
+                self._type = self._owned.value._mapped(lambda value: type(raise_remote(value.value())))
             else:
                 self._type = call(self._owner, _type_of, (self,), {}, timeout)
         return self._type.wait() if blocking else self._type
@@ -253,6 +254,8 @@ class RRef(Generic[T]):
     def backward(self, dist_autograd_ctx_id: int = -1, retain_graph: bool = False) -> None:
         """Run the backward pass from the value, on its owner."""
         if not self.is_owner():
+            if dist_autograd_ctx_id == -1:
+                raise RuntimeError("User RRefs require 'dist_autograd_ctx_id' to be specified")
             call(self._owner, _backward_on_owner, (self, dist_autograd_ctx_id, retain_graph), {}, 0).wait()
             return
         value: Any = self.local_value()
@@ -309,8 +312,20 @@ def rebuild(data: tuple) -> RRef:
             references.confirm(fork)
             agent.notify(parent, "fork_accepted", fork)
 
-        agent.request(owner.id, "add_fork", (number, fork)).add_done_callback(known)
+        asked = agent.request(owner.id, "add_fork", (number, fork))
+        asked.add_done_callback(known)
+        if _arriving.futures is not None:
+            _arriving.futures.append(asked)
     return reference
+
+
+class _Arriving(threading.local):
+    """Forks in the arguments of a call that this thread is about to run: their owners must know of them before."""
+
+    futures: list[Future] | None = None
+
+
+_arriving = _Arriving()
 
 
 @handler("add_fork", at_once=True)
@@ -347,9 +362,15 @@ def _run(source: WorkerInfo, message: Message) -> Any:
         tensors, context = opened(message, source.id)
         before = autograd.container.enter(context)
         try:
-            call = deserialize(message.data, tensors)
+            _arriving.futures = []
+            try:
+                call = deserialize(message.data, tensors)
+            finally:
+                asked, _arriving.futures = _arriving.futures, None
             if isinstance(call, AttributeError):
-                raise call
+                raise RuntimeError(str(call)) from call
+            for one in asked:
+                one.wait()
             result = call.func(*call.args, **call.kwargs)
         finally:
             autograd.container.enter(before)
@@ -363,7 +384,7 @@ def _run(source: WorkerInfo, message: Message) -> Any:
             f" {type(result).__name__}"
         )
         return remote_exception(wrong, where)
-    return result.then(lambda done: _value_or_error(done, where))
+    return result._mapped(lambda done: _value_or_error(done, where))
 
 
 def _value_or_error(done: Future, where: WorkerInfo) -> Any:
@@ -390,7 +411,7 @@ def _call(source: WorkerInfo, message: Message) -> Any:
     asynchronous = message.details
     result = _run(source, message)
     if asynchronous and isinstance(result, Future):
-        return result.then(lambda done: _answer(source, message, done.value()))
+        return result._mapped(lambda done: _answer(source, message, done.value()))
     return _answer(source, message, result)
 
 
@@ -402,7 +423,7 @@ def _remote(source: WorkerInfo, message: Message) -> Any:
         references.add_fork(owned, fork)
     result = _run(source, message)
     if asynchronous and isinstance(result, Future):
-        return result.then(lambda done: owned.value.set_result(done.value()))
+        return result._mapped(lambda done: owned.value.set_result(done.value()))
     owned.value.set_result(result)
     return None
 
@@ -412,7 +433,7 @@ def _fetch(source: WorkerInfo, message: Message) -> Any:
     if message.mark is not None:
         opened(message, source.id)
     owned = references.find_owned(message.details)
-    return owned.value.then(lambda value: _answer(source, message, value.value()))
+    return owned.value._mapped(lambda value: _answer(source, message, value.value()))
 
 
 def opened_result(answer: Message, source: WorkerInfo) -> Any:
@@ -438,7 +459,7 @@ def call(to: WorkerInfo, function: Any, args: tuple, kwargs: dict, timeout: floa
         finally:
             autograd.container.enter(before)
 
-    return agent.ask(to, message_with(agent, to, "call", asynchronous, parts), timeout).then(read)
+    return agent.ask(to, message_with(agent, to, "call", asynchronous, parts), timeout)._mapped(read)
 
 
 def create(to: WorkerInfo, function: Any, args: tuple, kwargs: dict, timeout: float, pickler: Any = None) -> RRef:
@@ -460,7 +481,7 @@ def create(to: WorkerInfo, function: Any, args: tuple, kwargs: dict, timeout: fl
         if not reference.is_owner():
             references.unconfirmed[fork] = reference
     answer = agent.ask(to, message_with(agent, to, "remote", (asynchronous, number, fork), parts), timeout)
-    weak = weakref.ref(reference)
+    weak, owns = weakref.ref(reference), reference.is_owner()
 
     def created(done: Future) -> None:
         with references.lock:
@@ -474,13 +495,15 @@ def create(to: WorkerInfo, function: Any, args: tuple, kwargs: dict, timeout: fl
             with references.lock:
                 references.unconfirmed.pop(fork, None)
                 references.changed.notify_all()
+            if owns:
+                references.drop_fork(number, fork)
             raise
-        if target is not None and target.is_owner():
+        if owns:
             references.drop_fork(number, fork)
         else:
             references.confirm(fork)
 
-    reference._creation = answer.then(created)
+    reference._creation = answer._mapped(created)
     return reference
 
 

@@ -132,7 +132,7 @@ class DTensor(SpreadTensor):
         """This rank's part. It is differentiable: the gradient of the part is taken for one that lies as this tensor does
         (`grad_placements`)."""
         back = None if grad_placements is None else tuple(grad_placements)
-        result = _ToLocal.apply(self, back) if grad_mode.enabled else self._local_tensor
+        result: Any = _ToLocal.apply(self, back) if grad_mode.enabled else self._local_tensor
         if getattr(self, "_is_param", False) and not getattr(result, "_is_param", False):
             result = result._bare_alias() if result is self._local_tensor else result
             result._is_param = True
@@ -244,7 +244,7 @@ class DTensor(SpreadTensor):
 
     def _need_whole_values(self) -> None:
         if any(p.is_partial() for p in self.placements):
-            raise RuntimeError(
+            raise ValueError(
                 "Any checkpointing related operations are not supported for DTensor with partial placements!"
             )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...autograd.engine import run_backward
 from ...core.device import device
-from ...core.graph import RETRY_MESSAGE, GradientEdge, Node, grad_mode, gradient_edge, named_class
+from ...core.graph import RETRY_MESSAGE, GradientEdge, Node, grad_mode, gradient_edge, named_class, unrecorded
 from ...core.overrides import _made_by_operator
 from ...core.return_types import NamedResult
 from ...core.tensor import Tensor, empty_strided
@@ -213,6 +213,10 @@ def _outside(call: Call) -> Any:
     if call.op.writes or (call.op.name.endswith("_") and not call.op.name.endswith("__")):
         return call.tensors[0]
     if call.op.reads_values:
+        return None
+    try:
+        call.metas()
+    except NotImplementedError:  # what comes out depends on values, which this rank does not have
         return None
     decision = _decide(call)
     everywhere = (_REPLICATE,) * call.mesh.ndim
@@ -581,6 +585,11 @@ def _in_place(call: Call) -> Any:
     decision = _decide(call, keep=True)
     call.tensors = before
     if decision is None:
+        plain = OPS.get(call.op.name[:-1])
+        if plain is not None and not call.op.draws and call.op.kind != "random":
+            args, kwargs = call.filled(call.tensors)
+            _take_values(target, plain.function(*args, **kwargs))
+            return target
         if not target._spec.is_replicated():
             raise RuntimeError(
                 f"aten.{call.op.name}.default: in-place operations that require placement changes are not supported. Attempted to"
@@ -615,16 +624,21 @@ def _in_place_recorded(call: Call, target: Any) -> Any:
         )
     else:
         result = plain.function(*args, **kwargs)
-    result = Redistribute.apply(result, target.device_mesh, target.placements, False, (None, None))
-    enabled, grad_mode.enabled = grad_mode.enabled, False
-    try:
-        target._local_tensor.copy_(result._local_tensor)
-    finally:
-        grad_mode.enabled = enabled
-    edge = gradient_edge(result)
+    edge = gradient_edge(_take_values(target, result))
     if edge is not None:
         target._set_history(*edge)
     return target
+
+
+def _take_values(target: Any, result: Any) -> Any:
+    """Give a tensor the values of another, which is moved to where it lies; returns what was moved there."""
+    if result.shape != target.shape:
+        raise RuntimeError(
+            f"a result of shape {list(result.shape)} does not fit into a DTensor of shape {list(target.shape)}"
+        )
+    result = Redistribute.apply(result, target.device_mesh, target.placements, False, (None, None))
+    unrecorded(target._local_tensor.copy_, result._local_tensor)
+    return result
 
 
 def _write_out(call: Call) -> Any:

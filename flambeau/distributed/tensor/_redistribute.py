@@ -9,7 +9,7 @@ from ...core.tensor import Tensor
 from ...ops import namespace
 from .. import _functional_collectives as funcol
 from ._dtensor_spec import DTensorSpec
-from .placement_types import Placement, Replicate, Shard, _is_shard_like, padded
+from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, padded
 
 _torch = namespace("torch")
 
@@ -29,9 +29,9 @@ def redistribute_local_tensor(
     for i in reversed(range(mesh.ndim)):
         if _must_be_gathered(now, wanted, i):
             tensor = _step(tensor, shape, mesh, now, i, Replicate())
-    for i in range(mesh.ndim):
-        if now[i] != wanted[i]:
-            tensor = _step(tensor, shape, mesh, now, i, wanted[i])
+    steps = [i for i in range(mesh.ndim) if now[i] != wanted[i]]
+    for i in steps:
+        tensor = _step(tensor, shape, mesh, now, i, wanted[i], async_op and i == steps[-1])
     return tensor
 
 
@@ -66,8 +66,16 @@ def _length(shape: tuple[int, ...], mesh: Any, placements: list[Placement], i: i
     return length
 
 
-def _step(tensor: Tensor, shape: tuple[int, ...], mesh: Any, now: list[Placement], i: int, wanted: Placement) -> Tensor:
-    """One dimension of the mesh to another placement; `now` is told."""
+def _step(
+    tensor: Tensor,
+    shape: tuple[int, ...],
+    mesh: Any,
+    now: list[Placement],
+    i: int,
+    wanted: Placement,
+    later: bool = False,
+) -> Tensor:
+    """One dimension of the mesh to another placement; `now` is told. `later`: nobody need wait for the result yet."""
     placement: Any = now[i]
     target: Any = wanted
     parts, rank = mesh.size(i), mesh.get_local_rank(i)
@@ -83,16 +91,20 @@ def _step(tensor: Tensor, shape: tuple[int, ...], mesh: Any, now: list[Placement
             return tensor
         longest = max(placement.sizes(length, parts))
         filled = padded(tensor, placement.dim, longest - tensor.shape[placement.dim])
-        gathered = funcol.all_gather_tensor(filled, placement.dim, (mesh, i), now=True)
-        tensor = placement.whole_of(gathered, length, parts)
-        if not tensor.is_contiguous():
+        as_it_comes = later and placement == Shard(0) and longest * parts == length
+        gathered = funcol.all_gather_tensor(filled, placement.dim, (mesh, i), now=not as_it_comes)
+        tensor = gathered if as_it_comes else placement.whole_of(gathered, length, parts)
+        if not as_it_comes and not tensor.is_contiguous():
             tensor = tensor.contiguous()
     elif placement.is_partial():
         if _is_shard_like(wanted):
             tensor = placement._reduce_shard_value(tensor, mesh, i, wanted)
             now[i] = wanted
             return tensor
-        tensor = placement._reduce_value(tensor, mesh, i)
+        if later and type(placement) is Partial and wanted.is_replicate():
+            tensor = funcol.all_reduce(tensor, placement.reduce_op, (mesh, i))
+        else:
+            tensor = placement._reduce_value(tensor, mesh, i)
     if _is_shard_like(wanted):
         tensor = target.part_of(tensor, parts, rank)
     elif wanted.is_partial():
@@ -153,7 +165,7 @@ class Redistribute(Function):
         ctx.backward_dtype = backward_dtype or input.dtype
         source = input if forward_dtype in (None, input.dtype) else input.to(forward_dtype)
         spec = source._spec.with_placements(tuple(placements))
-        local = redistribute_local_tensor(source._local_tensor, source._spec, spec)
+        local = redistribute_local_tensor(source._local_tensor, source._spec, spec, async_op=async_op)
         return type(input)(local._bare_alias(), spec, requires_grad=False)
 
     @staticmethod

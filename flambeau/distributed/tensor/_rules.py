@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...core.device import device
+from ...core.dtype import float32
 from ...core.tensor import Tensor, empty_strided
 from ...expr import arg, const
 from ...ops.machinery.record import Batched, Op
@@ -111,29 +112,49 @@ def _linear_groups(call: Any) -> list[tuple[frozenset, tuple[str, ...]]]:
     found: list[tuple[frozenset, tuple[str, ...]]] = []
     candidates = [frozenset(places)] + [frozenset([i]) for i in places]
     for group in dict.fromkeys(candidates):
-        if _is_linear(impl, group, len(impl.operand_names), params):
-            tensors = frozenset(places[i] for i in group)
-            found.append((tensors, ("sum", "avg")))
+        kinds = _passing(impl, group, len(impl.operand_names), params)
+        if kinds:
+            found.append((frozenset(places[i] for i in group), kinds))
     return found
 
 
-def _is_linear(impl: Any, group: frozenset, arity: int, params: tuple) -> bool:
+def _passing(impl: Any, group: frozenset, arity: int, params: tuple) -> tuple[str, ...]:
+    """Which reductions of these operands may wait until after the operator."""
     key = (impl, group, arity, tuple((type(p), p) for p in params))
     try:
-        return _linear_formula(key)
-    except TypeError:
-        return False
+        return _passing_formula(key)
+    except TypeError:  # parameters that cannot be looked up
+        return ()
 
 
 @functools.lru_cache(4096)
-def _linear_formula(key: tuple) -> bool:
+def _passing_formula(key: tuple) -> tuple[str, ...]:
     impl, group, arity, params = key
     values = [const(p) if kind in (int, float, complex) else p for kind, p in params]
     try:
-        root = impl.evaluate([*(arg(i) for i in range(arity)), *values], None)
-    except Exception:  # noqa: BLE001 - a formula that cannot be traced without a dtype is not known to be linear
+        root = impl.evaluate([*(arg(i) for i in range(arity)), *values], float32)
+    except Exception:  # noqa: BLE001 - a formula that cannot be traced without more dtypes is not known to be linear
+        return ()
+    if root.op in ("maximum", "minimum") and all(a.op == "arg" and a.args[0] in group for a in root.args):
+        return (root.op[:3],)
+    if _degree(root, group) == 1:
+        return ("sum", "avg")
+    return ("avg", "max", "min") if _is_shift(root, group) else ()
+
+
+def _is_shift(node: Any, group: frozenset) -> bool:
+    """Whether something that all ranks have is added to an operand of the group: then the largest stays the largest."""
+    if node.op == "fma":
+        return (
+            all(_degree(a, group) == 0 for a in node.args[:2])
+            and node.args[2].op == "arg"
+            and node.args[2].args[0] in group
+        )
+    if node.op not in ("add", "sub"):
         return False
-    return _degree(root, group) == 1
+    left, right = (_degree(a, group) for a in node.args)
+    moved = node.args[0] if right == 0 else node.args[1] if left == 0 and node.op == "add" else None
+    return moved is not None and moved.op == "arg" and moved.args[0] in group
 
 
 def _degree(node: Any, group: frozenset) -> int | None:
@@ -151,6 +172,9 @@ def _degree(node: Any, group: frozenset) -> int | None:
         return parts[0]
     if node.op in ("add", "sub"):
         return parts[0] if parts[0] == parts[1] else None
+    if node.op == "fma":
+        product = parts[0] + parts[1]  # type: ignore[operator]
+        return product if product == parts[2] and product <= 1 else None
     if node.op == "mul":
         total = sum(parts)  # type: ignore[arg-type]
         return total if total <= 1 else None

@@ -232,7 +232,8 @@ class _NormPartial(Partial):
     def __repr__(self) -> str:
         return f"_NormPartial(reduce_op={self.reduce_op}, norm_type={self.norm_type})"
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        return f"_NormP({self.norm_type})"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Linear algebra: factorizations, systems of equations, spectra and functions of matrices."""
 
 from . import (  # noqa: F401
+    bytes_product,
     cholesky,
     determinant,
     einsum,

@@ -118,7 +118,7 @@ def encode_float_channels(value, scale, zero_point, low=0.0, high=255.0):
     return clipped(round_(value * (cast(1.0, dt.float32) / scale) + zero_point), low, high)
 
 
-def along(values: Tensor, axis: int, ndim: int) -> Tensor:
+def along(values: Tensor, axis: int | None, ndim: int) -> Tensor:
     """One number for each channel, to be broadcast."""
     return values.view([-1 if d == axis else 1 for d in range(ndim)])
 

@@ -18,7 +18,7 @@ from ..machinery.declare import internal
 from ..machinery.memory import values_on_host
 from ..machinery.record import NewTensor
 from .codes import codes_of, quantized, values_of
-from .linear import check_codes, check_packed, quantized_operator
+from .linear import check_codes, check_packed, moved, quantized_operator, unsigned
 from .packed import Packed, check_weight, row
 from .tensors import dynamic_parameters
 
@@ -183,11 +183,11 @@ def run_conv(x: Any, packed: Any, scale: float, zero_point: int, relu: bool, nam
     check_packed(packed, ConvPackedParams, name)
     check_codes(x, name)
     _check_input(x, packed, name)
-    q = x._quantizer
-    codes = conv_codes(
-        _laid_out(x._codes), packed, float(q.scale), int(q.zero_point), float(scale), int(zero_point), relu, dt.uint8
-    )
-    return per_tensor(codes, float(scale), int(zero_point), dt.quint8)
+    given, zero = unsigned(x)
+    signed = x.dtype is dt.qint8
+    numbers = float(x._quantizer.scale), zero, float(scale), int(zero_point) + 128 * signed
+    codes = conv_codes(_laid_out(given), packed, *numbers, relu, dt.uint8)
+    return per_tensor(moved(codes, dt.int8) if signed else codes, float(scale), int(zero_point), x.dtype)
 
 
 def run_conv_dynamic(x: Any, packed: Any, reduce_range: bool, name: str) -> Tensor:
@@ -302,8 +302,8 @@ def _conv_add(qx: Any, qaccum: Any, packed: Any, scale: float, zero_point: int, 
     check_codes(qx, name)
     check_codes(qaccum, name)
     _check_input(qx, packed, name)
-    q = qx._quantizer
-    values = conv_codes(_laid_out(qx._codes), packed, float(q.scale), int(q.zero_point), 1.0, 0, False, dt.float32)
+    codes, zero = unsigned(qx)
+    values = conv_codes(_laid_out(codes), packed, float(qx._quantizer.scale), zero, 1.0, 0, False, dt.float32)
     total = values + values_of(qaccum)
     return quantized(total.relu() if relu else total, scale, zero_point, dt.quint8)
 

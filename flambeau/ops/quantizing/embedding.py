@@ -11,6 +11,7 @@ from ...core.quantized import QuantizedTensor, per_channel_float
 from ...core.tensor import Tensor, copy_of_array
 from ..machinery.memory import values_on_host
 from ..nn import embedding as tables
+from ..shape.joining import cat
 from .codes import values_of
 from .linear import check_packed, quantized_operator
 from .packed import NativeObject
@@ -106,9 +107,13 @@ def _bag(table: Tensor, indices: Tensor, offsets: Any, mode: int, samples: Any, 
     )
 
 
-def _check_pruned(pruned: bool, mapping: Any) -> None:
-    if pruned and mapping is not None and mapping.numel() > 1:
-        raise NotImplementedError("quantized::embedding_bag: tables whose rows were pruned are not in Flambeau")
+def _kept(table: Tensor, indices: Tensor, pruned: bool, mapping: Any) -> tuple[Tensor, Tensor]:
+    """The table and indices into it; of rows that were pruned, `mapping` has -1, and they count as zeros."""
+    if not pruned or mapping is None or mapping.numel() <= 1:
+        return table, indices
+    places = mapping.to(dt.int64)[indices]
+    zero = table.new_zeros((1, table.shape[1]))
+    return cat([table, zero], 0), places.masked_fill(places < 0, table.shape[0]).to(indices.dtype)
 
 
 @quantized_operator()
@@ -119,8 +124,8 @@ def embedding_bag_byte(
 ) -> Tensor:  # fmt: skip
     """Sums of the rows of bags of indices, from a packed table."""
     check_packed(weight, EmbeddingPackedParams, "embedding_bag_byte")
-    _check_pruned(pruned_weights, compressed_indices_mapping)
-    return _bag(weight.table, indices, offsets, mode, per_sample_weights, include_last_offset)
+    table, indices = _kept(weight.table, indices, pruned_weights, compressed_indices_mapping)
+    return _bag(table, indices, offsets, mode, per_sample_weights, include_last_offset)
 
 
 @quantized_operator()
@@ -130,8 +135,8 @@ def embedding_bag_byte_rowwise_offsets(
     include_last_offset: bool = False,
 ) -> Tensor:  # fmt: skip
     """Sums of the rows of bags of indices, from a table of bytes."""
-    _check_pruned(pruned_weights, compressed_indices_mapping)
-    return _bag(embedding_bag_byte_unpack(weight), indices, offsets, mode, per_sample_weights, include_last_offset)
+    table, indices = _kept(embedding_bag_byte_unpack(weight), indices, pruned_weights, compressed_indices_mapping)
+    return _bag(table, indices, offsets, mode, per_sample_weights, include_last_offset)
 
 
 @quantized_operator()

@@ -67,6 +67,21 @@ def interpolate(input: Any, *args: Any, **kwargs: Any) -> Tensor:
     return _rounded(resize.interpolate(input._codes.to(dt.float32), *args, **kwargs) - zero, input)
 
 
+@quantized_form(resize.upsample)
+def upsample(input: Any, *args: Any, **kwargs: Any) -> Tensor:
+    return interpolate(input, *args, **kwargs)
+
+
+@quantized_form(resize.upsample_nearest)
+def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Tensor:
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+@quantized_form(resize.upsample_bilinear)
+def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Tensor:
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
 @quantized_form(border.pad)
 def pad(input: Any, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     q = one_scale(input, "pad")

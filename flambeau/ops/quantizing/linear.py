@@ -12,7 +12,7 @@ import numpy as np
 
 from ...backends.cpu.onednn import int8
 from ...core import dtype as dt
-from ...core.quantized import QuantizedTensor, per_tensor
+from ...core.quantized import Engine, QuantizedTensor, per_tensor
 from ...core.tensor import Tensor, empty
 from ...kernels.library import requantize
 from ..machinery.declare import composite, internal
@@ -129,9 +129,21 @@ def check_packed(packed: Any, kind: type, name: str) -> None:
         )
 
 
+def unsigned(x: Any) -> tuple[Tensor, int]:
+    """Codes from 0 to 255 and their zero point. Products take those: codes with a sign are moved up by 128."""
+    zero_point = int(x._quantizer.zero_point)
+    return (x._codes, zero_point) if x.dtype is dt.quint8 else (moved(x._codes, dt.uint8), zero_point + 128)
+
+
+def moved(codes: Tensor, to: Any) -> Tensor:
+    """Codes without a sign as codes with one that stand for the same, or the other way."""
+    return (codes.view(dt.uint8) ^ 128).view(to)
+
+
 def check_codes(x: Any, name: str) -> None:
-    """Activations are codes from 0 to 255, with one scale."""
-    if not isinstance(x, QuantizedTensor) or x.dtype is not dt.quint8:
+    """Activations are codes of 8 bits (with a sign where the engine is qnnpack or onednn), with one scale."""
+    signed = isinstance(x, QuantizedTensor) and x.dtype is dt.qint8 and Engine.name in ("qnnpack", "onednn")
+    if not isinstance(x, QuantizedTensor) or not (x.dtype is dt.quint8 or signed):
         kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise RuntimeError(f"quantized::{name}(): Expected a quantized input of dtype torch.quint8 but got {kind}")
     if not x._quantizer.per_tensor:
@@ -151,10 +163,11 @@ def run_linear(x: Any, packed: Any, scale: float, zero_point: int, relu: bool, n
     check_packed(packed, LinearPackedParams, name)
     check_codes(x, name)
     _check_shape(x, packed, name)
-    q = x._quantizer
-    numbers = packed.to_codes(q.scale, q.zero_point, scale)
-    codes = linear_codes(x._codes, packed, numbers, int(zero_point), relu)
-    return per_tensor(codes, float(scale), int(zero_point), dt.quint8)
+    codes, zero = unsigned(x)
+    signed = x.dtype is dt.qint8
+    numbers = packed.to_codes(x._quantizer.scale, zero, scale)
+    codes = linear_codes(codes, packed, numbers, int(zero_point) + 128 * signed, relu)
+    return per_tensor(moved(codes, dt.int8) if signed else codes, float(scale), int(zero_point), x.dtype)
 
 
 def linear_values(x: Any, packed: Any, name: str) -> Tensor:
@@ -162,8 +175,8 @@ def linear_values(x: Any, packed: Any, name: str) -> Tensor:
     check_packed(packed, LinearPackedParams, name)
     check_codes(x, name)
     _check_shape(x, packed, name)
-    q = x._quantizer
-    return linear_floats(x._codes, packed, float(q.scale), q.zero_point, False)
+    codes, zero = unsigned(x)
+    return linear_floats(codes, packed, float(x._quantizer.scale), zero, False)
 
 
 def run_dynamic(x: Any, packed: Any, reduce_range: bool, relu: bool, name: str) -> Tensor:

@@ -22,6 +22,8 @@ _KINDS: dict[str, type] = {}
 class ScriptObject:
     """What PyTorch's files call objects of its C++ classes: made empty, then told their state and the name of their class."""
 
+    __torch_class__: str
+
     def __init_subclass__(cls) -> None:
         if "__torch_class__" in cls.__dict__:
             _KINDS[f"__torch__.torch.classes.{cls.__torch_class__}"] = cls

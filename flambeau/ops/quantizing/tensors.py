@@ -13,6 +13,7 @@ from ...core.dtype import dtype as Dtype
 from ...core.quantized import (
     CODE_DTYPES,
     CODE_RANGES,
+    Engine,
     QuantizedRefusal,
     QuantizedTensor,
     Quantizer,
@@ -107,7 +108,7 @@ def dynamic_parameters(input: Tensor, d: Dtype, reduce_range: bool) -> tuple[flo
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError("In ChooseQuantizationParams, the values of the tensor must be finite numbers")
     least, most = CODE_RANGES[d]
-    return choose_parameters(low, high, least, most, reduce_range)
+    return choose_parameters(low, high, least, most, reduce_range and Engine.name != "qnnpack")
 
 
 @composite(method=False)

@@ -11,6 +11,16 @@ from ..quant_type import QuantType, _get_quant_type_to_str, _quant_type_from_str
 
 __all__ = ["ConvertCustomConfig", "FuseCustomConfig", "PrepareCustomConfig", "StandaloneModuleConfigEntry"]
 
+STANDALONE_MODULE_NAME_DICT_KEY = "standalone_module_name"
+STANDALONE_MODULE_CLASS_DICT_KEY = "standalone_module_class"
+FLOAT_TO_OBSERVED_DICT_KEY = "float_to_observed_custom_module_class"
+OBSERVED_TO_QUANTIZED_DICT_KEY = "observed_to_quantized_custom_module_class"
+NON_TRACEABLE_MODULE_NAME_DICT_KEY = "non_traceable_module_name"
+NON_TRACEABLE_MODULE_CLASS_DICT_KEY = "non_traceable_module_class"
+INPUT_QUANTIZED_INDEXES_DICT_KEY = "input_quantized_idxs"
+OUTPUT_QUANTIZED_INDEXES_DICT_KEY = "output_quantized_idxs"
+PRESERVED_ATTRIBUTES_DICT_KEY = "preserved_attributes"
+
 
 @dataclass
 class StandaloneModuleConfigEntry:
@@ -123,8 +133,8 @@ class PrepareCustomConfig(_Told):
         """The configuration that `to_dict` was made of."""
         given, made = prepare_custom_config_dict, cls()
         for key, kept in (
-            ("standalone_module_name", made.standalone_module_names),
-            ("standalone_module_class", made.standalone_module_classes),
+            (STANDALONE_MODULE_NAME_DICT_KEY, made.standalone_module_names),
+            (STANDALONE_MODULE_CLASS_DICT_KEY, made.standalone_module_classes),
         ):
             for which, mapping, example_inputs, config, backend_config in given.get(key, []):
                 kept[which] = StandaloneModuleConfigEntry(  # type: ignore[index]
@@ -133,7 +143,7 @@ class PrepareCustomConfig(_Told):
                     _as(PrepareCustomConfig, config, key),
                     _as(BackendConfig, backend_config, key),
                 )
-        for name, classes in given.get("float_to_observed_custom_module_class", {}).items():
+        for name, classes in given.get(FLOAT_TO_OBSERVED_DICT_KEY, {}).items():
             for float_class, observed_class in classes.items():
                 made.set_float_to_observed_mapping(float_class, observed_class, _quant_type_from_str(name))
         for key, name in _LISTS.items():
@@ -143,9 +153,9 @@ class PrepareCustomConfig(_Told):
     def to_dict(self) -> dict[str, Any]:
         """The entries that say something."""
         made: dict[str, Any] = {
-            "standalone_module_name": [_entry_dict(k, e) for k, e in self.standalone_module_names.items()],
-            "standalone_module_class": [_entry_dict(k, e) for k, e in self.standalone_module_classes.items()],
-            "float_to_observed_custom_module_class": {
+            STANDALONE_MODULE_NAME_DICT_KEY: [_entry_dict(k, e) for k, e in self.standalone_module_names.items()],
+            STANDALONE_MODULE_CLASS_DICT_KEY: [_entry_dict(k, e) for k, e in self.standalone_module_classes.items()],
+            FLOAT_TO_OBSERVED_DICT_KEY: {
                 _get_quant_type_to_str(k): v for k, v in self.float_to_observed_mapping.items()
             },
             **{key: getattr(self, name) for key, name in _LISTS.items()},
@@ -154,11 +164,11 @@ class PrepareCustomConfig(_Told):
 
 
 _LISTS = {
-    "non_traceable_module_name": "non_traceable_module_names",
-    "non_traceable_module_class": "non_traceable_module_classes",
-    "input_quantized_idxs": "input_quantized_indexes",
-    "output_quantized_idxs": "output_quantized_indexes",
-    "preserved_attributes": "preserved_attributes",
+    NON_TRACEABLE_MODULE_NAME_DICT_KEY: "non_traceable_module_names",
+    NON_TRACEABLE_MODULE_CLASS_DICT_KEY: "non_traceable_module_classes",
+    INPUT_QUANTIZED_INDEXES_DICT_KEY: "input_quantized_indexes",
+    OUTPUT_QUANTIZED_INDEXES_DICT_KEY: "output_quantized_indexes",
+    PRESERVED_ATTRIBUTES_DICT_KEY: "preserved_attributes",
 }
 
 
@@ -179,17 +189,17 @@ class ConvertCustomConfig(_Told):
     def from_dict(cls, convert_custom_config_dict: dict[str, Any]) -> ConvertCustomConfig:
         """The configuration that `to_dict` was made of."""
         made = cls()
-        for name, classes in convert_custom_config_dict.get("observed_to_quantized_custom_module_class", {}).items():
+        for name, classes in convert_custom_config_dict.get(OBSERVED_TO_QUANTIZED_DICT_KEY, {}).items():
             for observed_class, quantized_class in classes.items():
                 made.set_observed_to_quantized_mapping(observed_class, quantized_class, _quant_type_from_str(name))
-        return made.set_preserved_attributes(convert_custom_config_dict.get("preserved_attributes", []))
+        return made.set_preserved_attributes(convert_custom_config_dict.get(PRESERVED_ATTRIBUTES_DICT_KEY, []))
 
     def to_dict(self) -> dict[str, Any]:
         """The entries that say something."""
         mapping = {_get_quant_type_to_str(k): v for k, v in self.observed_to_quantized_mapping.items()}
         made = {
-            "observed_to_quantized_custom_module_class": mapping,
-            "preserved_attributes": self.preserved_attributes,
+            OBSERVED_TO_QUANTIZED_DICT_KEY: mapping,
+            PRESERVED_ATTRIBUTES_DICT_KEY: self.preserved_attributes,
         }
         return {k: v for k, v in made.items() if v}
 
@@ -203,7 +213,7 @@ class FuseCustomConfig(_Told):
     @classmethod
     def from_dict(cls, fuse_custom_config_dict: dict[str, Any]) -> FuseCustomConfig:
         """The configuration that `to_dict` was made of."""
-        return cls().set_preserved_attributes(fuse_custom_config_dict.get("preserved_attributes", []))
+        return cls().set_preserved_attributes(fuse_custom_config_dict.get(PRESERVED_ATTRIBUTES_DICT_KEY, []))
 
     def to_dict(self) -> dict[str, Any]:
-        return {"preserved_attributes": self.preserved_attributes} if self.preserved_attributes else {}
+        return {PRESERVED_ATTRIBUTES_DICT_KEY: self.preserved_attributes} if self.preserved_attributes else {}

@@ -57,25 +57,50 @@ def _get_flattened_qconfig_dict(qconfig_mapping: QConfigMapping) -> dict[Any, QC
     }
 
 
-def _by_name(mapping: QConfigMapping, name: str, otherwise: QConfigAny) -> QConfigAny:
+def _get_object_type_qconfig(
+    qconfig_mapping: QConfigMapping, object_type: Any, fallback_qconfig: QConfigAny
+) -> QConfigAny:
+    return qconfig_mapping.object_type_qconfigs.get(object_type, fallback_qconfig)
+
+
+def _get_module_name_regex_qconfig(
+    qconfig_mapping: QConfigMapping, module_name: str, fallback_qconfig: QConfigAny
+) -> QConfigAny:
+    """What is said of the first expression that matches a name."""
+    told = qconfig_mapping.module_name_regex_qconfigs
+    return next((qconfig for expression, qconfig in told.items() if re.match(expression, module_name)), fallback_qconfig)
+
+
+def _get_module_name_qconfig(
+    qconfig_mapping: QConfigMapping, module_name: str, fallback_qconfig: QConfigAny
+) -> QConfigAny:
     """What is said of a module, or of the module it is in."""
-    while name:
-        if name in mapping.module_name_qconfigs:
-            return mapping.module_name_qconfigs[name]
-        name = _parent_name(name)[0]
-    return otherwise
+    while module_name:
+        if module_name in qconfig_mapping.module_name_qconfigs:
+            return qconfig_mapping.module_name_qconfigs[module_name]
+        module_name = _parent_name(module_name)[0]
+    return fallback_qconfig
+
+
+def _maybe_adjust_qconfig_for_module_name_object_type_order(
+    qconfig_mapping: QConfigMapping,
+    cur_module_path: str,
+    cur_object_type: Any,
+    cur_object_type_idx: int,
+    fallback_qconfig: QConfigAny,
+) -> QConfigAny:
+    """What is said of one of the calls in a module, counted by type."""
+    key = (cur_module_path, cur_object_type, cur_object_type_idx)
+    return qconfig_mapping.module_name_object_type_order_qconfigs.get(key, fallback_qconfig)
 
 
 def _maybe_adjust_qconfig_for_module_type_or_name(
     qconfig_mapping: QConfigMapping, module_type: Any, module_name: str, global_qconfig: QConfigAny
 ) -> QConfigAny:
     """The name counts more than an expression that matches it, and this more than the type."""
-    qconfig = qconfig_mapping.object_type_qconfigs.get(module_type, global_qconfig)
-    for expression, told in qconfig_mapping.module_name_regex_qconfigs.items():
-        if re.match(expression, module_name):
-            qconfig = told
-            break
-    return _by_name(qconfig_mapping, module_name, qconfig)
+    qconfig = _get_object_type_qconfig(qconfig_mapping, module_type, global_qconfig)
+    qconfig = _get_module_name_regex_qconfig(qconfig_mapping, module_name, qconfig)
+    return _get_module_name_qconfig(qconfig_mapping, module_name, qconfig)
 
 
 def _generate_node_name_to_qconfig(
@@ -90,9 +115,9 @@ def _generate_node_name_to_qconfig(
     everywhere, adjust = qconfig_mapping.global_qconfig, _maybe_adjust_qconfig_for_module_type_or_name
 
     def ordered(path: str, kind: Any, otherwise: QConfigAny) -> QConfigAny:
-        key = (path, kind, counts[path, kind])
         counts[path, kind] += 1
-        return qconfig_mapping.module_name_object_type_order_qconfigs.get(key, otherwise)
+        place = counts[path, kind] - 1
+        return _maybe_adjust_qconfig_for_module_name_object_type_order(qconfig_mapping, path, kind, place, otherwise)
 
     found: dict[str, QConfigAny] = {}
     for node in input_graph.nodes:

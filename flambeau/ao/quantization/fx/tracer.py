@@ -29,6 +29,7 @@ class QuantizationTracer(Tracer):
         self.skipped_module_names = skipped_module_names
         self.skipped_module_classes = skipped_module_classes
         self.scope = Scope("", None)
+        self.record_stack_traces = True
 
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
         own = torch_name(type(m).__module__).startswith(("torch.nn", "torch.ao.nn")) and not isinstance(m, Sequential)

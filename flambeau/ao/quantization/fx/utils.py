@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
@@ -93,17 +94,22 @@ def return_arg_list(arg_indices: list[int]) -> Callable[[Node], list[int]]:
     return lambda node: [i for i in arg_indices if i < len(node.args)]
 
 
-_NUMBERS: dict[
-    str, dict[Any, Callable[[Node], list[int]]]
-] = {  # arguments of methods that are no tensors to be observed
-    "masked_fill": {torch.bool: return_arg_list([1]), float: return_arg_list([2])},
-    **dict.fromkeys(("permute", "repeat", "reshape", "transpose", "view"), {int: all_node_args_except_first}),
-    **dict.fromkeys(("size", "unsqueeze", "unsqueeze_"), {int: return_arg_list([1])}),
+NodeInfo = namedtuple("NodeInfo", "op target")
+_ArgumentPlaces = dict[Any, Callable[[Node], list[int]]]
+EMPTY_ARG_DICT: _ArgumentPlaces = {}
+NON_OBSERVABLE_ARG_DICT: dict[NodeInfo, _ArgumentPlaces] = {  # arguments of methods that are no tensors to be observed
+    NodeInfo("call_method", "masked_fill"): {torch.bool: return_arg_list([1]), float: return_arg_list([2])},
+    **{
+        NodeInfo("call_method", name): {int: all_node_args_except_first}
+        for name in ("permute", "repeat", "reshape", "transpose", "view")
+    },
+    **{NodeInfo("call_method", name): {int: return_arg_list([1])} for name in ("size", "unsqueeze", "unsqueeze_")},
 }
 
 
-def get_non_observable_arg_indexes_and_types(node: Node) -> dict[Any, Callable[[Node], list[int]]]:
-    return _NUMBERS.get(node.target, {}) if node.op == "call_method" else {}  # type: ignore[arg-type]
+def get_non_observable_arg_indexes_and_types(node: Node) -> _ArgumentPlaces:
+    """Functions that give the positions of a node's arguments which are numbers, by the type of number."""
+    return NON_OBSERVABLE_ARG_DICT.get(NodeInfo(node.op, node.target), EMPTY_ARG_DICT)
 
 
 def maybe_get_next_module(
@@ -255,18 +261,24 @@ def _insert_dequant_stubs_for_custom_module_lstm_output(
 
 
 def _reroute_tuple_getitem_pattern(graph: Graph) -> None:
-    """What is taken out of a tuple that the graph itself has put together is taken directly."""
+    """What is taken out of tuples that the graph itself has put together is taken directly."""
     for node in graph.nodes:
-        if node.op != "call_function" or node.target is not operator.getitem:
+        if not _is_call(node, operator.getitem):
             continue
-        source, index = node.args
-        while isinstance(source, Node) and source.op == "call_function" and source.target is tuple:
-            source = source.args[0][index]  # type: ignore[index]
-            if isinstance(source, Node) and source.op == "call_function" and source.target is tuple and node.users:
-                break
+        path, source = [node.args[1]], node.args[0]
+        while _is_call(source, operator.getitem):
+            path, source = [source.args[1], *path], source.args[0]
+        if not _is_call(source, tuple):
+            continue
+        while path and _is_call(source, tuple):
+            source, path = source.args[0][path[0]], path[1:]
+        if not path:
             for user in list(node.users):
                 user.replace_input_with(node, source)
-            break
+
+
+def _is_call(node: Any, function: Any) -> bool:
+    return isinstance(node, Node) and node.op == "call_function" and node.target is function
 
 
 _LSTM_PATHS = (("stub", "item"), ("tuple", "stub", "item", "item"), ("stub", "item", "item"), ("tuple", "stub", "item"))

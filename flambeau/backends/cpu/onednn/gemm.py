@@ -42,6 +42,7 @@ _LONG_COLUMNS, _FEW_ROWS = (
     256,
     16,
 )  # packing long columns of a transposed right operand is slow, but for a few rows it is not done
+_WORTH_A_PRIMITIVE = 1 << 16  # elements of a result
 _GENERAL_SIZE = 8 << 10  # bytes of a primitive without code of its own
 _NARROW, _SMALL_MATRIX = 16, 1 << 18  # rows or columns, and multiply-adds, of each matrix of a batch
 
@@ -242,11 +243,11 @@ def _batch_merges(layout: _Layout, axis: int) -> bool:
     return sizes == [1, 1] or (1 not in sizes and layout.merges(axis))
 
 
-def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
+def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
     if type(b) is Packed:
         return packed_product(dst, a, b, bias)
     operands.check_matmul(dst, a, b, bias)
-    quick = _make_quickly(dst, a, b, bias)
+    quick = _make_quickly(dst, a, b, bias) if direct_too else None
     if quick is not None:
         return quick
     data_type = dnnl.DATA_TYPES.get(dst.dtype)
@@ -271,7 +272,7 @@ def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
         for layout in (c, left, right):
             layout.transpose()
     work = math.prod(dst.shape) * a.shape[-1]
-    if data_type == dnnl.DATA_TYPES[dtypes.float32] and len(c.shape) == 2:
+    if direct_too and data_type == dnnl.DATA_TYPES[dtypes.float32] and len(c.shape) == 2:
         first, second = (right, left) if swapped else (left, right)
         sizes = (c.shape[0], c.shape[1], first.shape[1])
         product = _direct_product(sizes, _leading(first), _leading(second), c.strides[0], bias, swapped)
@@ -303,6 +304,27 @@ def _make(dst: Any, a: Any, b: Any, bias: Any) -> Any:
         arguments[dnnl.ARG_BIAS] = memories[3]
     build.step(created, arguments, _GENERAL_SIZE if general else CODE_SIZE)
     return PrimitivePlan(build)
+
+
+class _Matrix:
+    """What a plan asks of an operand: its layout."""
+
+    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...]):
+        self.shape, self._strides, self.dtype = shape, strides, dtypes.float32
+
+
+def with_its_bias(product: direct.DirectProduct) -> PrimitivePlan | None:
+    """The primitive for a direct product with a bias, which adds that on the way instead of in a pass of its own; None where that
+    gains nothing. It is for those who run it often: it takes longer to make."""
+    rows, columns, inner = product.table[6:9]
+    if rows * columns <= _WORTH_A_PRIMITIVE or product.table[12]:
+        return None
+    letters, steps = product.table[4:6], product.table[9:12]
+    a, b = (
+        _Matrix(shape, (step, 1) if letter == ord("N") else (1, step))
+        for shape, letter, step in zip(((rows, inner), (inner, columns)), letters, steps)
+    )
+    return _make(_Matrix((rows, columns), (steps[2], 1)), a, b, _Matrix((columns,), (1,)), False)
 
 
 def _make_quickly(dst: Any, a: Any, b: Any, bias: Any) -> direct.DirectProduct | None:

@@ -15,6 +15,11 @@ from ...rpc.rref import rebuild
 
 __all__ = ["RemoteModule"]
 
+# What a worker that gets a RemoteModule knows of it.
+_REMOTE_MODULE_PICKLED_ATTRIBUTES = (
+    "on", "device", "is_device_map_set", "is_scriptable", "_moves_to_cuda", "module_rref",
+)  # fmt: skip
+
 
 def _create_module(module_cls: Any, args: tuple, kwargs: dict, device: Any) -> Module:
     module = module_cls(*args, **kwargs)
@@ -98,6 +103,14 @@ class RemoteModule(Module):
         self.module_rref = module_rref
         return self
 
+    def train(self, mode: bool = True) -> Any:
+        """Set the module to training where it is."""
+        return self.module_rref.rpc_sync().train(mode)
+
+    def eval(self) -> Any:
+        """Set the module to evaluation where it is."""
+        return self.module_rref.rpc_sync().eval()
+
     def __getstate__(self) -> Any:
         raise RuntimeError(
             "Cannot pickle RemoteModule in python pickler. RemoteModule can only be pickled when using RPC"
@@ -111,17 +124,14 @@ class RemoteModule(Module):
 
 def _refusing(name: str) -> Any:
     def method(self: RemoteModule, *args: Any, **kwargs: Any) -> Any:
-        raise ValueError(f"Method ``{name}`` not supported for RemoteModule")
+        hint = ". Please use ``remote_parameters`` instead." if name == "parameters" else ""
+        raise ValueError(f"Method ``{name}`` not supported for RemoteModule{hint}")
 
     method.__name__ = name
     return method
 
 
-for _name in (
-    "register_buffer register_parameter add_module apply cuda ipu xpu cpu type float double half bfloat16 to register_backward_hook"
-    " register_forward_pre_hook register_forward_hook state_dict load_state_dict parameters named_parameters buffers named_buffers"
-    " children named_children modules named_modules requires_grad_ zero_grad share_memory extra_repr"
-).split():
+for _name in ["register_buffer", "register_parameter", "add_module", "apply", "cuda", "ipu", "xpu", "cpu", "type", "float", "double", "half", "bfloat16", "to", "register_backward_hook", "register_forward_pre_hook", "register_forward_hook", "state_dict", "load_state_dict", "parameters", "named_parameters", "buffers", "named_buffers", "children", "named_children", "modules", "named_modules", "requires_grad_", "zero_grad", "share_memory", "extra_repr"]:
     setattr(RemoteModule, _name, _refusing(_name))
 
 
@@ -134,8 +144,9 @@ def _receive(reference: tuple, attributes: dict) -> RemoteModule:
 
 
 def _send(module: RemoteModule) -> tuple:
-    names = ("on", "device", "is_device_map_set", "is_scriptable", "_moves_to_cuda")
-    return _receive, (module.module_rref._serialize(), {name: getattr(module, name) for name in names})
+    sent = {name: getattr(module, name) for name in _REMOTE_MODULE_PICKLED_ATTRIBUTES if name != "module_rref"}
+    return _receive, (module.module_rref._serialize(), sent)
 
 
 _internal_rpc_pickler._register_reducer(RemoteModule, _send)
+_RemoteModule = RemoteModule

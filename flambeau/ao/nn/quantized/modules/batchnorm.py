@@ -53,7 +53,8 @@ class _BatchNorm(batchnorm._BatchNorm):
 class BatchNorm2d(_BatchNorm):
     """Batch normalisation of pictures of codes."""
 
-    _NNI_BN_RELU_MODULE, _OPERATOR = nni.BNReLU2d, "batch_norm2d"
+    _NNI_BN_RELU_MODULE: ClassVar[Any] = nni.BNReLU2d
+    _OPERATOR: ClassVar[Any] = "batch_norm2d"
 
     def _check_input_dim(self, input: Tensor) -> None:
         if len(input.shape) != 4:
@@ -63,7 +64,8 @@ class BatchNorm2d(_BatchNorm):
 class BatchNorm3d(_BatchNorm):
     """Batch normalisation of volumes of codes."""
 
-    _NNI_BN_RELU_MODULE, _OPERATOR = nni.BNReLU3d, "batch_norm3d"
+    _NNI_BN_RELU_MODULE: ClassVar[Any] = nni.BNReLU3d
+    _OPERATOR: ClassVar[Any] = "batch_norm3d"
 
     def _check_input_dim(self, input: Tensor) -> None:
         if len(input.shape) != 5:

@@ -37,8 +37,8 @@ def _reverse_repeat_padding(padding: Any) -> list[int]:
 class _ConvNd(WeightedQuantizedModule):
     """What all of them share. `_DIMS` is the number of dimensions, `_OPERATOR` what computes it."""
 
-    _DIMS: ClassVar[int]
-    _OPERATOR: ClassVar[str]
+    _DIMS: ClassVar[Any]
+    _OPERATOR: ClassVar[Any]
     _FLOAT_MODULE: ClassVar[Any]
     _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = None
     _NNI_CONV_RELU_MODULE: ClassVar[Any] = None
@@ -236,23 +236,33 @@ def fold_norm(mod: Any) -> None:
 class Conv1d(_ConvNd):
     """A convolution of lines of codes; `scale` and `zero_point` are those of its results."""
 
-    _DIMS, _OPERATOR, _FLOAT_MODULE = 1, "conv1d", floats.Conv1d
-    _NNIQAT_CONV_BN_MODULE, _NNI_CONV_RELU_MODULE = nniqat.ConvBn1d, nni.ConvReLU1d
+    _DIMS: ClassVar[Any] = 1
+    _OPERATOR: ClassVar[Any] = "conv1d"
+    _FLOAT_MODULE: ClassVar[Any] = floats.Conv1d
+    _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = nniqat.ConvBn1d
+    _NNI_CONV_RELU_MODULE: ClassVar[Any] = nni.ConvReLU1d
 
 
 class Conv2d(_ConvNd):
     """A convolution of pictures of codes; `scale` and `zero_point` are those of its results."""
 
-    _DIMS, _OPERATOR, _FLOAT_MODULE = 2, "conv2d", floats.Conv2d
-    _NNIQAT_CONV_BN_MODULE, _NNI_CONV_RELU_MODULE = nniqat.ConvBn2d, nni.ConvReLU2d
-    _NNI_CONV_ADD_MODULE, _NNI_CONV_ADD_RELU_MODULE = nni.ConvAdd2d, nni.ConvAddReLU2d
+    _DIMS: ClassVar[Any] = 2
+    _OPERATOR: ClassVar[Any] = "conv2d"
+    _FLOAT_MODULE: ClassVar[Any] = floats.Conv2d
+    _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = nniqat.ConvBn2d
+    _NNI_CONV_RELU_MODULE: ClassVar[Any] = nni.ConvReLU2d
+    _NNI_CONV_ADD_MODULE: ClassVar[Any] = nni.ConvAdd2d
+    _NNI_CONV_ADD_RELU_MODULE: ClassVar[Any] = nni.ConvAddReLU2d
 
 
 class Conv3d(_ConvNd):
     """A convolution of volumes of codes; `scale` and `zero_point` are those of its results."""
 
-    _DIMS, _OPERATOR, _FLOAT_MODULE = 3, "conv3d", floats.Conv3d
-    _NNIQAT_CONV_BN_MODULE, _NNI_CONV_RELU_MODULE = nniqat.ConvBn3d, nni.ConvReLU3d
+    _DIMS: ClassVar[Any] = 3
+    _OPERATOR: ClassVar[Any] = "conv3d"
+    _FLOAT_MODULE: ClassVar[Any] = floats.Conv3d
+    _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = nniqat.ConvBn3d
+    _NNI_CONV_RELU_MODULE: ClassVar[Any] = nni.ConvReLU3d
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -279,16 +289,22 @@ class _ConvTransposeNd(_ConvNd):
 class ConvTranspose1d(_ConvTransposeNd):
     """A transposed convolution of lines of codes."""
 
-    _DIMS, _OPERATOR, _FLOAT_MODULE = 1, "conv_transpose1d", floats.ConvTranspose1d
+    _DIMS: ClassVar[Any] = 1
+    _OPERATOR: ClassVar[Any] = "conv_transpose1d"
+    _FLOAT_MODULE: ClassVar[Any] = floats.ConvTranspose1d
 
 
 class ConvTranspose2d(_ConvTransposeNd):
     """A transposed convolution of pictures of codes."""
 
-    _DIMS, _OPERATOR, _FLOAT_MODULE = 2, "conv_transpose2d", floats.ConvTranspose2d
+    _DIMS: ClassVar[Any] = 2
+    _OPERATOR: ClassVar[Any] = "conv_transpose2d"
+    _FLOAT_MODULE: ClassVar[Any] = floats.ConvTranspose2d
 
 
 class ConvTranspose3d(_ConvTransposeNd):
     """A transposed convolution of volumes of codes."""
 
-    _DIMS, _OPERATOR, _FLOAT_MODULE = 3, "conv_transpose3d", floats.ConvTranspose3d
+    _DIMS: ClassVar[Any] = 3
+    _OPERATOR: ClassVar[Any] = "conv_transpose3d"
+    _FLOAT_MODULE: ClassVar[Any] = floats.ConvTranspose3d

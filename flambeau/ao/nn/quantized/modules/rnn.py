@@ -14,7 +14,7 @@ __all__ = ["LSTM", "MultiheadAttention"]
 class LSTM(quantizable.LSTM):  # type: ignore[name-defined, misc]
     """An LSTM of codes; see `quantizable.LSTM` for what it is made from."""
 
-    _FLOAT_MODULE = quantizable.LSTM
+    _FLOAT_MODULE: Any = quantizable.LSTM
 
     def _get_name(self) -> str:
         return "QuantizedLSTM"
@@ -38,7 +38,7 @@ class LSTM(quantizable.LSTM):  # type: ignore[name-defined, misc]
 class MultiheadAttention(quantizable.MultiheadAttention):  # type: ignore[name-defined, misc]
     """Attention whose products and sums are of codes; made of an observed one."""
 
-    _FLOAT_MODULE = quantizable.MultiheadAttention
+    _FLOAT_MODULE: Any = quantizable.MultiheadAttention
 
     def _get_name(self) -> str:
         return "QuantizedMultiheadAttention"

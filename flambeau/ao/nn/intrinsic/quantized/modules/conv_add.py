@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ......core.tensor import Tensor
 from ......ops.quantizing.operators import quantized as Q
@@ -15,7 +15,8 @@ __all__ = ["ConvAdd2d", "ConvAddReLU2d"]
 class ConvAdd2d(nnq.Conv2d):
     """A convolution of pictures plus another tensor."""
 
-    _FLOAT_MODULE, _OPERATOR = nni.ConvAdd2d, "conv2d_add"
+    _FLOAT_MODULE: ClassVar[Any] = nni.ConvAdd2d
+    _OPERATOR: ClassVar[Any] = "conv2d_add"
 
     def forward(self, input: Tensor, extra_input: Tensor) -> Tensor:  # type: ignore[override]
         operator = getattr(Q, self._OPERATOR)
@@ -29,4 +30,5 @@ class ConvAdd2d(nnq.Conv2d):
 class ConvAddReLU2d(ConvAdd2d):
     """A convolution of pictures plus another tensor, and relu."""
 
-    _FLOAT_MODULE, _OPERATOR = nni.ConvAddReLU2d, "conv2d_add_relu"
+    _FLOAT_MODULE: ClassVar[Any] = nni.ConvAddReLU2d
+    _OPERATOR: ClassVar[Any] = "conv2d_add_relu"

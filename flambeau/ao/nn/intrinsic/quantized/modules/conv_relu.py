@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from .... import intrinsic as nni
 from ....intrinsic import qat as nniqat
@@ -14,7 +14,7 @@ __all__ = ["ConvReLU1d", "ConvReLU2d", "ConvReLU3d"]
 class _Fused:
     """Before the class of the convolution."""
 
-    _WITH_NORM: Any  # the layer trained with normalisation, which is folded into the weights
+    _WITH_NORM: ClassVar[Any]  # the layer trained with normalisation, which is folded into the weights
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
@@ -30,16 +30,22 @@ class _Fused:
 class ConvReLU1d(_Fused, nnq.Conv1d):
     """A convolution of lines and relu."""
 
-    _FLOAT_MODULE, _OPERATOR, _WITH_NORM = nni.ConvReLU1d, "conv1d_relu", nniqat.ConvBnReLU1d
+    _FLOAT_MODULE: ClassVar[Any] = nni.ConvReLU1d
+    _OPERATOR: ClassVar[Any] = "conv1d_relu"
+    _WITH_NORM: ClassVar[Any] = nniqat.ConvBnReLU1d
 
 
 class ConvReLU2d(_Fused, nnq.Conv2d):
     """A convolution of pictures and relu."""
 
-    _FLOAT_MODULE, _OPERATOR, _WITH_NORM = nni.ConvReLU2d, "conv2d_relu", nniqat.ConvBnReLU2d
+    _FLOAT_MODULE: ClassVar[Any] = nni.ConvReLU2d
+    _OPERATOR: ClassVar[Any] = "conv2d_relu"
+    _WITH_NORM: ClassVar[Any] = nniqat.ConvBnReLU2d
 
 
 class ConvReLU3d(_Fused, nnq.Conv3d):
     """A convolution of volumes and relu."""
 
-    _FLOAT_MODULE, _OPERATOR, _WITH_NORM = nni.ConvReLU3d, "conv3d_relu", nniqat.ConvBnReLU3d
+    _FLOAT_MODULE: ClassVar[Any] = nni.ConvReLU3d
+    _OPERATOR: ClassVar[Any] = "conv3d_relu"
+    _WITH_NORM: ClassVar[Any] = nniqat.ConvBnReLU3d

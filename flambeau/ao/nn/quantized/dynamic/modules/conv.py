@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 from ......core.tensor import Tensor
 from ......ops.quantizing.operators import quantized as Q
@@ -15,10 +15,11 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "
 class _Dynamic:
     """Before the class of the same layer of codes."""
 
-    _DIMS: int
-    _OPERATOR: str
+    _DIMS: ClassVar[Any]
+    _OPERATOR: ClassVar[Any]
     _packed_params: Any
-    _NNIQAT_CONV_BN_MODULE = _NNI_CONV_RELU_MODULE = None
+    _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = None
+    _NNI_CONV_RELU_MODULE: ClassVar[Any] = None
 
     def __init__(self, *args: Any, reduce_range: bool = True, **kwargs: Any):
         warnings.warn(

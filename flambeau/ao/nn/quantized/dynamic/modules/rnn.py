@@ -294,10 +294,9 @@ class RNNBase(nn.Module):
             raise AssertionError(
                 "We are assuming weight_ih_l0 exists in LSTM, may need to relax the assumption to support the use case"
             )
-        made = cls(  # type: ignore[call-arg]
-            ref_mod.input_size, ref_mod.hidden_size, ref_mod.num_layers, ref_mod.bias, ref_mod.batch_first, 0.0,
-            ref_mod.bidirectional, ref_mod.weight_ih_l0_dtype,
-        )  # fmt: skip
+        sizes: tuple = (ref_mod.input_size, ref_mod.hidden_size, ref_mod.num_layers, ref_mod.bias, ref_mod.batch_first)
+        make: Any = cls
+        made = make(*sizes, 0.0, ref_mod.bidirectional, ref_mod.weight_ih_l0_dtype)
         made.set_weight_bias(ref_mod.get_quantized_weight_bias_dict())
         return made
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from .compat.legacy import SPARSE_TENSOR_TYPES
-from .core.dtype import int64
-from .core.layout import sparse_coo, sparse_csc, sparse_csr
-from .core.sparse import Invariants, new_coo
-from .core.tensor import Tensor
-from .core.uninterrupted import uninterrupted
-from .ops.machinery.dtype_rules import type_word
-from .ops.sparse.coo import coalesce
-from .ops.sparse.index import index_tensor, on_host
-from .ops.sparse.products import reduced_mm, sparse_addmm, sparse_mm
-from .ops.sparse.products import sampled_addmm as _sampled_addmm
-from .ops.sparse.reductions import sparse_softmax, sum_dims
+from ..compat.legacy import SPARSE_TENSOR_TYPES
+from ..core.dtype import int64
+from ..core.layout import sparse_coo, sparse_csc, sparse_csr
+from ..core.sparse import Invariants, new_coo
+from ..core.tensor import Tensor
+from ..core.uninterrupted import uninterrupted
+from ..ops.machinery.dtype_rules import type_word
+from ..ops.sparse.coo import coalesce
+from ..ops.sparse.index import index_tensor, on_host
+from ..ops.sparse.products import reduced_mm, sparse_addmm, sparse_mm
+from ..ops.sparse.products import sampled_addmm as _sampled_addmm
+from ..ops.sparse.reductions import sparse_softmax, sum_dims
 
 __all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
 
