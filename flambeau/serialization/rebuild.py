@@ -94,6 +94,8 @@ def _checked_header(kind: Any, offset: Any, size: Any, stride: Any) -> tuple[Siz
     overflow; what is let through fits the 64 bits of the kernels."""
     if not isinstance(kind, dtype):
         raise RuntimeError(f"corrupt checkpoint: expected a dtype, got {shown(kind)}")
+    if kind.kind == "q":
+        raise RuntimeError(f"corrupt checkpoint: a tensor of type {kind.name} without a scale")
     shape, strides = _integers(size, "a tensor's size"), _integers(stride, "a tensor's stride")
     if type(offset) is not int or offset < 0 or len(shape) != len(strides) or min((*shape, *strides), default=0) < 0:
         raise RuntimeError(

@@ -197,3 +197,28 @@ def test_engines_are_names():
             torch.backends.quantized.engine = "abacus"
     finally:
         torch.backends.quantized.engine = before
+
+
+def test_files_that_lie_are_refused():
+    from flambeau.core.typed_storage import TypedStorage
+    from flambeau.serialization import rebuild
+
+    held = TypedStorage(4, torch.quint8)
+    good = (torch.per_tensor_affine, 0.1, 3)
+    assert rebuild.quantized_tensor(held, 0, (2, 2), (2, 1), good, False, None).shape == (2, 2)
+    scales = torch.ones(2, dtype=torch.float64)
+    for size, stride, parameters in [
+        ((2, 3), (3, 1), good),
+        ((2, 2), (2, -1), good),
+        ((2, 2), (2, 1), ()),
+        ((2, 2), (2, 1), (torch.per_tensor_affine, "0.1", 3)),
+        ((2, 2), (2, 1), (torch.per_channel_affine, 0.1, 3)),
+        ((2, 2), (2, 1), (torch.per_channel_affine, scales, scales, 0)),
+        ((2, 2), (2, 1), (torch.per_channel_affine, scales, torch.zeros(2, dtype=torch.int64), 7)),
+    ]:
+        with pytest.raises(RuntimeError, match="corrupt checkpoint"):
+            rebuild.quantized_tensor(held, 0, size, stride, parameters, False, None)
+    with pytest.raises(RuntimeError, match="without a scale"):
+        rebuild.tensor_v2(held, 0, (2, 2), (2, 1), False, None)
+    with pytest.raises(RuntimeError, match="does not hold codes"):
+        rebuild.quantized_tensor(TypedStorage(1, torch.quint4x2), 0, (2, 2), (2, 1), good, False, None)

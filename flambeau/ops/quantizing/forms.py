@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from ...core import dtype as dt
 from ...core.layout import wrap_dim
-from ...core.quantized import CODE_DTYPES, QuantizedRefusal, QuantizedTensor, Quantizer, per_tensor, wrap
+from ...core.quantized import CODE_DTYPES, QuantizedTensor, Quantizer, per_tensor, wrap
 from ...core.tensor import Tensor, empty
 from ..creation import convert, filled
 from ..index import gather, indexing, masked, sort
@@ -224,9 +224,7 @@ for _compare in (comparison.eq, comparison.ne, comparison.lt, comparison.le, com
 @quantized_form(agreement.equal)
 def equal(input: Any, other: Any) -> bool:
     if not (isinstance(input, QuantizedTensor) and isinstance(other, QuantizedTensor)):
-        raise QuantizedRefusal(
-            "Could not run 'aten::equal' with arguments from the 'QuantizedCPU' backend: one of the tensors is not quantized"
-        )
+        return False
     a, b = input._quantizer, other._quantizer
     if input.dtype is not other.dtype or a.scheme is not b.scheme or a.axis != b.axis:
         return False
