@@ -76,7 +76,7 @@ def make_wrapper(
         if getattr(cls, name, None) is not trap:
             setattr(cls, name, trap)
     register_instance(cls)
-    t = _new_object(cls)
+    t: Any = _new_object(cls)
     where = default_device() if device is None else _as_device(device)
     t.shape, t.dtype, t.device = make_size(tuple(size)), dtype or get_default_dtype(), where
     t._storage = empty(make_size((0,)), t.dtype, _as_device("cpu"))._storage

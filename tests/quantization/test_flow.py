@@ -48,10 +48,12 @@ def _fx_steps(library: Any, model: Any, kind: str) -> list[Any]:
         mapping = (
             quantization.QConfigMapping().set_global(quantization.default_dynamic_qconfig)
             if kind == "dynamic"
-            else quantization.get_default_qconfig_mapping("x86" if kind == "part" else kind)
+            else quantization.get_default_qconfig_mapping("x86")
+            if kind == "x86"
+            else quantization.QConfigMapping().set_global(quantization.default_per_channel_qconfig)
         )
         if kind == "part":
-            mapping.set_module_name("conv2", None).set_module_name("fc2", quantization.default_per_channel_qconfig)
+            mapping.set_module_name("conv2", None).set_module_name("fc2", quantization.default_qconfig)
         prepared = fx.prepare_fx(model.eval(), mapping, (images[0],))
         for x in images:
             prepared(x)
@@ -59,8 +61,10 @@ def _fx_steps(library: Any, model: Any, kind: str) -> list[Any]:
     return [prepared.code, reference.code, reference(images[0]), quantized.code, quantized(images[0])]
 
 
-@pytest.mark.parametrize("kind", ["x86", "qnnpack", "part", "dynamic", "qat"])
-@pytest.mark.parametrize("build", [layers, functions])
+@pytest.mark.parametrize(
+    ("build", "kind"),
+    [(layers, "x86"), (layers, "part"), (layers, "qat"), (functions, "smallest and largest"), (functions, "dynamic")],
+)
 def test_traced(torch: Any, build: Any, kind: str) -> None:
     theirs, ours = twins(build, torch, IMAGES if build is layers else None)
     for expected, found in zip(_fx_steps(torch, theirs, kind), _fx_steps(flambeau, ours, kind), strict=True):
@@ -91,15 +95,14 @@ def _eager(library: Any, model: Any, backend: str, train: bool) -> Any:
         model.eval()
     else:
         model = quantization.fuse_modules(model.eval(), names)
-        model.qconfig = quantization.get_default_qconfig(backend)
+        model.qconfig = quantization.default_per_channel_qconfig
         model = quantization.prepare(model)
         for x in images:
             model(x)
     return quantization.convert(model)
 
 
-@pytest.mark.parametrize("backend", ["x86", "qnnpack"])
-@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize(("backend", "train"), [("x86", False), ("qnnpack", True)])
 def test_eager(torch: Any, backend: str, train: bool) -> None:
     theirs, ours = twins(stubbed, torch, IMAGES)
     theirs, ours = _eager(torch, theirs, backend, train), _eager(flambeau, ours, backend, train)

@@ -42,7 +42,7 @@ _MODULES = os.path.join(_FOLDER, "nn", "modules") + os.sep
 
 def as_meta(tensor: Tensor) -> Tensor:
     """What a tensor looks like, without its values."""
-    dtype = tensor._codes.dtype if tensor.is_quantized else tensor.dtype  # a quantized tensor is shown as its codes
+    dtype = tensor.int_repr().dtype if tensor.is_quantized else tensor.dtype  # a quantized tensor is shown as its codes
     shown = flambeau.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=dtype, device="meta")
     return shown.requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else shown
 

@@ -189,8 +189,8 @@ class _Converting:
         module: Any = self.modules[str(node.target)]
         qconfig, observer = module.qconfig, None
         if isinstance(module, self.trained):
-            observer = module.weight_fake_quant
-            module = module.to_float()
+            trained: Any = module
+            observer, module = trained.weight_fake_quant, trained.to_float()
             self.replace_module(node, module)
         if qconfig is None or self._has_none_qconfig(node) or node.name not in self.attrs.observed_node_names:
             return

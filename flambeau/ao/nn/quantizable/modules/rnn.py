@@ -182,6 +182,8 @@ class _LSTMLayer(nn.Module):
     def forward(self, x: Tensor, hidden: Any = None) -> Any:
         if self.batch_first:
             x = x.transpose(0, 1)
+        hx: Any
+        cx: Any
         hx, cx = (None, None) if hidden is None else hidden
         if not self.bidirectional:
             result, (h, c) = self.layer_fw(x, None if hx is None else (hx, cx))
