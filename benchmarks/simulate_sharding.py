@@ -176,8 +176,9 @@ def median(lib: Any, call: Any, times: int = 9) -> float:
 
 def rank_main(rank: int, size: int, path: str, results: Any) -> None:
     """What the model needs to know, and what it should predict."""
-    import flambeau as lib
     import sharding
+
+    import flambeau as lib
 
     lib.set_num_threads(1)
     lib.distributed.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=size)

@@ -38,7 +38,9 @@ def _both(rank: int, size: int, run: Callable) -> tuple[Any, Any]:
 def _model(lib: Any) -> Any:
     nn = lib.nn
     model = nn.Sequential(
-        nn.Sequential(nn.Linear(6, 9), nn.GELU(), nn.Linear(9, 6)), nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 6)), nn.Linear(6, 5)
+        nn.Sequential(nn.Linear(6, 9), nn.GELU(), nn.Linear(9, 6)),
+        nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 6)),
+        nn.Linear(6, 5),
     )
     lib.manual_seed(3)
     with lib.no_grad():
@@ -71,7 +73,9 @@ def _fully_sharded(rank: int, size: int, lower: bool) -> None:
     def run(lib: Any) -> Any:
         fsdp = importlib.import_module(f"{lib.__name__}.distributed.fsdp")
         meshes = importlib.import_module(f"{lib.__name__}.distributed.device_mesh")
-        policy = fsdp.MixedPrecisionPolicy(lib.bfloat16, lib.float32, lib.float32) if lower else fsdp.MixedPrecisionPolicy()
+        policy = (
+            fsdp.MixedPrecisionPolicy(lib.bfloat16, lib.float32, lib.float32) if lower else fsdp.MixedPrecisionPolicy()
+        )
         model, mesh = _model(lib), meshes.init_device_mesh("cpu", (size,))
         inner = fsdp.MixedPrecisionPolicy(lib.bfloat16, lib.float32) if lower else policy
         for part in list(model)[:2]:

@@ -112,8 +112,26 @@ class FullyShardedDataParallel(Module):
             raise ValueError("Cannot pass both ignored_modules and ignored_states at the same time")
         if isinstance(module, FullyShardedDataParallel):
             raise ValueError("FSDP already applied to this module")
+        if param_init_fn is not None and not callable(param_init_fn):
+            raise ValueError(f"Expected {param_init_fn} to be callable, but got {type(param_init_fn)}")
         left_out, ignored = _ignored(module, ignored_modules, ignored_states)
+        if (
+            strategy in HYBRID_SHARDING_STRATEGIES
+            and auto_wrap_policy is None
+            and process_group is None
+            and device_mesh is None
+        ):
+            raise ValueError(
+                f"Manual wrapping with {strategy} requires explicit specification of process group or device_mesh."
+            )
         info = _mesh_info(strategy, process_group, device_mesh)
+        if info.mesh.size() == 1 and strategy is not ShardingStrategy.NO_SHARD:
+            warnings.warn(
+                f"FSDP is switching to use `NO_SHARD` instead of {strategy} since the world size is 1.", stacklevel=2
+            )
+            strategy = ShardingStrategy.NO_SHARD
+        elif strategy in HYBRID_SHARDING_STRATEGIES and process_group is None:
+            device_mesh = info.mesh  # for the units inside, too
         if auto_wrap_policy is not None:
             options = {
                 "process_group": process_group, "sharding_strategy": strategy, "cpu_offload": cpu_offload,
@@ -674,8 +692,8 @@ def _mesh_info(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | None) 
                 mesh = DeviceMesh.from_group([group[1], group[0]], where, array, mesh_dim_names=("node", "local"))
             else:
                 raise ValueError(
-                    "Manual wrapping with ShardingStrategy.HYBRID_SHARD requires explicit specification of process group or"
-                    " device_mesh."
+                    "Expected process_group to be passed in as either None or Tuple[dist.ProcessGroup, dist.ProcessGroup] but got"
+                    f" {type(group)}"
                 )
         return HSDPMeshInfo(mesh, shard_mesh_dim=1, replicate_mesh_dim=0)
     if mesh is None:

@@ -289,6 +289,12 @@ class FSDPModule:
 
     def set_allocate_memory_from_process_group_for_comm(self, enable: bool) -> None:
         """Buffers from the process group: here there are none, shards are received where they are used."""
+        for group in self._groups():
+            for what, comm in (("all gather", group._all_gather_comm), ("reduce scatter", group._reduce_scatter_comm)):
+                if comm is not None:
+                    raise AssertionError(
+                        f"cannot call set_allocate_memory_from_process_group() when {what} comm is custom: {type(comm).__name__}"
+                    )
 
     def set_symm_mem_for_comm(self, backend: str = "NCCL") -> None:
         raise NotImplementedError("set_symm_mem_for_comm(): NCCL's symmetric memory is not in Flambeau yet")
