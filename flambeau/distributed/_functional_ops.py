@@ -62,11 +62,7 @@ def _defined() -> list[Any]:
             library.define(schema)
             library.impl(schema.partition("(")[0], function, "CompositeExplicitAutograd")
         made.append(library)
-    groups = Library("c10d", "FRAGMENT")  # collectives in place; `torch.distributed.scatter` is how to call this one
-    groups.define(
-        "scatter_(Tensor[] output_tensors, Tensor[] input_tensors, int root_rank, bool async_op=True) -> Tensor[]"
-    )
-    return [*made, groups]
+    return made
 
 
 _libraries = _defined()

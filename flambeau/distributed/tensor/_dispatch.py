@@ -7,19 +7,18 @@ behind one node: its backward pass runs that graph, and how the gradients lie fo
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
-from ...autograd.engine import run_backward
 from ...core.device import device
-from ...core.graph import RETRY_MESSAGE, GradientEdge, Node, grad_mode, gradient_edge, named_class, unrecorded
+from ...core.graph import grad_mode, gradient_edge, unrecorded
 from ...core.overrides import _made_by_operator
-from ...core.return_types import NamedResult
 from ...core.tensor import Tensor, empty_strided
 from ...ops.machinery.record import OPS, Op
 from . import _api, _random, _rules
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
-from ._redistribute import Redistribute, redistribute_cost, redistribute_local_tensor
+from ._recorded import moved, spread_call, tensors_in, wrapped
+from ._redistribute import Redistribute, redistribute_cost
+from ._rules import Place
 from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, _StridedShard
 
 _META = device("meta")
@@ -34,15 +33,6 @@ class _Switches(threading.local):
 
 
 switches = _Switches()
-
-
-class _Place:
-    """Where a tensor stood among the arguments."""
-
-    __slots__ = ("index",)
-
-    def __init__(self, index: int) -> None:
-        self.index = index
 
 
 class Call:
@@ -60,7 +50,7 @@ class Call:
     def _taken_out(self, value: Any) -> Any:
         if isinstance(value, Tensor):
             self.tensors.append(value if isinstance(value, _api.DTensor) else self._everywhere(value))
-            return _Place(len(self.tensors) - 1)
+            return Place(len(self.tensors) - 1)
         if type(value) is dict:
             return {k: self._taken_out(v) for k, v in value.items()}
         if type(value) in (list, tuple):
@@ -93,7 +83,7 @@ class Call:
     def metas(self) -> list[TensorMeta]:
         """What the results look like as wholes."""
         if self._metas is None:
-            self._metas = [meta_of(t.shape, t._strides, t.dtype) for t in _tensors(self.headers())]
+            self._metas = [meta_of(t.shape, t._strides, t.dtype) for t in tensors_in(self.headers())]
         return self._metas
 
     def headers(self) -> Any:
@@ -108,7 +98,7 @@ class Call:
 
 
 def _filled(value: Any, tensors: list[Any]) -> Any:
-    if type(value) is _Place:
+    if type(value) is Place:
         return tensors[value.index]
     if type(value) is dict:
         return {k: _filled(v, tensors) for k, v in value.items()}
@@ -127,19 +117,13 @@ def _on_meta(value: Any) -> Any:
 
 
 def _frozen(value: Any) -> Any:
-    if type(value) is _Place:
-        return value.index, _Place
+    if type(value) is Place:
+        return value.index, Place
     if type(value) is dict:
         return tuple((k, _frozen(v)) for k, v in value.items())
     if type(value) in (list, tuple):
         return tuple([_frozen(v) for v in value])
     return type(value), value
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    return [t for part in value for t in _tensors(part)] if isinstance(value, (tuple, list)) else []
 
 
 def _mesh_of(value: Any) -> Any:
@@ -222,7 +206,7 @@ def _outside(call: Call) -> Any:
     everywhere = (_REPLICATE,) * call.mesh.ndim
     outputs = [everywhere] * len(call.metas()) if decision is None else decision.outputs
     nothing = call.tensors[0]._local_tensor.new_empty
-    return _wrapped(call.headers(), call.mesh, outputs, call.metas(), lambda t: nothing(0, dtype=t.dtype))
+    return wrapped(call.headers(), call.mesh, outputs, call.metas(), lambda t: nothing(0, dtype=t.dtype))
 
 
 def forget_decisions() -> None:
@@ -328,13 +312,6 @@ def _cost(tensors: list[Any], now: list[Placement], ins: list[Placement], i: int
 # -- running it -------------------------------------------------------------------------------------------------------------------
 
 
-def moved(t: Any, placements: tuple[Placement, ...]) -> Tensor:
-    """This rank's part of a tensor that is to lie so."""
-    if t.placements == placements:
-        return t._local_tensor
-    return redistribute_local_tensor(t._local_tensor, t._spec, t._spec.with_placements(placements))
-
-
 def _run(call: Call, decision: Decision) -> Any:
     locals_ = [moved(t, p) for t, p in zip(call.tensors, decision.inputs)]
 
@@ -344,198 +321,6 @@ def _run(call: Call, decision: Decision) -> Any:
         return decision.run(call, parts, spec)
 
     return spread_call(compute, call.mesh, call.tensors, locals_, decision.inputs, decision.outputs, decision.metas)
-
-
-def spread_call(
-    compute: Callable[[list[Tensor]], Any],
-    mesh: Any,
-    tensors: list[Any],
-    locals_: list[Tensor],
-    inputs: list[tuple],
-    outputs: list[tuple],
-    metas: list[TensorMeta] | None,
-) -> Any:
-    """Results of a function of each rank's parts, as spread tensors with their history. `tensors` lie, for this call, as `inputs` say,
-    and the results as `outputs`."""
-    if not (grad_mode.enabled and any(t.requires_grad for t in tensors)):
-        result = compute([x._bare_alias() if x._autograd is not None else x for x in locals_])
-        return _wrapped(result, mesh, outputs, metas)
-    starts: list[Any] = []
-    parts = []
-    for t, local in zip(tensors, locals_):
-        part, start = local._bare_alias(), None
-        if t.requires_grad:
-            start = _Start()
-            part._set_history(start, 0)
-        parts.append(part)
-        starts.append(start)
-    result = compute(parts)
-    found = _tensors(result)
-    edges = [gradient_edge(t) if t.requires_grad else None for t in found]
-    wrapped = _wrapped(result, mesh, outputs, metas)
-    if any(edges):
-        first = next(e for e in edges if e is not None)
-        node = named_class(SpreadNode, first[0].name())(first[0].name(), _edges(tensors, starts))
-        node.keep(mesh, starts, inputs, [t._spec for t in tensors], edges, outputs)
-        for i, (t, edge) in enumerate(zip(_tensors(wrapped), edges)):
-            if edge is not None:
-                t._set_history(node, i)
-    return wrapped
-
-
-def _edges(tensors: list[Any], starts: list[Any]) -> tuple:
-    return tuple(gradient_edge(t) if start is not None else None for t, start in zip(tensors, starts))
-
-
-def _wrapped(
-    result: Any, mesh: Any, outputs: list[tuple], metas: list[TensorMeta] | None, part: Callable = Tensor._bare_alias
-) -> Any:
-    """Results as spread tensors; `part` makes what this rank holds of one."""
-    position = 0
-
-    def wrap(value: Any) -> Any:
-        nonlocal position
-        if isinstance(value, Tensor):
-            i, position = position, position + 1
-            local = part(value)
-            meta = _meta_from(local, metas, i)
-            return _api.DTensor(local, DTensorSpec(mesh, outputs[i], meta), requires_grad=False)
-        if isinstance(value, (tuple, list)):
-            made = [wrap(v) for v in value]
-            named = hasattr(value, "_fields") and not isinstance(value, NamedResult)
-            return type(value)(*made) if named else type(value)(made)
-        return value
-
-    return wrap(result)
-
-
-def _meta_from(local: Tensor, metas: list[TensorMeta] | None, i: int) -> TensorMeta:
-    if metas is None:
-        return meta_of(local.shape, local._strides, local.dtype)
-    meta = metas[i]
-    return meta if meta.dtype is local.dtype else meta_of(meta.shape, meta.stride, local.dtype)
-
-
-class _Start(Node):
-    """Where the graph of the parts begins: it holds no tensor."""
-
-    label = "Start"
-    edges = ()
-
-    def __init__(self) -> None:
-        super().__init__("Start", ())
-
-    def apply(self, grads: list) -> tuple:
-        return ()
-
-
-class SpreadNode(Node):
-    """The recorded call of an operator on spread tensors: the graph of this rank's parts, and how everything lay."""
-
-    def keep(
-        self, mesh: Any, starts: list, inputs: list[tuple], specs: list[DTensorSpec], edges: list, outputs: list[tuple]
-    ) -> None:
-        self.mesh, self.inputs, self.specs = mesh, inputs, specs
-        self.saved = (starts, edges)
-        self.outputs = outputs
-        self.output_count = len(edges)
-
-    def release(self) -> None:
-        self.saved = None
-
-    def apply(self, grads: list) -> tuple:
-        if self.saved is None:
-            raise RuntimeError(RETRY_MESSAGE)
-        starts, edges = self.saved
-        roots: list[Any] = []
-        given, tensors, begun = [], [], []
-        recording = grad_mode.enabled
-        waits = Partial()
-        waiting = set() if recording else self._passing_sums(edges, grads)
-        for i, (edge, g) in enumerate(zip(edges, grads)):
-            if edge is None or g is None:
-                continue
-            lying = tuple(
-                waits if along in waiting else _REPLICATE if p.is_partial() else p
-                for along, p in enumerate(self.outputs[i])
-            )
-            spread = g if isinstance(g, _api.DTensor) else _api.DTensor.from_local(g, self.mesh, lying)
-            if recording:
-                spread = spread.redistribute(placements=lying)
-            local = moved(spread, lying)
-            if recording and spread.requires_grad:
-                start = _Start()
-                local = local._bare_alias()
-                local._set_history(start, 0)
-                tensors.append((spread, lying))
-                begun.append(start)
-            roots.append(GradientEdge(*edge))
-            given.append(self._scaled(local, i))
-        wanted: list[Any] = [s for s in starts if s is not None]
-        if not roots or not wanted:
-            return (None,) * len(starts)
-        ends: list[Any] = [GradientEdge(s, 0) for s in wanted]
-        found = iter(run_backward(roots, given, True, recording, ends, False))
-        shares = [None if s is None else next(found) for s in starts]
-        return self._as_spread(shares, starts, tensors, begun) if recording else self._plain(shares, waiting)
-
-    def _passing_sums(self, edges: list, grads: list) -> set[int]:
-        """Dimensions of the mesh on which gradients that wait for a sum may go on waiting: derivatives are linear, and all ranks do
-        the same."""
-        given = [g for edge, g in zip(edges, grads) if edge is not None and isinstance(g, _api.DTensor)]
-        found = set()
-        for along in range(self.mesh.ndim):
-            same = all(p[along].is_replicate() for p in (*self.inputs, *self.outputs))
-            if same and given and all(g.placements[along] == Partial() for g in given):
-                found.add(along)
-        return found
-
-    def _scaled(self, local: Tensor, i: int) -> Tensor:
-        """The gradient of what a rank contributes: to an average its share of it; to what all have, where others have parts, too."""
-        factor = 1
-        for along, p in enumerate(self.outputs[i]):
-            mixed = p.is_replicate() and any(not o[along].is_replicate() for o in self.outputs)
-            if mixed or p.is_partial("avg"):
-                factor *= self.mesh.size(along)
-        return local if factor == 1 else local / factor
-
-    def _lying(self, k: int, waiting: Any = ()) -> tuple[Placement, ...]:
-        """How the gradient of argument k lies: ranks that used all of it, each for a part of the result, have terms of a sum."""
-        found: list[Placement] = []
-        for along, p in enumerate(self.inputs[k]):
-            if along in waiting or (p.is_replicate() and any(not o[along].is_replicate() for o in self.outputs)):
-                found.append(Partial())
-            else:
-                found.append(_REPLICATE if p.is_partial() else p)
-        return tuple(found)
-
-    def _share(self, k: int, local: Tensor, waiting: Any = ()) -> Any:
-        for along, p in enumerate(self.inputs[k]):
-            if p.is_partial("avg"):
-                local = local * self.mesh.size(along)
-        meta = self.specs[k].tensor_meta
-        assert meta is not None
-        spec = DTensorSpec(self.mesh, self._lying(k, waiting), TensorMeta(meta.shape, meta.stride, local.dtype))
-        return _api.DTensor(local._bare_alias(), spec, requires_grad=False)
-
-    def _plain(self, shares: list, waiting: set[int]) -> tuple:
-        return tuple(None if local is None else self._share(k, local, waiting) for k, local in enumerate(shares))
-
-    def _as_spread(self, shares: list, starts: list, tensors: list, begun: list) -> tuple:
-        """The gradients with a history of their own: they depend on the arguments and on the gradients that came in."""
-        result: list[Any] = [None if local is None else self._share(k, local) for k, local in enumerate(shares)]
-        edges = [None if s is None or not s.requires_grad else gradient_edge(s) for s in shares]
-        if any(edges):
-            above = tuple(gradient_edge(t) for t, _ in tensors)
-            node = named_class(SpreadNode, self.label)(self.label, (*self.edges, *above))
-            node.keep(
-                self.mesh, [*starts, *begun], [*self.inputs, *(p for _, p in tensors)],
-                [*self.specs, *(t._spec for t, _ in tensors)], edges, [self._lying(k) for k in range(len(shares))],
-            )  # fmt: skip
-            for k, (share, edge) in enumerate(zip(result, edges)):
-                if edge is not None:
-                    share._set_history(node, k)
-        return tuple(result)
 
 
 # -- calls of another form ------------------------------------------------------------------------------------------------------------
@@ -561,12 +346,12 @@ def _as_wholes(call: Call) -> Any:
 
     outputs: Any = _All()
     if not (grad_mode.enabled and any(t.requires_grad for t in call.tensors)):
-        return _wrapped(compute(locals_), call.mesh, outputs, None)
+        return wrapped(compute(locals_), call.mesh, outputs, None)
     results: list = []
 
     def counted(parts: list[Tensor]) -> Any:
         found = compute(parts)
-        results.extend(_tensors(found))
+        results.extend(tensors_in(found))
         outputs.extend([everywhere] * len(results))
         return found
 
@@ -576,7 +361,7 @@ def _as_wholes(call: Call) -> Any:
 def _in_place(call: Call) -> Any:
     """The first argument is changed: it stays where it is, and the others come to it."""
     target = call.tensors[0]
-    if type(call.args[0]) is not _Place or call.args[0].index != 0:
+    if type(call.args[0]) is not Place or call.args[0].index != 0:
         raise RuntimeError(f"{call.op.name}: a plain tensor cannot be changed by a DTensor")
     if grad_mode.enabled and any(t.requires_grad for t in call.tensors) and not call.op.draws:
         return _in_place_recorded(call, target)

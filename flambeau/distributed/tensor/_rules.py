@@ -24,6 +24,15 @@ from .placement_types import Partial, Shard, _MaskPartial, _NormPartial, _Stride
 _META = device("meta")
 
 
+class Place:
+    """Where a tensor stood among the arguments."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+
 @dataclass
 class Ways:
     """What a rule allows. `free`: a way may be taken even if no argument lies so yet. `adapt(call, decision, args, kwargs)` changes the
@@ -107,7 +116,7 @@ def _linear_groups(call: Any) -> list[tuple[frozenset, tuple[str, ...]]]:
     if impl is None or not hasattr(impl, "operand_names"):  # a copy, of all that there is
         copies = len(call.tensors) == 2
         return [(frozenset((0, 1)), ("sum", "avg"))] if copies else []
-    places = {i: x.index for i, x in enumerate(call.args) if type(x).__name__ == "_Place"}
+    places = {i: x.index for i, x in enumerate(call.args) if type(x) is Place}
     params = tuple(call.kwargs.get(name, default) for name, default in impl.parameters)
     found: list[tuple[frozenset, tuple[str, ...]]] = []
     candidates = [frozenset(places)] + [frozenset([i]) for i in places]
@@ -557,7 +566,7 @@ def equation(text: str) -> Rule:
         bound = list(call.op.bind(call.args, call.kwargs).values())
         operands: list[tuple[str, bool]] = []
         for value, term in zip(bound, terms):
-            if type(value).__name__ == "_Place":
+            if type(value) is Place:
                 rank = call.tensors[value.index].ndim
                 operands.append((_letters(term.lstrip("+"), rank), term.startswith("+")))
         out = _letters(right, len(call.metas()[0].shape))

@@ -43,7 +43,7 @@ def _record(overload: Any) -> Op:
 def _rule(function: Callable) -> Callable:
     def ways(call: Any) -> Any:
         args, kwargs = call.filled([t._spec for t in call.tensors])
-        places = [i for i, value in enumerate(call.args) if type(value).__name__ == "_Place"]
+        places = [i for i, value in enumerate(call.args) if type(value) is _rules.Place]
         found = []
         for outs, ins in function(*args, **kwargs):
             found.append((tuple(ins[i] for i in places), tuple(outs)))
