@@ -14,8 +14,7 @@ from flambeau.demo import Digits, Training
 from flambeau.nn import functional as F
 from flambeau.utils.picture import Canvas
 
-warnings.filterwarnings("ignore", message="torch.ao.quantization is deprecated")
-warnings.filterwarnings("ignore", message="Please use quant_min and quant_max")
+warnings.filterwarnings("ignore", message="torch.ao.quantization is deprecated|Please use quant_min")
 
 
 def accuracy(model, test):

@@ -120,6 +120,7 @@ _HOMES = {
     "export_library": "cpp.aot",
     "load_library": "cpp.native_model",
     "_disable_dynamo": "compiler",
+    "_has_compatible_shallow_copy_type": "core.wrapped",
     "_assert": "symbolic",
     **dict.fromkeys(
         (
@@ -177,7 +178,9 @@ _PRIVATE_MODULES = (
     "_higher_order_ops",
     "_inductor",
     "_jit_internal",
+    "_library",
     "_ops",
+    "_prims_common",
     "_tensor",
     "_tensor_str",
     "_utils",

@@ -69,7 +69,7 @@ FLOORS = [
         "amp", "distributed", "export", "fx", "library", "nn", "optim", "serialization", "serve", "utils", "vision",
     },  # may only shrink: rooms that belong on floors of their own
     {
-        "_C", "_dynamo", "_higher_order_ops", "_inductor", "ao", "cpp", "cpu", "cuda", "distributions", "func", "horovod", "jit", "masked", "onnx",
+        "_C", "_dynamo", "_higher_order_ops", "_inductor", "_library", "ao", "cpp", "cpu", "cuda", "distributions", "func", "horovod", "jit", "masked", "onnx",
         "profiler", "quantization", "signal", "sparse", "startup",
         "testing", "wholestep",
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import flambeau as _VariableFunctionsClass  # the functions of `torch` are its attributes
@@ -24,6 +25,14 @@ __all__ = [
 ]  # fmt: skip
 
 _VariableFunctions = _VariableFunctionsClass
+Tag = Enum(  # type: ignore[misc]  # what definitions of operators may say about them
+    "Tag",
+    "core cudagraph_unsafe data_dependent_output dynamic_output_shape flexible_layout generated inplace "
+    "inplace_view maybe_aliasing_or_mutating needs_contiguous_strides needs_exact_strides "
+    "needs_fixed_stride_order nondeterministic_bitwise nondeterministic_seeded out out_variant pointwise "
+    "pt2_compliant_tag reduction view_copy",
+    start=0,
+)
 has_lapack = True  # NumPy brings one
 
 

@@ -115,7 +115,14 @@ QUANTIZED_DTYPES: tuple[dtype, ...] = tuple(
     dtype(name, size, "q", held, letter, None, len(ALL_DTYPES) + len(FLOAT8_DTYPES) + i)
     for i, (name, size, held, letter) in enumerate(_QUANTIZED)
 )
-BY_NAME: dict[str, dtype] = {d.name: d for d in (*ALL_DTYPES, *FLOAT8_DTYPES, *QUANTIZED_DTYPES)}
+# Names of whole numbers of less than a byte, which libraries mention: no tensor has such a dtype.
+NARROW_DTYPES: tuple[dtype, ...] = tuple(
+    dtype(f"{sign}int{bits}", 1, "q", "uint8", "n", None, len(ALL_DTYPES) + len(FLOAT8_DTYPES) + len(_QUANTIZED) + i)
+    for i, (sign, bits) in enumerate((sign, bits) for sign in ("", "u") for bits in range(1, 8))
+)
+BY_NAME: dict[str, dtype] = {
+    d.name: d for d in (*ALL_DTYPES, *FLOAT8_DTYPES, *QUANTIZED_DTYPES, *NARROW_DTYPES)
+}
 
 
 def by_name(name: str) -> dtype:

@@ -417,3 +417,8 @@ def key_get(obj: Any, kp: tuple) -> Any:
     for key in kp:
         obj = key.get(obj)
     return obj
+
+
+def register_constant(cls: type) -> None:
+    """Treat instances of `cls` as part of the structure, not as values: they have no children and stay what they are."""
+    register_pytree_node(cls, lambda x: ([], x), lambda children, x: x)

@@ -6,8 +6,11 @@ of the operator, as it does for sparse tensors, so that other calls pay nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+import numpy as np
 
 from . import dtype as dt
 from .dtype import dtype
@@ -65,8 +68,44 @@ class Engine:
 
 
 # What the codes of a quantized dtype are.
-CODE_DTYPES = {dt.qint8: dt.int8, dt.quint8: dt.uint8, dt.qint32: dt.int32}
-CODE_RANGES = {dt.qint8: (-128, 127), dt.quint8: (0, 255), dt.qint32: (-(2**31), 2**31 - 1)}
+CODE_DTYPES = {
+    dt.qint8: dt.int8,
+    dt.quint8: dt.uint8,
+    dt.qint32: dt.int32,
+    dt.quint4x2: dt.uint8,
+    dt.quint2x4: dt.uint8,
+}
+CODE_RANGES = {
+    dt.qint8: (-128, 127),
+    dt.quint8: (0, 255),
+    dt.qint32: (-(2**31), 2**31 - 1),
+    dt.quint4x2: (0, 15),
+    dt.quint2x4: (0, 3),
+}
+# Several codes to a byte, in files and as `int_repr` shows them; here each has a byte of its own.
+PER_BYTE = {dt.quint4x2: 2, dt.quint2x4: 4}
+
+
+def in_bytes(codes: np.ndarray, per_byte: int) -> np.ndarray:
+    """Codes of less than 8 bits put together, the first lowest; every row (last dimension) begins with a byte."""
+    columns = codes.shape[-1] if codes.ndim else 1
+    rows = codes.reshape(-1, columns)
+    whole = np.zeros((rows.shape[0], -(-columns // per_byte) * per_byte), np.uint8)
+    whole[:, :columns] = rows
+    bits = 8 // per_byte
+    parts = [whole[:, i::per_byte] << (bits * i) for i in range(per_byte)]
+    return np.bitwise_or.reduce(parts).reshape(-1)
+
+
+def from_bytes(packed: np.ndarray, shape: tuple[int, ...], per_byte: int) -> np.ndarray:
+    """The opposite."""
+    columns = shape[-1] if shape else 1
+    bits, mask = 8 // per_byte, (1 << 8 // per_byte) - 1
+    width = -(-columns // per_byte)
+    rows = math.prod(shape[:-1])
+    held = packed[: rows * width].reshape(rows, width)
+    apart = np.stack([held >> (bits * i) & mask for i in range(per_byte)], -1)
+    return apart.reshape(rows, width * per_byte)[:, :columns].reshape(shape)
 
 
 class Quantizer:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from . import dtype as dt
+from . import naming
 from .caching import remember
 from .device import cpu, device
 from .dtype import dtype
@@ -131,6 +132,11 @@ class Tensor(TensorMethods):
             if require_grad:
                 t.requires_grad = True
         return t
+
+    @staticmethod
+    def _make_wrapper_subclass(cls: type, size: Any, *args: Any, **kwargs: Any) -> Any:
+        """A tensor of class `cls` without memory, whose `__torch_dispatch__` answers operators (see core.wrapped)."""
+        return naming.load(f"{naming.PACKAGE}.core.wrapped").make_wrapper(cls, size, *args, **kwargs)
 
     # -- memory -----------------------------------------------------------------------------------------------------
     def data_ptr(self) -> int:

@@ -27,6 +27,7 @@ _SCHEMAS: dict[str, Callable] = {
     "broadcast(Tensor input, int src, str group_name) -> Tensor": lambda input, src, group_name: funcol.broadcast(
         input, src, group_name, now=True
     ),
+    "_wrap_tensor_autograd(Tensor input) -> Tensor": lambda input: input.clone(),  # results here are there already
     "wait_tensor(Tensor tensor) -> Tensor": lambda tensor: funcol.wait_tensor(tensor).clone(),
 }
 
@@ -61,7 +62,11 @@ def _defined() -> list[Any]:
             library.define(schema)
             library.impl(schema.partition("(")[0], function, "CompositeExplicitAutograd")
         made.append(library)
-    return made
+    groups = Library("c10d", "FRAGMENT")  # collectives in place; `torch.distributed.scatter` is how to call this one
+    groups.define(
+        "scatter_(Tensor[] output_tensors, Tensor[] input_tensors, int root_rank, bool async_op=True) -> Tensor[]"
+    )
+    return [*made, groups]
 
 
 _libraries = _defined()

@@ -14,6 +14,7 @@ from ..core.graph import grad_mode
 from ..core.modes import active, intercept
 from ..core.overrides import FACE_CODES, discovers
 from ..core.pytree import tree_flatten, tree_unflatten
+from ..core.sharded import SpreadTensor
 from ..core.tensor import Tensor
 from ..ops.machinery.record import OPS, Op, register
 from ..ops.machinery.schema import Schema
@@ -74,6 +75,9 @@ class OperatorFace:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if active:
             return intercept(self.op, self, args, kwargs)
+        spread = next((a for a in args if isinstance(a, SpreadTensor)), None)
+        if spread is not None and self.as_node:  # its kernels are for one rank's memory
+            return spread._call_spread(self, args, kwargs)
         try:
             return call_operator(self.op, *args, **kwargs)
         except Exception:

@@ -109,7 +109,7 @@ class Converter:
     # -- calls -----------------------------------------------------------------------------------------------------------------
     def call(self, name: str, arguments: dict[str, Any], described: Any, place: str = "", target: Any = None) -> Any:
         """One call: `name` is "aten::add_"; arguments by name in the schema's order. Gives slots, or numbers and lists of them."""
-        first = next(iter(arguments.values()), None)
+        first: Any = next(iter(arguments.values()), None)
         if name.endswith("_") and not name.endswith("__") and isinstance(first, Slot):
             self._in_place(name, first, arguments, place, target)
             return first

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import flambeau
 
 from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
+from ..core.device import cpu
 from ..core.tensor import Tensor
 from ..export._trace import FunctionTarget, Recorder, Trace, Unsupported, resized
 from ..export.dynamic_shapes import combined, gather
@@ -108,12 +109,24 @@ class SizedRecorder(TracedSizes, Recorder):
             return self._python_value(op.key, function, args, kwargs)
         if op.key == "numel":
             return functools.reduce(operator.mul, args[0].shape, 1)
+        if op.key == "tensor":
+            found = self._of_sizes(args[0] if args else kwargs.get("data"), kwargs.get("dtype"))
+            if found is not None:
+                return found
         before = self.level
         self.level = 0 if _python_in_pytorch(op) else before
         try:
             return super().handle(op, function, args, kwargs)
         finally:
             self.level = before
+
+    def _of_sizes(self, data: Any, dtype: Any) -> Any:
+        """`tensor([height, width])`: sizes that are put into a tensor stay sizes."""
+        numbers = data if isinstance(data, (list, tuple)) else [data]
+        if not any(type(n) is TracedInt for n in numbers) or not all(isinstance(n, int) for n in numbers):
+            return None
+        parts = [flambeau.ops.aten.scalar_tensor.default(n, dtype=dtype or flambeau.int64, device=cpu) for n in numbers]
+        return flambeau.ops.aten.stack.default(parts) if numbers is data else parts[0]
 
     def _python_value(self, key: str, function: Callable, args: tuple, kwargs: dict) -> Any:
         result = self.unseen(lambda: self.run_plain(function, args, kwargs))
@@ -189,6 +202,7 @@ class Recorded(Trace):
     """A run of a model, with what `ProgramReader` asks of an exported program."""
 
     recorder_type = SizedRecorder
+    recorder: SizedRecorder
 
     def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any]) -> None:
         super().__init__(module, args, kwargs)

@@ -79,6 +79,9 @@ def __getattr__(name: str):
         return _naming.load("flambeau.library.higher_order").higher_order
     if name in ("quantized", "_quantized"):
         return getattr(_naming.load("flambeau.ops.quantizing.operators"), name)
+    if name in ("_c10d_functional", "c10d_functional", "c10d"):  # collectives as operators
+        _naming.load("flambeau.distributed._functional_ops")
+        return globals()[name]
     if name == "profiler":
         return _naming.load("flambeau.autograd.profiler_ops")
     if name in ("load_library", "loaded_libraries"):

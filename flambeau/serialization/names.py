@@ -27,7 +27,8 @@ STORAGE_NAMES: dict[str, dtype] = {
     "FloatStorage": dt.float32, "DoubleStorage": dt.float64, "HalfStorage": dt.float16, "BFloat16Storage": dt.bfloat16,
     "LongStorage": dt.int64, "IntStorage": dt.int32, "ShortStorage": dt.int16, "CharStorage": dt.int8, "ByteStorage": dt.uint8,
     "BoolStorage": dt.bool_, "ComplexFloatStorage": dt.complex64, "ComplexDoubleStorage": dt.complex128,
-    "QInt8Storage": dt.qint8, "QUInt8Storage": dt.quint8, "QInt32Storage": dt.qint32,
+    "QInt8Storage": dt.qint8, "QUInt8Storage": dt.quint8, "QInt32Storage": dt.qint32, "QUInt4x2Storage": dt.quint4x2,
+    "QUInt2x4Storage": dt.quint2x4,
 }  # fmt: skip
 STORAGE_OF: dict[dtype, str] = {d: n for n, d in STORAGE_NAMES.items()}
 

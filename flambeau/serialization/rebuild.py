@@ -15,8 +15,10 @@ from ..core.dtype import dtype
 from ..core.object_state import set_object_state
 from ..core.quantized import (
     CODE_DTYPES,
+    PER_BYTE,
     QuantizedTensor,
     Quantizer,
+    from_bytes,
     per_channel_affine,
     per_channel_float,
     per_tensor_affine,
@@ -26,7 +28,7 @@ from ..core.quantized import (
 from ..core.size import Size, make_size
 from ..core.sparse import SparseTensor, new_csr
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, is_contiguous_layout, new_tensor
+from ..core.tensor import Tensor, empty, is_contiguous_layout, new_tensor
 from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Parameter, UninitializedTensorMixin
 from ..ops.sparse.coo import check_invariants_of, sparse_coo_tensor
@@ -286,8 +288,28 @@ def quantized_tensor(
     held = _loaded(storage)
     if held.dtype not in CODE_DTYPES:
         raise RuntimeError(f"corrupt checkpoint: a quantized tensor has no elements of type {shown(held.dtype.name)}")
-    codes = _build(held.untyped(), CODE_DTYPES[held.dtype], storage_offset, size, stride)
+    if held.dtype in PER_BYTE:
+        codes = _apart(held, _checked_header(dt.uint8, storage_offset, size, stride)[0])
+    else:
+        codes = _build(held.untyped(), CODE_DTYPES[held.dtype], storage_offset, size, stride)
     return wrap(codes, _quantizer(parameters, codes.shape), held.dtype)
+
+
+def _apart(held: TypedStorage, shape: Size) -> Tensor:
+    """Codes of less than 8 bits, of which a file has several in a byte."""
+    storage, per_byte = held.untyped(), PER_BYTE[held.dtype]
+    if -(-math.prod(shape) // per_byte) > storage.size_bytes or storage.device.type != "cpu":
+        raise RuntimeError(
+            f"corrupt checkpoint: a storage of {storage.size_bytes} bytes does not hold codes of size {shown(shape)}"
+        )
+    codes = empty(shape, dt.uint8)
+
+    def fill() -> None:
+        if codes.numel():
+            codes._array()[...] = from_bytes(storage.numpy(), (1, codes.numel()), per_byte).reshape(shape)
+
+    _with_numbers(fill)
+    return codes
 
 
 def _quantizer(parameters: Any, shape: Size) -> Quantizer:

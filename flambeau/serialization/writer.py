@@ -18,14 +18,15 @@ from ..core.layout import layout
 from ..core.named import is_named
 from ..core.naming import PACKAGE
 from ..core.object_state import object_state
-from ..core.quantized import QuantizedTensor, qscheme
+from ..core.quantized import PER_BYTE, QuantizedTensor, qscheme
+from ..core.sharded import SpreadTensor
 from ..core.sparse import SparseCoo, SparseTensor
 from ..core.storage import UntypedStorage
-from ..core.sharded import SpreadTensor
 from ..core.tensor import Tensor
 from ..core.typed_storage import TypedStorage
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter, UninitializedTensorMixin
+from ..ops.quantizing.tensors import in_storage
 from . import rebuild
 from .archive import ArchiveWriter, write_all
 from .destination import written_file
@@ -217,8 +218,12 @@ def _reduce_plain(t: Tensor) -> tuple[Any, tuple]:
     if isinstance(t, QuantizedTensor):
         q, codes = t._quantizer, t._codes
         parameters = (q.scheme, q.scale, q.zero_point) if q.per_tensor else (q.scheme, q.scale, q.zero_point, q.axis)
-        held = _StorageReference(codes._storage, t.dtype)
-        place = codes._offset, tuple(codes.shape), tuple(codes._strides)
+        if t.dtype in PER_BYTE:  # several codes to a byte
+            codes = codes.contiguous()
+            held = _StorageReference(in_storage(t)._storage, t.dtype)
+        else:
+            held = _StorageReference(codes._storage, t.dtype)
+        place = 0 if t.dtype in PER_BYTE else codes._offset, tuple(codes.shape), tuple(codes._strides)
         return rebuild.quantized_tensor, (held, *place, parameters, False, OrderedDict())
     if t.device.type == "meta":
         if options_state.skip_data:

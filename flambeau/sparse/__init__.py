@@ -18,8 +18,18 @@ from ..ops.sparse.index import index_tensor, on_host
 from ..ops.sparse.products import reduced_mm, sparse_addmm, sparse_mm
 from ..ops.sparse.products import sampled_addmm as _sampled_addmm
 from ..ops.sparse.reductions import sparse_softmax, sum_dims
+from .semi_structured import (
+    SparseSemiStructuredTensor,
+    SparseSemiStructuredTensorCUSPARSELT,
+    SparseSemiStructuredTensorCUTLASS,
+    to_sparse_semi_structured,
+)
 
-__all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]
+__all__ = [
+    "SparseSemiStructuredTensor", "SparseSemiStructuredTensorCUSPARSELT", "SparseSemiStructuredTensorCUTLASS", "addmm",
+    "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum",
+    "to_sparse_semi_structured",
+]  # fmt: skip
 
 globals().update(SPARSE_TENSOR_TYPES)  # FloatTensor and its kin: older constructors
 

@@ -23,7 +23,9 @@ from ..library.aten.overloads import OpOverload
 from ..library.aten.recorder import AtenRecorder
 from ._pytree import tree_leaves
 
-__all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass"]
+__all__ = [
+    "BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass", "return_and_correct_aliasing",
+]  # fmt: skip
 
 
 @functools.cache
@@ -153,3 +155,32 @@ def is_traceable_wrapper_subclass_type(t: type) -> bool:
         and hasattr(t, "__tensor_flatten__")
         and hasattr(t, "__tensor_unflatten__")
     )
+
+
+class _AskClasses(TorchDispatchMode):
+    """Hands each operator to the first class among its arguments' that answers operators."""
+
+    def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return self.unseen(self._dispatch, overload, args, kwargs)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        for kind in types:
+            if hasattr(kind, "__torch_dispatch__"):
+                found = kind.__torch_dispatch__(func, types, args, kwargs or {})
+                if found is not NotImplemented:
+                    return found
+        raise TypeError(f"no implementation found for {func} on types that implement __torch_dispatch__: {list(types)}")
+
+
+def ask_classes(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """A call of a public function whose arguments are tensors without memory."""
+    with _AskClasses():
+        return face(*args, **kwargs)
+
+
+def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> Any:
+    """The result of an operator as a class gives it. Operators that change an argument return that argument itself."""
+    schema = getattr(func, "_schema", None)
+    first = schema.arguments[0] if schema is not None and schema.arguments else None
+    writes = first is not None and first.alias_info is not None and first.alias_info.is_write
+    return args[0] if writes and args else out

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 from ..backends import compiled
 from ..backends.cpu import jit
+from ..expr.node import children, walk
 
 _FIRST = frozenset((0,))
+_LONGEST = 200  # formulas that are shown
 _LIBC = ctypes.CDLL(None)
 MEMSET = ctypes.cast(_LIBC.memset, ctypes.c_void_p).value or 0
 MEMCPY = ctypes.cast(_LIBC.memcpy, ctypes.c_void_p).value or 0
@@ -189,8 +191,16 @@ class Graph:
 
 
 def _formula(step: Launch) -> str:
+    """What a loop computes, if that is short: parts that are used several times are written out each time."""
     known = compiled.maps.get(step.address)
-    return "" if known is None else "  # " + "; ".join(map(str, known[0]))[:160]
+    if known is None:
+        return ""
+    lengths: dict[int, int] = {}
+    for x in walk(known[0]):
+        lengths[id(x)] = 1 + sum(lengths[id(c)] for c in children(x))
+    if sum(lengths[id(root)] for root in known[0]) > _LONGEST:
+        return f"  # a formula of {len(lengths)} operations"
+    return "  # " + "; ".join(map(str, known[0]))[:160]
 
 
 __all__ = ["MEMCPY", "MEMSET", "Buffer", "Call", "Graph", "Held", "Launch", "Number", "Ref", "Test", "Update", "mapped"]

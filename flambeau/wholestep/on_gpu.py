@@ -158,6 +158,7 @@ class GraphRecorded(Recorded):
             self._undo(before, arguments)
             result = run({})
         del self.prepared  # and the arguments of the first calls
+        self._give_back()
         return problem, result
 
     def _undo(self, before: _Before, arguments: list[_Copy]) -> None:
@@ -165,6 +166,9 @@ class GraphRecorded(Recorded):
         before.restore()
         for old in arguments:
             old.put_back()
+        self._give_back()
+
+    def _give_back(self) -> None:
         backend_of(self.where).memory(self.where).empty_cache()  # type: ignore[attr-defined]
 
     def _capture(self, tensors: list[Tensor], run: Callable[..., Any]) -> list[UntypedStorage]:

@@ -26,7 +26,12 @@ from flambeau.distributed.tensor import (
     zeros,
 )
 from flambeau.distributed.tensor.debug import CommDebugMode
-from flambeau.distributed.tensor.experimental import context_parallel, implicit_replication, local_map
+from flambeau.distributed.tensor.experimental import (
+    context_parallel,
+    implicit_replication,
+    local_map,
+    register_sharding,
+)
 from flambeau.distributed.tensor.experimental._context_parallel import context_parallel_unshard
 from flambeau.distributed.tensor.parallel import (
     ColwiseParallel,
@@ -77,6 +82,31 @@ def gradients_pass_through(rank: int, size: int) -> None:
     (leaf * leaf * 3).sum().backward()
     assert leaf.grad.placements == (Shard(0),)
     _same(leaf.grad, torch.full((4, 4), 6.0))
+
+
+@torch.library.custom_op("test_dtensor::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return torch.from_numpy(x.numpy() * 2)
+
+
+@doubled.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def rules_of_ones_own(rank: int, size: int) -> None:
+    mesh = _mesh(size)
+    whole = torch.arange(12.0).reshape(4, 3)
+    x = distribute_tensor(whole, mesh, [Shard(0)])
+    found = torch.ops.test_dtensor.doubled(x)
+    assert found.placements == (Replicate(),)  # nobody has said how parts could be worked on
+    _same(found, whole * 2)
+    register_sharding(torch.ops.test_dtensor.doubled.default)(
+        lambda x: [([Replicate()], [Replicate()]), *(([Shard(d)], [Shard(d)]) for d in range(x.ndim))]
+    )
+    found = torch.ops.test_dtensor.doubled(x)
+    assert found.placements == (Shard(0),)
+    _same(found, whole * 2)
 
 
 def second_derivatives(rank: int, size: int) -> None:
@@ -396,6 +426,7 @@ CHECKS: list[Callable] = [
     meshes_of_two_dimensions,
     spreading_and_gathering,
     gradients_pass_through,
+    rules_of_ones_own,
     second_derivatives,
     elementwise,
     in_place_and_optimizers,

@@ -206,6 +206,7 @@ SLICES = {
     "the first twelve": lambda p, i: i[:, :12],
     "half": lambda p, i: i[:, i.shape[1] // 2 :],
     "shifted": lambda p, i: flambeau.cat([i.new_zeros(i.shape[0], 1), i[:, :-1]], 1),
+    "sizes in a tensor": lambda p, i: i * flambeau.tensor([i.shape[1]]) + flambeau.tensor(i.shape[0]),
     "sizes put together": lambda p, i: i.reshape(-1, 1).view(i.size()[:-1] + (i.size(1), 1)),
 }
 

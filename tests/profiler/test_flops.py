@@ -89,3 +89,11 @@ def test_profiles_count_too():
     with flambeau.autograd.profiler.profile(with_flops=True) as prof:
         flambeau.nn.Conv2d(3, 8, 3)(flambeau.ones(2, 3, 8, 8))
     assert sum(event.flops for event in prof.function_events) == 2 * 2 * 36 * 8 * 27
+
+
+def test_small_counts_are_told_without_decimals() -> None:
+    """As in PyTorch, whose table shows numbers as numbers where no unit follows them."""
+    with flambeau.utils.flop_counter.FlopCounterMode(display=False) as counter:
+        flambeau.ones(5, 20) @ flambeau.ones(20, 30)
+    assert "6000" in counter.get_table()
+    assert "6000.0" not in counter.get_table()

@@ -189,3 +189,13 @@ def test_biases_are_added_while_it_multiplies(monkeypatch):
         flambeau.testing.assert_close(compiled(x), function(x), rtol=0, atol=0)
     (recorded,) = compiled._compiled.recordings()  # the second one, which keeps every bit
     assert recorded.calls and not recorded.program.graph.rounded_otherwise and not compiled._compiled.reasons
+
+
+def test_a_formula_that_would_fill_pages_is_not_shown():
+    def function(x):
+        for _ in range(40):
+            x = x * x + 0.5  # written out, each is twice as long as the one before
+        return x
+
+    _, recorded = steps_of(function, flambeau.zeros(3))
+    assert "# a formula of " in recorded.trail[-1].text

@@ -13,6 +13,7 @@ import numpy as np
 import flambeau as torch
 
 from ... import nn
+from ...core import naming
 from ...core.dtype import dtype as _dtype
 from ...core.tensor import Tensor
 from ...jit.marks import export
@@ -659,9 +660,8 @@ class ReuseInputObserver(_WithoutQParams):
 
 
 def _is_activation_post_process(module: Any) -> bool:
-    from .fake_quantize import FakeQuantizeBase  # which is made of observers
-
-    return isinstance(module, (ObserverBase, FakeQuantizeBase, AffineQuantizedObserverBase))
+    fake = naming.load(f"{naming.PACKAGE}.ao.quantization.fake_quantize")  # which is made of observers
+    return isinstance(module, (ObserverBase, fake.FakeQuantizeBase, AffineQuantizedObserverBase))
 
 
 def get_observer_state_dict(mod: nn.Module) -> OrderedDict:

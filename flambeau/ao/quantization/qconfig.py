@@ -11,6 +11,7 @@ from typing import Any
 import flambeau as torch
 
 from ... import nn
+from ...core import naming
 from .fake_quantize import (
     FakeQuantize,
     FakeQuantizeBase,
@@ -193,8 +194,7 @@ def get_default_qat_qconfig(backend: str = "x86", version: int | None = 1) -> QC
 
 def _former_dict(name: str, mapping: str) -> Callable:
     def get(backend: str, version: int) -> dict[str, Any]:
-        from . import qconfig_mapping  # which is made of qconfigs
-
+        qconfig_mapping = naming.load(f"{naming.PACKAGE}.ao.quantization.qconfig_mapping")  # which is made of qconfigs
         warnings.warn(
             f"`torch.ao.quantization.{name}` is deprecated and will be removed in a future version. "
             f"Please use `torch.ao.quantization.{mapping}` instead.",
@@ -224,9 +224,10 @@ def _assert_valid_qconfig(qconfig: QConfigAny, mod: nn.Module) -> None:
     """Transposed convolutions have no scale per output channel."""
     if qconfig is None or qconfig.weight is None:
         return
-    if isinstance(mod, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
-        if isinstance(qconfig.weight(), (PerChannelMinMaxObserver, MovingAveragePerChannelMinMaxObserver)):
-            raise AssertionError("Per channel weight observer is not supported yet for ConvTranspose{n}d.")
+    transposed = isinstance(mod, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d))
+    by_channel = (PerChannelMinMaxObserver, MovingAveragePerChannelMinMaxObserver)
+    if transposed and isinstance(qconfig.weight(), by_channel):
+        raise AssertionError("Per channel weight observer is not supported yet for ConvTranspose{n}d.")
 
 
 def _add_module_to_qconfig_obs_ctr(qconfig: Any, module: nn.Module | None) -> Any:
@@ -254,9 +255,9 @@ def _obs_or_fq_ctr_equals(one: Any, other: Any) -> bool:
     if not (isinstance(one, _PartialWrapper) and isinstance(other, _PartialWrapper)):
         return one == other
     ours, theirs = dict(one.p.keywords), dict(other.p.keywords)
-    if "observer" in ours and "observer" in theirs:
-        if not _obs_or_fq_ctr_equals(ours.pop("observer"), theirs.pop("observer")):
-            return False
+    both = "observer" in ours and "observer" in theirs
+    if both and not _obs_or_fq_ctr_equals(ours.pop("observer"), theirs.pop("observer")):
+        return False
     return one.p.func == other.p.func and one.p.args == other.p.args and ours == theirs
 
 

@@ -72,6 +72,11 @@ class DistAutogradContext:
         self.lock = new_lock()
         self.running: _Pass | None = None
 
+    def settle(self) -> None:
+        """Take the gradients that the last pass has kept where hooks see them."""
+        if self.running is not None:
+            self.running.settle()
+
     def _context_id(self) -> int:
         return self.number
 
@@ -117,11 +122,14 @@ class _Pass(engine.Pass):
                     callback()
             finally:
                 grad_mode.enabled, engine.running.current = before, outer
-                for leaf, kept in self.set_aside.items():
-                    state = leaf._ensure_autograd()
-                    self.context.grads[leaf], state.grad = state.grad, kept
-                self.set_aside = {}
             return collect_all(self.sent)._mapped(lambda done: [one.value() for one in done.value()])
+
+    def settle(self) -> None:
+        """The pass is over: gradients that hooks have looked at, and may have changed, go to the context."""
+        for leaf, kept in self.set_aside.items():
+            state = leaf._ensure_autograd()
+            self.context.grads[leaf], state.grad = state.grad, kept
+        self.set_aside = {}
 
     def _walk(self, arrivals: list[tuple[Node, int, Tensor]]) -> None:
         for node, output, gradient in arrivals:
@@ -213,6 +221,9 @@ class _Container:
             context = self.contexts.pop(number, None)
         if self.here is not None and self.here.number == number:
             self.current.context = None
+        if context is not None:
+            with context.lock:
+                context.settle()
         if context is not None and self.agent is not None:
             for worker in context.workers - {self.worker}:
                 self.agent.notify(worker, "release_context", number)
@@ -246,6 +257,7 @@ class _Container:
         context = self.find(number)
         with context.lock:
             if context.running is None or context.running.number != run:
+                context.settle()
                 context.running = _Pass(context, run, [], retain_graph)
             running, function = context.running, context.sends.get(message)
         if function is None:
@@ -273,11 +285,13 @@ def backward(context_id: int, roots: list[Tensor], retain_graph: bool = False) -
         arrivals.append((edge[0], edge[1], _one_like(root)))
     run = container.next_number()
     with context.lock:
+        context.settle()
         running = context.running = _Pass(context, run, [node for node, _, _ in arrivals], retain_graph)
     try:
         running.feed(arrivals).wait()
     finally:
         with context.lock:
+            context.settle()
             context.running = None
 
 
@@ -289,4 +303,5 @@ def get_gradients(context_id: int) -> dict[Tensor, Tensor]:
     """The gradients that backward passes of this context have left here: tensor -> gradient."""
     context = container.find(context_id)
     with context.lock:
+        context.settle()
         return dict(context.grads)

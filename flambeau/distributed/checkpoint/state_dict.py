@@ -105,7 +105,7 @@ def _get_fqns(
         elif _is_fsdp(current):
             if parts[position + 1 : position + 2] == [_FLAT_PARAM]:
                 prefix = ".".join([*kept, ""])
-                return {f"{prefix}{fqn}" for fqn in getattr(current, _FLAT_PARAM)._fqns}
+                return {f"{prefix}{piece.fqn}" for piece in current._handle.pieces}
             current = getattr(current, _FSDP_WRAPPED)
             if part != _FSDP_WRAPPED:
                 kept.append(part)

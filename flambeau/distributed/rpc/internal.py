@@ -62,7 +62,7 @@ class _Pickler(pickle.Pickler):
     """Finds functions of this package that say `flambeau` as their home but live in a room of it."""
 
     def reducer_override(self, obj: Any) -> Any:
-        if type(obj) is not types.FunctionType or obj.__module__ != naming.PACKAGE:
+        if not isinstance(obj, types.FunctionType) or obj.__module__ != naming.PACKAGE:
             return NotImplemented
         for room in (f"{naming.PACKAGE}{part}" for part in ("", ".linalg", ".special", ".fft", ".nn.functional")):
             if getattr(naming.load(room), obj.__name__, None) is obj:

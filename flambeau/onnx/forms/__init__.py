@@ -4,4 +4,15 @@ from __future__ import annotations
 
 from . import absent, indexing, neural, pointwise, products, quantization, recurrent, reductions, shapes, vision
 
-__all__ = ["absent", "indexing", "neural", "pointwise", "products", "quantization", "recurrent", "reductions", "shapes", "vision"]
+__all__ = [
+    "absent",
+    "indexing",
+    "neural",
+    "pointwise",
+    "products",
+    "quantization",
+    "recurrent",
+    "reductions",
+    "shapes",
+    "vision",
+]

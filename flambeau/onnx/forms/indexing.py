@@ -487,7 +487,7 @@ def padded(g: Builder, x: Value, pads: Any, mode: str = "constant", value: Any =
     ]
     if mode == "edge":  # what lies beyond is the nearest element, also where the rest is cut off
         for d, (b, a) in enumerate(zip(before, after)):
-            size = x.shape[d] if x.shape is not None else None
+            size: Any = x.shape[d] if x.shape is not None else None
             if (_negative(b) or _negative(a)) and all(isinstance(n, int) for n in (size, b, a)):
                 places = np.clip(np.arange(size + b + a) - b, 0, size - 1)
                 x = g.op("Gather", x, g.constant(places), axis_i=d).known(

@@ -126,7 +126,7 @@ def copy_raw(out: Tensor, source: Tensor) -> None:
         raw_copy(out, source)
 
 
-@composite(function=False, batching="fronted")
+@composite(function=False, batching="fronted", sharding="same")
 def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     """Itself if laid out that way, else a copy that is."""
     if memory_format is preserve_format:

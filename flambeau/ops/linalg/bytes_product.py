@@ -19,8 +19,7 @@ def _int_mm(input: Tensor, mat2: Tensor) -> Tensor:
         raise RuntimeError(f"int_mm_out_cpu: Expected mat2 to be of dimension 2 but got {len(mat2.shape)}")
     if input.shape[1] != mat2.shape[0]:
         raise RuntimeError(
-            "int_mm_out_cpu: self.size(1) needs to match mat2.size(0) but got "
-            f"{input.shape[1]} and {mat2.shape[0]}"
+            f"int_mm_out_cpu: self.size(1) needs to match mat2.size(0) but got {input.shape[1]} and {mat2.shape[0]}"
         )
     for name, t in (("self", input), ("mat2", mat2)):
         if t.dtype is not dt.int8 and not (name == "self" and t.dtype is dt.uint8):

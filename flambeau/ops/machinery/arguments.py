@@ -11,6 +11,7 @@ from ...core.backend import has_backend, indexed, why_absent
 from ...core.device import default_device, device
 from ...core.dtype import dtype
 from ...core.layout import layout, memory_format, strided
+from ...core.quantized import QuantizedRefusal
 from ...core.size import Size, make_size
 from ...core.sparse import SparseOperand
 from ...core.tensor import Tensor
@@ -37,7 +38,7 @@ def need_tensors(name: str, **tensors: Any) -> None:
 
 def refuse_quantized(name: str, d: dtype) -> NoReturn:
     """Only tensors that know what their codes stand for have such a dtype."""
-    raise RuntimeError(f"{name}(): a tensor of dtype {d} is made by quantize_per_tensor or quantize_per_channel")
+    raise QuantizedRefusal(f"{name}(): a tensor of dtype {d} is made by quantize_per_tensor or quantize_per_channel")
 
 
 def as_dtype(value: Any, name: str) -> dtype:

@@ -279,6 +279,8 @@ def result_type(tensor1: Any, tensor2: Any) -> dtype:
 @composite(method=False)
 def promote_types(type1: Any, type2: Any) -> dtype:
     """The smallest dtype that holds both."""
+    if type1 is type2 and isinstance(type1, dtype):
+        return type1
     return promote(as_dtype(type1, "promote_types"), as_dtype(type2, "promote_types"))
 
 

@@ -137,8 +137,8 @@ def _(
         if db is not None:
             raw_copy(db, _bias_grad(dy))
     if dx is not None or not by_product:
-        given = (dx, None, None) if by_product else (dx, dw, db)
-        heavy.conv_backward(*given, dy, input, weight, *window)
+        left = (None, None) if by_product else (dw, db)
+        heavy.conv_backward(dx, left[0], left[1], dy, input, weight, *window)
 
 
 def _is_large_for_its_pictures(dw: Tensor, dy: Tensor, input: Tensor, window: Window) -> bool:

@@ -266,11 +266,14 @@ def _cat(qx: Any, dim: int, scale: Any, zero_point: Any, relu: bool) -> Tensor:
 # -- one tensor --------------------------------------------------------------------------------------------------------
 
 
-def activation_formula(function: Callable) -> Pointwise:
-    """A formula over codes from one over values: `function(value, a, b, vector)`."""
+def activation_formula(function: Callable, exact: bool = False) -> Pointwise:
+    """A formula over codes from one over values: `function(value, a, b, c, vector)`. `exact`: PyTorch's vector code takes the zero point
+    off before it multiplies, as its other code does."""
 
     def over_codes(x, scale=1.0, zero=0.0, inv=1.0, out_zero=0.0, low=0.0, high=0.0, a=0.0, b=0.0, c=0.0, vector=False):
-        value = function(decoded(x, scale, zero, vector), *(cast(p, dt.float32) for p in (a, b, c)), vector)
+        value = function(
+            decoded(x, scale, zero, vector and not exact), *(cast(p, dt.float32) for p in (a, b, c)), vector
+        )
         return encoded(value, inv, out_zero, low, high, vector)
 
     over_codes.__name__ = function.__name__
@@ -293,9 +296,11 @@ def leaky_relu_codes(x, slope, b, c, vector):
     return where(x > 0.0, x, x * slope)
 
 
-@activation_formula
-def sigmoid_codes(x, a, b, c, vector):
+def _sigmoid(x, a, b, c, vector):
     return 1.0 / (1.0 + exp(-x))
+
+
+sigmoid_codes = activation_formula(_sigmoid, exact=True)
 
 
 @activation_formula
@@ -336,8 +341,9 @@ def threshold_codes(x, limit, value, c, vector):
 
 def _unit_scale(x: Any, whole: bool) -> tuple[float, int]:
     """Scale and zero point for results from 0 to 1, or (whole) from -1 to 1."""
-    bits = 32 if x.dtype is dt.qint32 else 8
-    signed = x.dtype is not dt.quint8
+    if x.dtype is dt.qint32:
+        return (2.0 if whole else 1.0) / 2**32, 0
+    bits, signed = 8, x.dtype is dt.qint8
     if whole:
         return 2.0 / 2**bits, 0 if signed else 2 ** (bits - 1)
     return 1.0 / 2**bits, -(2 ** (bits - 1)) if signed else 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
-from ...core.quantized import QuantizedTensor, per_channel_float
+from ...core.quantized import QuantizedTensor, from_bytes, in_bytes, per_channel_float
 from ...core.tensor import Tensor, copy_of_array
 from ..machinery.memory import values_on_host
 from ..nn import embedding as tables
@@ -27,9 +27,9 @@ class EmbeddingPackedParams(NativeObject):
     __torch_class__ = "quantized.EmbeddingPackedParamsBase"
 
     def __init__(self, weight: Any):
-        if not isinstance(weight, QuantizedTensor) or weight.dtype is not dt.quint8:
+        if not isinstance(weight, QuantizedTensor) or weight.dtype not in (dt.quint8, dt.quint4x2):
             raise RuntimeError(
-                "quantized::embedding_bag_prepack: expected a table of dtype torch.quint8 (4 bits are not in Flambeau)"
+                "quantized::embedding_bag_prepack: expected a table of dtype torch.quint8 or torch.quint4x2"
             )
         if weight._quantizer.scheme is not per_channel_float:
             raise RuntimeError(
@@ -42,7 +42,7 @@ class EmbeddingPackedParams(NativeObject):
         return self.weight
 
     def bit_rate(self) -> int:
-        return 8
+        return 8 if self.weight.dtype is dt.quint8 else 4
 
     def version(self) -> int:
         return 1
@@ -144,3 +144,74 @@ def embedding_byte(weight: Any, indices: Tensor, pruned_weights: bool = False) -
     """The rows of indices, from a packed table."""
     check_packed(weight, EmbeddingPackedParams, "embedding_byte")
     return tables.embedding(indices, weight.table)
+
+
+# -- less than 8 bits ------------------------------------------------------------------------------------------------------
+
+
+def _declare_bits(bits: int) -> None:
+    """The operators of tables with codes of `bits` bits; scale and smallest value of a row are in float16."""
+    per_byte, most, tail = 8 // bits, (1 << bits) - 1, 4
+
+    def prepack(weight: Tensor, optimized_qparams: bool = False, nbins: int = 200, ratio: float = 0.16) -> Tensor:
+        if optimized_qparams:
+            raise NotImplementedError(
+                "embedding_bag_prepack: a search for the best scales (optimized_qparams) is not in Flambeau"
+            )
+        values = values_on_host(weight.detach()).astype(np.float32)
+        low = values.min(-1, keepdims=True).astype(np.float16).astype(np.float32)
+        span = values.max(-1, keepdims=True) - low
+        scale = np.where(span == 0, np.float32(1), span / np.float32(most)).astype(np.float16).astype(np.float32)
+        with np.errstate(divide="ignore"):
+            inverse = np.float32(1) / scale
+        scale, inverse = (np.where(np.isinf(inverse), np.float32(1), x) for x in (scale, inverse))
+        codes = np.clip(np.rint((values - low) * inverse), 0, most).astype(np.uint8)
+        rows = in_bytes(codes, per_byte).reshape(*codes.shape[:-1], -1)
+        ends = np.concatenate([scale, low], -1).astype(np.float16)
+        return copy_of_array(np.concatenate([rows, np.ascontiguousarray(ends).view(np.uint8)], -1), dt.uint8)
+
+    def unpack(weight: Tensor) -> Tensor:
+        rows = values_on_host(weight)
+        if weight.dtype is not dt.uint8 or rows.shape[-1] <= tail:
+            raise RuntimeError(
+                f"expected rows of bytes with {tail} more behind the codes, got {list(weight.shape)} of {weight.dtype}"
+            )
+        ends = np.ascontiguousarray(rows[..., -tail:]).view(np.float16).astype(np.float32)
+        shape = (*rows.shape[:-1], (rows.shape[-1] - tail) * per_byte)
+        codes = from_bytes(np.ascontiguousarray(rows[..., :-tail]).reshape(-1), shape, per_byte)
+        return copy_of_array(codes * ends[..., :1] + ends[..., 1:], dt.float32)
+
+    def bag(
+        weight: Any, indices: Tensor, offsets: Any = None, scale_grad_by_freq: bool = False, mode: int = 0, pruned_weights: bool = False,
+        per_sample_weights: Any = None, compressed_indices_mapping: Any = None, include_last_offset: bool = False,
+    ) -> Tensor:  # fmt: skip
+        table = weight.table if isinstance(weight, EmbeddingPackedParams) else unpack(weight)
+        table, indices = _kept(table, indices, pruned_weights, compressed_indices_mapping)
+        return _bag(table, indices, offsets, mode, per_sample_weights, include_last_offset)
+
+    def rows_of(weight: Any, indices: Tensor, pruned_weights: bool = False) -> Tensor:
+        check_packed(weight, EmbeddingPackedParams, "embedding_4bit")
+        return tables.embedding(indices, weight.table)
+
+    memory = {"kind": "primitive", "reads_values": True, "batching": "each"}
+    made: list = [
+        (prepack, f"embedding_bag_{bits}bit_prepack", f"A table of floats as codes of {bits} bits.", memory),
+        (unpack, f"embedding_bag_{bits}bit_unpack", "The floats of a table that was packed.", memory),
+        (bag, f"embedding_bag_{bits}bit_rowwise_offsets", "Sums of the rows of bags of indices.", {}),
+    ]
+    if bits == 4:
+        made += [
+            (bag, "embedding_bag_4bit", "Sums of the rows of bags of indices.", {}),
+            (rows_of, "embedding_4bit", "The rows of indices.", {}),
+        ]
+    for function, name, told, fields in made:
+
+        def declared(*args: Any, _run: Any = function, **kwargs: Any) -> Any:
+            return _run(*args, **kwargs)
+
+        declared.__name__, declared.__doc__ = name, told
+        quantized_operator(name=name, **fields)(declared)
+
+
+for _bits in (2, 4):
+    _declare_bits(_bits)

@@ -17,6 +17,7 @@ from ...expr.functions import cast, fma, maximum, round_
 from ..linalg import matmul as products
 from ..machinery.memory import values_on_host
 from ..machinery.quantized_dispatch import on_codes, quantized_form
+from ..machinery.record import OPS
 from ..nn import avg_pool, max_pool, resize, shuffle
 from ..nn import softmax as softmax_operators
 from ..shape import border
@@ -54,6 +55,8 @@ def _on_codes_as_floats(operator: Any) -> None:
     quantized_form(operator)(form)
 
 
+for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
+    _on_codes_as_floats(OPS[_name].function)  # those of `torch`
 for _operator in (
     avg_pool.avg_pool1d, avg_pool.avg_pool2d, avg_pool.avg_pool3d, avg_pool.adaptive_avg_pool1d, avg_pool.adaptive_avg_pool2d,
     avg_pool.adaptive_avg_pool3d, max_pool.max_pool1d, max_pool.max_pool2d, max_pool.max_pool3d,

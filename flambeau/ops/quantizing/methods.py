@@ -9,13 +9,13 @@ from typing import Any, NoReturn
 from ...core import dtype as dt
 from ...core import printing
 from ...core.device import default_device
-from ...core.quantized import QuantizedTensor, Quantizer, wrap
+from ...core.quantized import PER_BYTE, QuantizedTensor, Quantizer, wrap
 from ...core.tensor import Tensor
 from ...core.typed_storage import TypedStorage
 from ..machinery.dtype_rules import type_word
 from ..machinery.memory import values_on_host
 from ..machinery.quantized_dispatch import on_codes
-from . import tensors  # noqa: F401  the operators that make them
+from . import tensors
 from .codes import codes_of, values_of
 
 
@@ -125,6 +125,12 @@ def _type(self: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: An
     return self.to(dtype)
 
 
+def _storage(self: Any) -> TypedStorage:
+    if self.dtype not in PER_BYTE:
+        return TypedStorage(self._storage, self.dtype)
+    return TypedStorage(tensors.in_storage(self)._storage, self.dtype)
+
+
 def _resized(self: Any, *sizes: Any) -> Tensor:
     sizes = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
     if math.prod(sizes) != self.numel():
@@ -150,7 +156,7 @@ _METHODS: dict[str, Any] = {
     "item": item, "numpy": _no_numpy, "__array__": _no_numpy, "tolist": _no_list, "__getitem__": getitem, "__setitem__": setitem,
     "__repr__": text, "__reduce_ex__": reduce_ex, "__copy__": shallow_copy, "__deepcopy__": deep_copy, "type": _type,
     "requires_grad_": _requires_grad_, "resize": _resized, "new": _no_new,
-    "storage": lambda self: TypedStorage(self._storage, self.dtype), "_typed_storage": lambda self: TypedStorage(self._storage, self.dtype),
+    "storage": _storage, "_typed_storage": _storage,
     "data": property(lambda self: wrap(self._codes, self._quantizer, self.dtype), lambda self, value: self._adopt(value)),
     "is_set_to": lambda self, other: isinstance(other, QuantizedTensor) and self._codes.is_set_to(other._codes),
 }  # fmt: skip

@@ -13,10 +13,12 @@ from ...core.dtype import dtype as Dtype
 from ...core.quantized import (
     CODE_DTYPES,
     CODE_RANGES,
+    PER_BYTE,
     Engine,
     QuantizedRefusal,
     QuantizedTensor,
     Quantizer,
+    in_bytes,
     per_channel_affine,
     per_channel_float,
     per_tensor,
@@ -25,18 +27,17 @@ from ...core.quantized import (
 from ...core.quantized import (
     qscheme as Scheme,
 )
-from ...core.tensor import Tensor, empty
+from ...core.tensor import Tensor, copy_of_array, empty
 from ..machinery.arguments import as_device, as_shape
 from ..machinery.declare import composite
 from ..machinery.dtype_rules import type_word
+from ..machinery.memory import values_on_host
 from .codes import channel_codes, quantized, values_of
 
-QUANTIZED_OF = {held: d for d, held in CODE_DTYPES.items()}
+QUANTIZED_OF = {dt.int8: dt.qint8, dt.uint8: dt.quint8, dt.int32: dt.qint32}
 
 
 def check_dtype(d: Any, maker: str = "new_qtensor") -> None:
-    if d is dt.quint4x2 or d is dt.quint2x4:
-        raise NotImplementedError(f"quantized tensors of dtype {d}: codes of less than 8 bits are not in Flambeau")
     if d not in CODE_DTYPES:
         raise RuntimeError(f"ScalarType {type_word(d)} is not supported in {maker}.")
 
@@ -252,8 +253,24 @@ def _quantizer(t: Any, name: str, channels: bool) -> Quantizer:
 
 @composite
 def int_repr(input: Tensor) -> Tensor:
-    """The codes, as plain whole numbers."""
-    return _need_quantized(input, "int_repr")._codes.clone()
+    """The codes, as plain whole numbers; those of less than 8 bits as bytes that hold several."""
+    t = _need_quantized(input, "int_repr")
+    return together(t) if t.dtype in PER_BYTE else t._codes.clone()
+
+
+def together(t: QuantizedTensor) -> Tensor:
+    """Codes of less than 8 bits, several to a byte."""
+    return copy_of_array(in_bytes(values_on_host(t._codes).reshape(1, -1), PER_BYTE[t.dtype]), dt.uint8)
+
+
+def in_storage(t: QuantizedTensor) -> Tensor:
+    """The same with as many bytes as PyTorch's storage of it has: each row would have room for a byte of its own."""
+    packed = together(t)
+    columns = t.shape[-1] if t.shape else 1
+    size = (t.numel() // columns if columns else 0) * -(-columns // PER_BYTE[t.dtype])
+    whole = packed.new_zeros(max(size, packed.numel()))
+    whole[: packed.numel()] = packed
+    return whole
 
 
 @composite

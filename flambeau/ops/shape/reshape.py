@@ -206,7 +206,10 @@ def reshaped(input: Tensor, size: tuple[int, ...]) -> Tensor:
     try:
         key = (input.shape, input._strides, size)
     except ShardedOperand:
-        return view_shape(input, infer_shape(size, numel_of(input.shape)))
+        target = infer_shape(size, numel_of(input.shape))
+        if view_strides(tuple(input.shape), input.stride(), target) is not None:
+            return view_shape(input, target)
+        return unsafe_view(input.contiguous(), target)
     known = _RESHAPES.get(key)
     if known is None:
         target = infer_shape(size, numel_of(input.shape))

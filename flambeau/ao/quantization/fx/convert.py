@@ -9,6 +9,7 @@ from typing import Any
 import flambeau as torch
 
 from .... import nn
+from ....core import naming
 from ....fx import Graph, GraphModule, Node
 from ....nn.modules.rnn import RNNCellBase
 from ....nn.utils.parametrize import type_before_parametrizations
@@ -231,8 +232,7 @@ class _Converting:
         return found
 
     def convert_standalone_module(self, node: Node, is_reference: bool) -> None:
-        from ..quantize_fx import convert_fx, convert_to_reference_fx  # which call this
-
+        flow = naming.load(f"{naming.PACKAGE}.ao.quantization.quantize_fx")  # which calls this
         module: Any = self.modules[str(node.target)]
         attrs: Any = observed_attrs(module)
         for i, arg in enumerate(list(node.args)):
@@ -242,7 +242,7 @@ class _Converting:
             if attrs.standalone_module_output_quantized_idxs[0] != 0:
                 raise AssertionError("Currently only quantized output idxs = [0] is supported")
             _insert_dequantize_node(node, self.graph)
-        made = (convert_to_reference_fx if is_reference else convert_fx)(module, backend_config=self.backend)
+        made = (flow.convert_to_reference_fx if is_reference else flow.convert_fx)(module, backend_config=self.backend)
         self.replace_module(node, made)
         self.modules[str(node.target)] = made
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import flambeau as torch
 
+from ....core import naming
 from ....fx import GraphModule, Node
 from ..backend_config import BackendConfig, get_native_backend_config
 from ..backend_config.utils import get_fusion_pattern_to_root_node_getter, get_module_to_qat_module
@@ -142,9 +143,8 @@ class _Preparing:
                 if outputs in self.custom.output_quantized_indexes:
                     node.meta[_INFO] = _both(byte)
                 outputs += 1
-            elif node.op in ("call_module", "call_method", "call_function"):
-                if all_node_args_have_no_tensors(node, self.modules, self.without_tensors):
-                    node.meta[_INFO] = _both(None)
+            elif node.op != "get_attr" and all_node_args_have_no_tensors(node, self.modules, self.without_tensors):
+                node.meta[_INFO] = _both(None)
         self._tell_of_numbers()
         last: Any = node
         dtype, _ = dtype_and_dynamic(made(last.meta[_INFO]["output_act_obs_or_fq_ctr"]))
@@ -362,13 +362,12 @@ class _Preparing:
             self._end_of_pattern(node, qconfig, handler)
 
     def prepare_standalone_modules(self, is_qat: bool) -> None:
-        from ..quantize_fx import _prepare_standalone_module_fx  # which calls this
-
+        flow = naming.load(f"{naming.PACKAGE}.ao.quantization.quantize_fx")  # which calls this
         for root, _, _, handler, qconfig in self.matches.values():
             if handler is None or not handler.is_standalone_module():
                 continue
             mapping, example_inputs, config, backend = self.standalone_config(root, qconfig)
-            observed = _prepare_standalone_module_fx(
+            observed = flow._prepare_standalone_module_fx(
                 self.modules[root.target], mapping, is_qat, example_inputs, config, backend_config=backend
             )
             self._replace_observer(root, observed)

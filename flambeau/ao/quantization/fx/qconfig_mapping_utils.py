@@ -68,7 +68,9 @@ def _get_module_name_regex_qconfig(
 ) -> QConfigAny:
     """What is said of the first expression that matches a name."""
     told = qconfig_mapping.module_name_regex_qconfigs
-    return next((qconfig for expression, qconfig in told.items() if re.match(expression, module_name)), fallback_qconfig)
+    return next(
+        (qconfig for expression, qconfig in told.items() if re.match(expression, module_name)), fallback_qconfig
+    )
 
 
 def _get_module_name_qconfig(

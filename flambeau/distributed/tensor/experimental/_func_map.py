@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....core import pytree
+from ....core.tensor import Tensor
 from .._api import DTensor
 
 __all__ = ["local_map"]
@@ -41,12 +42,8 @@ def local_map(
             if isinstance(value, DTensor):
                 mesh, spread = mesh or value.device_mesh, True
                 values[i] = _part(value, i, in_placements, in_grad_placements, redistribute_inputs)
-            elif in_placements is not None and in_placements[i] is not None and hasattr(value, "device"):
-                if mesh is None:
-                    continue
-                raise AssertionError(
-                    f"Non-DTensor input {value} should have None placements but got {in_placements[i]}!"
-                )
+            elif in_placements is not None and in_placements[i] is not None and not isinstance(value, Tensor):
+                raise AssertionError(f"Non-Tensor input {value} should have None placements but got {in_placements[i]}")
         result = func(*pytree.tree_unflatten(values, shape), **kwargs)
         if not spread and mesh is None:
             return result
@@ -73,7 +70,7 @@ def local_map(
 def _part(value: DTensor, i: int, in_placements: Any, in_grad_placements: Any, moves: bool) -> Any:
     wanted = None if in_placements is None else in_placements[i]
     if in_placements is not None and wanted is None:
-        raise AssertionError(f"Input {i} is a DTensor: it needs a placement")
+        raise AssertionError(f"DTensor input {value} expects placements but received {wanted}!")
     if wanted is not None and value.placements != tuple(wanted):
         if not moves:
             raise ValueError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....ops.machinery.record import OPS, Op
 from .. import _rules
+from .._dispatch import forget_decisions
 
 __all__ = ["register_sharding"]
 
@@ -21,6 +22,7 @@ def register_sharding(op: Any) -> Callable[[Callable], Callable]:
         for one in operators:
             _record(one).sharding = _rule(function)
         _rules.rule_for.cache_clear()
+        forget_decisions()
         return function
 
     return declare
@@ -29,13 +31,13 @@ def register_sharding(op: Any) -> Callable[[Callable], Callable]:
 def _record(overload: Any) -> Op:
     """The record of an overload: the operator that a call of it reaches."""
     found = getattr(overload, "op", None)
-    if isinstance(found, Op):
-        return found
-    name = str(getattr(overload, "_name", overload)).split(".")[0]
-    for key in (name, name.removeprefix("aten::"), f"nn.functional.{name.removeprefix('aten::')}"):
-        if key in OPS:
-            return OPS[key]
-    raise NotImplementedError(f"register_sharding: {overload} is made of other operators here: register those")
+    name = str(getattr(overload, "_name", overload)).split(".")[0].removeprefix("aten::")
+    found = found if isinstance(found, Op) else OPS.get(name)
+    if found is None or (found.kind == "composite" and found.layout is None and found.sharding is None):
+        raise NotImplementedError(
+            f"register_sharding: {overload} is made of other operators here, which have rules of their own"
+        )
+    return found
 
 
 def _rule(function: Callable) -> Callable:

@@ -8,6 +8,7 @@ from typing import Any
 import flambeau as torch
 
 from ..... import nn
+from .....core import naming
 from .....core.tensor import Tensor
 from ....quantization.stubs import DeQuantStub, QuantStub
 from ...quantized.modules.functional_modules import FloatFunctional
@@ -74,7 +75,7 @@ class MultiheadAttention(nn.MultiheadAttention):
     @classmethod
     def from_float(cls, other: Any) -> Any:
         """An nn.MultiheadAttention with its parts observed."""
-        from ....quantization import prepare  # which swaps modules for this one
+        prepare = naming.load(f"{naming.PACKAGE}.ao.quantization").prepare  # which swaps modules for this one
 
         if type(other) is not cls._FLOAT_MODULE:
             raise AssertionError(f"Expected type {cls._FLOAT_MODULE}, got {type(other)}")

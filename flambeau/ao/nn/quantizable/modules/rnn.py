@@ -9,6 +9,7 @@ from typing import Any
 import flambeau as torch
 
 from ..... import nn
+from .....core import naming
 from .....core.tensor import Tensor
 from ...quantized.modules.functional_modules import FloatFunctional
 
@@ -294,7 +295,7 @@ class LSTM(nn.Module):
     @classmethod
     def from_float(cls, other: Any, qconfig: Any = None, split_gates: bool = False) -> Any:
         """An nn.LSTM with its parts observed."""
-        from ....quantization import prepare, prepare_qat  # which swap modules for this one
+        quantization = naming.load(f"{naming.PACKAGE}.ao.quantization")  # which swaps modules for this one
 
         if not isinstance(other, cls._FLOAT_MODULE):
             raise AssertionError(f"Expected module type {cls._FLOAT_MODULE}, got {type(other)}")
@@ -308,8 +309,8 @@ class LSTM(nn.Module):
         for i in range(other.num_layers):
             observed.layers[i] = _LSTMLayer.from_float(other, i, qconfig, batch_first=False, split_gates=split_gates)
         if other.training:
-            return prepare_qat(observed.train(), inplace=True)
-        return prepare(observed.eval(), inplace=True)
+            return quantization.prepare_qat(observed.train(), inplace=True)
+        return quantization.prepare(observed.eval(), inplace=True)
 
     @classmethod
     def from_observed(cls, other: Any) -> Any:

@@ -1,0 +1,5 @@
+"""Another place where programs look for `ShardedTensor`."""
+
+from . import ShardedTensor
+
+__all__ = ["ShardedTensor"]

@@ -1,0 +1,32 @@
+"""Matrices with two of four neighbours zero, which GPUs multiply faster: not in Flambeau, but libraries ask whether a tensor is one."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ..core.tensor import Tensor
+
+__all__ = [
+    "SparseSemiStructuredTensor", "SparseSemiStructuredTensorCUSPARSELT", "SparseSemiStructuredTensorCUTLASS",
+    "to_sparse_semi_structured",
+]  # fmt: skip
+
+
+class SparseSemiStructuredTensor(Tensor):
+    """A matrix with two of four neighbours zero. None can be made."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:  # type: ignore[misc]
+        raise NotImplementedError(f"{cls.__name__}: semi-structured sparse matrices are not in Flambeau")
+
+
+class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
+    """As NVIDIA's cuSPARSELt takes it. None can be made."""
+
+
+class SparseSemiStructuredTensorCUTLASS(SparseSemiStructuredTensor):
+    """As CUTLASS takes it. None can be made."""
+
+
+def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False) -> NoReturn:
+    """Would drop two of four neighbours, which must be zero."""
+    raise NotImplementedError("to_sparse_semi_structured: semi-structured sparse matrices are not in Flambeau")
