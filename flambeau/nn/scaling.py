@@ -7,12 +7,23 @@ from typing import Any, NoReturn
 
 __all__ = ["ScalingType", "SwizzleType", "scaled_grouped_mm"]
 
-ScalingType = Enum(  # type: ignore[misc]
-    "ScalingType",
-    ["TensorWise", "RowWise", "BlockWise1x16", "BlockWise1x32", "BlockWise1x128", "BlockWise128x128"],
-    start=0,
-)
-SwizzleType = Enum("SwizzleType", ["NO_SWIZZLE", "SWIZZLE_32_4_4"], start=0)  # type: ignore[misc]
+
+class ScalingType(Enum):
+    """Which elements of a matrix share a scale."""
+
+    TensorWise = 0
+    RowWise = 1
+    BlockWise1x16 = 2
+    BlockWise1x32 = 3
+    BlockWise1x128 = 4
+    BlockWise128x128 = 5
+
+
+class SwizzleType(Enum):
+    """In which order scales lie in memory."""
+
+    NO_SWIZZLE = 0
+    SWIZZLE_32_4_4 = 1
 
 
 def scaled_grouped_mm(*args: Any, **kwargs: Any) -> NoReturn:
