@@ -120,9 +120,7 @@ NARROW_DTYPES: tuple[dtype, ...] = tuple(
     dtype(f"{sign}int{bits}", 1, "q", "uint8", "n", None, len(ALL_DTYPES) + len(FLOAT8_DTYPES) + len(_QUANTIZED) + i)
     for i, (sign, bits) in enumerate((sign, bits) for sign in ("", "u") for bits in range(1, 8))
 )
-BY_NAME: dict[str, dtype] = {
-    d.name: d for d in (*ALL_DTYPES, *FLOAT8_DTYPES, *QUANTIZED_DTYPES, *NARROW_DTYPES)
-}
+BY_NAME: dict[str, dtype] = {d.name: d for d in (*ALL_DTYPES, *FLOAT8_DTYPES, *QUANTIZED_DTYPES, *NARROW_DTYPES)}
 
 
 def by_name(name: str) -> dtype:

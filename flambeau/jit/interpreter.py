@@ -12,6 +12,7 @@ from typing import Any
 
 import flambeau as torch
 
+from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..autograd.profiler import record_function
 from ..core.tensor import Tensor
 from ..futures import Future

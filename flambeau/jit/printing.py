@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..library.native import CustomClass
 from .functions import Function
 from .interpreter import _schema_of

@@ -13,6 +13,7 @@ from typing import Any
 
 import flambeau as torch
 
+from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..compat.legacy import TENSOR_TYPES
 from ..core.tensor import Tensor
 from ..library.native import CustomClass

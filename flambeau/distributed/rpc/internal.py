@@ -64,9 +64,10 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         if not isinstance(obj, types.FunctionType) or obj.__module__ != naming.PACKAGE:
             return NotImplemented
+        name: str = obj.__name__
         for room in (f"{naming.PACKAGE}{part}" for part in ("", ".linalg", ".special", ".fft", ".nn.functional")):
-            if getattr(naming.load(room), obj.__name__, None) is obj:
-                return NotImplemented if room == naming.PACKAGE else (_function_of, (room, obj.__name__))
+            if getattr(naming.load(room), name, None) is obj:
+                return NotImplemented if room == naming.PACKAGE else (_function_of, (room, name))
         return NotImplemented
 
 

@@ -11,6 +11,7 @@ from ..... import nn
 from .....core import naming
 from .....core.tensor import Tensor
 from ....quantization.stubs import DeQuantStub, QuantStub
+from ... import quantized as _quantized  # noqa: F401  the whole room before its parts: see naming.load
 from ...quantized.modules.functional_modules import FloatFunctional
 
 __all__ = ["MultiheadAttention"]
