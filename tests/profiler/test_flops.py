@@ -62,7 +62,7 @@ def test_the_table(capsys):
     )
     with FlopCounterMode(display=False) as nothing:
         flambeau.ones(2)
-    assert nothing.get_table().splitlines()[-1].split() == ["Global", "0.000", "0%"]
+    assert nothing.get_table().splitlines()[-1].split() == ["Global", "0", "0%"]
 
 
 def test_formulas_of_ones_own():

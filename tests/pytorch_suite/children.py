@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 source: tuple[str, str] = ("", "")  # the test file, and "torch" or "flambeau"; set by the worker
 
 
-def run(file: str, library: str, class_name: str, rank: int, test_name: str, file_name: str, pipe: Any) -> None:
+def run(environment: dict[str, str], class_name: str, rank: int, test_name: str, file_name: str, pipe: Any) -> None:
+    """Runs one test's part of one rank. The server that was forked knows nothing of variables that were set since it began."""
+    os.environ.clear()
+    os.environ.update(environment)
     preloaded = sys.modules.get("tests.pytorch_suite.preloaded")
     if preloaded is None:  # it could not be loaded: here is what it says
         from . import preloaded

@@ -124,7 +124,7 @@ class TensorPipeAgent(RpcAgent):
         self._waiting: dict[int, tuple[Future, int]] = {}  # number -> (future of the answer, worker that is asked)
         self._numbers = itertools.count()
         self._connections: dict[int, Connection] = {}
-        self._connecting = threading.RLock()
+        self._connecting = new_lock()
         self._running = self._served = 0  # requests that are being answered, and all there were
         self._asked = 0
         self._letters: collections.deque[None] = collections.deque()  # one for each message in the outbox

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ... import futures
+from ...core.locks import new_lock
 from ...futures import Future
 from . import rref as _rref
 from .agent import (
@@ -160,7 +161,7 @@ class AllGatherStates:
 
 
 _ALL_WORKER_NAMES: set[Any] = set()
-_all_gather_dict_lock = threading.RLock()
+_all_gather_dict_lock = new_lock()
 _all_gather_sequence_id: dict[str, int] = {}
 _all_gather_sequence_id_to_states: collections.defaultdict = collections.defaultdict(AllGatherStates)
 

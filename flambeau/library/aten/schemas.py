@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from ...core.dtype import int64
@@ -179,8 +179,9 @@ def _split(text: str) -> list[str]:
 @functools.cache
 def table() -> dict[str, dict[str, FunctionSchema]]:
     """The schemas by the operator's name and the overload's."""
-    text = resources.files("flambeau.jit").joinpath("operators.txt").read_text()
-    text += resources.files(__package__).joinpath("more.txt").read_text()
+    here = Path(__file__).parent  # and not importlib.resources, which two threads cannot import at once
+    text = (here.parents[1] / "jit" / "operators.txt").read_text()
+    text += (here / "more.txt").read_text()
     found: dict[str, dict[str, Any]] = {}
     for line in text.splitlines():
         head = line.partition("(")[0]

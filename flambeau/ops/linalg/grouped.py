@@ -69,6 +69,7 @@ def _right_grad(g: Tensor, input: Tensor, offs: Any) -> Tensor:
     grads={"input": _left_grad, "mat2": _right_grad},
     batching="each",
     quirks=Quirks(label="GroupedMmBackward0"),
+    onnx="ONNX has no product of groups",
 )
 def grouped_mm(
     input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None

@@ -218,7 +218,8 @@ class MultiProcessTestCase(TestCase):
             ours, theirs = context.Pipe()
             name = self.id().rpartition(".")[2]
             process = context.Process(
-                target=children.run, args=(*children.source, type(self).__name__, rank, name, self.file_name, theirs)
+                target=children.run,
+                args=(dict(os.environ), type(self).__name__, rank, name, self.file_name, theirs),
             )
             process.start()
             theirs.close()
