@@ -168,7 +168,10 @@ def dequantize(input: Any) -> Any:
     """The values of a quantized tensor, in float32; of a list of tensors, a tuple."""
     if isinstance(input, (list, tuple)):
         return tuple(dequantize(x) for x in input)
-    return values_of(input) if isinstance(input, QuantizedTensor) else input.to(dt.float32)
+    if isinstance(input, QuantizedTensor):
+        return values_of(input)
+    input._strides  # noqa: B018  a sparse tensor is refused, as by PyTorch
+    return input.to(dt.float32)
 
 
 # -- without values ---------------------------------------------------------------------------------------------------
