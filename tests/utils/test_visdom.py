@@ -10,8 +10,7 @@ import pytest
 
 from flambeau.utils import visdom
 
-NPM = f"""#!{sys.executable}
-import io, pathlib, sys, tarfile
+NPM = f"""import io, pathlib, sys, tarfile
 sys.path.insert(0, {str(Path(visdom.__file__).parents[2])!r})
 from flambeau.utils.visdom import FILES
 source = sys.argv[-1]
@@ -28,7 +27,8 @@ print(name)
 
 
 def test_all_files_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "npm").write_text(NPM)
+    (tmp_path / "npm.py").write_text(NPM)
+    (tmp_path / "npm").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{tmp_path}/npm.py" "$@"\n')  # paths with spaces
     (tmp_path / "npm").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setattr(visdom, "FILES", visdom.FILES[:3])
