@@ -331,6 +331,8 @@ def test_every_operator_computes_or_refuses_a_sparse_tensor_as_in_pytorch() -> N
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for spelling in spellings():
+            if spelling.startswith("quantized_"):
+                continue  # they are there once layers of quantized tensors have been imported
             try:
                 operator.attrgetter(spelling)(torch)
             except AttributeError:
