@@ -10,6 +10,7 @@ import collections
 import contextlib
 import itertools
 import json
+import logging
 import os
 import queue
 import socket
@@ -31,6 +32,8 @@ from ..tcp_store import TCPStore
 from . import constants
 from .options import TensorPipeRpcBackendOptions, WorkerInfo
 from .wire import Alarms, Connection, Listener, Pool, connect, packed, unpacked
+
+_logger = logging.getLogger(__name__)
 
 _HELLO, _REQUEST, _ANSWER, _ERROR = range(4)
 _MOST_FINISHING = 512  # threads that run what waits for answers: never all of them blocked by one another
@@ -266,8 +269,9 @@ class TensorPipeAgent(RpcAgent):
 
     def _tell(self, worker: int, operation: str, details: Any) -> None:
         try:
-            with contextlib.suppress(RuntimeError, KeyError):
-                self.request(worker, operation, details)
+            self.request(worker, operation, details)
+        except (RuntimeError, KeyError) as problem:
+            _logger.debug("worker %s was not told of %s: %s", worker, operation, problem)
         finally:
             with self._lock:
                 self._letters.popleft()

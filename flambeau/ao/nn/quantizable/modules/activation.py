@@ -128,21 +128,6 @@ class MultiheadAttention(nn.MultiheadAttention):
             "It looks like you are trying to prepare an MHA module. Please, see the examples on quantizable MHAs."
         )
 
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_padding_mask: Tensor | None = None,
-        need_weights: bool = True,
-        attn_mask: Tensor | None = None,
-        average_attn_weights: bool = True,
-        is_causal: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        return self._forward_impl(
-            query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
-        )
-
     def _checked_mask(self, mask: Tensor | None, batch: int, query: Tensor, key: Tensor) -> Tensor | None:
         mask = _boolean(mask, "attn_mask")
         if mask is None:
@@ -156,7 +141,7 @@ class MultiheadAttention(nn.MultiheadAttention):
             raise RuntimeError(f"The size of the {given}D attn_mask is not correct.")
         return mask
 
-    def _forward_impl(
+    def forward(
         self,
         query: Tensor,
         key: Tensor,
