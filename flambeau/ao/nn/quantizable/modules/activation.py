@@ -10,7 +10,6 @@ import flambeau as torch
 from ..... import nn
 from .....core import naming
 from .....core.tensor import Tensor
-from ....quantization.stubs import DeQuantStub, QuantStub
 from ... import quantized as _quantized  # noqa: F401  the whole room before its parts: see naming.load
 from ...quantized.modules.functional_modules import FloatFunctional
 
@@ -64,11 +63,9 @@ class MultiheadAttention(nn.MultiheadAttention):
         self.linear_V = nn.Linear(self.vdim, self.embed_dim, bias=bias, **factory_kwargs)
         self.out_proj = nn.Linear(self.embed_dim, self.embed_dim, bias=bias, **factory_kwargs)
         self.q_scaling_product = FloatFunctional()
-        self.quant_attn_output = QuantStub()
-        self.quant_attn_output_weights = QuantStub()
-        self.dequant_q = DeQuantStub()
-        self.dequant_k = DeQuantStub()
-        self.dequant_v = DeQuantStub()
+        stubs = naming.load(f"{naming.PACKAGE}.ao.quantization.stubs")  # a room that is made of these layers
+        self.quant_attn_output, self.quant_attn_output_weights = stubs.QuantStub(), stubs.QuantStub()
+        self.dequant_q, self.dequant_k, self.dequant_v = (stubs.DeQuantStub() for _ in range(3))
 
     def _get_name(self) -> str:
         return "QuantizableMultiheadAttention"
