@@ -14,7 +14,7 @@ from ...core.graph import grad_mode, gradient_edge, unrecorded
 from ...core.overrides import _made_by_operator
 from ...core.tensor import Tensor, empty_strided
 from ...ops.machinery.record import OPS, Op
-from . import _api, _random, _rules
+from . import _compute_rules, _dtensor, _random, _rules, _view_rules  # noqa: F401 - rules are declared there
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
 from ._recorded import moved, spread_call, tensors_in, wrapped
 from ._redistribute import Redistribute, redistribute_cost
@@ -49,7 +49,7 @@ class Call:
 
     def _taken_out(self, value: Any) -> Any:
         if isinstance(value, Tensor):
-            self.tensors.append(value if isinstance(value, _api.DTensor) else self._everywhere(value))
+            self.tensors.append(value if isinstance(value, _dtensor.DTensor) else self._everywhere(value))
             return Place(len(self.tensors) - 1)
         if type(value) is dict:
             return {k: self._taken_out(v) for k, v in value.items()}
@@ -65,11 +65,16 @@ class Call:
                 " before calling distributed operators! Please see"
                 " https://docs.pytorch.org/docs/main/distributed.tensor.html#mixed-tensor-and-dtensor-operations for more details."
             )
-        return _api.DTensor.from_local(plain, self.mesh, [_REPLICATE] * self.mesh.ndim)
+        return _dtensor.DTensor.from_local(plain, self.mesh, [_REPLICATE] * self.mesh.ndim)
 
     def filled(self, tensors: list[Any]) -> tuple[tuple, dict[str, Any]]:
         """The arguments with other tensors in place of the spread ones."""
         return _filled(self.args, tensors), _filled(self.kwargs, tensors)
+
+    def __str__(self) -> str:
+        args, kwargs = self.filled([t._spec for t in self.tensors])
+        given = [*map(str, args), *(f"{k}: {v}" for k, v in kwargs.items())]
+        return f"aten.{self.op.quirks.aten or self.op.name}.default({', '.join(given)}) on {self.mesh})"
 
     def key(self) -> tuple | None:
         """What decides about the call, if it can be looked up."""
@@ -140,7 +145,7 @@ def _mesh_of(value: Any) -> Any:
 
 
 def _spread_in(value: Any) -> list[Any]:
-    if isinstance(value, _api.DTensor):
+    if isinstance(value, _dtensor.DTensor):
         return [value]
     if type(value) is dict:
         value = tuple(value.values())
@@ -183,6 +188,8 @@ def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         return _write_out(call)
     if call.mesh.get_coordinate() is None:
         return _outside(call)
+    if call.op.sharding == "header":
+        return _new_header(call)
     name = call.op.name
     if (name.endswith("_") and not name.endswith("__")) or call.op.writes:
         return _in_place(call)
@@ -218,17 +225,25 @@ def _decide(call: Call, keep: bool = False) -> Decision | None:
     needs = grad_mode.enabled and any(t.requires_grad for t in call.tensors)
     key = call.key()
     if key is not None:
-        key = (key, needs, keep, _rules.losses.of_parts)
+        key = (key, needs, keep, _compute_rules.losses.of_parts)
         found = _decisions.get(key)
         if found is not None:
             return found
     rule = _rules.rule_for(call.op)
     if rule is None:
         return None
-    possible = rule(call)
+    try:
+        possible = rule(call)
+    except NotImplementedError:
+        raise
+    except Exception as problem:
+        raise RuntimeError(f"{problem}\n\nSharding propagation failed for {call}") from problem
     if possible is None:
         return None
-    decision = _chosen(call, possible, needs, keep)
+    if possible.exact is not None:
+        decision = Decision(*possible.exact, call.metas(), possible)
+    else:
+        decision = _chosen(call, possible, needs, keep)
     if key is not None and decision is not None:
         if len(_decisions) >= _MAX_DECISIONS:
             _decisions.clear()
@@ -415,6 +430,20 @@ def _in_place_recorded(call: Call, target: Any) -> Any:
     return target
 
 
+def _new_header(call: Call) -> Any:
+    """The argument itself in another shape: what the form without underscore gives."""
+    target = call.tensors[0]
+    if grad_mode.enabled and target.requires_grad and target.is_leaf:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    args, kwargs = call.filled(call.tensors)
+    result = OPS[call.op.name[:-1]].function(*args, **kwargs)
+    target._hold(result._local_tensor, result._spec)
+    edge = gradient_edge(result) if result.requires_grad else None
+    if edge is not None:
+        target._set_history(*edge)
+    return target
+
+
 def _take_values(target: Any, result: Any) -> Any:
     """Give a tensor the values of another, which is moved to where it lies; returns what was moved there."""
     if result.shape != target.shape:
@@ -431,7 +460,7 @@ def _write_out(call: Call) -> Any:
     result = call.face(*args, **kwargs)
     outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
     for out, found in zip(outs, result if isinstance(result, (tuple, list)) else (result,)):
-        if not isinstance(out, _api.DTensor):
+        if not isinstance(out, _dtensor.DTensor):
             raise RuntimeError(f"{call.op.name}(): out= must be a DTensor where an argument is one")
         out.copy_(found)
     return call.out

@@ -21,9 +21,9 @@ def redistribute_local_tensor(
     mesh = current_spec.mesh
     if mesh != target_spec.mesh:
         raise NotImplementedError("Cross device mesh comm not supported yet!")
-    if mesh.get_coordinate() is None or current_spec.placements == target_spec.placements:
+    now, wanted = list(current_spec.cuts), target_spec.cuts
+    if mesh.get_coordinate() is None or tuple(now) == wanted:
         return local_tensor
-    now, wanted = list(current_spec.placements), target_spec.placements
     shape = tuple(current_spec.shape)
     tensor = local_tensor
     for i in reversed(range(mesh.ndim)):
