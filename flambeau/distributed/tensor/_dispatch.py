@@ -7,6 +7,7 @@ behind one node: its backward pass runs that graph, and how the gradients lie fo
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ...core.device import device
@@ -27,9 +28,10 @@ _MAX_DECISIONS = 4096
 
 
 class _Switches(threading.local):
-    """What holds in this thread: whether plain tensors among the arguments count as equal on all ranks."""
+    """What holds in this thread: whether plain tensors among the arguments count as equal on all ranks, and who is told of calls."""
 
     implicit = False
+    watchers: tuple[Callable[[Call], None], ...] = ()
 
 
 switches = _Switches()
@@ -74,7 +76,12 @@ class Call:
     def __str__(self) -> str:
         args, kwargs = self.filled([t._spec for t in self.tensors])
         given = [*map(str, args), *(f"{k}: {v}" for k, v in kwargs.items())]
-        return f"aten.{self.op.quirks.aten or self.op.name}.default({', '.join(given)}) on {self.mesh})"
+        return f"{self.name}({', '.join(given)}) on {self.mesh})"
+
+    @property
+    def name(self) -> str:
+        """What PyTorch calls the operator."""
+        return f"aten.{self.op.quirks.aten or self.op.name}.default"
 
     def key(self) -> tuple | None:
         """What decides about the call, if it can be looked up."""
@@ -184,6 +191,8 @@ def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     call = Call(face, args, kwargs)
     if call.mesh is None:
         raise RuntimeError(f"{call.op.name}: none of the arguments is a DTensor")
+    for tell in switches.watchers:
+        tell(call)
     if call.out is not None:
         return _write_out(call)
     if call.mesh.get_coordinate() is None:
@@ -319,7 +328,7 @@ def _cost(tensors: list[Any], now: list[Placement], ins: list[Placement], i: int
             if _is_shard_like(wanted) and t.shape[wanted.dim] < parts:  # type: ignore[attr-defined]
                 return float("inf")
             # Parts may differ in size, and all ranks must decide alike: only the whole counts.
-            nbytes = t.numel() * t.dtype.itemsize / t._spec.num_shards * (parts if _is_shard_like(placement) else 1)
+            nbytes = t.numel() * t.dtype.itemsize / t._spec.num_shards
             total += redistribute_cost(placement, wanted, nbytes, parts)
     return total
 

@@ -65,6 +65,24 @@ def squeeze(call: Any) -> Ways:
     return _carried(call, maps.dim_squeeze(tuple(call.tensors[0].shape), *call.args[1:]))
 
 
+@rule("repeat")
+def repeat(call: Any) -> Ways:
+    """Dimensions that are not repeated may be cut."""
+    t = call.tensors[0]
+    sizes = tuple(call.mesh.size(i) for i in range(call.mesh.ndim))
+    mapped = maps.dim_repeat(t.ndim, call.args[1:])
+    before, after = maps.propagate_shape_and_sharding(t.placements, tuple(t.shape), mapped, sizes)
+    return Ways(exact=([tuple(before)], [tuple(after)]))
+
+
+@rule("pairs")
+def pairs(call: Any) -> Ways:
+    """Complex numbers as pairs of real ones, or pairs as complex numbers: all dimensions but that of the pairs stay."""
+    t = call.tensors[0]
+    count = min(t.ndim, len(call.metas()[0].shape))
+    return Ways([((d,), d) for d in range(count)] + [way for way in waiting(call) if way[1].linear])
+
+
 @rule("unbind")
 def unbind(call: Any) -> Ways:
     """A tensor for each index of a dimension, which must not be cut."""

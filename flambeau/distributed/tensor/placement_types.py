@@ -108,22 +108,33 @@ class _StridedShard(Placement):
         object.__setattr__(self, "split_factor", split_factor)
 
     def indices(self, length: int, parts: int) -> list[np.ndarray]:
-        outer = Shard(0).indices(length, self.split_factor)
-        return [
-            np.concatenate([piece[Shard(0).indices(len(piece), parts)[rank]] for piece in outer])
-            for rank in range(parts)
-        ]
+        """Which indices of the dimension lie in each part."""
+        return [self.indices_of(length, parts, rank) for rank in range(parts)]
+
+    def indices_of(self, length: int, parts: int, rank: int) -> np.ndarray:
+        """Which indices lie in the part of one rank: the same share of each piece."""
+        size = -(-length // self.split_factor)
+        share = -(-size // parts)
+        whole = length // size if size else 0  # pieces of full size; one that is shorter may follow
+        inside = np.arange(min(share * rank, size), min(share * (rank + 1), size))
+        found = (np.arange(whole)[:, None] * size + inside).reshape(-1)
+        rest = length - whole * size
+        if not rest:
+            return found
+        share = -(-rest // parts)
+        return np.concatenate([found, whole * size + np.arange(min(share * rank, rest), min(share * (rank + 1), rest))])
 
     def sizes(self, length: int, parts: int) -> list[int]:
+        """How long the parts of a dimension are."""
         return [len(part) for part in self.indices(length, parts)]
 
     def parts_of(self, tensor: Tensor, parts: int) -> list[Tensor]:
-        return [
-            tensor.index_select(self.dim, _index(part, tensor)) for part in self.indices(tensor.shape[self.dim], parts)
-        ]
+        """The parts of a whole tensor."""
+        return [self.part_of(tensor, parts, rank) for rank in range(parts)]
 
     def part_of(self, tensor: Tensor, parts: int, rank: int) -> Tensor:
-        return self.parts_of(tensor, parts)[rank]
+        """The part of one rank, in memory of its own."""
+        return tensor.index_select(self.dim, _index(self.indices_of(tensor.shape[self.dim], parts, rank), tensor))
 
     def whole_of(self, gathered: Tensor, length: int, parts: int) -> Tensor:
         pieces = self.indices(length, parts)
