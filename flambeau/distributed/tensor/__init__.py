@@ -22,6 +22,8 @@ from ._api import (
 )
 from .placement_types import Partial, Placement, Replicate, Shard
 
+DTensor.__module__ = __name__  # by which programs know it
+
 __all__ = [
     "DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor", "empty", "full",
     "init_device_mesh", "ones", "rand", "randn", "zeros",

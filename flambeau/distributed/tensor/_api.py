@@ -16,7 +16,7 @@ from ..device_mesh import DeviceMesh, _mesh_resources
 from . import _random
 from ._dtensor import DTensor, _checked, _from_first, _FromLocal, _normalised, _part_of, _ToLocal
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
-from ._utils import compute_local_shape, normalize_to_torch_size
+from ._utils import assert_no_mixed_partial_types, compute_local_shape, normalize_to_torch_size
 from .placement_types import Partial, Placement, Replicate, _is_shard_like
 
 __all__ = [
@@ -60,6 +60,7 @@ def distribute_tensor(
     if mesh.device_type != tensor.device.type and tensor.device.type != "meta":
         tensor = tensor.to(mesh.device_type)
     wanted = _normalised(placements, tensor.ndim, mesh)
+    assert_no_mixed_partial_types(wanted)
     if len(wanted) != mesh.ndim:
         raise ValueError(
             f"`placements` must have the same length as `device_mesh.ndim`! Found placements length: {len(wanted)}, and"

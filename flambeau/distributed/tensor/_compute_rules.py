@@ -11,6 +11,7 @@ from ...core.tensor import Tensor
 from ...expr import arg
 from ...ops.machinery.record import Batched
 from ...ops.machinery.reduction import reduced_dims
+from .. import _functional_collectives as funcol
 from ._rules import EQUATIONS, MAKERS, RULES, Place, Rule, Ways, rule, shapes
 from ._utils import compute_local_shape_and_global_offset
 from .placement_types import Partial, _MaskPartial, _NormPartial
@@ -108,6 +109,29 @@ def leading(call: Any) -> Ways:
     inner = bound.get("inner", 2)
     rank = call.tensors[0].ndim
     return Ways([((d, *(None,) * (len(call.tensors) - 1)), d) for d in range(rank - inner)])
+
+
+@rule("counts")
+def counts(call: Any) -> Ways:
+    """How many elements lie between given bounds: counts of parts are added."""
+    low, high = call.args[2:4]
+    return Ways([((d,), Partial()) for d in range(call.tensors[0].ndim)] if low != high else [])
+
+
+def matrices(form: Batched) -> Rule:
+    """Operators on matrices: those of a batch are on their own."""
+
+    def ways(call: Any) -> Ways | None:
+        rank = call.tensors[0].ndim
+        if any(t.ndim != rank or t.shape[: rank - 2] != call.tensors[0].shape[: rank - 2] for t in call.tensors):
+            return None
+        count = len(call.tensors)
+        return Ways([((d,) * count, d) for d in range(rank - 2) if all(len(m.shape) > d for m in call.metas())])
+
+    return ways
+
+
+MAKERS["leading"] = matrices
 
 
 @rule("batch")
@@ -282,15 +306,32 @@ def loss(call: Any) -> Ways:
         own = d if d == 0 and scores.ndim > 1 else d + 1
         if bound["reduction"] == "none":
             ways.append(((own, d, *rest), d))
-        elif bound["reduction"] == "sum":
+        elif bound["reduction"] == "sum" or not bound.get("smoothing"):
             ways.append(((own, d, *rest), Partial()))
     of_parts = losses.of_parts
     if of_parts is None:
-        return Ways(ways)
+        return Ways(ways, compute=_share_of_mean if bound["reduction"] == "mean" else None)
     axis = 0 if scores.ndim == 1 else 1
     if not any(p.is_shard(axis) for p in scores.placements):
         raise ValueError(f"loss_parallel: expected scores that are cut along their classes, got {scores.placements}")
     return Ways([((axis, None, *rest), None)], compute=of_parts)
+
+
+def _share_of_mean(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+    """What this rank's samples contribute to the mean over all of them."""
+    waits = [i for i, p in enumerate(decision.outputs[0]) if p.is_partial()]
+    if not waits:
+        return call.face(*args, **kwargs)
+    bound = call.op.bind(args, kwargs)
+    spread = call.tensors[1]
+    known = all(spread.placements[i].is_replicate() for i in waits)  # then every rank can count all samples
+    target = spread._local_tensor if known else bound["target"]
+    counted = target != bound["ignore_index"]
+    weight = bound["weight"]
+    total = counted.sum() if weight is None else (weight[target.where(counted, 0)] * counted).sum()
+    for i in () if known else waits:
+        total = funcol.all_reduce(total, "sum", (call.mesh, i), now=True)
+    return call.face(*(bound | {"reduction": "sum"}).values()) / total
 
 
 class _Losses(threading.local):

@@ -184,6 +184,7 @@ class Decision:
 
 
 _decisions: dict[tuple, Decision] = {}
+_uses = [0, 0]  # how often a decision was found again, and how often one was made
 
 
 def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -213,7 +214,7 @@ def _outside(call: Call) -> Any:
     if call.op.writes or (call.op.name.endswith("_") and not call.op.name.endswith("__")):
         return call.tensors[0]
     if call.op.reads_values:
-        return None
+        return True if call.op.function.__annotations__.get("return") == "bool" else None
     try:
         call.metas()
     except NotImplementedError:  # what comes out depends on values, which this rank does not have
@@ -228,6 +229,12 @@ def _outside(call: Call) -> Any:
 def forget_decisions() -> None:
     """Decide anew about calls that have been seen before."""
     _decisions.clear()
+    _uses[:] = 0, 0
+
+
+def uses_of_decisions() -> tuple[int, int]:
+    """How often a decision was found again, and how often one was made, since they were last forgotten."""
+    return _uses[0], _uses[1]
 
 
 def _decide(call: Call, keep: bool = False) -> Decision | None:
@@ -237,6 +244,7 @@ def _decide(call: Call, keep: bool = False) -> Decision | None:
         key = (key, needs, keep, _compute_rules.losses.of_parts)
         found = _decisions.get(key)
         if found is not None:
+            _uses[0] += 1
             return found
     rule = _rules.rule_for(call.op)
     if rule is None:
@@ -254,6 +262,7 @@ def _decide(call: Call, keep: bool = False) -> Decision | None:
     else:
         decision = _chosen(call, possible, needs, keep)
     if key is not None and decision is not None:
+        _uses[1] += 1
         if len(_decisions) >= _MAX_DECISIONS:
             _decisions.clear()
         _decisions[key] = decision
@@ -394,15 +403,18 @@ def _in_place(call: Call) -> Any:
     decision = _decide(call, keep=True)
     call.tensors = before
     if decision is None:
-        plain = OPS.get(call.op.name[:-1])
+        rule = _rules.rule_for(call.op)
+        plain = OPS.get(call.op.name[:-1]) if rule is None else None
         if plain is not None and not call.op.draws and call.op.kind != "random":
             args, kwargs = call.filled(call.tensors)
             _take_values(target, plain.function(*args, **kwargs))
             return target
+        if not target._spec.is_replicated() and rule is None:
+            raise NotImplementedError(f"Operator {call.name} does not have a sharding strategy registered.")
         if not target._spec.is_replicated():
             raise RuntimeError(
-                f"aten.{call.op.name}.default: in-place operations that require placement changes are not supported. Attempted to"
-                f" change a tensor with placements {target.placements}: redistribute it first, or use the form without underscore."
+                f"{call.name}: in-place operations that require placement changes are not supported. Attempted to change a tensor with"
+                f" placements {target.placements}: redistribute it first, or use the form without underscore."
             )
         everywhere = target.placements
         draws = _rules.Ways(draws=call.op.kind == "random")

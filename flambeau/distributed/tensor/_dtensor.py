@@ -19,6 +19,7 @@ from ..device_mesh import DeviceMesh, _mesh_resources
 from ..object_collectives import all_gather_object
 from ._dtensor_spec import DTensorSpec, meta_of
 from ._norm import total_norm
+from ._op_schema import dispatcher
 from ._redistribute import Redistribute, redistribute_local_tensor
 from ._utils import (
     assert_no_mixed_partial_types,
@@ -36,6 +37,7 @@ class DTensor(SpreadTensor):
 
     _local_tensor: Tensor
     _spec: DTensorSpec
+    _op_dispatcher = dispatcher
 
     def __new__(cls, local_tensor: Tensor, spec: DTensorSpec, *, requires_grad: bool = False) -> DTensor:
         if local_tensor.requires_grad and not requires_grad:
@@ -188,6 +190,10 @@ class DTensor(SpreadTensor):
         if memory_format is not None and memory_format is not contiguous_format:
             return self._local_tensor.is_contiguous(memory_format=memory_format)
         return is_contiguous_layout(tuple(self.shape), tuple(self._spec.stride))
+
+    def contiguous(self, memory_format: Any = contiguous_format) -> Tensor:
+        """The tensor in one piece: itself, if it is."""
+        return self if self.is_contiguous(memory_format) else super().contiguous(memory_format=memory_format)
 
     @property  # type: ignore[misc]
     def data(self) -> Tensor:

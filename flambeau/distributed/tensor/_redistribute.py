@@ -9,6 +9,7 @@ from ...core.tensor import Tensor
 from ...ops import namespace
 from .. import _functional_collectives as funcol
 from ._dtensor_spec import DTensorSpec
+from ._utils import assert_no_mixed_partial_types
 from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, padded
 
 _torch = namespace("torch")
@@ -22,6 +23,8 @@ def redistribute_local_tensor(
     if mesh != target_spec.mesh:
         raise NotImplementedError("Cross device mesh comm not supported yet!")
     now, wanted = list(current_spec.cuts), target_spec.cuts
+    assert_no_mixed_partial_types(now)
+    assert_no_mixed_partial_types(wanted)
     if mesh.get_coordinate() is None or tuple(now) == wanted:
         return local_tensor
     shape = tuple(current_spec.shape)

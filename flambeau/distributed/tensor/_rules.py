@@ -100,21 +100,24 @@ def aligned(call: Any, result: tuple[int, ...]) -> list[tuple]:
 def pointwise(call: Any) -> Ways:
     ways = aligned(call, tuple(call.metas()[0].shape))
     for group, kinds in _linear_groups(call):
-        for kind in kinds:
-            ins = tuple(Partial(kind) if i in group else None for i in range(len(call.tensors)))
-            ways.append((ins, Partial(kind)))
+        for before, after in kinds:
+            ins = tuple(Partial(before) if i in group else None for i in range(len(call.tensors)))
+            ways.append((ins, Partial(after)))
     return Ways(ways)
 
 
-def _linear_groups(call: Any) -> list[tuple[frozenset, tuple[str, ...]]]:
+Kinds = tuple[tuple[str, str], ...]  # how values were to be reduced before the operator, and how after it
+
+
+def _linear_groups(call: Any) -> list[tuple[frozenset, Kinds]]:
     """Sets of tensors whose sums (of all of them together) pass through the operator: its formula is linear in them."""
     impl = call.op.impl
-    if impl is None or not hasattr(impl, "operand_names"):  # a copy, of all that there is
-        copies = len(call.tensors) == 2
-        return [(frozenset((0, 1)), ("sum", "avg"))] if copies else []
+    if impl is None or not hasattr(impl, "operand_names"):  # a copy of another tensor, or of one number on every rank
+        waits = sorted({p.reduce_op for t in call.tensors for p in t.placements if type(p) is Partial})
+        return [(frozenset(range(len(call.tensors))), tuple((kind, kind) for kind in waits))]
     places = {i: x.index for i, x in enumerate(call.args) if type(x) is Place}
     params = tuple(call.kwargs.get(name, default) for name, default in impl.parameters)
-    found: list[tuple[frozenset, tuple[str, ...]]] = []
+    found: list[tuple[frozenset, Kinds]] = []
     candidates = [frozenset(places)] + [frozenset([i]) for i in places]
     for group in dict.fromkeys(candidates):
         kinds = _passing(impl, group, len(impl.operand_names), params)
@@ -123,7 +126,7 @@ def _linear_groups(call: Any) -> list[tuple[frozenset, tuple[str, ...]]]:
     return found
 
 
-def _passing(impl: Any, group: frozenset, arity: int, params: tuple) -> tuple[str, ...]:
+def _passing(impl: Any, group: frozenset, arity: int, params: tuple) -> Kinds:
     """Which reductions of these operands may wait until after the operator."""
     key = (impl, group, arity, tuple((type(p), p) for p in params))
     try:
@@ -133,18 +136,20 @@ def _passing(impl: Any, group: frozenset, arity: int, params: tuple) -> tuple[st
 
 
 @functools.lru_cache(4096)
-def _passing_formula(key: tuple) -> tuple[str, ...]:
+def _passing_formula(key: tuple) -> Kinds:
     impl, group, arity, params = key
     values = [const(p) if kind in (int, float, complex) else p for kind, p in params]
     try:
         root = impl.evaluate([*(arg(i) for i in range(arity)), *values], float32)
     except Exception:  # noqa: BLE001 - a formula that cannot be traced without more dtypes is not known to be linear
         return ()
-    if root.op in ("maximum", "minimum") and all(a.op == "arg" and a.args[0] in group for a in root.args):
-        return (root.op[:3],)
+    if root.op in ("maximum", "minimum") and all(a.op == "arg" for a in root.args):
+        return ((root.op[:3], root.op[:3]),)
+    if root.op == "neg" and root.args[0].op == "arg":
+        return ("sum", "sum"), ("avg", "avg"), ("max", "min"), ("min", "max")
     if _degree(root, group) == 1:
-        return ("sum", "avg")
-    return ("avg", "max", "min") if _is_shift(root, group) else ()
+        return ("sum", "sum"), ("avg", "avg")
+    return (("avg", "avg"), ("max", "max"), ("min", "min")) if _is_shift(root, group) else ()
 
 
 def _is_shift(node: Any, group: frozenset) -> bool:
@@ -199,8 +204,17 @@ def random(call: Any) -> Ways:
 @rule("like")
 def like(call: Any) -> Ways:
     """A new tensor that only looks like the first argument: it lies as that does, sums excepted."""
-    count = len(call.tensors)
-    return Ways([((d, *(None,) * (count - 1)), d) for d in range(len(call.metas()[0].shape))])
+    rest = (None,) * (len(call.tensors) - 1)
+    unread = {p for p in call.tensors[0].placements if isinstance(p, Partial)}  # values that nobody looks at
+    ways: list[tuple] = [((d, *rest), d) for d in range(len(call.metas()[0].shape))]
+    return Ways(ways + [((p, *rest), None) for p in sorted(unread, key=repr)])
+
+
+@rule("empty")
+def empty(call: Any) -> Ways:
+    """A new tensor whose values may wait for the same sum: nothing, or zeros, of each rank."""
+    found = like(call)
+    return Ways([(ins, ins[0] if isinstance(ins[0], Partial) and ins[0].linear else out) for ins, out in found.ways])
 
 
 @rule("same")

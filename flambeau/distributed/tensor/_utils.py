@@ -87,6 +87,18 @@ def compute_global_tensor_info(
     return shape, stride
 
 
+def compute_local_tensor_info(
+    global_tensor: Tensor, mesh: Any, placements: Sequence[Placement]
+) -> tuple[list[int], list[int]]:
+    """Shape and strides of this rank's part of a tensor, if it has no gaps."""
+    shape, stride = list(compute_local_shape(global_tensor.shape, mesh, placements)), list(global_tensor.stride())
+    for dim, (own, whole) in enumerate(zip(shape, global_tensor.shape)):
+        for i, step in enumerate(stride):
+            if own != whole and i != dim and step > global_tensor.stride(dim):
+                stride[i] = step // whole * own
+    return shape, stride
+
+
 def normalize_to_torch_size(size: Any) -> Size:
     """Sizes given as one sequence or one by one."""
     if len(size) == 1 and isinstance(size[0], (tuple, list)):

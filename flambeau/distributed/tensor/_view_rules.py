@@ -8,8 +8,8 @@ from ...core.device import device
 from ...core.tensor import Tensor, empty_strided
 from ._ops import _view_ops as maps
 from ._rules import Ways, rule, shapes, waiting
-from ._utils import compute_local_shape
-from .placement_types import Partial, _is_shard_like
+from ._utils import compute_local_shape, compute_local_shape_and_global_offset
+from .placement_types import Partial, _is_shard_like, _MaskPartial
 
 _META = device("meta")
 
@@ -122,6 +122,68 @@ def cat(call: Any) -> Ways:
             ways.append((ins, d + new if new and d >= dim else d))
     kinds = {p for t in call.tensors for p in t.placements if isinstance(p, Partial)}
     return Ways(ways + [((p,) * len(call.tensors), p) for p in sorted(kinds, key=repr)])
+
+
+@rule("as_strided")
+def as_strided(call: Any) -> Ways | None:
+    """The tensor as it is; what depends on where all elements lie is for whole ones."""
+    t, bound = call.tensors[0], call.op.bind(call.args, call.kwargs)
+    same = tuple(bound["size"]) == tuple(t.shape) and tuple(bound["stride"]) == tuple(t.stride())
+    if not same or bound.get("storage_offset") not in (None, t.storage_offset()):
+        return None
+    return Ways(
+        exact=([t.placements], [t.placements]), compute=lambda call, decision, args, kwargs: args[0].view_as(args[0])
+    )
+
+
+@rule("scattered")
+def scattered(call: Any) -> Ways:
+    """A tensor with another one written into some of it: along dimensions that are not named both may be cut."""
+    bound = call.op.bind(call.args, call.kwargs)
+    rank, source = (t.ndim for t in call.tensors)
+    named = {int(bound[name]) % max(rank, 1) for name in ("dim", "dim1", "dim2") if name in bound}
+    ways: list[tuple] = []
+    for d in range(rank):
+        if d not in named:
+            own = d if source == rank else d - sum(1 for n in named if n < d)
+            ways.append(((d, own), d))
+    return Ways(ways + waiting(call))
+
+
+@rule("pad")
+def pad(call: Any) -> Ways:
+    """Dimensions at whose ends nothing is added may be cut; zeros that are added change no sum."""
+    before, after = tuple(call.tensors[0].shape), tuple(call.metas()[0].shape)
+    widths = list(call.op.bind(call.args, call.kwargs)["pad"])
+    free = len(before) - len(widths) // 2
+    kept = [d for d in range(len(before)) if d < free or not any(widths[2 * (len(before) - 1 - d) :][:2])]
+    value = call.op.bind(call.args, call.kwargs).get("value")
+    sums = [way for way in waiting(call) if way[1].linear] if not value else []
+    return Ways([((d,), d) for d in kept if before[d] == after[d]] + sums)
+
+
+@rule("gather")
+def gather(call: Any) -> Ways:
+    """Parts of the indices; parts of both along other dimensions; or parts of the table, where each rank looks up what it has."""
+    table, index = call.tensors
+    dim = int(call.op.bind(call.args, call.kwargs)["dim"]) % max(table.ndim, 1)
+    ways: list[tuple] = [((None, dim), dim)]
+    ways += [((d, d), d) for d in range(table.ndim) if d != dim and table.shape[d] == index.shape[d]]
+    if index.ndim and index.shape[dim] == 1:
+        ways.append(((dim, None), _MaskPartial(offset_shape=table.shape, offset_dim=dim)))
+    return Ways(ways, compute=_gathered)
+
+
+def _gathered(call: Any, decision: Any, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+    if not any(isinstance(p, _MaskPartial) for p in decision.outputs[0]):
+        return call.face(*args, **kwargs)
+    table, dim, index = args
+    sizes, offset = compute_local_shape_and_global_offset(call.tensors[0].shape, call.mesh, decision.inputs[0])
+    own = index - offset[dim]
+    missing = (own < 0) | (own >= sizes[dim])
+    if not sizes[dim]:
+        return table.new_zeros(index.shape) + table.sum()
+    return call.face(table, dim, own.masked_fill(missing, 0), **kwargs).masked_fill(missing, 0)
 
 
 @rule("index_select")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -169,6 +169,8 @@ class Partial(Placement):
     """Values that give the tensor when they are reduced over the ranks, by "sum", "avg", "product", "max" or "min"."""
 
     reduce_op: str = "sum"
+    ALL_REDUCE_OPS: ClassVar[tuple[str, ...]] = ("sum", "avg", "product", "max", "min")
+    LINEAR_REDUCE_OPS: ClassVar[tuple[str, ...]] = ("sum", "avg")
 
     @property
     def linear(self) -> bool:

@@ -75,7 +75,7 @@ def _(out: Tensor, shape: Size, strides: tuple[int, ...], offset: int, where: de
     raw_copy(out, cells._view(make_size(shape), tuple(strides), offset))
 
 
-@view(grads={"input": _as_strided_backward}, sharding="whole")
+@view(grads={"input": _as_strided_backward}, sharding="as_strided")
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A view with any shape, strides and offset that stay inside the storage."""
     return input._view(*strided_geometry(input, size, stride, storage_offset, "as_strided"))

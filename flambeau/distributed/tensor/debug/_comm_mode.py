@@ -12,7 +12,6 @@ from typing import Any
 from .... import _ops
 from ....autograd.engine import running
 from ....nn.modules.module import (
-    register_module_forward_hook,
     register_module_forward_pre_hook,
     register_module_full_backward_pre_hook,
 )
@@ -71,7 +70,6 @@ class CommDebugMode:
         switches.watchers = (*switches.watchers, self._note)
         self._hooks = [
             register_module_forward_pre_hook(self._begin),
-            register_module_forward_hook(self._end, always_call=True),
             register_module_full_backward_pre_hook(self._begin_backward),
         ]
         return self
@@ -99,6 +97,8 @@ class CommDebugMode:
             self._seen[name] = _Seen(name, len(self._inside), (*outer.parents, outer.name), kind)
             outer.children.append(name)
             self._note_parameters(name, module)
+            # Behind the module's other hooks, which belong to it: they move what comes out.
+            self._hooks.append(module.register_forward_hook(self._end, always_call=True))
         self._inside.append(name)
 
     def _note_parameters(self, name: str, module: Any) -> None:
