@@ -45,6 +45,11 @@ class DTensorSpec:
                 )
             self.shard_order = shard_order
 
+    def __post_init__(self) -> None:
+        """After a change: nothing is remembered of what it was."""
+        self.placements = tuple(self.placements)
+        self.__dict__.pop("key", None)
+
     @property
     def use_strided_shard_as_shard_order(self) -> bool:
         said = self._says_order
