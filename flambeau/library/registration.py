@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..amp.state import is_autocast_available
 from ..autograd.function import by_vmap_rule
+from ..core.casts import DEFAULT_DTYPES
+from ..core.device import device
 from ..core.dtype import dtype, float64
 from ..core.pytree import tree_map
 from ..core.tensor import Tensor
@@ -163,7 +164,7 @@ def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Library | No
 
 def register_autocast(op: Any, device_type: str, cast_inputs: dtype, /, *, lib: Library | None = None) -> None:
     """Say that an operator computes in `cast_inputs` where autocast is on for this type of device."""
-    if not is_autocast_available(device_type):
+    if device(device_type).type not in DEFAULT_DTYPES:
         raise ValueError(f"Device type '{device_type}' does not support autocast.")
 
     def policy(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
