@@ -251,7 +251,7 @@ def _decide(call: Call, keep: bool = False) -> Decision | None:
         return None
     try:
         possible = rule(call)
-    except NotImplementedError:
+    except (NotImplementedError, ValueError):  # about what was asked for, not about how it lies
         raise
     except Exception as problem:
         raise RuntimeError(f"{problem}\n\nSharding propagation failed for {call}") from problem
