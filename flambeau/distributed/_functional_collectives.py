@@ -12,7 +12,8 @@ from typing import Any
 from ..autograd.function import Function
 from ..core import dtype as dt
 from ..core.overrides import disabled_torch_function
-from ..core.tensor import Tensor
+from ..core.size import make_size
+from ..core.tensor import Tensor, is_contiguous_layout
 from ..ops import namespace
 from . import collectives, groups
 from .reduce_op import ReduceOp
@@ -62,6 +63,14 @@ class AsyncCollectiveTensor(Tensor):
         self._work = None  # nobody waits while the header is copied
         alias = AsyncCollectiveTensor._make_subclass(AsyncCollectiveTensor, self)
         self._work = alias._work = work
+        return alias
+
+    def _view(self, shape: Any, strides: tuple[int, ...], offset: int) -> Tensor:
+        if self._work is None:
+            return super()._view(shape, strides, offset)
+        alias = self._bare_alias()  # a view need not wait
+        alias.shape, alias._strides, alias._offset = make_size(shape), strides, offset
+        alias._contig = is_contiguous_layout(alias.shape, strides)
         return alias
 
     @property

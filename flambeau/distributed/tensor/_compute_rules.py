@@ -132,6 +132,7 @@ def matrices(form: Batched) -> Rule:
 
 
 MAKERS["leading"] = matrices
+RULES["matrices"] = matrices(Batched("leading"))
 
 
 @rule("batch")

@@ -146,7 +146,7 @@ def _mesh_of(value: Any) -> Any:
         elif found is not t.device_mesh and found != t.device_mesh:
             raise NotImplementedError(
                 f"DTensor operations across different device meshes are not supported: got {found} and {t.device_mesh}. Redistribute"
-                " them to one mesh first."
+                " them to one mesh first.\n\nSharding propagation failed"
             )
     return found
 

@@ -15,7 +15,7 @@ from ...ops import namespace
 from .. import _functional_collectives as funcol
 from ._dtensor_spec import DTensorSpec
 from ._utils import assert_no_mixed_partial_types
-from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, padded
+from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like
 
 _torch = namespace("torch")
 
@@ -260,10 +260,10 @@ def _carried_out(tensor: Tensor, info: _TransformInfo, mesh: Any, later: bool = 
     if parts == 1:  # one rank has it all, however it is called
         return tensor
     if _is_shard_like(placement):
-        length = info.logical_shape[placement.dim]
         if type(placement) is Shard and type(target) is Shard:
-            return exchanged(tensor, mesh, i, placement, target, length, info.logical_shape[target.dim])
-        tensor = _gathered(tensor, mesh, i, placement, length, later)
+            length, other = info.logical_shape[placement.dim], info.logical_shape[target.dim]
+            return exchanged(tensor, mesh, i, placement, target, length, other)
+        tensor = placement._to_replicate_tensor(tensor, mesh, i, info.logical_shape, later)
     elif placement.is_partial() and _is_shard_like(target):
         tensor = placement._reduce_shard_value(tensor, mesh, i, target)
         return tensor if scale is None else tensor / scale
@@ -275,17 +275,6 @@ def _carried_out(tensor: Tensor, info: _TransformInfo, mesh: Any, later: bool = 
     if _is_shard_like(target):
         return target.part_of(tensor, parts, rank)
     return target._partition_value(tensor, mesh, i) if target.is_partial() else tensor
-
-
-def _gathered(tensor: Tensor, mesh: Any, i: int, placement: Any, length: int, later: bool) -> Tensor:
-    """The whole of which the ranks along a dimension of the mesh have parts."""
-    parts = mesh.size(i)
-    longest = max(placement.sizes(length, parts))
-    filled = padded(tensor, placement.dim, longest - tensor.shape[placement.dim])
-    if later and placement == Shard(0) and longest * parts == length:
-        return funcol.all_gather_tensor(filled, 0, (mesh, i))
-    gathered = funcol.all_gather_tensor(filled, placement.dim, (mesh, i), now=True)
-    return placement.whole_of(gathered, length, parts).contiguous()
 
 
 def exchanged(tensor: Tensor, mesh: Any, i: int, before: Shard, after: Shard, length: int, other: int) -> Tensor:
@@ -300,16 +289,11 @@ def exchanged(tensor: Tensor, mesh: Any, i: int, before: Shard, after: Shard, le
         piece = list(tensor.shape)
         piece[before.dim], piece[after.dim] = size, mine
         shapes.append(tuple(piece))
-    takes = [_product(one) for one in shapes]
+    if tensor.device.type == "meta":  # shapes, and nothing to send
+        return _torch["cat"]([tensor.new_empty(one) for one in shapes], before.dim)
+    takes = [math.prod(one) for one in shapes]
     found = funcol.all_to_all_single(flat, takes, sends, (mesh, i), now=True)
     return _torch["cat"]([piece.reshape(one) for piece, one in zip(found.split(takes), shapes)], before.dim)
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
 
 
 _START, _HOP, _BYTES = (

@@ -150,6 +150,14 @@ def scattered(call: Any) -> Ways:
     return Ways(ways + waiting(call))
 
 
+@rule("index_put")
+def index_put(call: Any) -> Ways:
+    """Values written at some places: terms of a sum into terms of a sum."""
+    first, *indices, values = call.tensors
+    kinds = {p for p in first.placements if isinstance(p, Partial) and p.linear and p in values.placements}
+    return Ways([((p, *(None,) * len(indices), p), p) for p in sorted(kinds, key=repr)])
+
+
 @rule("pad")
 def pad(call: Any) -> Ways:
     """Dimensions at whose ends nothing is added may be cut; zeros that are added change no sum."""

@@ -93,6 +93,7 @@ def strided_geometry(
         raise RuntimeError(f"{name}: sizes must be non-negative, got {list(shape)}")
     if any(s < 0 for s in strides):
         raise RuntimeError(f"{name}: Negative strides are not supported at the moment, got strides: {list(strides)}")
-    start = input._offset if offset is None else as_int(offset, name, "storage_offset", 4)
+    own = input._offset  # which a tensor that is spread over ranks does not have
+    start = own if offset is None else as_int(offset, name, "storage_offset", 4)
     check_bounds(input._storage, shape, strides, start, input.dtype)
     return make_size(shape), tuple(strides), start
