@@ -7,11 +7,17 @@ import struct
 from typing import Any
 
 from ..backends import compiled
-from ..backends.cpu import jit, winograd
+from ..backends.cpu import jit, operands, winograd
+from ..backends.cpu.onednn import sequence
 from ..backends.cpu.onednn.conv import Described
 from ..core.dtype import float32
 from ..core.tensor import contiguous_strides
-from .graph import Buffer, Graph, Launch, Ref
+from .graph import Buffer, Graph, Launch, Other, Ref
+
+# Where the native functions have what a plan of oneDNN has.
+_CONVOLVED = {"y": 0, "x": 2, "w": 3, "bias": 4}
+_SPREAD = {"dx": 0, "dy": 2, "w": 3}
+_GRADIENT = {"dw": 0, "db": 1, "x": 3, "dy": 4}
 
 
 def fewer_products(graph: Graph, results: set[int]) -> None:
@@ -21,7 +27,6 @@ def fewer_products(graph: Graph, results: set[int]) -> None:
     i = 0
     while i < len(graph.steps):
         made, count = _rewritten(graph, graph.steps, i)
-        graph.rounded_otherwise = graph.rounded_otherwise or bool(made)
         steps += made or graph.steps[i : i + count]
         i += count
     graph.steps = steps
@@ -41,12 +46,14 @@ def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], in
         return [], 1
     places = dict(zip(told.tensors, step.arguments[1:]))
     if told.kind == "forward":
-        return _convolve(graph, step.name, sizes, places["y"], places["x"], places["w"], places.get("bias"), False), 1
+        return [_launch(graph, step.name, "convolve", winograd.work(sizes), places, _CONVOLVED, step.plan)], 1
     made = []
     if "dx" in places:
-        made += _convolve(graph, step.name, sizes.backwards(), places["dx"], places["dy"], places["w"], None, True)
+        work = winograd.work(sizes.backwards(), swapped=True)
+        made.append(_launch(graph, step.name, "convolve", work, places, _SPREAD, told.gradients("dx")))
     if "dw" in places:
-        made += _gradient(graph, step.name, sizes, places["dw"], places.get("db"), places["x"], places["dy"])
+        work, names = winograd.work(sizes, gradient=True), [n for n in ("dw", "db") if n in places]
+        made.append(_launch(graph, step.name, "weight_gradient", work, places, _GRADIENT, told.gradients(*names)))
     return made, 1
 
 
@@ -69,33 +76,22 @@ def _sizes(told: Described) -> winograd.Sizes | None:
     return found if winograd.pays(found) else None
 
 
-def _convolve(
-    graph: Graph, name: str, sizes: winograd.Sizes, y: Ref, x: Ref, w: Ref, bias: Ref | None, swapped: bool
-) -> list[Launch]:
-    work = winograd.work(sizes, swapped)
-    weights, scratch = _memory(graph, work.weights), _memory(graph, work.scratch)
-    return [
-        _launch(name, "weights", [weights, w, work.table]),
-        _launch(name, "convolve", [y, scratch, x, weights, bias, work.table]),
-    ]
-
-
-def _gradient(
-    graph: Graph, name: str, sizes: winograd.Sizes, dw: Ref, db: Ref | None, x: Ref, dy: Ref
-) -> list[Launch]:
-    work = winograd.work(sizes, gradient=True)
-    return [_launch(name, "weight_gradient", [dw, db, _memory(graph, work.scratch), x, dy, work.table])]
-
-
-def _launch(name: str, which: str, arguments: list[Any]) -> Launch:
+def _launch(
+    graph: Graph, name: str, which: str, work: winograd.Work, places: dict[str, Any], positions: dict[str, int], plan: Any
+) -> Launch:  # fmt: skip
+    """The call of a native function on a plan's tensors, beside the call of that plan."""
     address = winograd.function(which)
-    return Launch(f"{name}: winograd {which}", address, jit.signatures[address], arguments)
-
-
-def _memory(graph: Graph, size: int) -> Ref:
-    """New memory of the function's own."""
-    graph.buffers.append(Buffer(len(graph.buffers), 0, size))
-    return Ref(graph.buffers[-1].index, 0)
+    graph.buffers.append(Buffer(len(graph.buffers), 0, work.scratch))
+    arguments: list[Any] = [None] * len(jit.signatures[address])
+    arguments[-1] = work.table
+    arguments[1 + (which == "weight_gradient")] = Ref(graph.buffers[-1].index, 0)
+    for tensor, position in positions.items():
+        arguments[position] = places.get(tensor)
+    order = [tensor for tensor in plan.described.tensors]
+    sizes = tuple(4 * math.prod(plan.described.tensors[tensor][0]) for tensor in order[: plan.results])
+    runner = jit.address_of(sequence.runner(False))
+    other = Other(runner, jit.signatures[runner], plan, tuple(positions[tensor] for tensor in order), sizes)
+    return Launch(f"{name} by Winograd", address, jit.signatures[address], arguments, other=other)
 
 
 def _of_product(graph: Graph, steps: list[Any]) -> tuple[list[Launch], int]:
@@ -113,7 +109,15 @@ def _of_product(graph: Graph, steps: list[Any]) -> tuple[list[Launch], int]:
     written, read = copy.writes(), copy.reads()
     if not plain or right != to or written != [left] or len(read) != 1 or not winograd.pays(sizes):
         return [], 1
-    return _gradient(graph, product.name, sizes, dw, None, x, read[0]), 3
+    shapes = {"dw": (outputs, inputs, 3, 3), "dy": (images, outputs, *places), "x": (images, inputs, height, width)}
+    tensors = {name: (shape, contiguous_strides(shape)) for name, shape in shapes.items()}
+    window = operands.geometry(2, 1, before, 1, 1)
+    plan = Described("backward", tensors, float32, window).gradients("dw")
+    if plan is None or plan.before or plan.after:
+        return [], 1
+    given = {"dw": dw, "x": x, "dy": read[0]}
+    work = winograd.work(sizes, gradient=True)
+    return [_launch(graph, product.name, "weight_gradient", work, given, _GRADIENT, plan)], 3
 
 
 def _elements(step: Launch) -> int:

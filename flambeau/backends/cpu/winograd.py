@@ -16,7 +16,10 @@ _BLOCK = 66  # tiles whose products are made together: what they are made of fit
 _FEWEST_TILES = 48  # of a group of pictures
 _GAP = 16  # numbers between matrices, which otherwise all lie in the same lines of a cache
 _LEAST_CHANNELS, _LEAST_TILES = 32, 64
-_SIGNATURES = {"convolve": "pppppp", "weights": "ppp", "weight_gradient": "pppppp"}
+_PARAMETERS = {  # their names, and which are written to
+    "convolve": (winograd_code.CONVOLVE, frozenset((0, 1))),
+    "weight_gradient": (winograd_code.GRADIENT, frozenset((0, 1, 2))),
+}
 
 
 class Sizes(NamedTuple):
@@ -67,23 +70,21 @@ def pays(sizes: Sizes) -> bool:
 
 @functools.cache
 def function(name: str) -> int:
-    """The address of one of the native functions: "convolve", "weights" or "weight_gradient"."""
+    """The address of a native function: "convolve" or "weight_gradient"."""
     shape = _shape()
     assert shape is not None
+    pointers, written = _PARAMETERS[name]
     text = getattr(winograd_code, name)(*shape)
-    address = jit.address_of(jit.support_function(text, name, _SIGNATURES[name], False))
-    pointers = {"convolve": winograd_code._CONVOLVE, "weights": winograd_code._WEIGHTS}
-    written = frozenset({"weights": (0,), "convolve": (0, 1), "weight_gradient": (0, 1, 2)}[name])
-    jit.facts[address] = jit.Facts(name, pointers.get(name, winograd_code._GRADIENT), written)
+    address = jit.address_of(jit.support_function(text, name, "p" * len(pointers), False))
+    jit.facts[address] = jit.Facts(name, pointers, written)
     return address
 
 
 class Work(NamedTuple):
-    """What the native functions are told of a convolution, and the memory they need (in bytes)."""
+    """What a native function is told of a convolution, and the bytes of memory it needs."""
 
     table: bytes
     scratch: int
-    weights: int
 
 
 def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
@@ -116,7 +117,8 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
         _tile_places(group, high, wide, output_space, output_width * sizes.outputs, sizes.outputs),
     ]
     words = [fields[name] for name in winograd_code.FIELDS] + [n for row in places for n in row]
-    return Work(array("q", words).tobytes(), 4 * numbers * shares, 64 * sizes.inputs * sizes.outputs)
+    prepared = 0 if gradient else 16 * sizes.inputs * sizes.outputs
+    return Work(array("q", words).tobytes(), 4 * (numbers * shares + prepared))
 
 
 def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:

@@ -360,15 +360,16 @@ class _Part(_Function):
                         self.store(value, self.at(made, self.mul(step, 4 * i + j), c))
 
 
-_CONVOLVE = ("y", "scratch", "x", "u", "bias", "table")
+CONVOLVE = ("y", "scratch", "x", "w", "bias", "table")
 
 
 @functools.cache
 def convolve(lanes: int, vectors: int) -> str:
-    """y = x convolved with a weight that `weights` has prepared, plus a bias where there is one."""
-    f = _Part("convolve_part", _CONVOLVE, lanes)
+    """y = x convolved with w, plus a bias where there is one."""
+    f = _Part("convolve_part", CONVOLVE, lanes)
+    first_share = f.at("%scratch", f.mul(f.mul("%inputs", "%outputs"), 16))  # behind what `_weights` makes
     with f.shares() as share:
-        pictures = f.at("%scratch", f.mul(share, "%numbers"))
+        pictures = f.at(first_share, f.mul(share, "%numbers"))
         spread = f.at(pictures, f.mul("%group", "%input_space"))
         sums = f.at(spread, f.mul("%input_step", 16))
         results = f.at(sums, f.mul("%output_step", 16))
@@ -391,7 +392,7 @@ def convolve(lanes: int, vectors: int) -> str:
                 with f.loop(16) as k:
                     a = f.at(spread, f.mul(k, "%input_step"))
                     c = f.at(sums, f.mul(k, "%output_step"))
-                    b = f.at("%u", f.mul(f.mul(k, "%inputs"), "%outputs"))
+                    b = f.at("%scratch", f.mul(f.mul(k, "%inputs"), "%outputs"))
                     for column, width in _each_panel(f, "%outputs", vectors):
                         with f.loop(some, 0, ROWS) as r:
                             _call_product(
@@ -406,7 +407,8 @@ def convolve(lanes: int, vectors: int) -> str:
                 source = f.at(results, f.mul(i, "%output_space"))
                 f.channels_first(planes, source, "%outputs", "%output_pixels", f.output_place)
     products = [_product(lanes, ROWS, v, False) for v in range(1, vectors + 1)]
-    return _module(lanes, [*products, f.text(), _entry("convolve", _CONVOLVE, ["convolve_part"])])
+    parts = ["weights_part", "convolve_part"]
+    return _module(lanes, [*products, _weights(lanes, vectors), f.text(), _entry("convolve", CONVOLVE, parts)])
 
 
 def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) -> None:
@@ -430,14 +432,10 @@ def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) ->
                     f.store(value, f.at(place, f.mul("%output_row", i), f.mul("%outputs", j), c))
 
 
-_WEIGHTS = ("u", "w", "table")
-
-
-@functools.cache
-def weights(lanes: int, vectors: int) -> str:
-    """u = G w G' for each pair of channels, as `convolve` reads it: a matrix (inputs, outputs) for each of 16, in panels of outputs.
-    Where the table says `swapped`, w is (inputs, outputs, 3, 3) and turned around: the gradient of the input."""
-    f = _Part("weights_part", _WEIGHTS, lanes)
+def _weights(lanes: int, vectors: int) -> str:
+    """G w G' for each pair of channels, to the beginning of the scratch space: a matrix (inputs, outputs) for each of 16, in panels of
+    outputs. Where the table says `swapped`, w is (inputs, outputs, 3, 3) and turned around: the gradient of the input."""
+    f = _Part("weights_part", CONVOLVE, lanes)
     plain, block = f.new("icmp eq i64 %swapped, 0"), f.slot(f"[{9 * lanes * lanes} x float]")
     wide, whole_step = vectors * lanes, f.mul("%inputs", "%outputs")
     whole = f.mul(f.new(f"sdiv i64 %outputs, {wide}"), wide)
@@ -449,7 +447,7 @@ def weights(lanes: int, vectors: int) -> str:
             inside = f.new(f"icmp slt i64 {k}, {whole}")
             start = f.new(f"select i1 {inside}, i64 {f.mul(f.new(f'sdiv i64 {k}, {wide}'), wide)}, i64 {whole}")
             width = f.new(f"select i1 {inside}, i64 {wide}, i64 {left}")
-            panel = f.at("%u", f.mul(start, "%inputs"), f.new(f"sub i64 {k}, {start}"))
+            panel = f.at("%scratch", f.mul(start, "%inputs"), f.new(f"sub i64 {k}, {start}"))
 
             def keep(c: Value, values: list[str], k: Value = k, panel: str = panel, width: str = width) -> None:
                 grid = [values[3 * i : 3 * i + 3] for i in range(3)]
@@ -477,17 +475,17 @@ def weights(lanes: int, vectors: int) -> str:
                         vector = f.new(f"insertelement {f.vector} {vector}, float {one}, i64 {lane}")
                     values.append(vector)
                 keep(c, values)
-    return _module(lanes, [f.text(), _entry("weights", _WEIGHTS, ["weights_part"])])
+    return f.text()
 
 
-_GRADIENT = ("dw", "db", "scratch", "x", "dy", "table")
+GRADIENT = ("dw", "db", "scratch", "x", "dy", "table")
 
 
 @functools.cache
 def weight_gradient(lanes: int, vectors: int) -> str:
     """dw (outputs, inputs, 3, 3), and db where it is wanted, from x and dy. Every share adds up its own pictures; then all shares are
     added."""
-    f = _Part("gradient_part", _GRADIENT, lanes)
+    f = _Part("gradient_part", GRADIENT, lanes)
     square, biased = f.mul("%inputs", "%outputs"), f.new("icmp ne ptr %db, null")
     with f.shares() as share:
         pictures = f.at("%scratch", f.mul(share, "%numbers"))
@@ -542,7 +540,7 @@ def weight_gradient(lanes: int, vectors: int) -> str:
                                 )  # fmt: skip
     products = [_product(lanes, rows, v, True) for rows in (ROWS, 4) for v in range(1, vectors + 1)]
     parts = ["gradient_part", "sum_part"]
-    return _module(lanes, [*products, f.text(), _summing(lanes), _entry("weight_gradient", _GRADIENT, parts)])
+    return _module(lanes, [*products, f.text(), _summing(lanes), _entry("weight_gradient", GRADIENT, parts)])
 
 
 def _row_blocks(f: _Function, rows: str) -> list[tuple[int, Value, Value]]:
@@ -556,7 +554,7 @@ def _row_blocks(f: _Function, rows: str) -> list[tuple[int, Value, Value]]:
 
 def _summing(lanes: int) -> str:
     """dw = G' (the sum of all shares' totals) G, and db is the sum of theirs."""
-    f = _Part("sum_part", _GRADIENT, lanes)
+    f = _Part("sum_part", GRADIENT, lanes)
     square = f.mul("%inputs", "%outputs")
     totals = f.at("%scratch", f.mul("%group", "%input_space"))
     with f.when(f.new("icmp ne ptr %db, null")), f.when(f.new("icmp eq i64 %rank, 0")):

@@ -104,6 +104,12 @@ class Described(NamedTuple):
         layouts = {name: (tuple(t.shape), tuple(t._strides)) for name, t in given.items()}
         return cls(kind, layouts, next(iter(given.values())).dtype, window)
 
+    def gradients(self, *names: str) -> PrimitivePlan | None:
+        """The plan that computes only these gradients, from the tensors that they need."""
+        needed = {*names, "dy", *(("w",) if "dx" in names else ()), *(("x",) if "dw" in names else ())}
+        every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items() if name in needed}
+        return _make_backward(*(every.get(name) for name in ("dx", "dw", "db", "dy", "x", "w")), self.window)
+
 
 class _Problem:
     """One convolution as oneDNN sees it: x (N, C, *), w ([groups,] O, C, *), y (N, O, *), and the window.
