@@ -40,21 +40,22 @@ def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], in
     known = jit.facts.get(step.address)
     if known is not None and known.name == "block_rows":
         return _of_product(graph, steps[i : i + 3])
-    told = getattr(step.plan, "described", None)
-    sizes = None if told is None or step.plan.before or step.plan.after else _sizes(told)
+    told: Any = getattr(step.plan, "described", None)
+    sizes = None if told is None else _sizes(told)
     if sizes is None:
         return [], 1
     places = dict(zip(told.tensors, step.arguments[1:]))
+    made: list[Launch | None] = []
     if told.kind == "forward":
-        return [_launch(graph, step.name, "convolve", winograd.work(sizes), places, _CONVOLVED, step.plan)], 1
-    made = []
+        made.append(_launch(graph, step.name, "convolve", winograd.work(sizes), places, _CONVOLVED, step.plan))
     if "dx" in places:
-        work = winograd.work(sizes.backwards(), swapped=True)
-        made.append(_launch(graph, step.name, "convolve", work, places, _SPREAD, told.gradients("dx")))
+        work, plan = winograd.work(sizes.backwards(), swapped=True), told.gradients("dx")
+        made.append(_launch(graph, step.name, "convolve", work, places, _SPREAD, plan))
     if "dw" in places:
-        work, names = winograd.work(sizes, gradient=True), [n for n in ("dw", "db") if n in places]
-        made.append(_launch(graph, step.name, "weight_gradient", work, places, _GRADIENT, told.gradients(*names)))
-    return made, 1
+        work, plan = winograd.work(sizes, gradient=True), told.gradients(*(n for n in ("dw", "db") if n in places))
+        made.append(_launch(graph, step.name, "weight_gradient", work, places, _GRADIENT, plan))
+    found = [launch for launch in made if launch is not None]
+    return found if len(found) == len(made) else [], 1
 
 
 def _sizes(told: Described) -> winograd.Sizes | None:
@@ -78,19 +79,21 @@ def _sizes(told: Described) -> winograd.Sizes | None:
 
 def _launch(
     graph: Graph, name: str, which: str, work: winograd.Work, places: dict[str, Any], positions: dict[str, int], plan: Any
-) -> Launch:  # fmt: skip
-    """The call of a native function on a plan's tensors, beside the call of that plan."""
+) -> Launch | None:  # fmt: skip
+    """The call of a native function on a plan's tensors, beside the call of that plan, if that is all there is to it."""
+    if plan is None or plan.before or plan.after:
+        return None
     address = winograd.function(which)
     graph.buffers.append(Buffer(len(graph.buffers), 0, work.scratch))
     arguments: list[Any] = [None] * len(jit.signatures[address])
     arguments[-1] = work.table
-    arguments[1 + (which == "weight_gradient")] = Ref(graph.buffers[-1].index, 0)
+    arguments[jit.facts[address].parameters.index("scratch")] = Ref(graph.buffers[-1].index, 0)
     for tensor, position in positions.items():
         arguments[position] = places.get(tensor)
-    order = [tensor for tensor in plan.described.tensors]
-    sizes = tuple(4 * math.prod(plan.described.tensors[tensor][0]) for tensor in order[: plan.results])
+    layouts = plan.described.tensors
+    sizes = tuple(4 * math.prod(shape) for shape, _ in list(layouts.values())[: plan.results])
     runner = jit.address_of(sequence.runner(False))
-    other = Other(runner, jit.signatures[runner], plan, tuple(positions[tensor] for tensor in order), sizes)
+    other = Other(runner, jit.signatures[runner], plan, tuple(positions[tensor] for tensor in layouts), sizes)
     return Launch(f"{name} by Winograd", address, jit.signatures[address], arguments, other=other)
 
 
@@ -113,11 +116,9 @@ def _of_product(graph: Graph, steps: list[Any]) -> tuple[list[Launch], int]:
     tensors = {name: (shape, contiguous_strides(shape)) for name, shape in shapes.items()}
     window = operands.geometry(2, 1, before, 1, 1)
     plan = Described("backward", tensors, float32, window).gradients("dw")
-    if plan is None or plan.before or plan.after:
-        return [], 1
     given = {"dw": dw, "x": x, "dy": read[0]}
-    work = winograd.work(sizes, gradient=True)
-    return [_launch(graph, product.name, "weight_gradient", work, given, _GRADIENT, plan)], 3
+    made = _launch(graph, product.name, "weight_gradient", winograd.work(sizes, gradient=True), given, _GRADIENT, plan)
+    return ([], 1) if made is None else ([made], 3)
 
 
 def _elements(step: Launch) -> int:

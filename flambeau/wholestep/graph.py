@@ -215,4 +215,18 @@ def _formula(step: Launch) -> str:
     return "  # " + "; ".join(map(str, known[0]))[:160]
 
 
-__all__ = ["MEMCPY", "MEMSET", "Buffer", "Call", "Graph", "Held", "Launch", "Number", "Other", "Ref", "Test", "Update", "mapped"]
+__all__ = [
+    "MEMCPY",
+    "MEMSET",
+    "Buffer",
+    "Call",
+    "Graph",
+    "Held",
+    "Launch",
+    "Number",
+    "Other",
+    "Ref",
+    "Test",
+    "Update",
+    "mapped",
+]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from . import features, jit, native_call, threads, winograd_code
 
 _BLOCK = 66  # tiles whose products are made together: what they are made of fits into a core's cache
-_FEWEST_TILES = 48  # of a group of pictures
+_LARGE_WEIGHT = 1 << 18  # pairs of channels from which on twice as many are: the prepared weight does not fit
 _GAP = 16  # numbers between matrices, which otherwise all lie in the same lines of a cache
 _LEAST_CHANNELS, _LEAST_TILES = 32, 64
 _PARAMETERS = {  # their names, and which are written to
@@ -92,8 +92,9 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
     gradient of the weight."""
     high, wide = sizes.tiles
     tiles, shares = high * wide, max(1, min(threads.get_num_threads(), sizes.images))
-    group = max(1, min(-(-_FEWEST_TILES // tiles), sizes.images // shares))
-    block = min(_BLOCK, -(-group * tiles // winograd_code.ROWS) * winograd_code.ROWS)
+    most = _BLOCK * (1 + (sizes.inputs * sizes.outputs >= _LARGE_WEIGHT))
+    group = max(1, min(most // tiles, sizes.images // shares))
+    block = min(most, -(-group * tiles // winograd_code.ROWS) * winograd_code.ROWS)
     input_width, output_width = 2 * wide + 2, 2 * wide
     input_space = (2 * high + 2) * input_width * sizes.inputs
     output_space = 4 * tiles * sizes.outputs
@@ -123,9 +124,7 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
 
 def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:
     """Where the first pixel of each tile of a group of pictures is."""
-    return [
-        i * space + 2 * y * row + 2 * x * channels for i in range(group) for y in range(high) for x in range(wide)
-    ]
+    return [i * space + 2 * y * row + 2 * x * channels for i in range(group) for y in range(high) for x in range(wide)]
 
 
 __all__: list[Any] = ["Sizes", "Work", "function", "pays", "work"]

@@ -137,9 +137,7 @@ class _Function:
     def both_ways(self, matrix: Matrix, grid: Sequence[Sequence[str]]) -> list[list[str]]:
         """matrix @ grid @ matrix', element by element of the vectors."""
         columns = [[self.combined(row, [line[j] for line in grid]) for row in matrix] for j in range(len(grid[0]))]
-        return [
-            [self.combined(row, [column[i] for column in columns]) for row in matrix] for i in range(len(matrix))
-        ]
+        return [[self.combined(row, [column[i] for column in columns]) for row in matrix] for i in range(len(matrix))]
 
     def turned(self, rows: list[str]) -> list[str]:
         """Vector j of the result holds lane j of every row."""
@@ -159,6 +157,35 @@ class _Function:
                     )
             rows, distance = done, 2 * distance
         return rows
+
+    def nines(self, source: str) -> list[str]:
+        """Nine vectors: number e holds element e of each of `lanes` rows of nine numbers."""
+        read = f"call {self.vector} @llvm.masked.load.v{self.lanes}f32.p0"
+        last = f"i32 4, {self._first()}, {self.vector} poison"
+        rows = [self.new(f"{read}(ptr {self.at(source, 9 * k)}, {last})") for k in range(self.lanes)]
+        found = self.turned(rows)[:9]
+        for e in range(self.lanes, 9):
+            vector = "poison"
+            for lane in range(self.lanes):
+                one = self.new(f"load float, ptr {self.at(source, 9 * lane + e)}")
+                vector = self.new(f"insertelement {self.vector} {vector}, float {one}, i64 {lane}")
+            found.append(vector)
+        return found
+
+    def store_nines(self, values: list[str], to: str) -> None:
+        """The way back."""
+        rows = self.turned((values + ["poison"] * self.lanes)[: self.lanes])
+        for k, row in enumerate(rows):
+            where = f"ptr {self.at(to, 9 * k)}, i32 4, {self._first()}"
+            self.do(f"call void @llvm.masked.store.v{self.lanes}f32.p0({self.vector} {row}, {where})")
+        for e in range(self.lanes, 9):
+            for lane in range(self.lanes):
+                one = self.new(f"extractelement {self.vector} {values[e]}, i64 {lane}")
+                self.do(f"store float {one}, ptr {self.at(to, 9 * lane + e)}")
+
+    def _first(self) -> str:
+        """A mask of the first nine lanes."""
+        return f"<{self.lanes} x i1> <{', '.join('i1 ' + str(lane < 9).lower() for lane in range(self.lanes))}>"
 
 
 # -- products ---------------------------------------------------------------------------------------------------------------
@@ -192,9 +219,7 @@ def _product(lanes: int, rows: int, vectors: int, by_columns: bool) -> str:
             place = f.at(a, r) if by_columns else f.at(lines[r], d)
             one = f.new(f"load float, ptr {place}")
             first = f.new(f"insertelement {f.vector} poison, float {one}, i64 0")
-            many = f.new(
-                f"shufflevector {f.vector} {first}, {f.vector} poison, <{lanes} x i32> zeroinitializer"
-            )
+            many = f.new(f"shufflevector {f.vector} {first}, {f.vector} poison, <{lanes} x i32> zeroinitializer")
             for v in range(vectors):
                 before = f.load(sums[r][v])
                 made = f.new(
@@ -243,6 +268,8 @@ def _module(lanes: int, functions: Sequence[str]) -> str:
             "declare void @flambeau_parallel(ptr, ptr, i64) #1",
             "declare i64 @llvm.smin.i64(i64, i64)",
             "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+            f"declare <{lanes} x float> @llvm.masked.load.v{lanes}f32.p0(ptr, i32, <{lanes} x i1>, <{lanes} x float>)",
+            f"declare void @llvm.masked.store.v{lanes}f32.p0(<{lanes} x float>, ptr, i32, <{lanes} x i1>)",
             f"declare <{lanes} x float> @llvm.fma.v{lanes}f32(<{lanes} x float>, <{lanes} x float>, <{lanes} x float>)",
             *functions,
             "attributes #0 = { noinline nounwind }",
@@ -313,9 +340,7 @@ class _Part(_Function):
         whole = self.new(f"and i64 {pixels}, {-self.lanes}")
         with self.loop(channels, 0, self.lanes) as c:
             with self.loop(whole, 0, self.lanes) as p:
-                rows = [
-                    self.load(self.at(planes, self.mul(self.add(c, k), pixels), p)) for k in range(self.lanes)
-                ]
+                rows = [self.load(self.at(planes, self.mul(self.add(c, k), pixels), p)) for k in range(self.lanes)]
                 for k, row in enumerate(self.turned(rows)):
                     self.store(row, self.at(to, self.number(places, self.add(p, k)), c))
             with self.loop(pixels, whole) as p:
@@ -330,9 +355,7 @@ class _Part(_Function):
         whole = self.new(f"and i64 {pixels}, {-self.lanes}")
         with self.loop(channels, 0, self.lanes) as c:
             with self.loop(whole, 0, self.lanes) as p:
-                rows = [
-                    self.load(self.at(source, self.number(places, self.add(p, k)), c)) for k in range(self.lanes)
-                ]
+                rows = [self.load(self.at(source, self.number(places, self.add(p, k)), c)) for k in range(self.lanes)]
                 for k, row in enumerate(self.turned(rows)):
                     self.store(row, self.at(planes, self.mul(self.add(c, k), pixels), p))
             with self.loop(pixels, whole) as p:
@@ -423,9 +446,7 @@ def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) ->
             with f.when(biased):
                 f.store(f.load(f.at("%bias", c)), extra)
             bias = f.load(extra)
-            grid = [
-                [f.load(f.at(source, f.mul("%output_step", 4 * i + j), c)) for j in range(4)] for i in range(4)
-            ]
+            grid = [[f.load(f.at(source, f.mul("%output_step", 4 * i + j), c)) for j in range(4)] for i in range(4)]
             for i, line in enumerate(f.both_ways(_A, grid)):
                 for j, value in enumerate(line):
                     value = f.new(f"fadd {f.vector} {value}, {bias}")
@@ -467,14 +488,7 @@ def _weights(lanes: int, vectors: int) -> str:
                     keep(f.add(c, one), [f.load(f.at(place, e * lanes)) for e in range(9)])
             with f.when(f.new(f"xor i1 {plain}, true")), f.loop("%inputs") as c:
                 source = f.at("%w", f.mul(f.add(f.mul(c, "%outputs"), k), 9))
-                values = []
-                for e in reversed(range(9)):
-                    vector = "poison"
-                    for lane in range(lanes):
-                        one = f.new(f"load float, ptr {f.at(source, 9 * lane + e)}")
-                        vector = f.new(f"insertelement {f.vector} {vector}, float {one}, i64 {lane}")
-                    values.append(vector)
-                keep(c, values)
+                keep(c, f.nines(source)[::-1])
     return f.text()
 
 
@@ -558,7 +572,12 @@ def _summing(lanes: int) -> str:
     square = f.mul("%inputs", "%outputs")
     totals = f.at("%scratch", f.mul("%group", "%input_space"))
     with f.when(f.new("icmp ne ptr %db, null")), f.when(f.new("icmp eq i64 %rank, 0")):
-        steps = [f.mul(square, 16), f.mul("%input_step", 16), f.mul("%output_step", 16), f.mul("%group", "%output_space")]
+        steps = [
+            f.mul(square, 16),
+            f.mul("%input_step", 16),
+            f.mul("%output_step", 16),
+            f.mul("%group", "%output_space"),
+        ]
         first_total = f.at(totals, *steps)
         with f.loop("%outputs", 0, lanes) as c:
             kept = f.slot(f.vector)
@@ -581,9 +600,5 @@ def _summing(lanes: int) -> str:
                     f.store(f.new(f"fadd {f.vector} {f.load(sums[i])}, {value}"), sums[i])
             grid = [[f.load(sums[4 * i + j]) for j in range(4)] for i in range(4)]
             to = f.at("%dw", f.mul(f.add(f.mul(k, "%inputs"), c), 9))
-            for i, line in enumerate(f.both_ways(_transposed(_G), grid)):
-                for j, value in enumerate(line):
-                    for lane in range(lanes):
-                        one = f.new(f"extractelement {f.vector} {value}, i64 {lane}")
-                        f.do(f"store float {one}, ptr {f.at(to, 9 * lane + 3 * i + j)}")
+            f.store_nines([value for line in f.both_ways(_transposed(_G), grid) for value in line], to)
     return f.text()

@@ -108,7 +108,8 @@ class Described(NamedTuple):
         """The plan that computes only these gradients, from the tensors that they need."""
         needed = {*names, "dy", *(("w",) if "dx" in names else ()), *(("x",) if "dw" in names else ())}
         every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items() if name in needed}
-        return _make_backward(*(every.get(name) for name in ("dx", "dw", "db", "dy", "x", "w")), self.window)
+        dx, dw, db, dy, x, w = (every.get(name) for name in ("dx", "dw", "db", "dy", "x", "w"))
+        return _make_backward(dx, dw, db, dy, x, w, self.window)
 
 
 class _Problem:
