@@ -116,8 +116,8 @@ def measure(name: str, device: str, torch: bool, calls: bool) -> str:
                 peaks = "  ".join(f"{peak / 1e6:9.1f}" for peak in row[2:])
                 print(f"  {which:11} call {i}  {row[0]:7.3f} s  cpu {row[1]:7.3f} s  MB: {peaks}")
     peak = {which: [max(row[2] for row in rows), rows[-1][2]] for which, rows in runs.items()}
-    if device != "cpu":  # what it has taken from the device
-        peak = {which: [max(row[4] for row in rows), rows[-1][4]] for which, rows in runs.items()}
+    if device != "cpu":  # what the allocator has taken from the device
+        peak = {which: [max(row[3] for row in rows), rows[-1][3]] for which, rows in runs.items()}
     seconds = [sum(row[clock] for row in rows[:3]) for rows in (cold, warm)]
     cells = [peak[which][0] / 1e6 for which in ("eager", "compiled")] + [peak["compiled"][1] / 1e6]
     cells = ([peak["PyTorch"][0] / 1e6] if torch else []) + cells

@@ -6,6 +6,7 @@ A *buffer* is a piece of memory: an argument's, a parameter's, or one that the f
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -94,6 +95,31 @@ class Launch:
         """Whether it is a loop over a formula, or a reduction of one: its results depend on nothing but what it reads, and it writes
         all of them."""
         return self.address in compiled.maps or self.address in compiled.reductions
+
+
+def operands(step: Launch) -> tuple[list, list] | None:
+    """Of a loop over a formula, what it writes and what it reads: (a place and its strides in elements, or a number; bytes of an
+    element). None for other steps."""
+    known = compiled.maps.get(step.address)
+    if known is None:
+        return None
+    _, in_dtypes, out_dtypes, kinds, rank = known
+    places = places_of(step, kinds, rank)
+    widths = [d.itemsize for d in (*out_dtypes, *in_dtypes)]
+    both = list(zip(places, widths))
+    return both[: len(out_dtypes)], both[len(out_dtypes) :]
+
+
+def places_of(step: Launch, kinds: str, rank: int) -> list[Any]:
+    """The operands of a loop: places with their strides in elements, or numbers."""
+    first, *rest = step.arguments
+    count = sum(k in "cbs" for k in kinds)
+    if type(first) is bytes:
+        numbers = struct.unpack(f"{len(first) // 8}q", first)
+        strides = iter([numbers[rank * (k + 1) : rank * (k + 2)] for k in range(count)])
+    else:
+        strides = iter([(1,) if k == "c" else (0,) for k in kinds if k in "cbs"])
+    return [(a, next(strides)) if k in "cbs" else a for a, k in zip(rest, kinds)]
 
 
 @dataclass(eq=False)
@@ -203,4 +229,4 @@ def _formula(step: Launch) -> str:
     return "  # " + "; ".join(map(str, known[0]))[:160]
 
 
-__all__ = ["MEMCPY", "MEMSET", "Buffer", "Call", "Graph", "Held", "Launch", "Number", "Ref", "Test", "Update", "mapped"]
+__all__ = ["MEMCPY", "MEMSET", "Buffer", "Call", "Graph", "Held", "Launch", "Number", "Ref", "Test", "Update", "mapped", "operands", "places_of"]
