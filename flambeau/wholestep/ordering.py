@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..backends import compiled
-from ..expr.node import LONG, walk
+from ..expr.node import walk
 from .arena import Lives, in_place, lifetimes
-from .graph import Buffer, Graph, Launch, Ref
+from .graph import LONG, Buffer, Graph, Launch, Ref
 
 _AHEAD = 12  # how many steps are looked at for one that frees memory
 _SMALL = 1 << 16  # bytes that are not worth it
