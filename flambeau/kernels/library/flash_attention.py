@@ -116,7 +116,9 @@ def first_lane(j, first, start, *, part, causal):
 
 
 @scalar_function
-def scores_of(scores, qt, k, k0, k_row, keys, mask, m0, m_row, m_column, first, count, start, *, lanes, part, dim, causal):
+def scores_of(
+    scores, qt, k, k0, k_row, keys, mask, m0, m_row, m_column, first, count, start, *, lanes, part, dim, causal
+):
     """scores[j, i] of a block of keys against the block of queries, with -inf where query i does not see key j."""
     add_seen_rows(scores, k, k0, k_row, qt, first, start, keys, dim, lanes=lanes, part=part, causal=causal)
     if mask is not None:
@@ -254,7 +256,9 @@ def flash_backward(
                     weights, qt, k, k0, k_row, keys, mask, b * m_batch + h * m_head, m_row, m_column, first, count,
                     start, lanes=lanes, part=part, dim=dim, causal=causal,
                 )  # fmt: skip
-                add_seen_rows(slopes, v, v0, v_row, gt, first, start, keys, value_dim, lanes=lanes, part=part, causal=causal)
+                add_seen_rows(
+                    slopes, v, v0, v_row, gt, first, start, keys, value_dim, lanes=lanes, part=part, causal=causal
+                )
                 for j in range(keys):
                     for g in range(first_lane(j, first, start, part=part, causal=causal), lanes, part):
                         for i in simd(part):
@@ -262,7 +266,9 @@ def flash_backward(
                             w = exp(weights[at] - offset[g + i]) if g + i < count else like(q, 0)
                             weights[at] = w
                             slopes[at] = w * (slopes[at] - inner[g + i]) * scale
-                add_seen_terms(grad_qt, k, k0, k_row, slopes, first, start, keys, dim, lanes=lanes, part=part, causal=causal)
+                add_seen_terms(
+                    grad_qt, k, k0, k_row, slopes, first, start, keys, dim, lanes=lanes, part=part, causal=causal
+                )
                 add_over_queries(
                     grad_v, b * gv_batch + kv * gv_head + start * gv_row, gv_row, weights, grad, g0, g_row, first, start, keys,
                     count, lanes=lanes, width=value_dim, part=part, causal=causal,
