@@ -1,7 +1,7 @@
 """Attention in one pass: scores, softmax and the product with the values, block by block, without the score matrix.
 
 Work is cut into blocks of `lanes` queries, which lie side by side in vector registers: scores are kept as (keys, lanes),
-queries and results as (features, lanes). A block meets KEYS keys at a time and keeps a running maximum and sum of
+queries as (features, lanes), results as (queries, features). A block meets KEYS keys at a time and keeps a running maximum and sum of
 exponentials (Milakov and Gimelshein; Dao et al.'s FlashAttention). The backward pass makes the weights again from `logs`, the
 logarithm of each query's sum of exponentials.
 
@@ -91,11 +91,11 @@ def add_seen_rows(out, a, a0, a_row, b, first, start, keys, terms, *, lanes, par
 
 
 @scalar_function
-def add_seen_terms(out, a, a0, a_row, b, first, start, keys, rows, *, lanes, part, causal):
-    """out[r, i] += sum over the keys j that lane i sees of a[j, r] * b[j, i]."""
+def add_over_keys(out, a, b, b0, b_row, first, start, keys, *, lanes, part, width, causal):
+    """out[i, f] += sum over the keys j that query i sees of a[j, i] * b[j, f]."""
     for lane in range(0, lanes, part):
         seen = seen_by(lane, first, start, keys, part=part, causal=causal)
-        add_product(out, lane, lanes, a, a0, 1, a_row, b, lane, lanes, rows, seen, lanes=part)
+        add_product(out, lane * width, width, a, lane, 1, lanes, b, b0, b_row, part, seen, lanes=width)
 
 
 @scalar_function
@@ -186,19 +186,19 @@ def flash_forward(
                         scores[j * lanes + g + i] = e
                         total[g + i] = total[g + i] + e
             if start > 0:
-                for f in range(value_dim):
-                    for i in simd(lanes):
-                        result[f * lanes + i] = result[f * lanes + i] * factor[i]
-            add_seen_terms(
-                result, v, b * v_batch + h // group * v_head + start * v_row, v_row, scores, first, start, keys, value_dim,
-                lanes=lanes, part=part, causal=causal,
+                for i in range(lanes):
+                    for f in simd(value_dim):
+                        result[i * value_dim + f] = result[i * value_dim + f] * factor[i]
+            add_over_keys(
+                result, scores, v, b * v_batch + h // group * v_head + start * v_row, v_row, first, start, keys,
+                lanes=lanes, part=part, width=value_dim, causal=causal,
             )  # fmt: skip
         for i in range(count):
             seen_any = total[i] != 0
             share = 1 / total[i] if seen_any else like(q, 0)
             place = b * out_batch + h * out_head + (first + i) * out_row
-            for f in range(value_dim):
-                out[place + f] = result[f * lanes + i] * share
+            for f in simd(value_dim):
+                out[place + f] = result[i * value_dim + f] * share
             logs[(b * heads + h) * length + first + i] = top[i] + log(total[i]) if seen_any else like(q, 0)
 
 
@@ -216,7 +216,7 @@ def flash_backward(
         kv = task % shared
         qt = local(q, dim * lanes)
         gt = local(q, value_dim * lanes)
-        grad_qt = local(q, dim * lanes)
+        grad_rows = local(q, dim * lanes)
         weights = local(q, KEYS * lanes)
         slopes = local(q, KEYS * lanes)
         offset = local(q, lanes)
@@ -246,7 +246,7 @@ def flash_backward(
                 inner[i] = dot
                 offset[i] = logs[(b * heads + h) * length + first + i]
             for x in simd(dim * lanes):
-                grad_qt[x] = 0
+                grad_rows[x] = 0
             seen = minimum(source, first + count) if causal else source
             for start in range(0, seen, KEYS):
                 keys = minimum(KEYS, seen - start)
@@ -266,8 +266,19 @@ def flash_backward(
                             w = exp(weights[at] - offset[g + i]) if g + i < count else like(q, 0)
                             weights[at] = w
                             slopes[at] = w * (slopes[at] - inner[g + i]) * scale
-                add_seen_terms(
-                    grad_qt, k, k0, k_row, slopes, first, start, keys, dim, lanes=lanes, part=part, causal=causal
+                add_over_keys(
+                    grad_rows,
+                    slopes,
+                    k,
+                    k0,
+                    k_row,
+                    first,
+                    start,
+                    keys,
+                    lanes=lanes,
+                    part=part,
+                    width=dim,
+                    causal=causal,
                 )
                 add_over_queries(
                     grad_v, b * gv_batch + kv * gv_head + start * gv_row, gv_row, weights, grad, g0, g_row, first, start, keys,
@@ -279,5 +290,5 @@ def flash_backward(
                 )  # fmt: skip
             for i in range(count):
                 place = b * gq_batch + h * gq_head + (first + i) * gq_row
-                for f in range(dim):
-                    grad_q[place + f] = grad_qt[f * lanes + i]
+                for f in simd(dim):
+                    grad_q[place + f] = grad_rows[i * dim + f]
