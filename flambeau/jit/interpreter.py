@@ -16,7 +16,7 @@ from .. import library as _library  # noqa: F401  the whole room before its part
 from ..autograd.profiler import record_function
 from ..core.tensor import Tensor
 from ..futures import Future
-from ..library.native import CustomClass
+from ..core.native_class import CustomClass
 from . import operators
 from .ir import Block, Graph, Node, Value
 from .matching import Named, try_match

@@ -31,7 +31,7 @@ from .functions import Definition, Function, defaults_of, parsed, text_definitio
 from .marks import Mark, boolean_dispatched, mark_of, overloads
 from .matching import Named
 from .naming import is_library, qualified_name
-from .schema import Schema, all_names, schemas_of
+from .schema import Schema, all_names, schemas_of, symbol_of
 from .source import Range, error
 from .types import (
     ANY,
@@ -300,7 +300,7 @@ class Resolver:
                 switch["arg_name"], switch["index"], switch["if_true"], switch["if_false"], switch["default"]
             )
         if is_library(getattr(thing, "__module__", None) or "") and hasattr(thing, "op"):
-            symbol = f"aten::{thing.op.name}"
+            symbol = symbol_of(thing.op)
             if schemas_of(symbol):
                 return BuiltinFunction(symbol)
         if not inspect.isfunction(thing):

@@ -16,7 +16,7 @@ import flambeau as torch
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..compat.legacy import TENSOR_TYPES
 from ..core.tensor import Tensor
-from ..library.native import CustomClass
+from ..core.native_class import CustomClass
 from .interpreter import to_script
 from .schema import REQUIRED, Argument, Schema
 from .source import FrontendError, NotSupportedError, Range, error
@@ -106,7 +106,7 @@ def python_type(thing: Any) -> Type:
         )
     if thing in (torch.device,):
         return DEVICE
-    if thing in (torch.dtype, torch.layout, torch.memory_format):
+    if thing in (torch.dtype, torch.layout, torch.memory_format, torch.qscheme):
         return INT
     if thing is torch.Generator:
         return GENERATOR
@@ -453,7 +453,7 @@ def inferred(value: Any) -> Type | None:
     known = kinds.get(type(value))
     if known is not None:
         return known
-    if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+    if isinstance(value, (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)):
         return INT
     if isinstance(value, torch.device):
         return DEVICE

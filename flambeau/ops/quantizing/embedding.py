@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ..nn import embedding as tables
 from ..shape.joining import cat
 from .codes import values_of
 from .linear import check_packed, quantized_operator
-from .packed import NativeObject
+from .packed import NativeObject, methods
 
 _TAIL = 8  # bytes: scale and smallest value, in float32
 _EPSILON = np.float32(1e-8)
@@ -25,6 +25,11 @@ class EmbeddingPackedParams(NativeObject):
     """A table in 8 bits with what its rows stand for."""
 
     __torch_class__ = "quantized.EmbeddingPackedParamsBase"
+    schemas: ClassVar[Any] = methods(
+        unpack="(Any self) -> Tensor", bit_rate="(Any self) -> int", version="(Any self) -> int",
+        __getstate__="(Any self) -> (int, Tensor[], float[], int[])",
+        __setstate__="(Any self, (int, Tensor[], float[], int[]) state) -> NoneType",
+    )  # fmt: skip
 
     def __init__(self, weight: Any):
         if not isinstance(weight, QuantizedTensor) or weight.dtype not in (dt.quint8, dt.quint4x2):
@@ -48,7 +53,10 @@ class EmbeddingPackedParams(NativeObject):
         return 1
 
     def state(self) -> tuple:
-        return (self.weight,)
+        return self.version(), [self.weight], [], [self.bit_rate()]
+
+    def set_state(self, state: Any) -> None:
+        self.__init__(state[1][0])  # type: ignore[misc]
 
 
 @quantized_operator()
