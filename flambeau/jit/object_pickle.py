@@ -208,7 +208,7 @@ class Writer:
     def tensor(self, value: Tensor) -> None:
         if value.layout is not torch.strided:
             raise RuntimeError("sparse tensors cannot be saved in TorchScript archives here")
-        storage = value.untyped_storage()
+        storage = value.storage().untyped() if value.is_quantized else value.untyped_storage()
         key = self._key(storage, value.dtype.itemsize)
         count = storage.nbytes() // value.dtype.itemsize
 

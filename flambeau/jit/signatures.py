@@ -463,7 +463,7 @@ def inferred(value: Any) -> Type | None:
         return class_type(type(value))
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
-            return class_type(type(value))
+            return _inferred_fields(value)
         parts = [inferred(v) for v in value]
         return None if None in parts else TupleType([p for p in parts if p is not None])
     if isinstance(value, list):
@@ -474,6 +474,16 @@ def inferred(value: Any) -> Type | None:
         return class_type(type(value))
     script_type = getattr(value, "script_type", None)
     return script_type if isinstance(script_type, (ClassType, InterfaceType)) else None
+
+
+def _inferred_fields(value: tuple) -> Type | None:
+    """The type of a NamedTuple, if its fields hold what they are declared to."""
+    kind = class_type(type(value))
+    try:
+        to_script(value, kind)
+    except TypeError:
+        return None
+    return kind
 
 
 def _inferred_list(value: list) -> Type | None:
