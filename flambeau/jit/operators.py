@@ -862,7 +862,7 @@ TABLE: dict[str, Callable] = {
     **{f"aten::{name}": getattr(str, name) for name in ["lower", "upper", "capitalize", "title", "swapcase", "isalnum", "isalpha", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper"]},
     "prim::StringIndex": _item, "aten::warn": _warn, "aten::device": torch.device, "prim::type": lambda device: device.type,
     "prim::index": lambda device: device.index, "prim::EnumName": lambda e: e.name, "prim::EnumValue": lambda e: e.value,
-    "aten::Size": list, "aten::is_scripting": lambda: True, "aten::has_torch_function": lambda *_: False,
+    "aten::save": torch.save, "aten::Size": list, "aten::is_scripting": lambda: True, "aten::has_torch_function": lambda *_: False,
     "aten::_get_tracing_state": lambda: False, "aten::is_grad_enabled": torch.is_grad_enabled, "aten::initial_seed": torch.initial_seed,
     "aten::set_grad_enabled": lambda on: torch._set_grad(on) if hasattr(torch, "_set_grad") else torch.set_grad_enabled(on),
     "aten::manual_seed": _manual_seed, "aten::seed": lambda g: g.seed(), "aten::Generator": lambda *a: torch.Generator(),

@@ -104,7 +104,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
         "aten::is_autocast_cpu_enabled": torch.is_autocast_cpu_enabled, "aten::get_autocast_dtype": torch.get_autocast_dtype,
         "aten::broadcast_shapes": torch.broadcast_shapes, "prim::id": id, "aten::grad": torch.autograd.grad,
         "aten::backward": torch.autograd.backward, "aten::_infer_size": torch._C._infer_size,
-        "aten::_get_tracing_state": torch._C._get_tracing_state,
+        "aten::_get_tracing_state": torch._C._get_tracing_state, "aten::save": torch.save,
     }  # fmt: skip
     for symbol, thing in plain.items():
         put(thing, functools.partial(BuiltinFunction, symbol))

@@ -36,6 +36,7 @@ from ..utils import (
     to_underlying_dtype,
     weight_is_quantized,
 )
+from ._equalize import equalize
 from .custom_config import ConvertCustomConfig
 from .fuse import from_former_dict
 from .graph_module import _KEY, _is_observed_standalone_module, observed_attrs
@@ -409,6 +410,7 @@ def convert(
     qconfigs = attrs.node_name_to_qconfig
     if qconfig_mapping:
         qconfigs = _converted_qconfigs(model, modules, copy.deepcopy(qconfig_mapping), backend)
+    equalize(model, modules)
     _run_weight_observers(model)
     converting = _Converting(model, modules, qconfigs, backend, is_decomposed)
     converting.walk(is_reference, custom.observed_to_quantized_mapping)
