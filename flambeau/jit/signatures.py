@@ -15,8 +15,8 @@ import flambeau as torch
 
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..compat.legacy import TENSOR_TYPES
-from ..core.tensor import Tensor
 from ..core.native_class import CustomClass
+from ..core.tensor import Tensor
 from .interpreter import to_script
 from .schema import REQUIRED, Argument, Schema
 from .source import FrontendError, NotSupportedError, Range, error

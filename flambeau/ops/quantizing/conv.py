@@ -22,7 +22,6 @@ from .linear import check_codes, check_packed, moved, quantized_operator, unsign
 from .packed import Packed, check_weight, methods, row
 from .tensors import dynamic_parameters
 
-
 _METHODS = methods(
     unpack="(Any self) -> (Tensor, Tensor?)", bias="(Any self) -> Tensor?", stride="(Any self) -> int[]", padding="(Any self) -> int[]",
     output_padding="(Any self) -> int[]", dilation="(Any self) -> int[]", groups="(Any self) -> int", transpose="(Any self) -> bool",

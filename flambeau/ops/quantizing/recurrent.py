@@ -12,7 +12,6 @@ from ..shape.joining import cat, stack
 from .linear import HalfLinearPackedParams, LinearPackedParams, check_packed, quantized_operator, run_dynamic
 from .packed import NativeObject, methods
 
-
 _STATE = f"(str, Tensor[], float[], int[], {LinearPackedParams.script_name()}[])"
 
 

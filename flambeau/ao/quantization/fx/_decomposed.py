@@ -27,13 +27,9 @@ def _check_limits(quant_min: int, quant_max: int, dtype: Any) -> None:
         raise ValueError(f"Unsupported dtype: {dtype}")
     low, high = _LIMITS[dtype]
     if quant_min < low:
-        raise AssertionError(
-            f"quant_min out of bounds for dtype, quant_min_lower_bound: {low} quant_min: {quant_min}"
-        )
+        raise AssertionError(f"quant_min out of bounds for dtype, quant_min_lower_bound: {low} quant_min: {quant_min}")
     if quant_max > high:
-        raise AssertionError(
-            f"quant_max out of bounds for dtype, quant_max_upper_bound: {high} quant_max: {quant_max}"
-        )
+        raise AssertionError(f"quant_max out of bounds for dtype, quant_max_upper_bound: {high} quant_max: {quant_max}")
 
 
 def _check_float(input: Tensor) -> Tensor:

@@ -239,7 +239,9 @@ class _Converting:
             raise AssertionError(
                 f"No reference quantized module class configured for {type_before_parametrizations(layer)}"
             )
-        made = kind.from_float(layer, {"is_decomposed": self.decomposed, **self._weight_qparams(layer, qconfig, observer)})
+        made = kind.from_float(
+            layer, {"is_decomposed": self.decomposed, **self._weight_qparams(layer, qconfig, observer)}
+        )
         if isinstance(module, _FusedModule):
             module[0] = made
         else:
