@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from ..loops import f32, fma, i32, loop_kernel, maximum, minimum, prange, round_, simd
+from ..loops import f32, fma, i32, loop_kernel, maximum, prange, round_, scalar_function, simd, where
+
+
+@scalar_function
+def between(code, low, high):
+    """A code kept in range. Not `minimum` and `maximum`, which look for values that are no numbers: there are none."""
+    code = where(code > low, code, low)
+    return where(code < high, code, high)
 
 
 @loop_kernel
-def requantize_rows(out, sums, offsets, row_offsets, channel_zeros, multiplier, bias, rows, n, zero_point, low, high):
-    """out = codes of (sums - offsets + bias) * multiplier, a number of each but the first for every column. Where weights have
+def requantize_rows(
+    out, sums, offsets, row_offsets, channel_zeros, multiplier, bias, factor, rows, n, zero_point, low, high
+):
+    """out = codes of (sums - offsets + bias * factor) * multiplier, a number of offsets, bias and multiplier for every column. Where weights have
     zero points (`channel_zeros`), those times the row's `row_offsets` are taken off too."""
     for i in prange(rows, n):
         base = i * n
@@ -17,9 +26,9 @@ def requantize_rows(out, sums, offsets, row_offsets, channel_zeros, multiplier, 
                 whole = whole - i32(row_offsets[i]) * i32(channel_zeros[j])
             value = f32(whole)
             if bias is not None:
-                value = value + bias[j]
+                value = fma(bias[j], f32(factor), value)
             code = round_(value * multiplier[j]) + f32(zero_point)
-            out[base + j] = i32(minimum(maximum(code, f32(low)), f32(high)))
+            out[base + j] = i32(between(code, f32(low), f32(high)))
 
 
 @loop_kernel

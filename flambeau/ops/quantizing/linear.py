@@ -19,7 +19,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.memory import dense, values_on_host
 from ..machinery.record import NewTensor
 from .codes import codes_of, float32
-from .packed import Packed, become, check_weight, row
+from .packed import Packed, become, check_weight, fbgemm_bias, row
 from .tensors import dynamic_parameters
 
 
@@ -55,20 +55,18 @@ class LinearPackedParams(Packed):
         return self.sums - self.inputs * self.zeros
 
     def channel_zeros(self) -> Tensor | None:
-        return None if self.symmetric() else row(self.zeros, dt.int32)
+        return None if self.symmetric else row(self.zeros, dt.int32)
 
     def to_codes(self, scale: float, zero_point: int, output_scale: float) -> tuple:
-        """(offsets, zero points, multipliers, bias) of a call with these scales."""
+        """(offsets, zero points, multipliers, bias, its factor) of a call with these scales."""
         key = (scale, zero_point, output_scale)
         found = self.known.get(key)
         if found is None:
             both = np.float32(scale) * self.scales
-            bias = self.bias_values
-            if bias is not None:
-                bias = bias / both if self.by_channel else bias * (np.float32(1) / both)
+            bias, factor = fbgemm_bias(self, both)
             found = self.remember(key, (
                 row(zero_point * self.weight_sums(), dt.int32), self.channel_zeros(), row(both / np.float32(output_scale), dt.float32),
-                None if bias is None else row(bias, dt.float32),
+                None if bias is None else row(bias, dt.float32), factor,
             ))  # fmt: skip
         return found
 
@@ -85,7 +83,7 @@ def _sums(codes: Tensor, packed: LinearPackedParams) -> tuple[Tensor, Tensor | N
     flat = dense(codes).view(rows, packed.inputs)
     sums = empty((rows, packed.outputs), dt.int32, codes.device)
     int8.matmul(sums, flat, packed.weights)
-    of_rows = None if packed.symmetric() else row(values_on_host(flat).sum(1, dtype=np.int64), dt.int32)
+    of_rows = None if packed.symmetric else row(values_on_host(flat).sum(1, dtype=np.int64), dt.int32)
     return sums, of_rows
 
 
@@ -98,10 +96,22 @@ def linear_codes(codes: Tensor, packed: Any, numbers: Any, zero_point: int, relu
 @linear_codes.on("cpu")
 def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, zero_point: int, relu: bool) -> None:
     sums, of_rows = _sums(codes, packed)
-    offsets, zeros, multiplier, bias = numbers
+    offsets, zeros, multiplier, bias, factor = numbers
     low = zero_point if relu else 0
     requantize.requantize_rows(
-        out, sums, offsets, of_rows, zeros, multiplier, bias, sums.shape[0], packed.outputs, zero_point, low, 255
+        out,
+        sums,
+        offsets,
+        of_rows,
+        zeros,
+        multiplier,
+        bias,
+        factor,
+        sums.shape[0],
+        packed.outputs,
+        zero_point,
+        low,
+        255,
     )
 
 
