@@ -5,7 +5,6 @@ weight that meets it takes fewer instructions than dot products of bytes, which 
 
 from __future__ import annotations
 
-
 from ..loops import f32, fma, i32, loop_kernel, maximum, minimum, prange, round_, scalar_function, simd, unroll, where
 from .requantize import between
 
