@@ -207,7 +207,17 @@ def _in_fbgemm_steps(
     if out.dtype is dt.float32:
         given = None if packed.bias_values is None else row(packed.bias_values, dt.float32)
         requantize.dequantize_rows(
-            out, sums, none, None, None, row(both, dt.float32), given, np.array([1.0, 0.0]), n, packed.outputs, int(relu)
+            out,
+            sums,
+            none,
+            None,
+            None,
+            row(both, dt.float32),
+            given,
+            np.array([1.0, 0.0]),
+            n,
+            packed.outputs,
+            int(relu),
         )
         return
     bias, factor = fbgemm_bias(packed, both)

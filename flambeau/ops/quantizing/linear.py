@@ -150,7 +150,7 @@ def linear_of_floats(x: Tensor, packed: Any, most: int, relu: bool) -> NewTensor
 
 
 @linear_of_floats.on("cpu")
-def _(out: Tensor, x: Tensor, packed: Any, most: int, relu: bool) -> None:
+def dynamic_product(out: Tensor, x: Tensor, packed: Any, most: int, relu: bool) -> None:
     n = x.numel()
     parts = max(-(-n // requantize.PART), 1)
     numbers, ends = np.empty(2), np.empty(2 * parts, np.float32)
@@ -159,6 +159,11 @@ def _(out: Tensor, x: Tensor, packed: Any, most: int, relu: bool) -> None:
     requantize.dynamic_codes(codes, numbers, x, ends, n, parts, most)
     check_finite(numbers[0])
     _values_of_sums(out, codes, packed, numbers, relu)
+
+
+def most_code(reduce_range: bool) -> int:
+    """The largest code of values with a dynamic scale."""
+    return 127 if halved(reduce_range) else 255
 
 
 def check_packed(packed: Any, kind: type, name: str) -> None:
@@ -227,7 +232,7 @@ def run_dynamic(x: Any, packed: Any, reduce_range: bool, relu: bool, name: str) 
     if not isinstance(x, Tensor) or x.dtype is not dt.float32:
         raise RuntimeError(f"quantized::{name}(): the input should be a tensor of dtype torch.float32")
     _check_shape(x, packed, name)
-    return linear_of_floats(x.detach(), packed, 127 if halved(reduce_range) else 255, relu)
+    return linear_of_floats(x.detach(), packed, most_code(reduce_range), relu)
 
 
 def quantized_operator(**options: Any) -> Any:
