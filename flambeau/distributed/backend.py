@@ -1,7 +1,8 @@
 """Names of backends, and which engine stands behind each.
 
 `gloo` is the CPU engine: shared memory where all ranks of a group are on one machine, MPI where they are not. `mpi` is MPI
-always. `nccl` moves CUDA tensors; what a group tells its ranks besides goes through the CPU engine."""
+always. `nccl` moves CUDA tensors; what a group tells its ranks besides goes through the CPU engine. `fake` is one rank of a world that is not
+there."""
 
 from __future__ import annotations
 
@@ -130,6 +131,8 @@ def engine_maker(
     """A function that makes what moves the bytes of a group, when it is first needed."""
     if backend == "mpi":
         return lambda: _mpi(rank, size, timeout, ranks, store)
+    if backend == "fake":
+        return lambda: _fake(rank, size, ranks)
     if backend == "gloo":
         return lambda: _local_or_mpi(store, rank, size, timeout, ranks)
     raise RuntimeError(f"Distributed package doesn't have {str(backend).upper()} built in")
@@ -158,6 +161,12 @@ def _local_or_mpi(store: Store, rank: int, size: int, timeout: timedelta, ranks:
         where = "several machines" if len(machines) > 1 else "one machine that is not Linux on x86-64"
         raise DistBackendError(f"ranks on {where} communicate through MPI: pip install flambeau[distributed]")
     return _mpi(rank, size, timeout, ranks, store)
+
+
+def _fake(rank: int, size: int, ranks: list[int]) -> Any:
+    from .fake_engine import FakeEngine  # noqa: PLC0415  for those few who ask
+
+    return FakeEngine(rank, size, ranks)
 
 
 def _mpi(rank: int, size: int, timeout: timedelta, ranks: list[int], store: Store) -> Any:

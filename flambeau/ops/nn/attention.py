@@ -292,7 +292,8 @@ def _check_groups(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 
 class _Around(threading.local):
-    """What computes attention in this thread instead, where the sequence is spread over ranks (see distributed.tensor.experimental)."""
+    """What computes attention in this thread instead, where the sequence is spread over ranks (see distributed.tensor.experimental);
+    NotImplemented from it means the ordinary way."""
 
     attend: Any = None
 
@@ -318,7 +319,9 @@ def scaled_dot_product_attention(
     added.
     """
     if around.attend is not None:
-        return around.attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        found = around.attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        if found is not NotImplemented:
+            return found
     _check(query, key, value, attn_mask, is_causal)
     if enable_gqa:
         _check_groups(query, key, value)
