@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ...autograd.grad_mode import enable_grad, no_grad
+from ...autograd.grad_mode import no_grad
 from ...core.size import Size
 from ...core.tensor import Tensor
 from ...nn import Module, Parameter
 from ...ops import namespace
+from ..pieces import Share, contiguous, stretches
 from ._common_utils import FLAT_PARAM
 from ._fully_shard._fsdp_param import FSDPParam, ParamModuleInfo
 from ._fully_shard._fsdp_param_group import FSDPParamGroup, _get_param_module_infos
@@ -40,7 +41,7 @@ class FlatParam(FSDPParam):
     def __init__(self, params: list[Any], root: Module, use_orig_params: bool, ranks: int, *settings: Any):
         self.use_orig_params, self.root = use_orig_params, root
         names = {id(p): name for name, p in root.named_parameters()}
-        self.pieces, start = [], 0
+        self.pieces, self._hollow, start = [], list[Tensor](), 0
         policy = settings[4]
         unit = (
             16 // (policy.param_dtype or params[0].dtype).itemsize if use_orig_params else 1
@@ -57,7 +58,8 @@ class FlatParam(FSDPParam):
         if not use_orig_params:
             self.pieces = [piece._replace(param=None) for piece in self.pieces]
         trained = any(p.requires_grad for p in params)
-        self._installed = False
+        self.leaves: list[Tensor] = []  # what the modules see in the passes: their gradients stay where autograd puts them
+        self._accumulated: list[Tensor | None] = []  # gradients of backward passes that do not reduce
         super().__init__(Parameter(flat, trained), ParamModuleInfo(root, FLAT_PARAM), *settings)
 
     # -- the shard: a plain tensor ------------------------------------------------------------------------------------------
@@ -89,10 +91,10 @@ class FlatParam(FSDPParam):
             return
         data = _torch["zeros"](self._sharded_param_data.numel(), dtype=first.dtype, device=first.device)
         for piece, low, high in self.own_parts():
-            data[low : low + high - (low)].copy_(piece.param.detach())
+            data[low:high].copy_(piece.param.detach())
         self._sharded_param_data = data
         self.sharded_param = Parameter(data, self.sharded_param.requires_grad)
-        self._show_parts()
+        self._cut_parts()
 
     def _shares_memory(self) -> bool:
         whole = self._sharded_param_data
@@ -123,35 +125,50 @@ class FlatParam(FSDPParam):
     def show_shard(self) -> None:
         """Between the passes: the flat parameter, or each rank's parts of the original ones."""
         if self.use_orig_params:
-            self._show_parts()
+            for piece in self.pieces:
+                piece.info.set(piece.param)
             return
         self.root._parameters[FLAT_PARAM] = self.sharded_param
-        for piece in self.pieces:
-            hollow = _torch["empty"](piece.shape, dtype=self.sharded_param.dtype, device="meta")
+        for piece, hollow in zip(self.pieces, self._hollow):
             for module, name in _places(piece.info):
                 module._parameters.pop(name, None)
                 module.__dict__[name] = hollow
 
-    def _show_parts(self) -> None:
-        for piece, low, high in self.own_parts():
-            with no_grad():
-                piece.param.data = self._sharded_param_data[low:high]
-            piece.info.set(piece.param)
+    def _shard(self, param: Any, shard_placement_fn: Any) -> None:
+        self._hollow = [_torch["empty"](p.shape, dtype=param.dtype, device="meta") for p in self.pieces]
+        super()._shard(param, shard_placement_fn)
+        if self.use_orig_params:
+            self._cut_parts()
 
-    def show_whole(self, as_params: bool = False) -> None:
-        """In the passes: views of the flat parameter. Their gradients arrive there."""
-        if as_params:
-            self.root._parameters.pop(FLAT_PARAM, None)
-        with enable_grad():
-            for piece in self.pieces:
-                view = self._unsharded_param[piece.start : piece.start + piece.size].view(piece.shape)
-                if piece.param is not None and not piece.param.requires_grad:
-                    view = view.detach()
-                if as_params:
-                    view = Parameter(view.detach(), self.sharded_param.requires_grad)
-                for module, name in _places(piece.info):
-                    module.__dict__.pop(name, None)
-                    module._parameters[name] = view
+    @no_grad()
+    def _cut_parts(self) -> None:
+        """The original parameters become this rank's parts of them, in the memory of the shard."""
+        for piece, low, high in self.own_parts():
+            piece.param.data = self._sharded_param_data[low:high]
+
+    def show_whole(self) -> None:
+        """In the passes: parts of the whole flat parameter, each with a gradient of its own."""
+        for piece, leaf in zip(self.pieces, self.leaves):
+            wanted = self.sharded_param.requires_grad if piece.param is None else piece.param.requires_grad
+            if leaf.requires_grad is not wanted:
+                leaf.requires_grad_(wanted)
+            self._put(piece, leaf)
+
+    def show_parameters(self) -> None:
+        """For programs that look at whole parameters."""
+        self.root._parameters.pop(FLAT_PARAM, None)
+        for piece, leaf in zip(self.pieces, self.leaves):
+            self._put(piece, Parameter(leaf.detach(), self.sharded_param.requires_grad))
+
+    @staticmethod
+    def _put(piece: Piece, tensor: Tensor) -> None:
+        for module, name in _places(piece.info):
+            module.__dict__.pop(name, None)
+            module._parameters[name] = tensor  # type: ignore[assignment]
+
+    def _make_unsharded(self, flat: Tensor) -> None:
+        super()._make_unsharded(flat)
+        self.leaves = [flat[p.start : p.start + p.size].view(p.shape).detach() for p in self.pieces]
 
     def to_unsharded(self) -> None:
         if self.use_orig_params:
@@ -160,8 +177,45 @@ class FlatParam(FSDPParam):
 
     # -- gradients ------------------------------------------------------------------------------------------------------------
 
+    def to_accumulated_grad_if_needed(self) -> None:
+        if self.reduce_dtype is None or all(leaf.grad is None for leaf in self.leaves):
+            return
+        self._accumulated = [None if leaf.grad is None else leaf.grad.to(self.reduce_dtype) for leaf in self.leaves]
+        for leaf in self.leaves:
+            leaf.grad = None
+
+    @no_grad()
+    def accumulate_unsharded_grad_if_needed(self) -> None:
+        for at, kept in enumerate(self._accumulated):
+            grad = self.leaves[at].grad
+            if grad is not None:
+                self._accumulated[at] = grad.to(self.reduce_dtype) if kept is None else kept.add_(grad)
+                self.leaves[at].grad = None
+
+    def forget_gradients(self) -> None:
+        self._accumulated = []
+        for leaf in self.leaves:
+            leaf.grad = None
+
+    def take_gradient(self, zeros: bool) -> list[Tensor] | None:
+        """The gradients of the pieces, with zeros for those that have none though others do."""
+        grads = self._accumulated or [leaf.grad for leaf in self.leaves]
+        self.forget_gradients()
+        if all(grad is None for grad in grads) and not (zeros and self.sharded_param.requires_grad):
+            return None
+        return [
+            _torch["zeros"](leaf.numel() if leaf.requires_grad else 0, dtype=leaf.dtype, device=leaf.device)
+            if grad is None
+            else grad
+            for grad, leaf in zip(grads, self.leaves)
+        ]
+
     @no_grad()
     def accept(self, shard: Tensor, gather: bool) -> None:
+        size = self._sharded_param_data.numel()
+        end = min(max(self.numel - size * self.rank, 0), size)
+        if end < size:
+            shard[end:].zero_()  # what fills the last shards up
         if self.offload_to_cpu and gather:
             shard = shard.cpu()
         if not self.use_orig_params:
@@ -215,10 +269,10 @@ class FlatGroup(FSDPParamGroup):
         self.fsdp_params = [self._flat]
         self._has_state_hooks = True  # the unit has its own
 
-    def pre_forward(self, module: Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        result = super().pre_forward(module, args, kwargs)
-        self._flat.show_whole()
-        return result
+    def shares(self, params: list[Any], grads: list[Any], counts: list[int], ranks: int) -> list[list[Share]]:
+        """The pieces' gradients as if they followed each other as the pieces do."""
+        starts = [piece.start for piece in self._flat.pieces]
+        return stretches([contiguous(grad) for grad in grads[0]], starts, counts[0], ranks)
 
 
 FlatParamHandle = FlatParam

@@ -455,11 +455,11 @@ class FullyShardedDataParallel(Module):
         group._init_mp_dtypes()
         group._to_sharded()
         flat = group._flat
-        self._kept = (flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype)
+        self._kept = (flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype, flat.leaves)
         flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype = [], None, None
         group.unshard()
         group.wait_for_unshard()
-        flat.show_whole(as_params=True)
+        flat.show_parameters()
         if with_grads:
             self._summon_gradients()
 
@@ -485,7 +485,7 @@ class FullyShardedDataParallel(Module):
             if writeback:
                 flat.write_back()
             group._to_sharded()
-            flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype = self._kept
+            flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype, flat.leaves = self._kept
 
     def _unshard(self, async_op: bool = False) -> Any:
         if self._group is not None:

@@ -394,7 +394,13 @@ class FSDPParam:
             self.unsharded_accumulated_grad += self._unsharded_param.grad
             self._unsharded_param.grad = None
 
-    def take_gradient(self, zeros: bool) -> Tensor | None:
+    def forget_gradients(self) -> None:
+        """Drop what was not reduced."""
+        self.unsharded_accumulated_grad = None
+        if self._unsharded_param is not None:
+            self._unsharded_param.grad = None
+
+    def take_gradient(self, zeros: bool) -> Any:
         """The gradient of the whole parameter, which is forgotten; `zeros` where there is none, if so wished."""
         whole = self._unsharded_param
         if whole is None:
