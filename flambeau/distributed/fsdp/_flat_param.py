@@ -58,7 +58,9 @@ class FlatParam(FSDPParam):
         if not use_orig_params:
             self.pieces = [piece._replace(param=None) for piece in self.pieces]
         trained = any(p.requires_grad for p in params)
-        self.leaves: list[Tensor] = []  # what the modules see in the passes: their gradients stay where autograd puts them
+        self.leaves: list[
+            Tensor
+        ] = []  # what the modules see in the passes: their gradients stay where autograd puts them
         self._accumulated: list[Tensor | None] = []  # gradients of backward passes that do not reduce
         super().__init__(Parameter(flat, trained), ParamModuleInfo(root, FLAT_PARAM), *settings)
 

@@ -55,9 +55,7 @@ def foreach_all_gather(
     return started
 
 
-def _gather(
-    params: Sequence[FSDPParam], group: Any, async_op: bool, device: Any, comm: AllGather | None
-) -> Gathering:
+def _gather(params: Sequence[FSDPParam], group: Any, async_op: bool, device: Any, comm: AllGather | None) -> Gathering:
     ranks = 1 if group is None else group.size()
     sources = [p.all_gather_inputs for p in params]
     targets = [p.alloc_all_gather_outputs(given, ranks) for p, given in zip(params, sources)]
