@@ -279,6 +279,25 @@ def wrapped_optimizer_states_from_rank_0(rank: int, size: int) -> None:
             FSDP.optim_state_dict_to_load(model, optimizer, {})
 
 
+def wrapped_parameters_may_be_replaced(rank: int, size: int) -> None:
+    stepped = []
+    for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.NO_SHARD):
+        model = FSDP(nn.Linear(4, 2), use_orig_params=True, sharding_strategy=strategy, device_id=torch.device("cpu"))
+        weight = model.module.weight
+        assert weight.ndim == (2 if strategy is ShardingStrategy.NO_SHARD else 1)
+        weight.data = torch.ones_like(weight)
+        model.module.weight = nn.Parameter(weight.detach() * 2)
+        model.module.bias.data = torch.zeros_like(model.module.bias)
+        assert (model(torch.ones(1, 4)) == 8).all()
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(lambda p: stepped.append((p.grad.shape, p.shape)))
+        model(torch.ones(1, 4)).sum().backward()
+        assert stepped and all(a == b for a, b in stepped)
+        model.module.weight = nn.Parameter(torch.ones(1000))
+        with pytest.raises(RuntimeError, match="Cannot writeback when the parameter shape changes"):
+            model._group.unshard()
+
+
 class Partial(nn.Module):
     """Of its parts one is frozen and one is not used."""
 
@@ -336,7 +355,8 @@ def replicas(rank: int, size: int) -> None:
 CHECKS = [
     shards_train_as_one_process, kept_parameters_and_gathered_gradients, memory_is_given_back, hybrid_meshes, another_dimension,
     lower_precision, checkpoints_and_other_methods, states_are_loaded, models_come_from_meta, wrapped_models_train_as_one_process,
-    wrapped_optimizer_states, wrapped_optimizer_states_from_rank_0, wrapped_parts_without_gradients, wrapped_precision_and_no_sync, replicas,
+    wrapped_optimizer_states, wrapped_optimizer_states_from_rank_0, wrapped_parts_without_gradients,
+    wrapped_parameters_may_be_replaced, wrapped_precision_and_no_sync, replicas,
 ]  # fmt: skip
 
 

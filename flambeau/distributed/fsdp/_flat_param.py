@@ -4,6 +4,7 @@ It is a parameter of `fully_shard`'s engine (`FSDPParam`) with one dimension, of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -14,10 +15,12 @@ from ...nn import Module, Parameter
 from ...ops import namespace
 from ..pieces import Share, contiguous, stretches
 from ._common_utils import FLAT_PARAM
-from ._fully_shard._fsdp_param import FSDPParam, ParamModuleInfo
+from ._fully_shard._fsdp_common import FSDPMeshInfo
+from ._fully_shard._fsdp_param import FSDPParam, ParamModuleInfo, ShardedState
 from ._fully_shard._fsdp_param_group import FSDPParamGroup, _get_param_module_infos
 
 _torch = namespace("torch")
+_FSDP_SKIP_WRITEBACK_CHECK = "FSDP_SKIP_WRITEBACK_CHECK"  # a variable of the environment, "1" for yes
 
 
 class FlatParameter(Parameter):
@@ -40,6 +43,7 @@ class FlatParam(FSDPParam):
 
     def __init__(self, params: list[Any], root: Module, use_orig_params: bool, ranks: int, *settings: Any):
         self.use_orig_params, self.root = use_orig_params, root
+        self._skips_check = os.environ.get(_FSDP_SKIP_WRITEBACK_CHECK) == "1"
         names = {id(p): name for name, p in root.named_parameters()}
         self.pieces, self._hollow, start = [], list[Tensor](), 0
         policy = settings[4]
@@ -63,6 +67,16 @@ class FlatParam(FSDPParam):
         ] = []  # what the modules see in the passes: their gradients stay where autograd puts them
         self._accumulated: list[Tensor | None] = []  # gradients of backward passes that do not reduce
         super().__init__(Parameter(flat, trained), ParamModuleInfo(root, FLAT_PARAM), *settings)
+
+    @property
+    def uses_sharded_strategy(self) -> bool:
+        """Whether ranks have different parts."""
+        return isinstance(self.mesh_info, FSDPMeshInfo)
+
+    @property
+    def flat_param(self) -> Any:
+        """The parameter of this rank's shard."""
+        return self.sharded_param
 
     # -- the shard: a plain tensor ------------------------------------------------------------------------------------------
 
@@ -93,10 +107,42 @@ class FlatParam(FSDPParam):
             return
         data = _torch["zeros"](self._sharded_param_data.numel(), dtype=first.dtype, device=first.device)
         for piece, low, high in self.own_parts():
-            data[low:high].copy_(piece.param.detach())
+            data[low:high].copy_(piece.param.detach().reshape(-1))
         self._sharded_param_data = data
         self.sharded_param = Parameter(data, self.sharded_param.requires_grad)
         self._cut_parts()
+
+    @property
+    def all_gather_inputs(self) -> list[Tensor]:
+        if self.use_orig_params and self.sharded_state is ShardedState.SHARDED:
+            self._write_back_parts()
+        return super().all_gather_inputs
+
+    @no_grad()
+    def _write_back_parts(self) -> None:
+        """What a program has put in the place of a part (another parameter, other data), into the shard."""
+        shard = self._sharded_param_data
+        for at, (piece, low, high) in enumerate(self.own_parts()):
+            now = piece.info.module._parameters.get(piece.info.param_name)
+            if now is piece.param and (self._skips_check or now._storage is shard._storage or low == high):
+                continue
+            if now is None:
+                raise RuntimeError(f"{piece.fqn} is no parameter of its module any more")
+            part = self._part(piece, shard[low:high])
+            if now.shape != part.shape:
+                raise RuntimeError(
+                    f"Cannot writeback when the parameter shape changes\nExpects {part.shape} but got {now.shape}"
+                )
+            part.copy_(now.detach())
+            now.data = part
+            self.pieces[at] = piece._replace(param=now)
+
+    def check_unchanged(self) -> None:
+        """Between the passes of modules that keep whole parameters these are nobody's to change."""
+        for piece, leaf in zip(self.pieces, self.leaves):
+            now = piece.info.module._parameters.get(piece.info.param_name)
+            if now is not leaf or leaf._storage is not self.all_gather_outputs[0]._storage:
+                raise AssertionError("FSDP does not support changing the parameters between forward and backward")
 
     def _shares_memory(self) -> bool:
         whole = self._sharded_param_data
@@ -146,7 +192,11 @@ class FlatParam(FSDPParam):
     def _cut_parts(self) -> None:
         """The original parameters become this rank's parts of them, in the memory of the shard."""
         for piece, low, high in self.own_parts():
-            piece.param.data = self._sharded_param_data[low:high]
+            piece.param.data = self._part(piece, self._sharded_param_data[low:high])
+
+    def _part(self, piece: Piece, flat: Tensor) -> Tensor:
+        """How a rank's part of a parameter looks: flat, or as it was, where nothing is cut."""
+        return flat if self.uses_sharded_strategy else flat.view(piece.shape)
 
     def show_whole(self) -> None:
         """In the passes: parts of the whole flat parameter, each with a gradient of its own."""
@@ -229,11 +279,23 @@ class FlatParam(FSDPParam):
         for piece, low, high in self.own_parts():
             if not piece.param.requires_grad:
                 continue
-            part = shard[low:high]
+            part = self._part(piece, shard[low:high])
             if piece.param.grad is None:
                 piece.param.grad = part
             else:
                 piece.param.grad.add_(part)
+
+    @property
+    def trained(self) -> list[Any]:
+        if not self.use_orig_params:
+            return [self.sharded_param]
+        return [piece.param for piece, low, high in self.own_parts() if high > low and piece.param.requires_grad]
+
+    def exchange_whole(self, other: tuple) -> tuple:
+        """Put (memory, whole, leaves, dtype) in the place of what stands for the whole parameter; returns that."""
+        before = (self.all_gather_outputs, self._unsharded_param, self.leaves, self.param_dtype)
+        self.all_gather_outputs, self._unsharded_param, self.leaves, self.param_dtype = other
+        return before
 
     @no_grad()
     def write_back(self) -> None:
@@ -270,6 +332,11 @@ class FlatGroup(FSDPParamGroup):
         super().__init__([], (root,), *settings)
         self.fsdp_params = [self._flat]
         self._has_state_hooks = True  # the unit has its own
+
+    def pre_backward(self, default_prefetch: bool, *unused: Any) -> None:
+        if self.is_unsharded and self._flat.use_orig_params:
+            self._flat.check_unchanged()
+        super().pre_backward(default_prefetch, *unused)
 
     def shares(self, params: list[Any], grads: list[Any], counts: list[int], ranks: int) -> list[list[Share]]:
         """The pieces' gradients as if they followed each other as the pieces do."""

@@ -251,7 +251,7 @@ def _part(members: list[tuple[Any, Any, str]], given: dict[str, Any]) -> dict[st
         assert part is not None
         if flat.use_orig_params:
             low, high = bounds[id(members[0][1])]
-            part = part[low:high].clone()
+            part = flat._part(members[0][1], part[low:high].clone())
         result[key] = part.to(flat._sharded_param_data.device)
     return result
 

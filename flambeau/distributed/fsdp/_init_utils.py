@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 from ...core.backend import has_backend
@@ -39,17 +40,23 @@ def ignored_by(module: Module, modules: Any, states: Any) -> tuple[set[Module], 
     """Modules and parameters to be left alone."""
     given = list(states or ())
     if given and not (all(isinstance(s, Parameter) for s in given) or all(isinstance(s, Module) for s in given)):
-        raise ValueError("ignored_states expects all nn.Parameter or all nn.Module list elements but got types "
-                         f"{sorted({str(type(s)) for s in given})}")  # fmt: skip
+        types = sorted({type(s) for s in given}, key=repr)
+        raise ValueError(
+            f"ignored_states expects all nn.Parameter or all nn.Module list elements but got types {types}"
+        )
     roots = [s for s in given if isinstance(s, Module)] + list(modules or ())
-    for one in roots:
-        if not isinstance(one, Module):
-            raise TypeError(
-                f"`ignored_modules` expects nn.Module list elements but got types {[type(m) for m in roots]}"
-            )
-        if is_unit(one):
-            raise ValueError("`ignored_modules` should not include FSDP modules")
+    if not all(isinstance(one, Module) for one in roots):
+        types = sorted({type(one) for one in roots}, key=repr)
+        raise ValueError(f"ignored_modules expects nn.Module list elements but got types {types}")
+    if any(is_unit(one) for one in roots):
+        raise ValueError("`ignored_modules` should not include FSDP modules")
     left_out = {child for one in roots for child in one.modules() if not is_unit(child)}
+    if module in left_out:
+        warnings.warn(
+            "Trying to ignore the top-level module passed into the FSDP constructor itself will result in all parameters being ignored"
+            f" and is not well-supported: {module}",
+            stacklevel=3,
+        )
     params = {id(p): p for one in roots for p in one.parameters()}
     params.update({id(s): s for s in given if isinstance(s, Parameter)})
     return left_out, list(params.values())

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...autograd.grad_mode import no_grad
 from ...core.tensor import Tensor
-from ...nn import Module
+from ...nn import Module, ModuleDict, ModuleList
 from ...ops import namespace
 from ...ops.reduce.norms import vector_norm
 from ..device_mesh import DeviceMesh
@@ -110,6 +110,11 @@ class FullyShardedDataParallel(StateDictMethods):
         device_mesh: DeviceMesh | None = None,
     ):
         super().__init__()
+        if isinstance(module, (ModuleList, ModuleDict)):
+            warnings.warn(
+                f"FSDP will not all-gather parameters for containers that do not implement forward: {module}",
+                stacklevel=2,
+            )
         strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
         if ignored_modules is not None and ignored_states is not None:
             raise ValueError("Cannot pass both ignored_modules and ignored_states at the same time")
@@ -262,6 +267,11 @@ class FullyShardedDataParallel(StateDictMethods):
     @property
     def _handle(self) -> Any:
         return None if self._group is None else self._group._flat
+
+    @property
+    def params(self) -> list[Any]:
+        """The flat parameter, if there is one."""
+        return [] if self._group is None else [self._flat_param]
 
     @property
     def _flat_param(self) -> Any:
@@ -458,8 +468,7 @@ class FullyShardedDataParallel(StateDictMethods):
         group._init_mp_dtypes()
         group._to_sharded()
         flat = group._flat
-        self._kept = (flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype, flat.leaves)
-        flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype = [], None, None
+        self._kept = flat.exchange_whole(([], None, [], None))
         group.unshard()
         group.wait_for_unshard()
         flat.show_parameters()
@@ -472,7 +481,7 @@ class FullyShardedDataParallel(StateDictMethods):
         if flat.use_orig_params:
             for piece, low, high in flat.own_parts():
                 if piece.param.grad is not None:
-                    part[low:high].copy_(piece.param.grad)
+                    part[low:high].copy_(piece.param.grad.reshape(-1))
         elif flat.sharded_param.grad is not None:
             part.copy_(flat.sharded_param.grad)
         gathered = flat.whole(part)
@@ -485,10 +494,10 @@ class FullyShardedDataParallel(StateDictMethods):
         group = self._group
         if group is not None:
             flat = group._flat
-            if writeback:
-                flat.write_back()
+            if writeback or not (flat.offload_to_cpu or isinstance(self._info, FSDPMeshInfo)):
+                flat.write_back()  # where nothing is cut, a program has the parameters themselves
             group._to_sharded()
-            flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype, flat.leaves = self._kept
+            flat.exchange_whole(self._kept)
 
     def _unshard(self, async_op: bool = False) -> Any:
         if self._group is not None:

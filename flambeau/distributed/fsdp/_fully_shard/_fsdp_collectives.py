@@ -165,8 +165,9 @@ class Reduction:
             output = output.to(group._orig_dtype)
         for param, part in zip(self.params, output.split(self.counts)):
             param.accept(part, output.device.type != "cpu")
-            for hook in list((param.sharded_param._ensure_autograd().post_hooks or {}).values()):
-                hook(param.sharded_param)
+            for one in param.trained:
+                for hook in list((one._ensure_autograd().post_hooks or {}).values()):
+                    hook(one)
 
 
 def divisors(

@@ -441,6 +441,11 @@ class FSDPParam:
         else:
             present._local_tensor.add_(shard)
 
+    @property
+    def trained(self) -> list[Any]:
+        """The parameters of which a program may want to know when their gradients are there."""
+        return [self.sharded_param]
+
     def __repr__(self) -> str:
         return f"FSDPParam(fqn={self._param_fqn}, orig_size={self._orig_size})"
 
