@@ -54,6 +54,17 @@ class Buffer:
     dtype: Any = None  # and its dtype, where that is known
 
 
+class Other(NamedTuple):
+    """The native call that a step stands for: it gives the same, but for rounding. In the first run both are called; where they differ
+    by more than that, this one is used."""
+
+    address: int
+    signature: str
+    plan: Any  # of oneDNN
+    positions: tuple[int, ...]  # of the step's arguments, in the order of the plan's
+    sizes: tuple[int, ...]  # of its results, which come first, in bytes
+
+
 @dataclass(eq=False)
 class Launch:
     """A native call. Arguments are Refs, numbers, bytes, None, or an int that stands for an address that never changes."""
@@ -64,6 +75,7 @@ class Launch:
     arguments: list[Any]
     plan: Any = None  # of oneDNN, kept alive
     weight: int = 1  # how many recorded calls it stands for
+    other: Other | None = None
 
     def refs(self) -> Iterator[Ref]:
         return (a for a in self.arguments if type(a) is Ref)
@@ -203,4 +215,18 @@ def _formula(step: Launch) -> str:
     return "  # " + "; ".join(map(str, known[0]))[:160]
 
 
-__all__ = ["MEMCPY", "MEMSET", "Buffer", "Call", "Graph", "Held", "Launch", "Number", "Ref", "Test", "Update", "mapped"]
+__all__ = [
+    "MEMCPY",
+    "MEMSET",
+    "Buffer",
+    "Call",
+    "Graph",
+    "Held",
+    "Launch",
+    "Number",
+    "Other",
+    "Ref",
+    "Test",
+    "Update",
+    "mapped",
+]
