@@ -115,7 +115,9 @@ numbered: dict[str, Callable[[device], device]] = {}
 def default_device() -> device:
     """The device on which new tensors are made."""
     found = _default[0]
-    if found is cpu or found.index is not None or found.type not in numbered:
+    if found.type == "cpu":
+        return cpu  # "cpu:1", too
+    if found.index is not None or found.type not in numbered:
         return found
     return numbered[found.type](found)
 

@@ -55,3 +55,11 @@ def test_meta_tensors_have_the_address_zero():
     t = fl.ones(2, device="meta")
     assert t.data_ptr() == t.untyped_storage().data_ptr() == 0
     assert t.untyped_storage() == t.untyped_storage()
+
+
+def test_the_number_of_a_cpu_means_nothing() -> None:
+    made = fl.ones(2, device="cpu:1")
+    assert made.device == fl.device("cpu") != fl.device("cpu:1")
+    assert (made + fl.ones(2).to(fl.device("cpu", 3))).device is made.device
+    with fl.device("cpu:0"):
+        assert fl.ones(1).device is made.device
