@@ -31,6 +31,8 @@ from .rendezvous import default_pg_nccl_timeout, launcher_ranks, rendezvous
 from .shared_engine import SharedEngine
 from .store import HashStore, PrefixStore, Store
 
+STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
+
 
 class _World:
     """The groups of this process."""
@@ -144,7 +146,9 @@ def init_process_group(
         raise ValueError(f"rank {rank} is not in a world of {world_size}")
     pg.bound_device_id = None if device_id is None else Device(device_id)
     _world.default_pg = pg
-    if pg.backend_name == Backend.FAKE:  # nobody else will come
+    if (
+        pg.backend_name == Backend.FAKE or pg.backend_name in Backend._plugins
+    ):  # which meet in their own way, or not at all
         return
     try:
         _start_mpi(pg)
@@ -518,7 +522,7 @@ def shrink_group(
 
 
 def _store_based_barrier(rank: int, store: Store, group_name: str, count: int, timeout: timedelta) -> None:
-    store.barrier(f"store_based_barrier_key:{group_name}", count, timeout)
+    store.barrier(f"{STORE_BASED_BARRIER_PREFIX}:{group_name}", count, timeout)
 
 
 __all__ = [
