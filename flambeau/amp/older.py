@@ -5,10 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any, ClassVar
 
+from ..core.casts import DEFAULT_DTYPES
 from ..core.dtype import dtype
 from .autocast_mode import autocast
 from .grad_scaler import GradScaler
-from .state import DEFAULT_DTYPES
 
 
 def deprecated(kind: str, name: str, arguments: str = "{!r}, args...") -> None:

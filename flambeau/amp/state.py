@@ -7,19 +7,12 @@ import warnings
 from typing import Any, NamedTuple
 
 from ..core import modes
-from ..core.casts import casts
+from ..core.casts import DEFAULT_DTYPES, casts
 from ..core.device import device
-from ..core.dtype import bfloat16, dtype, float16
+from ..core.dtype import bfloat16, dtype
 from ..core.typenames import type_name
 from ..core.uninterrupted import uninterrupted
 from .casting import Casting
-
-# What a type of device computes in unless told otherwise. Types that are not here have no autocast.
-DEFAULT_DTYPES = {
-    "cpu": bfloat16, "cuda": float16, "mps": float16, "xpu": float16, "hpu": bfloat16, "ipu": float16, "mtia": float16,
-    "maia": bfloat16, "xla": bfloat16, "privateuseone": float16,
-}  # fmt: skip
-
 
 CASTING = ("cpu", "cuda")  # types of device whose operators choose
 

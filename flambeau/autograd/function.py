@@ -392,9 +392,20 @@ def _apply_batched(cls: Any, args: tuple) -> Any:
             f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overriden vmap"
             " staticmethod. Please set generate_vmap_rule=False or delete the overriden vmap staticmethod to avoid ambiguity."
         )
-    dims = tuple(a._hidden if level.owns(a) else None for a in args)
-    values = [a._value if level.owns(a) else a for a in args]
-    outputs, out_dims = rule(VmapInfo(level.size, level.randomness), dims, *values)
+    return by_vmap_rule(rule, level, args)
+
+
+def by_vmap_rule(rule: Callable, level: Any, args: tuple, kwargs: Any = None) -> Any:
+    """Call a user's rule `rule(info, in_dims, *args)` with the values of tensors of this level, and give its results a batch."""
+
+    def dim(a: Any) -> Any:
+        return tuple(map(dim, a)) if isinstance(a, (tuple, list)) else a._hidden if level.owns(a) else None
+
+    def value(a: Any) -> Any:
+        return type(a)(map(value, a)) if isinstance(a, (tuple, list)) else a._value if level.owns(a) else a
+
+    info = VmapInfo(level.size, level.randomness)
+    outputs, out_dims = rule(info, tuple(map(dim, args)), *map(value, args), **(kwargs or {}))
     if isinstance(outputs, Tensor):
         return outputs if out_dims is None else level.wrap(outputs, out_dims)
     each = out_dims if isinstance(out_dims, (tuple, list)) else (out_dims,) * len(outputs)

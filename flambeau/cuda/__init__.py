@@ -307,6 +307,7 @@ from .graphs import graph as graph  # noqa: E402
 from .graphs import graph_pool_handle as graph_pool_handle  # noqa: E402
 from .graphs import make_graphed_callables as make_graphed_callables  # noqa: E402
 from .random import *  # noqa: E402, F403
+from .telemetry import *  # noqa: E402, F403
 
 globals().update(CUDA_TENSOR_TYPES)  # FloatTensor and its kin: programs compare with them
 

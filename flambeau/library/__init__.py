@@ -12,7 +12,18 @@ tensor([0., 0.])
 from .. import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from ..ops.machinery.schema import infer_schema
 from .custom_op import CustomOpDef, custom_op
-from .registration import Library, define, fallthrough_kernel, impl, register_autograd, register_fake, register_kernel
+from .registration import (
+    Library,
+    define,
+    fallthrough_kernel,
+    impl,
+    register_autocast,
+    register_autograd,
+    register_fake,
+    register_kernel,
+    register_torch_dispatch,
+    register_vmap,
+)
 
 impl_abstract = register_fake
 
@@ -25,7 +36,10 @@ __all__ = [
     "impl",
     "impl_abstract",
     "infer_schema",
+    "register_autocast",
     "register_autograd",
     "register_fake",
     "register_kernel",
+    "register_torch_dispatch",
+    "register_vmap",
 ]

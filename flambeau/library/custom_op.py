@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ..core.dtype import dtype
 from ..ops.machinery.record import OPS
 from ..ops.machinery.schema import Schema, inferred, parse_schema
 from .operator import define_operator, forget_operator
+from .registration import register_autocast, register_torch_dispatch, register_vmap
 
 
 def custom_op(
@@ -97,6 +99,18 @@ class CustomOpDef:
                 f" {self.op.schema}. Please create a functional operator and register an autograd formula for that."
             )
         self.op.impl.backward, self.op.impl.setup_context = backward, setup_context
+
+    def register_vmap(self, func: Callable | None = None) -> Any:
+        """Say what it does to a batch: see `library.register_vmap`."""
+        return register_vmap(self, func)
+
+    def register_autocast(self, device_type: str, cast_inputs: dtype) -> None:
+        """Say in which precision it computes under autocast: see `library.register_autocast`."""
+        register_autocast(self, device_type, cast_inputs)
+
+    def register_torch_dispatch(self, torch_dispatch_class: Any, fn: Callable | None = None, /) -> Any:
+        """Say what it does under a mode: see `library.register_torch_dispatch`."""
+        return register_torch_dispatch(self, torch_dispatch_class, fn)
 
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Any:
         """Switch the kernel of one device off or on, for good or, as a context manager, for a while."""

@@ -29,6 +29,7 @@ class Derivative:
         self.own = own
         self.backward: Callable | None = None
         self.setup_context: Callable | None = None
+        self.dispatch: dict[type, Callable] = {}  # what `register_torch_dispatch` said, by class
         self.function = _gradient_function(op, self)
 
 

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..autograd.function import by_vmap_rule
+from ..core.casts import DEFAULT_DTYPES
+from ..core.device import device
+from ..core.dtype import dtype, float64
+from ..core.pytree import tree_map
+from ..core.tensor import Tensor
 from ..ops.machinery.schema import Schema, parse_schema
 from .operator import ANY_DEVICE, define_operator, find_operator, forget_operator
 
@@ -141,6 +147,62 @@ def register_autograd(
             " a functional operator and register an autograd formula for that."
         )
     _set_rules(op, lib, backward=backward, setup_context=setup_context)
+
+
+def register_vmap(op: Any, func: Callable | None = None, /, *, lib: Library | None = None) -> Any:
+    """Say what an operator does to a batch: `func(info, in_dims, *args)` gets values with a dimension more, at `in_dims` (None where an
+    argument has none), and returns the result and where its batch is. Also as a decorator."""
+
+    def register(function: Callable) -> Callable:
+        _set_field(
+            op, lib, "batching", lambda level, face, *args, **kwargs: by_vmap_rule(function, level, args, kwargs)
+        )
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_autocast(op: Any, device_type: str, cast_inputs: dtype, /, *, lib: Library | None = None) -> None:
+    """Say that an operator computes in `cast_inputs` where autocast is on for this type of device."""
+    if device(device_type).type not in DEFAULT_DTYPES:
+        raise ValueError(f"Device type '{device_type}' does not support autocast.")
+
+    def policy(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callable]:
+        return "", lambda *args, **kwargs: run(
+            *tree_map(cast, list(args)), **{name: tree_map(cast, value) for name, value in kwargs.items()}
+        )
+
+    def cast(value: Any) -> Any:
+        floats = isinstance(value, Tensor) and value.is_floating_point() and value.dtype is not float64
+        return value.to(cast_inputs) if floats and value.device.type == device_type else value
+
+    _set_field(op, lib, "autocast_cuda" if device_type == "cuda" else "autocast", policy)
+
+
+def register_torch_dispatch(
+    op: Any, torch_dispatch_class: Any, func: Callable | None = None, /, *, lib: Library | None = None
+) -> Any:
+    """Say what an operator does under a mode (or for a class of tensors) that answers operators, in the place of its
+    `__torch_dispatch__`: `func(mode, operator, types, args, kwargs)`. Also as a decorator."""
+
+    def register(function: Callable) -> Callable:
+        rules = find_operator(op).impl.dispatch
+        if torch_dispatch_class in rules:
+            raise RuntimeError(f"{torch_dispatch_class} already has a `__torch_dispatch__` rule for {op}")
+        rules[torch_dispatch_class] = function
+        if lib is not None:
+            lib._undo.append(lambda: rules.pop(torch_dispatch_class, None))
+        return function
+
+    return register if func is None else register(func)
+
+
+def _set_field(op: Any, lib: Library | None, name: str, rule: Callable) -> None:
+    target = find_operator(op)
+    before = getattr(target, name)
+    setattr(target, name, rule)
+    if lib is not None:
+        lib._undo.append(lambda: setattr(target, name, before))
 
 
 def _set_rules(op: Any, lib: Library | None, **rules: Any) -> None:

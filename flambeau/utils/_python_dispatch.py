@@ -50,7 +50,15 @@ class TorchDispatchMode(AtenRecorder):
 
     def _dispatch(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         types = tuple({type(v): None for v in tree_leaves((args, kwargs)) if isinstance(v, Tensor)})
-        return self.__torch_dispatch__(func, types, args, kwargs)
+        rule = _rule(func, type(self))
+        return (
+            self.__torch_dispatch__(func, types, args, kwargs)
+            if rule is None
+            else rule(self, func, types, args, kwargs)
+        )
+
+    def node(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return self.unseen(self._dispatch, function, args, kwargs)
 
     def unknown(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         return self.unseen(self._dispatch, OwnOperator(op, function), args, kwargs)
@@ -61,6 +69,12 @@ class TorchDispatchMode(AtenRecorder):
     @classmethod
     def push(cls, *args: Any, **kwargs: Any) -> TorchDispatchMode:
         return cls(*args, **kwargs)
+
+
+def _rule(func: Any, asked: type) -> Callable | None:
+    """What `library.register_torch_dispatch` said of a user's operator under a mode, or for a class."""
+    rules = getattr(getattr(getattr(func, "op", None), "impl", None), "dispatch", None)
+    return rules.get(asked) if rules else None
 
 
 class OwnOperator:
@@ -166,7 +180,9 @@ class _AskClasses(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         for kind in types:
             if hasattr(kind, "__torch_dispatch__"):
-                found = kind.__torch_dispatch__(func, types, args, kwargs or {})
+                rule = _rule(func, kind)
+                answer = kind.__torch_dispatch__ if rule is None else functools.partial(rule, kind)
+                found = answer(func, types, args, kwargs or {})
                 if found is not NotImplemented:
                     return found
         raise TypeError(f"no implementation found for {func} on types that implement __torch_dispatch__: {list(types)}")

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any
 
 from ..amp import autocast
-from ..amp.state import get_autocast_dtype, is_autocast_cache_enabled, is_autocast_enabled
+from ..amp.state import get_autocast_dtype, is_autocast_available, is_autocast_cache_enabled, is_autocast_enabled
 from ..autograd import Function, backward, enable_grad, no_grad
 from ..autograd.graph import saved_tensors_hooks
-from ..core import naming
+from ..core.backend import backend_of
+from ..core.device import device as Device
 from ..core.tensor import Tensor
 from ..random import fork_rng, get_rng_state, set_rng_state
+from ._pytree import tree_leaves
+
+if TYPE_CHECKING:
+    from .selective_checkpoint import (
+        SAC_IGNORED_OPS,
+        CheckpointPolicy,
+        SelectiveCheckpointContext,
+        create_selective_checkpoint_contexts,
+    )
 
 
 class CheckpointError(RuntimeError):
@@ -29,29 +39,49 @@ def noop_context_fn() -> tuple[AbstractContextManager, AbstractContextManager]:
     return nullcontext(), nullcontext()
 
 
-@contextmanager
-def _random_numbers_of(state: Any) -> Iterator[None]:
-    """Inside, the random numbers of the first run come again (if they were kept)."""
-    if state is None:
-        yield
-        return
-    with fork_rng(devices=[]):
-        set_rng_state(state)
-        yield
+class _Surroundings:
+    """What the first run found around it: random generators (of the CPU and of the devices its arguments are on) and autocast."""
+
+    def __init__(self, args: tuple, preserve_rng_state: bool) -> None:
+        self.devices, self.states = get_device_states(*args) if preserve_rng_state else ([], [])
+        self.state = get_rng_state() if preserve_rng_state else None
+        kinds = {"cpu", *(d.type for d in _devices(args))}
+        self.precision = [_autocast_as_now(kind) for kind in sorted(kinds) if is_autocast_available(kind)]
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Inside, the second run finds the same."""
+        with ExitStack() as stack:
+            if self.state is not None:
+                stack.enter_context(fork_rng(devices=self.devices))
+                set_rng_state(self.state)
+                set_device_states(self.devices, self.states)
+            for setting in self.precision:
+                stack.enter_context(setting)
+            yield
 
 
-def _autocast_as_now() -> autocast:
-    """A context in which operators choose their precision as they do now."""
-    enabled, cached = is_autocast_enabled("cpu"), is_autocast_cache_enabled()
-    return autocast("cpu", dtype=get_autocast_dtype("cpu"), enabled=enabled, cache_enabled=cached)
+def _devices(args: Iterable[Any]) -> list[Any]:
+    """The devices other than the CPU that tensors among the arguments are on."""
+    tensors = (a for a in tree_leaves(args) if isinstance(a, Tensor))
+    return list(dict.fromkeys(t.device for t in tensors if t.device.type not in ("cpu", "meta")))
+
+
+def _autocast_as_now(kind: str) -> autocast:
+    """A context in which operators on this kind of device choose their precision as they do now."""
+    return autocast(
+        kind,
+        dtype=get_autocast_dtype(kind),
+        enabled=is_autocast_enabled(kind),
+        cache_enabled=is_autocast_cache_enabled(),
+    )
 
 
 class CheckpointFunction(Function):
     @staticmethod
     def forward(ctx: Any, function: Callable, preserve_rng_state: bool, *args: Any) -> Any:
         check_backward_validity(args)
-        ctx.function, ctx.state = function, get_rng_state() if preserve_rng_state else None
-        ctx.precision = _autocast_as_now()
+        ctx.function, ctx.surroundings = function, _Surroundings(args, preserve_rng_state)
         ctx.places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
         ctx.save_for_backward(*(args[i] for i in ctx.places))
@@ -63,7 +93,7 @@ class CheckpointFunction(Function):
         args = list(ctx.args)
         for place, tensor in zip(ctx.places, ctx.saved_tensors):
             args[place] = tensor.detach().requires_grad_(tensor.requires_grad)
-        with _random_numbers_of(ctx.state), enable_grad(), ctx.precision:
+        with ctx.surroundings.again(), enable_grad():
             outputs = ctx.function(*args)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [(o, g) for o, g in zip(outputs, grads) if isinstance(o, Tensor) and o.requires_grad]
@@ -87,14 +117,16 @@ def detach_variable(inputs: tuple) -> tuple:
 
 
 def get_device_states(*args: Any) -> tuple[list, list]:
-    """The devices besides the CPU among the arguments, and the states of their generators: none on the CPU."""
-    return [], []
+    """The devices besides the CPU that tensors among the arguments are on, and the states of their generators."""
+    devices = _devices(args)
+    return devices, [backend_of(d).generator(d).get_state() for d in devices]
 
 
 def set_device_states(devices: list, states: list, *, device_type: str | None = None) -> None:
     """Set the generators of these devices to these states, as `get_device_states` found them."""
     for device, state in zip(devices, states):
-        naming.load("flambeau.cuda").set_rng_state(state, device)
+        place = Device(device_type or "cuda", device) if isinstance(device, int) else Device(device)
+        backend_of(place).generator(place).set_state(state)
 
 
 class _AllFound(BaseException):
@@ -202,12 +234,11 @@ def checkpoint(
         if context_fn is not noop_context_fn or debug:
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         return CheckpointFunction.apply(function, preserve, *args)
-    state = get_rng_state() if preserve else None
-    precision = _autocast_as_now()
+    surroundings = _Surroundings((args, kwargs), preserve)
     first_context, second_context = context_fn()
 
     def again() -> None:
-        with _random_numbers_of(state), precision, second_context:
+        with surroundings.again(), second_context:
             function(*args, **kwargs)
 
     stops = _early_stop[-1] if _early_stop else early_stop
@@ -245,7 +276,21 @@ def checkpoint_sequential(
     return part((segments - 1) * size, len(chain))(input)
 
 
+def __getattr__(name: str) -> Any:
+    if name in (
+        "SAC_IGNORED_OPS",
+        "CheckpointPolicy",
+        "SelectiveCheckpointContext",
+        "create_selective_checkpoint_contexts",
+    ):
+        from . import selective_checkpoint  # noqa: PLC0415 - it needs PyTorch's operators, which plain checkpoints do not
+
+        return getattr(selective_checkpoint, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
-    "CheckpointError", "CheckpointFunction", "checkpoint", "checkpoint_sequential", "noop_context_fn",
-    "set_checkpoint_early_stop",
+    "SAC_IGNORED_OPS", "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "SelectiveCheckpointContext",
+    "check_backward_validity", "checkpoint", "checkpoint_sequential", "create_selective_checkpoint_contexts", "detach_variable",
+    "get_device_states", "noop_context_fn", "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip

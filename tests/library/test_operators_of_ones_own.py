@@ -300,3 +300,38 @@ def test_forgotten_operators_leave_no_record():
         made.define("twice(Tensor x) -> Tensor")
         assert OPS[name].kind == "composite"
     assert name not in OPS
+
+
+@LIBRARIES
+def test_batches_precision_and_modes_can_be_told(library):
+    import importlib
+
+    Tensor, name, seen = library.Tensor, fresh_name("squares"), []
+
+    def squares(x, k):
+        return x * x * k
+
+    squares.__annotations__ = {"x": Tensor, "k": float, "return": Tensor}
+    squares = library.library.custom_op(name, squares, mutates_args=())
+
+    @squares.register_vmap
+    def _(info, in_dims, x, k):
+        seen.append((info.batch_size, in_dims))
+        return squares(x, k), in_dims[0]
+
+    rows = library.vmap(lambda v: squares(v, 2.0), in_dims=1)(library.arange(6.0).reshape(3, 2))
+    assert rows.tolist() == [[0.0, 8.0, 32.0], [2.0, 18.0, 50.0]] and seen == [(2, (1, None))]
+    library.library.register_autocast(name, "cpu", library.bfloat16)
+    with library.autocast("cpu"):
+        assert squares(library.ones(2), 1.0).dtype is library.bfloat16
+    assert squares(library.ones(2), 1.0).dtype is library.float32
+
+    class Plain(importlib.import_module(f"{library.__name__}.utils._python_dispatch").TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with Plain():
+        assert squares(library.ones(2), 3.0).tolist() == [3.0, 3.0]
+    library.library.register_torch_dispatch(name, Plain, lambda mode, func, types, args, kwargs: args[0] + 1)
+    with Plain():
+        assert squares(library.ones(2), 3.0).tolist() == [2.0, 2.0]

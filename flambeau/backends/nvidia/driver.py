@@ -86,6 +86,8 @@ _FUNCTIONS: dict[str, tuple] = {
     "cuIpcOpenMemHandle_v2": (_ptr, IpcHandle, _u32),
     "cuIpcCloseMemHandle": (_u64,),
     "cuPointerGetAttribute": (_ptr, _i32, _u64),
+    "cuProfilerStart": (),
+    "cuProfilerStop": (),
     "cuGetErrorName": (_i32, _ptr),
     "cuGetErrorString": (_i32, _ptr),
 }

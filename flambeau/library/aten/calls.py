@@ -564,9 +564,3 @@ def _var(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool
 @special("std.correction")
 def _std(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
     return flambeau.std(self, dim, correction=1 if correction is None else correction, keepdim=keepdim)
-
-
-@special("native_dropout")
-def _native_dropout(input: Tensor, p: float, train: Any) -> tuple:
-    mask = flambeau.rand_like(input) > p if train else flambeau.ones_like(input, dtype=flambeau.bool)
-    return (input * mask / (1 - p) if train else input.clone()), mask

@@ -92,11 +92,7 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
     if getattr(op, "kind", "") == "pointwise" and not getattr(op, "namespaces", ()):
         return formulas.recorded(recorder, op, function, args, kwargs)
     if "::" in key and hasattr(function, "as_node"):  # a user's operator stays one node, unless it is made of others
-        return (
-            recorder.again(function, args, kwargs)
-            if not function.as_node
-            else _as_node(recorder, function, args, kwargs)
-        )
+        return recorder.again(function, args, kwargs) if not function.as_node else recorder.node(function, args, kwargs)
     if getattr(op, "kind", "") != "composite":
         return recorder.unknown(op, function, args, kwargs)
     return recorder.again(function, args, kwargs)
@@ -106,10 +102,6 @@ def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: d
     if op.kind == "pointwise":
         return formulas.recorded(recorder, op, function, args, kwargs)
     return recorder.again(function, args, kwargs)
-
-
-def _as_node(recorder: Any, function: Any, args: tuple, kwargs: dict) -> Any:
-    return recorder.unseen(lambda: recorder.note(function, args, kwargs, function(*args, **kwargs)))
 
 
 def _aten_name(key: str) -> str:

@@ -45,6 +45,10 @@ class AtenRecorder(modes.Mode):
             return found
         return self.unseen(lambda: self.note(overload, args, kwargs, overload.run(args, kwargs)))
 
+    def node(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """A call of a user's operator."""
+        return self.unseen(lambda: self.note(function, args, kwargs, function(*args, **kwargs)))
+
     def unseen(self, function: Callable, *args: Any) -> Any:
         """Run something whose calls are not seen."""
         stack = modes.own.stack
@@ -76,7 +80,7 @@ class AtenRecorder(modes.Mode):
             f"the operator {op.key or op.name} has no counterpart among PyTorch's, or not with these arguments"
         )
 
-    def note(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
+    def note(self, overload: Any, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
         raise NotImplementedError
 
 

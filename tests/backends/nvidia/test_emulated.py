@@ -93,6 +93,26 @@ model(batch).sum().backward()
 assert model.module.shift.grad.tolist() == [[2.0] * 3] * 2
 assert list(model.state_dict()) == ["module.shift"]
 
+from flambeau.utils.checkpoint import checkpoint
+for reentrant in (False, True):  # the second run draws the first one's numbers again
+    row = fl.ones(64, device="cuda", requires_grad=True)
+    out = checkpoint(lambda t: fl.nn.functional.dropout(t, 0.5), row, use_reentrant=reentrant)
+    fl.rand(3, device="cuda")
+    after = fl.cuda.get_rng_state()
+    out.sum().backward()
+    assert row.grad.tolist() == out.tolist() and fl.equal(after, fl.cuda.get_rng_state())
+
+comm = fl.cuda.comm
+there = comm.broadcast(fl.arange(4.0).cuda(), [0, 1])
+assert [t.device.index for t in there] == [0, 1] and there[1].tolist() == [0, 1, 2, 3]
+assert comm.reduce_add(there, 1).tolist() == [0, 2, 4, 6] and comm.reduce_add(there, 1).device.index == 1
+parts = comm.scatter(fl.arange(5.0), [1, 0], [2, 3])
+assert [(p.device.index, p.tolist()) for p in parts] == [(1, [0, 1]), (0, [2, 3, 4])]
+assert comm.gather(parts, destination="cpu").tolist() == [0, 1, 2, 3, 4]
+with fl.cuda.profiler.profile():
+    assert fake.calls["cuProfilerStart"] == 1
+assert fake.calls["cuProfilerStop"] == 1
+
 try:
     fl.empty(1 << 30, device="cuda")
     raise SystemExit("there is not so much memory")

@@ -1,0 +1,1 @@
+"""Who says how many zeros there are to be."""

@@ -1,0 +1,82 @@
+"""Where a tensor is in a model, and the mask that is put on it."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+from ....core.tensor import Tensor
+from ....nn.modules.module import Module
+from ....nn.utils.parametrize import is_parametrized, type_before_parametrizations
+
+__all__ = [
+    "FakeSparsity", "fqn_to_module", "get_arg_info_from_tensor_fqn", "module_contains_param", "module_to_fqn", "swap_module",
+]  # fmt: skip
+
+
+class FakeSparsity(Module):
+    """A mask on a parameter: a parametrization that multiplies. Change the mask's content, never the mask itself."""
+
+    mask: Tensor
+
+    def __init__(self, mask: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mask", mask)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.mask.shape != x.shape:
+            raise AssertionError(f"mask shape ({self.mask.shape}) must match x shape ({x.shape})")
+        return self.mask * x
+
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict:
+        """Nothing: masks are in the state of the sparsifier, not in the model's."""
+        return {}
+
+
+def module_contains_param(module: Module, parametrization: type) -> bool:
+    """Whether a parameter of the module has a parametrization of this class."""
+    if not is_parametrized(module):
+        return False
+    return any(isinstance(p, parametrization) for ones in module.parametrizations.values() for p in ones)  # type: ignore[operator,union-attr]
+
+
+def swap_module(mod: Module, mapping: dict[type, Any]) -> Module:
+    """What `mapping` makes of a module (by `from_dense`), with its hooks and on its device; the module itself if it is not in there."""
+    kind = type_before_parametrizations(mod)
+    if kind not in mapping:
+        return mod
+    made = mapping[kind].from_dense(mod)
+    for before in mod._forward_pre_hooks.values():
+        made.register_forward_pre_hook(before)
+    for after in mod._forward_hooks.values():
+        made.register_forward_hook(after)
+    devices = {t.device for t in chain(mod.parameters(), mod.buffers())}
+    if len(devices) > 1:
+        raise AssertionError(f"swap_module only works with modules on one device, but got devices {devices}")
+    return made.to(devices.pop()) if devices else made
+
+
+def module_to_fqn(model: Module, module: Module, prefix: str = "") -> str | None:
+    """The full name of a module inside a model; None if it is not in there."""
+    for name, one in model.named_modules():
+        if one is module:
+            return prefix + name if name else name
+    return None
+
+
+def fqn_to_module(model: Any, path: str) -> Any:
+    """The module or tensor with this full name; None if there is none."""
+    for name in path.split(".") if path else ():
+        model = getattr(model, name, None)
+    return model
+
+
+def get_arg_info_from_tensor_fqn(model: Module, tensor_fqn: str) -> dict[str, Any]:
+    """The module that holds a tensor, the names of both, and the full name."""
+    module_fqn, _, tensor_name = tensor_fqn.rpartition(".")
+    return {
+        "module_fqn": module_fqn,
+        "module": fqn_to_module(model, module_fqn),
+        "tensor_name": tensor_name,
+        "tensor_fqn": tensor_fqn,
+    }

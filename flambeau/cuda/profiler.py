@@ -1,0 +1,33 @@
+"""Telling NVIDIA's profilers (nsys, ncu) from where to where they are to look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..backends.nvidia import driver
+from . import _need
+
+__all__ = ["profile", "start", "stop"]
+
+
+def start() -> None:
+    """Profilers that were started with `--capture-range=cudaProfilerApi` record from here."""
+    _need("profiler.start")
+    driver.call("cuProfilerStart")
+
+
+def stop() -> None:
+    """They record no more."""
+    _need("profiler.stop")
+    driver.call("cuProfilerStop")
+
+
+@contextmanager
+def profile() -> Iterator[None]:
+    """Inside, they record."""
+    start()
+    try:
+        yield
+    finally:
+        stop()

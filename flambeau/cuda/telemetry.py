@@ -1,0 +1,56 @@
+"""What `nvidia-smi` shows of a GPU, through NVIDIA's package nvidia-ml-py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..backends.nvidia import driver
+from . import _index, _need
+
+__all__ = ["clock_rate", "device_memory_used", "memory_usage", "power_draw", "temperature", "utilization"]
+
+
+def _asked(name: str, device: Any, ask: Callable[[Any, Any], int]) -> int:
+    _need(name)
+    try:
+        import pynvml  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(f"cuda.{name}() needs nvidia-ml-py: pip install nvidia-ml-py") from None
+    uuid = driver.device_uuid(_index(device)).hex()  # numbers of devices differ where CUDA_VISIBLE_DEVICES is set
+    spelled = "GPU-" + "-".join((uuid[:8], uuid[8:12], uuid[12:16], uuid[16:20], uuid[20:]))
+    pynvml.nvmlInit()
+    try:
+        return ask(pynvml, pynvml.nvmlDeviceGetHandleByUUID(spelled))
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def utilization(device: Any = None) -> int:
+    """The percentage of the last moments in which a kernel ran."""
+    return _asked("utilization", device, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).gpu)
+
+
+def memory_usage(device: Any = None) -> int:
+    """The percentage of the last moments in which memory was read or written."""
+    return _asked("memory_usage", device, lambda nvml, gpu: nvml.nvmlDeviceGetUtilizationRates(gpu).memory)
+
+
+def device_memory_used(device: Any = None) -> int:
+    """Bytes in use on the device, by all programs."""
+    return _asked("device_memory_used", device, lambda nvml, gpu: nvml.nvmlDeviceGetMemoryInfo(gpu).used)
+
+
+def temperature(device: Any = None) -> int:
+    """Degrees Celsius."""
+    return _asked("temperature", device, lambda nvml, gpu: nvml.nvmlDeviceGetTemperature(gpu, 0))
+
+
+def power_draw(device: Any = None) -> int:
+    """Milliwatts."""
+    return _asked("power_draw", device, lambda nvml, gpu: nvml.nvmlDeviceGetPowerUsage(gpu))
+
+
+def clock_rate(device: Any = None) -> int:
+    """Megahertz of the multiprocessors."""
+    return _asked("clock_rate", device, lambda nvml, gpu: nvml.nvmlDeviceGetClockInfo(gpu, 1))
