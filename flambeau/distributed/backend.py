@@ -11,6 +11,7 @@ import importlib.util
 import itertools
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 from .errors import DistBackendError
@@ -47,7 +48,8 @@ class Backend(str):
     def register_backend(
         cls, name: str, func: Callable, extended_api: bool = False, devices: str | list[str] | None = None
     ) -> None:
-        """Let `func(store, rank, size, timeout)` make the process groups of a new backend."""
+        """Let `func(store, rank, size, timeout)` make the process groups of a new backend; with `extended_api`, func(about, options)
+        where `about` has group_rank, group_size, store and timeout."""
         if (
             hasattr(cls, name.upper()) and name.lower() != cls.FAKE
         ):  # a name without an engine, for programs that bring one
@@ -121,8 +123,23 @@ def is_backend_available(backend: str) -> bool:
     """Whether there is a backend of this name."""
     if backend.lower() == "nccl":
         return is_nccl_available()
-    known = {"gloo": True, "mpi": is_mpi_available(), "ucc": False, "xccl": False}
+    known = {"gloo": True, "fake": True, "mpi": is_mpi_available(), "ucc": False, "xccl": False}
     return known.get(backend.lower(), backend.lower() in Backend.backend_list)
+
+
+def plugin_group(backend: str, store: Store, rank: int, size: int, timeout: timedelta) -> Any:
+    """The group of a backend that makes its own: one that was registered, or `fake`."""
+    if backend not in Backend._plugins:
+        from .fake_engine import FakeProcessGroup  # noqa: PLC0415  few programs pretend
+
+        return FakeProcessGroup(rank, size)
+    function, extended = Backend._plugins[backend]
+    if not extended:
+        return function(store, rank, size, timeout)
+    about = SimpleNamespace(
+        store=store, group_rank=rank, group_size=size, timeout=timeout, group_id="", global_ranks_in_group=[]
+    )
+    return function(about, None)
 
 
 def engine_maker(
@@ -131,8 +148,6 @@ def engine_maker(
     """A function that makes what moves the bytes of a group, when it is first needed."""
     if backend == "mpi":
         return lambda: _mpi(rank, size, timeout, ranks, store)
-    if backend == "fake":
-        return lambda: _fake(rank, size, ranks)
     if backend == "gloo":
         return lambda: _local_or_mpi(store, rank, size, timeout, ranks)
     raise RuntimeError(f"Distributed package doesn't have {str(backend).upper()} built in")
@@ -161,12 +176,6 @@ def _local_or_mpi(store: Store, rank: int, size: int, timeout: timedelta, ranks:
         where = "several machines" if len(machines) > 1 else "one machine that is not Linux on x86-64"
         raise DistBackendError(f"ranks on {where} communicate through MPI: pip install flambeau[distributed]")
     return _mpi(rank, size, timeout, ranks, store)
-
-
-def _fake(rank: int, size: int, ranks: list[int]) -> Any:
-    from .fake_engine import FakeEngine  # noqa: PLC0415  for those few who ask
-
-    return FakeEngine(rank, size, ranks)
 
 
 def _mpi(rank: int, size: int, timeout: timedelta, ranks: list[int], store: Store) -> Any:

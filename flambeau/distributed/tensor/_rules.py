@@ -213,7 +213,7 @@ def like(call: Any) -> Ways:
 @rule("empty")
 def empty(call: Any) -> Ways:
     """A new tensor whose values may wait for the same sum: nothing, or zeros, of each rank."""
-    found = like(call)
+    found: Any = like(call)
     return Ways([(ins, ins[0] if isinstance(ins[0], Partial) and ins[0].linear else out) for ins, out in found.ways])
 
 

@@ -84,7 +84,7 @@ def pairs(call: Any) -> Ways:
 
 
 @rule("unbind")
-def unbind(call: Any) -> Ways:
+def unbind(call: Any) -> Ways | None:
     """A tensor for each index of a dimension, which must not be cut."""
     dim = int(call.op.bind(call.args, call.kwargs)["dim"]) % max(call.tensors[0].ndim, 1)
     if any(_is_shard_like(p) and p.dim == dim for p in call.tensors[0].placements):

@@ -110,7 +110,13 @@ def _layout(like: Tensor, features: int) -> tuple:
 def _flash_options(query: Tensor, value: Tensor, causal: bool) -> dict[str, Any]:
     _, _, length, dim = query.shape
     lanes = 64 if length > 32 else 32 if length > 16 else 16
-    return {"lanes": lanes, "dim": dim, "value_dim": tuple(value.shape)[3], "causal": causal}
+    return {
+        "lanes": lanes,
+        "part": min(lanes, flash.GROUP),
+        "dim": dim,
+        "value_dim": tuple(value.shape)[3],
+        "causal": causal,
+    }
 
 
 def _mask_steps(mask: Any, query: Tensor, key: Tensor) -> tuple[int, ...]:

@@ -1,1 +1,1 @@
-"""What tests of programs on several ranks use."""
+"""What tests of programs for many ranks import."""
