@@ -150,6 +150,17 @@ def scattered(call: Any) -> Ways:
     return Ways(ways + waiting(call))
 
 
+@rule("places")
+def places(call: Any) -> Ways:
+    """Where values stand among others that are in order: each for itself, and the largest value stands last."""
+    if len(call.tensors) != 2 or call.tensors[0].ndim != 1:
+        return Ways()
+    values = call.tensors[1]
+    kinds = {p for p in values.placements if isinstance(p, Partial) and p.reduce_op in ("max", "min")}
+    ways: list[tuple] = [((None, d), d) for d in range(values.ndim)]
+    return Ways(ways + [((None, p), p) for p in sorted(kinds, key=repr)])
+
+
 @rule("index_put")
 def index_put(call: Any) -> Ways:
     """Values written at some places: terms of a sum into terms of a sum."""
