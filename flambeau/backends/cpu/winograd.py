@@ -92,8 +92,11 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
     gradient of the weight."""
     high, wide = sizes.tiles
     tiles, shares = high * wide, max(1, min(threads.get_num_threads(), sizes.images))
-    most = _BLOCK * (1 + (sizes.inputs * sizes.outputs >= _LARGE_WEIGHT))
-    group = max(1, min(most // tiles, sizes.images // shares))
+    pairs = sizes.inputs * sizes.outputs
+    large = pairs >= _LARGE_WEIGHT
+    terms = 1 if large or not gradient else shares
+    most = _BLOCK * (1 + large)
+    group = max(1, min(most // tiles, sizes.images // (1 if large and gradient else shares)))
     block = min(most, -(-group * tiles // winograd_code.ROWS) * winograd_code.ROWS)
     input_width, output_width = 2 * wide + 2, 2 * wide
     input_space = (2 * high + 2) * input_width * sizes.inputs
@@ -101,7 +104,7 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
     input_step, output_step = block * sizes.inputs + _GAP, block * sizes.outputs + _GAP
     numbers = group * (input_space + output_space) + 16 * (input_step + output_step)
     if gradient:
-        numbers += 16 * sizes.inputs * sizes.outputs + sizes.outputs
+        numbers += sizes.outputs
     numbers = -(-numbers // 1024) * 1024 + _GAP
     fields = {
         "images": sizes.images, "group": group, "shares": shares, "groups": -(-sizes.images // group),
@@ -109,6 +112,7 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
         "output_pixels": sizes.result[0] * sizes.result[1], "input_space": input_space, "output_space": output_space,
         "tiles": tiles, "block": block, "input_row": input_width * sizes.inputs, "output_row": output_width * sizes.outputs,
         "input_step": input_step, "output_step": output_step, "numbers": numbers, "swapped": int(swapped),
+        "terms": terms,
     }  # fmt: skip
     top, left = sizes.padding
     places = [
@@ -118,8 +122,7 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
         _tile_places(group, high, wide, output_space, output_width * sizes.outputs, sizes.outputs),
     ]
     words = [fields[name] for name in winograd_code.FIELDS] + [n for row in places for n in row]
-    prepared = 0 if gradient else 16 * sizes.inputs * sizes.outputs
-    return Work(array("q", words).tobytes(), 4 * (numbers * shares + prepared))
+    return Work(array("q", words).tobytes(), 4 * (numbers * shares + 16 * pairs * terms))
 
 
 def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:

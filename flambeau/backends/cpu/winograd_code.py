@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 ROWS = 6  # rows of a product that are kept in registers, with `vectors` vectors each
 FIELDS = (
     "images", "group", "shares", "groups", "inputs", "outputs", "input_pixels", "output_pixels", "input_space", "output_space",
-    "tiles", "block", "input_row", "output_row", "input_step", "output_step", "numbers", "swapped",
+    "tiles", "block", "input_row", "output_row", "input_step", "output_step", "numbers", "swapped", "terms",
 )  # fmt: skip
 # The matrices of F(2x2, 3x3): a result is A' [(G g G') * (B' d B)] A, product by product. Rows are (coefficient, which) pairs.
 _B = (((1, 0), (-1, 2)), ((1, 1), (1, 2)), ((-1, 1), (1, 2)), ((1, 1), (-1, 3)))
@@ -497,20 +497,23 @@ GRADIENT = ("dw", "db", "scratch", "x", "dy", "table")
 
 @functools.cache
 def weight_gradient(lanes: int, vectors: int) -> str:
-    """dw (outputs, inputs, 3, 3), and db where it is wanted, from x and dy. Every share adds up its own pictures; then all shares are
-    added."""
+    """dw (outputs, inputs, 3, 3), and db where it is wanted, from x and dy. Every share adds up its own pictures, and then all these
+    `terms` are added; or, where there is one term, every share has its own rows of it, and goes over all pictures."""
     f = _Part("gradient_part", GRADIENT, lanes)
     square, biased = f.mul("%inputs", "%outputs"), f.new("icmp ne ptr %db, null")
+    common = f.new("icmp eq i64 %terms, 1")
     with f.shares() as share:
-        pictures = f.at("%scratch", f.mul(share, "%numbers"))
-        totals = f.at(pictures, f.mul("%group", "%input_space"))
-        spread = f.at(totals, f.mul(square, 16))
-        grads = f.at(spread, f.mul("%input_step", 16))
-        results = f.at(grads, f.mul("%output_step", 16))
-        total = f.at(results, f.mul("%group", "%output_space"))  # of dy, by channels
+        pictures, spread, grads, results, total = _gradient_places(f, share)
+        term = f.new(f"select i1 {common}, i64 0, i64 {share}")
+        totals = f.at("%scratch", f.mul(f.mul(square, 16), term))
         f.clear(pictures, f.mul("%group", "%input_space"))
         f.clear(results, f.add(f.mul("%group", "%output_space"), "%outputs"))
-        first_group, last_group = f.range("%groups", share, "%shares")
+        mine = [f.mul(n, 8) for n in f.range(f.new("sdiv i64 %outputs, 8"), share, "%shares")]
+        rows = [f.new(f"select i1 {common}, i64 {n}, i64 {every}") for n, every in zip(mine, (0, "%outputs"))]
+        parts = f.range("%groups", share, "%shares")
+        first_group, last_group = (
+            f.new(f"select i1 {common}, i64 {every}, i64 {n}") for n, every in zip(parts, (0, "%groups"))
+        )
         with f.loop(last_group, first_group) as group:
             start = f.mul(group, "%group")
             here = f.smaller("%group", f.new(f"sub i64 %images, {start}"))
@@ -544,11 +547,11 @@ def weight_gradient(lanes: int, vectors: int) -> str:
                     b = f.at(spread, f.mul(k, "%input_step"))
                     a = f.at(grads, f.mul(k, "%output_step"))
                     c = f.at(totals, f.mul(k, square))
-                    for rows, begin, end in _row_blocks(f, "%outputs"):
+                    for height, begin, end in _row_blocks(f, *rows):
                         for column, width in _each_panel(f, "%inputs", vectors):
-                            with f.loop(end, begin, rows) as r:
+                            with f.loop(end, begin, height) as r:
                                 _call_product(
-                                    f, rows, width, True,
+                                    f, height, width, True,
                                     f.at(c, f.mul(r, "%inputs"), column), f.at(a, r), f.at(b, column),
                                     ("%inputs", "%outputs", "%inputs"), some, more,
                                 )  # fmt: skip
@@ -557,44 +560,47 @@ def weight_gradient(lanes: int, vectors: int) -> str:
     return _module(lanes, [*products, f.text(), _summing(lanes), _entry("weight_gradient", GRADIENT, parts)])
 
 
-def _row_blocks(f: _Function, rows: str) -> list[tuple[int, Value, Value]]:
+def _gradient_places(f: _Part, share: Value) -> list[str]:
+    """Where a share has its pictures, what they are spread into, the same of dy, its pictures, and its sums by channels."""
+    place = f.at("%scratch", f.mul(f.mul(f.mul("%inputs", "%outputs"), 16), "%terms"), f.mul(share, "%numbers"))
+    found = [place]
+    for size in (f.mul("%group", "%input_space"), f.mul("%input_step", 16), f.mul("%output_step", 16),
+                 f.mul("%group", "%output_space")):  # fmt: skip
+        found.append(f.at(found[-1], size))
+    return found
+
+
+def _row_blocks(f: _Function, first: Value, last: Value) -> list[tuple[int, Value, Value]]:
     """A multiple of 8 rows as blocks of ROWS and then of 4: (rows of a block, first row, end)."""
-    rest = f.new(f"srem i64 {rows}, {ROWS}")  # 0, 2 or 4: the last two need one block of ROWS less
+    rest = f.new(f"srem i64 {f.new(f'sub i64 {last}, {first}')}, {ROWS}")  # 0, 2 or 4: two need one block of ROWS less
     small = f.new(f"icmp eq i64 {rest}, 2")
     fours = f.new(f"select i1 {small}, i64 8, i64 {rest}")
-    middle = f.new(f"sub i64 {rows}, {fours}")
-    return [(ROWS, 0, middle), (4, middle, rows)]
+    middle = f.new(f"sub i64 {last}, {fours}")
+    return [(ROWS, first, middle), (4, middle, last)]
 
 
 def _summing(lanes: int) -> str:
     """dw = G' (the sum of all shares' totals) G, and db is the sum of theirs."""
     f = _Part("sum_part", GRADIENT, lanes)
     square = f.mul("%inputs", "%outputs")
-    totals = f.at("%scratch", f.mul("%group", "%input_space"))
     with f.when(f.new("icmp ne ptr %db, null")), f.when(f.new("icmp eq i64 %rank, 0")):
-        steps = [
-            f.mul(square, 16),
-            f.mul("%input_step", 16),
-            f.mul("%output_step", 16),
-            f.mul("%group", "%output_space"),
-        ]
-        first_total = f.at(totals, *steps)
+        first_total = _gradient_places(f, 0)[-1]
         with f.loop("%outputs", 0, lanes) as c:
             kept = f.slot(f.vector)
             f.store(f.load(f.at(first_total, c)), kept)
-            with f.loop("%shares", 1) as other:
+            with f.loop("%terms", 1) as other:
                 value = f.load(f.at(first_total, f.mul(other, "%numbers"), c))
                 f.store(f.new(f"fadd {f.vector} {f.load(kept)}, {value}"), kept)
             f.store(f.load(kept), f.at("%db", c))
     with f.shares() as share:
         first, last = f.range("%outputs", share, "%shares")
         with f.loop(last, first) as k, f.loop("%inputs", 0, lanes) as c:
-            place = f.at(totals, f.mul(k, "%inputs"), c)
+            place = f.at("%scratch", f.mul(k, "%inputs"), c)
             sums = [f.slot(f.vector) for _ in range(16)]
             for i in range(16):
                 f.store(f.load(f.at(place, f.mul(square, i))), sums[i])
-            with f.loop("%shares", 1) as other:
-                further = f.at(place, f.mul(other, "%numbers"))
+            with f.loop("%terms", 1) as other:
+                further = f.at(place, f.mul(f.mul(square, 16), other))
                 for i in range(16):
                     value = f.load(f.at(further, f.mul(square, i)))
                     f.store(f.new(f"fadd {f.vector} {f.load(sums[i])}, {value}"), sums[i])
