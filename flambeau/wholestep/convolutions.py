@@ -12,7 +12,7 @@ from ..backends.cpu.onednn import sequence
 from ..backends.cpu.onednn.conv import Described
 from ..core.dtype import float32
 from ..core.tensor import contiguous_strides
-from .graph import Buffer, Graph, Launch, Other, Ref
+from .graph import Buffer, Graph, Launch, Other, OtherCall, Ref, Same
 
 # Where the native functions have what a plan of oneDNN has.
 _CONVOLVED = {"y": 0, "x": 2, "w": 3, "bias": 4}
@@ -91,9 +91,12 @@ def _launch(
     for tensor, position in positions.items():
         arguments[position] = places.get(tensor)
     layouts = plan.described.tensors
-    sizes = tuple(4 * math.prod(shape) for shape, _ in list(layouts.values())[: plan.results])
+    sizes = [4 * math.prod(shape) for shape, _ in layouts.values()]
     runner = jit.address_of(sequence.runner(False))
-    other = Other(runner, jit.signatures[runner], plan, tuple(positions[tensor] for tensor in layouts), sizes)
+    given: list[Any] = [plan.address, *(Same(positions[tensor]) for tensor in layouts)]
+    given += [None] * (len(jit.signatures[runner]) - len(given))
+    call = OtherCall(runner, jit.signatures[runner], given, plan)
+    other = Other((call,), tuple((positions[t], size) for t, size in zip(list(layouts)[: plan.results], sizes)))
     return Launch(f"{name} by Winograd", address, jit.signatures[address], arguments, other=other)
 
 

@@ -112,7 +112,7 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
         "output_pixels": sizes.result[0] * sizes.result[1], "input_space": input_space, "output_space": output_space,
         "tiles": tiles, "block": block, "input_row": input_width * sizes.inputs, "output_row": output_width * sizes.outputs,
         "input_step": input_step, "output_step": output_step, "numbers": numbers, "swapped": int(swapped),
-        "terms": terms,
+        "terms": terms, "positive": 0,
     }  # fmt: skip
     top, left = sizes.padding
     places = [
@@ -125,9 +125,15 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
     return Work(array("q", words).tobytes(), 4 * (numbers * shares + 16 * pairs * terms))
 
 
+def positive(table: bytes) -> bytes:
+    """The table of a convolution whose results are at least 0."""
+    at = 8 * winograd_code.FIELDS.index("positive")
+    return table[:at] + array("q", [1]).tobytes() + table[at + 8 :]
+
+
 def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:
     """Where the first pixel of each tile of a group of pictures is."""
     return [i * space + 2 * y * row + 2 * x * channels for i in range(group) for y in range(high) for x in range(wide)]
 
 
-__all__: list[Any] = ["Sizes", "Work", "function", "pays", "work"]
+__all__: list[Any] = ["Sizes", "Work", "function", "pays", "positive", "work"]

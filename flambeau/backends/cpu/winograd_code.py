@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 ROWS = 6  # rows of a product that are kept in registers, with `vectors` vectors each
 FIELDS = (
     "images", "group", "shares", "groups", "inputs", "outputs", "input_pixels", "output_pixels", "input_space", "output_space",
-    "tiles", "block", "input_row", "output_row", "input_step", "output_step", "numbers", "swapped", "terms",
+    "tiles", "block", "input_row", "output_row", "input_step", "output_step", "numbers", "swapped", "terms", "positive",
 )  # fmt: skip
 # The matrices of F(2x2, 3x3): a result is A' [(G g G') * (B' d B)] A, product by product. Rows are (coefficient, which) pairs.
 _B = (((1, 0), (-1, 2)), ((1, 1), (1, 2)), ((-1, 1), (1, 2)), ((1, 1), (-1, 3)))
@@ -350,20 +350,37 @@ class _Part(_Function):
                     one = self.new(f"load float, ptr {self.at(planes, self.mul(channel, pixels), p)}")
                     self.do(f"store float {one}, ptr {self.at(to, place, channel)}")
 
-    def channels_first(self, planes: str, source: str, channels: str, pixels: str, places: str) -> None:
-        """The way back."""
+    def channels_first(self, planes: str, source: str, channels: str, pixels: str, places: str, extra: str) -> None:
+        """The way back, with extra numbers added and none below 0, if that is wanted."""
         whole = self.new(f"and i64 {pixels}, {-self.lanes}")
+        added, positive = self.new("icmp ne ptr %extra, null"), self.new("icmp ne i64 %positive, 0")
+
+        def finish(value: str, kind: str, *place: Value) -> None:
+            kept = self.slot(kind)
+            self.do(f"store {kind} {value}, ptr {kept}")
+            with self.when(added):
+                more = self.new(f"load {kind}, ptr {self.at(extra, *place)}, align 4")
+                self.do(f"store {kind} {self.new(f'fadd {kind} {value}, {more}')}, ptr {kept}")
+            with self.when(positive):  # not the larger one of two: that would lose a nan
+                found = self.new(f"load {kind}, ptr {kept}")
+                below = self.new(f"fcmp olt {kind} {found}, zeroinitializer")
+                bits = f"<{self.lanes} x i1>" if kind == self.vector else "i1"
+                chosen = self.new(f"select {bits} {below}, {kind} zeroinitializer, {kind} {found}")
+                self.do(f"store {kind} {chosen}, ptr {kept}")
+            found = self.new(f"load {kind}, ptr {kept}")
+            self.do(f"store {kind} {found}, ptr {self.at(planes, *place)}, align 4")
+
         with self.loop(channels, 0, self.lanes) as c:
             with self.loop(whole, 0, self.lanes) as p:
                 rows = [self.load(self.at(source, self.number(places, self.add(p, k)), c)) for k in range(self.lanes)]
                 for k, row in enumerate(self.turned(rows)):
-                    self.store(row, self.at(planes, self.mul(self.add(c, k), pixels), p))
+                    finish(row, self.vector, self.mul(self.add(c, k), pixels), p)
             with self.loop(pixels, whole) as p:
                 place = self.number(places, p)
                 with self.loop(self.lanes) as k:
                     channel = self.add(c, k)
                     one = self.new(f"load float, ptr {self.at(source, place, channel)}")
-                    self.do(f"store float {one}, ptr {self.at(planes, self.mul(channel, pixels), p)}")
+                    finish(one, "float", self.mul(channel, pixels), p)
 
     def spread_tiles(
         self, to: str, step: str, source: str, tiles: str, row: str, channels: str, first: Value, count: str,
@@ -383,12 +400,13 @@ class _Part(_Function):
                         self.store(value, self.at(made, self.mul(step, 4 * i + j), c))
 
 
-CONVOLVE = ("y", "scratch", "x", "w", "bias", "table")
+CONVOLVE = ("y", "scratch", "x", "w", "bias", "scale", "extra", "table")
 
 
 @functools.cache
 def convolve(lanes: int, vectors: int) -> str:
-    """y = x convolved with w, plus a bias where there is one."""
+    """y = x convolved with w, times a scale for each channel, plus a bias, plus numbers like y, at least 0: as far as there are a scale,
+    a bias, extra numbers, and the table says `positive`."""
     f = _Part("convolve_part", CONVOLVE, lanes)
     first_share = f.at("%scratch", f.mul(f.mul("%inputs", "%outputs"), 16))  # behind what `_weights` makes
     with f.shares() as share:
@@ -426,9 +444,10 @@ def convolve(lanes: int, vectors: int) -> str:
                             )  # fmt: skip
                 _gather_tiles(f, results, sums, first, some)
             with f.loop(here) as i:
-                planes = f.at("%y", f.mul(f.mul(f.add(start, i), "%outputs"), "%output_pixels"))
+                first_number = f.mul(f.mul(f.add(start, i), "%outputs"), "%output_pixels")
                 source = f.at(results, f.mul(i, "%output_space"))
-                f.channels_first(planes, source, "%outputs", "%output_pixels", f.output_place)
+                planes, extra = f.at("%y", first_number), f.at("%extra", first_number)
+                f.channels_first(planes, source, "%outputs", "%output_pixels", f.output_place, extra)
     products = [_product(lanes, ROWS, v, False) for v in range(1, vectors + 1)]
     parts = ["weights_part", "convolve_part"]
     return _module(lanes, [*products, _weights(lanes, vectors), f.text(), _entry("convolve", CONVOLVE, parts)])
@@ -436,20 +455,24 @@ def convolve(lanes: int, vectors: int) -> str:
 
 def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) -> None:
     """The 2 x 2 results of each tile from its 16 sums."""
-    biased = f.new("icmp ne ptr %bias, null")
+    ones = f"<{', '.join(['float 1.0'] * f.lanes)}>"
+    given = {name: f.new(f"icmp ne ptr %{name}, null") for name in ("bias", "scale")}
     with f.loop(some) as t:
         place = f.at(results, f.number(f.output_tile, f.add(first, t)))
         source = f.at(sums, f.mul(t, "%outputs"))
         with f.loop("%outputs", 0, f.lanes) as c:
-            extra = f.slot(f.vector)
-            f.store("zeroinitializer", extra)
-            with f.when(biased):
-                f.store(f.load(f.at("%bias", c)), extra)
-            bias = f.load(extra)
+            by_channel = {}
+            for name, plain in (("bias", "zeroinitializer"), ("scale", ones)):
+                kept = f.slot(f.vector)
+                f.store(plain, kept)
+                with f.when(given[name]):
+                    f.store(f.load(f.at(f"%{name}", c)), kept)
+                by_channel[name] = f.load(kept)
             grid = [[f.load(f.at(source, f.mul("%output_step", 4 * i + j), c)) for j in range(4)] for i in range(4)]
             for i, line in enumerate(f.both_ways(_A, grid)):
                 for j, value in enumerate(line):
-                    value = f.new(f"fadd {f.vector} {value}, {bias}")
+                    value = f.new(f"fmul {f.vector} {value}, {by_channel['scale']}")
+                    value = f.new(f"fadd {f.vector} {value}, {by_channel['bias']}")
                     f.store(value, f.at(place, f.mul("%output_row", i), f.mul("%outputs", j), c))
 
 
