@@ -84,10 +84,9 @@ def _launch(
     if plan is None or plan.before or plan.after:
         return None
     address = winograd.function(which)
-    graph.buffers.append(Buffer(len(graph.buffers), 0, work.scratch))
     arguments: list[Any] = [None] * len(jit.signatures[address])
     arguments[-1] = work.table
-    arguments[jit.facts[address].parameters.index("scratch")] = Ref(graph.buffers[-1].index, 0)
+    arguments[jit.facts[address].parameters.index("scratch")] = new_buffer(graph, work.scratch)
     for tensor, position in positions.items():
         arguments[position] = places.get(tensor)
     layouts = plan.described.tensors
@@ -98,6 +97,12 @@ def _launch(
     call = OtherCall(runner, jit.signatures[runner], given, plan)
     other = Other((call,), tuple((positions[t], size) for t, size in zip(list(layouts)[: plan.results], sizes)))
     return Launch(f"{name} by Winograd", address, jit.signatures[address], arguments, other=other)
+
+
+def new_buffer(graph: Graph, size: int) -> Ref:
+    """Memory of the function's own."""
+    graph.buffers.append(Buffer(len(graph.buffers), 0, size))
+    return Ref(graph.buffers[-1].index, 0)
 
 
 def _of_product(graph: Graph, steps: list[Any]) -> tuple[list[Launch], int]:
@@ -132,4 +137,4 @@ def _elements(step: Launch) -> int:
     return first if type(first) is int else math.prod(struct.unpack(f"{len(first) // 8}q", first)[: known[4]])
 
 
-__all__ = ["fewer_products"]
+__all__ = ["fewer_products", "new_buffer"]

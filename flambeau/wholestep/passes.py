@@ -20,6 +20,7 @@ from ..kernels.elementwise import passing
 from .constants import fold
 from .convolutions import fewer_products
 from .epilogues import join_biases
+from .followers import join_followers
 from .graph import Graph, Launch, Ref, Test
 
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
@@ -53,6 +54,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("fusing reductions", fuse_reductions),
         ("dropping dead steps", drop_dead),
         ("folding constants", fold),
+        ("joining what follows", join_followers),
         ("joining biases", join_biases),
     ):
         if graph.exact and work is join_biases:

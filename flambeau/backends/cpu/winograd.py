@@ -131,9 +131,14 @@ def positive(table: bytes) -> bytes:
     return table[:at] + array("q", [1]).tobytes() + table[at + 8 :]
 
 
+def is_positive(table: bytes) -> bool:
+    """Whether it is the table of such a convolution."""
+    return table == positive(table)
+
+
 def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:
     """Where the first pixel of each tile of a group of pictures is."""
     return [i * space + 2 * y * row + 2 * x * channels for i in range(group) for y in range(high) for x in range(wide)]
 
 
-__all__: list[Any] = ["Sizes", "Work", "function", "pays", "positive", "work"]
+__all__: list[Any] = ["Sizes", "Work", "function", "is_positive", "pays", "positive", "work"]
