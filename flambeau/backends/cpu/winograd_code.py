@@ -345,8 +345,8 @@ class _Part(_Function):
                     self.store(row, self.at(to, self.number(places, self.add(p, k)), c))
             with self.loop(pixels, whole) as p:
                 place = self.number(places, p)
-                with self.loop(self.lanes) as k:
-                    channel = self.add(c, k)
+                with self.loop(self.lanes) as lane:
+                    channel = self.add(c, lane)
                     one = self.new(f"load float, ptr {self.at(planes, self.mul(channel, pixels), p)}")
                     self.do(f"store float {one}, ptr {self.at(to, place, channel)}")
 
@@ -377,8 +377,8 @@ class _Part(_Function):
                     finish(row, self.vector, self.mul(self.add(c, k), pixels), p)
             with self.loop(pixels, whole) as p:
                 place = self.number(places, p)
-                with self.loop(self.lanes) as k:
-                    channel = self.add(c, k)
+                with self.loop(self.lanes) as lane:
+                    channel = self.add(c, lane)
                     one = self.new(f"load float, ptr {self.at(source, place, channel)}")
                     finish(one, "float", self.mul(channel, pixels), p)
 
@@ -533,9 +533,9 @@ def weight_gradient(lanes: int, vectors: int) -> str:
         f.clear(results, f.add(f.mul("%group", "%output_space"), "%outputs"))
         mine = [f.mul(n, 8) for n in f.range(f.new("sdiv i64 %outputs, 8"), share, "%shares")]
         rows = [f.new(f"select i1 {common}, i64 {n}, i64 {every}") for n, every in zip(mine, (0, "%outputs"))]
-        parts = f.range("%groups", share, "%shares")
+        own = f.range("%groups", share, "%shares")
         first_group, last_group = (
-            f.new(f"select i1 {common}, i64 {every}, i64 {n}") for n, every in zip(parts, (0, "%groups"))
+            f.new(f"select i1 {common}, i64 {every}, i64 {n}") for n, every in zip(own, (0, "%groups"))
         )
         with f.loop(last_group, first_group) as group:
             start = f.mul(group, "%group")
