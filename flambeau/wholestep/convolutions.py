@@ -86,7 +86,7 @@ def _launch(
     address = winograd.function(which)
     arguments: list[Any] = [None] * len(jit.signatures[address])
     arguments[-1] = work.table
-    arguments[jit.facts[address].parameters.index("scratch")] = new_buffer(graph, work.scratch)
+    arguments[jit.facts[address].parameters.index("scratch")] = new_buffer(graph, work.scratch, "workspace")
     for tensor, position in positions.items():
         arguments[position] = places.get(tensor)
     layouts = plan.described.tensors
@@ -99,9 +99,9 @@ def _launch(
     return Launch(f"{name} by Winograd", address, jit.signatures[address], arguments, other=other)
 
 
-def new_buffer(graph: Graph, size: int) -> Ref:
-    """Memory of the function's own."""
-    graph.buffers.append(Buffer(len(graph.buffers), 0, size))
+def new_buffer(graph: Graph, size: int, source: str = "new") -> Ref:
+    """Memory of the function's own, or the memory that plans of oneDNN share, which holds nothing between two steps."""
+    graph.buffers.append(Buffer(len(graph.buffers), 0, size, source))
     return Ref(graph.buffers[-1].index, 0)
 
 

@@ -293,6 +293,8 @@ class Program:
         self.result_values = [value(("result", b)) for b in self.results]
         self.engines = [(g, value(("engine", g)), value(("words", g))) for g in self._generators()]
         self.workspace = value("workspace")
+        shared = [b for b in touched if self.graph.buffers[b].source == "workspace"]
+        self.workspace_size = max((self.graph.buffers[b].size for b in shared), default=0)
         self.needed = self._needed()
         last = len(self.segments) - 1
         self.only = self.segments[0] if last == 0 and self.segments[0].call is None else None
@@ -422,9 +424,9 @@ class Program:
         others: list[Any] = []
         if self.rehearsal is not None:
             others = [call.plan for step, _ in self._others.values() for call in step.other.calls if call.plan]
-        if work.address != self.bound or others:
+        if work.address != self.bound or work.size < self.workspace_size or others:
             used = [p for p in [*self.scratch, *others] if p.scratch_size]
-            work.reserve(max((p.scratch_size for p in used), default=0))
+            work.reserve(max([self.workspace_size, *(p.scratch_size for p in used)]))
             for p in used:
                 p.bind_scratch()
             self.bound = work.address

@@ -95,7 +95,7 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
     pairs = sizes.inputs * sizes.outputs
     large = pairs >= _LARGE_WEIGHT
     terms = 1 if large or not gradient else shares
-    most = _BLOCK * (1 + large)
+    most = _BLOCK * (1 + (large and not gradient))
     group = max(1, min(most // tiles, sizes.images // (1 if large and gradient else shares)))
     block = min(most, -(-group * tiles // winograd_code.ROWS) * winograd_code.ROWS)
     input_width, output_width = 2 * wide + 2, 2 * wide
