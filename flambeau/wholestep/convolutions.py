@@ -11,6 +11,7 @@ from ..backends.cpu import jit, operands, winograd
 from ..backends.cpu.onednn import sequence
 from ..backends.cpu.onednn.conv import Described
 from ..core.dtype import float32
+from ..core.layout import channels_last_strides
 from ..core.tensor import contiguous_strides
 from .graph import Buffer, Graph, Launch, Other, OtherCall, Ref, Same
 
@@ -45,14 +46,18 @@ def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], in
     if sizes is None:
         return [], 1
     places = dict(zip(told.tensors, step.arguments[1:]))
+    last = {name: not _is_dense(*layout) for name, layout in told.tensors.items()}
     made: list[Launch | None] = []
     if told.kind == "forward":
-        made.append(_launch(graph, step.name, "convolve", winograd.work(sizes), places, _CONVOLVED, step.plan))
+        work = winograd.work(sizes, last=(last["x"], last["y"], last["w"]))
+        made.append(_launch(graph, step.name, "convolve", work, places, _CONVOLVED, step.plan))
     if "dx" in places:
-        work, plan = winograd.work(sizes.backwards(), swapped=True), told.gradients("dx")
+        work = winograd.work(sizes.backwards(), swapped=True, last=(last["dy"], last["dx"], last["w"]))
+        plan = told.gradients("dx")
         made.append(_launch(graph, step.name, "convolve", work, places, _SPREAD, plan))
     if "dw" in places:
-        work, plan = winograd.work(sizes, gradient=True), told.gradients(*(n for n in ("dw", "db") if n in places))
+        work = winograd.work(sizes, gradient=True, last=(last["x"], last["dy"], False))
+        plan = told.gradients(*(n for n in ("dw", "db") if n in places))
         made.append(_launch(graph, step.name, "weight_gradient", work, places, _GRADIENT, plan))
     found = [launch for launch in made if launch is not None]
     return found if len(found) == len(made) else [], 1
@@ -64,7 +69,10 @@ def _sizes(told: Described) -> winograd.Sizes | None:
     plain = told.dtype is float32 and window.groups == 1 and window.before == window.after
     if not plain or any(n != 1 for n in (*window.stride, *window.dilation)):
         return None
-    if any(strides != contiguous_strides(shape) for shape, strides in told.tensors.values()):
+    if not all(
+        _is_dense(shape, strides) or (name not in ("dw", "db", "bias") and strides == channels_last_strides(shape))
+        for name, (shape, strides) in told.tensors.items()
+    ):
         return None
     shapes = {name: shape for name, (shape, _) in told.tensors.items()}
     result = shapes["y" if "y" in shapes else "dy"]
@@ -75,6 +83,10 @@ def _sizes(told: Described) -> winograd.Sizes | None:
     images, inputs, height, width = picture
     found = winograd.Sizes(images, inputs, height, width, result[1], (window.before[0], window.before[1]))
     return found if winograd.pays(found) else None
+
+
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    return strides == contiguous_strides(shape)
 
 
 def _launch(

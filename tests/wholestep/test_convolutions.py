@@ -89,6 +89,20 @@ def test_fewer_products_forward_and_backward(bias):
 
 
 @needs_vectors
+@pytest.mark.parametrize("weights_too", [False, True])
+def test_fewer_products_channels_last(weights_too):
+    def build():
+        model = nn.Sequential(
+            nn.Conv2d(32, 48, 3, padding=1), nn.ReLU(), nn.BatchNorm2d(48), nn.Conv2d(48, 32, 3, bias=False), nn.ReLU()
+        )
+        return model.to(memory_format=flambeau.channels_last) if weights_too else model
+
+    steps = Steps(build)
+    steps.check(flambeau.randn(8, 32, 11, 14).contiguous(memory_format=flambeau.channels_last))
+    assert steps.text().split("times:")[0].count("by Winograd") >= 6
+
+
+@needs_vectors
 def test_fewer_products_of_a_large_weight_on_small_pictures():
     """Eager calls compute this gradient as a product of matrices; the passes find that."""
     steps = Steps(lambda: nn.Sequential(nn.Conv2d(352, 352, 3, padding=1, bias=False)))

@@ -87,9 +87,11 @@ class Work(NamedTuple):
     scratch: int
 
 
-def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
+def work(
+    sizes: Sizes, swapped: bool = False, gradient: bool = False, last: tuple[bool, bool, bool] = (False, False, False)
+) -> Work:
     """For a convolution, or (`swapped`) one with the weight of the convolution that it is the gradient of, or (`gradient`) the
-    gradient of the weight."""
+    gradient of the weight. `last` says whether input, output (or dy) and weight lie channels last; dw never does."""
     high, wide = sizes.tiles
     tiles, shares = high * wide, max(1, min(threads.get_num_threads(), sizes.images))
     pairs = sizes.inputs * sizes.outputs
@@ -113,6 +115,7 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
         "tiles": tiles, "block": block, "input_row": input_width * sizes.inputs, "output_row": output_width * sizes.outputs,
         "input_step": input_step, "output_step": output_step, "numbers": numbers, "swapped": int(swapped),
         "terms": terms, "positive": 0,
+        "input_last": last[0], "output_last": last[1], "weight_last": last[2],
     }  # fmt: skip
     top, left = sizes.padding
     places = [
@@ -121,7 +124,7 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
         _tile_places(group, high, wide, input_space, input_width * sizes.inputs, sizes.inputs),
         _tile_places(group, high, wide, output_space, output_width * sizes.outputs, sizes.outputs),
     ]
-    words = [fields[name] for name in winograd_code.FIELDS] + [n for row in places for n in row]
+    words = [int(fields[name]) for name in winograd_code.FIELDS] + [n for row in places for n in row]
     return Work(array("q", words).tobytes(), 4 * (numbers * shares + 16 * pairs * terms))
 
 

@@ -14,6 +14,7 @@ ROWS = 6  # rows of a product that are kept in registers, with `vectors` vectors
 FIELDS = (
     "images", "group", "shares", "groups", "inputs", "outputs", "input_pixels", "output_pixels", "input_space", "output_space",
     "tiles", "block", "input_row", "output_row", "input_step", "output_step", "numbers", "swapped", "terms", "positive",
+    "input_last", "output_last", "weight_last",
 )  # fmt: skip
 # The matrices of F(2x2, 3x3): a result is A' [(G g G') * (B' d B)] A, product by product. Rows are (coefficient, which) pairs.
 _B = (((1, 0), (-1, 2)), ((1, 1), (1, 2)), ((-1, 1), (1, 2)), ((1, 1), (-1, 3)))
@@ -265,6 +266,7 @@ def _each_panel(f: _Function, columns: str, vectors: int) -> Iterator[tuple[Valu
 def _module(lanes: int, functions: Sequence[str]) -> str:
     return "\n".join(
         [
+            "@flambeau_num_threads = external global i64",
             "declare void @flambeau_parallel(ptr, ptr, i64) #1",
             "declare i64 @llvm.smin.i64(i64, i64)",
             "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
@@ -291,13 +293,15 @@ def _entry(name: str, pointers: Sequence[str], parts: Sequence[str]) -> str:
     lines += [
         f"  %shares_at = getelementptr i64, ptr %table, i64 {FIELDS.index('shares')}",
         "  %shares = load i64, ptr %shares_at",
-        "  %alone = icmp slt i64 %shares, 2",
+        "  %threads = load i64, ptr @flambeau_num_threads",  # 1 in a forked process, whatever there was before
+        "  %team = call i64 @llvm.smin.i64(i64 %shares, i64 %threads)",
+        "  %alone = icmp slt i64 %team, 2",
         "  br i1 %alone, label %one, label %many",
         "one:",
         *(f"  call void @{part}(ptr %record, i64 0, i64 1)" for part in parts),
         "  ret void",
         "many:",
-        *(f"  call void @flambeau_parallel(ptr @{part}, ptr %record, i64 %shares)" for part in parts),
+        *(f"  call void @flambeau_parallel(ptr @{part}, ptr %record, i64 %team)" for part in parts),
         "  ret void",
         "}",
     ]
@@ -335,23 +339,29 @@ class _Part(_Function):
     def clear(self, pointer: str, numbers: Value) -> None:
         self.do(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {self.mul(numbers, 4)}, i1 false)")
 
-    def channels_last(self, to: str, planes: str, channels: str, pixels: str, places: str) -> None:
-        """Lay planes of channels out as pixels of channels; a table says where each pixel goes."""
+    def channels_last(self, to: str, picture: str, channels: str, pixels: str, places: str, last: str) -> None:
+        """Lay a picture out as pixels of channels, if it does not lie so already; a table says where each pixel goes."""
+        already = self.new(f"icmp ne i64 {last}, 0")
+        with self.when(already), self.loop(pixels) as p:
+            source, target = self.at(picture, self.mul(p, channels)), self.at(to, self.number(places, p))
+            with self.loop(channels, 0, self.lanes) as c:
+                self.store(self.load(self.at(source, c)), self.at(target, c))
         whole = self.new(f"and i64 {pixels}, {-self.lanes}")
-        with self.loop(channels, 0, self.lanes) as c:
+        with self.when(self.new(f"xor i1 {already}, true")), self.loop(channels, 0, self.lanes) as c:
             with self.loop(whole, 0, self.lanes) as p:
-                rows = [self.load(self.at(planes, self.mul(self.add(c, k), pixels), p)) for k in range(self.lanes)]
+                rows = [self.load(self.at(picture, self.mul(self.add(c, k), pixels), p)) for k in range(self.lanes)]
                 for k, row in enumerate(self.turned(rows)):
                     self.store(row, self.at(to, self.number(places, self.add(p, k)), c))
             with self.loop(pixels, whole) as p:
                 place = self.number(places, p)
                 with self.loop(self.lanes) as lane:
                     channel = self.add(c, lane)
-                    one = self.new(f"load float, ptr {self.at(planes, self.mul(channel, pixels), p)}")
+                    one = self.new(f"load float, ptr {self.at(picture, self.mul(channel, pixels), p)}")
                     self.do(f"store float {one}, ptr {self.at(to, place, channel)}")
 
     def channels_first(self, planes: str, source: str, channels: str, pixels: str, places: str, extra: str) -> None:
-        """The way back, with extra numbers added and none below 0, if that is wanted."""
+        """The way back, unless the result lies so, too, with extra numbers added and none below 0, if that is wanted."""
+        already = self.new("icmp ne i64 %output_last, 0")
         whole = self.new(f"and i64 {pixels}, {-self.lanes}")
         added, positive = self.new("icmp ne ptr %extra, null"), self.new("icmp ne i64 %positive, 0")
 
@@ -370,7 +380,11 @@ class _Part(_Function):
             found = self.new(f"load {kind}, ptr {kept}")
             self.do(f"store {kind} {found}, ptr {self.at(planes, *place)}, align 4")
 
-        with self.loop(channels, 0, self.lanes) as c:
+        with self.when(already), self.loop(pixels) as p:
+            start, pixel = self.mul(p, channels), self.at(source, self.number(places, p))
+            with self.loop(channels, 0, self.lanes) as c:
+                finish(self.load(self.at(pixel, c)), self.vector, start, c)
+        with self.when(self.new(f"xor i1 {already}, true")), self.loop(channels, 0, self.lanes) as c:
             with self.loop(whole, 0, self.lanes) as p:
                 rows = [self.load(self.at(source, self.number(places, self.add(p, k)), c)) for k in range(self.lanes)]
                 for k, row in enumerate(self.turned(rows)):
@@ -422,7 +436,12 @@ def convolve(lanes: int, vectors: int) -> str:
             with f.loop(here) as i:
                 planes = f.at("%x", f.mul(f.mul(f.add(start, i), "%inputs"), "%input_pixels"))
                 f.channels_last(
-                    f.at(pictures, f.mul(i, "%input_space")), planes, "%inputs", "%input_pixels", f.input_place
+                    f.at(pictures, f.mul(i, "%input_space")),
+                    planes,
+                    "%inputs",
+                    "%input_pixels",
+                    f.input_place,
+                    "%input_last",
                 )
             count = f.mul(here, "%tiles")
             with f.loop(count, 0, "%block") as first:
@@ -480,6 +499,7 @@ def _weights(lanes: int, vectors: int) -> str:
     """G w G' for each pair of channels, to the beginning of the scratch space: a matrix (inputs, outputs) for each of 16, in panels of
     outputs. Where the table says `swapped`, w is (inputs, outputs, 3, 3) and turned around: the gradient of the input."""
     f = _Part("weights_part", CONVOLVE, lanes)
+    lasting = f.new("icmp ne i64 %weight_last, 0")
     plain, block = f.new("icmp eq i64 %swapped, 0"), f.slot(f"[{9 * lanes * lanes} x float]")
     wide, whole_step = vectors * lanes, f.mul("%inputs", "%outputs")
     whole = f.mul(f.new(f"sdiv i64 %outputs, {wide}"), wide)
@@ -499,19 +519,29 @@ def _weights(lanes: int, vectors: int) -> str:
                     for j, value in enumerate(line):
                         f.store(value, f.at(panel, f.mul(whole_step, 4 * i + j), f.mul(c, width)))
 
+            row = f.mul("%inputs", 9)
             with f.when(plain), f.loop("%inputs", 0, lanes) as c:
-                row = f.mul("%inputs", 9)
-                source = f.at("%w", f.mul(k, row), f.mul(c, 9))
+                # Element e of channel c is number 9 c + e of a row, or, channels last, number e * inputs + c.
+                source = f.at("%w", f.mul(k, row), f.new(f"select i1 {lasting}, i64 {c}, i64 {f.mul(c, 9)}"))
+                part_step = f.new(f"select i1 {lasting}, i64 %inputs, i64 {lanes}")
+                one_step, element_step = (
+                    f.new(f"select i1 {lasting}, i64 {a}, i64 {b}")
+                    for a, b in ((lanes, 9 * lanes), (lanes * lanes, lanes))
+                )
                 for part in range(9):
-                    rows = [f.load(f.at(source, f.mul(row, lane), part * lanes)) for lane in range(lanes)]
+                    start = f.at(source, f.mul(part_step, part))
+                    rows = [f.load(f.at(start, f.mul(row, lane))) for lane in range(lanes)]
                     for j, value in enumerate(f.turned(rows)):
                         f.store(value, f.at(block, (part * lanes + j) * lanes))
                 with f.loop(lanes) as one:
-                    place = f.at(block, f.mul(one, 9 * lanes))
-                    keep(f.add(c, one), [f.load(f.at(place, e * lanes)) for e in range(9)])
-            with f.when(f.new(f"xor i1 {plain}, true")), f.loop("%inputs") as c:
-                source = f.at("%w", f.mul(f.add(f.mul(c, "%outputs"), k), 9))
-                keep(c, f.nines(source)[::-1])
+                    place = f.at(block, f.mul(one, one_step))
+                    keep(f.add(c, one), [f.load(f.at(place, f.mul(element_step, e))) for e in range(9)])
+            turned = f.new(f"xor i1 {plain}, true")
+            with f.when(f.new(f"and i1 {turned}, {lasting}")), f.loop("%inputs") as c:
+                source = f.at("%w", f.mul(f.mul(c, "%outputs"), 9), k)
+                keep(c, [f.load(f.at(source, f.mul("%outputs", e))) for e in reversed(range(9))])
+            with f.when(f.new(f"and i1 {turned}, {f.new(f'xor i1 {lasting}, true')}")), f.loop("%inputs") as c:
+                keep(c, f.nines(f.at("%w", f.mul(f.add(f.mul(c, "%outputs"), k), 9)))[::-1])
     return f.text()
 
 
@@ -544,10 +574,10 @@ def weight_gradient(lanes: int, vectors: int) -> str:
                 image = f.add(start, i)
                 planes = f.at("%x", f.mul(f.mul(image, "%inputs"), "%input_pixels"))
                 to = f.at(pictures, f.mul(i, "%input_space"))
-                f.channels_last(to, planes, "%inputs", "%input_pixels", f.input_place)
+                f.channels_last(to, planes, "%inputs", "%input_pixels", f.input_place, "%input_last")
                 planes = f.at("%dy", f.mul(f.mul(image, "%outputs"), "%output_pixels"))
                 to = f.at(results, f.mul(i, "%output_space"))
-                f.channels_last(to, planes, "%outputs", "%output_pixels", f.output_place)
+                f.channels_last(to, planes, "%outputs", "%output_pixels", f.output_place, "%output_last")
                 with f.when(biased), f.loop("%outputs", 0, lanes) as c:
                     place, kept = f.at(total, c), f.slot(f.vector)
                     f.store("zeroinitializer", kept)
