@@ -121,7 +121,13 @@ def measure(name: str, device: str, torch: bool, calls: bool) -> str:
     seconds = [sum(row[clock] for row in rows[:3]) for rows in (cold, warm)]
     cells = [peak[which][0] / 1e6 for which in ("eager", "compiled")] + [peak["compiled"][1] / 1e6]
     cells = ([peak["PyTorch"][0] / 1e6] if torch else []) + cells
-    return f"| {name} | " + " | ".join(f"{cell:.1f} MB" for cell in cells) + " | " + " | ".join(f"{s:.2f} s" for s in seconds) + " |"
+    return (
+        f"| {name} | "
+        + " | ".join(f"{cell:.1f} MB" for cell in cells)
+        + " | "
+        + " | ".join(f"{s:.2f} s" for s in seconds)
+        + " |"
+    )
 
 
 def main() -> None:

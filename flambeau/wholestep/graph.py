@@ -200,7 +200,9 @@ class Graph:
     exact: bool = False  # whether passes must keep every bit
     rounded_otherwise: bool = False  # whether one has not
     recomputes: bool = False  # whether long formulas, too, are computed again rather than kept
-    recomputed: list[tuple[str, int]] = field(default_factory=list)  # what is: the operator, and bytes that are not kept
+    recomputed: list[tuple[str, int]] = field(
+        default_factory=list
+    )  # what is: the operator, and bytes that are not kept
 
     def text(self) -> str:
         """The steps, one a line."""
@@ -237,4 +239,20 @@ def _formula(step: Launch) -> str:
     return "  # " + "; ".join(map(str, known[0]))[:160]
 
 
-__all__ = ["LONG", "MEMCPY", "MEMSET", "Buffer", "Call", "Graph", "Held", "Launch", "Number", "Ref", "Test", "Update", "mapped", "operands", "places_of"]
+__all__ = [
+    "LONG",
+    "MEMCPY",
+    "MEMSET",
+    "Buffer",
+    "Call",
+    "Graph",
+    "Held",
+    "Launch",
+    "Number",
+    "Ref",
+    "Test",
+    "Update",
+    "mapped",
+    "operands",
+    "places_of",
+]

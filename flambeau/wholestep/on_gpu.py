@@ -150,7 +150,9 @@ class GraphRecorded(Recorded):
         result = run({})
         left = _Left(self)
         values, changed = [sums(t) for t in before.tensors], [_Copy(tensors[i]) for i, _ in self.argument_bumps]
-        theirs = {id(g.leaf): _Bytes(g.leaf.grad) if _on_device(g.leaf.grad) else None for g in before.grads if g.is_new()}
+        theirs = {
+            id(g.leaf): _Bytes(g.leaf.grad) if _on_device(g.leaf.grad) else None for g in before.grads if g.is_new()
+        }
         self._undo(before, arguments)
         try:
             before.give_back()
@@ -419,7 +421,13 @@ class _Bytes:
     """The bytes between a tensor's first and last element, kept on the host: the device may have no memory to spare."""
 
     def __init__(self, t: Tensor):
-        self.shape, self._strides, self.dtype, self.device, self._contig = t.shape, t._strides, t.dtype, t.device, t._contig
+        self.shape, self._strides, self.dtype, self.device, self._contig = (
+            t.shape,
+            t._strides,
+            t.dtype,
+            t.device,
+            t._contig,
+        )
         self.size = extent(t)
         self.memory = UntypedStorage(self.size)
         if self.size:
@@ -427,7 +435,9 @@ class _Bytes:
 
     def tensor(self) -> Tensor:
         """A tensor like it, on its device."""
-        return new_tensor(self._there(0, self.size), self.shape, self._strides, 0, self.dtype, self.device, self._contig)
+        return new_tensor(
+            self._there(0, self.size), self.shape, self._strides, 0, self.dtype, self.device, self._contig
+        )
 
     def piece(self, at: int, count: int) -> Tensor:
         """Some of the elements, in the order in which they lie in memory."""

@@ -24,7 +24,6 @@ from .rehearsal import Rehearsal, extent
 from .results import Header, Results
 
 
-
 class GradSlot:
     """A leaf whose gradient the function sets: a tensor of the state, or an argument."""
 
