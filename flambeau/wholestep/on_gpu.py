@@ -150,9 +150,7 @@ class GraphRecorded(Recorded):
         result = run({})
         left = _Left(self)
         values, changed = [sums(t) for t in before.tensors], [_Copy(tensors[i]) for i, _ in self.argument_bumps]
-        theirs = {
-            id(g.leaf): _Bytes(g.leaf.grad) if _on_device(g.leaf.grad) else None for g in before.grads if g.is_new()
-        }
+        theirs = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
         self._undo(before, arguments)
         try:
             before.give_back()
@@ -359,7 +357,7 @@ class _Gradient:
     another one with its values takes its place."""
 
     def __init__(self, leaf: Tensor, is_read: bool):
-        grad = leaf.grad
+        grad: Any = leaf.grad
         self.leaf = leaf
         self.kept = grad if is_read or not _on_device(grad) else None
         self.loose = None if self.kept is grad else weakref.ref(grad)
@@ -373,6 +371,11 @@ class _Gradient:
         """Whether the leaf has another one now."""
         old = self._old()
         return self.leaf.grad is not old or (old is None and self.loose is not None)
+
+    def now(self) -> _Bytes | None:
+        """The one that the leaf has now, kept on the host."""
+        grad: Any = self.leaf.grad
+        return _Bytes(grad) if _on_device(grad) else None
 
     def put_back(self) -> None:
         old = self._old()
@@ -388,7 +391,7 @@ class _Gradient:
             old._storage.give_back()
 
 
-def _on_device(t: Tensor | None) -> bool:
+def _on_device(t: Any) -> bool:
     return t is not None and not t.is_sparse and t.device is not cpu and bool(t._storage.ptr)
 
 
