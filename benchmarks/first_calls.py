@@ -91,7 +91,7 @@ def child(name: str, mode: str, device: str) -> None:
 def spawn(name: str, mode: str, device: str, cache: str) -> list[list[float]]:
     """What a process of its own says."""
     root = str(Path(__file__).parent.parent)
-    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache, "PYTHONPATH": root}
+    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache, "CUDA_CACHE_PATH": f"{cache}-nvidia", "PYTHONPATH": root}
     command = [sys.executable, __file__, "--child", mode, "--only", name, "--device", device]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
