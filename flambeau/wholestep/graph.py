@@ -62,6 +62,17 @@ class Buffer:
     dtype: Any = None  # and its dtype, where that is known
 
 
+class Other(NamedTuple):
+    """The native call that a step stands for: it gives the same, but for rounding. In the first run both are called; where they differ
+    by more than that, this one is used."""
+
+    address: int
+    signature: str
+    plan: Any  # of oneDNN
+    positions: tuple[int, ...]  # of the step's arguments, in the order of the plan's
+    sizes: tuple[int, ...]  # of its results, which come first, in bytes
+
+
 @dataclass(eq=False)
 class Launch:
     """A native call. Arguments are Refs, numbers, bytes, None, or an int that stands for an address that never changes."""
@@ -72,6 +83,7 @@ class Launch:
     arguments: list[Any]
     plan: Any = None  # of oneDNN, kept alive
     weight: int = 1  # how many recorded calls it stands for
+    other: Other | None = None
 
     def refs(self) -> Iterator[Ref]:
         return (a for a in self.arguments if type(a) is Ref)
@@ -251,6 +263,7 @@ __all__ = [
     "Held",
     "Launch",
     "Number",
+    "Other",
     "Ref",
     "Test",
     "Update",

@@ -18,6 +18,7 @@ from ..expr.simplify import simplify
 from ..kernels import geometry
 from ..kernels.elementwise import passing
 from .constants import fold
+from .convolutions import fewer_products
 from .epilogues import join_biases
 from .graph import LONG, Graph, Launch, Ref, Test, places_of
 from .ordering import free_earlier, recompute
@@ -42,6 +43,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
     trail = [_stage("recording", graph)]
     for name, work in (
         ("sharing", share),
+        ("convolving with fewer products", fewer_products),
         ("fusing loops", fuse),
         ("fusing reductions", fuse_reductions),
         ("dropping dead steps", drop_dead),

@@ -52,7 +52,8 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import new_tensor
 from . import driver
 from .arena import arrange
-from .graph import Call, Graph, Held, Number, Ref, Test, mapped
+from .comparing import Print
+from .graph import Call, Graph, Held, Launch, Number, Ref, Test, mapped
 from .rehearsal import Rehearsal
 
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
@@ -117,6 +118,7 @@ class Program:
         self.numbers: dict[int, tuple[float, ...]] = {}  # of each update, in the last run
         self.plans: list[Any] = []
         self._cells: list[tuple] = []
+        self._others: dict[int, tuple[Any, int]] = {}  # steps that stand for other calls, and where those are
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
         self._build()
@@ -140,10 +142,19 @@ class Program:
                 )
                 if step.plan is not None:
                     self._add_plan(step.plan)
+                if step.other is not None:
+                    self._others[len(self.instructions) - 1] = (step, 0)
+                    self._add_test(step.other.plan)
         for position in range(len(self.graph.updates)):
             self._add_cells(position, True)
         if len(self.instructions) > first or not self.segments:
             self.segments.append(Segment(first, len(self.instructions) - first, None))
+        for i, (step, _) in self._others.items():  # behind the last segment
+            self._others[i] = step, len(self.instructions)
+            other = step.other
+            arguments = [other.plan.address, *(step.arguments[k] for k in other.positions)]
+            arguments += [None] * (len(other.signature) - len(arguments))
+            self._add(driver.caller(other.signature), other.address, other.signature, arguments, None)
         self._fix()
 
     def _add(
@@ -199,6 +210,9 @@ class Program:
     def _add_plan(self, plan: Any) -> None:
         """oneDNN says in the plan's table whether it failed."""
         self.plans.append(plan)
+        self._add_test(plan)
+
+    def _add_test(self, plan: Any) -> None:
         place = ctypes.addressof(plan.table) + 8 * sequence.STATUS
         self._add(driver.tester(8), 0, "p", [place], plan.fail)
 
@@ -293,7 +307,7 @@ class Program:
             t = tensors[i]
             values[slot] = t._storage.ptr + t._offset * t.dtype.itemsize - shift
         self.place(made, range(len(made)) if self.changed is None else self.changed)
-        if self.scratch or self.workspace is not None:
+        if self.scratch or self.workspace is not None or self.rehearsal is not None:
             self._bind_scratch()
         if self._cells or self.graph.updates:
             self._find_numbers(options)
@@ -349,7 +363,20 @@ class Program:
                 rehearsal.times.append((self.step_names[i], time.perf_counter() - started))
                 if self.status.value:
                     self._fail(i)
+                if i in self._others:
+                    self._compare(i, *self._others[i])
                 rehearsal.after(self.origins[i])
+
+    def _compare(self, i: int, step: Launch, k: int) -> None:
+        """Make the call that a step stands for, whose results stay, so that later steps find what they would in an eager call; from
+        now on only that, if the step's own results were others."""
+        assert step.other is not None
+        places = [self.address(step.arguments[p]) for p in step.other.positions[: len(step.other.sizes)]]
+        ours = [Print(place, size) for place, size in zip(places, step.other.sizes)]
+        self.runner(self.steps_at + 24 * k, 1, self.patches_at, 0, self.values_at, self.status_at)
+        if not all(mine.matches(place) for mine, place in zip(ours, places)):
+            self.steps[3 * i : 3 * i + 3] = self.steps[3 * k : 3 * k + 3]
+            self.scratch.append(step.other.plan)
 
     def rest(self, used: list[tuple[int, int]] | None = None) -> None:
         """Give the arena's memory back to the system, but for the parts (from, to) that are used; its place stays reserved."""
@@ -382,10 +409,11 @@ class Program:
 
     def _bind_scratch(self) -> None:
         work = onednn_plan._workspace
-        if work.address != self.bound:
-            size = max((p.scratch_size for p in self.scratch), default=0)
-            work.reserve(size)
-            for p in self.scratch:
+        others = [] if self.rehearsal is None else [step.other.plan for step, _ in self._others.values()]
+        if work.address != self.bound or others:
+            used = [p for p in [*self.scratch, *others] if p.scratch_size]
+            work.reserve(max((p.scratch_size for p in used), default=0))
+            for p in used:
                 p.bind_scratch()
             self.bound = work.address
         if self.workspace is not None:
