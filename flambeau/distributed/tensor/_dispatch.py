@@ -224,8 +224,12 @@ def _outside(call: Call) -> Any:
     decision = _decide(call)
     everywhere = (_REPLICATE,) * call.mesh.ndim
     outputs = [everywhere] * len(call.metas()) if decision is None else decision.outputs
-    nothing = call.tensors[0]._local_tensor.new_empty
-    return wrapped(call.headers(), call.mesh, outputs, call.metas(), lambda t: nothing(0, dtype=t.dtype))
+    like = call.tensors[0]._local_tensor
+
+    def nothing(head: Tensor) -> Tensor:
+        return like.new_empty(0, dtype=head.dtype) if head.shape else like.new_zeros((), dtype=head.dtype)
+
+    return wrapped(call.headers(), call.mesh, outputs, call.metas(), nothing)
 
 
 def forget_decisions() -> None:
