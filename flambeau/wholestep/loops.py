@@ -11,7 +11,7 @@ from ..backends import compiled
 from ..core.dtype import dtype
 from ..core.tensor import contiguous_strides
 from ..expr.node import Expr
-from .graph import Launch, Ref, Test
+from .graph import Launch, Ref, Test, places_of
 
 Place = tuple[Ref, tuple[int, ...]]  # where an operand begins, and its strides in elements
 
@@ -59,22 +59,15 @@ def parsed(step: Launch, at: int) -> Loop | None:
     roots, in_dtypes, out_dtypes, kinds, rank = known
     if "z" in kinds or any(d.is_complex for d in (*in_dtypes, *out_dtypes)):
         return None
-    first, *rest = step.arguments
-    count = sum(k in "cbs" for k in kinds)
-    if type(first) is bytes:
-        numbers = struct.unpack(f"{len(first) // 8}q", first)
-        sizes = numbers[:rank]
-        strides = iter([numbers[rank * (k + 1) : rank * (k + 2)] for k in range(count)])
-    else:
-        sizes = (first,)
-        strides = iter([(1,) if k == "c" else (0,) for k in kinds if k in "cbs"])
-    places = [(a, next(strides)) if k in "cbs" else a for a, k in zip(rest, kinds)]
+    first = step.arguments[0]
+    sizes = struct.unpack_from(f"{rank}q", first) if type(first) is bytes else (first,)
+    places = places_of(step, kinds, rank)
     outputs, inputs = places[: len(out_dtypes)], places[len(out_dtypes) :]
     if len(set(outputs)) != len(outputs):
         return None
     reads = list(zip(inputs, in_dtypes))
     results = {p: (root, d) for p, root, d in zip(outputs, roots, out_dtypes)}
-    return Loop(tuple(sizes), [step.name], reads, results, at, 1, step)
+    return Loop(sizes, [step.name], reads, results, at, 1, step)
 
 
 def used(step: Any) -> set[int]:
