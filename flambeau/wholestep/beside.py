@@ -55,7 +55,8 @@ class Beside:
         while len(self.pieces) >= _MOST:
             self._join(1)
         self.second.wait_stream(self.first)
-        self.making = held = []
+        held: list[UntypedStorage] = []
+        self.making = held
         try:
             with streams.StreamContext(self.second):
                 result = function(*args, **kwargs)
