@@ -38,7 +38,13 @@ def _of_floats(name: str) -> Any:
 
 avg_pool2d, avg_pool3d = _of_floats("avg_pool2d"), _of_floats("avg_pool3d")
 adaptive_avg_pool2d, adaptive_avg_pool3d = _of_floats("adaptive_avg_pool2d"), _of_floats("adaptive_avg_pool3d")
-hardtanh, hardsigmoid = _of_floats("hardtanh"), _of_floats("hardsigmoid")
+hardsigmoid = _of_floats("hardsigmoid")
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """Values kept between two numbers."""
+    _need_quantized(input, "hardtanh")
+    return input.clamp_(min_val, max_val) if inplace else input.clamp(min_val, max_val)
 
 
 def _tuple(x: Any, n: int) -> tuple:
