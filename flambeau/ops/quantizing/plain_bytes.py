@@ -10,6 +10,8 @@ from ...core import dtype as dt
 from ...core.tensor import Tensor
 from ..machinery.declare import composite
 from ..nn.batch_norm import batch_norm
+from .linear import linear, linear_prepack
+from .tensors import quantize_per_tensor
 
 _operator = functools.partial(composite, namespaces=("onednn",), method=False)
 
@@ -96,3 +98,14 @@ def wrapped_fbgemm_pack_gemm_matrix_fp16(W: Tensor) -> Tensor:
 def wrapped_fbgemm_linear_fp16_weight(X: Tensor, W: Tensor, B: Any, out_channel: int) -> Tensor:
     """A linear layer of floats with weights in float16."""
     return linear_dynamic_fp16(X, W, B)
+
+
+@composite(namespaces=("_quantized",), method=False)
+def wrapped_quantized_linear(
+    X: Tensor, X_scale: Tensor, X_zero_point: Tensor, W: Tensor, W_scale: Tensor, W_zero_point: Tensor, B: Tensor,
+    output_scale: Tensor, output_zero_point: Tensor, out_channel: int,
+) -> Tensor:  # fmt: skip
+    """A linear layer of floats, all of which is quantized in the call."""
+    packed = linear_prepack(quantize_per_tensor(W, W_scale, W_zero_point, dt.qint8), B)
+    x = quantize_per_tensor(X, X_scale, X_zero_point, dt.quint8)
+    return linear(x, packed, float(output_scale), int(output_zero_point)).dequantize()

@@ -44,7 +44,8 @@ hardsigmoid = _of_floats("hardsigmoid")
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
     """Values kept between two numbers."""
     _need_quantized(input, "hardtanh")
-    return input.clamp_(min_val, max_val) if inplace else input.clamp(min_val, max_val)
+    made = input.clamp(min_val, max_val)
+    return input.copy_(made) if inplace else made
 
 
 def _tuple(x: Any, n: int) -> tuple:
