@@ -51,11 +51,15 @@ def _sum_config(add: Any, with_norm: bool, with_relu: bool, left: bool) -> Backe
         if with_norm:
             norm, layer = layer
             if is_qat:
-                raise NotImplementedError(f"Cannot fuse train modules: {(layer, norm, plus, *modules[: int(with_relu)])}")
+                raise NotImplementedError(
+                    f"Cannot fuse train modules: {(layer, norm, plus, *modules[: int(with_relu)])}"
+                )
             layer = fuse_conv_bn_eval(layer, norm)
         return nni.ConvAddReLU2d(layer, plus, relu) if with_relu else nni.ConvAdd2d(layer, plus)
 
-    config = common._config(None, _CONV, fuser_method=fuse, fused_module=nni.ConvAddReLU2d if with_relu else nni.ConvAdd2d)
+    config = common._config(
+        None, _CONV, fuser_method=fuse, fused_module=nni.ConvAddReLU2d if with_relu else nni.ConvAdd2d
+    )
     config._set_pattern_complex_format((nn.ReLU, total) if with_relu else total)
     return config._set_root_node_getter(root)._set_extra_inputs_getter(extra)
 
