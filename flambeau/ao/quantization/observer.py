@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import OrderedDict
-from typing import Any
+from typing import Any, ClassVar
 
 import flambeau as torch
 
@@ -90,16 +90,20 @@ class FixedQParamsObserver(ObserverBase):
 
 
 class _WithoutQParams(ObserverBase):
+    _NAME: ClassVar[str]
+
     def forward(self, x: Tensor) -> Tensor:
         return x
 
     @export
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        raise Exception(f"calculate_qparams should not be called for {type(self).__name__}")
+        raise Exception(f"calculate_qparams should not be called for {self._NAME}")
 
 
 class PlaceholderObserver(_WithoutQParams):
     """Says which dtype is wanted, where scales are found later or there are none (float16)."""
+
+    _NAME = "PlaceholderObserver"
 
     def __init__(
         self,
@@ -133,9 +137,12 @@ class PlaceholderObserver(_WithoutQParams):
 class RecordingObserver(_WithoutQParams):
     """Keeps the tensors themselves."""
 
+    _NAME = "RecordingObserver"
+
     def __init__(self, dtype: _dtype = torch.quint8):
         super().__init__(dtype=dtype, is_dynamic=False)
         self.tensor_val: list[Tensor] = []
+        self._attribute_types = {"tensor_val": list[Tensor]}  # which an empty list does not say to TorchScript
 
     def forward(self, x: Tensor) -> Tensor:
         self.tensor_val.append(x.clone())
@@ -149,6 +156,8 @@ class RecordingObserver(_WithoutQParams):
 class NoopObserver(_WithoutQParams):
     """Does nothing but name a dtype."""
 
+    _NAME = "NoopObserver"
+
     def __init__(self, dtype: _dtype = torch.float16, custom_op_name: str = "") -> None:
         super().__init__(dtype=dtype, is_dynamic=False)
         self.custom_op = custom_op_name
@@ -156,6 +165,8 @@ class NoopObserver(_WithoutQParams):
 
 class ReuseInputObserver(_WithoutQParams):
     """Says that the observer of the operator's input is the one of its output, too."""
+
+    _NAME = "ReuseInputObserver"
 
     def __init__(self) -> None:
         super().__init__(torch.quint8, is_dynamic=False)

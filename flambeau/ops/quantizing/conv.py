@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,9 +21,14 @@ from ..machinery.memory import values_on_host
 from ..machinery.record import NewTensor
 from .codes import codes_of, inverse, quantized, values_of
 from .linear import check_codes, check_packed, moved, quantized_operator, unsigned
-from .packed import Packed, check_weight, fbgemm_bias, row
+from .packed import Packed, check_weight, fbgemm_bias, methods, row
 from .tensors import dynamic_parameters
 
+_METHODS = methods(
+    unpack="(Any self) -> (Tensor, Tensor?)", bias="(Any self) -> Tensor?", stride="(Any self) -> int[]", padding="(Any self) -> int[]",
+    output_padding="(Any self) -> int[]", dilation="(Any self) -> int[]", groups="(Any self) -> int", transpose="(Any self) -> bool",
+    __getstate__="(Any self) -> (str, Tensor[], Tensor?[])", __setstate__="(Any self, Any state) -> NoneType",
+)  # fmt: skip
 _MOST_TAPS = 49
 _MOST_GROUPS = 100  # of convolutions that PyTorch gives to oneDNN: FBGEMM, whose steps are others, gets those with more
 
@@ -32,6 +37,7 @@ class ConvPackedParams(Packed):
     """Weights of a convolution over `dims` dimensions with its window. One over lines is kept as one over pictures of one row."""
 
     __torch_class__ = "quantized.Conv2dPackedParamsBase"
+    schemas: ClassVar[Any] = _METHODS
     dims = 2
 
     def __init__(
@@ -69,8 +75,36 @@ class ConvPackedParams(Packed):
         )
         return operands.geometry(self.dims, stride, pads, dilation, groups)
 
+    def stride(self) -> list[int]:
+        return list(self.window[0])
+
+    def padding(self) -> list[int]:
+        return list(self.window[1])
+
+    def output_padding(self) -> list[int]:
+        return list(self.window[2])
+
+    def dilation(self) -> list[int]:
+        return list(self.window[3])
+
+    def groups(self) -> int:
+        return self.window[4]
+
+    def transpose(self) -> bool:
+        return self.transposed
+
     def state(self) -> tuple:
-        return (self.weight, self.given_bias, *self.window, self.transposed)
+        """Version "2" of PyTorch's files: dimensions, stride, padding, dilation, output padding, groups and whether it is transposed in
+        one row of numbers."""
+        stride, padding, extra, dilation, groups = self.window
+        numbers = (self.dims, *stride, *padding, *dilation, *extra, groups, int(self.transposed))
+        return "2", [row(numbers, dt.int16), self.weight], [self.given_bias]
+
+    def set_state(self, state: Any) -> None:
+        numbers, weight, bias = _read_state(state, self.dims)
+        n = self.dims
+        stride, padding, dilation, extra = (numbers[1 + n * i : 1 + n * (i + 1)] for i in range(4))
+        self.__init__(weight, bias, stride, padding, extra, dilation, numbers[-2], bool(numbers[-1] & 1))  # type: ignore[misc]
 
     @property
     def weights(self) -> int8.Weights:
@@ -109,8 +143,25 @@ class ConvPackedParams(Packed):
         return (shape[0], self.outputs, *sizes)
 
 
+def _read_state(state: Any, dims: int) -> tuple[list[int], Any, Any]:
+    """The numbers, weight and bias of what PyTorch has written: version 1 had a tensor for each number and no transposed layers,
+    version 2 one tensor for all, version 3 a list."""
+    first = state[0]
+    if isinstance(first, Tensor):
+        weight, bias, *window, groups = state
+        rows = [int(t) for given in window[:3] for t in given]
+        return [dims, *rows, *[0] * dims, int(groups), 0], weight, bias
+    if first == "2":
+        (numbers, weight), optional = state[1], state[2]
+        return [int(n) for n in numbers.tolist()], weight, optional[0] if optional else None
+    if first == 3:
+        return list(state[1]), state[2][1], state[2][2]
+    raise RuntimeError(f"the file has a packed convolution of version {first!r}, which Flambeau does not have")
+
+
 class Conv3dPackedParams(ConvPackedParams):
     __torch_class__ = "quantized.Conv3dPackedParamsBase"
+    schemas: ClassVar[Any] = dict(_METHODS)
     dims = 3
 
 

@@ -6,7 +6,7 @@ s = input scale * weight scale and m = s / output scale; sum * s + bias for floa
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ..machinery.declare import composite, internal
 from ..machinery.memory import dense, values_on_host
 from ..machinery.record import NewTensor
 from .codes import codes_of
-from .packed import Packed, become, check_weight, fbgemm_bias, row
+from .packed import Packed, become, check_weight, fbgemm_bias, methods, row
 from .tensors import check_finite, halved
 
 
@@ -28,6 +28,10 @@ class LinearPackedParams(Packed):
     """What `torch.ops.quantized.linear_prepack` returns."""
 
     __torch_class__ = "quantized.LinearPackedParamsBase"
+    schemas: ClassVar[Any] = methods(
+        unpack="(Any self) -> (Tensor, Tensor?)", bias="(Any self) -> Tensor?", __getstate__="(Any self) -> (Tensor, Tensor?)",
+        __setstate__="(Any self, (Tensor, Tensor?) state) -> NoneType",
+    )  # fmt: skip
 
     def __init__(self, weight: Any, bias: Tensor | None = None):
         check_weight(weight, bias, "quantized::linear_prepack", 2)
@@ -39,11 +43,10 @@ class LinearPackedParams(Packed):
         self.inputs = weight.shape[1]
         self.sums = self.codes.sum(1, dtype=np.int64)
 
-    @classmethod
-    def restore(cls, made: Any, *state: Any) -> None:
+    def set_state(self, state: Any) -> None:
         if not isinstance(state[0], QuantizedTensor):
-            become(made, HalfLinearPackedParams)
-        made.__init__(*state)
+            become(self, HalfLinearPackedParams)
+        self.__init__(*state)  # type: ignore[misc]
 
     @property
     def weights(self) -> int8.Weights:

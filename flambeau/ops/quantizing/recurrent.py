@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ...backends.cpu import heavy
 from ...core import dtype as dt
@@ -21,13 +21,18 @@ from .linear import (
     most_code,
     quantized_operator,
 )
-from .packed import NativeObject
+from .packed import NativeObject, methods
+
+_STATE = f"(str, Tensor[], float[], int[], {LinearPackedParams.script_name()}[])"
 
 
 class CellParams(NativeObject):
     """The packed weights of one layer in one direction; the biases are packed with them."""
 
     __torch_class__ = "rnn.CellParamsBase"
+    schemas: ClassVar[Any] = methods(
+        __getstate__=f"(Any self) -> {_STATE}", __setstate__=f"(Any self, {_STATE} state) -> NoneType"
+    )
 
     def __init__(self, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None, reduce_range: bool = False):
         for packed in (w_ih, w_hh):
@@ -48,12 +53,11 @@ class CellParams(NativeObject):
             return "quantized_fp16", [], [], [], packed
         return "quantized_dynamic", [self.b_ih, self.b_hh], [], [int(self.reduce_range)], packed
 
-    @classmethod
-    def restore(cls, made: Any, *state: Any) -> None:
+    def set_state(self, state: Any) -> None:
         kind, biases, _, numbers, packed = state
         if kind not in ("quantized_dynamic", "quantized_fp16"):
             raise RuntimeError(f"the file has recurrent weights of kind {kind!r}, which Flambeau does not have")
-        made.__init__(*packed, *(biases or (None, None)), bool(numbers and numbers[0]))
+        self.__init__(*packed, *(biases or (None, None)), bool(numbers and numbers[0]))  # type: ignore[misc]
 
 
 @quantized_operator()

@@ -31,7 +31,7 @@ class QuantizableInception(Inception):
     """Four branches, joined by a module."""
 
     def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, conv_block=QuantizableBasicConv2d, **kwargs)
+        super().__init__(*args, **{**kwargs, "conv_block": QuantizableBasicConv2d})
         self.cat = nn.quantized.FloatFunctional()
 
     def _joined(self, branches: list[Tensor]) -> Tensor:
@@ -42,7 +42,7 @@ class QuantizableInceptionAux(InceptionAux):
     """An auxiliary classifier with a relu that is a module."""
 
     def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, conv_block=QuantizableBasicConv2d, **kwargs)
+        super().__init__(*args, **{**kwargs, "conv_block": QuantizableBasicConv2d})
         self.relu = nn.ReLU()
 
     def forward(self, x: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ class _Joined(nn.Module):
     """In front of a block's class: its branches are joined by a module."""
 
     def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, conv_block=QuantizableBasicConv2d, **kwargs)
+        super().__init__(*args, **{**kwargs, "conv_block": QuantizableBasicConv2d})
         self.myop = nn.quantized.FloatFunctional()
 
     def _joined(self, branches: list[Tensor]) -> Tensor:
@@ -45,7 +45,7 @@ class QuantizableInceptionE(plain.InceptionE):
     """Branches that end in two convolutions side by side, each pair joined by a module of its own."""
 
     def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, conv_block=QuantizableBasicConv2d, **kwargs)
+        super().__init__(*args, **{**kwargs, "conv_block": QuantizableBasicConv2d})
         self.myop1, self.myop2, self.myop3 = (nn.quantized.FloatFunctional() for _ in range(3))
 
     def _joined(self, branches: list[Tensor]) -> Tensor:
@@ -58,7 +58,7 @@ class QuantizableInceptionAux(plain.InceptionAux):
     """The auxiliary classifier."""
 
     def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, conv_block=QuantizableBasicConv2d, **kwargs)
+        super().__init__(*args, **{**kwargs, "conv_block": QuantizableBasicConv2d})
 
 
 class QuantizableInception3(QuantizableInceptions, Inception3):

@@ -46,7 +46,7 @@ class QuantizableInvertedResidual(InvertedResidual):
     """The block with its sum as a module."""
 
     def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, se_layer=QuantizableSqueezeExcitation, **kwargs)
+        super().__init__(*args, **{**kwargs, "se_layer": QuantizableSqueezeExcitation})
         self.skip_add = nn.quantized.FloatFunctional()
 
     def forward(self, x: Tensor) -> Tensor:

@@ -21,7 +21,6 @@ from .utils import WeightedQuantizedModule, observed_weight
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
-_SHAPES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 # What a pickled layer is, in this order, with its weights and bias before the scale.
 _STATE = (
     "in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "transposed", "output_padding", "groups",
@@ -29,16 +28,20 @@ _STATE = (
 )  # fmt: skip
 
 
-def _reverse_repeat_padding(padding: Any) -> list[int]:
+def _reverse_repeat_padding(padding: list[int]) -> list[int]:
     """Padding of each dimension as `pad` takes it: the last first, before and behind."""
-    return [p for p in reversed(padding) for _ in range(2)]
+    both: list[int] = []
+    for i in range(len(padding)):
+        both += [padding[-1 - i], padding[-1 - i]]
+    return both
 
 
 class _ConvNd(WeightedQuantizedModule):
-    """What all of them share. `_DIMS` is the number of dimensions, `_OPERATOR` what computes it; the other classes are those that a
-    layer of floats may have, fused ones too."""
+    """What all of them share. `_DIMS` is the number of dimensions, `_SHAPE` what errors call a batch, `_OPERATOR` what computes it;
+    the other classes are those that a layer of floats may have, fused ones too."""
 
     _DIMS: ClassVar[Any]
+    _SHAPE: ClassVar[str]
     _OPERATOR: ClassVar[Any]
     _FLOAT_MODULE: ClassVar[Any]
     _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = None
@@ -53,6 +56,7 @@ class _ConvNd(WeightedQuantizedModule):
             return
         transposed = cls.__name__.startswith("ConvTranspose")
         cls._DIMS, cls._FLOAT_MODULE = dims, getattr(floats, cls.__name__)
+        cls._SHAPE = ("(N, C, L)", "(N, C, H, W)", "(N, C, D, H, W)")[dims - 1]
         cls._OPERATOR = f"conv_transpose{dims}d" if transposed else f"conv{dims}d"
         if not transposed:
             cls._NNIQAT_CONV_BN_MODULE = getattr(nniqat, f"ConvBn{dims}d")
@@ -121,10 +125,10 @@ class _ConvNd(WeightedQuantizedModule):
 
     def _padded(self, input: Any) -> Any:
         if len(input.shape) != self._DIMS + 2:
-            raise ValueError(f"Input shape must be `{_SHAPES[self._DIMS]}`!")
+            raise ValueError(f"Input shape must be `{self._SHAPE}`!")
         if self.padding_mode == "zeros":
             return input
-        return pad(input, _reverse_repeat_padding(self.padding[: self._DIMS]), mode=self.padding_mode)
+        return pad(input, _reverse_repeat_padding(self.padding), mode=self.padding_mode)
 
     def forward(self, input: Tensor) -> Tensor:
         return getattr(Q, self._OPERATOR)(self._padded(input), self._packed_params, self.scale, self.zero_point)
