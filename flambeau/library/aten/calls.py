@@ -47,6 +47,8 @@ def _function(name: str, overload: str) -> Callable:
     found = namespace("torch").get(name) or getattr(Tensor, name, None) or namespace("nn.functional").get(name)
     if found is None and name.endswith("_") and name[:-1] in namespace("nn.functional"):
         return functools.partial(namespace("nn.functional")[name[:-1]], inplace=True)
+    if found is None and name.startswith("_"):
+        found = getattr(flambeau, name, None)
     if found is None:
         raise NotImplementedError(f"the operator aten::{name}.{overload} is not in Flambeau yet")
     return found
