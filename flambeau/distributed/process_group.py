@@ -78,17 +78,20 @@ class ProcessGroup:
 
     def __init__(
         self,
-        store: Store,
+        store: Any,
         rank: int,
-        size: int,
-        engine: Callable[[], Any],
-        backend: str,
-        timeout: timedelta,
-        ranks: Sequence[int],
-        group_name: str,
-        group_desc: str,
+        size: int = 0,
+        engine: Callable[[], Any] | None = None,
+        backend: str = "undefined",
+        timeout: timedelta = NO_TIMEOUT,
+        ranks: Sequence[int] = (),
+        group_name: str = "",
+        group_desc: str = "",
         gpu_engine: Callable[[Any], Any] | None = None,
     ) -> None:
+        if isinstance(store, int):  # (rank, size): of a class of the program's own, which moves the bytes itself
+            store, rank, size = None, store, rank
+            ranks = range(size)
         self.store, self._rank, self._size = store, rank, size
         self._make_engine = engine
         self._engine: Any = None
@@ -150,6 +153,8 @@ class ProcessGroup:
         if self._engine is None:
             with self._order:
                 if self._engine is None:
+                    if self._make_engine is None:
+                        raise NotImplementedError(f"{type(self).__name__} does not say how this is done")
                     self._engine = self._make_engine()
         return self._engine
 

@@ -57,9 +57,14 @@ def test_meta_tensors_have_the_address_zero():
     assert t.untyped_storage() == t.untyped_storage()
 
 
-def test_the_number_of_a_cpu_means_nothing() -> None:
-    made = fl.ones(2, device="cpu:1")
-    assert made.device == fl.device("cpu") != fl.device("cpu:1")
-    assert (made + fl.ones(2).to(fl.device("cpu", 3))).device is made.device
-    with fl.device("cpu:0"):
-        assert fl.ones(1).device is made.device
+@pytest.mark.parametrize("kind", ["cpu", "meta"])
+def test_there_is_one_cpu_and_one_meta_device_whatever_its_number(kind):
+    made = [
+        fl.zeros(2, device=f"{kind}:1"),
+        fl.zeros(2).to(fl.device(kind, 3)),
+        fl.nn.Linear(2, 2).to(f"{kind}:0").weight,
+    ]
+    with fl.device(f"{kind}:1"):
+        made.append(fl.zeros(2))
+    assert [str(t.device) for t in made] == [kind] * 4
+    assert str(fl.device(f"{kind}:1")) == f"{kind}:1"
