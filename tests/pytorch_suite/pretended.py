@@ -62,6 +62,7 @@ def pretend_devices(torch: Any, path: Path) -> None:
             setattr(module, name, lambda *args, **kwargs: None)
         for name in ("current_device", "current_device_index", "current_device_idx"):
             setattr(module, name, lambda: torch.device("cpu"))
+    torch.cpu.manual_seed, torch.cpu._sleep = torch.manual_seed, lambda cycles: None
     for kind in (torch.Tensor, torch.nn.Module):
         kind.cuda = lambda self, *args, **kwargs: self
         kind.to = _to_numbers(kind.to)

@@ -45,9 +45,11 @@ def after_saving(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) -> d
     shared = _shared_names(unit, inner)
     settings, first = unit._state_dict_config, groups.get_rank() == 0
     leaves_out = getattr(settings, "rank0_only", False) and not first
+    if unit._group is not None and _is_local(unit):
+        state[inner + FLAT_PARAM] = _local_shard(unit)
     for key in [k for k in state if k.startswith(inner)]:
         value = state.pop(key)
-        if key == inner + FLAT_PARAM and not _is_local(unit):
+        if key in own or key in shared if _is_local(unit) else key == inner + FLAT_PARAM:
             continue
         if (key in own or key in shared) and not _is_local(unit):
             if leaves_out:
@@ -66,26 +68,36 @@ def after_saving(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) -> d
     return state
 
 
-def _shared_names(unit: Any, inner: str) -> set[str]:
-    """Names under which parameters of the unit are found a second time."""
+def _local_shard(unit: Any) -> Any:
+    """The flat parameter as one tensor that is cut: whoever saves it must not take one rank's shard for everybody's."""
+    flat = unit._group._flat
+    if not flat.uses_sharded_strategy:
+        raise RuntimeError("``local_state_dict`` can only be used when parameters are flatten and sharded.")
+    return DTensor.from_local(flat._sharded_param_data.detach(), _shard_mesh(unit), [Shard(0)], run_check=False)
+
+
+def _shard_mesh(unit: Any) -> Any:
+    mesh = unit._info.mesh
+    return mesh if mesh.ndim == 1 else mesh[mesh.mesh_dim_names[-1]]
+
+
+def _shared_names(unit: Any, inner: str) -> dict[str, Any]:
+    """Names under which parameters of the unit are found a second time, and which those are."""
     if unit._group is None:
-        return set()
+        return {}
     modules = {id(m): name for name, m in unit._fsdp_wrapped_module.named_modules(remove_duplicate=False)}
-    found = set()
+    found = {}
     for piece in unit._group._flat.pieces:
         for module, name in zip(piece.info.shared_modules, piece.info.shared_param_names):
             place = modules.get(id(module), "")
-            found.add(f"{inner}{place}.{name}" if place else inner + name)
+            found[f"{inner}{place}.{name}" if place else inner + name] = piece
     return found
 
 
 def _detached(unit: Any, value: Tensor) -> Any:
     if unit._state_dict_type is StateDictType.FULL_STATE_DICT or not value.shape:
         return value.detach().clone()
-    mesh = unit._info.mesh
-    if mesh.ndim > 1:
-        mesh = mesh[mesh.mesh_dim_names[-1]]
-    return _cut(value.detach(), mesh)
+    return _cut(value.detach(), _shard_mesh(unit))
 
 
 def _cut(value: Tensor, mesh: Any) -> Any:
@@ -100,12 +112,18 @@ def before_loading(unit: Any, state: dict[str, Any], prefix: str, *rest: Any) ->
     for key in [k for k in state if k.startswith(prefix)]:
         value = state.pop(key)
         if isinstance(value, DTensor):
-            value = value.full_tensor()
+            value = value.to_local() if key.endswith(FLAT_PARAM) else value.full_tensor()
         state[inner + key[len(prefix) :]] = value
     if unit._group is None:
         return
     if _is_local(unit):
         unit._group._to_sharded()
+        flat = unit._group._flat
+        if flat.use_orig_params and inner + FLAT_PARAM in state:
+            shard = state.pop(inner + FLAT_PARAM)
+            parts = {piece.fqn: shard[low:high] for piece, low, high in flat.own_parts()}
+            state.update({inner + name: part for name, part in parts.items()})
+            state.update({name: parts[piece.fqn] for name, piece in _shared_names(unit, inner).items()})
         return
     unit._summon()
 
@@ -207,8 +225,7 @@ def _gathered(unit: Any, piece: Any, value: Any, like: Any, settings: StateDictS
         part = value
     whole = flat.whole(part)[piece.start : piece.start + piece.size].view(piece.shape).clone()
     if settings.state_dict_type is StateDictType.SHARDED_STATE_DICT and whole.shape:
-        mesh = unit._info.mesh
-        return _cut(whole, mesh if mesh.ndim == 1 else mesh[mesh.mesh_dim_names[-1]])
+        return _cut(whole, _shard_mesh(unit))
     return whole.cpu() if settings.optim_state_dict_config.offload_to_cpu else whole
 
 

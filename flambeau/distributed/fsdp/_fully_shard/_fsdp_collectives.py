@@ -155,8 +155,12 @@ class Reduction:
             if not group.all_reduce_grads:
                 group._partial_reduce_output = output
                 return
-            _told("c10d.allreduce_")
-            replicate.allreduce([output], self.replicate_op, _wait=True)
+            own = getattr(group._reduce_scatter_comm, "reduce_whole", None)
+            if own is not None and group.reduce_scatter_group() is None:
+                own(output)
+            else:
+                _told("c10d.allreduce_")
+                replicate.allreduce([output], self.replicate_op, _wait=True)
         if group._all_reduce_hook is not None:
             group._all_reduce_hook(output)
         if self.after is not None and self.after != 1:
