@@ -24,6 +24,20 @@ class _MeanTheCpu(ast.NodeTransformer):
             return ast.Constant("cpu")
         return ast.Constant("gloo") if node.value == "nccl" else node
 
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """torch.device("cuda", rank) has a number too many."""
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "device" and len(node.args) == 2:
+            del node.args[1]
+        return node
+
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        """device=self.rank is the GPU of that number."""
+        self.generic_visit(node)
+        if node.arg == "device" and isinstance(node.value, ast.Attribute) and node.value.attr == "rank":
+            node.value = ast.Constant("cpu")
+        return node
+
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         first = node.values[0] if node.values else None
         begins = isinstance(first, ast.Constant) and str(first.value).startswith("cuda:")

@@ -144,14 +144,16 @@ def optimizer_state_to_load(model: Module, params: list[Any], state_dict: dict) 
     given, known = state_dict["state"], _Known(model)
     state: dict[int, dict[str, Any]] = {}
     numbers = {name: number for number, param in enumerate(params) for name in known.of(param)}
-    for number in sorted(range(len(params)), key=lambda number: known.of(params[number])[0]):
-        members, first = known.members.get(id(params[number])), known.of(params[number])[0]
-        if first not in given:
+    for first in sorted({*known.first, *known.names.values()}):  # the same on all ranks, whatever their optimizers know
+        if first not in given or first not in known.first and first not in numbers:
             continue
+        members = known.first.get(first)
         if members is None:
-            state[number] = {key: _fetched(value) for key, value in given[first].items()}
+            made = {key: _fetched(value) for key, value in given[first].items()}
         else:
-            state[number] = _part(members, given)
+            made = _part(members, given)
+        if first in numbers:
+            state[numbers[first]] = made
     result: dict[str, Any] = {"state": {number: state[number] for number in sorted(state)}}
     if "param_groups" in state_dict:
         result["param_groups"] = [
