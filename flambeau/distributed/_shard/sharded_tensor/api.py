@@ -53,9 +53,18 @@ def _sizes(given: Sequence) -> Size:
 
 
 _CUSTOM: dict[str, Callable] = {}  # calls that programs have brought, by name
-_ON_PARTS = (  # calls that do to the whole what they do to each part, in place
-    "zero_ uniform_ normal_ fill_ constant_ kaiming_uniform_ requires_grad_ trunc_normal_ ones_ zeros_"
-).split()
+_ON_PARTS = [
+    "zero_",
+    "uniform_",
+    "normal_",
+    "fill_",
+    "constant_",
+    "kaiming_uniform_",
+    "requires_grad_",
+    "trunc_normal_",
+    "ones_",
+    "zeros_",
+]
 
 
 class ShardedTensor(SpreadTensor):
