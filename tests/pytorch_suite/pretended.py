@@ -34,14 +34,25 @@ class _MeanTheCpu(ast.NodeTransformer):
     def visit_keyword(self, node: ast.keyword) -> ast.AST:
         """device=self.rank is the GPU of that number."""
         self.generic_visit(node)
-        if node.arg == "device" and isinstance(node.value, ast.Attribute) and node.value.attr == "rank":
+        if node.arg in ("device", "device_id") and _is_rank(node.value):
             node.value = ast.Constant("cpu")
+        return node
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        self.generic_visit(node)
+        names = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+        chosen = [name == "device_id" and _is_rank(value) for name, value in zip(names, node.values)]
+        node.values = [ast.Constant("cpu") if cpu else value for cpu, value in zip(chosen, node.values)]
         return node
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         first = node.values[0] if node.values else None
         begins = isinstance(first, ast.Constant) and str(first.value).startswith("cuda:")
         return ast.Constant("cpu") if begins else node
+
+
+def _is_rank(value: ast.expr) -> bool:
+    return isinstance(value, ast.Attribute) and value.attr == "rank"
 
 
 class _Loader(importlib.machinery.SourceFileLoader):

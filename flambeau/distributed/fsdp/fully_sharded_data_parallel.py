@@ -69,6 +69,7 @@ class _UnitState(FSDPState):
 
     precision: MixedPrecision | None = None
     prefetches = True
+    _had_no_root = (True,)  # units that were inside another model may be wrapped again
 
     def _cast_forward_inputs(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         policy = self.precision
@@ -282,6 +283,10 @@ class FullyShardedDataParallel(StateDictMethods):
     @property
     def process_group(self) -> Any:
         return getattr(self._info, "shard_process_group", None) or self._info.replicate_process_group
+
+    @property
+    def _inter_node_pg(self) -> Any:
+        return self._info.replicate_process_group
 
     @property
     def world_size(self) -> int:
