@@ -361,6 +361,15 @@ def wrapped_precision_and_no_sync(rank: int, size: int) -> None:
     out = model(torch.randn(2, 7))
     out.sum().backward()
     assert out.dtype is torch.bfloat16 and next(model.parameters()).dtype is torch.float32
+    kept = MixedPrecision(param_dtype=torch.float16, reduce_dtype=torch.float16, keep_low_precision_grads=True)
+    with pytest.warns(UserWarning, match="submodules of type"):
+        model = FSDP(
+            nn.Sequential(nn.Linear(7, 7), nn.BatchNorm1d(7)), auto_wrap_policy=lambda **_: False, mixed_precision=kept,
+            device_id=torch.device("cpu"),
+        )  # fmt: skip
+    assert isinstance(model.module[1], FSDP) and model(torch.randn(4, 7)).dtype is torch.float16
+    model(torch.randn(4, 7)).sum().backward()
+    assert model._flat_param.grad.dtype is torch.float16 and model.module[1]._flat_param.grad.dtype is torch.float32
     model = FSDP(_model(), device_id=torch.device("cpu"))
     with model.no_sync():
         model(torch.ones(1, 7)).sum().backward()

@@ -249,6 +249,7 @@ class FullyShardedDataParallel(StateDictMethods):
                 policy,
                 offload,
             )
+            self._group.keeps_low_precision = precision.keep_low_precision_grads
             state._fsdp_param_groups.append(self._group)
         self.register_state_dict_pre_hook(_full_state.before_saving)
         self._register_state_dict_hook(_full_state.after_saving)

@@ -165,7 +165,7 @@ class Reduction:
             group._all_reduce_hook(output)
         if self.after is not None and self.after != 1:
             output.div_(self.after)
-        if group._orig_dtype is not None and output.dtype is not group._orig_dtype:
+        if group._orig_dtype is not None and output.dtype is not group._orig_dtype and not group.keeps_low_precision:
             output = output.to(group._orig_dtype)
         for param, part in zip(self.params, output.split(self.counts)):
             param.accept(part, output.device.type != "cpu")
