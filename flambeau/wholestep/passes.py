@@ -20,6 +20,7 @@ from ..kernels.elementwise import passing
 from .constants import fold
 from .convolutions import fewer_products
 from .epilogues import join_biases
+from .followers import join_followers
 from .graph import LONG, Graph, Launch, Ref, Test, places_of
 from .ordering import free_earlier, recompute
 
@@ -48,6 +49,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("fusing reductions", fuse_reductions),
         ("dropping dead steps", drop_dead),
         ("folding constants", fold),
+        ("joining what follows", join_followers),
         ("joining biases", join_biases),
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
