@@ -194,6 +194,13 @@ def _pretend_devices(torch: Any) -> None:
     ranks = int(os.environ.get("SUITE_RANKS", 0))
     if ranks:
         torch.accelerator.device_count = torch.cpu.device_count = lambda: ranks
+        start = torch.distributed.init_process_group
+
+        def start_once(backend: Any = None, *args: Any, **kwargs: Any) -> None:
+            """Tests name a backend for the CPU and one for the GPU, which is the CPU here."""
+            start("gloo" if backend == "cpu:gloo,cpu:gloo" else backend, *args, **kwargs)
+
+        torch.distributed.init_process_group = torch.distributed.distributed_c10d.init_process_group = start_once
         if not hasattr(torch._inductor.config, "compile_threads"):
             torch._inductor.config.compile_threads = 1
         common = importlib.import_module(f"{INTERNAL}.common_fsdp")

@@ -17,6 +17,10 @@ def _storage_setup(storage: Any, checkpoint_id: str | os.PathLike | None, reader
     if not checkpoint_id:
         raise RuntimeError("`checkpoint_id` must be specified if storage_reader/storage_writer is None.")
     kind: Any = FileSystemReader if reader else FileSystemWriter
+    if "://" in str(checkpoint_id):
+        from . import _fsspec_filesystem  # noqa: PLC0415 - needs a package
+
+        kind = _fsspec_filesystem.FsspecReader if reader else _fsspec_filesystem.FsspecWriter
     if kind.validate_checkpoint_id(checkpoint_id):
         made = kind(checkpoint_id)
         made.reset(checkpoint_id)

@@ -214,6 +214,8 @@ def _materialised(value: Any) -> Any:
         return DTensor.from_local(
             local, value.device_mesh, value.placements, run_check=False, shape=value.size(), stride=value.stride()
         )
+    if isinstance(value, ShardedTensor):
+        return value._with(_materialised, _place()) if value.device.type == "meta" else value
     if isinstance(value, Tensor):
         return value.new_empty(value.shape, device=_place()) if value.device.type == "meta" else value
     if value is None or isinstance(value, (int, float, str, bytes, io.BytesIO)):
