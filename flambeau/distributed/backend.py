@@ -1,7 +1,8 @@
 """Names of backends, and which engine stands behind each.
 
 `gloo` is the CPU engine: shared memory where all ranks of a group are on one machine, MPI where they are not. `mpi` is MPI
-always. `nccl` moves CUDA tensors; what a group tells its ranks besides goes through the CPU engine."""
+always. `nccl` moves CUDA tensors; what a group tells its ranks besides goes through the CPU engine. `fake` is one rank of a world that is not
+there."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import functools
 from typing import Any, ClassVar
 
 import numpy as np
@@ -114,8 +115,17 @@ class Packed(NativeObject):
         self.known[key] = value
         return value
 
+    @functools.cached_property
     def symmetric(self) -> bool:
         return not self.zeros.any()
+
+
+def fbgemm_bias(packed: Packed, scales: np.ndarray) -> tuple[np.ndarray | None, float]:
+    """The bias, and what it is multiplied by when it is added to sums, which count in units of `scales` (the input's times the
+    weights'): FBGEMM divides by scales of channels, and multiplies with the reciprocal of a single one as it adds."""
+    if packed.bias_values is None or packed.by_channel:
+        return None if packed.bias_values is None else packed.bias_values / scales, 1.0
+    return packed.bias_values, float(np.float32(1) / scales[0])
 
 
 def row(values: Any, kind: Any) -> Tensor:
