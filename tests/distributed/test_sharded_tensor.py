@@ -94,6 +94,27 @@ def test_files_with_one_of_both_libraries(tmp_path):
             library.distributed.destroy_process_group()
 
 
+def test_older_checkpoints_name_other_classes(tmp_path, monkeypatch):
+    """Before PyTorch 2.3 the metadata had the properties of ShardedTensors."""
+    pytest.importorskip("torch", reason="PyTorch writes the checkpoint")
+    import torch
+    import torch.distributed.checkpoint as theirs
+    from torch.distributed._shard.sharded_tensor.metadata import TensorProperties
+    from torch.distributed.checkpoint import planner_helpers
+
+    class Older(TensorProperties):
+        @staticmethod
+        def create_from_tensor(tensor):
+            return TensorProperties(tensor.dtype, tensor.layout, tensor.requires_grad)
+
+    monkeypatch.setattr(planner_helpers, "TensorProperties", Older)
+    theirs.save({"x": torch.ones(3)}, checkpoint_id=str(tmp_path), no_dist=True)
+    assert b"_shard.sharded_tensor.metadata" in (tmp_path / ".metadata").read_bytes()
+    state = {"x": flambeau.zeros(3)}
+    dcp.load(state, checkpoint_id=tmp_path)
+    assert state["x"].eq(1).all()
+
+
 # -- other places, other numbers ------------------------------------------------------------------------------------------------
 
 
@@ -138,7 +159,9 @@ def test_quantized_safetensors_are_read_as_in_pytorch(tmp_path):
     theirs.load(expected, storage_reader=TheirReader(str(tmp_path), block_size=4), no_dist=True)
     for name in ("a.weight", "c"):
         assert ours[name].tolist() == expected[name].tolist(), name
-    assert ours["b_blocks"][..., :4].tolist() == expected["b_blocks"][..., :4].tolist()  # PyTorch stops at the number of groups
+    assert (
+        ours["b_blocks"][..., :4].tolist() == expected["b_blocks"][..., :4].tolist()
+    )  # PyTorch stops at the number of groups
     values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
     packed = tensors["b_blocks"].long()
     numbers = values[torch.stack([packed % 16, packed // 16], -1)].flatten(-2)

@@ -148,7 +148,13 @@ class SpreadPart:
 
 
 def _create_default_metadata_only_plan(state_dict: dict[str, Any]) -> SavePlan:
-    return SavePlan([item for fqn, obj in state_dict.items() for item in _create_write_items(fqn, obj)])
+    items: list[WriteItem] = []
+    for fqn, obj in state_dict.items():
+        if isinstance(obj, ShardedTensor):  # the parts of all ranks
+            items += [_create_write_item_for_shard(fqn, obj, shard) for shard in obj.metadata().shards_metadata]
+        else:
+            items += _create_write_items(fqn, obj)
+    return SavePlan(items)
 
 
 # -- reading --------------------------------------------------------------------------------------------------------------------
