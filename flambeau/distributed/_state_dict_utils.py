@@ -207,7 +207,7 @@ def _distribute_tensors(local_state_dict: dict[str, Any], keys: list[str], devic
     for key in keys:
         pair = local_state_dict.get(key)
         if isinstance(pair, (tuple, list)) and len(pair) == 2:
-            local_state_dict[key] = _take_part(*pair, device)
+            local_state_dict[key] = _take_part(pair[0], pair[1], device)
 
 
 def _check_state_dict_similarity(state_dict: dict[str, Any], compared_state_dict: dict[str, Any]) -> bool:
@@ -217,10 +217,8 @@ def _check_state_dict_similarity(state_dict: dict[str, Any], compared_state_dict
         if isinstance(one, Tensor) != isinstance(other, Tensor):
             return False
         if isinstance(one, Tensor):
-            spread = isinstance(one, DTensor)
-            if spread != isinstance(other, DTensor) or (spread and one.placements != other.placements):
-                return False
-            return one.shape == other.shape and one.dtype == other.dtype
+            lying = [t.placements if isinstance(t, DTensor) else None for t in (one, other)]
+            return lying[0] == lying[1] and one.shape == other.shape and one.dtype == other.dtype
         if isinstance(one, Mapping):
             return (
                 isinstance(other, Mapping) and one.keys() == other.keys() and all(alike(one[k], other[k]) for k in one)

@@ -94,7 +94,8 @@ class QuantizedHuggingFaceStorageReader(HuggingFaceStorageReader):
         starts, sizes = list(req.storage_offsets), list(req.lengths)
         first, last = starts[-1] // values, -(-(starts[-1] + sizes[-1]) // values)
         where = [slice(a, a + n) for a, n in zip(starts[:-1], sizes[:-1])] + [slice(first, last)]
-        packed = file.get_slice(name)[(*where, slice(None))]
+        block = (*where, slice(None))
+        packed = file.get_slice(name)[block]
         exponents = scales[tuple(where)].to(dt.int32) - 127
         table = new_tensor(_FOUR_BITS, dtype=self.target_dtype)
         halves = [table[(packed & 15).to(dt.int64)], table[(packed >> 4).to(dt.int64)]]

@@ -218,7 +218,7 @@ def set_state_dict(
 
 def _patch_model_state_dict(model: Module, *, options: StateDictOptions | None = None) -> None:
     """From now on model.state_dict() and load_state_dict() are these functions."""
-    methods = {
+    methods: dict[str, Any] = {
         "state_dict": lambda: get_model_state_dict(model, options=options),
         "load_state_dict": lambda state_dict: set_model_state_dict(model, state_dict, options=options),
     }
@@ -230,7 +230,7 @@ def _patch_optimizer_state_dict(model: Module, *, optimizers: Any, options: Stat
     """From now on the optimizers' state_dict() and load_state_dict() are these functions."""
     chosen = _as_tuple(optimizers)
     for optim in chosen:
-        methods = {
+        methods: dict[str, Any] = {
             "state_dict": lambda: get_optimizer_state_dict(model, chosen, options=options),
             "load_state_dict": lambda state: set_optimizer_state_dict(model, chosen, state, options=options),
         }
