@@ -182,6 +182,8 @@ def load(path: Path) -> ModuleType:
                     helper = importlib.import_module(alias.name)
                     setattr(torch.testing._internal, alias.name.rpartition(".")[2], helper)
     pretend_devices(torch, path)
+    if "safetensors" in path.read_text() and importlib.util.find_spec("safetensors") is not None:
+        importlib.import_module("safetensors.torch")  # which PyTorch has imported when it has written such a file
     if not hasattr(torch, "_is_functional_tensor"):  # tests of spread tensors ask what they may be given
         torch._is_functional_tensor = lambda t: False  # type: ignore[attr-defined]
     # PyTorch's cache of sharding decisions is locked by tests that run ranks in threads.
