@@ -6,8 +6,9 @@
     python benchmarks/compile.py --busy                # on a machine with other work: one thread, and its CPU time
     python benchmarks/compile.py --device cuda         # on a GPU: several calls in a row, until their work is done
 
-Figures are times per call relative to PyTorch eager: smaller is better. The first call of a compiled function, with what it compiles,
-is given beside them.
+Figures are times per call relative to PyTorch eager: smaller is better. Short calls are timed several in a row, as they are made in
+training and in serving: whoever goes first would else find the caches full of the others' parameters. The first call of a compiled
+function, with what it compiles, is given beside them.
 """
 
 from __future__ import annotations
@@ -154,43 +155,57 @@ def measure(
 ) -> tuple[dict[str, float], float]:
     """Median seconds per call, and how long the first three calls of the compiled function took."""
     steps = contenders(name, torch_compile, device)
-    if device != "cpu":
-        steps = {which: repeated(step, which) for which, step in steps.items()}
     start = time.perf_counter()
     for _ in range(3):
-        steps["compiled"](1) if device != "cpu" else steps["compiled"]()
+        steps["compiled"]()
+    if device != "cpu":
+        _waiting(device, "compiled")()
     first = time.perf_counter() - start
-    for step in steps.values():
-        for _ in range(3):
-            step()
-    samples: dict[str, list[float]] = {which: [] for which in steps}
+    rows = {which: _Row(step, _waiting(device, which)) for which, step in steps.items()}
+    count = _ROW if device != "cpu" else rows["PyTorch"].fitting(clock)
+    samples: dict[str, list[float]] = {which: [] for which in rows}
     stop = time.perf_counter() + seconds
     while time.perf_counter() < stop or len(samples["PyTorch"]) < 5:
-        for which, step in steps.items():
+        for which, row in rows.items():
+            row(1)
             start = clock()
-            step()
+            row(count)
             samples[which].append(clock() - start)
-    rows = 1 if device == "cpu" else _ROW
-    return {which: statistics.median(times) / rows for which, times in samples.items()}, first
+    return {which: statistics.median(times) / count for which, times in samples.items()}, first
 
 
-_ROW = 10  # calls on a GPU between two looks at the clock
+_ROW = 10  # calls between two looks at the clock, at most
+_LONG = 0.02  # seconds that a row of calls takes at least, if it need not be longer than that
 
 
-def repeated(step: Callable[[], Any], which: str) -> Callable[..., None]:
-    """Several calls in a row, and a wait until the GPU has done their work."""
+class _Row:
+    """Several calls, and a wait until their work is done."""
+
+    def __init__(self, step: Callable[[], Any], wait: Callable[[], Any]):
+        self.step, self.wait = step, wait
+
+    def __call__(self, times: int) -> None:
+        for _ in range(times):
+            self.step()
+        self.wait()
+
+    def fitting(self, clock: Callable[[], float]) -> int:
+        """How many calls a row should have."""
+        self(3)
+        start = clock()
+        self(3)
+        return max(1, min(_ROW, round(3 * _LONG / max(clock() - start, 1e-9))))
+
+
+def _waiting(device: str, which: str) -> Callable[[], Any]:
+    """What waits for the work of a contender."""
     import torch
 
     import flambeau
 
-    wait = torch.cuda.synchronize if which in ("PyTorch", "torch.compile") else flambeau.cuda.synchronize
-
-    def run(times: int = _ROW) -> None:
-        for _ in range(times):
-            step()
-        wait()
-
-    return run
+    if device == "cpu":
+        return lambda: None
+    return torch.cuda.synchronize if which in ("PyTorch", "torch.compile") else flambeau.cuda.synchronize
 
 
 def main() -> None:

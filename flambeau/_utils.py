@@ -15,13 +15,14 @@ from .serialization import rebuild
 from .serialization.rebuild import meta_tensor as _rebuild_meta_tensor_no_storage
 from .serialization.rebuild import parameter as _rebuild_parameter
 from .serialization.rebuild import parameter_with_state as _rebuild_parameter_with_state
+from .serialization.rebuild import wrapper_subclass as _rebuild_wrapper_subclass
 from .utils import data as _data  # noqa: F401  the whole room before its parts: see naming.load
 from .utils.data._utils.failure import Failure
 
 __all__ = [
     "ExceptionWrapper",
     "_element_size", "_rebuild_meta_tensor_no_storage", "_rebuild_parameter", "_rebuild_parameter_with_state", "_rebuild_tensor",
-    "_rebuild_tensor_v2", "_rebuild_tensor_v3",
+    "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_wrapper_subclass",
 ]  # fmt: skip
 
 

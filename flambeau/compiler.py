@@ -87,8 +87,8 @@ def _compiled_function(function: Callable, options: dict[str, Any]) -> Any:
     face: Any = compiled
     face._torchdynamo_orig_callable = function
     face._compiled = behind
-    face.explain = functools.partial(_room("show").explain, behind)
-    face.picture = functools.partial(_room("show").svg, behind)
+    face.explain = lambda: _room("show").explain(behind)  # few look at it: nothing is imported for it before
+    face.picture = lambda: _room("show").svg(behind)
     return face
 
 

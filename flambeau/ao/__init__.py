@@ -1,10 +1,11 @@
-"""PyTorch's tools for smaller models: quantization (`ao.quantization`), the layers that go with it (`ao.nn`), and zeros in weights (`ao.pruning`)."""
+"""PyTorch's tools for smaller models: quantization (`ao.quantization`), the layers that go with it (`ao.nn`), pruning (`ao.pruning`), and
+comparing models (`ao.ns`)."""
 
 from typing import Any
 
 from ..core import naming as _naming
 
-__all__ = ["nn", "pruning", "quantization"]
+__all__ = ["nn", "ns", "pruning", "quantization"]
 
 
 def __getattr__(name: str) -> Any:

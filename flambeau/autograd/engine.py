@@ -135,12 +135,18 @@ class Pass:
                 if node.hooks:
                     run_posthooks(node, (), incoming)
             return None
-        if useful is not None and not any(e is not None and e[0] in useful for e in node.edges):
-            return None
+        wanted = None
+        if useful is not None:
+            wanted = tuple([e is not None and e[0] in useful for e in node.edges])
+            if True not in wanted:
+                return None
         if node.prehooks:
             incoming = run_prehooks(node, incoming)
         try:
-            outgoing = apply_watched(node, incoming) if unusual or modes.active else node.apply(incoming)
+            if unusual or modes.active:
+                outgoing = apply_watched(node, incoming, wanted)
+            else:
+                outgoing = node.apply(incoming) if wanted is None else node.apply_some(incoming, wanted)
         except BatchedOperand:
             outgoing = apply_one_by_one(node, incoming)
         if node.hooks:
@@ -263,13 +269,13 @@ def run_posthooks(node: Node, outgoing: tuple, incoming: list) -> tuple:
     return outgoing
 
 
-def apply_watched(node: Node, incoming: list) -> tuple:
-    """node.apply, which an observer is told of; with anomaly detection an error is preceded by the forward call that led to it."""
+def apply_watched(node: Node, incoming: list, wanted: tuple[bool, ...] | None) -> tuple:
+    """node.apply (or apply_some), which an observer is told of; with anomaly detection an error is preceded by the forward call that led to it."""
     before, grad_mode.evaluating = grad_mode.evaluating, node
     observer = modes.observing()
     event = None if observer is None else observer.begin(node.name(), modes.BACKWARD, node.sequence)
     try:
-        return node.apply(incoming)
+        return node.apply(incoming) if wanted is None else node.apply_some(incoming, wanted)
     except Exception:
         if grad_mode.anomaly:
             show_forward_call(node)

@@ -6,10 +6,12 @@ and the next tensor of that size takes it from there.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
 import sys
+from collections.abc import Iterator
 
 _libc = ctypes.CDLL(None)
 _aligned_alloc = _libc.aligned_alloc
@@ -27,6 +29,15 @@ if _madvise is not None:
 ALIGNMENT = 64
 _HUGE_PAGE, _MADV_HUGEPAGE = 1 << 21, 14
 _ADDRESS_SPACE = 1 << 48
+# Blocks of this size and more are mapped by themselves, and gone when they are given back. The C library would put them into one area
+# with everything else once some were freed: in huge pages, of which small ones that come later keep whole ones.
+MAPPED = _HUGE_PAGE if sys.platform == "linux" and _madvise is not None else _ADDRESS_SPACE
+_mmap = _libc.mmap
+_mmap.restype = ctypes.c_void_p
+_mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+unmap = _libc.munmap
+unmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_NOT_MAPPED = ctypes.c_void_p(-1).value
 
 
 def _default_cache_limit() -> int:
@@ -53,12 +64,26 @@ def _fresh_block(size: int) -> int | None:
     """
     if size >= _ADDRESS_SPACE:
         return None  # it would wrap around in C and come back as a tiny block
-    if size < _HUGE_PAGE or _madvise is None or sys.platform != "linux":
+    if size < MAPPED:
         return _aligned_alloc(ALIGNMENT, size)
-    pointer = _aligned_alloc(_HUGE_PAGE, size)
-    if pointer:
-        _madvise(pointer, size, _MADV_HUGEPAGE)  # advice: where there are no huge pages, small ones do
+    access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    start = _mmap(None, size + _HUGE_PAGE, access, kind, -1, 0)
+    if start is None or start == _NOT_MAPPED:
+        return None
+    pointer = -(-start // _HUGE_PAGE) * _HUGE_PAGE
+    for first, last in ((start, pointer), (pointer + size, start + size + _HUGE_PAGE)):  # what is too much
+        if last > first:
+            unmap(first, last - first)
+    _madvise(pointer, size, _MADV_HUGEPAGE)  # advice: where there are no huge pages, small ones do
     return pointer
+
+
+def _to_system(pointer: int, size: int) -> None:
+    """Give a block back."""
+    if size < MAPPED:
+        free(pointer)
+    else:
+        unmap(pointer, size)
 
 
 def make_sure_of(size: int, purpose: str) -> None:
@@ -132,7 +157,7 @@ class CachingAllocator:
         if size >= LARGE:
             self.large_allocated -= size
             if self.large_cached + size > self.cache_limit:
-                free(pointer)
+                _to_system(pointer, size)
                 return
             self.large_cached += size
         self.free_blocks[size].append(pointer)
@@ -149,13 +174,24 @@ class CachingAllocator:
         """Give every cached block back to the system."""
         for size, blocks in list(self.free_blocks.items()):
             while blocks:
-                free(blocks.pop())
+                _to_system(blocks.pop(), size)
                 if size >= LARGE:
                     self.large_cached -= size
                 else:
                     self.small_reserved -= size
         if _trim is not None:
             _trim(ctypes.c_size_t(0))  # the C library would keep them, too
+
+    @contextlib.contextmanager
+    def sparing(self) -> Iterator[None]:
+        """Inside, no block of the past is kept, and large ones go back to the system as soon as they are freed: for work that is done
+        once, and beside which there should be room for something else."""
+        self.empty_cache()
+        limit, self.cache_limit = self.cache_limit, 0
+        try:
+            yield
+        finally:
+            self.cache_limit = limit
 
     def stats(self) -> dict[str, int]:
         """The peak counts large blocks in use; small ones count from when they are first needed, for good."""

@@ -231,7 +231,10 @@ def seed_devices(seed: int) -> None:
 
 
 def indexed(where: device) -> device:
-    """The device that is meant by a type of device alone: the chosen one of several."""
+    """The device that is meant by a type of device alone: the chosen one of several. Of "cpu" and "meta" there is one, whatever
+    number it is called by."""
+    if where.type in ("cpu", "meta"):
+        return device(where.type)
     return backend_of(where).indexed(where)
 
 

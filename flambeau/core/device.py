@@ -115,7 +115,11 @@ numbered: dict[str, Callable[[device], device]] = {}
 def default_device() -> device:
     """The device on which new tensors are made."""
     found = _default[0]
-    if found is cpu or found.index is not None or found.type not in numbered:
+    if found is cpu or found is meta:
+        return found
+    if found.type in ("cpu", "meta"):
+        return device(found.type)
+    if found.index is not None or found.type not in numbered:
         return found
     return numbered[found.type](found)
 

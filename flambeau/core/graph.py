@@ -265,6 +265,10 @@ class Node:
     def apply(self, grads: list) -> tuple:
         raise NotImplementedError
 
+    def apply_some(self, grads: list, wanted: tuple[bool, ...]) -> tuple:
+        """`apply` where only the gradients of some edges are asked for: others may be None. A node that can save work by it does."""
+        return self.apply(grads)
+
     def linear(self, grads: list) -> tuple | None:
         """In a pass for forward mode: what `apply` returns, made of the node's own forward derivative if it has one."""
         return None

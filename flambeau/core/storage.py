@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .allocator import LARGE, allocator, free, round_size
+from .allocator import LARGE, MAPPED, allocator, free, round_size, unmap
 from .backend import BACKENDS, backend_of, has_backend
 from .device import cpu
 from .device import device as Device
@@ -23,7 +23,7 @@ from .uninterrupted import at_once, uninterrupted
 _allocate = allocator.allocate
 _release = allocator.release
 _free_blocks = allocator.free_blocks
-_free = at_once(free)
+_free, _unmap = at_once(free), at_once(unmap)
 
 
 # Who wants to know what happens to memory: recordings of whole steps, profilers. See `Watcher` and `watch`.
@@ -218,7 +218,10 @@ class UntypedStorage:
                 if size >= LARGE:
                     allocator.large_allocated -= size
                     if allocator.large_cached + size > allocator.cache_limit:
-                        _free[self.ptr]
+                        if size < MAPPED:
+                            _free[self.ptr]
+                        else:
+                            _unmap[self.ptr] = size
                         return
                     allocator.large_cached += size
                 blocks = _free_blocks[size]

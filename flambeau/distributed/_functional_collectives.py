@@ -12,7 +12,8 @@ from typing import Any
 from ..autograd.function import Function
 from ..core import dtype as dt
 from ..core.overrides import disabled_torch_function
-from ..core.tensor import Tensor
+from ..core.size import make_size
+from ..core.tensor import Tensor, is_contiguous_layout
 from ..ops import namespace
 from . import collectives, groups
 from .reduce_op import ReduceOp
@@ -62,6 +63,14 @@ class AsyncCollectiveTensor(Tensor):
         self._work = None  # nobody waits while the header is copied
         alias = AsyncCollectiveTensor._make_subclass(AsyncCollectiveTensor, self)
         self._work = alias._work = work
+        return alias
+
+    def _view(self, shape: Any, strides: tuple[int, ...], offset: int) -> Tensor:
+        if self._work is None:
+            return super()._view(shape, strides, offset)
+        alias = self._bare_alias()  # a view need not wait
+        alias.shape, alias._strides, alias._offset = make_size(shape), strides, offset
+        alias._contig = is_contiguous_layout(alias.shape, strides)
         return alias
 
     @property
@@ -217,18 +226,36 @@ def permute_tensor(self: Tensor, src_dst: list[int], group: Any, tag: str = "", 
     return found.reshape(self.shape)
 
 
+def _told_once(name: str, each: Callable[..., Tensor], *lists: Any) -> list[Tensor]:
+    """A collective for each tensor, of which listeners hear as of one."""
+    _told(name)
+    found, listeners.found = listeners.found, []
+    try:
+        return [each(*one) for one in zip(*lists)]
+    finally:
+        listeners.found = found
+
+
 def all_reduce_coalesced(self: list[Tensor], reduceOp: Any, group: Any, tag: str = "") -> list[Tensor]:
-    return [all_reduce(t, reduceOp, group, tag) for t in self]
+    """`all_reduce` of several tensors."""
+    return _told_once("all_reduce_coalesced", lambda t: all_reduce(t, reduceOp, group, tag), self)
 
 
 def all_gather_into_tensor_coalesced(self: list[Tensor], group: Any, tag: str = "") -> list[Tensor]:
-    return [all_gather_tensor(t, 0, group, tag) for t in self]
+    """`all_gather_tensor` of several tensors."""
+    return _told_once("all_gather_into_tensor_coalesced", lambda t: all_gather_tensor(t, 0, group, tag), self)
 
 
 def reduce_scatter_tensor_coalesced(
     inputs: list[Tensor], reduceOp: Any, scatter_dim: list[int], group: Any, tag: str = ""
 ) -> list[Tensor]:
-    return [reduce_scatter_tensor(t, reduceOp, d, group, tag) for t, d in zip(inputs, scatter_dim)]
+    """`reduce_scatter_tensor` of several tensors."""
+    return _told_once(
+        "reduce_scatter_tensor_coalesced",
+        lambda t, d: reduce_scatter_tensor(t, reduceOp, d, group, tag),
+        inputs,
+        scatter_dim,
+    )
 
 
 # -- with derivatives -------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,11 @@ from ..library.registration import Library
 from . import _functional_collectives as funcol
 from . import collectives, groups
 
+
+def _there(tensors: list[Any]) -> list[Any]:
+    return [funcol.wait_tensor(t) for t in tensors]
+
+
 _SCHEMAS: dict[str, Callable] = {
     "all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor": lambda input, reduce_op, group_name: (
         funcol.all_reduce(input, reduce_op, group_name, now=True)
@@ -26,6 +31,17 @@ _SCHEMAS: dict[str, Callable] = {
     ),
     "broadcast(Tensor input, int src, str group_name) -> Tensor": lambda input, src, group_name: funcol.broadcast(
         input, src, group_name, now=True
+    ),
+    "all_reduce_coalesced(Tensor[] inputs, str reduce_op, str group_name) -> Tensor[]": (
+        lambda inputs, reduce_op, group_name: _there(funcol.all_reduce_coalesced(list(inputs), reduce_op, group_name))
+    ),
+    "all_gather_into_tensor_coalesced(Tensor[] inputs, int group_size, str group_name) -> Tensor[]": (
+        lambda inputs, group_size, group_name: _there(funcol.all_gather_into_tensor_coalesced(list(inputs), group_name))
+    ),
+    "reduce_scatter_tensor_coalesced(Tensor[] inputs, str reduce_op, int group_size, str group_name) -> Tensor[]": (
+        lambda inputs, reduce_op, group_size, group_name: _there(
+            funcol.reduce_scatter_tensor_coalesced(list(inputs), reduce_op, [0] * len(inputs), group_name)
+        )
     ),
     "_wrap_tensor_autograd(Tensor input) -> Tensor": lambda input: input.clone(),  # results here are there already
     "wait_tensor(Tensor tensor) -> Tensor": lambda tensor: funcol.wait_tensor(tensor).clone(),

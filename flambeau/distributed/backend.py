@@ -1,7 +1,8 @@
 """Names of backends, and which engine stands behind each.
 
 `gloo` is the CPU engine: shared memory where all ranks of a group are on one machine, MPI where they are not. `mpi` is MPI
-always. `nccl` moves CUDA tensors; what a group tells its ranks besides goes through the CPU engine."""
+always. `nccl` moves CUDA tensors; what a group tells its ranks besides goes through the CPU engine. `fake` is one rank of a world that is not
+there."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import importlib.util
 import itertools
 from collections.abc import Callable
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 from .errors import DistBackendError
@@ -46,7 +48,8 @@ class Backend(str):
     def register_backend(
         cls, name: str, func: Callable, extended_api: bool = False, devices: str | list[str] | None = None
     ) -> None:
-        """Let `func(store, rank, size, timeout)` make the process groups of a new backend."""
+        """Let `func(store, rank, size, timeout)` make the process groups of a new backend; with `extended_api`, func(about, options)
+        where `about` has group_rank, group_size, store and timeout."""
         if (
             hasattr(cls, name.upper()) and name.lower() != cls.FAKE
         ):  # a name without an engine, for programs that bring one
@@ -120,8 +123,23 @@ def is_backend_available(backend: str) -> bool:
     """Whether there is a backend of this name."""
     if backend.lower() == "nccl":
         return is_nccl_available()
-    known = {"gloo": True, "mpi": is_mpi_available(), "ucc": False, "xccl": False}
+    known = {"gloo": True, "fake": True, "mpi": is_mpi_available(), "ucc": False, "xccl": False}
     return known.get(backend.lower(), backend.lower() in Backend.backend_list)
+
+
+def plugin_group(backend: str, store: Store, rank: int, size: int, timeout: timedelta) -> Any:
+    """The group of a backend that makes its own: one that was registered, or `fake`."""
+    if backend not in Backend._plugins:
+        from .fake_engine import FakeProcessGroup  # noqa: PLC0415  few programs pretend
+
+        return FakeProcessGroup(rank, size)
+    function, extended = Backend._plugins[backend]
+    if not extended:
+        return function(store, rank, size, timeout)
+    about = SimpleNamespace(
+        store=store, group_rank=rank, group_size=size, timeout=timeout, group_id="", global_ranks_in_group=[]
+    )
+    return function(about, None)
 
 
 def engine_maker(

@@ -12,6 +12,7 @@ from .collectives import _all_gather_base, _coalescing_manager, _CoalescingManag
 from .errors import DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError
 from .groups import *
 from .groups import (
+    STORE_BASED_BARRIER_PREFIX,
     _abort_process_group,
     _get_default_group,
     _get_default_store,

@@ -15,13 +15,23 @@ from typing import Any
 
 from ..core.device import device as Device
 from . import mpi_world
-from .backend import Backend, BackendConfig, engine_maker, is_mpi_available, is_nccl_available, nccl_maker
+from .backend import (
+    Backend,
+    BackendConfig,
+    engine_maker,
+    is_mpi_available,
+    is_nccl_available,
+    nccl_maker,
+    plugin_group,
+)
 from .options import default_pg_timeout, set_debug_level_from_env
 from .process_group import ProcessGroup
 from .reduce_op import RedOpType
 from .rendezvous import default_pg_nccl_timeout, launcher_ranks, rendezvous
 from .shared_engine import SharedEngine
-from .store import PrefixStore, Store
+from .store import HashStore, PrefixStore, Store
+
+STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
 
 
 class _World:
@@ -117,6 +127,8 @@ def init_process_group(
     limit = timeout if timeout is not None else _default_timeout(name)
     if not isinstance(limit, timedelta):
         raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {limit}")
+    if store is None and name == Backend.FAKE:
+        store = HashStore()
     if store is not None:
         if world_size <= 0:
             raise ValueError("world_size must be positive if using store")
@@ -134,6 +146,10 @@ def init_process_group(
         raise ValueError(f"rank {rank} is not in a world of {world_size}")
     pg.bound_device_id = None if device_id is None else Device(device_id)
     _world.default_pg = pg
+    if (
+        pg.backend_name == Backend.FAKE or pg.backend_name in Backend._plugins
+    ):  # which meet in their own way, or not at all
+        return
     try:
         _start_mpi(pg)
         store.barrier("everybody is there", world_size, limit)  # after it, nobody needs the store for this any more
@@ -170,8 +186,8 @@ def _new_process_group(
     config = BackendConfig(backend)
     cpu_backend = config.cpu_backend()
     own = members.index(rank)
-    if cpu_backend in Backend._plugins:
-        pg = Backend._plugins[cpu_backend][0](store, own, len(members), timeout)
+    if cpu_backend in Backend._plugins or cpu_backend == Backend.FAKE:
+        pg = plugin_group(cpu_backend, store, own, len(members), timeout)
         pg.group_name, pg.group_desc, pg.ranks, pg.backend_name = name, desc, ranks, cpu_backend
     else:
         store.set(f"process/{own}", SharedEngine.describe())
@@ -506,7 +522,7 @@ def shrink_group(
 
 
 def _store_based_barrier(rank: int, store: Store, group_name: str, count: int, timeout: timedelta) -> None:
-    store.barrier(f"store_based_barrier_key:{group_name}", count, timeout)
+    store.barrier(f"{STORE_BASED_BARRIER_PREFIX}:{group_name}", count, timeout)
 
 
 __all__ = [

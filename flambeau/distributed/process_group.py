@@ -22,8 +22,22 @@ from ..core.locks import new_lock
 from ..core.tensor import Tensor, empty
 from ..futures import Future
 from .options import NO_TIMEOUT, DebugLevel, get_debug_level
+from .pieces import (
+    Share,
+    contiguous,
+    even_memories,
+    even_pieces,
+    flattened,
+    lay_out,
+    memory_of,
+    put_back,
+    shares_of,
+    split,
+    unflatten,
+    written,
+)
 from .reduce_op import RedOpType, ReduceOp, kind_of
-from .shared_engine import Memory, Parts
+from .shared_engine import Parts
 from .sparse_reduce import sparse_all_reduce
 from .store import Store
 from .work import TransferWork, Work
@@ -35,13 +49,6 @@ observers: list[
 
 _DONE = Work(what="done")  # for whoever has waited, and asks no more
 _DONE.get_future().set_result([])
-
-
-def memory_of(tensor: Tensor) -> Memory:
-    """The bytes of a tensor that has no gaps."""
-    storage = tensor._storage
-    width = tensor.dtype.itemsize
-    return Memory((storage.ptr or 0) + tensor._offset * width, tensor.numel() * width, storage)
 
 
 def _check(tensor: Tensor, what: str) -> None:
@@ -61,18 +68,9 @@ def _one(tensors: Any, what: str) -> Tensor:
     return tensors[0]
 
 
-def _contiguous(tensor: Tensor) -> Tensor:
-    return tensor if tensor._contig else unrecorded(tensor.contiguous)
-
-
 def _shapes(tensors: Sequence[Tensor]) -> list[list[int]]:
     """Shapes as a profiler shows them: complex numbers are pairs."""
     return [[*t.shape, 2] if t.dtype.is_complex else list(t.shape) for t in tensors]
-
-
-def _written(tensors: Sequence[Tensor]) -> None:
-    for tensor in tensors:
-        tensor._storage.version += 1
 
 
 class ProcessGroup:
@@ -80,17 +78,20 @@ class ProcessGroup:
 
     def __init__(
         self,
-        store: Store,
+        store: Any,
         rank: int,
-        size: int,
-        engine: Callable[[], Any],
-        backend: str,
-        timeout: timedelta,
-        ranks: Sequence[int],
-        group_name: str,
-        group_desc: str,
+        size: int = 0,
+        engine: Callable[[], Any] | None = None,
+        backend: str = "undefined",
+        timeout: timedelta = NO_TIMEOUT,
+        ranks: Sequence[int] = (),
+        group_name: str = "",
+        group_desc: str = "",
         gpu_engine: Callable[[Any], Any] | None = None,
     ) -> None:
+        if isinstance(store, int):  # (rank, size): of a class of the program's own, which moves the bytes itself
+            store, rank, size = None, store, rank
+            ranks = range(size)
         self.store, self._rank, self._size = store, rank, size
         self._make_engine = engine
         self._engine: Any = None
@@ -152,6 +153,8 @@ class ProcessGroup:
         if self._engine is None:
             with self._order:
                 if self._engine is None:
+                    if self._make_engine is None:
+                        raise NotImplementedError(f"{type(self).__name__} does not say how this is done")
                     self._engine = self._make_engine()
         return self._engine
 
@@ -287,7 +290,7 @@ class ProcessGroup:
         if op is RedOpType.AVG:
             mode = None if tensor.dtype.is_floating_point or tensor.dtype.is_complex else "trunc"
             unrecorded(tensor.div_, self._size, rounding_mode=mode)
-        _written([tensor])
+        written([tensor])
 
     def allreduce_coalesced(self, tensors: Sequence[Tensor], opts: Any = None, *, _wait: bool = False) -> Work:
         """Several tensors of one dtype in one operation."""
@@ -297,11 +300,11 @@ class ProcessGroup:
             _check(tensor, "all_reduce_coalesced")
 
         def function(engine: Any) -> None:
-            flat = _flattened(tensors)
+            flat = flattened(tensors)
             self._before(flat, op, factor)
             engine.all_reduce(memory_of(flat), flat.dtype, op, self._seconds(limit))
             self._after(flat, op)
-            _unflatten(flat, tensors)
+            unflatten(flat, tensors)
 
         return self._run("all_reduce", function, tensors, tensors, _wait)
 
@@ -314,7 +317,7 @@ class ProcessGroup:
         def function(engine: Any) -> None:
             engine.broadcast(memory, root, self._seconds(timeout or limit))
             if root != self._rank:
-                _written([tensor])
+                written([tensor])
 
         return self._run("broadcast", function, [tensor], [tensor], _wait)
 
@@ -341,17 +344,17 @@ class ProcessGroup:
                 f"ProcessGroup::allgather: invalid output tensor list at index 0 (expected length {self._size}, got"
                 f" {len(outputs)})"
             )
-        source = _contiguous(tensor)
+        source = contiguous(tensor)
         limit = self._seconds(getattr(opts, "timeout", None))
         uneven = any(o.numel() != source.numel() for o in outputs)
 
         def function(engine: Any) -> None:
-            places = [_contiguous(o) for o in outputs]
+            places = [contiguous(o) for o in outputs]
             if uneven:
                 engine.all_to_all([memory_of(source)] * self._size, [memory_of(o) for o in places], limit)
             else:
                 engine.all_gather(memory_of(source), [memory_of(o) for o in places], limit)
-            _put_back(places, outputs)
+            put_back(places, outputs)
 
         for output in outputs:
             if output.dtype is not tensor.dtype:
@@ -364,7 +367,7 @@ class ProcessGroup:
         if output.numel() != tensor.numel() * self._size:
             raise ValueError("output tensor size must be equal to world_size times input tensor size")
         _check(output, "all_gather_into_tensor")
-        return self.allgather(list(_pieces(output, self._size)), tensor, opts, _wait=_wait)
+        return self.allgather(list(even_pieces(output, self._size)), tensor, opts, _wait=_wait)
 
     all_gather_single = all_gather_into_tensor = _allgather_base
 
@@ -374,21 +377,21 @@ class ProcessGroup:
         for output, tensor in zip(outputs, inputs):
             if output.numel() != tensor.numel() * self._size:
                 raise ValueError("output tensor size must be equal to world_size times input tensor size")
-        _written(outputs)
+        written(outputs)
         return self.all_gather_parts(outputs, inputs)
 
     def all_gather_parts(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], *, _wait: bool = False) -> Work:
         """Everybody's inputs[i], one after the other, into outputs[i], in one operation. The outputs do not count as changed."""
-        sources = [memory_of(_contiguous(t)) for t in inputs]
+        sources = [memory_of(contiguous(t)) for t in inputs]
         sizes, targets = [m.nbytes for m in sources], [memory_of(t) for t in outputs]
 
         def function(engine: Any) -> None:
             if getattr(engine, "takes_parts", False):
-                places = [Parts(_shares(targets, sizes, r), sizes) for r in range(self._size)]
+                places = [Parts(shares_of(targets, sizes, r), sizes) for r in range(self._size)]
                 engine.all_gather(Parts(sources, sizes), places, self._seconds(None))
                 return
             for source, target in zip(sources, targets):  # one after the other: their engines copy nothing on the way
-                engine.all_gather(source, _even(target, self._size), self._seconds(None))
+                engine.all_gather(source, even_memories(target, self._size), self._seconds(None))
 
         return self._run("all_gather", function, [list(outputs)], list(inputs), _wait)
 
@@ -401,9 +404,9 @@ class ProcessGroup:
         def function(engine: Any) -> None:
             for position, tensor in enumerate(inputs):
                 outputs = [one[position] for one in output_lists]
-                places = [_contiguous(o) for o in outputs]
-                engine.all_gather(memory_of(_contiguous(tensor)), [memory_of(o) for o in places], limit)
-                _put_back(places, outputs)
+                places = [contiguous(o) for o in outputs]
+                engine.all_gather(memory_of(contiguous(tensor)), [memory_of(o) for o in places], limit)
+                put_back(places, outputs)
 
         return self._run("all_gather", function, list(output_lists), list(inputs), _wait)
 
@@ -411,24 +414,24 @@ class ProcessGroup:
         tensor = _one(tensors, "gather")
         root, limit = (opts, NO_TIMEOUT) if isinstance(opts, int) else (opts.rootRank, opts.timeout)
         outputs = list(output_lists[0]) if output_lists else []
-        source = _contiguous(tensor)
+        source = contiguous(tensor)
 
         def function(engine: Any) -> None:
-            places = [_contiguous(o) for o in outputs]
+            places = [contiguous(o) for o in outputs]
             engine.gather(memory_of(source), [memory_of(o) for o in places], root, self._seconds(limit))
-            _put_back(places, outputs)
+            put_back(places, outputs)
 
         return self._run("gather", function, [outputs], [tensor], _wait)
 
     def scatter(self, tensors: Any, input_lists: Any, opts: Any = 0, *, _wait: bool = False) -> Work:
         tensor = _one(tensors, "scatter")
         root, limit = (opts, NO_TIMEOUT) if isinstance(opts, int) else (opts.rootRank, opts.timeout)
-        inputs = [_contiguous(t) for t in input_lists[0]] if input_lists else []
+        inputs = [contiguous(t) for t in input_lists[0]] if input_lists else []
         _check(tensor, "scatter")
 
         def function(engine: Any) -> None:
             engine.scatter(memory_of(tensor), [memory_of(t) for t in inputs], root, self._seconds(limit))
-            _written([tensor])
+            written([tensor])
 
         return self._run("scatter", function, [tensor], [tensor], _wait)
 
@@ -437,7 +440,7 @@ class ProcessGroup:
         inputs = input_lists[0] if input_lists and not isinstance(input_lists[0], Tensor) else input_lists
         op, factor, limit = self._reduce_settings(opts)
         _check(tensor, "reduce_scatter")
-        parts = [_contiguous(t) for t in inputs]
+        parts = [contiguous(t) for t in inputs]
         if op is RedOpType.PREMUL_SUM:
             parts = [unrecorded(t.mul, factor) for t in parts]
 
@@ -451,7 +454,7 @@ class ProcessGroup:
     def _reduce_scatter_base(self, output: Tensor, tensor: Tensor, opts: Any = None, *, _wait: bool = False) -> Work:
         if tensor.numel() != output.numel() * self._size:
             raise ValueError("input tensor must be the same size as output size times world size")
-        return self.reduce_scatter(output, list(_pieces(_contiguous(tensor), self._size)), opts, _wait=_wait)
+        return self.reduce_scatter(output, list(even_pieces(contiguous(tensor), self._size)), opts, _wait=_wait)
 
     reduce_scatter_single = reduce_scatter_tensor = _reduce_scatter_base
 
@@ -461,25 +464,26 @@ class ProcessGroup:
         return [self._reduce_scatter_base(output, tensor, opts) for output, tensor in zip(outputs, inputs)][-1]
 
     def reduce_scatter_parts(
-        self, output: Tensor, inputs: Sequence[Tensor], counts: Sequence[int], opts: Any = None, *, _wait: bool = False
+        self, output: Tensor, shares: Sequence[Sequence[Share]], opts: Any = None, *, _wait: bool = False
     ) -> Work:
-        """Rank r gets the sum over all ranks of the r-th counts[i] elements of each inputs[i], one behind the other, in `output`. Where
-        an input ends before the part of a rank does, the rest of that part is left undefined."""
-        op, factor, limit = self._reduce_settings(opts)
-        sources = [_contiguous(t) for t in inputs]
+        """Rank r gets the sum over all ranks of what their shares[r] say, one share behind the other, in `output`. Where a share is
+        shorter than its room, the rest of the room is left undefined."""
+        op, _, limit = self._reduce_settings(opts)
         if op is RedOpType.PREMUL_SUM:
-            sources = [unrecorded(t.mul, factor) for t in sources]
-        sizes = [count * output.dtype.itemsize for count in counts]
+            raise NotImplementedError("reduce_scatter_parts() with ReduceOp.PREMUL_SUM")
+        width = output.dtype.itemsize
 
         def function(engine: Any) -> None:
-            memories = [memory_of(t) for t in sources]
             if getattr(engine, "takes_parts", False):
-                parts: list = [Parts(_shares(memories, sizes, r), sizes) for r in range(self._size)]
+                parts: list = [
+                    Parts([share.memory(width) for share in own], [share.room * width for share in own])
+                    for own in shares
+                ]
                 flat = None
             else:
-                flat = empty((sum(counts) * self._size,), output.dtype, output.device)
-                parts = _even(memory_of(flat), self._size)
-                _lay_out(flat, sources, counts, self._size)
+                flat = empty((output.numel() * self._size,), output.dtype, output.device)
+                parts = even_memories(memory_of(flat), self._size)
+                lay_out(flat, shares)
             engine.reduce_scatter(memory_of(output), parts, output.dtype, op, self._seconds(limit))
             self._after(output, op)
 
@@ -495,11 +499,11 @@ class ProcessGroup:
             )
         for output in outputs:
             _check(output, "all_to_all")
-        sources = [_contiguous(t) for t in inputs]
+        sources = [contiguous(t) for t in inputs]
 
         def function(engine: Any) -> None:
             engine.all_to_all([memory_of(t) for t in sources], [memory_of(t) for t in outputs], limit)
-            _written(outputs)
+            written(outputs)
 
         return self._run("all_to_all", function, list(outputs), list(inputs), _wait)
 
@@ -514,13 +518,13 @@ class ProcessGroup:
         _wait: bool = False,
     ) -> Work:
         _check(output, "all_to_all_single")
-        outputs = _split(output, output_split_sizes, self._size)
-        inputs = _split(_contiguous(tensor), input_split_sizes, self._size)
+        outputs = split(output, output_split_sizes, self._size)
+        inputs = split(contiguous(tensor), input_split_sizes, self._size)
         limit = self._seconds(getattr(opts, "timeout", None))
 
         def function(engine: Any) -> None:
             engine.all_to_all([memory_of(t) for t in inputs], [memory_of(t) for t in outputs], limit)
-            _written([output])
+            written([output])
 
         return self._run("all_to_all", function, [output], [tensor], _wait)
 
@@ -624,76 +628,3 @@ class ProcessGroup:
 
     def __reduce__(self) -> tuple:
         raise TypeError(f"cannot pickle '{type(self).__name__}' object")
-
-
-# -- pieces of tensors ------------------------------------------------------------------------------------------------------
-
-
-def _pieces(tensor: Tensor, count: int) -> tuple[Tensor, ...]:
-    return unrecorded(
-        lambda: tensor.detach().reshape(-1).chunk(count) if tensor.numel() else (tensor.detach(),) * count
-    )
-
-
-def _shares(memories: Sequence[Memory], sizes: Sequence[int], rank: int) -> list[Memory]:
-    """The bytes of each memory that are a rank's, where everybody gets as many."""
-    return [
-        Memory(m.address + size * rank, max(0, min(size, m.nbytes - size * rank)), m.owner)
-        for m, size in zip(memories, sizes)
-    ]
-
-
-def _even(memory: Memory, count: int) -> list[Memory]:
-    size = memory.nbytes // count
-    return [Memory(memory.address + size * r, size, memory.owner) for r in range(count)]
-
-
-def _lay_out(flat: Tensor, sources: Sequence[Tensor], counts: Sequence[int], size: int) -> None:
-    """What each rank gets, one behind the other."""
-    rows, start = unrecorded(flat.view, size, -1), 0
-    for source, count in zip(sources, counts):
-        line = unrecorded(source.detach().reshape, -1)
-        for r in range(size):
-            piece = line[count * r : count * (r + 1)]
-            unrecorded(rows[r, start : start + piece.numel()].copy_, piece)
-        start += count
-
-
-def _split(tensor: Tensor, sizes: Sequence[int] | None, count: int) -> list[Tensor]:
-    if sizes is None or not len(sizes):
-        if tensor.shape and tensor.shape[0] % count:
-            raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
-        sizes = [tensor.shape[0] // count] * count
-    if len(sizes) != count:
-        raise RuntimeError("Number of tensor splits not equal to group size")
-    if sum(sizes) != tensor.shape[0]:
-        raise RuntimeError("Split sizes doesn't match total dim 0 size")
-    return unrecorded(lambda: [t.detach() for t in tensor.detach().split(list(sizes))])
-
-
-def _flattened(tensors: Sequence[Tensor]) -> Tensor:
-    flat = empty((sum(t.numel() for t in tensors),), tensors[0].dtype, tensors[0].device)
-    _transfer(flat, tensors, True)
-    return flat
-
-
-def _unflatten(flat: Tensor, tensors: Sequence[Tensor]) -> None:
-    _transfer(flat, tensors, False)
-    _written(tensors)
-
-
-def _transfer(flat: Tensor, tensors: Sequence[Tensor], inwards: bool) -> None:
-    start = 0
-    for tensor in tensors:
-        part = unrecorded(lambda s=start, t=tensor: flat[s : s + t.numel()].view(t.shape))
-        one, other = (part, tensor.detach()) if inwards else (tensor.detach(), part)
-        unrecorded(one.copy_, other)
-        start += tensor.numel()
-
-
-def _put_back(places: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """What was received into contiguous copies, into the tensors they stand for."""
-    for place, output in zip(places, outputs):
-        if place is not output:
-            unrecorded(output.detach().copy_, place)
-    _written(outputs)

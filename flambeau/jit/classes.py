@@ -13,6 +13,9 @@ from typing import Any
 
 import flambeau as torch
 
+from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
+from ..core.native_class import PREFIX, scripted
+from ..library.native import classes as native_classes
 from . import signatures as notes
 from .emitter import Emitter
 from .functions import Definition, Function, dedented, defaults_of
@@ -77,7 +80,7 @@ class NativeMethod:
     def __init__(self, kind: ClassType, name: str):
         text, result = kind.python_class.schemas[name]
         self.base_name, self.qualified_name = name, f"{kind.name}.{name}"
-        self.function = getattr(kind.python_class, name)
+        self.function = getattr(kind.python_class, kind.python_class.script_names.get(name, name))
         read = parse_schema(text)
         own = [Argument("self", kind), *read.arguments[1:]]
         self.schema = Schema(name, "", own, read.returns if result is None else [native_class(result)])
@@ -90,14 +93,21 @@ class NativeMethod:
 
 
 def native_class(thing: Any) -> ClassType:
-    """The type of a class written in C++ (torch::class_)."""
+    """The type of a class written in C++ (torch::class_), or of one that PyTorch has in C++."""
+    thing = scripted(thing)
     found = _classes.get(thing)
     if found is None:
-        found = ClassType(f"{thing.__module__}.{thing.__qualname__}")
+        found = ClassType(thing.script_name())
         found.python_class = thing
         _classes[thing] = thing.script_type = found
         found.methods.update({name: NativeMethod(found, name) for name in thing.schemas})
     return found
+
+
+def native_named(name: str) -> ClassType:
+    """The same by its full name in graphs and files."""
+    space, _, last = name.removeprefix(PREFIX).partition(".")
+    return native_class(getattr(getattr(native_classes, space), last))
 
 
 def script_class(thing: type, outer: dict[str, Any] | None = None) -> Type:

@@ -14,9 +14,9 @@ import flambeau as torch
 
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..autograd.profiler import record_function
+from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..futures import Future
-from ..library.native import CustomClass
 from . import operators
 from .ir import Block, Graph, Node, Value
 from .matching import Named, try_match

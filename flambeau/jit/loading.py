@@ -12,10 +12,12 @@ from typing import Any
 
 import flambeau as torch
 
+from ..core.native_class import PREFIX
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
 from . import signatures as notes
 from .archive import Archive
+from .classes import native_named
 from .emitter import Emitter
 from .functions import Definition, Function
 from .interpreter import ScriptObject, make_tuple, to_script
@@ -139,6 +141,9 @@ class Loader:
     def find(self, name: str) -> Any:
         """The type or function of a qualified name; None if the archive has none."""
         if name in self.types:
+            return self.types[name]
+        if name.startswith(PREFIX) and name.count(".") == PREFIX.count(".") + 1:
+            self.types[name] = native_named(name)
             return self.types[name]
         if name in self.functions:
             return self.functions[name]
@@ -319,8 +324,10 @@ class Loader:
             made.update((self.convert(k, key), self.convert(v, item)) for k, v in value.items())
         return made
 
-    def _object(self, value: Pickled, kind: ClassType) -> ScriptObject:
-        made = self.made[id(value)] = ScriptObject(kind)
+    def _object(self, value: Pickled, kind: ClassType) -> Any:
+        native = kind.python_class
+        made: Any = ScriptObject(kind) if native is None else native.__new__(native)
+        self.made[id(value)] = made
         setter = kind.find_method("__setstate__")
         if setter is not None and "__getstate__" in kind.methods:
             setter.ensure()

@@ -208,7 +208,7 @@ class Writer:
     def tensor(self, value: Tensor) -> None:
         if value.layout is not torch.strided:
             raise RuntimeError("sparse tensors cannot be saved in TorchScript archives here")
-        storage = value.untyped_storage()
+        storage = value.storage().untyped() if value.is_quantized else value.untyped_storage()
         key = self._key(storage, value.dtype.itemsize)
         count = storage.nbytes() // value.dtype.itemsize
 
@@ -230,17 +230,32 @@ class Writer:
 
             return put
 
+        scales = [lambda: self._quantizer(value)] if value.is_quantized else []
         self.call(
             "torch._utils",
-            "_rebuild_tensor_v2",
+            "_rebuild_qtensor" if scales else "_rebuild_tensor_v2",
             place,
             lambda: self.number(value.storage_offset()),
             numbers(value.shape),
             numbers(value.stride()),
+            *scales,
             lambda: self.value(bool(value.requires_grad), BOOL),
             lambda: self.call("collections", "OrderedDict"),
         )
         self.remember(value)
+
+    def _quantizer(self, value: Tensor) -> None:
+        """What a quantized tensor's codes stand for."""
+        self.out.write(b"(")
+        self.name("torch", str(value.qscheme()).rpartition(".")[2])
+        if value.qscheme() is torch.per_tensor_affine:
+            self.value(value.q_scale(), FLOAT)
+            self.number(value.q_zero_point())
+        else:
+            self.tensor(value.q_per_channel_scales())
+            self.tensor(value.q_per_channel_zero_points())
+            self.number(value.q_per_channel_axis())
+        self.out.write(b"t")
 
     def _key(self, storage: UntypedStorage, size: int) -> str:
         for index, (known, _) in enumerate(self.storages):

@@ -19,6 +19,7 @@ import flambeau as torch
 
 from ..core.dtype import dtype
 from ..core.layout import layout, memory_format
+from ..core.quantized import qscheme
 from ..core.tensor import Tensor
 from .schema import REQUIRED, Schema, schemas_of
 from .types import LAYOUT, MEMORY_FORMAT, SCALAR_TYPE, TENSOR, ListType, OptionalType, Type
@@ -57,13 +58,16 @@ DTYPE_ORDER = [
     "uint64",
 ]
 _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
+_SCHEMES = (
+    "per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric", "per_channel_affine_float_qparams",
+)  # fmt: skip
 _FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 
 
 @functools.cache
 def _numbers() -> dict[Any, int]:
     found: dict[Any, int] = {}
-    for names in (DTYPE_ORDER, _LAYOUTS, _FORMATS):
+    for names in (DTYPE_ORDER, _LAYOUTS, _FORMATS, _SCHEMES):
         for number, name in enumerate(names):
             thing = torch.__dict__.get(name)
             if thing is not None and thing not in found:
@@ -72,7 +76,7 @@ def _numbers() -> dict[Any, int]:
 
 
 def number_of(thing: Any) -> int:
-    """The number that TorchScript has for a dtype, a layout or a memory format."""
+    """The number that TorchScript has for a dtype, a layout, a memory format or a way of quantizing."""
     return _numbers()[thing]
 
 
@@ -89,7 +93,7 @@ def format_of(number: Any) -> Any:
 
 
 def is_numbered(thing: Any) -> bool:
-    return isinstance(thing, (dtype, layout, memory_format))
+    return isinstance(thing, (dtype, layout, memory_format, qscheme))
 
 
 _CONVERT: dict[Type, Callable] = {SCALAR_TYPE: dtype_of, LAYOUT: layout_of, MEMORY_FORMAT: format_of}
@@ -858,7 +862,7 @@ TABLE: dict[str, Callable] = {
     **{f"aten::{name}": getattr(str, name) for name in ["lower", "upper", "capitalize", "title", "swapcase", "isalnum", "isalpha", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace", "istitle", "isupper"]},
     "prim::StringIndex": _item, "aten::warn": _warn, "aten::device": torch.device, "prim::type": lambda device: device.type,
     "prim::index": lambda device: device.index, "prim::EnumName": lambda e: e.name, "prim::EnumValue": lambda e: e.value,
-    "aten::Size": list, "aten::is_scripting": lambda: True, "aten::has_torch_function": lambda *_: False,
+    "aten::save": torch.save, "aten::Size": list, "aten::is_scripting": lambda: True, "aten::has_torch_function": lambda *_: False,
     "aten::_get_tracing_state": lambda: False, "aten::is_grad_enabled": torch.is_grad_enabled, "aten::initial_seed": torch.initial_seed,
     "aten::set_grad_enabled": lambda on: torch._set_grad(on) if hasattr(torch, "_set_grad") else torch.set_grad_enabled(on),
     "aten::manual_seed": _manual_seed, "aten::seed": lambda g: g.seed(), "aten::Generator": lambda *a: torch.Generator(),
@@ -869,7 +873,7 @@ TABLE: dict[str, Callable] = {
     "aten::cpu": lambda x: x.cpu(), "aten::size": _size, "aten::stride": lambda x, dim=None: list(x.stride()) if dim is None else x.stride(dim), "aten::stride.int": lambda x, dim: x.stride(dim),
     "aten::item": lambda x: x.item(), "aten::dim": lambda x: x.dim(), "prim::dtype": lambda x: number_of(x.dtype), "prim::device": lambda x: x.device,
     "prim::layout": lambda x: number_of(x.layout), "prim::requires_grad": lambda x: x.requires_grad, "prim::grad": _grad_of,
-    "prim::data": _detach_data, "prim::is_cuda": lambda x: x.is_cuda, "prim::is_quantized": lambda x: False, "prim::is_sparse": lambda x: x.is_sparse,
+    "prim::data": _detach_data, "prim::is_cuda": lambda x: x.is_cuda, "prim::is_quantized": lambda x: x.is_quantized, "aten::qscheme": lambda x: number_of(x.qscheme()), "prim::is_sparse": lambda x: x.is_sparse,
     "prim::is_meta": lambda x: x.is_meta, "prim::is_mkldnn": lambda x: False, "prim::is_nested": lambda x: False, "prim::is_mps": lambda x: False,
     "prim::is_sparse_csr": lambda x: number_of(x.layout) == 2, "prim::is_xpu": lambda x: False, "prim::is_vulkan": lambda x: False, "prim::is_ipu": lambda x: False, "prim::is_maia": lambda x: False, "prim::is_mtia": lambda x: False,
     "prim::itemsize": lambda x: x.itemsize, "prim::nbytes": lambda x: x.nbytes, "prim::name": lambda x: x.name,
@@ -1027,6 +1031,6 @@ _ALWAYS = {
     for name in TABLE
     if "." not in name
     and name.partition("::")[2]
-    in {"size", "stride", "item", "dim", "dtype", "device", "layout", "requires_grad", "grad", "data", "index_put_", "index_put", "_index_put_impl_", "convolution", "_convolution", "contiguous", "feature_dropout", "feature_dropout_", "cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "ctc_loss", "batch_norm", "instance_norm", "layer_norm", "group_norm", "embedding", "embedding_bag", "requires_grad_", "gelu", "pad", "einsum", "rand_like", "randn_like", "Int", "Float", "Bool", "Complex", "FloatImplicit", "IntImplicit", "ScalarImplicit", "ComplexImplicit", "NumToTensor", "cpu", "backward", "len", "__contains__", "keys", "values", "items", "get", "setdefault", "update", "popitem", "dict", "hash", "result_type", "format", "hinge_embedding_loss", "poisson_nll_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "multi_margin_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "multilabel_margin_loss", "__is__", "__isnot__", "append", "extend", "insert", "reverse", "clear", "_set_item", "Delete", "__getitem__", "name", "nbytes", "itemsize", "wait", "_unsafe_view", "log_sigmoid", "im2col", "col2im", "_unique2", "unique_dim", "mT", "mH", "matrix_H", "numpy_T", "_pack_padded_sequence", "_pad_packed_sequence", "is_leaf", "_convolution_mode", "_shape_as_tensor", "alias", "lift_fresh", "_safe_softmax", "_tensor_to_list", "_list_to_tensor", "silu_", "mish_", "hardsigmoid_", "hardswish_", "relu6_", "gelu_"}
+    in {"size", "stride", "item", "dim", "dtype", "device", "layout", "requires_grad", "grad", "data", "index_put_", "index_put", "_index_put_impl_", "convolution", "_convolution", "contiguous", "feature_dropout", "feature_dropout_", "cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "ctc_loss", "batch_norm", "instance_norm", "layer_norm", "group_norm", "embedding", "embedding_bag", "requires_grad_", "gelu", "pad", "einsum", "rand_like", "randn_like", "Int", "Float", "Bool", "Complex", "FloatImplicit", "IntImplicit", "ScalarImplicit", "ComplexImplicit", "NumToTensor", "cpu", "backward", "len", "__contains__", "keys", "values", "items", "get", "setdefault", "update", "popitem", "dict", "hash", "result_type", "format", "hinge_embedding_loss", "poisson_nll_loss", "cosine_embedding_loss", "margin_ranking_loss", "triplet_margin_loss", "multi_margin_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "soft_margin_loss", "multilabel_margin_loss", "__is__", "__isnot__", "append", "extend", "insert", "reverse", "clear", "_set_item", "Delete", "__getitem__", "name", "nbytes", "itemsize", "wait", "_unsafe_view", "log_sigmoid", "im2col", "col2im", "_unique2", "unique_dim", "mT", "mH", "matrix_H", "numpy_T", "_pack_padded_sequence", "_pad_packed_sequence", "is_leaf", "qscheme", "_convolution_mode", "_shape_as_tensor", "alias", "lift_fresh", "_safe_softmax", "_tensor_to_list", "_list_to_tensor", "silu_", "mish_", "hardsigmoid_", "hardswish_", "relu6_", "gelu_"}
     or name.startswith(("aten::upsample_", "aten::adaptive_max_pool", "aten::_native_multi", "aten::_transformer", "aten::max_pool", "aten::avg_pool", "aten::reflection_pad", "aten::replication_pad", "prim::is_"))
 }  # fmt: skip

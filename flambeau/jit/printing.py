@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
-from ..library.native import CustomClass
+from ..core.native_class import CustomClass
 from .functions import Function
 from .interpreter import _schema_of
 from .ir import Block, Node, Value, constant_of, number_text, quoted
@@ -392,7 +392,7 @@ class _Body:
             return (
                 "{" + ", ".join(f"{self.literal(k, STRING)}: {self.literal(v, NONE)}" for k, v in value.items()) + "}"
             )
-        if hasattr(value, "dim"):
+        if hasattr(value, "dim") or isinstance(value, CustomClass):
             return self.printer.constant(value)
         return f"torch.device({quoted(str(value))})"
 
@@ -646,9 +646,11 @@ def _attribute_lines(printer: Printer, kind: ClassType) -> list[str]:
 
 def _plain_class_code(printer: Printer, kind: ClassType, name: str) -> str:
     if issubclass(kind.python_class or object, CustomClass):
-        raise NotImplementedError(
-            f"{kind.name} is a class written in C++: archives that hold its objects are not in Flambeau yet"
-        )
+        if "__getstate__" not in kind.methods:
+            raise RuntimeError(
+                f"Cannot serialize custom bound C++ class {kind.name}. Please define serialization methods via def_pickle() for this class."
+            )
+        return ""
     lines = [f"class {name}:", *_attribute_lines(printer, kind)]
     return "\n".join(lines) + "\n" + _methods_code(printer, kind)
 

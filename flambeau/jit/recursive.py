@@ -310,7 +310,7 @@ def _compile_method(kind: ClassType, concrete: Concrete, name: str) -> Function 
     function = concrete.overrides.get(name) or inspect.getattr_static(concrete.python_class, name, None)
     if isinstance(function, (staticmethod, classmethod)) or not inspect.isfunction(function):
         return None
-    if mark_of(function) in (Mark.IGNORE, Mark.UNUSED) or _is_unimplemented(function):
+    if mark_of(function) in (Mark.IGNORE, Mark.UNUSED) or _is_unimplemented(function) or overloads(function):
         return None
     kind.methods[name] = made = method_for(kind, function, name)
     return made

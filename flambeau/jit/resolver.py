@@ -31,7 +31,7 @@ from .functions import Definition, Function, defaults_of, parsed, text_definitio
 from .marks import Mark, boolean_dispatched, mark_of, overloads
 from .matching import Named
 from .naming import is_library, qualified_name
-from .schema import Schema, all_names, schemas_of
+from .schema import Schema, all_names, schemas_of, symbol_of
 from .source import Range, error
 from .types import (
     ANY,
@@ -104,7 +104,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
         "aten::is_autocast_cpu_enabled": torch.is_autocast_cpu_enabled, "aten::get_autocast_dtype": torch.get_autocast_dtype,
         "aten::broadcast_shapes": torch.broadcast_shapes, "prim::id": id, "aten::grad": torch.autograd.grad,
         "aten::backward": torch.autograd.backward, "aten::_infer_size": torch._C._infer_size,
-        "aten::_get_tracing_state": torch._C._get_tracing_state,
+        "aten::_get_tracing_state": torch._C._get_tracing_state, "aten::save": torch.save,
     }  # fmt: skip
     for symbol, thing in plain.items():
         put(thing, functools.partial(BuiltinFunction, symbol))
@@ -300,7 +300,7 @@ class Resolver:
                 switch["arg_name"], switch["index"], switch["if_true"], switch["if_false"], switch["default"]
             )
         if is_library(getattr(thing, "__module__", None) or "") and hasattr(thing, "op"):
-            symbol = f"aten::{thing.op.name}"
+            symbol = symbol_of(thing.op)
             if schemas_of(symbol):
                 return BuiltinFunction(symbol)
         if not inspect.isfunction(thing):

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..core.native_class import PREFIX
 from ..ops.machinery.record import OPS
 from .ir import number_text, quoted
 from .types import (
@@ -191,6 +192,10 @@ class _Reader:
         known = NAMED.get(token)
         if known is not None:
             return known
+        if token.startswith(PREFIX):
+            from .classes import native_named  # noqa: PLC0415  which reads schemas of methods
+
+            return native_named(token)
         if token in _VARIABLES or re.fullmatch(r"t\w*", token):
             return VarType(token)
         raise RuntimeError(f"the schema has an unknown type {token!r}")
@@ -324,6 +329,12 @@ def _with_out(schema: Schema) -> Schema:
 def schemas_of(name: str) -> Sequence[Schema]:
     """The overloads of an operator; none if there is no such operator."""
     return _own_schemas(name) or _user_schemas(name)
+
+
+def symbol_of(op: Any) -> str:
+    """What graphs call an operator: one of aten, or of a namespace of its own."""
+    own = op.name if "::" in op.name else f"{op.namespaces[0]}::{op.name}" if op.namespaces else ""
+    return own if schemas_of(own) else f"aten::{op.name}"
 
 
 def _user_schemas(name: str) -> Sequence[Schema]:

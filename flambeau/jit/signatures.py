@@ -15,8 +15,8 @@ import flambeau as torch
 
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..compat.legacy import TENSOR_TYPES
+from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
-from ..library.native import CustomClass
 from .interpreter import to_script
 from .schema import REQUIRED, Argument, Schema
 from .source import FrontendError, NotSupportedError, Range, error
@@ -106,7 +106,7 @@ def python_type(thing: Any) -> Type:
         )
     if thing in (torch.device,):
         return DEVICE
-    if thing in (torch.dtype, torch.layout, torch.memory_format):
+    if thing in (torch.dtype, torch.layout, torch.memory_format, torch.qscheme):
         return INT
     if thing is torch.Generator:
         return GENERATOR
@@ -453,7 +453,7 @@ def inferred(value: Any) -> Type | None:
     known = kinds.get(type(value))
     if known is not None:
         return known
-    if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+    if isinstance(value, (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)):
         return INT
     if isinstance(value, torch.device):
         return DEVICE
@@ -463,7 +463,7 @@ def inferred(value: Any) -> Type | None:
         return class_type(type(value))
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
-            return class_type(type(value))
+            return _inferred_fields(value)
         parts = [inferred(v) for v in value]
         return None if None in parts else TupleType([p for p in parts if p is not None])
     if isinstance(value, list):
@@ -474,6 +474,16 @@ def inferred(value: Any) -> Type | None:
         return class_type(type(value))
     script_type = getattr(value, "script_type", None)
     return script_type if isinstance(script_type, (ClassType, InterfaceType)) else None
+
+
+def _inferred_fields(value: tuple) -> Type | None:
+    """The type of a NamedTuple, if its fields hold what they are declared to."""
+    kind = class_type(type(value))
+    try:
+        to_script(value, kind)
+    except TypeError:
+        return None
+    return kind
 
 
 def _inferred_list(value: list) -> Type | None:

@@ -16,6 +16,7 @@ from typing import Any
 import flambeau as torch
 
 from ..core import modes
+from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
@@ -29,7 +30,7 @@ from .matching import Named, carry_out, match_call
 from .module import ScriptFunction, ScriptModule, TopLevelTracedModule
 from .naming import qualified_name, unique_name
 from .resolver import form_by_name
-from .schema import Argument, Schema, schemas_of
+from .schema import Argument, Schema, schemas_of, symbol_of
 from .source import Range, Source
 from .traced_sizes import TracedInt, TracedSizes, plain, tensors_in
 from .tracing_state import active, set_active
@@ -111,6 +112,10 @@ class Tracer(TracedSizes, modes.Mode):
                 *root.named_buffers(remove_duplicate=False),
             ]:
                 self.paths.setdefault(id(held), name)
+            for name, module in root.named_modules():
+                for label, held in vars(module).items():
+                    if isinstance(held, CustomClass):
+                        self.paths.setdefault(id(held), f"{name}.{label}" if name else label)
             for name, held in root.named_modules():
                 self.modules.setdefault(id(held), name)
         self.types: dict[str, ClassType] = {}
@@ -162,6 +167,9 @@ class Tracer(TracedSizes, modes.Mode):
             return self.constant(None, NONE)
         if isinstance(thing, int):
             return self.constant(int(thing), INT)
+        if isinstance(thing, CustomClass):
+            path = self.paths.get(id(thing))
+            return self.constant(thing, notes.class_type(type(thing))) if path is None else self._attribute(path, thing)
         if hasattr(thing, "__index__") or hasattr(thing, "__float__"):
             number = thing.__index__() if hasattr(thing, "__index__") else float(thing)
             return self.constant(number, INT if isinstance(number, int) else FLOAT)
@@ -334,7 +342,7 @@ class Tracer(TracedSizes, modes.Mode):
         if name == "einsum" and len(args) > 1 and not isinstance(args[1], (list, tuple)):
             args = (args[0], list(args[1:]))
         form = form_by_name(name) if "nn.functional" in op.namespaces or name in ("interpolate",) else None
-        symbol = name if "::" in name else f"aten::{name}"  # a user's operator has a namespace of its own
+        symbol = symbol_of(op) if name == op.name else f"aten::{name}"
         if form is None and not schemas_of(symbol):
             return None
         before = len(self.frame.block.nodes_)

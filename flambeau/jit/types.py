@@ -156,6 +156,7 @@ NAMED: dict[str, Type] = {
     )
 }  # fmt: skip
 NAMED["Tensor"] = TENSOR
+NAMED["QScheme"] = INT
 INT_LIKE = (INT, SCALAR_TYPE, LAYOUT, MEMORY_FORMAT)
 
 

@@ -20,6 +20,7 @@ from .llvm_values import Writer, constant, convert, memory_type, value_type
 
 # Elements (of the cheapest kind) a thread must have before waking it pays: a fork and join costs some microseconds.
 GRAIN = 32768
+_FEW_TURNS = 16
 
 
 class ScalarFunction(Protocol):
@@ -259,7 +260,11 @@ class _Function:
         if s.cold:
             hints.append(self.module.node('!{!"llvm.loop.vectorize.enable", i1 false}'))
             hints.append(self.module.node('!{!"llvm.loop.unroll.disable"}'))
-        elif not (s.start.op == s.stop.op == "const"):
+        elif s.start.op == s.stop.op == "const":
+            if s.independent and s.stop.args[0] - s.start.args[0] <= _FEW_TURNS:
+                # Else LLVM writes them out one by one before it looks for loops to vectorise.
+                hints.append(self.module.node('!{!"llvm.loop.unroll.disable"}'))
+        else:
             # Copies of a body with an unknown number of turns cost compile time; vector loops are interleaved anyway.
             hints.append(self.module.node('!{!"llvm.loop.unroll.runtime.disable"}'))
         node = self.module.node("distinct !{" + ", ".join(["$", *hints]) + "}") if hints else ""

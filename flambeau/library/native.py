@@ -8,6 +8,9 @@ import os
 from types import ModuleType
 from typing import Any
 
+from ..core.native_class import PREFIX, CustomClass
+from ..ops.quantizing.packed import KINDS
+
 loaded_libraries: set[str] = set()
 
 
@@ -19,16 +22,6 @@ def load_library(path: str | os.PathLike) -> None:
     if full not in loaded_libraries:
         ctypes.PyDLL(full)  # keeps the interpreter's lock: the library registers itself while it loads
         loaded_libraries.add(full)
-
-
-class CustomClass:
-    """What classes written in C++ have in common: each object holds one of C++'s. `schemas` says for each method what it takes and gives,
-    and of which such class its result is."""
-
-    schemas: dict[str, tuple[str, type | None]]
-
-    def __repr__(self) -> str:
-        return f"<torch.ScriptObject object of {type(self).__module__}.{type(self).__qualname__}>"
 
 
 class _Classes(ModuleType):
@@ -52,6 +45,11 @@ class ClassNamespace(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         kind = self.__name__.rpartition(".")[2]
+        if kind in ("quantized", "rnn"):  # which are there from the beginning, and loaded when they are first used
+            from ..ops.quantizing import operators  # noqa: PLC0415, F401
+
+            if f"{PREFIX}{kind}.{name}" in KINDS:
+                return KINDS[f"{PREFIX}{kind}.{name}"]
         raise RuntimeError(
             f"Class {kind}.{name} is not registered: tried to instantiate class '{kind}.{name}', but it does not exist! Ensure that it"
             " is registered via torch::class_"
@@ -66,6 +64,6 @@ def add_class(namespace: str, name: str) -> type:
     place = getattr(classes, namespace)
     if name in vars(place):
         raise RuntimeError(f"Custom class with name {namespace}.{name} is already registered.")
-    made = type(name, (CustomClass,), {"__module__": f"__torch__.torch.classes.{namespace}", "schemas": {}})
+    made = type(name, (CustomClass,), {"__module__": f"{PREFIX}{namespace}", "schemas": {}})
     setattr(place, name, made)
     return made

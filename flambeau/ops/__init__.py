@@ -79,6 +79,8 @@ def __getattr__(name: str):
         return _naming.load("flambeau.library.higher_order").higher_order
     if name in ("quantized", "_quantized"):
         return getattr(_naming.load("flambeau.ops.quantizing.operators"), name)
+    if name == "quantized_decomposed":
+        return _naming.load("flambeau.ao.quantization.fx._decomposed").quantized_decomposed
     if name in ("_c10d_functional", "c10d_functional", "c10d"):  # collectives as operators
         _naming.load("flambeau.distributed._functional_ops")
         return globals()[name]

@@ -25,6 +25,7 @@ from ..core.quantized import (
     qscheme,
     wrap,
 )
+from ..core.sharded import SpreadTensor
 from ..core.size import Size, make_size
 from ..core.sparse import SparseTensor, new_csr
 from ..core.storage import UntypedStorage
@@ -199,9 +200,16 @@ def parameter_with_state(data: Any, requires_grad: Any, backward_hooks: Any, sta
     return set_object_state(result, state)  # type: ignore[return-value]
 
 
+def wrapper_subclass(kind: Any, *about: Any) -> Any:
+    """A tensor that is made of others, which are in its state."""
+    if not isinstance(kind, type) or not issubclass(kind, SpreadTensor) or not hasattr(kind, "__setstate__"):
+        raise RuntimeError(f"corrupt checkpoint: cannot rebuild a tensor that is made of others as {shown(kind)}")
+    return kind.__new__(kind)
+
+
 def from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
     """A tensor subclass: rebuild the tensor, then give it its class and attributes."""
-    known = (tensor_v2, tensor_v3, tensor, parameter, meta_tensor, sparse_tensor, quantized_tensor)
+    known = (tensor_v2, tensor_v3, tensor, parameter, meta_tensor, sparse_tensor, quantized_tensor, wrapper_subclass)
     if not any(function is f for f in known) or not isinstance(kind, type) or not issubclass(kind, Tensor):
         raise RuntimeError(f"corrupt checkpoint: cannot rebuild a tensor with {shown(function)} as {shown(kind)}")
     if type(args) is not tuple:

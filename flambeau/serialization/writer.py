@@ -104,6 +104,13 @@ class _TorchNames:
         self._write_global(*written, obj)
 
     def _write_global(self, module: str, name: str, obj: Any) -> None:
+        outer, dot, last = name.rpartition(".")
+        if dot:  # a class inside a class: a name with a dot is not found by older protocols
+            owner = sys.modules[obj.__module__]
+            for part in outer.split("."):
+                owner = getattr(owner, part)
+            self.save_reduce(getattr, (owner, last), obj=obj)  # type: ignore[attr-defined]
+            return
         self.write(pickle.GLOBAL + module.encode() + b"\n" + name.encode() + b"\n")  # type: ignore[attr-defined]
         self.memoize(obj)  # type: ignore[attr-defined]
 

@@ -19,6 +19,7 @@ from ..core.dtype import BY_NAME, dtype
 from ..core.layout import layout as Layout
 from ..core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ..core.promotion import promote_types
+from ..core.sharded import SpreadTensor
 from ..core.tensor import Tensor, from_array
 from ..ops.pointwise.comparison import isclose
 
@@ -138,6 +139,7 @@ def assert_allclose(
 
 def _pairs(actual: Any, expected: Any, place: tuple, options: _Options) -> Iterator[tuple]:
     """(actual, expected, place, comparison) for all values in the two containers."""
+    actual, expected = _parts(actual, expected)
     if _are_both(Sequence, actual, expected) and not isinstance(actual, str) and not isinstance(expected, str):
         if len(actual) != len(expected):
             raise _Difference(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}", place)
@@ -149,6 +151,23 @@ def _pairs(actual: Any, expected: Any, place: tuple, options: _Options) -> Itera
             yield from _pairs(actual[key], expected[key], (*place, key), options)
     else:
         yield actual, expected, place, _comparison(actual, expected, place, options)
+
+
+def _parts(actual: Any, expected: Any) -> tuple[Any, Any]:
+    """This rank's parts of tensors that are spread over several, which must lie in the same way."""
+    spread = [isinstance(t, SpreadTensor) for t in (actual, expected)]
+    if not any(spread):
+        return actual, expected
+    if not all(spread):
+        raise TypeError(
+            "Comparing a DTensor to a non-DTensor is ambiguous. Call .full_tensor() to compare the full logical tensor or .to_local() to"
+            " compare the local shard."
+        )
+    for what, name in (("placements", "placements"), ("device meshes", "device_mesh")):
+        first, second = getattr(actual, name), getattr(expected, name)
+        if first != second:
+            raise AssertionError(f"DTensor {what} do not match: {first} != {second}")
+    return actual.to_local(), expected.to_local()
 
 
 def _are_both(cls: type, actual: Any, expected: Any) -> bool:

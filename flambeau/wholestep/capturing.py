@@ -19,7 +19,7 @@ from .function import recording
 from .graph import Graph, Ref, Update
 from .program import Program
 from .recorded import extent
-from .recorder import Memory, Recorder, unwatched
+from .recorder import Loose, Memory, Recorder, unwatched
 from .results import Slot
 
 _LIST_ARGUMENTS = 4  # of the kernel over lists of parameters, before the numbers
@@ -38,6 +38,7 @@ class Observer(Recorder):
         self.thread = threading.get_ident()
         self.codes = frozenset()
         self.numbers = []
+        self.loose = Loose()
         self.prepare = prepare
         self.capture = capture
         self.touched: set[int] = set()  # buffers that existed before and that operators were given
@@ -53,7 +54,9 @@ class Observer(Recorder):
         if t.is_sparse or not hasattr(t, "_storage"):
             self._problem(f"a tensor with layout {t.layout}")
             return None
-        place = self.memory.find(t._storage.ptr) if t._storage.ptr else None
+        if not t._storage.ptr and t.numel():
+            self._problem("it reads a gradient that it did not read in the call before")
+        place = self._find(t._storage.ptr) if t._storage.ptr else None
         if place is not None and self.memory.buffers[place.buffer].source != "new":
             self.touched.add(place.buffer)
             if t.device is cpu:

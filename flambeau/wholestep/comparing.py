@@ -67,7 +67,7 @@ class TensorPrint:
             return not self.print.size or self.print.matches(dense.data_ptr())
 
 
-_SMALL = 1 << 16
+_SMALL = 1 << 13
 _ROW, _PIECE = 32, 1 << 20  # numbers in a sum, and bytes that are looked at together
 _TOLERANCE = {2: 1e-2, 4: 2e-5, 8: 1e-9}  # by the size of numbers
 _OF_SUMS = {2: 1e-2, 4: 1.6e-4, 8: 8e-9}

@@ -20,6 +20,7 @@ from typing import Any
 
 from ..backends.cpu import jit, native_call
 from ..core import modes
+from ..core.allocator import allocator
 from ..core.casts import casts
 from ..core.device import cpu
 from ..core.generator import default_generator
@@ -365,6 +366,7 @@ class CompiledFunction:
         code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
         recorder.codes = frozenset(() if code is None else (code,))
         recorder.graph.exact = self.exact
+        recorder.graph.recomputes = bool((self.options.get("options") or {}).get("recompute"))
         try:
             prepared, table, result = self._watched(recorder, reach, given, key, args, kwargs, self.function)
         except _Busy:
@@ -411,7 +413,7 @@ class CompiledFunction:
         recording.on, cache, casts.cache = True, casts.cache, {}
         seed = default_generator.state_bytes()
         try:
-            with recorder.recording():
+            with allocator.sparing(), recorder.recording():
                 result = function(*args, **kwargs)
         finally:
             recording.on, casts.cache = False, cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..autograd.engine import run_backward
@@ -18,6 +18,8 @@ from ..backends.nvidia import graphs
 from ..core.backend import backend_of
 from ..core.device import cpu, device
 from ..core.dtype import float32
+from ..core.graph import GONE
+from ..core.size import Size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided, new_tensor
 from ..ops.creation.construct import from_numpy
@@ -34,12 +36,17 @@ from .results import Results, is_live
 
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
 _FEW = 1 << 12
+_PIECE = 1 << 22  # numbers that are compared at once
 
 
 class Prepared(preparing.Prepared):
     """Everything as it is before the observed call."""
 
     recorder: Observer
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.read: set[int] = set()  # leaves whose gradients it reads, or adds to
 
     def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
         if t.is_sparse or t.device.type != "cuda":
@@ -56,11 +63,13 @@ class Prepared(preparing.Prepared):
         recorder = self.recorder
         if recorder.problems:
             raise NotRecordable(recorder.problems[0])
+        self._settle_grads()
         self._unchanged()
         devices = {t.device for t in [*self.state, *self.given.tensors] if t.device is not cpu}
         if len(devices) != 1:
             raise NotRecordable(f"it works on several devices: {', '.join(sorted(map(str, devices)))}")
         self._guard_grads(recorder.graph)
+        self.grads_before = {}
         recorded = GraphRecorded(self, devices.pop(), self._live_options(recorder.graph))
         self._note_changes(recorded)
         tensors = self.given.tensors
@@ -73,11 +82,12 @@ class Prepared(preparing.Prepared):
         extra: list[Any] = []
         for t in self.state:
             grad = self.grads_before[id(t)]
-            if grad is None or grad.is_sparse or not grad._storage.ptr:
+            if grad is None or grad is GONE or grad.is_sparse or not grad._storage.ptr:
                 continue
             place = self.recorder.memory.find(grad._storage.ptr)
             if place is None or place.buffer in self.recorder.touched:
                 extra += [TensorItem("a gradient", grad), preparing.GradItem(t, grad)]
+                self.read.add(id(t))
         self.observed += observe(extra)
 
 
@@ -140,14 +150,17 @@ class GraphRecorded(Recorded):
         result = run({})
         left = _Left(self)
         values, changed = [sums(t) for t in before.tensors], [_Copy(tensors[i]) for i, _ in self.argument_bumps]
+        theirs = {
+            id(g.leaf): _Bytes(g.leaf.grad) if _on_device(g.leaf.grad) else None for g in before.grads if g.is_new()
+        }
         self._undo(before, arguments)
         try:
+            before.give_back()
             made = self._capture(tensors, run)
-            before.left.put_grads_back()
             self.program.capture.replay()
             gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
             left.put_back()
-            problem = self._differs(tensors, made, before, values, result, changed)
+            problem = self._differs(tensors, made, before, values, result, changed, theirs)
             problem = problem or self._differentiates_otherwise(tensors, result, gradients)
         except NotRecordable as error:
             problem = str(error)
@@ -258,21 +271,23 @@ class GraphRecorded(Recorded):
         values: list[Tensor],
         result: Any,
         changed: list[_Copy],
+        gradients: dict[int, Any],
     ) -> str:
         with modes_off():
             for t, theirs, old in zip(before.tensors, values, before.sums):
                 if not alike(sums(t), theirs, old):
                     return f"a state of shape {list(t.shape)} came out differently"
             for copy in changed:
-                if not alike(copy.of, copy.tensor()):
+                if not alike(copy.of, copy):
                     return f"an argument of shape {list(copy.of.shape)} came out differently"
             ours = tensors_in(self.make(tensors, made, None))
             for a, b in zip(ours, tensors_in(result)):
                 if not alike(a, b):
                     return f"a result of shape {list(b.shape)} came out differently"
+            if {id(slot.holder) for slot in self.grads} != gradients.keys():
+                return "it does not do the same in each call"
             for slot in self.grads:
-                held = slot.holder.grad
-                if slot.header is not None and (held is None or not alike(slot.header.make(made), held)):
+                if slot.header is not None and not alike(slot.header.make(made), gradients[id(slot.holder)]):
                     return f"a gradient of shape {list(slot.header.shape)} came out differently"
         return ""
 
@@ -294,25 +309,17 @@ class GraphRecorded(Recorded):
 
 
 class _Left:
-    """What a call leaves behind besides values on the device: gradients, memory of the host, versions, where random numbers go on."""
+    """What a call leaves behind besides gradients and values on the device: memory of the host, versions, where random numbers go on."""
 
     def __init__(self, recorded: GraphRecorded):
         prepared = recorded.prepared
-        self.leaves = [t for t in prepared.state if t.is_leaf]
-        self.grads = [t.grad for t in self.leaves]
         memory = [s for s in prepared.storages.values() if s.device is cpu and s.ptr]
         self.bytes = [(s.ptr, ctypes.string_at(s.ptr, s.size_bytes)) for s in memory]
         self.versions = [(s, s.version) for s in prepared.storages.values()]
         self.generator: Any = backend_of(recorded.where).generator(recorded.where)
         self.mark = self.generator.state_bytes()
 
-    def put_grads_back(self) -> None:
-        for t, grad in zip(self.leaves, self.grads):
-            if t.grad is not grad:
-                t.grad = grad
-
     def put_back(self) -> None:
-        self.put_grads_back()
         for place, old in self.bytes:
             ctypes.memmove(place, old, len(old))
         for storage, version in self.versions:
@@ -324,18 +331,65 @@ class _Before:
     """The state before a call, to be put back."""
 
     def __init__(self, recorded: GraphRecorded):
+        prepared = recorded.prepared
         self.left = _Left(recorded)
-        self.tensors = [t for t in recorded.prepared.state if t.device is not cpu and t._storage.ptr]
+        self.grads = [_Gradient(t, id(t) in prepared.read) for t in prepared.state if t.is_leaf]
+        self.tensors = [t for t in prepared.state if t.device is not cpu and t._storage.ptr]
         held = {id(t._storage) for t in self.tensors}
-        grads = [g for g in self.left.grads if g is not None and not g.is_sparse]
-        self.tensors += [g for g in grads if g.device is not cpu and g._storage.ptr and id(g._storage) not in held]
+        kept = [g.kept for g in self.grads if g.kept is not None and _on_device(g.kept)]
+        self.tensors += [g for g in kept if id(g._storage) not in held]
         self.copies = [_Copy(t) for t in self.tensors]
         self.sums = [sums(t) for t in self.tensors]
 
     def restore(self) -> None:
+        for gradient in self.grads:
+            gradient.put_back()
         for copy in self.copies:
             copy.put_back()
         self.left.put_back()
+
+    def give_back(self) -> None:
+        """Take the memory from gradients that the function only drops."""
+        for gradient in self.grads:
+            gradient.give_back()
+
+
+class _Gradient:
+    """The gradient of a leaf before a call. One that the function does not read may go meanwhile, as it does in an eager call; then
+    another one with its values takes its place."""
+
+    def __init__(self, leaf: Tensor, is_read: bool):
+        grad = leaf.grad
+        self.leaf = leaf
+        self.kept = grad if is_read or not _on_device(grad) else None
+        self.loose = None if self.kept is grad else weakref.ref(grad)
+        self.bytes = None if self.kept is grad else _Bytes(grad)
+        self.is_ours = False  # whether it is one that took the place
+
+    def _old(self) -> Tensor | None:
+        return self.kept if self.loose is None else self.loose()
+
+    def is_new(self) -> bool:
+        """Whether the leaf has another one now."""
+        old = self._old()
+        return self.leaf.grad is not old or (old is None and self.loose is not None)
+
+    def put_back(self) -> None:
+        old = self._old()
+        if self.bytes is not None and (old is None or not old._storage.ptr):
+            old, self.is_ours = self.bytes.tensor(), True
+            self.loose = weakref.ref(old)
+        if self.leaf.grad is not old:
+            self.leaf.grad = old
+
+    def give_back(self) -> None:
+        old = self._old() if self.is_ours else None
+        if old is not None:
+            old._storage.give_back()
+
+
+def _on_device(t: Tensor | None) -> bool:
+    return t is not None and not t.is_sparse and t.device is not cpu and bool(t._storage.ptr)
 
 
 def sums(t: Tensor) -> Tensor:
@@ -344,11 +398,12 @@ def sums(t: Tensor) -> Tensor:
         t = t.detach()
         if t.numel() < _FEW or not t.dtype.is_floating_point:
             return t.clone()  # type: ignore[attr-defined]
-        x = t.reshape(-1).to(t.dtype if t.dtype.itemsize >= 4 else float32)  # type: ignore[attr-defined]
-        rows = len(x) // len(WEIGHTS)
-        weights = from_numpy(WEIGHTS).to(x.dtype).to(x.device)
-        whole = x[: rows * len(WEIGHTS)].reshape(rows, len(WEIGHTS)) * weights
-        return cat([whole.sum(1), x[rows * len(WEIGHTS) :]])
+        wide, width = t.dtype if t.dtype.itemsize >= 4 else float32, len(WEIGHTS)
+        weights = from_numpy(WEIGHTS).to(wide).to(t.device)
+        x = t.reshape(-1)
+        whole = len(x) // width * width
+        pieces = [x[at : min(at + _PIECE, whole)].to(wide) for at in range(0, whole, _PIECE)]  # type: ignore[attr-defined]
+        return cat([*((piece.reshape(-1, width) * weights).sum(1) for piece in pieces), x[whole:].to(wide)])
 
 
 def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
@@ -362,48 +417,94 @@ def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) ->
     return found
 
 
-class _Copy:
+class _Bytes:
     """The bytes between a tensor's first and last element, kept on the host: the device may have no memory to spare."""
 
     def __init__(self, t: Tensor):
-        self.of, self.size = t, extent(t)
+        self.shape, self._strides, self.dtype, self.device, self._contig = (
+            t.shape,
+            t._strides,
+            t.dtype,
+            t.device,
+            t._contig,
+        )
+        self.size = extent(t)
         self.memory = UntypedStorage(self.size)
         if self.size:
             backend_of(t.device).read(self.memory.ptr, t.data_ptr(), self.size, t.device)
+
+    def tensor(self) -> Tensor:
+        """A tensor like it, on its device."""
+        return new_tensor(
+            self._there(0, self.size), self.shape, self._strides, 0, self.dtype, self.device, self._contig
+        )
+
+    def piece(self, at: int, count: int) -> Tensor:
+        """Some of the elements, in the order in which they lie in memory."""
+        width = self.dtype.itemsize
+        memory = self._there(at * width, count * width)
+        return new_tensor(memory, Size((count,)), (1,), 0, self.dtype, self.device, True)
+
+    def _there(self, start: int, size: int) -> UntypedStorage:
+        memory = UntypedStorage(size, self.device)
+        if size:
+            backend_of(self.device).write(memory.ptr, self.memory.ptr + start, size, self.device)
+        return memory
+
+
+class _Copy(_Bytes):
+    """The bytes of a tensor, to be put back."""
+
+    def __init__(self, t: Tensor):
+        super().__init__(t)
+        self.of = t
 
     def put_back(self) -> None:
         """Write the bytes to where they came from, without a trace."""
         if self.size:
             backend_of(self.of.device).write(self.of.data_ptr(), self.memory.ptr, self.size, self.of.device)
 
-    def tensor(self) -> Tensor:
-        """The same tensor as it was, on its device."""
-        t = self.of
-        memory = UntypedStorage(self.size, t.device)
-        if self.size:
-            backend_of(t.device).write(memory.ptr, self.memory.ptr, self.size, t.device)
-        return new_tensor(memory, t.shape, t._strides, 0, t.dtype, t.device, t._contig)
-
 
 def alike(a: Any, b: Any, old: Any = None) -> bool:
-    """Whether two tensors are equal, or as near as two runs of one step that started from `old` (or from zero) may be."""
+    """Whether two tensors are equal, or as near as two runs of one step that started from `old` (or from zero) may be. The second may
+    be `_Bytes`. Of large ones a piece at a time is looked at."""
     if b is None or a.shape != b.shape or a.dtype is not b.dtype:
         return False
-    a, b = a.detach(), b.detach()
-    if not a.numel() or bool((a == b).all()):
+    if not a.numel() or all(bool((x == y).all()) for x, y in _pieces(a, b)):
         return True
     if not (a.dtype.is_floating_point or a.dtype.is_complex):
         return False
     wide = a.dtype if a.dtype.itemsize >= 4 else float32
-    x, y = a.to(wide), b.to(wide)
-    missing = x.isnan()
-    if not bool((missing == y.isnan()).all()):
-        return False
-    start = 0 if old is None else old.detach().to(wide)
-    far = ((x - y).abs().nan_to_num(0.0, 0.0, 0.0)).mean()
-    change = ((y - start).abs().nan_to_num(0.0, 0.0, 0.0)).mean()
+    far = change = size = 0.0
+    for x, y in _pieces(a, b) if old is None else [(a.detach(), b.detach())]:
+        x, y = x.to(wide), y.to(wide)
+        if not bool((x.isnan() == y.isnan()).all()):
+            return False
+        far += _total(x - y)
+        size += _total(y)
+        change += _total(y if old is None else y - old.detach().to(wide))
     tiny = 1e-6 if a.dtype.itemsize >= 4 else 1e-3
-    return bool(far <= _NOISE * change + tiny * y.abs().nan_to_num(0.0, 0.0, 0.0).mean())
+    return far <= _NOISE * change + tiny * size
+
+
+def _total(t: Any) -> float:
+    """The sum of magnitudes, without infinities and nan."""
+    return float(t.abs().nan_to_num(0.0, 0.0, 0.0).sum())
+
+
+def _pieces(a: Tensor, b: Tensor | _Bytes) -> Iterator[tuple[Any, Any]]:
+    """Both tensors, or, of large ones that lie densely in memory in the same way, pieces of them."""
+    n = a.numel()
+    if n <= _PIECE or a._strides != b._strides or extent(a) != n * a.dtype.itemsize:
+        yield a.detach(), b.tensor() if isinstance(b, _Bytes) else b.detach()
+        return
+    for at in range(0, n, _PIECE):
+        count = min(_PIECE, n - at)
+        yield _part(a, at, count), b.piece(at, count) if isinstance(b, _Bytes) else _part(b, at, count)
+
+
+def _part(t: Tensor, at: int, count: int) -> Tensor:
+    return new_tensor(t._storage, Size((count,)), (1,), t._offset + at, t.dtype, t.device, True)
 
 
 def observer() -> Observer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from .program import lifetimes
+from .arena import lifetimes
 
 _ROW, _CHAR, _WIDEST = 13, 5.5, 74  # height of a line, width of a character, characters of a column
 _COLOURS = {"native": "#e8f0fe", "fused": "#d7f0dd", "call": "#fde2d8", "test": "#eeeeee"}

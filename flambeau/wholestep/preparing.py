@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from ..core.device import cpu
+from ..core.graph import GONE
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..optim.elementwise import ElementwiseOptimizer
@@ -43,13 +45,13 @@ class Prepared:
         self.inputs: list[Tensor] = []  # leaves with such gradients
         self.state = [t for _, t in reach.tensors.values()]
         self.observed = observe(reach.items)
-        self.grads_before = {id(t): t.grad if t.is_leaf else None for t in [*self.state, *given.tensors]}
         self.storages: dict[int, UntypedStorage] = {}
         for t in self.state:
             self._know(t)
-            if t.is_leaf and t.grad is not None and not t.grad.is_sparse:
-                self._know(t.grad)
+        self._grads: dict[int, Any] = {}  # by the id of their leaf: weak references to gradients, and their versions
         own = {s.ptr for s in self.storages.values()}
+        for t in self.state:
+            own |= self._know_gradient(t)
         self.arguments: dict[int, tuple[int, int]] = {}
         for i, t in enumerate(given.tensors):
             self._argument(i, t, own)
@@ -65,6 +67,34 @@ class Prepared:
         if buffer is not None:
             buffer.dtype = t.dtype
 
+    def _know_gradient(self, leaf: Tensor) -> set[int]:
+        """The gradient that a leaf has, and where it is: it may be gone after the call."""
+        grad = leaf.grad if leaf.is_leaf else None
+        self._grads[id(leaf)] = None if grad is None else (weakref.ref(grad), grad._storage.version)
+        if grad is None or grad.is_sparse:
+            return set()
+        if id(grad._storage) not in self.storages:
+            buffer = self.recorder.know(grad._storage, "state")
+            if buffer is not None:
+                buffer.dtype, buffer.storage = grad.dtype, None
+                self.recorder.loose.add(buffer.index, grad)
+        return {grad._storage.ptr}
+
+    def _settle_grads(self) -> None:
+        """What became of the gradients: those that steps use belong to the state."""
+        self.grads_before: dict[int, Any] = {}  # by the id of their leaf; GONE if nobody holds it any more
+        pinned = self.recorder.loose.pinned
+        for buffer, grads in pinned.items():
+            for grad in grads:
+                self.recorder.memory.buffers[buffer].storage = grad._storage
+        used = {id(grad) for grads in pinned.values() for grad in grads}
+        for leaf, known in self._grads.items():
+            grad = None if known is None else known[0]()
+            self.grads_before[leaf] = GONE if known is not None and grad is None else grad
+            if grad is not None and id(grad) in used and id(grad._storage) not in self.storages:
+                self.storages[id(grad._storage)] = grad._storage
+                self.versions.append((grad._storage, known[1]))
+
     def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
         if t.is_sparse or t.device is not cpu:
             raise NotRecordable(f"an argument is on {t.device} with layout {t.layout}")
@@ -72,8 +102,7 @@ class Prepared:
             raise NotRecordable("an argument shares memory with a parameter or a buffer")
         if t._autograd is not None and (t._autograd.hooks or t._autograd.post_hooks):
             raise NotRecordable("an argument has hooks")
-        if t.is_leaf and t.grad is not None:
-            self._know(t.grad)
+        self._know_gradient(t)
         if not t._storage.ptr:
             return
         buffer = self.recorder.know(t._storage, ("argument", i))
@@ -85,6 +114,7 @@ class Prepared:
         recorder = self.recorder
         if recorder.problems:
             raise NotRecordable(recorder.problems[0])
+        self._settle_grads()
         known = {**{id(t): t for t in self.state}, **self.reach.seen}
         results = Results(recorder.memory, self.given.tensors, known, frozenset(map(id, self.given.containers)))
         for number in recorder.numbers:
@@ -170,7 +200,7 @@ class Prepared:
         extra: list[Any] = []
         for t in [*self.state, *self.given.tensors]:
             before = self.grads_before[id(t)]
-            if before is None or before.is_sparse or not before._storage.ptr:
+            if before is None or before is GONE or before.is_sparse or not before._storage.ptr:
                 continue
             buffers = [b for b in graph.buffers if b.storage is before._storage]
             if any(b.index in used for b in buffers):

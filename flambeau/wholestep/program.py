@@ -17,12 +17,15 @@ Another way of running the steps, such as one captured CUDA graph, takes this cl
         options     for each update, the options of its optimizer as they are now
         Every step runs, in order, and nothing is left to do afterwards. Raises `Stale` before anything has changed where the
         program does not fit this call, and what an operator would raise where a `Test` finds a number that is not zero.
+    place(made, which)
+                    some results go into these storages from now on, unless a run says otherwise
     rest()          gives memory of the program's own back to the system until the next run, if it can
     changed         which storages of `made` are others than in the last run; None if any may be. To be used or not
     rehearsal       where this is a `Rehearsal`, it is told of every step before it runs, and how long each native step took
-    graph, segments, arena_size, bytes, offsets, only
+    graph, segments, arena_size, bytes, offsets, in_place, only
                     what `show` tells and `recorded` asks: `segments` are the runs between calls through Python, `only` is the one
-                    segment of a program that makes no such call, `offsets` the buffers that lie in the arena, `bytes` what is touched
+                    segment of a program that makes no such call, `offsets` the buffers that lie in the arena, `in_place` those of
+                    them that take the place of one that a step reads for the last time, `bytes` what is touched
 
 Whoever makes a program has recorded the graph on one device, and guards it (`recorded`): a program need not look at its arguments."""
 
@@ -34,7 +37,7 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,10 +51,11 @@ from ..core.graph import grad_mode
 from ..core.storage import UntypedStorage
 from ..core.tensor import new_tensor
 from . import driver
-from .graph import Call, Graph, Held, Number, Ref, Test, mapped
+from .arena import arrange
+from .comparing import Print
+from .graph import Call, Graph, Held, Launch, Number, Ref, Test, mapped
 from .rehearsal import Rehearsal
 
-_ALIGNMENT = 64
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
 _LARGE = 1 << 20  # an arena of more bytes than this is worth giving back
@@ -70,37 +74,6 @@ class Segment(NamedTuple):
     first: int
     size: int
     call: Call | None
-
-
-def lifetimes(graph: Graph, wanted: set[int]) -> dict[int, tuple[int, int]]:
-    """First and last step in which each buffer of the function's own is used."""
-    found: dict[int, tuple[int, int]] = {}
-    for i, step in enumerate(graph.steps):
-        refs = [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]
-        for ref in refs:
-            if ref.buffer in wanted:
-                found[ref.buffer] = (found.get(ref.buffer, (i, i))[0], i)
-    return found
-
-
-def arrange(graph: Graph, wanted: set[int]) -> tuple[dict[int, int], int]:
-    """Offsets in one arena, and its size. Large buffers first, each at the lowest place that is free while it lives."""
-    lives = lifetimes(graph, wanted)
-    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
-    offsets: dict[int, int] = {}
-    total = 0
-    for index in sorted(lives, key=lambda b: -graph.buffers[b].size):
-        first, last = lives[index]
-        size = -(-max(graph.buffers[index].size, 1) // _ALIGNMENT) * _ALIGNMENT
-        at = 0
-        for start, end, other_first, other_last in placed:  # in order of their offsets
-            if other_first <= last and first <= other_last and start < at + size and at < end:
-                at = end
-        offsets[index] = at
-        placed.append((at, at + size, first, last))
-        placed.sort()
-        total = max(total, at + size)
-    return offsets, total
 
 
 class _Shared(threading.local):
@@ -131,7 +104,7 @@ class Program:
         self.names: list[Any] = []  # what each value is
         self._value: dict[Any, int] = {}
         own = {b.index for b in graph.buffers if b.source == "new"} - set(results)
-        self.offsets, self.arena_size = arrange(graph, own)
+        self.offsets, self.arena_size, self.in_place = arrange(graph, own)
         alone = any(isinstance(step, Call) for step in graph.steps)  # an operator might run another program
         self.arena = UntypedStorage(max(self.arena_size, 1)) if alone else _arena(self.arena_size)
         self.words: list[int] = []
@@ -145,6 +118,7 @@ class Program:
         self.numbers: dict[int, tuple[float, ...]] = {}  # of each update, in the last run
         self.plans: list[Any] = []
         self._cells: list[tuple] = []
+        self._others: dict[int, tuple[Any, int]] = {}  # steps that stand for other calls, and where those are
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
         self._build()
@@ -168,10 +142,19 @@ class Program:
                 )
                 if step.plan is not None:
                     self._add_plan(step.plan)
+                if step.other is not None:
+                    self._others[len(self.instructions) - 1] = (step, 0)
+                    self._add_test(step.other.plan)
         for position in range(len(self.graph.updates)):
             self._add_cells(position, True)
         if len(self.instructions) > first or not self.segments:
             self.segments.append(Segment(first, len(self.instructions) - first, None))
+        for i, (step, _) in self._others.items():  # behind the last segment
+            self._others[i] = step, len(self.instructions)
+            other = step.other
+            arguments = [other.plan.address, *(step.arguments[k] for k in other.positions)]
+            arguments += [None] * (len(other.signature) - len(arguments))
+            self._add(driver.caller(other.signature), other.address, other.signature, arguments, None)
         self._fix()
 
     def _add(
@@ -227,6 +210,9 @@ class Program:
     def _add_plan(self, plan: Any) -> None:
         """oneDNN says in the plan's table whether it failed."""
         self.plans.append(plan)
+        self._add_test(plan)
+
+    def _add_test(self, plan: Any) -> None:
         place = ctypes.addressof(plan.table) + 8 * sequence.STATUS
         self._add(driver.tester(8), 0, "p", [place], plan.fail)
 
@@ -320,12 +306,8 @@ class Program:
         for slot, i, shift in self.argument_values:
             t = tensors[i]
             values[slot] = t._storage.ptr + t._offset * t.dtype.itemsize - shift
-        places = self.result_values
-        for i in range(len(made)) if self.changed is None else self.changed:
-            place = places[i]
-            if place is not None:
-                values[place] = made[i].ptr
-        if self.scratch or self.workspace is not None:
+        self.place(made, range(len(made)) if self.changed is None else self.changed)
+        if self.scratch or self.workspace is not None or self.rehearsal is not None:
             self._bind_scratch()
         if self._cells or self.graph.updates:
             self._find_numbers(options)
@@ -333,6 +315,14 @@ class Program:
             self._draw()
             return
         self._run()
+
+    def place(self, made: list[UntypedStorage], which: Iterable[int]) -> None:
+        """Results go into these storages from now on."""
+        values, places = self.values, self.result_values
+        for i in which:
+            place = places[i]
+            if place is not None:
+                values[place] = made[i].ptr
 
     def _run(self) -> None:
         if self.rehearsal is not None:
@@ -365,6 +355,7 @@ class Program:
             if call is not None:
                 rehearsal.before(call)
                 self._call(call)
+                rehearsal.after(call)
             for i in range(first, first + count):
                 rehearsal.before(self.origins[i])
                 started = time.perf_counter()
@@ -372,6 +363,20 @@ class Program:
                 rehearsal.times.append((self.step_names[i], time.perf_counter() - started))
                 if self.status.value:
                     self._fail(i)
+                if i in self._others:
+                    self._compare(i, *self._others[i])
+                rehearsal.after(self.origins[i])
+
+    def _compare(self, i: int, step: Launch, k: int) -> None:
+        """Make the call that a step stands for, whose results stay, so that later steps find what they would in an eager call; from
+        now on only that, if the step's own results were others."""
+        assert step.other is not None
+        places = [self.address(step.arguments[p]) for p in step.other.positions[: len(step.other.sizes)]]
+        ours = [Print(place, size) for place, size in zip(places, step.other.sizes)]
+        self.runner(self.steps_at + 24 * k, 1, self.patches_at, 0, self.values_at, self.status_at)
+        if not all(mine.matches(place) for mine, place in zip(ours, places)):
+            self.steps[3 * i : 3 * i + 3] = self.steps[3 * k : 3 * k + 3]
+            self.scratch.append(step.other.plan)
 
     def rest(self, used: list[tuple[int, int]] | None = None) -> None:
         """Give the arena's memory back to the system, but for the parts (from, to) that are used; its place stays reserved."""
@@ -404,10 +409,11 @@ class Program:
 
     def _bind_scratch(self) -> None:
         work = onednn_plan._workspace
-        if work.address != self.bound:
-            size = max((p.scratch_size for p in self.scratch), default=0)
-            work.reserve(size)
-            for p in self.scratch:
+        others = [] if self.rehearsal is None else [step.other.plan for step, _ in self._others.values()]
+        if work.address != self.bound or others:
+            used = [p for p in [*self.scratch, *others] if p.scratch_size]
+            work.reserve(max((p.scratch_size for p in used), default=0))
+            for p in used:
                 p.bind_scratch()
             self.bound = work.address
         if self.workspace is not None:
@@ -502,4 +508,4 @@ def _signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 else word
 
 
-__all__ = ["Program", "Segment", "Stale", "arrange", "lifetimes"]
+__all__ = ["Program", "Segment", "Stale"]

@@ -23,8 +23,6 @@ from .program import Program, Stale
 from .rehearsal import Rehearsal, extent
 from .results import Header, Results
 
-_LARGE_ARENA = 1 << 20
-
 
 class GradSlot:
     """A leaf whose gradient the function sets: a tensor of the state, or an argument."""
@@ -177,21 +175,67 @@ class Recorded:
         """Run the recording, undo it, run the function (`run`, which takes what stands for which tensor), and compare: why they differ
         (or nothing), and the function's result."""
         tensors = self._with_inputs(tensors)
-        if self.program.arena_size > _LARGE_ARENA:
-            allocator.empty_cache()  # blocks that the arena stands for now
-        problem, states, ours, gradients = self._rehearse(tensors)
-        result = run({})
+        allocator.empty_cache()  # blocks that the arena stands for
+        problem, *prints = self._rehearse(tensors)
+        with allocator.sparing():
+            result = run({})
         if not problem:
-            problem = self._compare(tensors, result, states, ours, gradients)
+            problem = self._compare(tensors, result, *prints)
+        del prints
         self.checked = not problem
-        if self.checked and self.program.arena_size > _LARGE_ARENA:
+        if self.checked:
+            self._adopt()
             allocator.empty_cache()
         return problem, result
 
+    def _adopt(self) -> None:
+        """Later calls write gradients where the function has put them, if nobody else holds these."""
+        made: list[Any] = [None] * len(self.slots)
+        for slot in self.grads:
+            if slot.header is None or type(slot.holder) is int:
+                continue
+            held = slot.holder.grad
+            slot.tensor = held if self._is_spare(held, slot, 4) and held._strides == slot.header.strides else None
+            if slot.tensor is not None:
+                made[slot.header.slot] = held._storage
+                slot.counts = 4, 2
+        if all(slot.tensor is not None for slot in self.grads):
+            self._remember(made)
+            self.program.place(made, [i for i, storage in enumerate(made) if storage is not None])
+
+    def _is_spare(self, held: Any, slot: GradSlot, count: int) -> bool:
+        """Whether nobody holds a gradient and its memory but its leaf, and whoever else makes up this count with the caller."""
+        assert slot.header is not None
+        return (
+            type(held) is Tensor
+            and not held.is_sparse
+            and held._autograd is None
+            and held._base is None
+            and held._offset == slot.header.offset
+            and held._storage.owner is None
+            and held._storage.size_bytes == self.slots[slot.header.slot].size
+            and not getattr(held._storage, "fixed", False)
+            and not getattr(held._storage, "aliases", None)
+            and sys.getrefcount(held) == count
+            and sys.getrefcount(held._storage) == 2
+            and held._storage.ptr not in self.state_addresses
+        )
+
+    def _spare_storages(self) -> list[UntypedStorage]:
+        """Memory for the results of a rehearsal: that of gradients which the function is going to drop, where there are some."""
+        found: list[Any] = [None] * len(self.slots)
+        for slot in self.grads:
+            if slot.header is not None and type(slot.holder) is not int:
+                held = slot.holder.grad
+                if self._is_spare(held, slot, 4):
+                    found[slot.header.slot] = held._storage
+        return [UntypedStorage(slot.size) if mine is None else mine for slot, mine in zip(self.slots, found)]
+
     def _rehearse(self, tensors: list[Tensor]) -> tuple[str, list, list, list]:
         """Run the program and undo it: what went wrong, and prints of what the state, the results and the gradients came to be."""
-        made = [UntypedStorage(slot.size) for slot in self.slots]
-        rehearsal = self.program.rehearsal = Rehearsal(self.program, tensors, made)
+        made = self._spare_storages()
+        shown = {t._storage.ptr for t in tensors_in(self.make(tensors, made, None))}
+        rehearsal = self.program.rehearsal = Rehearsal(self.program, tensors, made, shown)
         problem, ours, gradients = "", [], []
         self.times = rehearsal.times
         try:

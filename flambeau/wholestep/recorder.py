@@ -10,6 +10,7 @@ import bisect
 import contextlib
 import ctypes
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -73,6 +74,26 @@ def unwatched() -> Iterator[None]:
         storage.watchers[:] = watchers
 
 
+class Loose:
+    """Gradients that existed before, by buffer. A call that does not use them may drop them, as in an eager call: their memory is
+    free then. One that a step uses is pinned: it is kept."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, list[weakref.ref]] = {}
+        self.pinned: dict[int, list[Tensor]] = {}
+
+    def add(self, buffer: int, grad: Tensor) -> None:
+        self.known.setdefault(buffer, []).append(weakref.ref(grad))
+
+    def pin(self, buffer: int) -> bool:
+        """Whether it is still there."""
+        held = [grad for ref in self.known[buffer] if (grad := ref()) is not None]
+        if held:
+            self.pinned[buffer] = held
+            del self.known[buffer]
+        return bool(held)
+
+
 class _Leaf:
     """One operator that runs."""
 
@@ -106,6 +127,7 @@ class Recorder(modes.Mode):
         self._callback = _CALLBACK(self._called)
         self.codes: frozenset = frozenset()  # of the function itself
         self.numbers: list[tuple[float, int, int]] = []  # that are only returned: value, buffer, size
+        self.loose = Loose()
 
     # -- what existed before ----------------------------------------------------------------------------------------
     def know(self, held: storage.UntypedStorage, source: Any) -> Buffer | None:
@@ -185,7 +207,7 @@ class Recorder(modes.Mode):
         layout = (t.shape, t._strides, t.dtype, t._contig)
         if not t._storage.ptr:
             return Held(Ref(-1, 0), layout)
-        place = self.memory.find(t._storage.ptr)
+        place = self._find(t._storage.ptr)
         if place is None:
             self._problem("a tensor of unknown origin")
             return None
@@ -229,6 +251,13 @@ class Recorder(modes.Mode):
         if leaf.generator is not None and leaf.generator not in self.graph.generators:
             self.graph.generators.append(leaf.generator)
 
+    def _find(self, address: int) -> Ref | None:
+        """The place that a step is about to use."""
+        place = self.memory.find(address)
+        if place is not None and place.buffer in self.loose.known and not self.loose.pin(place.buffer):
+            return None  # something else lies there now
+        return place
+
     # -- what is told -----------------------------------------------------------------------------------------------
     def _problem(self, why: str) -> None:
         self.problems.append(why)
@@ -254,7 +283,7 @@ class Recorder(modes.Mode):
         """Bytes are set to a value."""
         if threading.get_ident() != self.thread:
             return
-        place = self.memory.find(address)
+        place = self._find(address)
         if place is None:
             self._problem("a fill of unknown memory")
             return
@@ -264,7 +293,7 @@ class Recorder(modes.Mode):
         """New memory got values that Python had: they depend on nothing but guarded values."""
         if threading.get_ident() != self.thread:
             return
-        place = self.memory.find(address)
+        place = self._find(address)
         if place is None:
             self._problem("values for unknown memory")
             return
@@ -284,7 +313,7 @@ class Recorder(modes.Mode):
         """An operator tests a number in which a kernel reports errors."""
         if threading.get_ident() != self.thread:
             return
-        place = self.memory.find(address)
+        place = self._find(address)
         if place is not None and error is not None and self.leaf is None:
             self.graph.steps.append(Test(str(error), place, size, error=error))
             return
@@ -322,7 +351,7 @@ class Recorder(modes.Mode):
             elif launch.plan is not None and not launch.arguments:
                 launch.arguments.append(value)  # the table of the plan
             else:
-                place = self.memory.find(value) or self.plans.in_workspace(self.memory, value)
+                place = self._find(value) or self.plans.in_workspace(self.memory, value)
                 if place is None:
                     self._not_native("it uses memory of its own")
                     return
@@ -419,4 +448,4 @@ class _Plans:
         return memory.find(address)
 
 
-__all__ = ["Memory", "NotRecordable", "Recorder", "unwatched"]
+__all__ = ["Loose", "Memory", "NotRecordable", "Recorder", "unwatched"]

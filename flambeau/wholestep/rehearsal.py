@@ -22,15 +22,21 @@ _WORTHWHILE = 1 << 20  # bytes
 
 
 class Rehearsal:
-    """What has to be done before each step of a program, and what there was before it ran."""
+    """What has to be done before and after each step of a program, and what there was before it ran. `shown` are addresses of memory
+    that results look at: what is there must stay until these are compared; None if that is not known."""
 
-    def __init__(self, program: Program, tensors: list[Tensor], made: list[UntypedStorage]):
-        self.program = program
+    def __init__(
+        self, program: Program, tensors: list[Tensor], made: list[UntypedStorage], shown: set[int] | None = None
+    ):
+        self.program, self.shown = program, shown
         self.times: list[tuple[str, float]] = []
         self.saved: list[tuple[int, bytes, Any]] = []  # where, what was there, and the kind of numbers it is
         self._since = 0  # bytes saved since the arena was last cleared up
         self._filled: dict[int, list[tuple[int, int]]] = {}  # by step: places to fill with garbage
         self._changed: dict[int, list[tuple[int, int, Any]]] = {}  # places to be saved
+        self._brief: dict[int, list[tuple[int, int, Any]]] = {}  # those of them that no later step uses
+        self._copies: list[tuple[int, bytes, Any]] = []  # of these, while the step runs
+        self._found: list[tuple[int, Print]] = []  # what they had become
         self._last: dict[int, int] = {}
         self._number = {id(step): i for i, step in enumerate(program.graph.steps)}
         self._generators = [(g, g.state_bytes()) for g in dict.fromkeys([default_generator, *program.graph.draws])]
@@ -40,6 +46,8 @@ class Rehearsal:
         graph, program = self.program.graph, self.program
         places = {b: (made[i].ptr, made[i].size_bytes) for i, b in enumerate(program.results) if made[i].ptr}
         for b, offset in program.offsets.items():
+            if b in program.in_place:  # there is what the step reads
+                continue
             places[b] = program.arena.ptr + offset, graph.buffers[b].size
         written: set[int] = set()
         for i, step in enumerate(graph.steps):
@@ -52,10 +60,26 @@ class Rehearsal:
                 if ref.buffer >= 0 and ref.buffer not in written:
                     written.add(ref.buffer)
                     self._changed.setdefault(i, []).extend(self._outside(ref.buffer, tensors))
+        self._find_brief(tensors)
         for address, size in places.values():  # no step uses them
             ctypes.memset(address, _GARBAGE, size)
         for b in {r.buffer for u in graph.updates for refs in u.scalars for r in refs} - written:
             self.saved += [(at, ctypes.string_at(at, size), kind) for at, size, kind in self._outside(b, tensors)]
+
+    def _find_brief(self, tensors: list[Tensor]) -> None:
+        """Of what steps change, the parts that are needed for nothing else: they are put back right after the step."""
+        if self.shown is None:
+            return
+        graph = self.program.graph
+        kept = {r.buffer for u in graph.updates for refs in u.scalars for r in refs} | set(self.program.arguments)
+        for i, step in enumerate(graph.steps):
+            refs = {} if isinstance(step, Test) else {r.buffer: r for r in changed_by(step) if r.buffer not in kept}
+            for buffer in refs:
+                places = self._outside(buffer, tensors) if self._last.get(buffer) == i else []
+                for place in places:
+                    if place in self._changed.get(i, ()) and place[0] not in self.shown:
+                        self._changed[i].remove(place)
+                        self._brief.setdefault(i, []).append(place)
 
     def _outside(self, index: int, tensors: list[Tensor]) -> list[tuple[int, int, Any]]:
         """The memory behind a buffer that existed before: where, how much, and numbers of which kind it holds."""
@@ -78,6 +102,9 @@ class Rehearsal:
         for address, size, kind in self._changed.pop(number, ()):
             self.saved.append((address, ctypes.string_at(address, size), kind))
             self._since += size
+        for address, size, kind in self._brief.pop(number, ()):
+            self._copies.append((address, ctypes.string_at(address, size), kind))
+            self._since += size
         if self._since > _WORTHWHILE:
             self._since = 0
             offsets, buffers = self.program.offsets, self.program.graph.buffers
@@ -85,16 +112,23 @@ class Rehearsal:
                 [(at, at + buffers[b].size) for b, at in offsets.items() if self._last.get(b, -1) >= number]
             )
 
+    def after(self, step: Any) -> None:
+        """A step has run."""
+        self._put_back(self._copies)
+
+    def _put_back(self, copies: list[tuple[int, bytes, Any]]) -> None:
+        while copies:
+            address, old, kind = copies.pop()
+            self._found.append((address, Print(address, len(old), kind)))
+            ctypes.memmove(address, old, len(old))
+
     def undo(self) -> list[tuple[int, Print]]:
         """Put everything back that was changed; what it had become."""
-        found = []
-        while self.saved:
-            address, old, kind = self.saved.pop()
-            found.append((address, Print(address, len(old), kind)))
-            ctypes.memmove(address, old, len(old))
+        self._put_back(self._copies)
+        self._put_back(self.saved)
         for generator, mark in self._generators:
             generator.set_state_bytes(mark)
-        return found
+        return self._found
 
 
 def changed_by(step: Any) -> list[Any]:

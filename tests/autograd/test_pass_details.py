@@ -180,3 +180,28 @@ def test_materialized_gradients_can_be_differentiated() -> None:
         first = t.autograd.grad(x * a, x, create_graph=True)
         second = t.autograd.grad(first, x, create_graph=True, materialize_grads=True)
         assert t.autograd.grad(second, x, materialize_grads=True)[0].item() == 0
+
+
+def test_a_pass_to_one_input_computes_no_other_gradients():
+    """A weight's gradient is half of the work of a layer."""
+    asked = []
+
+    x, weight = flambeau.randn(3, 4, requires_grad=True), flambeau.randn(5, 4, requires_grad=True)
+    out = flambeau.nn.functional.linear(x, weight)
+    node = out.grad_fn
+    original = type(node).apply_some
+
+    def watched(self, grads, wanted):
+        result = original(self, grads, wanted)
+        asked.append((wanted, [g is not None for g in result]))
+        return result
+
+    type(node).apply_some = watched
+    try:
+        (only_x,) = flambeau.autograd.grad(out.sum(), x, retain_graph=True)
+        (only_weight,) = flambeau.autograd.grad(out.sum(), weight, retain_graph=True)
+        both = flambeau.autograd.grad(out.sum(), (x, weight))
+    finally:
+        type(node).apply_some = original
+    assert [sum(found) for _, found in asked] == [1, 1, 2]
+    assert only_x.equal(both[0]) and only_weight.equal(both[1])

@@ -55,3 +55,16 @@ def test_meta_tensors_have_the_address_zero():
     t = fl.ones(2, device="meta")
     assert t.data_ptr() == t.untyped_storage().data_ptr() == 0
     assert t.untyped_storage() == t.untyped_storage()
+
+
+@pytest.mark.parametrize("kind", ["cpu", "meta"])
+def test_there_is_one_cpu_and_one_meta_device_whatever_its_number(kind):
+    made = [
+        fl.zeros(2, device=f"{kind}:1"),
+        fl.zeros(2).to(fl.device(kind, 3)),
+        fl.nn.Linear(2, 2).to(f"{kind}:0").weight,
+    ]
+    with fl.device(f"{kind}:1"):
+        made.append(fl.zeros(2))
+    assert [str(t.device) for t in made] == [kind] * 4
+    assert str(fl.device(f"{kind}:1")) == f"{kind}:1"

@@ -15,10 +15,13 @@ from flambeau import distributed as dist
 from flambeau import nn
 from flambeau.distributed._composable import checkpoint, replicate
 from flambeau.distributed._composable.replicate_with_fsdp import replicate as replicate_on_engine
+from flambeau.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
 from flambeau.distributed.device_mesh import init_device_mesh
 from flambeau.distributed.fsdp import (
     CPUOffloadPolicy,
     FSDPModule,
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
     MixedPrecision,
     MixedPrecisionPolicy,
     ShardingStrategy,
@@ -29,6 +32,7 @@ from flambeau.distributed.fsdp import (
 )
 from flambeau.distributed.fsdp import FullyShardedDataParallel as FSDP
 from flambeau.distributed.fsdp.wrap import ModuleWrapPolicy
+from flambeau.distributed.pieces import lay_out, stretches
 from flambeau.distributed.tensor import DTensor, Replicate, Shard
 from flambeau.serialization.sharded import save_sharded
 
@@ -251,6 +255,77 @@ def wrapped_optimizer_states(rank: int, size: int) -> None:
     optimizer.load_state_dict(FSDP.optim_state_dict_to_load(model, optimizer, state))
 
 
+def wrapped_optimizer_states_from_rank_0(rank: int, size: int) -> None:
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    for original in (True, False):
+        model = FSDP(_model(), use_orig_params=original, device_id=torch.device("cpu"))
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        model(torch.ones(1, 7)).sum().backward()
+        optimizer.step()
+        whole = FSDP.full_optim_state_dict(model, optimizer)
+        assert bool(whole) is (rank == 0)
+        wanted = {n: {k: v.clone() for k, v in one.items()} for n, one in optimizer.state_dict()["state"].items()}
+        configs = FullStateDictConfig(), FullOptimStateDictConfig(rank0_only=True)
+        for through_checkpoint in (False, True):
+            fresh = torch.optim.Adam(model.parameters(), lr=0.01)
+            if through_checkpoint:
+                set_optimizer_state_dict(model, fresh, whole, options=options)
+            else:
+                with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, *configs):
+                    fresh.load_state_dict(FSDP.optim_state_dict_to_load(model, fresh, whole))
+            found = fresh.state_dict()["state"]
+            assert all(torch.equal(found[n][k], v) for n, one in wanted.items() for k, v in one.items())
+        with pytest.raises(ValueError, match='must have the keys "state"'):
+            FSDP.optim_state_dict_to_load(model, optimizer, {})
+
+
+def wrapped_parameters_may_be_replaced(rank: int, size: int) -> None:
+    stepped = []
+    for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.NO_SHARD):
+        model = FSDP(nn.Linear(4, 2), use_orig_params=True, sharding_strategy=strategy, device_id=torch.device("cpu"))
+        weight = model.module.weight
+        assert weight.ndim == (2 if strategy is ShardingStrategy.NO_SHARD else 1)
+        weight.data = torch.ones_like(weight)
+        model.module.weight = nn.Parameter(weight.detach() * 2)
+        model.module.bias.data = torch.zeros_like(model.module.bias)
+        assert (model(torch.ones(1, 4)) == 8).all()
+        for p in model.parameters():
+            p.register_post_accumulate_grad_hook(lambda p: stepped.append((p.grad.shape, p.shape)))
+        model(torch.ones(1, 4)).sum().backward()
+        assert stepped and all(a == b for a, b in stepped)
+        model.module.weight = nn.Parameter(torch.ones(1000))
+        with pytest.raises(RuntimeError, match="Cannot writeback when the parameter shape changes"):
+            model._group.unshard()
+
+
+class Partial(nn.Module):
+    """Of its parts one is frozen and one is not used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.frozen, self.unused = nn.Linear(7, 3), nn.Linear(7, 3), nn.Linear(5, 3)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.used(x) * self.frozen(x)
+
+
+def wrapped_parts_without_gradients(rank: int, size: int) -> None:
+    torch.manual_seed(0)
+    reference = Partial()
+    model = FSDP(copy.deepcopy(reference), use_orig_params=True, device_id=torch.device("cpu"))
+    for _ in range(2):
+        model(torch.ones(2, 7) * (rank + 1)).sum().backward()
+    for rank_of in range(size):
+        for _ in range(2):
+            (reference(torch.ones(2, 7) * (rank_of + 1)).sum() / size).backward()
+    assert all(p.grad is None for p in model.frozen.parameters())
+    with FSDP.summon_full_params(model, with_grads=True):
+        for name, wanted in reference.used.named_parameters():
+            assert torch.allclose(getattr(model.used, name).grad, wanted.grad)
+        assert not model.unused.weight.grad.any()
+
+
 def wrapped_precision_and_no_sync(rank: int, size: int) -> None:
     precision = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     model = FSDP(_model(), mixed_precision=precision, use_orig_params=True, device_id=torch.device("cpu"))
@@ -280,8 +355,18 @@ def replicas(rank: int, size: int) -> None:
 CHECKS = [
     shards_train_as_one_process, kept_parameters_and_gathered_gradients, memory_is_given_back, hybrid_meshes, another_dimension,
     lower_precision, checkpoints_and_other_methods, states_are_loaded, models_come_from_meta, wrapped_models_train_as_one_process,
-    wrapped_optimizer_states, wrapped_precision_and_no_sync, replicas,
+    wrapped_optimizer_states, wrapped_optimizer_states_from_rank_0, wrapped_parts_without_gradients,
+    wrapped_parameters_may_be_replaced, wrapped_precision_and_no_sync, replicas,
 ]  # fmt: skip
+
+
+def test_pieces_of_a_long_tensor_go_to_their_ranks() -> None:
+    tensors = [torch.arange(1.0, 6.0), torch.arange(6.0, 8.0), torch.empty(0)]
+    shares = stretches(tensors, [0, 6, 8], 4, 3)  # a gap behind the first, nothing for the last
+    flat = torch.full((12,), float("nan"))
+    lay_out(flat, shares)
+    assert flat.tolist() == [1, 2, 3, 4, 5, 0, 6, 7, 0, 0, 0, 0]
+    assert [sum(share.room for share in own) for own in shares] == [4, 4, 4]
 
 
 @pytest.fixture(scope="module")

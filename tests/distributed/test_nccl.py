@@ -10,7 +10,7 @@ import pytest
 import flambeau as torch
 import flambeau.distributed as dist
 from flambeau.distributed import nccl_engine
-from flambeau.distributed.process_group import memory_of
+from flambeau.distributed.pieces import memory_of
 from flambeau.distributed.reduce_op import RedOpType
 
 

@@ -11,12 +11,13 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from .pretended import pretend_devices
 
 INTERNAL = "torch.testing._internal"
 STAND_INS = Path(__file__).parent / "stand_ins"
@@ -89,9 +90,11 @@ class _StandInFinder(importlib.abc.MetaPathFinder):
         if not fullname.startswith(INTERNAL + "."):
             return None
         name = fullname[len(INTERNAL) + 1 :]
+        file = STAND_INS / f"{name}.py"
+        if name == "distributed.fake_pg" and "flambeau" in sys.modules:
+            return importlib.util.spec_from_file_location(fullname, file)
         if name.partition(".")[0] in _WHEEL:
             return _from_wheel(fullname)
-        file = STAND_INS / f"{name}.py"
         if file.exists():
             return importlib.util.spec_from_file_location(fullname, file)
         return importlib.util.spec_from_file_location(
@@ -179,7 +182,7 @@ def load(path: Path) -> ModuleType:
                 if alias.name.startswith(f"{INTERNAL}.") and alias.asname:  # which goes through attributes, not names
                     helper = importlib.import_module(alias.name)
                     setattr(torch.testing._internal, alias.name.rpartition(".")[2], helper)
-    _pretend_devices(torch)
+    pretend_devices(torch, path)
     if not hasattr(torch, "_is_functional_tensor"):  # tests of spread tensors ask what they may be given
         torch._is_functional_tensor = lambda t: False  # type: ignore[attr-defined]
     # PyTorch's cache of sharding decisions is locked by tests that run ranks in threads.
@@ -188,17 +191,6 @@ def load(path: Path) -> ModuleType:
     module = importlib.import_module(path.stem)
     _loading[0] = False
     return module
-
-
-def _pretend_devices(torch: Any) -> None:
-    """With `--ranks N`: as many processes as if there were N devices, on the CPU. Tests count devices to know how many to start."""
-    ranks = int(os.environ.get("SUITE_RANKS", 0))
-    if ranks:
-        torch.accelerator.device_count = torch.cpu.device_count = lambda: ranks
-        if not hasattr(torch._inductor.config, "compile_threads"):
-            torch._inductor.config.compile_threads = 1
-        common = importlib.import_module(f"{INTERNAL}.common_fsdp")
-        common.DEVICE_COUNT = common.FSDPTestContinuous.world_size = ranks  # type: ignore[attr-defined]
 
 
 def _statements(path: Path, root: Path | None = None, seen: set[Path] | None = None) -> Iterator[ast.AST]:

@@ -158,7 +158,6 @@ class FakeQuantize(FakeQuantizeBase):
         limits = {"quant_min", "quant_max", "reduce_range"}
         return ", ".join(f"{n}={getattr(self.activation_post_process if n in limits else self, n)}" for n in names)
 
-    @export
     def extra_repr(self) -> str:
         return self._shown(
             "fake_quant_enabled", "observer_enabled", "quant_min", "quant_max", "dtype", "qscheme", "ch_axis", "scale",
@@ -198,7 +197,6 @@ class FixedQParamsFakeQuantize(FakeQuantize):
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         return self.scale, self.zero_point
 
-    @export
     def extra_repr(self) -> str:
         return self._shown(
             "fake_quant_enabled",
@@ -231,7 +229,6 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         self.register_buffer("observer_enabled", torch.tensor([1], dtype=torch.long))
         self.is_symmetric_quant = _is_symmetric_quant(self.activation_post_process.qscheme)
 
-    @export
     def extra_repr(self) -> str:
         return self._shown(
             "fake_quant_enabled", "observer_enabled", "scale", "zero_point", "dtype", "quant_min", "quant_max", "qscheme",

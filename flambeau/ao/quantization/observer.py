@@ -6,7 +6,7 @@ import functools
 import warnings
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -366,6 +366,13 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         return _moved(self.min_val, low, constant), _moved(self.max_val, high, constant)
 
 
+def _rounded(number: float) -> float:
+    """A number as float32 has it."""
+    if torch.jit.is_scripting():
+        return float(torch.tensor(number, dtype=torch.float32))
+    return float(np.float32(number))
+
+
 class HistogramObserver(UniformQuantizationObserverBase):
     """Counts values in bins of equal width, and chooses the range whose levels lose least, in the sum of squares.
 
@@ -411,7 +418,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
 
     def _compute_quantization_error(self, next_start_bin: int, next_end_bin: int) -> float:
         """What is lost where the levels cover the bins from start to end."""
-        width = (self.max_val.item() - self.min_val.item()) / self.bins
+        width = (float(self.max_val) - float(self.min_val)) / self.bins
         level_width = width * (next_end_bin - next_start_bin + 1) / self.dst_nbins
         if level_width == 0.0:
             return 0.0
@@ -427,20 +434,20 @@ class HistogramObserver(UniformQuantizationObserverBase):
         norm = self._get_norm(begin - center_of_begin, half, density)
         norm = norm + whole
         norm = norm + self._get_norm(-half, end - center_of_end, density)
-        return norm.sum().item()
+        return float(norm.sum())
 
     def _non_linear_param_search(self) -> tuple[Tensor, Tensor]:
         """The range that loses least: bins are left out at the end with fewer values, as long as that helps."""
         if self.histogram.size()[0] != self.bins:
             raise AssertionError("bins mismatch")
         width = (self.max_val - self.min_val) / self.bins
-        total = torch.sum(self.histogram).item()
-        sums = torch.cumsum(self.histogram, dim=0).tolist()
+        total = float(torch.sum(self.histogram))
+        sums: list[float] = torch.cumsum(self.histogram, dim=0).tolist()
         step, below, above = 1e-5, 0.0, 1.0
         start, end, least = 0, self.bins - 1, float("inf")
         while below < above:
             next_below, next_above = below + step, above - step
-            low_limit, high_limit = float(np.float32(next_below * total)), float(np.float32(next_above * total))
+            low_limit, high_limit = _rounded(next_below * total), _rounded(next_above * total)
             left, right = start, end
             while left < end and sums[left] < low_limit:
                 left += 1
@@ -451,7 +458,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
                 next_start, below = left, next_below
             else:
                 next_end, above = right, next_above
-            if (next_start, next_end) == (start, end):
+            if next_start == start and next_end == end:
                 continue
             norm = self._compute_quantization_error(next_start, next_end)
             if norm > least:
@@ -534,7 +541,8 @@ class HistogramObserver(UniformQuantizationObserverBase):
             raise AssertionError(
                 "The number of bins in histogram should be equal to the number of bins supplied while making this observer"
             )
-        return self._calculate_qparams(*self._non_linear_param_search())
+        low, high = self._non_linear_param_search()
+        return self._calculate_qparams(low, high)
 
     def _load_from_state_dict(
         self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
@@ -588,16 +596,20 @@ class FixedQParamsObserver(ObserverBase):
 
 
 class _WithoutQParams(ObserverBase):
+    _NAME: ClassVar[str]
+
     def forward(self, x: Tensor) -> Tensor:
         return x
 
     @export
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        raise Exception(f"calculate_qparams should not be called for {type(self).__name__}")
+        raise Exception(f"calculate_qparams should not be called for {self._NAME}")
 
 
 class PlaceholderObserver(_WithoutQParams):
     """Says which dtype is wanted, where scales are found later or there are none (float16)."""
+
+    _NAME = "PlaceholderObserver"
 
     def __init__(
         self,
@@ -631,9 +643,12 @@ class PlaceholderObserver(_WithoutQParams):
 class RecordingObserver(_WithoutQParams):
     """Keeps the tensors themselves."""
 
+    _NAME = "RecordingObserver"
+
     def __init__(self, dtype: _dtype = torch.quint8):
         super().__init__(dtype=dtype, is_dynamic=False)
         self.tensor_val: list[Tensor] = []
+        self._attribute_types = {"tensor_val": list[Tensor]}  # which an empty list does not say to TorchScript
 
     def forward(self, x: Tensor) -> Tensor:
         self.tensor_val.append(x.clone())
@@ -647,6 +662,8 @@ class RecordingObserver(_WithoutQParams):
 class NoopObserver(_WithoutQParams):
     """Does nothing but name a dtype."""
 
+    _NAME = "NoopObserver"
+
     def __init__(self, dtype: _dtype = torch.float16, custom_op_name: str = "") -> None:
         super().__init__(dtype=dtype, is_dynamic=False)
         self.custom_op = custom_op_name
@@ -654,6 +671,8 @@ class NoopObserver(_WithoutQParams):
 
 class ReuseInputObserver(_WithoutQParams):
     """Says that the observer of the operator's input is the one of its output, too."""
+
+    _NAME = "ReuseInputObserver"
 
     def __init__(self) -> None:
         super().__init__(torch.quint8, is_dynamic=False)

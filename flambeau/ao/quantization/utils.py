@@ -277,7 +277,7 @@ def scale_and_zero_point(
     dtype: _dtype,
     eps: Tensor,
     custom: bool,
-    qscheme: Any,
+    qscheme: torch.qscheme,
 ) -> tuple[Tensor, Tensor]:
     """Scale and zero point of values in [min_val, max_val], each of one element at least."""
     if not check_min_max_valid(min_val, max_val):
@@ -289,7 +289,7 @@ def scale_and_zero_point(
         scale = torch.max(torch.max(-low, high) / (levels / 2), eps)
         if dtype in (torch.quint8, torch.uint8):
             zero_point.fill_((quant_min + quant_max) // 2 if custom else 128)
-        elif dtype is torch.uint16:
+        elif dtype == torch.uint16:
             zero_point.fill_(2**15)
     elif qscheme == torch.per_channel_affine_float_qparams:
         scale = (max_val - min_val) / levels
@@ -312,7 +312,7 @@ def determine_qparams(
     dtype: _dtype,
     eps: Tensor,
     has_customized_qrange: bool,
-    qscheme: Any = torch.per_tensor_affine,
+    qscheme: torch.qscheme = torch.per_tensor_affine,
 ) -> tuple[Tensor, Tensor]:
     """Scale (in double precision) and zero point of values in [min_val, max_val]."""
     scale, zero_point = scale_and_zero_point(

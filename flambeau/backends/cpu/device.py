@@ -8,7 +8,7 @@ from typing import Any
 
 from ...core.allocator import allocator, round_size
 from ...core.backend import BACKENDS, Backend
-from ...core.device import device
+from ...core.device import cpu, device
 from ...core.dtype import FLOAT8
 from ...core.generator import Generator, default_generator
 from ...core.storage import is_zero, set_bytes, tell_looked, watchers
@@ -23,6 +23,9 @@ class CpuBackend(Backend):
 
     def computes(self, dtypes: tuple) -> bool:
         return jit.available() and FLOAT8.isdisjoint(dtypes)
+
+    def indexed(self, where: device) -> device:
+        return cpu  # "cpu:1" is a name for the same memory
 
     def allocate(self, nbytes: int, where: device) -> int:
         return allocator.allocate(round_size(nbytes))

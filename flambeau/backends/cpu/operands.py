@@ -16,6 +16,13 @@ from flambeau.core.storage import tell_looked, watchers
 Padding = int | Sequence[int] | Sequence[tuple[int, int]]
 
 
+class Shaped:
+    """What a plan asks of a tensor: how it lies."""
+
+    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: dtypes.dtype = dtypes.float32):
+        self.shape, self._strides, self.dtype = shape, strides, dtype
+
+
 class Operand:
     """The simplest operand: a NumPy array seen as a tensor, for temporaries and for what arrives as an array."""
 

@@ -8,13 +8,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
-from ...core.dtype import dtype as Dtype
-from ...core.layout import channels_last, contiguous_format, layout, memory_format, preserve_format, strided
-from ...core.promotion import get_default_dtype
 from ...core.size import Size
-from ...core.tensor import Tensor
+from .._shard.sharded_tensor.metadata import TensorProperties as _OfShards
 from .stateful import StatefulT
 
 __all__ = [
@@ -37,44 +34,11 @@ class _MEM_FORMAT_ENCODING(Enum):
     TORCH_PRESERVE_FORMAT = 2
 
 
-_FORMATS = {
-    contiguous_format: _MEM_FORMAT_ENCODING.TORCH_CONTIGUOUS_FORMAT,
-    channels_last: _MEM_FORMAT_ENCODING.TORCH_CHANNELS_LAST,
-    preserve_format: _MEM_FORMAT_ENCODING.TORCH_PRESERVE_FORMAT,
-}
-
-
 @dataclass
-class TensorProperties:
+class TensorProperties(_OfShards):
     """What is needed besides its size to make a tensor."""
 
-    dtype: Dtype = field(default_factory=get_default_dtype)
-    layout: layout = strided
-    requires_grad: bool = False
-    memory_format: memory_format = contiguous_format
-    pin_memory: bool = False
-
-    def __getstate__(self) -> tuple:
-        if self.memory_format not in _FORMATS:
-            raise RuntimeError(f"Invalid torch.memory_format: {self.memory_format}")
-        return self.dtype, self.layout, self.requires_grad, _FORMATS[self.memory_format], self.pin_memory
-
-    def __setstate__(self, state: tuple) -> None:
-        self.dtype, self.layout, self.requires_grad, encoded, self.pin_memory = state
-        for known, code in _FORMATS.items():
-            if code == encoded:
-                self.memory_format = known
-                return
-        raise RuntimeError(f"Invalid torch.memory_format encoding: {encoded}")
-
-    @staticmethod
-    def create_from_tensor(tensor: Tensor) -> TensorProperties:
-        return TensorProperties(
-            dtype=tensor.dtype,
-            layout=tensor.layout,
-            requires_grad=tensor.requires_grad,
-            pin_memory=tensor.is_pinned(),
-        )
+    _codes: ClassVar[type[Enum]] = _MEM_FORMAT_ENCODING
 
 
 @dataclass

@@ -8,6 +8,8 @@ from typing import Any
 from ...core.device import device as Device
 from ...core.size import Size
 from ...core.tensor import Tensor
+from .._shard.metadata import ShardMetadata
+from .._shard.sharded_tensor import ShardedTensor
 from ..tensor import DTensor
 from ..tensor._utils import compute_local_shape_and_global_offset
 from .metadata import (
@@ -56,12 +58,18 @@ def _create_chunk_from_dtensor(tensor: Any) -> ChunkStorageMetadata:
     return ChunkStorageMetadata(offsets=Size(offsets), sizes=Size(sizes))
 
 
+def _chunk_for_shard(shard_md: ShardMetadata) -> ChunkStorageMetadata:
+    return ChunkStorageMetadata(offsets=Size(shard_md.shard_offsets), sizes=Size(shard_md.shard_sizes))
+
+
 def _create_chunk_list(tensor: Any) -> list[ChunkStorageMetadata]:
     """The parts of a tensor that this rank holds."""
     if hasattr(tensor, "__create_chunk_list__"):
         return tensor.__create_chunk_list__()
     if isinstance(tensor, DTensor):
         return [_create_chunk_from_dtensor(tensor)]
+    if isinstance(tensor, ShardedTensor):
+        return [_chunk_for_shard(shard.metadata) for shard in tensor.local_shards()]
     if isinstance(tensor, Tensor):
         return [_create_chunk_from_tensor(tensor)]
     raise ValueError(f"Unsupported Type, expecting one of [Tensor, DTensor, ShardedTensor] ,but got {type(tensor)}")
@@ -85,6 +93,20 @@ def _create_write_items_for_dtensor(fqn: str, tensor: Any) -> WriteItem:
     )
 
 
+def _create_write_item_for_shard(fqn: str, sharded_tensor: ShardedTensor, shard_md: ShardMetadata) -> WriteItem:
+    return WriteItem(
+        MetadataIndex(fqn, Size(shard_md.shard_offsets)),
+        WriteItemType.SHARD,
+        tensor_data=_sharded_tensor_metadata(sharded_tensor, shard_md),
+    )
+
+
+def _sharded_tensor_metadata(sharded_tensor: ShardedTensor, shard_md: ShardMetadata) -> TensorWriteData:
+    found = sharded_tensor.metadata().tensor_properties
+    properties = TensorProperties(found.dtype, found.layout, found.requires_grad, found.memory_format, found.pin_memory)
+    return TensorWriteData(_chunk_for_shard(shard_md), properties, sharded_tensor.metadata().size)
+
+
 def _create_write_item_for_tensor(fqn: str, tensor: Tensor) -> WriteItem:
     chunk = _create_chunk_from_tensor(tensor)
     return WriteItem(
@@ -103,6 +125,8 @@ def _create_write_items(fqn: str, object: Any) -> list[WriteItem]:
         return object.__create_write_items__(fqn, object)
     if isinstance(object, DTensor):
         return [_create_write_items_for_dtensor(fqn, object)]
+    if isinstance(object, ShardedTensor):
+        return [_create_write_item_for_shard(fqn, object, shard.metadata) for shard in object.local_shards()]
     if isinstance(object, Tensor):
         return [_create_write_item_for_tensor(fqn, object)]
     return [_create_write_item_for_bytesio(fqn, object)]

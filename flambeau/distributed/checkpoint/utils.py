@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from ...core.size import Size
 from ...core.tensor import Tensor
 from .. import collectives, groups, object_collectives
+from .._shard.sharded_tensor import ShardedTensor
 from ..tensor import DTensor
 from .api import CheckpointException, _is_wrapped_exception, _wrap_exception
 from .metadata import MetadataIndex
@@ -160,12 +161,26 @@ def _or_raise(result: Any) -> Any:
 # -- state dicts ----------------------------------------------------------------------------------------------------------------
 
 
+def _find_shard(tensor: ShardedTensor, index: MetadataIndex) -> Any:
+    """The part of a ShardedTensor that begins where `index` says; its number is a hint."""
+    if index.offset is None:
+        raise ValueError(f"Cannot lookup {index.fqn} since its a ShardedTensor and no offset was provided")
+    shards = tensor.local_shards()
+    hinted = shards[index.index : index.index + 1] if index.index is not None else []
+    for shard in [*hinted, *shards]:
+        if Size(shard.metadata.shard_offsets) == index.offset:
+            return shard
+    raise ValueError(f"Could not find shard at '{index.offset}' for FQN: '{index.fqn}'")
+
+
 def find_tensor_shard(tensor: Any, index: MetadataIndex) -> Tensor:
     """The part of a tensor that this rank holds, and that `index` names."""
     if hasattr(tensor, "__get_tensor_shard__"):
         return tensor.__get_tensor_shard__(index)
     if isinstance(tensor, DTensor):
         return tensor.to_local()
+    if isinstance(tensor, ShardedTensor):
+        return _find_shard(tensor, index).tensor
     if index.offset is not None and index.offset != Size([0] * tensor.dim()):
         raise ValueError(f"FQN: '{index.fqn}' is not a ShardedTensor, can't find by offset: '{index.offset}'")
     return tensor

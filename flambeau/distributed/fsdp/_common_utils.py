@@ -43,7 +43,15 @@ def _is_fsdp_flattened(tensor: Any) -> bool:
     return getattr(tensor, "_fsdp_flattened", False)
 
 
-def _get_module_fsdp_state(module: Module) -> Any:
-    from .fully_sharded_data_parallel import FullyShardedDataParallel  # noqa: PLC0415 (which imports this file)
+def is_unit(module: Module) -> bool:
+    """Whether a module is a FullyShardedDataParallel."""
+    return FSDP_WRAPPED_MODULE in module._modules
 
-    return module if isinstance(module, FullyShardedDataParallel) else None
+
+def fsdp_units(module: Module) -> list[Any]:
+    """Every FullyShardedDataParallel in a module, itself included."""
+    return [m for m in module.modules() if is_unit(m)]
+
+
+def _get_module_fsdp_state(module: Module) -> Any:
+    return module if is_unit(module) else None

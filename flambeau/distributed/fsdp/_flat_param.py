@@ -4,19 +4,23 @@ It is a parameter of `fully_shard`'s engine (`FSDPParam`) with one dimension, of
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ...autograd.grad_mode import enable_grad, no_grad
+from ...autograd.grad_mode import no_grad
 from ...core.size import Size
 from ...core.tensor import Tensor
 from ...nn import Module, Parameter
 from ...ops import namespace
+from ..pieces import Share, contiguous, stretches
 from ._common_utils import FLAT_PARAM
-from ._fully_shard._fsdp_param import FSDPParam, ParamModuleInfo
+from ._fully_shard._fsdp_common import FSDPMeshInfo
+from ._fully_shard._fsdp_param import FSDPParam, ParamModuleInfo, ShardedState
 from ._fully_shard._fsdp_param_group import FSDPParamGroup, _get_param_module_infos
 
 _torch = namespace("torch")
+_FSDP_SKIP_WRITEBACK_CHECK = "FSDP_SKIP_WRITEBACK_CHECK"  # a variable of the environment, "1" for yes
 
 
 class FlatParameter(Parameter):
@@ -39,8 +43,9 @@ class FlatParam(FSDPParam):
 
     def __init__(self, params: list[Any], root: Module, use_orig_params: bool, ranks: int, *settings: Any):
         self.use_orig_params, self.root = use_orig_params, root
+        self._skips_check = os.environ.get(_FSDP_SKIP_WRITEBACK_CHECK) == "1"
         names = {id(p): name for name, p in root.named_parameters()}
-        self.pieces, start = [], 0
+        self.pieces, self._hollow, start = [], list[Tensor](), 0
         policy = settings[4]
         unit = (
             16 // (policy.param_dtype or params[0].dtype).itemsize if use_orig_params else 1
@@ -57,8 +62,21 @@ class FlatParam(FSDPParam):
         if not use_orig_params:
             self.pieces = [piece._replace(param=None) for piece in self.pieces]
         trained = any(p.requires_grad for p in params)
-        self._installed = False
+        self.leaves: list[
+            Tensor
+        ] = []  # what the modules see in the passes: their gradients stay where autograd puts them
+        self._accumulated: list[Tensor | None] = []  # gradients of backward passes that do not reduce
         super().__init__(Parameter(flat, trained), ParamModuleInfo(root, FLAT_PARAM), *settings)
+
+    @property
+    def uses_sharded_strategy(self) -> bool:
+        """Whether ranks have different parts."""
+        return isinstance(self.mesh_info, FSDPMeshInfo)
+
+    @property
+    def flat_param(self) -> Any:
+        """The parameter of this rank's shard."""
+        return self.sharded_param
 
     # -- the shard: a plain tensor ------------------------------------------------------------------------------------------
 
@@ -89,10 +107,42 @@ class FlatParam(FSDPParam):
             return
         data = _torch["zeros"](self._sharded_param_data.numel(), dtype=first.dtype, device=first.device)
         for piece, low, high in self.own_parts():
-            data[low : low + high - (low)].copy_(piece.param.detach())
+            data[low:high].copy_(piece.param.detach().reshape(-1))
         self._sharded_param_data = data
         self.sharded_param = Parameter(data, self.sharded_param.requires_grad)
-        self._show_parts()
+        self._cut_parts()
+
+    @property
+    def all_gather_inputs(self) -> list[Tensor]:
+        if self.use_orig_params and self.sharded_state is ShardedState.SHARDED:
+            self._write_back_parts()
+        return super().all_gather_inputs
+
+    @no_grad()
+    def _write_back_parts(self) -> None:
+        """What a program has put in the place of a part (another parameter, other data), into the shard."""
+        shard = self._sharded_param_data
+        for at, (piece, low, high) in enumerate(self.own_parts()):
+            now = piece.info.module._parameters.get(piece.info.param_name)
+            if now is piece.param and (self._skips_check or now._storage is shard._storage or low == high):
+                continue
+            if now is None:
+                raise RuntimeError(f"{piece.fqn} is no parameter of its module any more")
+            part = self._part(piece, shard[low:high])
+            if now.shape != part.shape:
+                raise RuntimeError(
+                    f"Cannot writeback when the parameter shape changes\nExpects {part.shape} but got {now.shape}"
+                )
+            part.copy_(now.detach())
+            now.data = part
+            self.pieces[at] = piece._replace(param=now)
+
+    def check_unchanged(self) -> None:
+        """Between the passes of modules that keep whole parameters these are nobody's to change."""
+        for piece, leaf in zip(self.pieces, self.leaves):
+            now = piece.info.module._parameters.get(piece.info.param_name)
+            if now is not leaf or leaf._storage is not self.all_gather_outputs[0]._storage:
+                raise AssertionError("FSDP does not support changing the parameters between forward and backward")
 
     def _shares_memory(self) -> bool:
         whole = self._sharded_param_data
@@ -123,35 +173,54 @@ class FlatParam(FSDPParam):
     def show_shard(self) -> None:
         """Between the passes: the flat parameter, or each rank's parts of the original ones."""
         if self.use_orig_params:
-            self._show_parts()
+            for piece in self.pieces:
+                piece.info.set(piece.param)
             return
         self.root._parameters[FLAT_PARAM] = self.sharded_param
-        for piece in self.pieces:
-            hollow = _torch["empty"](piece.shape, dtype=self.sharded_param.dtype, device="meta")
+        for piece, hollow in zip(self.pieces, self._hollow):
             for module, name in _places(piece.info):
                 module._parameters.pop(name, None)
                 module.__dict__[name] = hollow
 
-    def _show_parts(self) -> None:
-        for piece, low, high in self.own_parts():
-            with no_grad():
-                piece.param.data = self._sharded_param_data[low:high]
-            piece.info.set(piece.param)
+    def _shard(self, param: Any, shard_placement_fn: Any) -> None:
+        self._hollow = [_torch["empty"](p.shape, dtype=param.dtype, device="meta") for p in self.pieces]
+        super()._shard(param, shard_placement_fn)
+        if self.use_orig_params:
+            self._cut_parts()
 
-    def show_whole(self, as_params: bool = False) -> None:
-        """In the passes: views of the flat parameter. Their gradients arrive there."""
-        if as_params:
-            self.root._parameters.pop(FLAT_PARAM, None)
-        with enable_grad():
-            for piece in self.pieces:
-                view = self._unsharded_param[piece.start : piece.start + piece.size].view(piece.shape)
-                if piece.param is not None and not piece.param.requires_grad:
-                    view = view.detach()
-                if as_params:
-                    view = Parameter(view.detach(), self.sharded_param.requires_grad)
-                for module, name in _places(piece.info):
-                    module.__dict__.pop(name, None)
-                    module._parameters[name] = view
+    @no_grad()
+    def _cut_parts(self) -> None:
+        """The original parameters become this rank's parts of them, in the memory of the shard."""
+        for piece, low, high in self.own_parts():
+            piece.param.data = self._part(piece, self._sharded_param_data[low:high])
+
+    def _part(self, piece: Piece, flat: Tensor) -> Tensor:
+        """How a rank's part of a parameter looks: flat, or as it was, where nothing is cut."""
+        return flat if self.uses_sharded_strategy else flat.view(piece.shape)
+
+    def show_whole(self) -> None:
+        """In the passes: parts of the whole flat parameter, each with a gradient of its own."""
+        for piece, leaf in zip(self.pieces, self.leaves):
+            wanted = self.sharded_param.requires_grad if piece.param is None else piece.param.requires_grad
+            if leaf.requires_grad is not wanted:
+                leaf.requires_grad_(wanted)
+            self._put(piece, leaf)
+
+    def show_parameters(self) -> None:
+        """For programs that look at whole parameters."""
+        self.root._parameters.pop(FLAT_PARAM, None)
+        for piece, leaf in zip(self.pieces, self.leaves):
+            self._put(piece, Parameter(leaf.detach(), self.sharded_param.requires_grad))
+
+    @staticmethod
+    def _put(piece: Piece, tensor: Tensor) -> None:
+        for module, name in _places(piece.info):
+            module.__dict__.pop(name, None)
+            module._parameters[name] = tensor  # type: ignore[assignment]
+
+    def _make_unsharded(self, flat: Tensor) -> None:
+        super()._make_unsharded(flat)
+        self.leaves = [flat[p.start : p.start + p.size].view(p.shape).detach() for p in self.pieces]
 
     def to_unsharded(self) -> None:
         if self.use_orig_params:
@@ -160,8 +229,45 @@ class FlatParam(FSDPParam):
 
     # -- gradients ------------------------------------------------------------------------------------------------------------
 
+    def to_accumulated_grad_if_needed(self) -> None:
+        if self.reduce_dtype is None or all(leaf.grad is None for leaf in self.leaves):
+            return
+        self._accumulated = [None if leaf.grad is None else leaf.grad.to(self.reduce_dtype) for leaf in self.leaves]
+        for leaf in self.leaves:
+            leaf.grad = None
+
+    @no_grad()
+    def accumulate_unsharded_grad_if_needed(self) -> None:
+        for at, kept in enumerate(self._accumulated):
+            grad = self.leaves[at].grad
+            if grad is not None:
+                self._accumulated[at] = grad.to(self.reduce_dtype) if kept is None else kept.add_(grad)
+                self.leaves[at].grad = None
+
+    def forget_gradients(self) -> None:
+        self._accumulated = []
+        for leaf in self.leaves:
+            leaf.grad = None
+
+    def take_gradient(self, zeros: bool) -> list[Tensor] | None:
+        """The gradients of the pieces, with zeros for those that have none though others do."""
+        grads = self._accumulated or [leaf.grad for leaf in self.leaves]
+        self.forget_gradients()
+        if all(grad is None for grad in grads) and not (zeros and self.sharded_param.requires_grad):
+            return None
+        return [
+            _torch["zeros"](leaf.numel() if leaf.requires_grad else 0, dtype=leaf.dtype, device=leaf.device)
+            if grad is None
+            else grad
+            for grad, leaf in zip(grads, self.leaves)
+        ]
+
     @no_grad()
     def accept(self, shard: Tensor, gather: bool) -> None:
+        size = self._sharded_param_data.numel()
+        end = min(max(self.numel - size * self.rank, 0), size)
+        if end < size:
+            shard[end:].zero_()  # what fills the last shards up
         if self.offload_to_cpu and gather:
             shard = shard.cpu()
         if not self.use_orig_params:
@@ -173,11 +279,23 @@ class FlatParam(FSDPParam):
         for piece, low, high in self.own_parts():
             if not piece.param.requires_grad:
                 continue
-            part = shard[low:high]
+            part = self._part(piece, shard[low:high])
             if piece.param.grad is None:
                 piece.param.grad = part
             else:
                 piece.param.grad.add_(part)
+
+    @property
+    def trained(self) -> list[Any]:
+        if not self.use_orig_params:
+            return [self.sharded_param]
+        return [piece.param for piece, low, high in self.own_parts() if high > low and piece.param.requires_grad]
+
+    def exchange_whole(self, other: tuple) -> tuple:
+        """Put (memory, whole, leaves, dtype) in the place of what stands for the whole parameter; returns that."""
+        before = (self.all_gather_outputs, self._unsharded_param, self.leaves, self.param_dtype)
+        self.all_gather_outputs, self._unsharded_param, self.leaves, self.param_dtype = other
+        return before
 
     @no_grad()
     def write_back(self) -> None:
@@ -215,10 +333,15 @@ class FlatGroup(FSDPParamGroup):
         self.fsdp_params = [self._flat]
         self._has_state_hooks = True  # the unit has its own
 
-    def pre_forward(self, module: Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        result = super().pre_forward(module, args, kwargs)
-        self._flat.show_whole()
-        return result
+    def pre_backward(self, default_prefetch: bool, *unused: Any) -> None:
+        if self.is_unsharded and self._flat.use_orig_params:
+            self._flat.check_unchanged()
+        super().pre_backward(default_prefetch, *unused)
+
+    def shares(self, params: list[Any], grads: list[Any], counts: list[int], ranks: int) -> list[list[Share]]:
+        """The pieces' gradients as if they followed each other as the pieces do."""
+        starts = [piece.start for piece in self._flat.pieces]
+        return stretches([contiguous(grad) for grad in grads[0]], starts, counts[0], ranks)
 
 
 FlatParamHandle = FlatParam

@@ -10,11 +10,15 @@ from typing import Any
 from ...autograd.grad_mode import no_grad
 from ...core.tensor import Tensor
 from ...nn import Module
+from ...ops import namespace
 from .. import groups
+from ..collectives import broadcast
 from ..object_collectives import all_gather_object, broadcast_object_list
 from ..tensor import DTensor, Shard
-from ._common_utils import FLAT_PARAM, FSDP_PREFIX, clean_tensor_name
+from ._common_utils import FLAT_PARAM, FSDP_PREFIX, clean_tensor_name, fsdp_units
 from .api import OptimStateKeyType, StateDictSettings, StateDictType
+
+_torch = namespace("torch")
 
 
 def _is_local(unit: Any) -> bool:
@@ -117,9 +121,7 @@ def after_loading(unit: Any, keys: Any) -> None:
 
 
 def _units(model: Module) -> list[Any]:
-    from .fully_sharded_data_parallel import FullyShardedDataParallel  # noqa: PLC0415 (which imports this file)
-
-    return [unit for unit in FullyShardedDataParallel.fsdp_modules(model) if unit._group is not None]
+    return [unit for unit in fsdp_units(model) if unit._group is not None]
 
 
 def _named(model: Module) -> dict[int, str]:
@@ -187,7 +189,7 @@ def _known_anywhere(state: dict, count: int) -> dict[int, dict[str, Any]]:
 
 def _is_spread(value: Any) -> bool:
     """Whether a state has a value for each element."""
-    return isinstance(value, Tensor) and len(value.shape) > 0
+    return isinstance(value, (Tensor, _OnRank0)) and len(value.shape) > 0
 
 
 def _gathered(unit: Any, piece: Any, value: Any, like: Any, settings: StateDictSettings) -> Any:
@@ -219,7 +221,7 @@ def optimizer_state_to_load(model: Module, optim: Any, state_dict: dict) -> dict
     for number, param in enumerate(params):
         if id(param) not in pieces:
             if names[id(param)] in given:
-                state[number] = dict(given[names[id(param)]])
+                state[number] = {key: _fetched(value) for key, value in given[names[id(param)]].items()}
             continue
         members = pieces[id(param)]
         if members[0][2] in given:
@@ -238,26 +240,64 @@ def _part(members: list[tuple[Any, Any, str]], given: dict[str, Any]) -> dict[st
         if not _is_spread(value):
             result[key] = value
             continue
-        size = flat._sharded_param_data.numel()
-        part = value.to_local().new_zeros(size) if isinstance(value, DTensor) else value.new_zeros(size)
+        size, part = flat._sharded_param_data.numel(), None
         bounds = {id(piece): (low, high) for piece, low, high in flat.own_parts()}
         for _, piece, name in members:
-            whole = given[name][key]
-            whole = whole.full_tensor() if isinstance(whole, DTensor) else whole
-            low, high = next((lo, hi) for p, lo, hi in flat.own_parts() if p is piece)
+            whole = _fetched(given[name][key])
+            part = whole.new_zeros(size) if part is None else part
+            low, high = bounds[id(piece)]
             begin = size * flat.rank + low - piece.start
             part[low:high].copy_(whole.reshape(-1)[begin : begin + high - low])
+        assert part is not None
         if flat.use_orig_params:
             low, high = bounds[id(members[0][1])]
-            part = part[low:high].clone()
+            part = flat._part(members[0][1], part[low:high].clone())
         result[key] = part.to(flat._sharded_param_data.device)
     return result
 
 
+class _OnRank0:
+    """A tensor that rank 0 has: the others know what it looks like, and ask for it when they need it, all at the same time."""
+
+    def __init__(self, tensor: Tensor, group: Any):
+        self.tensor, self.group, self.shape, self.dtype = tensor, group, tuple(tensor.shape), tensor.dtype
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the others learn of it."""
+        return {"shape": self.shape, "dtype": self.dtype}
+
+    def fetch(self) -> Tensor:
+        tensor = self.__dict__.pop("tensor", None)  # rank 0 keeps it no longer than needed
+        if tensor is None:
+            tensor = _torch["empty"](self.shape, dtype=self.dtype)
+        broadcast(tensor, 0, self.group)
+        return tensor
+
+
+def _fetched(value: Any) -> Any:
+    """A value as a whole, wherever it is."""
+    if isinstance(value, DTensor):
+        return value.full_tensor()
+    return value.fetch() if isinstance(value, _OnRank0) else value
+
+
 def from_rank_0(state_dict: dict | None, group: Any) -> dict:
-    """What rank 0 has."""
-    box: list[Any] = [state_dict]
+    """What rank 0 has; its tensors come one by one, as they are used."""
+    box: list[Any] = [None]
+    if groups.get_rank(group) == 0:
+        given = state_dict or {}
+        state = {
+            name: {k: _OnRank0(v, group) if _is_spread(v) else v for k, v in one.items()}
+            for name, one in given["state"].items()
+        }
+        box = [{**given, "state": state}]
+    kept = box[0]
     broadcast_object_list(box, 0, group)
+    if kept is not None:
+        return kept
+    for value in (value for one in box[0]["state"].values() for value in one.values()):
+        if isinstance(value, _OnRank0):
+            value.group = group
     return box[0]
 
 

@@ -7,31 +7,35 @@ The engine is that of `fully_shard`; what differs is that the parameters of a un
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...autograd.grad_mode import no_grad
-from ...core.backend import has_backend
-from ...core.device import device as Device
 from ...core.tensor import Tensor
-from ...nn import Module, Parameter
+from ...nn import Module, ModuleDict, ModuleList
 from ...ops import namespace
 from ...ops.reduce.norms import vector_norm
-from .. import groups
-from ..device_mesh import DeviceMesh, init_device_mesh
+from ..device_mesh import DeviceMesh
 from ..reduce_op import ReduceOp
 from ..utils import _apply_to_tensors, _sync_module_states
 from . import _full_state
-from ._common_utils import FLAT_PARAM, FSDP_PREFIX, FSDP_WRAPPED_MODULE, TrainingState, clean_tensor_name
+from ._common_utils import FLAT_PARAM, FSDP_PREFIX, FSDP_WRAPPED_MODULE, TrainingState, clean_tensor_name, fsdp_units
 from ._flat_param import FlatGroup, FlatParameter
 from ._fully_shard._fsdp_api import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, ReduceScatter
-from ._fully_shard._fsdp_common import DDPMeshInfo, FSDPMeshInfo, HSDPMeshInfo
+from ._fully_shard._fsdp_common import FSDPMeshInfo
 from ._fully_shard._fsdp_common import TrainingState as PassState
-from ._fully_shard._fsdp_init import _get_device_from_mesh, move_to_device
+from ._fully_shard._fsdp_init import move_to_device
 from ._fully_shard._fsdp_state import FSDPState
-from ._init_utils import HYBRID_SHARDING_STRATEGIES, NO_RESHARD_AFTER_FORWARD_STRATEGIES
+from ._init_utils import (
+    HYBRID_SHARDING_STRATEGIES,
+    NO_RESHARD_AFTER_FORWARD_STRATEGIES,
+    auto_wrap,
+    device_for,
+    ignored_by,
+    mesh_info_for,
+)
+from ._state_dict_methods import StateDictMethods
 from .api import (
     BackwardPrefetch,
     CPUOffload,
@@ -49,16 +53,15 @@ from .api import (
     StateDictSettings,
     StateDictType,
 )
-from .wrap import _construct_wrap_fn, _Policy, _post_order_apply, _recursive_wrap, _run_mixed_precision_override_policy
 
-__all__ = ["FullyShardedDataParallel", "OptimStateKeyType"]
+__all__ = [
+    "BackwardPrefetch", "CPUOffload", "FLAT_PARAM", "FlatParameter", "FullOptimStateDictConfig", "FullStateDictConfig",
+    "FullyShardedDataParallel", "LocalOptimStateDictConfig", "LocalStateDictConfig", "MixedPrecision", "OptimStateDictConfig",
+    "OptimStateKeyType", "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig",
+    "StateDictSettings", "StateDictType", "_apply_to_tensors", "clean_tensor_name",
+]  # fmt: skip
 
 _torch = namespace("torch")
-_CONFIGS: dict[StateDictType, tuple[type[Any], type[Any]]] = {
-    StateDictType.FULL_STATE_DICT: (FullStateDictConfig, FullOptimStateDictConfig),
-    StateDictType.LOCAL_STATE_DICT: (LocalStateDictConfig, LocalOptimStateDictConfig),
-    StateDictType.SHARDED_STATE_DICT: (ShardedStateDictConfig, ShardedOptimStateDictConfig),
-}
 
 
 class _UnitState(FSDPState):
@@ -80,7 +83,7 @@ class _UnitState(FSDPState):
         return super()._pre_backward(grad)
 
 
-class FullyShardedDataParallel(Module):
+class FullyShardedDataParallel(StateDictMethods):
     """A module whose parameters are cut over the ranks of a process group, together with their gradients and optimizer state.
 
     Modules inside that are wrapped themselves, or that `auto_wrap_policy` chooses, are units of their own: only one or two units' parameters are
@@ -107,6 +110,11 @@ class FullyShardedDataParallel(Module):
         device_mesh: DeviceMesh | None = None,
     ):
         super().__init__()
+        if isinstance(module, (ModuleList, ModuleDict)):
+            warnings.warn(
+                f"FSDP will not all-gather parameters for containers that do not implement forward: {module}",
+                stacklevel=2,
+            )
         strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
         if ignored_modules is not None and ignored_states is not None:
             raise ValueError("Cannot pass both ignored_modules and ignored_states at the same time")
@@ -114,7 +122,7 @@ class FullyShardedDataParallel(Module):
             raise ValueError("FSDP already applied to this module")
         if param_init_fn is not None and not callable(param_init_fn):
             raise ValueError(f"Expected {param_init_fn} to be callable, but got {type(param_init_fn)}")
-        left_out, ignored = _ignored(module, ignored_modules, ignored_states)
+        left_out, ignored = ignored_by(module, ignored_modules, ignored_states)
         if (
             strategy in HYBRID_SHARDING_STRATEGIES
             and auto_wrap_policy is None
@@ -124,7 +132,7 @@ class FullyShardedDataParallel(Module):
             raise ValueError(
                 f"Manual wrapping with {strategy} requires explicit specification of process group or device_mesh."
             )
-        info = _mesh_info(strategy, process_group, device_mesh)
+        info = mesh_info_for(strategy, process_group, device_mesh)
         if info.mesh.size() == 1 and strategy is not ShardingStrategy.NO_SHARD:
             warnings.warn(
                 f"FSDP is switching to use `NO_SHARD` instead of {strategy} since the world size is 1.", stacklevel=2
@@ -142,13 +150,13 @@ class FullyShardedDataParallel(Module):
             }  # fmt: skip
             if ignored:
                 options["ignored_states"] = ignored
-            _auto_wrap(module, auto_wrap_policy, left_out, ignored, options)
+            auto_wrap(FullyShardedDataParallel, module, auto_wrap_policy, left_out, ignored, options)
         self._fsdp_wrapped_module = module
         self._settings(strategy, mixed_precision, cpu_offload, backward_prefetch, forward_prefetch, limit_all_gathers)
         self._use_orig_params, self._info, self._device_mesh = use_orig_params, info, device_mesh
         self._ignored_params = {id(p) for p in ignored}
         params = self._own_parameters(left_out)
-        device = _device(device_id, params, info)
+        device = device_for(device_id, params, info)
         params = self._materialise(params, left_out, param_init_fn, device)
         buffers = [b for b in module.buffers() if b.device.type != "meta"]
         move_to_device([*params, *buffers], device)
@@ -261,6 +269,11 @@ class FullyShardedDataParallel(Module):
         return None if self._group is None else self._group._flat
 
     @property
+    def params(self) -> list[Any]:
+        """The flat parameter, if there is one."""
+        return [] if self._group is None else [self._flat_param]
+
+    @property
     def _flat_param(self) -> Any:
         return None if self._group is None else self._group._flat.sharded_param
 
@@ -303,7 +316,7 @@ class FullyShardedDataParallel(Module):
     @staticmethod
     def fsdp_modules(module: Module, root_only: bool = False) -> list[FullyShardedDataParallel]:
         """The units below and including a module; with root_only those that are in no other."""
-        found = [m for m in module.modules() if isinstance(m, FullyShardedDataParallel)]
+        found = fsdp_units(module)
         if root_only:
             inner = {m for unit in found for m in unit.modules() if m is not unit}
             found = [unit for unit in found if unit not in inner]
@@ -455,11 +468,10 @@ class FullyShardedDataParallel(Module):
         group._init_mp_dtypes()
         group._to_sharded()
         flat = group._flat
-        self._kept = (flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype)
-        flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype = [], None, None
+        self._kept = flat.exchange_whole(([], None, [], None))
         group.unshard()
         group.wait_for_unshard()
-        flat.show_whole(as_params=True)
+        flat.show_parameters()
         if with_grads:
             self._summon_gradients()
 
@@ -469,7 +481,7 @@ class FullyShardedDataParallel(Module):
         if flat.use_orig_params:
             for piece, low, high in flat.own_parts():
                 if piece.param.grad is not None:
-                    part[low:high].copy_(piece.param.grad)
+                    part[low:high].copy_(piece.param.grad.reshape(-1))
         elif flat.sharded_param.grad is not None:
             part.copy_(flat.sharded_param.grad)
         gathered = flat.whole(part)
@@ -482,10 +494,10 @@ class FullyShardedDataParallel(Module):
         group = self._group
         if group is not None:
             flat = group._flat
-            if writeback:
-                flat.write_back()
+            if writeback or not (flat.offload_to_cpu or isinstance(self._info, FSDPMeshInfo)):
+                flat.write_back()  # where nothing is cut, a program has the parameters themselves
             group._to_sharded()
-            flat.all_gather_outputs, flat._unsharded_param, flat.param_dtype = self._kept
+            flat.exchange_whole(self._kept)
 
     def _unshard(self, async_op: bool = False) -> Any:
         if self._group is not None:
@@ -493,129 +505,6 @@ class FullyShardedDataParallel(Module):
             self._group.unshard(async_op)
             self._group.wait_for_unshard()
         return None
-
-    # -- state dicts ----------------------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def set_state_dict_type(
-        module: Module,
-        state_dict_type: StateDictType,
-        state_dict_config: StateDictConfig | None = None,
-        optim_state_dict_config: OptimStateDictConfig | None = None,
-    ) -> StateDictSettings:
-        """What state dicts of the units below hold from now on; returns what they held before."""
-        kind, optimizer_kind = _CONFIGS[state_dict_type]
-        config = kind() if state_dict_config is None else state_dict_config
-        optim = optimizer_kind() if optim_state_dict_config is None else optim_state_dict_config
-        if type(config) is not kind:
-            raise RuntimeError(f"Expected state_dict_config of type {kind} but got {type(config)}")
-        if type(optim) is not optimizer_kind:
-            raise RuntimeError(f"Expected optim_state_dict_config of type {optimizer_kind} but got {type(optim)}")
-        units = FullyShardedDataParallel.fsdp_modules(module)
-        before = (
-            FullyShardedDataParallel.get_state_dict_type(module)
-            if units
-            else StateDictSettings(state_dict_type, config, optim)
-        )
-        for unit in units:
-            unit._state_dict_type, unit._state_dict_config, unit._optim_state_dict_config = (
-                state_dict_type,
-                config,
-                optim,
-            )
-        return before
-
-    @staticmethod
-    def get_state_dict_type(module: Module) -> StateDictSettings:
-        """What state dicts of the units below hold."""
-        found: StateDictSettings | None = None
-        for unit in FullyShardedDataParallel.fsdp_modules(module):
-            here = StateDictSettings(unit._state_dict_type, unit._state_dict_config, unit._optim_state_dict_config)
-            if found is not None and found != here:
-                raise AssertionError(f"All FSDP modules must have the same state dict settings.Got {here} and {found}.")
-            found = here
-        if found is None:
-            raise AssertionError("there is no FullyShardedDataParallel below this module")
-        return found
-
-    @staticmethod
-    @contextlib.contextmanager
-    def state_dict_type(
-        module: Module,
-        state_dict_type: StateDictType,
-        state_dict_config: StateDictConfig | None = None,
-        optim_state_dict_config: OptimStateDictConfig | None = None,
-    ) -> Iterator[None]:
-        """`set_state_dict_type` for a while."""
-        set_type = FullyShardedDataParallel.set_state_dict_type
-        before = set_type(module, state_dict_type, state_dict_config, optim_state_dict_config)
-        try:
-            yield
-        finally:
-            set_type(module, before.state_dict_type, before.state_dict_config, before.optim_state_dict_config)
-
-    @staticmethod
-    def optim_state_dict(
-        model: Module, optim: Any, optim_state_dict: dict | None = None, group: Any = None
-    ) -> dict[str, Any]:
-        """An optimizer's state with the names of parameters for keys: whole, in shards or local, as `set_state_dict_type` says."""
-        settings = FullyShardedDataParallel.get_state_dict_type(model)
-        return _full_state.optimizer_state(model, optim, optim_state_dict or optim.state_dict(), settings)
-
-    @staticmethod
-    def optim_state_dict_to_load(
-        model: Module, optim: Any, optim_state_dict: dict, is_named_optimizer: bool = False, load_directly: bool = False,
-        group: Any = None,
-    ) -> dict[str, Any]:  # fmt: skip
-        """What `optim.load_state_dict` takes, of what `optim_state_dict` has made."""
-        result = _full_state.optimizer_state_to_load(model, optim, optim_state_dict)
-        if load_directly:
-            optim.load_state_dict(result)
-        return result
-
-    @staticmethod
-    def full_optim_state_dict(
-        model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
-    ) -> dict[str, Any]:
-        """The whole state of an optimizer, on rank 0 only unless told otherwise."""
-        settings = StateDictSettings(
-            StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(rank0_only=rank0_only)
-        )
-        return _full_state.optimizer_state(model, optim, optim.state_dict(), settings)
-
-    @staticmethod
-    def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
-        """The state of an optimizer in shards."""
-        settings = StateDictSettings(
-            StateDictType.SHARDED_STATE_DICT, ShardedStateDictConfig(), ShardedOptimStateDictConfig()
-        )
-        return _full_state.optimizer_state(model, optim, optim.state_dict(), settings)
-
-    @staticmethod
-    def shard_full_optim_state_dict(
-        full_optim_state_dict: dict, model: Module, optim_input: Any = None, optim: Any = None
-    ) -> dict[str, Any]:
-        """This rank's part of a whole state."""
-        return _full_state.optimizer_state_to_load(model, optim, full_optim_state_dict)
-
-    @staticmethod
-    def flatten_sharded_optim_state_dict(sharded_optim_state_dict: dict, model: Module, optim: Any) -> dict[str, Any]:
-        """This rank's part of a state in shards."""
-        return _full_state.optimizer_state_to_load(model, optim, sharded_optim_state_dict)
-
-    @staticmethod
-    def scatter_full_optim_state_dict(
-        full_optim_state_dict: dict | None, model: Module, optim_input: Any = None, optim: Any = None, group: Any = None
-    ) -> dict[str, Any]:
-        """This rank's part of a whole state that rank 0 has."""
-        return _full_state.optimizer_state_to_load(model, optim, _full_state.from_rank_0(full_optim_state_dict, group))
-
-    @staticmethod
-    def rekey_optim_state_dict(
-        optim_state_dict: dict, optim_state_key_type: OptimStateKeyType, model: Module, optim_input: Any = None, optim: Any = None
-    ) -> dict[str, Any]:  # fmt: skip
-        """The same state with names or numbers of parameters for keys (of a model that is not sharded)."""
-        return _full_state.with_keys(optim_state_dict, optim_state_key_type, model, optim)
 
 
 class _Bag:
@@ -651,105 +540,3 @@ def _norm(grads: list[Tensor], kind: float, device: Any) -> Tensor:
         return _torch["zeros"]((), device=device)
     norms = [vector_norm(g.detach().float().to(device), kind) for g in grads]
     return vector_norm(_torch["stack"](norms), kind)
-
-
-def _ignored(module: Module, modules: Any, states: Any) -> tuple[set[Module], list[Any]]:
-    """Modules and parameters to be left alone."""
-    given = list(states or ())
-    if given and not (all(isinstance(s, Parameter) for s in given) or all(isinstance(s, Module) for s in given)):
-        raise ValueError("ignored_states expects all nn.Parameter or all nn.Module list elements but got types "
-                         f"{sorted({str(type(s)) for s in given})}")  # fmt: skip
-    roots = [s for s in given if isinstance(s, Module)] + list(modules or ())
-    for one in roots:
-        if not isinstance(one, Module):
-            raise TypeError(
-                f"`ignored_modules` expects nn.Module list elements but got types {[type(m) for m in roots]}"
-            )
-        if isinstance(one, FullyShardedDataParallel):
-            raise ValueError("`ignored_modules` should not include FSDP modules")
-    left_out = {child for one in roots for child in one.modules() if not isinstance(child, FullyShardedDataParallel)}
-    params = {id(p): p for one in roots for p in one.parameters()}
-    params.update({id(s): s for s in given if isinstance(s, Parameter)})
-    return left_out, list(params.values())
-
-
-def _mesh_info(strategy: ShardingStrategy, group: Any, mesh: DeviceMesh | None) -> Any:
-    """Which ranks share parameters, and which repeat them."""
-    where = "cuda" if has_backend(Device("cuda")) else "cpu"
-    if strategy in HYBRID_SHARDING_STRATEGIES:
-        if mesh is None:
-            if group is None:
-                local = min(groups.get_world_size(), max(1, _local_size()))
-                mesh = init_device_mesh(
-                    where, (groups.get_world_size() // local, local), mesh_dim_names=("node", "local")
-                )
-            elif isinstance(group, (tuple, list)) and len(group) == 2:
-                ranks = [groups.get_process_group_ranks(g) for g in group]
-                if len(ranks[1]) * len(ranks[0]) == groups.get_world_size():
-                    array = [[r - ranks[0][0] + start for r in ranks[0]] for start in ranks[1]]
-                else:
-                    array = [ranks[0]]
-                mesh = DeviceMesh.from_group([group[1], group[0]], where, array, mesh_dim_names=("node", "local"))
-            else:
-                raise ValueError(
-                    "Expected process_group to be passed in as either None or Tuple[dist.ProcessGroup, dist.ProcessGroup] but got"
-                    f" {type(group)}"
-                )
-        return HSDPMeshInfo(mesh, shard_mesh_dim=1, replicate_mesh_dim=0)
-    if mesh is None:
-        if group is None:
-            mesh = init_device_mesh(where, (groups.get_world_size(),))
-        else:
-            mesh = DeviceMesh.from_group(group, where)
-    if strategy is ShardingStrategy.NO_SHARD or mesh.size() == 1:
-        return DDPMeshInfo(mesh, replicate_mesh_dim=0)
-    return FSDPMeshInfo(mesh, shard_mesh_dim=0)
-
-
-def _local_size() -> int:
-    return int(os.environ.get("LOCAL_WORLD_SIZE", 0)) or groups.get_world_size()
-
-
-def _device(device_id: Any, params: list[Any], info: Any) -> Any:
-    if device_id is not None:
-        return Device("cuda", device_id) if isinstance(device_id, int) else Device(device_id)
-    devices = {p.device for p in params if p.device.type != "meta"}
-    if len(devices) > 1:
-        raise RuntimeError(f"FSDP only supports single device modules but got params on {devices}")
-    return devices.pop() if devices else _get_device_from_mesh(info.mesh)
-
-
-def _auto_wrap(module: Module, policy: Any, left_out: set[Module], ignored: list[Any], options: dict[str, Any]) -> None:
-    for name, one in module.named_modules():
-        if isinstance(one, FullyShardedDataParallel):
-            raise ValueError(
-                f"FSDP auto wrapping requires modules to not already have FSDP applied but found {name} in\n{module}"
-            )
-    precision = options["mixed_precision"]
-    classes = tuple(precision._module_classes_to_ignore) if precision is not None else ()
-    if isinstance(policy, _Policy):
-        targets = policy._run_policy(module, left_out, options)
-        if classes:
-            targets = _run_mixed_precision_override_policy(module, classes, left_out, options, targets)
-        _post_order_apply(module, _construct_wrap_fn(module, targets, FullyShardedDataParallel))
-        return
-    if classes:
-        for one in module.modules():
-            if isinstance(one, classes):
-                one._wrap_overrides = {"mixed_precision": None}  # type: ignore[assignment]
-        inner = policy
-
-        def policy(module: Module, recurse: bool, nonwrapped_numel: int) -> bool:
-            return inner(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) or isinstance(
-                module, classes
-            )
-
-    _recursive_wrap(
-        module, policy, FullyShardedDataParallel, left_out, set(ignored), only_wrap_children=True, **options
-    )
-
-
-__all__ += [
-    "BackwardPrefetch", "CPUOffload", "FLAT_PARAM", "FlatParameter", "MixedPrecision", "ShardingStrategy", "StateDictType",
-    "clean_tensor_name", "_apply_to_tensors",
-]  # fmt: skip

@@ -1,21 +1,41 @@
-"""In which order a rank runs its microbatches, for each schedule."""
+"""In which order a rank runs its microbatches, for each schedule. None stands where a rank has to wait if all actions take equally
+long."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
+from typing import Any
 
-from ._actions import B, F, I, W, _Action
+from ._actions import OVERLAP_F_B, B, F, I, W, _Action, _ComputationType
+
+Listed = list[_Action | None]
 
 
-def gpipe(stage: int, num_stages: int, microbatches: int) -> list[_Action]:
+class _Writer:
+    """Writes actions down; microbatches of a stage come in order."""
+
+    def __init__(self, waits: int = 0) -> None:
+        self.order: Listed = [None] * waits
+        self.counts: dict[tuple[int, _ComputationType], int] = defaultdict(int)
+
+    def next(self, stage: int, kind: _ComputationType) -> _Action:
+        counted = I if kind is B else kind
+        self.counts[stage, counted] += 1
+        return _Action(stage, kind, self.counts[stage, counted] - 1)
+
+    def run(self, stage: int, *kinds: _ComputationType) -> None:
+        self.order += [self.next(stage, kind) for kind in kinds]
+
+
+def gpipe(stage: int, num_stages: int, microbatches: int) -> Listed:
     """All forwards, then all backwards."""
     return [_Action(stage, F, m) for m in range(microbatches)] + [_Action(stage, B, m) for m in range(microbatches)]
 
 
-def one_forward_one_backward(stage: int, num_stages: int, microbatches: int) -> list[_Action]:
+def one_forward_one_backward(stage: int, num_stages: int, microbatches: int) -> Listed:
     """As many forwards as there are stages behind, then one backward for each forward: so few microbatches are held at a time."""
     ahead = min(microbatches, num_stages - stage)
-    order = [_Action(stage, F, m) for m in range(ahead)]
+    order: Listed = [_Action(stage, F, m) for m in range(ahead)]
     for m in range(microbatches):
         order.append(_Action(stage, B, m))
         if ahead + m < microbatches:
@@ -23,59 +43,72 @@ def one_forward_one_backward(stage: int, num_stages: int, microbatches: int) -> 
     return order
 
 
-def looped_breadth_first(rank: int, ranks: int, local_stages: int, microbatches: int) -> list[_Action]:
+def looped_breadth_first(rank: int, ranks: int, local_stages: int, microbatches: int) -> Listed:
     """All microbatches through one stage of the rank, then through its next; backwards the other way round."""
     stages = range(rank, ranks * local_stages, ranks)
-    order = [_Action(stage, F, m) for stage in stages for m in range(microbatches)]
+    order: Listed = [None] * rank + [_Action(stage, F, m) for stage in stages for m in range(microbatches)]
+    order += [None] * (2 * (ranks - 1 - rank))
     return order + [_Action(stage, B, m) for stage in reversed(stages) for m in reversed(range(microbatches))]
 
 
 def interleaved(
     rank: int, ranks: int, local_stages: int, microbatches: int, per_round: int, zero_bubble: bool = False
-) -> list[_Action]:
+) -> Listed:
     """1F1B with several stages on each rank: `per_round` microbatches go through a stage before the next one has its turn. With
     `zero_bubble` the gradients of weights come later, when there would be nothing to do."""
-    total = local_stages * microbatches
-    hops = ranks - 1 - rank
+    total, hops = local_stages * microbatches, ranks - 1 - rank
     ahead = min(total, (local_stages - 1) * per_round + hops * (1 if zero_bubble else 2))
-    counts: dict[tuple, int] = defaultdict(int)
+    writer = _Writer(rank)
+    late: deque[_Action] = deque()
 
-    def forward(position: int) -> _Action:
-        stage = (position // per_round) % local_stages * ranks + rank
-        counts["F", stage] += 1
-        return _Action(stage, F, counts["F", stage] - 1)
+    def forward(position: int) -> None:
+        writer.run((position // per_round) % local_stages * ranks + rank, F)
 
-    def backward(position: int) -> _Action:
-        stage = (local_stages - 1 - (position // per_round) % local_stages) * ranks + rank
-        counts["B", stage] += 1
-        return _Action(stage, I if zero_bubble else B, counts["B", stage] - 1)
-
-    order = [forward(position) for position in range(ahead)]
-    late: list[_Action] = []
+    for position in range(ahead):
+        forward(position)
+    if ahead:
+        writer.order += [None] * (hops if zero_bubble else local_stages * ranks + 2 * hops - ahead - rank)
     for position in range(total):
         if ahead + position < total:
-            order.append(forward(ahead + position))
-        order.append(backward(position))
+            forward(ahead + position)
+        elif not zero_bubble:
+            writer.order.append(None)
+        stage = (local_stages - 1 - (position // per_round) % local_stages) * ranks + rank
+        writer.run(stage, I if zero_bubble else B)
         if zero_bubble:
-            late.append(order[-1]._replace(computation_type=W))
-            if len(late) > rank:
-                order.append(late.pop(0))
-    return order + late
+            late.append(writer.next(stage, W))
+            if position >= rank:
+                writer.order.append(late.popleft())
+    return [*writer.order, *late]
 
 
-def zero_bubble_v(rank: int, ranks: int, microbatches: int) -> list[_Action]:
+def with_waits(orders: dict[int, Listed]) -> dict[int, Listed]:
+    """The same with more waits: no forward before the one of the stage before it."""
+    timed: dict[int, Listed] = {rank: [] for rank in orders}
+    waiting = {rank: deque(actions) for rank, actions in orders.items()}
+    done: set[_Action | None] = set()
+    while any(waiting.values()):
+        now: list[_Action | None] = []
+        for rank, actions in waiting.items():
+            if actions:
+                first = actions[0]
+                early = first is not None and first.computation_type is F and first.stage_index > 0
+                if early and first._replace(stage_index=first.stage_index - 1) not in done:  # type: ignore[union-attr]
+                    timed[rank].append(None)
+                else:
+                    now.append(actions.popleft())
+                    timed[rank].append(now[-1])
+        done.update(now)
+    return timed
+
+
+def zero_bubble_v(rank: int, ranks: int, microbatches: int) -> Listed:
     """Two stages on each rank, the first and the last, the second and the last but one, ...: each rank sees a microbatch on its way
     down and up. Weights get their gradients where a rank would wait."""
     down, up = rank, 2 * ranks - 1 - rank
     many = max(2 * ranks - 1, microbatches)
-    order: list[_Action] = []
-    counts: dict[tuple, int] = defaultdict(int)
-
-    def run(stage: int, *kinds: object) -> None:
-        for kind in kinds:
-            order.append(_Action(stage, kind, counts[stage, kind]))  # type: ignore[arg-type]
-            counts[stage, kind] += 1
-
+    writer = _Writer(rank)
+    run, counts = writer.run, writer.counts
     for _ in range(2 * (ranks - rank) - 1):
         run(down, F)
     for _ in range(rank):
@@ -93,8 +126,57 @@ def zero_bubble_v(rank: int, ranks: int, microbatches: int) -> list[_Action]:
         run(up, I)
     for _ in range(ranks - rank):
         run(down, I, W)
-    while counts[up, W] < counts[up, I]:
-        run(up, W)
-    while counts[down, W] < counts[down, I]:
-        run(down, W)
-    return [action for action in order if action.microbatch_index < microbatches]  # type: ignore[operator]
+    for stage in (up, down):
+        while counts[stage, W] < counts[stage, I]:
+            run(stage, W)
+    return [a if a is not None and (a.microbatch_index or 0) < microbatches else None for a in writer.order]
+
+
+def dual_pipe_v(rank: int, ranks: int, microbatches: int) -> Listed:
+    """DeepSeek's DualPipe in the shape of a V: a forward of one half and a backward of the other are one action, so that what one of
+    them waits for hides behind the other."""
+    down, up, hops = rank, 2 * ranks - 1 - rank, ranks - 1 - rank
+    writer = _Writer()
+    late: deque[_Action] = deque()
+
+    def backward(stage: int, split: bool) -> None:
+        writer.run(stage, I if split else B)
+        if split:
+            last: Any = writer.order[-1]
+            late.append(last._replace(computation_type=W))
+
+    def weight() -> None:
+        if late:
+            writer.order.append(late.popleft())
+
+    def both(forward: int, back: int) -> None:
+        writer.order.append(_Action(-1, OVERLAP_F_B, None, (writer.next(forward, F), writer.next(back, B))))
+
+    writer.run(down, *[F] * (2 * hops))
+    for _ in range(rank + 1):
+        writer.run(down, F)
+        writer.run(up, F)
+    for _ in range(hops):
+        backward(up, True)
+        weight()
+        writer.run(up, F)
+    for position in range(microbatches - 2 * ranks + rank + 1):
+        if position == 0 and hops == 0:  # apart: the backward need not wait
+            writer.run(down, F)
+            writer.run(up, B)
+        else:
+            both(down, up)
+        both(up, down)
+    for _ in range(hops):
+        writer.run(up, B)
+        both(up, down)
+    half, odd = (rank + 1) // 2, rank % 2 == 1
+    for position in range(rank + 1):  # from the middle on weights come later
+        backward(up, position >= half if odd else position > half)
+        backward(down, position >= half)
+    for _ in range(hops):
+        weight()
+        backward(down, True)
+    for _ in range(rank + 1):
+        weight()
+    return writer.order

@@ -1,4 +1,4 @@
-"""Which rank has which stage."""
+"""Which rank has which stage, and small things that stages and schedules share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from ...utils._pytree import tree_flatten
+
+
+class PipeliningMetadataError(RuntimeError):
+    """A tensor that goes into a stage or comes out of it is not what it was in the first microbatch."""
 
 
 @dataclass
@@ -18,15 +22,24 @@ class PipeInfo:
     has_loss_and_backward: bool
 
 
-def flatten_args(args: Any) -> list[Any]:
-    return tree_flatten(args)[0]
+def flatten_args(args: Any, *, detach: bool = False) -> Any:
+    """The leaves of a nest; with `detach`, the same nest with tensors without history, and its leaves."""
+    leaves, shape = tree_flatten(args)
+    if not detach:
+        return leaves
+    fresh = [v.detach().requires_grad_(v.requires_grad) if isinstance(v, Tensor) else v for v in leaves]
+    return shape.unflatten(fresh), fresh
 
 
 def flatten_args_detach(args: Any) -> tuple[Any, list[Any]]:
     """The same nest with tensors without history, and its leaves."""
-    leaves, shape = tree_flatten(args)
-    fresh = [v.detach().requires_grad_(v.requires_grad) if isinstance(v, Tensor) else v for v in leaves]
-    return shape.unflatten(fresh), fresh
+    return flatten_args(args, detach=True)
+
+
+def described(*values: Any) -> str:
+    """Dtypes and shapes, for messages."""
+    shown = [f"{t.dtype}{list(t.shape)}" if isinstance(t, Tensor) else repr(t)[:40] for t in flatten_args(list(values))]
+    return ", ".join(shown) or "nothing"
 
 
 def generate_stage_to_rank_mapping(pp_size: int, num_stages: int, style: str = "loop") -> dict[int, int]:

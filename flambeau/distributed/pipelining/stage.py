@@ -8,14 +8,17 @@ from typing import Any
 
 from ...core.device import device as Device
 from ...core.dtype import BY_NAME
+from ...core.sharded import SpreadTensor
 from ...core.tensor import Tensor
 from ...nn import Module
 from ...nn.parallel import DistributedDataParallel
 from ...ops.creation.construct import tensor as new_tensor
 from ...ops.creation.filled import empty
 from .. import collectives, groups
+from ..collectives import P2POp
+from ..fsdp import FSDPModule
 from ._backward import stage_backward, stage_backward_input, stage_backward_weight
-from ._utils import PipeInfo, flatten_args, generate_stage_to_rank_mapping
+from ._utils import PipeInfo, PipeliningMetadataError, described, flatten_args, generate_stage_to_rank_mapping
 
 __all__ = ["PipelineStage", "build_stage"]
 
@@ -33,6 +36,9 @@ def _as_tuple(output: Any) -> tuple[Any, ...]:
 
 class _PipelineStageBase:
     """What all stages are: where they stand, and one forward and backward pass of a microbatch."""
+
+    _runtime_validate = False  # whether every microbatch is compared with the first
+    _has_backward = False
 
     def __init__(
         self,
@@ -54,18 +60,28 @@ class _PipelineStageBase:
                 f"Pipeline group size {self.group_size} cannot be larger than number of stages {num_stages}"
             )
         self.stage_index_to_group_rank = generate_stage_to_rank_mapping(self.group_size, num_stages)
-        self.has_backward = False
+        self.log_prefix = f"[Stage {stage_index}]"
+        self._expected: dict[str, list[tuple]] = {}
         self.clear_runtime_states()
 
     def clear_runtime_states(self) -> None:
         """Forget what was kept of microbatches."""
         self.fwd_cache: dict[int, tuple[tuple, list]] = {}
         self.bwd_cache: dict[int, tuple[Tensor | None, ...]] = {}
-        self.backward_state: dict[int, tuple[list, list]] = {}
+        self.backward_state: dict[int, tuple[Any, Any, Any, Any]] = {}
         self.dw_runner: dict[int, Callable[..., None]] = {}
         self.output_chunks: list[Any] = []
         self._arrived: dict[tuple[str, int], tuple] = {}  # what a neighbour on the same rank has left
-        self._under_way: list[Any] = []
+        self._headers: dict[tuple[str, int], Tensor] = {}  # of messages that are on their way
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether there is a backward pass."""
+        return self._has_backward
+
+    @has_backward.setter
+    def has_backward(self, value: bool) -> None:
+        self._has_backward = value
 
     @property
     def is_first(self) -> bool:
@@ -76,18 +92,19 @@ class _PipelineStageBase:
         return self.stage_index == self.num_stages - 1
 
     # -- messages -----------------------------------------------------------------------------------------------------------
-    def _tag(self, edge: int, direction: str, mb_index: int, part: int) -> int:
-        """Messages between two ranks are told apart by number, so that their order does not matter."""
-        return ((mb_index * self.num_stages + edge) * 2 + (direction == "B")) * (_MOST_TENSORS + 2) + part
+    def _op(self, operation: Callable, tensor: Tensor, direction: str, mb_index: int, part: int, to: int) -> P2POp:
+        """A message of stage to stage. They are told apart by number, so that their order does not matter."""
+        edge = (mb_index * self.num_stages + min(to, self.stage_index)) * 2 + (direction == "B")
+        return P2POp(
+            operation,
+            tensor,
+            group=self.group,
+            tag=edge * (_MOST_TENSORS + 2) + part,
+            group_peer=self.stage_index_to_group_rank[to],
+        )
 
-    def _peer(self, stage: int) -> int:
-        rank = self.stage_index_to_group_rank[stage]
-        return rank if self.group is None else groups.get_global_rank(self.group, rank)
-
-    def _send(self, direction: str, mb_index: int, tensors: tuple) -> None:
-        """Results to the next stage ("F"), or gradients to the one before ("B")."""
-        to = self.stage_index + (1 if direction == "F" else -1)
-        edge = min(to, self.stage_index)
+    def _send_ops(self, direction: str, mb_index: int, tensors: tuple) -> list[P2POp]:
+        """Results to the next stage ("F"), or gradients to the one before ("B"): what they are, then they themselves."""
         if len(tensors) > _MOST_TENSORS:
             raise NotImplementedError(f"a stage can send {_MOST_TENSORS} tensors to the next, not {len(tensors)}")
         numbers = [len(tensors)]
@@ -95,23 +112,49 @@ class _PipelineStageBase:
             if tensor is None:
                 numbers.append(-1)
                 continue
+            if isinstance(tensor, SpreadTensor):
+                raise NotImplementedError("stages send plain tensors: give to_local() of a DTensor to the next stage")
             numbers += [_DTYPES.index(tensor.dtype.name), int(tensor.requires_grad), tensor.dim(), *tensor.shape]
         if len(numbers) > _HEADER:
             raise NotImplementedError("the tensors that a stage sends to the next have too many dimensions in all")
         header = new_tensor(numbers + [0] * (_HEADER - len(numbers)))
         packets = [header, *(t.detach().contiguous() for t in tensors if t is not None)]
-        for part, packet in enumerate(packets):
-            work = collectives.isend(packet, self._peer(to), self.group, self._tag(edge, direction, mb_index, part))
-            self._under_way.append((work, packet))
+        to = self.stage_index + (1 if direction == "F" else -1)
+        return [
+            self._op(collectives.isend, packet, direction, mb_index, part, to) for part, packet in enumerate(packets)
+        ]
+
+    def get_fwd_send_ops(self, fwd_chunk_id: int) -> list[P2POp]:
+        """Messages with a microbatch's results for the next stage."""
+        return [] if self.is_last else self._send_ops("F", fwd_chunk_id, self.fwd_cache[fwd_chunk_id][0])
+
+    def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[P2POp]:
+        """Messages with the gradients of a microbatch's inputs for the stage before."""
+        if not self.has_backward or self.is_first:
+            return []
+        return self._send_ops("B", bwd_chunk_id, self.bwd_cache.pop(bwd_chunk_id))
+
+    def _receive_ops(self, direction: str, mb_index: int) -> list[P2POp]:
+        header = self._headers[direction, mb_index] = empty((_HEADER,), dtype=BY_NAME["int64"])
+        source = self.stage_index - (1 if direction == "F" else -1)
+        return [self._op(collectives.irecv, header, direction, mb_index, 0, source)]
+
+    def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[P2POp]:
+        """What begins to receive the inputs of a microbatch."""
+        return [] if self.is_first else self._receive_ops("F", fwd_chunk_id)
+
+    def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[P2POp]:
+        """What begins to receive the gradients of a microbatch's results."""
+        return [] if self.is_last or not self.has_backward else self._receive_ops("B", bwd_chunk_id)
 
     def _receive(self, direction: str, mb_index: int) -> tuple:
         if (direction, mb_index) in self._arrived:
             return self._arrived.pop((direction, mb_index))
+        if (direction, mb_index) not in self._headers:
+            for op in self._receive_ops(direction, mb_index):
+                op.op(op.tensor, group=op.group, tag=op.tag, group_src=op.group_peer).wait()
         source = self.stage_index - (1 if direction == "F" else -1)
-        edge, peer = min(source, self.stage_index), self._peer(source)
-        header = empty((_HEADER,), dtype=BY_NAME["int64"])
-        collectives.recv(header, peer, self.group, self._tag(edge, direction, mb_index, 0))
-        numbers = iter(header.tolist())
+        numbers = iter(self._headers.pop((direction, mb_index)).tolist())
         tensors: list[Tensor | None] = []
         for _ in range(next(numbers)):
             code = next(numbers)
@@ -121,14 +164,10 @@ class _PipelineStageBase:
             differentiable, dims = bool(next(numbers)), next(numbers)
             where = empty([next(numbers) for _ in range(dims)], dtype=BY_NAME[_DTYPES[code]], device=self.device)
             part = 1 + sum(t is not None for t in tensors)
-            collectives.recv(where, peer, self.group, self._tag(edge, direction, mb_index, part))
+            op = self._op(collectives.irecv, where, direction, mb_index, part, source)
+            op.op(op.tensor, group=op.group, tag=op.tag, group_src=op.group_peer).wait()
             tensors.append(where.requires_grad_(differentiable and self.has_backward))
         return tuple(tensors)
-
-    def wait_for_sends(self) -> None:
-        for work, _ in self._under_way:
-            work.wait()
-        self._under_way = []
 
     def set_local_fwd_input(self, prev_stage_outputs: Any, mb_index: int) -> None:
         """Results of the stage before, which is on this rank, too."""
@@ -138,12 +177,38 @@ class _PipelineStageBase:
 
     def set_local_bwd_input(self, next_stage_bwd_outputs: tuple, mb_index: int) -> None:
         """Gradients of the next stage, which is on this rank, too."""
-        self._arrived["B", mb_index] = tuple(next_stage_bwd_outputs)
+        if not isinstance(next_stage_bwd_outputs, tuple):
+            raise AssertionError(f"Expected tuple, got {type(next_stage_bwd_outputs)}")
+        self._arrived["B", mb_index] = next_stage_bwd_outputs
 
     def get_local_bwd_output(self, mb_index: int) -> tuple:
+        """The gradients of a microbatch's inputs."""
         return self.bwd_cache.pop(mb_index)
 
     # -- passes -------------------------------------------------------------------------------------------------------------
+    def _validate(self, what: str, tensors: Any) -> None:
+        """Where this is asked for: a microbatch looks like the first one."""
+        found = [(tuple(t.shape), t.dtype) for t in flatten_args(tensors) if isinstance(t, Tensor)]
+        expected = self._expected.setdefault(what, found)
+        if len(found) != len(expected):
+            raise PipeliningMetadataError(
+                f"Stage {self.stage_index} {what}: expected {len(expected)} tensors, got {len(found)}"
+            )
+        for position, (one, other) in enumerate(zip(expected, found)):
+            for name, want, got in zip(("shape", "dtype"), one, other):
+                if want != got:
+                    raise PipeliningMetadataError(
+                        f"Stage {self.stage_index} {what}: {name} mismatch of tensor {position}: expected {want}, got {got}"
+                    )
+
+    def forward_maybe_with_nosync(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's forward pass; replicas exchange gradients after the last microbatch only."""
+        module: Any = self.submod
+        if isinstance(module, DistributedDataParallel):
+            with module.no_sync():
+                return module(*args, **kwargs)
+        return module(*args, **kwargs)
+
     def forward_one_chunk(
         self,
         fwd_chunk_id: int,
@@ -154,17 +219,19 @@ class _PipelineStageBase:
         """Run a microbatch: on `args` in the first stage, on what the stage before has sent in others."""
         inputs = args if self.is_first else self._receive("F", fwd_chunk_id)
         kwargs = kwargs or {}
+        if self._runtime_validate:
+            self._validate("forward inputs", inputs)
         try:
-            output = self.submod(*inputs, **kwargs)
+            output = self.forward_maybe_with_nosync(*inputs, **kwargs)
         except Exception as problem:
-            raise RuntimeError(
-                f"[Stage {self.stage_index}] failed to run forward with {_described(inputs, kwargs)}"
-            ) from problem
+            raise RuntimeError(f"{self.log_prefix} failed to run forward with {described(inputs, kwargs)}") from problem
         outputs = _as_tuple(output)
         if self.is_last and save_forward_output:
             self.output_chunks.append(output)
         self.fwd_cache[fwd_chunk_id] = (outputs, [*flatten_args(inputs), *flatten_args(kwargs)])
         self._inputs_of_args = len(flatten_args(inputs))
+        if self._runtime_validate and not self.is_last:
+            self._validate("forward outputs", outputs)
         return output
 
     def backward_one_chunk(
@@ -177,14 +244,23 @@ class _PipelineStageBase:
         outputs, inputs = self.fwd_cache.pop(bwd_chunk_id)
         roots: Any = (loss,) if self.is_last else outputs
         gradients = None if self.is_last else self._receive("B", bwd_chunk_id)
-        with self._syncing(last_backward):
-            if full_backward:
+        found: tuple = ()
+        if full_backward or self.dw_builder is not None:
+            with self._syncing(last_backward, roots):
                 found = stage_backward(roots, gradients, inputs)
-            else:
-                found, groups_of_weights = stage_backward_input(
-                    list(roots), None if gradients is None else list(gradients), inputs, self.submod.parameters()
-                )
-                self.backward_state[bwd_chunk_id] = (groups_of_weights, inputs)
+            if self.dw_builder is not None:
+                late = self.dw_builder()
+                if full_backward:
+                    late()
+                else:
+                    self.dw_runner[bwd_chunk_id] = late
+        else:
+            late_weights = None
+            if not self.is_first:  # nobody waits for the gradients of the first stage's inputs
+                with self._syncing(last_backward, roots):
+                    found, late_weights = stage_backward_input(roots, gradients, inputs, self.submod.parameters())
+            self.backward_state[bwd_chunk_id] = (inputs, late_weights, roots, gradients)
+            self.dw_runner[bwd_chunk_id] = lambda: None
         self.bwd_cache[bwd_chunk_id] = found[: self._inputs_of_args]
         if self.is_last and not self.is_first:
             for tensor in outputs:  # results are kept, their graphs are not needed any more
@@ -195,21 +271,36 @@ class _PipelineStageBase:
         """Add the gradients of the weights of a microbatch."""
         if not self.has_backward:
             return
-        found, _ = self.backward_state.pop(bwd_chunk_id)
-        with self._syncing(last_backward):
-            stage_backward_weight(self.submod.parameters(), found)
+        if bwd_chunk_id not in self.dw_runner:
+            raise AssertionError(
+                f"{self.log_prefix} Attempted to run backward_weight_one_chunk for chunk {bwd_chunk_id} without first calling"
+                " `backward_one_chunk(full_backward=False)`"
+            )
+        runner = self.dw_runner.pop(bwd_chunk_id)
+        if self.dw_builder is not None:
+            runner()
+            return
+        inputs, late_weights, roots, gradients = self.backward_state.pop(bwd_chunk_id)
+        with self._syncing(last_backward, roots):
+            if late_weights is None:
+                stage_backward(roots, gradients, inputs)
+            else:
+                stage_backward_weight(self.submod.parameters(), late_weights)
 
     @contextlib.contextmanager
-    def _syncing(self, last: bool) -> Generator:
-        """Replicas and shards exchange gradients after the last microbatch only."""
+    def _syncing(self, last: bool, roots: Any) -> Generator:
+        """Replicas exchange gradients after the last microbatch only, shards when the schedule says."""
         module: Any = self.submod
         if isinstance(module, DistributedDataParallel):
+            if last:
+                module.reducer.prepare_for_backward([t for t in flatten_args(roots) if isinstance(t, Tensor)])
             with contextlib.nullcontext() if last else module.no_sync():
                 yield
             return
-        if hasattr(module, "set_requires_gradient_sync"):
-            module.set_is_last_backward(last)
-            module.set_requires_gradient_sync(last)
+        if isinstance(module, FSDPModule):
+            module.set_is_last_backward(False)
+            module.set_reshard_after_backward(False)
+            module.set_requires_gradient_sync(False)
         yield
 
     def scale_grads(self, grad_scale_factor: int) -> None:
@@ -220,14 +311,18 @@ class _PipelineStageBase:
                     parameter.grad.div_(grad_scale_factor)
 
     def perform_reduce_grad(self, grad_scale_factor: int) -> None:
+        """All microbatches have given their gradients: reduce those of shards, then scale."""
+        module: Any = self.submod
+        if isinstance(module, FSDPModule):
+            module.set_is_last_backward(True)
+            module.set_reshard_after_backward(True)
+            module.set_requires_gradient_sync(True)
+            state = module._get_fsdp_state()
+            for one in state._state_ctx.all_states:
+                for group in one._fsdp_param_groups:
+                    group.post_backward()
+            state._root_post_backward_final_callback()
         self.scale_grads(grad_scale_factor)
-
-
-def _described(args: Any, kwargs: Any) -> str:
-    shown = [
-        f"{t.dtype}{list(t.shape)}" if isinstance(t, Tensor) else repr(t)[:40] for t in flatten_args((args, kwargs))
-    ]
-    return ", ".join(shown) or "no arguments"
 
 
 class PipelineStage(_PipelineStageBase):

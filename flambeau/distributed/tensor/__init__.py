@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from ...core import naming as _naming
+from ...serialization.unpickler import add_safe_globals as _add_safe_globals
 from ..device_mesh import DeviceMesh, init_device_mesh
 from ._api import (
     DTensor,
@@ -20,7 +21,12 @@ from ._api import (
     randn,
     zeros,
 )
-from .placement_types import Partial, Placement, Replicate, Shard
+from ._dtensor import _rebuilt
+from ._dtensor_spec import DTensorSpec, TensorMeta
+from .placement_types import Partial, Placement, Replicate, Shard, _StridedShard
+
+DTensor.__module__ = __name__  # by which programs know it
+_add_safe_globals([DTensor, DTensorSpec, TensorMeta, DeviceMesh, Partial, Replicate, Shard, _rebuilt, _StridedShard])
 
 __all__ = [
     "DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor", "empty", "full",

@@ -7,6 +7,7 @@ behind one node: its backward pass runs that graph, and how the gradients lie fo
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ...core.device import device
@@ -14,7 +15,7 @@ from ...core.graph import grad_mode, gradient_edge, unrecorded
 from ...core.overrides import _made_by_operator
 from ...core.tensor import Tensor, empty_strided
 from ...ops.machinery.record import OPS, Op
-from . import _api, _random, _rules
+from . import _compute_rules, _dtensor, _random, _rules, _view_rules  # noqa: F401 - rules are declared there
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
 from ._recorded import moved, spread_call, tensors_in, wrapped
 from ._redistribute import Redistribute, redistribute_cost
@@ -27,9 +28,10 @@ _MAX_DECISIONS = 4096
 
 
 class _Switches(threading.local):
-    """What holds in this thread: whether plain tensors among the arguments count as equal on all ranks."""
+    """What holds in this thread: whether plain tensors among the arguments count as equal on all ranks, and who is told of calls."""
 
     implicit = False
+    watchers: tuple[Callable[[Call], None], ...] = ()
 
 
 switches = _Switches()
@@ -49,7 +51,7 @@ class Call:
 
     def _taken_out(self, value: Any) -> Any:
         if isinstance(value, Tensor):
-            self.tensors.append(value if isinstance(value, _api.DTensor) else self._everywhere(value))
+            self.tensors.append(value if isinstance(value, _dtensor.DTensor) else self._everywhere(value))
             return Place(len(self.tensors) - 1)
         if type(value) is dict:
             return {k: self._taken_out(v) for k, v in value.items()}
@@ -65,11 +67,21 @@ class Call:
                 " before calling distributed operators! Please see"
                 " https://docs.pytorch.org/docs/main/distributed.tensor.html#mixed-tensor-and-dtensor-operations for more details."
             )
-        return _api.DTensor.from_local(plain, self.mesh, [_REPLICATE] * self.mesh.ndim)
+        return _dtensor.DTensor.from_local(plain, self.mesh, [_REPLICATE] * self.mesh.ndim)
 
     def filled(self, tensors: list[Any]) -> tuple[tuple, dict[str, Any]]:
         """The arguments with other tensors in place of the spread ones."""
         return _filled(self.args, tensors), _filled(self.kwargs, tensors)
+
+    def __str__(self) -> str:
+        args, kwargs = self.filled([t._spec for t in self.tensors])
+        given = [*map(str, args), *(f"{k}: {v}" for k, v in kwargs.items())]
+        return f"{self.name}({', '.join(given)}) on {self.mesh})"
+
+    @property
+    def name(self) -> str:
+        """What PyTorch calls the operator."""
+        return f"aten.{self.op.quirks.aten or self.op.name}.default"
 
     def key(self) -> tuple | None:
         """What decides about the call, if it can be looked up."""
@@ -134,13 +146,13 @@ def _mesh_of(value: Any) -> Any:
         elif found is not t.device_mesh and found != t.device_mesh:
             raise NotImplementedError(
                 f"DTensor operations across different device meshes are not supported: got {found} and {t.device_mesh}. Redistribute"
-                " them to one mesh first."
+                " them to one mesh first.\n\nSharding propagation failed"
             )
     return found
 
 
 def _spread_in(value: Any) -> list[Any]:
-    if isinstance(value, _api.DTensor):
+    if isinstance(value, _dtensor.DTensor):
         return [value]
     if type(value) is dict:
         value = tuple(value.values())
@@ -172,6 +184,7 @@ class Decision:
 
 
 _decisions: dict[tuple, Decision] = {}
+_uses = [0, 0]  # how often a decision was found again, and how often one was made
 
 
 def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -179,10 +192,14 @@ def dispatch(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     call = Call(face, args, kwargs)
     if call.mesh is None:
         raise RuntimeError(f"{call.op.name}: none of the arguments is a DTensor")
+    for tell in switches.watchers:
+        tell(call)
     if call.out is not None:
         return _write_out(call)
     if call.mesh.get_coordinate() is None:
         return _outside(call)
+    if call.op.sharding == "header":
+        return _new_header(call)
     name = call.op.name
     if (name.endswith("_") and not name.endswith("__")) or call.op.writes:
         return _in_place(call)
@@ -197,7 +214,7 @@ def _outside(call: Call) -> Any:
     if call.op.writes or (call.op.name.endswith("_") and not call.op.name.endswith("__")):
         return call.tensors[0]
     if call.op.reads_values:
-        return None
+        return True if call.op.function.__annotations__.get("return") == "bool" else None
     try:
         call.metas()
     except NotImplementedError:  # what comes out depends on values, which this rank does not have
@@ -212,24 +229,40 @@ def _outside(call: Call) -> Any:
 def forget_decisions() -> None:
     """Decide anew about calls that have been seen before."""
     _decisions.clear()
+    _uses[:] = 0, 0
+
+
+def uses_of_decisions() -> tuple[int, int]:
+    """How often a decision was found again, and how often one was made, since they were last forgotten."""
+    return _uses[0], _uses[1]
 
 
 def _decide(call: Call, keep: bool = False) -> Decision | None:
     needs = grad_mode.enabled and any(t.requires_grad for t in call.tensors)
     key = call.key()
     if key is not None:
-        key = (key, needs, keep, _rules.losses.of_parts)
+        key = (key, needs, keep, _compute_rules.losses.of_parts)
         found = _decisions.get(key)
         if found is not None:
+            _uses[0] += 1
             return found
     rule = _rules.rule_for(call.op)
     if rule is None:
         return None
-    possible = rule(call)
+    try:
+        possible = rule(call)
+    except (NotImplementedError, ValueError):  # about what was asked for, not about how it lies
+        raise
+    except Exception as problem:
+        raise RuntimeError(f"{problem}\n\nSharding propagation failed for {call}") from problem
     if possible is None:
         return None
-    decision = _chosen(call, possible, needs, keep)
+    if possible.exact is not None:
+        decision = Decision(*possible.exact, call.metas(), possible)
+    else:
+        decision = _chosen(call, possible, needs, keep)
     if key is not None and decision is not None:
+        _uses[1] += 1
         if len(_decisions) >= _MAX_DECISIONS:
             _decisions.clear()
         _decisions[key] = decision
@@ -304,7 +337,7 @@ def _cost(tensors: list[Any], now: list[Placement], ins: list[Placement], i: int
             if _is_shard_like(wanted) and t.shape[wanted.dim] < parts:  # type: ignore[attr-defined]
                 return float("inf")
             # Parts may differ in size, and all ranks must decide alike: only the whole counts.
-            nbytes = t.numel() * t.dtype.itemsize / t._spec.num_shards * (parts if _is_shard_like(placement) else 1)
+            nbytes = t.numel() * t.dtype.itemsize / t._spec.num_shards
             total += redistribute_cost(placement, wanted, nbytes, parts)
     return total
 
@@ -370,15 +403,18 @@ def _in_place(call: Call) -> Any:
     decision = _decide(call, keep=True)
     call.tensors = before
     if decision is None:
-        plain = OPS.get(call.op.name[:-1])
+        rule = _rules.rule_for(call.op)
+        plain = OPS.get(call.op.name[:-1]) if rule is None else None
         if plain is not None and not call.op.draws and call.op.kind != "random":
             args, kwargs = call.filled(call.tensors)
             _take_values(target, plain.function(*args, **kwargs))
             return target
+        if not target._spec.is_replicated() and rule is None:
+            raise NotImplementedError(f"Operator {call.name} does not have a sharding strategy registered.")
         if not target._spec.is_replicated():
             raise RuntimeError(
-                f"aten.{call.op.name}.default: in-place operations that require placement changes are not supported. Attempted to"
-                f" change a tensor with placements {target.placements}: redistribute it first, or use the form without underscore."
+                f"{call.name}: in-place operations that require placement changes are not supported. Attempted to change a tensor with"
+                f" placements {target.placements}: redistribute it first, or use the form without underscore."
             )
         everywhere = target.placements
         draws = _rules.Ways(draws=call.op.kind == "random")
@@ -415,6 +451,20 @@ def _in_place_recorded(call: Call, target: Any) -> Any:
     return target
 
 
+def _new_header(call: Call) -> Any:
+    """The argument itself in another shape: what the form without underscore gives."""
+    target = call.tensors[0]
+    if grad_mode.enabled and target.requires_grad and target.is_leaf:
+        raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+    args, kwargs = call.filled(call.tensors)
+    result = OPS[call.op.name[:-1]].function(*args, **kwargs)
+    target._hold(result._local_tensor, result._spec)
+    edge = gradient_edge(result) if result.requires_grad else None
+    if edge is not None:
+        target._set_history(*edge)
+    return target
+
+
 def _take_values(target: Any, result: Any) -> Any:
     """Give a tensor the values of another, which is moved to where it lies; returns what was moved there."""
     if result.shape != target.shape:
@@ -431,7 +481,7 @@ def _write_out(call: Call) -> Any:
     result = call.face(*args, **kwargs)
     outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
     for out, found in zip(outs, result if isinstance(result, (tuple, list)) else (result,)):
-        if not isinstance(out, _api.DTensor):
+        if not isinstance(out, _dtensor.DTensor):
             raise RuntimeError(f"{call.op.name}(): out= must be a DTensor where an argument is one")
         out.copy_(found)
     return call.out

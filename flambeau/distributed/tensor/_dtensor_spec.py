@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...core.size import Size, make_size
-from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like
+from ...utils._dtype_abbrs import dtype_abbrs
+from . import _shard_order
+from ._shard_order import ShardOrder, ShardOrderEntry, _StridedShardNotDecodableError  # noqa: F401 - known by these names here
+from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, _StridedShard
 
 
 class TensorMeta(NamedTuple):
@@ -18,21 +21,93 @@ class TensorMeta(NamedTuple):
     dtype: Any
 
 
-@dataclass(eq=False)
 class DTensorSpec:
-    """Where a tensor lies: one placement for each dimension of the mesh."""
+    """Where a tensor lies: one placement for each dimension of the mesh. `shard_order` says in which order several of them cut one
+    dimension of the tensor, where that is not from the first to the last; `use_strided_shard_as_shard_order`, whether _StridedShard
+    placements stand for such an order (else they came from a view)."""
 
-    mesh: Any
-    placements: tuple[Placement, ...]
-    tensor_meta: TensorMeta | None = None
+    def __init__(
+        self,
+        mesh: Any,
+        placements: Sequence[Placement],
+        tensor_meta: TensorMeta | None = None,
+        shard_order: ShardOrder | None = None,
+        use_strided_shard_as_shard_order: bool | None = None,
+    ) -> None:
+        self.mesh, self.placements, self.tensor_meta = mesh, tuple(placements), tensor_meta
+        self._order: ShardOrder | None = None
+        self._says_order = use_strided_shard_as_shard_order
+        if shard_order is not None:
+            if self.use_strided_shard_as_shard_order:
+                raise ValueError(
+                    "DTensorSpec doesn't allow specify shard_order when use_strided_shard_as_shard_order is True. This may result in"
+                    " conflicting shard order."
+                )
+            self.shard_order = shard_order
 
     def __post_init__(self) -> None:
+        """After a change: nothing is remembered of what it was."""
         self.placements = tuple(self.placements)
+        self.__dict__.pop("key", None)
+
+    @property
+    def use_strided_shard_as_shard_order(self) -> bool:
+        said = self._says_order
+        return any(isinstance(p, _StridedShard) for p in self.placements) if said is None else said
+
+    @use_strided_shard_as_shard_order.setter
+    def use_strided_shard_as_shard_order(self, value: bool) -> None:
+        self._says_order = value
+
+    @property
+    def shard_order(self) -> ShardOrder | None:
+        if self._order is None and not self.use_strided_shard_as_shard_order:
+            return _shard_order.default_order(self.placements)
+        return self._order
+
+    @shard_order.setter
+    def shard_order(self, order: ShardOrder | None) -> None:
+        if order is not None:
+            _shard_order.check(order, self.placements)
+            order = None if order == _shard_order.default_order(self.placements) else order
+        self._order = order
+        self.__dict__.pop("key", None)
+
+    @property
+    def cuts(self) -> tuple[Placement, ...]:
+        """Placements that say themselves in which order they were made."""
+        if self._order is None:
+            return self.placements
+        return _shard_order.strided(self._order, self.placements, self.mesh)
+
+    compute_default_shard_order = staticmethod(_shard_order.default_order)
+    is_default_device_order = staticmethod(_shard_order.is_default)
+    _convert_shard_order_to_StridedShard = staticmethod(_shard_order.strided)
+    _maybe_convert_StridedShard_to_shard_order = staticmethod(_shard_order.order_of)
+
+    @staticmethod
+    def format_shard_order_str(placements: tuple[Placement, ...], shard_order: ShardOrder | None = None) -> str:
+        """Placements in short, with numbers where several dimensions of the mesh cut one of the tensor."""
+        return _shard_order.written(placements, shard_order)
+
+    @staticmethod
+    def _normalize_placements_into_shard_order(
+        placements: tuple[Placement, ...], mesh: Any, use_strided_shard_as_shard_order: bool = True
+    ) -> tuple[tuple[Placement, ...], ShardOrder]:
+        """Placements without _StridedShard, and the order that they stood for."""
+        if not use_strided_shard_as_shard_order:
+            return placements, _shard_order.default_order(placements)
+        order = _shard_order.order_of(placements, mesh)
+        if order is None:
+            raise _StridedShardNotDecodableError(
+                f"_StridedShard placements {placements} cannot be decoded into a corresponding shard_order"
+            )
+        return tuple(Shard(p.dim) if isinstance(p, _StridedShard) else p for p in placements), order
 
     @functools.cached_property
     def key(self) -> tuple:
         """What makes two of them equal."""
-        return (self.mesh, self.placements, self.tensor_meta)
+        return (self.mesh, self.placements, self.tensor_meta, self._order)
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, DTensorSpec) and self.key == other.key)
@@ -41,7 +116,14 @@ class DTensorSpec:
         return hash(self.key)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"mesh": self.mesh, "placements": self.placements, "tensor_meta": self.tensor_meta}
+        return {name: value for name, value in self.__dict__.items() if name != "key"}
+
+    def __repr__(self) -> str:
+        return (
+            f"DTensorSpec(mesh={self.mesh!r}, placements={self.placements!r}, tensor_meta={self.tensor_meta!r},"
+            f" shard_order={self.shard_order!r},"
+            f" use_strided_shard_as_shard_order={self.use_strided_shard_as_shard_order!r})"
+        )
 
     def _known(self) -> TensorMeta:
         if self.tensor_meta is None:
@@ -76,13 +158,14 @@ class DTensorSpec:
         """For each dimension of the tensor the dimension of the mesh that cuts it, -1 for none."""
         found = [-1] * self.ndim
         for i, placement in enumerate(self.placements):
-            if isinstance(placement, Shard):
-                if found[placement.dim] >= 0:
+            if _is_shard_like(placement):
+                dim = placement.dim  # type: ignore[attr-defined]
+                if found[dim] >= 0:
                     raise ValueError(
-                        f"Can't shard the same tensor dim twice: dim {placement.dim} is cut by mesh dims"
-                        f" {found[placement.dim]} and {i}"
+                        f"Tensor dim {dim} is already sharded on mesh dim {found[dim]}, DTensor operator implementation does not"
+                        " support things like hybrid sharding strategies yet (i.e. [Shard(0), Shard(0)])"
                     )
-                found[placement.dim] = i
+                found[dim] = i
         return found
 
     @property
@@ -128,12 +211,15 @@ class DTensorSpec:
 
     def with_placements(self, placements: tuple[Placement, ...]) -> DTensorSpec:
         """The same tensor, lying otherwise."""
-        return self if placements == self.placements else DTensorSpec(self.mesh, placements, self.tensor_meta)
+        if placements == self.placements and self._order is None:
+            return self
+        return DTensorSpec(self.mesh, placements, self.tensor_meta, None, False)
 
     def __str__(self) -> str:
-        placements = "".join(map(str, self.placements)) if len(self.placements) == 1 else str(self.placements)
-        shape = "unknown shape" if self.tensor_meta is None else str(tuple(self.shape))
-        return f"Spec({placements} on {shape})"
+        kind = "unknown dtypeunknown shape"
+        if self.tensor_meta is not None:
+            kind = f"{dtype_abbrs[self.tensor_meta.dtype]}{list(self.shape)}"
+        return f"Spec({kind}({_shard_order.written(self.placements, self.shard_order)}))"
 
 
 def meta_of(shape: Any, strides: Any, dtype: Any) -> TensorMeta:

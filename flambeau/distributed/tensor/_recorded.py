@@ -12,7 +12,7 @@ from ...autograd.engine import run_backward
 from ...core.graph import RETRY_MESSAGE, GradientEdge, Node, grad_mode, gradient_edge, named_class
 from ...core.return_types import NamedResult
 from ...core.tensor import Tensor
-from . import _api
+from . import _dtensor
 from ._dtensor_spec import DTensorSpec, TensorMeta, meta_of
 from ._redistribute import redistribute_local_tensor
 from .placement_types import Partial, Placement, Replicate
@@ -28,7 +28,7 @@ def tensors_in(value: Any) -> list[Tensor]:
 
 def moved(t: Any, placements: tuple[Placement, ...]) -> Tensor:
     """This rank's part of a tensor that is to lie so."""
-    if t.placements == placements:
+    if t._spec.cuts == placements:
         return t._local_tensor
     return redistribute_local_tensor(t._local_tensor, t._spec, t._spec.with_placements(placements))
 
@@ -86,7 +86,7 @@ def wrapped(
             i, position = position, position + 1
             local = part(value)
             meta = _meta_from(local, metas, i)
-            return _api.DTensor(local, DTensorSpec(mesh, outputs[i], meta), requires_grad=False)
+            return _dtensor.DTensor(local, DTensorSpec(mesh, outputs[i], meta, None, False), requires_grad=False)
         if isinstance(value, (tuple, list)):
             made = [wrap(v) for v in value]
             named = hasattr(value, "_fields") and not isinstance(value, NamedResult)
@@ -146,7 +146,7 @@ class SpreadNode(Node):
                 waits if along in waiting else _REPLICATE if p.is_partial() else p
                 for along, p in enumerate(self.outputs[i])
             )
-            spread = g if isinstance(g, _api.DTensor) else _api.DTensor.from_local(g, self.mesh, lying)
+            spread = g if isinstance(g, _dtensor.DTensor) else _dtensor.DTensor.from_local(g, self.mesh, lying)
             if recording:
                 spread = spread.redistribute(placements=lying)
             local = moved(spread, lying)
@@ -169,7 +169,7 @@ class SpreadNode(Node):
     def _passing_sums(self, edges: list, grads: list) -> set[int]:
         """Dimensions of the mesh on which gradients that wait for a sum may go on waiting: derivatives are linear, and all ranks do
         the same."""
-        given = [g for edge, g in zip(edges, grads) if edge is not None and isinstance(g, _api.DTensor)]
+        given = [g for edge, g in zip(edges, grads) if edge is not None and isinstance(g, _dtensor.DTensor)]
         found = set()
         for along in range(self.mesh.ndim):
             same = all(p[along].is_replicate() for p in (*self.inputs, *self.outputs))
@@ -203,7 +203,7 @@ class SpreadNode(Node):
         meta = self.specs[k].tensor_meta
         assert meta is not None
         spec = DTensorSpec(self.mesh, self._lying(k, waiting), TensorMeta(meta.shape, meta.stride, local.dtype))
-        return _api.DTensor(local._bare_alias(), spec, requires_grad=False)
+        return _dtensor.DTensor(local._bare_alias(), spec, requires_grad=False)
 
     def _plain(self, shares: list, waiting: set[int]) -> tuple:
         return tuple(None if local is None else self._share(k, local, waiting) for k, local in enumerate(shares))

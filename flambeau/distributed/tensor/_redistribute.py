@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...autograd.function import Function
@@ -9,7 +14,8 @@ from ...core.tensor import Tensor
 from ...ops import namespace
 from .. import _functional_collectives as funcol
 from ._dtensor_spec import DTensorSpec
-from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like, padded
+from ._utils import assert_no_mixed_partial_types
+from .placement_types import Partial, Placement, Replicate, Shard, _is_shard_like
 
 _torch = namespace("torch")
 
@@ -21,18 +27,192 @@ def redistribute_local_tensor(
     mesh = current_spec.mesh
     if mesh != target_spec.mesh:
         raise NotImplementedError("Cross device mesh comm not supported yet!")
-    if mesh.get_coordinate() is None or current_spec.placements == target_spec.placements:
+    before, after = current_spec.cuts, target_spec.cuts
+    if mesh.get_coordinate() is None or before == after:
         return local_tensor
-    now, wanted = list(current_spec.placements), target_spec.placements
-    shape = tuple(current_spec.shape)
+    assert_no_mixed_partial_types(before)
+    assert_no_mixed_partial_types(after)
+    steps = _planned(tuple(current_spec.shape), mesh, before, after)
     tensor = local_tensor
-    for i in reversed(range(mesh.ndim)):
-        if _must_be_gathered(now, wanted, i):
-            tensor = _step(tensor, shape, mesh, now, i, Replicate())
-    steps = [i for i in range(mesh.ndim) if now[i] != wanted[i]]
-    for i in steps:
-        tensor = _step(tensor, shape, mesh, now, i, wanted[i], async_op and i == steps[-1])
+    for step in _optimize_transform_infos(steps, mesh, before, after) if len(steps) > 1 else steps:
+        tensor = _carried_out(tensor, step, mesh, async_op and step is steps[-1])
     return tensor
+
+
+# -- the plan -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _TransformInfo:
+    """One step: a dimension of the mesh to another placement. `logical_shape` is that of what the ranks along it have together."""
+
+    mesh_dim: int
+    src_dst_placements: tuple[Placement, Placement]
+    logical_shape: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if self.mesh_dim < 0 or self.src_dst_placements[0] == self.src_dst_placements[1]:
+            raise AssertionError("TransformInfo should only be created if it is an op with some effect, not a no-op")
+
+    def _comm_type_key(self) -> str | None:
+        """The collective that it takes; None if every rank can do it alone."""
+        source, target = self.src_dst_placements
+        if source.is_partial():
+            return "all_reduce" if target.is_replicate() else "reduce_scatter" if _is_shard_like(target) else None
+        if _is_shard_like(source):
+            return "all_gather" if target.is_replicate() else "all_to_all" if _is_shard_like(target) else None
+        return None
+
+
+@dataclass(frozen=True)
+class _FlattenedTransformInfo(_TransformInfo):
+    """Steps along several dimensions of the mesh as one, along all of them together. What was to be averaged along some is added, and
+    divided by `avg_scale` in the end."""
+
+    mesh: Any
+    original_mesh_dims: tuple[int, ...]
+    avg_scale: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.avg_scale is not None and self.avg_scale <= 1:
+            raise AssertionError(f"avg_scale must be > 1 if set, got {self.avg_scale}")
+
+
+def _planned(
+    shape: tuple[int, ...], mesh: Any, before: tuple[Placement, ...], after: tuple[Placement, ...]
+) -> list[_TransformInfo]:
+    now, steps = list(before), list[_TransformInfo]()
+
+    def step(i: int, wanted: Placement) -> None:
+        if now[i].is_partial() and wanted.is_partial():
+            raise AssertionError(
+                f"Redistribution from one partial type ({now[i]}) to another ({wanted}) is unsupported."
+            )
+        logical = [_length(shape, mesh, now, i, dim) for dim in range(len(shape))]
+        steps.append(_TransformInfo(i, (now[i], wanted), logical))
+        now[i] = wanted
+
+    for i in reversed(range(mesh.ndim)):
+        if _must_be_gathered(now, after, i):
+            step(i, Replicate())
+    for i in range(mesh.ndim):
+        if now[i] != after[i]:
+            step(i, after[i])
+    return steps
+
+
+logger = logging.getLogger("torch.distributed.tensor._redistribute")  # the name that programs know it by
+_warned_flatten_issues: set[tuple] = set()
+_MERGED = ("all_gather", "all_reduce", "reduce_scatter")
+_apart = [False]
+
+
+@contextlib.contextmanager
+def disable_redistribute_transform_optimization(disabled: bool = True) -> Iterator[None]:
+    """Inside, every dimension of the mesh has a collective of its own."""
+    before, _apart[0] = _apart[0], disabled
+    try:
+        yield
+    finally:
+        _apart[0] = before
+
+
+@contextlib.contextmanager
+def use_min_cost_redistribution_plan(enabled: bool = True) -> Iterator[None]:
+    """For programs that ask PyTorch for plans with the least cost: there is one planner here, and it makes as few steps as it can."""
+    yield
+
+
+def _optimize_transform_infos(
+    transform_infos: list[_TransformInfo],
+    device_mesh: Any,
+    src_placements: tuple[Placement, ...],
+    dst_placements: tuple[Placement, ...],
+) -> list[_TransformInfo]:
+    """Collectives of one kind that follow each other along several dimensions of the mesh as one, where these dimensions have been made
+    one (`mesh["a", "b"]._flatten()`)."""
+    if len(transform_infos) < 2 or _apart[0]:
+        return transform_infos
+    found: list[_TransformInfo] = []
+    for kind, group in _alike(transform_infos):
+        if kind not in _MERGED or len(group) < 2:
+            found += group
+            continue
+        merged, problem = _merged(kind, group, device_mesh)
+        if merged is None:
+            _tell(device_mesh, group, (src_placements, dst_placements), kind, problem)
+        found += group if merged is None else [merged]
+    return found
+
+
+def _alike(infos: list[_TransformInfo]) -> list[tuple[str | None, list[_TransformInfo]]]:
+    """Steps in groups that may be one: the same, but for sums and averages."""
+    groups: list[tuple[str | None, list[_TransformInfo]]] = []
+    for info in infos:
+        kind = info._comm_type_key()
+        if groups and kind in _MERGED and _same_step(groups[-1][1][0], info):
+            groups[-1][1].append(info)
+        else:
+            groups.append((kind, [info]))
+    return groups
+
+
+def _same_step(one: _TransformInfo, other: _TransformInfo) -> bool:
+    (source, target), (second, aim) = one.src_dst_placements, other.src_dst_placements
+    sums = all(type(p) is Partial and p.linear for p in (source, second))
+    return target == aim and (source == second or sums)
+
+
+def _merged(kind: str, group: list[_TransformInfo], mesh: Any) -> tuple[_FlattenedTransformInfo | None, str]:
+    """The one step that does what several do, or why there is none."""
+    dims = [info.mesh_dim for info in group]
+    if (kind == "reduce_scatter" and dims != sorted(dims)) or (kind == "all_gather" and dims != sorted(dims)[::-1]):
+        return None, "non_ascending_mesh_dims"
+    flat = _flattened_mesh(mesh, sorted(dims))
+    if flat is None:
+        return None, "no_flattened_mesh"
+    source, target = group[0].src_dst_placements
+    outermost = group[0]
+    if kind != "all_reduce":
+        dim = (source if kind == "all_gather" else target).dim  # type: ignore[attr-defined]
+        outermost = max(group, key=lambda info: info.logical_shape[dim])
+        if outermost.logical_shape[dim] % math.prod(mesh.size(i) for i in dims):
+            return None, "uneven_tensor_shape"
+    scale = math.prod(mesh.size(i.mesh_dim) for i in group if i.src_dst_placements[0].is_partial("avg"))
+    if scale > 1:
+        source = Partial("sum")
+    shape = outermost.logical_shape
+    return _FlattenedTransformInfo(
+        0, (source, target), shape, flat, tuple(sorted(dims)), scale if scale > 1 else None
+    ), ""
+
+
+def _flattened_mesh(mesh: Any, dims: list[int]) -> Any:
+    """The mesh of one dimension that programs have made of some dimensions, if they have."""
+    root, coordinate = mesh._root or mesh, mesh.get_coordinate()
+    index = tuple(slice(None) if i in dims else coordinate[i] for i in range(mesh.ndim))
+    ranks = mesh._array[index].reshape(-1).tolist()
+    return next((flat for flat in root._flattened.values() if flat._array.tolist() == ranks), None)
+
+
+def _tell(mesh: Any, group: list[_TransformInfo], way: tuple, kind: str, problem: str) -> None:
+    """Say once that several collectives run where one could."""
+    dims = tuple(sorted(info.mesh_dim for info in group))
+    key = (hash(mesh), dims, problem)
+    if key in _warned_flatten_issues:
+        return
+    _warned_flatten_issues.add(key)
+    names = ", ".join(f'"{mesh.mesh_dim_names[i]}"' if mesh.mesh_dim_names else str(i) for i in dims)
+    reasons = {
+        "no_flattened_mesh": f"Flatten the mesh dimensions [{names}], and one operation does it.",
+        "uneven_tensor_shape": "The tensor dimension is not evenly divisible by the ranks of all these mesh dimensions.",
+        "non_ascending_mesh_dims": f"{kind} operations along mesh dimensions in non-ascending order cannot be one.",
+    }
+    logger.warning(
+        "While redistributing from %s to %s, %d sequential %s operations will be performed. This is suboptimal: each waits for all"
+        " ranks, and sums may differ in their last digits. %s", *way, len(group), kind, reasons[problem],
+    )  # fmt: skip
 
 
 def _must_be_gathered(now: list[Placement], wanted: tuple[Placement, ...], i: int) -> bool:
@@ -66,51 +246,35 @@ def _length(shape: tuple[int, ...], mesh: Any, placements: list[Placement], i: i
     return length
 
 
-def _step(
-    tensor: Tensor,
-    shape: tuple[int, ...],
-    mesh: Any,
-    now: list[Placement],
-    i: int,
-    wanted: Placement,
-    later: bool = False,
-) -> Tensor:
-    """One dimension of the mesh to another placement; `now` is told. `later`: nobody need wait for the result yet."""
-    placement: Any = now[i]
-    target: Any = wanted
+# -- carrying it out ----------------------------------------------------------------------------------------------------------------
+
+
+def _carried_out(tensor: Tensor, info: _TransformInfo, mesh: Any, later: bool = False) -> Tensor:
+    """One step. `later`: nobody need wait for the result yet."""
+    placement: Any
+    target: Any
+    (placement, target), i, scale = info.src_dst_placements, info.mesh_dim, None
+    if isinstance(info, _FlattenedTransformInfo):
+        mesh, scale = info.mesh, info.avg_scale
     parts, rank = mesh.size(i), mesh.get_local_rank(i)
     if parts == 1:  # one rank has it all, however it is called
-        now[i] = wanted
         return tensor
     if _is_shard_like(placement):
-        length = _length(shape, mesh, now, i, placement.dim)
-        if type(placement) is Shard and type(wanted) is Shard:
-            other = _length(shape, mesh, now, i, target.dim)
-            tensor = exchanged(tensor, mesh, i, placement, target, length, other)
-            now[i] = wanted
-            return tensor
-        longest = max(placement.sizes(length, parts))
-        filled = padded(tensor, placement.dim, longest - tensor.shape[placement.dim])
-        as_it_comes = later and placement == Shard(0) and longest * parts == length
-        gathered = funcol.all_gather_tensor(filled, placement.dim, (mesh, i), now=not as_it_comes)
-        tensor = gathered if as_it_comes else placement.whole_of(gathered, length, parts)
-        if not as_it_comes and not tensor.is_contiguous():
-            tensor = tensor.contiguous()
+        if type(placement) is Shard and type(target) is Shard:
+            length, other = info.logical_shape[placement.dim], info.logical_shape[target.dim]
+            return exchanged(tensor, mesh, i, placement, target, length, other)
+        tensor = placement._to_replicate_tensor(tensor, mesh, i, info.logical_shape, later)
+    elif placement.is_partial() and _is_shard_like(target):
+        tensor = placement._reduce_shard_value(tensor, mesh, i, target)
+        return tensor if scale is None else tensor / scale
     elif placement.is_partial():
-        if _is_shard_like(wanted):
-            tensor = placement._reduce_shard_value(tensor, mesh, i, wanted)
-            now[i] = wanted
-            return tensor
-        if later and type(placement) is Partial and wanted.is_replicate():
-            tensor = funcol.all_reduce(tensor, placement.reduce_op, (mesh, i))
-        else:
-            tensor = placement._reduce_value(tensor, mesh, i)
-    if _is_shard_like(wanted):
-        tensor = target.part_of(tensor, parts, rank)
-    elif wanted.is_partial():
-        tensor = target._partition_value(tensor, mesh, i)
-    now[i] = wanted
-    return tensor
+        if later and scale is None and type(placement) is Partial and target.is_replicate():
+            return funcol.all_reduce(tensor, placement.reduce_op, (mesh, i))
+        tensor = placement._reduce_value(tensor, mesh, i)
+        tensor = tensor if scale is None else tensor / scale
+    if _is_shard_like(target):
+        return target.part_of(tensor, parts, rank)
+    return target._partition_value(tensor, mesh, i) if target.is_partial() else tensor
 
 
 def exchanged(tensor: Tensor, mesh: Any, i: int, before: Shard, after: Shard, length: int, other: int) -> Tensor:
@@ -125,32 +289,39 @@ def exchanged(tensor: Tensor, mesh: Any, i: int, before: Shard, after: Shard, le
         piece = list(tensor.shape)
         piece[before.dim], piece[after.dim] = size, mine
         shapes.append(tuple(piece))
-    takes = [_product(one) for one in shapes]
+    if tensor.device.type == "meta":  # shapes, and nothing to send
+        return _torch["cat"]([tensor.new_empty(one) for one in shapes], before.dim)
+    takes = [math.prod(one) for one in shapes]
     found = funcol.all_to_all_single(flat, takes, sends, (mesh, i), now=True)
     return _torch["cat"]([piece.reshape(one) for piece, one in zip(found.split(takes), shapes)], before.dim)
 
 
-def _product(shape: tuple[int, ...]) -> int:
-    total = 1
-    for n in shape:
-        total *= n
-    return total
+_START, _HOP, _BYTES = (
+    6.6,
+    0.6,
+    87.7 * 1024**3 / 1e6,
+)  # microseconds to begin and for each neighbour; bytes in one of them
 
 
 def redistribute_cost(placement: Placement, wanted: Placement, nbytes: float, parts: int) -> float:
-    """How dear one dimension of the mesh is, in bytes that travel, and a little for each message. Infinite for what makes no sense."""
+    """How dear one dimension of the mesh is, in microseconds between GPUs of one machine (as PyTorch reckons, so that tensors come to
+    lie as they do there). `nbytes`: of this rank's part. Infinite for what makes no sense."""
     if placement == wanted or parts == 1:
         return 0.0
-    share = nbytes * (parts - 1) / parts
     if wanted.is_partial():
         return 0.0 if placement.is_replicate() and wanted.reduce_op != "product" else float("inf")  # type: ignore[attr-defined]
     if placement.is_replicate():
         return 0.0
     if placement.is_partial():
-        return 1000.0 + (share if _is_shard_like(wanted) else 2 * share)
+        return _ring(nbytes, parts, 1 if _is_shard_like(wanted) else 2)
     if _is_shard_like(wanted):
-        return 1000.0 + share / parts + 0.01 * share
-    return 1000.0 + share
+        return _ring(nbytes, parts, 1) + 1.0
+    return _ring(nbytes * parts, parts, 1)
+
+
+def _ring(nbytes: float, parts: int, rounds: int) -> float:
+    hops = rounds * (parts - 1)
+    return _START + hops * _HOP + nbytes * hops / parts / _BYTES
 
 
 class Redistribute(Function):

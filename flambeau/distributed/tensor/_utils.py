@@ -9,6 +9,7 @@ import numpy as np
 
 from ...core.size import Size, make_size
 from ...core.tensor import Tensor
+from ..object_collectives import all_gather_object
 from .placement_types import Placement, _is_shard_like
 
 __all__ = ["compute_global_tensor_info", "compute_local_shape_and_global_offset"]
@@ -19,6 +20,35 @@ def compute_local_shape_and_global_offset(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shape of this rank's part, and the index of its first element in the whole."""
     return part_at(tuple(global_shape), mesh.shape, mesh.get_coordinate(), placements)
+
+
+def _compute_local_shape_and_global_offset(
+    global_shape: Sequence[int], mesh_shape: Sequence[int], my_coordinate: Any, placements: Sequence[Placement]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The same for the rank whose place along a dimension of the mesh `my_coordinate(dimension)` says."""
+    return part_at(tuple(global_shape), mesh_shape, [my_coordinate(i) for i in range(len(mesh_shape))], placements)
+
+
+def compute_global_tensor_shape(shape: Size, mesh: Any, placements: Sequence[Placement]) -> Size:
+    """The shape of the whole whose part of this shape a rank has; the parts of other ranks may be of another size."""
+    if len(placements) != 1:
+        raise NotImplementedError("compute_global_tensor_shape only supports 1 placement for now.")
+    if mesh.ndim != 1:
+        raise RuntimeError(
+            f"Expected one placement per mesh dim, but found {len(placements)} placements and {mesh.ndim} mesh dims."
+        )
+    placement: Any = placements[0]
+    if placement.is_replicate():
+        return shape
+    if not placement.is_shard():
+        raise NotImplementedError(f"Placement type {type(placement)} not supported.")
+    found: list[Any] = [None] * mesh.size()
+    all_gather_object(found, tuple(shape), group=mesh.get_group())
+    others = {other[: placement.dim] + other[placement.dim + 1 :] for other in found}
+    if len(others) > 1:
+        raise RuntimeError("Non-sharded dimensions should have identical size across ranks.")
+    whole = sum(other[placement.dim] for other in found)
+    return make_size((*shape[: placement.dim], whole, *shape[placement.dim + 1 :]))
 
 
 def part_at(
@@ -84,6 +114,18 @@ def compute_global_tensor_info(
                     stride[i] = step * mesh.size(along)
         elif not (placement.is_replicate() or placement.is_partial()):
             raise RuntimeError(f"placement type {type(placement)} not supported!")
+    return shape, stride
+
+
+def compute_local_tensor_info(
+    global_tensor: Tensor, mesh: Any, placements: Sequence[Placement]
+) -> tuple[list[int], list[int]]:
+    """Shape and strides of this rank's part of a tensor, if it has no gaps."""
+    shape, stride = list(compute_local_shape(global_tensor.shape, mesh, placements)), list(global_tensor.stride())
+    for dim, (own, whole) in enumerate(zip(shape, global_tensor.shape)):
+        for i, step in enumerate(stride):
+            if own != whole and i != dim and step > global_tensor.stride(dim):
+                stride[i] = step // whole * own
     return shape, stride
 
 

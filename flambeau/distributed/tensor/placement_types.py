@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -70,6 +70,38 @@ class Shard(Placement):
             parts = [padded(part, self.dim, pad) for part, pad in zip(parts, pads)]
         return [part.contiguous() for part in parts] if contiguous else parts, pads
 
+    def _select_split_tensor(
+        self,
+        tensor: Tensor,
+        num_chunks: int,
+        index: int,
+        *,
+        with_padding: bool = True,
+        contiguous: bool = True,
+        clone: bool = True,
+    ) -> Tensor:
+        """One part of a tensor, made as long as the longest with `with_padding`."""
+        part = self.parts_of(tensor, num_chunks)[index]
+        if with_padding:
+            part = padded(part, self.dim, max(self.sizes(tensor.shape[self.dim], num_chunks)) - part.shape[self.dim])
+        return part.clone() if clone else part.contiguous() if contiguous else part
+
+    def _to_replicate_tensor(
+        self, local_tensor: Tensor, mesh: Any, mesh_dim: int, current_logical_shape: Any, later: bool = False
+    ) -> Tensor:
+        """The whole of which the ranks along a dimension of the mesh have parts. `later`: nobody need wait for it yet."""
+        parts, length = mesh.size(mesh_dim), current_logical_shape[self.dim]
+        longest = max(self.sizes(length, parts))
+        filled = padded(local_tensor, self.dim, longest - local_tensor.shape[self.dim])
+        if later and self == Shard(0) and longest * parts == length:
+            return funcol.all_gather_tensor(filled, 0, (mesh, mesh_dim))
+        gathered = funcol.all_gather_tensor(filled, self.dim, (mesh, mesh_dim), now=True)
+        return self.whole_of(gathered, length, parts).contiguous()
+
+    def _replicate_to_shard(self, local_tensor: Tensor, mesh: Any, mesh_dim: int, shard_index: int) -> Tensor:
+        """A part of what every rank has."""
+        return self.part_of(local_tensor, mesh.size(mesh_dim), shard_index)
+
     def parts_of(self, tensor: Tensor, parts: int) -> list[Tensor]:
         """The parts of a whole tensor."""
         places = [self.local_shard_size_and_offset(tensor.shape[self.dim], parts, rank) for rank in range(parts)]
@@ -108,22 +140,33 @@ class _StridedShard(Placement):
         object.__setattr__(self, "split_factor", split_factor)
 
     def indices(self, length: int, parts: int) -> list[np.ndarray]:
-        outer = Shard(0).indices(length, self.split_factor)
-        return [
-            np.concatenate([piece[Shard(0).indices(len(piece), parts)[rank]] for piece in outer])
-            for rank in range(parts)
-        ]
+        """Which indices of the dimension lie in each part."""
+        return [self.indices_of(length, parts, rank) for rank in range(parts)]
+
+    def indices_of(self, length: int, parts: int, rank: int) -> np.ndarray:
+        """Which indices lie in the part of one rank: the same share of each piece."""
+        size = -(-length // self.split_factor)
+        share = -(-size // parts)
+        whole = length // size if size else 0  # pieces of full size; one that is shorter may follow
+        inside = np.arange(min(share * rank, size), min(share * (rank + 1), size))
+        found = (np.arange(whole)[:, None] * size + inside).reshape(-1)
+        rest = length - whole * size
+        if not rest:
+            return found
+        share = -(-rest // parts)
+        return np.concatenate([found, whole * size + np.arange(min(share * rank, rest), min(share * (rank + 1), rest))])
 
     def sizes(self, length: int, parts: int) -> list[int]:
+        """How long the parts of a dimension are."""
         return [len(part) for part in self.indices(length, parts)]
 
     def parts_of(self, tensor: Tensor, parts: int) -> list[Tensor]:
-        return [
-            tensor.index_select(self.dim, _index(part, tensor)) for part in self.indices(tensor.shape[self.dim], parts)
-        ]
+        """The parts of a whole tensor."""
+        return [self.part_of(tensor, parts, rank) for rank in range(parts)]
 
     def part_of(self, tensor: Tensor, parts: int, rank: int) -> Tensor:
-        return self.parts_of(tensor, parts)[rank]
+        """The part of one rank, in memory of its own."""
+        return tensor.index_select(self.dim, _index(self.indices_of(tensor.shape[self.dim], parts, rank), tensor))
 
     def whole_of(self, gathered: Tensor, length: int, parts: int) -> Tensor:
         pieces = self.indices(length, parts)
@@ -134,6 +177,9 @@ class _StridedShard(Placement):
         return gathered.index_select(self.dim, _index(where, gathered))
 
     _split_tensor = Shard._split_tensor  # the parts of this class
+    _select_split_tensor = Shard._select_split_tensor
+    _to_replicate_tensor = Shard._to_replicate_tensor
+    _replicate_to_strided_shard = Shard._replicate_to_shard
 
     def __repr__(self) -> str:
         return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
@@ -158,6 +204,8 @@ class Partial(Placement):
     """Values that give the tensor when they are reduced over the ranks, by "sum", "avg", "product", "max" or "min"."""
 
     reduce_op: str = "sum"
+    ALL_REDUCE_OPS: ClassVar[tuple[str, ...]] = ("sum", "avg", "product", "max", "min")
+    LINEAR_REDUCE_OPS: ClassVar[tuple[str, ...]] = ("sum", "avg")
 
     @property
     def linear(self) -> bool:

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
-from ..loops import f32, fma, i32, loop_kernel, maximum, minimum, prange, round_, simd
+import numpy as np
+
+from ..loops import (
+    abs_,
+    bitcast,
+    f32,
+    f64,
+    fma,
+    i32,
+    loop_kernel,
+    maximum,
+    minimum,
+    prange,
+    round_,
+    scalar_function,
+    simd,
+    where,
+)
+
+
+@scalar_function
+def between(code, low, high):
+    """A code kept in range. Not `minimum` and `maximum`, which look for values that are no numbers: there are none."""
+    code = where(code > low, code, low)
+    return where(code < high, code, high)
 
 
 @loop_kernel
-def requantize_rows(out, sums, offsets, row_offsets, channel_zeros, multiplier, bias, rows, n, zero_point, low, high):
-    """out = codes of (sums - offsets + bias) * multiplier, a number of each but the first for every column. Where weights have
+def requantize_rows(
+    out, sums, offsets, row_offsets, channel_zeros, multiplier, bias, factor, rows, n, zero_point, low, high
+):
+    """out = codes of (sums - offsets + bias * factor) * multiplier, a number of offsets, bias and multiplier for every column. Where weights have
     zero points (`channel_zeros`), those times the row's `row_offsets` are taken off too."""
     for i in prange(rows, n):
         base = i * n
@@ -17,22 +43,25 @@ def requantize_rows(out, sums, offsets, row_offsets, channel_zeros, multiplier, 
                 whole = whole - i32(row_offsets[i]) * i32(channel_zeros[j])
             value = f32(whole)
             if bias is not None:
-                value = value + bias[j]
+                value = fma(bias[j], f32(factor), value)
             code = round_(value * multiplier[j]) + f32(zero_point)
-            out[base + j] = i32(minimum(maximum(code, f32(low)), f32(high)))
+            out[base + j] = i32(between(code, f32(low), f32(high)))
 
 
 @loop_kernel
-def dequantize_rows(out, sums, weight_sums, row_offsets, channel_zeros, scales, bias, rows, n, zero_point, scale, relu):
-    """out = (sums - zero_point * weight_sums) * (scale * scales) + bias, in float32, the last two steps with one rounding."""
+def dequantize_rows(out, sums, weight_sums, row_offsets, channel_zeros, scales, bias, numbers, rows, n, relu):
+    """out = (sums - zero_point * weight_sums) * (scale * scales) + bias, in float32, the last two steps with one rounding.
+    `numbers` are scale and zero point of the input. Sums that are None stand in `out`, whose values take their place."""
     for i in prange(rows, n):
         base = i * n
+        zero_point = i32(numbers[1])
         for j in simd(n):
-            whole = i32(sums[base + j]) - i32(zero_point) * i32(weight_sums[j])
+            whole = bitcast(out[base + j], i32) if sums is None else i32(sums[base + j])
+            whole = whole - zero_point * i32(weight_sums[j])
             if channel_zeros is not None:
                 whole = whole - i32(row_offsets[i]) * i32(channel_zeros[j])
             value = f32(whole)
-            both = f32(scale) * scales[j]
+            both = f32(numbers[0]) * scales[j]
             if bias is not None:
                 value = fma(value, both, bias[j])
             else:
@@ -40,3 +69,57 @@ def dequantize_rows(out, sums, weight_sums, row_offsets, channel_zeros, scales, 
             if relu:
                 value = maximum(value, f32(0))
             out[base + j] = value
+
+
+# -- codes of values whose scale is found on the way -----------------------------------------------------------------------
+
+PART = 16384  # values that one thread looks at in a go
+SMALLEST_SCALE = float(np.float32(6.1e-5))
+NO_INVERSE = 2.0**-128  # the reciprocal of what is smaller is infinite in float32
+
+
+@loop_kernel
+def ranges(ends, x, n, parts):
+    """ends = the smallest and the largest value of each part of x, or zero if that is beyond them."""
+    for part in prange(parts, PART):
+        low = f32(0)
+        high = f32(0)
+        for j in range(part * PART, minimum((part + 1) * PART, n)):
+            low = minimum(low, x[j])
+            high = maximum(high, x[j])
+        ends[2 * part] = low
+        ends[2 * part + 1] = high
+
+
+@loop_kernel
+def dynamic_codes(codes, numbers, x, ends, n, parts, most):
+    """numbers = scale and zero point for values between the `ends`, with codes from 0 to `most`, such that zero has a code of its own;
+    codes = x in these. The same as `choose_parameters`."""
+    for part in prange(parts, PART):
+        low = f64(0)
+        high = f64(0)
+        for k in range(parts):
+            low = minimum(low, f64(ends[2 * k]))
+            high = maximum(high, f64(ends[2 * k + 1]))
+        scale = (high - low) / f64(most)
+        if scale < NO_INVERSE:
+            scale = f64(0.1)
+        if scale < SMALLEST_SCALE:
+            widest = f64(f32(SMALLEST_SCALE * f64(most)))
+            factor = f32(SMALLEST_SCALE) / f32(scale)
+            if low == 0:
+                high = widest
+            elif high == 0:
+                low = -widest
+            else:
+                low = f64(f32(low) * factor)
+                high = f64(f32(high) * factor)
+            scale = f64(SMALLEST_SCALE)
+        zero = -low / scale if -abs_(low / scale) < f64(most) - abs_(high / scale) else f64(most) - high / scale
+        zero = minimum(maximum(round_(zero), f64(0)), f64(most))
+        if part == 0:
+            numbers[0] = scale
+            numbers[1] = zero
+        inverse = f32(1) / f32(scale)
+        for j in simd(part * PART, minimum((part + 1) * PART, n)):
+            codes[j] = i32(between(round_(fma(x[j], inverse, f32(zero))), f32(0), f32(255)))

@@ -1,7 +1,8 @@
 """One time step of recurrent layers, forward and backward: everything between the matrix products.
 
 `pre` is the input's share of the gates and `rec` the hidden state's, biases included. A step works on the first `batch`
-rows of the state, which it replaces; what it replaced goes to `before`, because the gradient of the weights needs it.
+rows of the state, which it replaces; what it replaced goes to `before`, because the gradient of the weights needs it; what only
+gradients need may be None.
 Rows of one step start at row `first` of the buffers that hold all steps."""
 
 from __future__ import annotations
@@ -22,16 +23,17 @@ def lstm_step(out, h, c, gates, h_before, c_before, cells, pre, rec, first, batc
             o = sigmoid(pre[g + 3 * n + j] + rec[r + 3 * n + j])
             here = b * n + j
             at = here + first * n
-            h_before[at] = h[here]
             old = c[here]
-            c_before[at] = old
             new = f * old + i * u
             c[here] = new
-            cells[at] = new
-            gates[g + j] = i
-            gates[g + n + j] = f
-            gates[g + 2 * n + j] = u
-            gates[g + 3 * n + j] = o
+            if gates is not None:
+                h_before[at] = h[here]
+                c_before[at] = old
+                cells[at] = new
+                gates[g + j] = i
+                gates[g + n + j] = f
+                gates[g + 2 * n + j] = u
+                gates[g + 3 * n + j] = o
             value = o * tanh(new)
             h[here] = value
             out[at] = value
@@ -74,12 +76,13 @@ def gru_step(out, h, gates, h_before, pre, rec, first, batch, n):
             here = b * n + j
             at = here + first * n
             old = h[here]
-            h_before[at] = old
             value = (1 - z) * u + z * old
-            gates[k + j] = r
-            gates[k + n + j] = z
-            gates[k + 2 * n + j] = u
-            gates[k + 3 * n + j] = share
+            if gates is not None:
+                h_before[at] = old
+                gates[k + j] = r
+                gates[k + n + j] = z
+                gates[k + 2 * n + j] = u
+                gates[k + 3 * n + j] = share
             h[here] = value
             out[at] = value
 
@@ -116,7 +119,8 @@ def plain_step(out, h, h_before, pre, rec, first, batch, n, *, relu=False):
         for j in simd(n):
             here = b * n + j
             at = here + first * n
-            h_before[at] = h[here]
+            if h_before is not None:
+                h_before[at] = h[here]
             v = pre[at] + rec[here]
             if relu:
                 v = maximum(v, like(pre, 0))

@@ -15,6 +15,7 @@ import flambeau
 from ...core.tensor import Tensor
 from ...ops import OPS, namespace
 from ...ops.machinery.record import Op
+from ...ops.pointwise.foreach import FOREACH
 from ...ops.sparse import products
 
 F: Any = SimpleNamespace(**namespace("nn.functional"))
@@ -38,6 +39,8 @@ def _function(name: str, overload: str) -> Callable:
     for key in (f"{name}.{overload}", name):
         if key in _SPECIAL:
             return _SPECIAL[key]
+    if name in FOREACH:
+        return FOREACH[name]
     for space in ("linalg", "fft", "special"):
         if name.startswith(f"{space}_") and name[len(space) + 1 :] in namespace(space):
             return namespace(space)[name[len(space) + 1 :]]

@@ -287,6 +287,8 @@ class SyncBatchNorm(_BatchNorm):
             result.running_var = module.running_var
             result.num_batches_tracked = module.num_batches_tracked
             result.training = module.training
+            if hasattr(module, "qconfig"):
+                result.qconfig = module.qconfig
         for name, child in module.named_children():
             result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
         return result

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +12,14 @@ from ...core.tensor import Tensor, copy_of_array
 from ...ops.nn.packing import _pack_padded_sequence, _pad_packed_sequence
 from ...ops.shape.joining import cat
 
-_Fields = namedtuple("_Fields", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
+
+class PackedSequence_(NamedTuple):
+    """The fields of a PackedSequence."""
+
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None
+    unsorted_indices: Tensor | None
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
@@ -23,7 +29,7 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     return permutation.argsort()
 
 
-class PackedSequence(_Fields):
+class PackedSequence(PackedSequence_):
     """Rows of several sequences, time step by time step, longest sequences first."""
 
     def __new__(

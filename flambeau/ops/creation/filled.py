@@ -329,7 +329,7 @@ def _like(name: str, input: Tensor, options: dict[str, Any]) -> tuple[Tensor, Op
     return empty_as(input, chosen.dtype, chosen.device, chosen.format), chosen
 
 
-@composite(kind="creation", method=False, batching="fronted")
+@composite(kind="creation", method=False, batching="fronted", sharding="empty")
 def empty_like(input: Tensor, **options: Any) -> Tensor:
     """An uninitialised tensor of the same shape (and, by default, dtype and layout)."""
     t, chosen = _like("empty_like", input, options)

@@ -82,6 +82,7 @@ def _check_gather(name: str, input: Tensor, dim: int, index: Tensor) -> int:
     },
     out="disjoint",
     batching="along",
+    sharding="gather",
 )
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> NewTensor:
     """out[i][j] = input[index[i][j]][j] (for dim 0)"""

@@ -338,6 +338,7 @@ def _index_put_input_grad(g: Tensor, indices: Any, accumulate: bool) -> Tensor:
     grads={"input": _index_put_input_grad, "values": _index_put_values_grad},
     quirks=Quirks(label="IndexPutBackward0"),
     runs_empty=True,
+    sharding="index_put",
 )
 def index_put_prepared(
     input: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False

@@ -357,6 +357,7 @@ def _written(input: Tensor, src: Tensor, part: Any, everything: bool = False) ->
         "src": lambda g, dim, index: g.select(dim, index),
     },
     batching="along",
+    sharding="scattered",
 )
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of input with src at one index of a dimension."""
@@ -378,6 +379,7 @@ def _sliced(t: Tensor, dim: int, start: Any, end: Any, step: int) -> Tensor:
     },
     out=True,
     batching="along",
+    sharding="scattered",
 )
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
@@ -394,6 +396,7 @@ def slice_scatter(
         "src": lambda g, offset, dim1, dim2: g.diagonal(offset, dim1, dim2),
     },
     batching=Batched("along", dims=("dim1", "dim2")),
+    sharding="scattered",
 )
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of input with src on a diagonal."""

@@ -96,7 +96,7 @@ def solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = Fa
     return result
 
 
-@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32")
+@composite(namespaces=("linalg",), method=False, out="exact", autocast="float32", sharding="matrices")
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     """X with A X = B (or X A = B with left=False) for a square matrix, or each of a batch."""
     result, info = _checked_solution("linalg.solve", A, B, left)

@@ -301,7 +301,19 @@ class PrimitiveNode(Node):
         needs = self.needs
         if needs.apply is not None and not self.general:
             return needs.apply(self, saved, grads[0] if self.single else tuple(grads))
-        values = {name: v.unpack(self) if type(v) is SavedTensor else _unpack(v, self) for name, v in saved.items()}
+        return self._by_rules(needs, saved, grads)
+
+    def apply_some(self, grads: list, wanted: tuple[bool, ...]) -> tuple:
+        if wanted == tuple([e is not None for e in self.edges]) or self.saved is None:
+            return self.apply(grads)
+        if all(g is None for g in grads):
+            return (None,) * len(self.edges)
+        lists = {name: count for name, count in self.needs.layout if count >= 0}
+        return self._by_rules(self.needs.op.needs_for(wanted, lists), self.saved, grads)
+
+    def _by_rules(self, needs: Needs, saved: dict[str, Any], grads: list) -> tuple:
+        """Call the rules for the gradients that are needed."""
+        values = {read: _unpack(saved[read], self) for read, _, _ in needs.reads}
         values["needs"] = needs.wanted
         g = grads[0] if self.single else tuple(grads)
         if needs.one_by_one is not None:
@@ -355,6 +367,8 @@ def _header_of(value: Any, slot: str) -> Any:
 
 
 def _unpack(value: Any, node: Node) -> Any:
+    if type(value) is SavedTensor:
+        return value.unpack(node)
     if type(value) is list and any(isinstance(v, SavedTensor) for v in value):
         return [v.unpack(node) if isinstance(v, SavedTensor) else v for v in value]
     return value

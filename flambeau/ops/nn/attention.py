@@ -110,7 +110,13 @@ def _layout(like: Tensor, features: int) -> tuple:
 def _flash_options(query: Tensor, value: Tensor, causal: bool) -> dict[str, Any]:
     _, _, length, dim = query.shape
     lanes = 64 if length > 32 else 32 if length > 16 else 16
-    return {"lanes": lanes, "dim": dim, "value_dim": tuple(value.shape)[3], "causal": causal}
+    return {
+        "lanes": lanes,
+        "part": min(lanes, flash.GROUP),
+        "dim": dim,
+        "value_dim": tuple(value.shape)[3],
+        "causal": causal,
+    }
 
 
 def _mask_steps(mask: Any, query: Tensor, key: Tensor) -> tuple[int, ...]:
@@ -286,7 +292,8 @@ def _check_groups(query: Tensor, key: Tensor, value: Tensor) -> None:
 
 
 class _Around(threading.local):
-    """What computes attention in this thread instead, where the sequence is spread over ranks (see distributed.tensor.experimental)."""
+    """What computes attention in this thread instead, where the sequence is spread over ranks (see distributed.tensor.experimental);
+    NotImplemented from it means the ordinary way."""
 
     attend: Any = None
 
@@ -312,7 +319,9 @@ def scaled_dot_product_attention(
     added.
     """
     if around.attend is not None:
-        return around.attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        found = around.attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        if found is not NotImplemented:
+            return found
     _check(query, key, value, attn_mask, is_causal)
     if enable_gqa:
         _check_groups(query, key, value)

@@ -154,7 +154,7 @@ def _adaptive_average(name: str, input: Tensor, output_size: Any, dims: int) -> 
         raise RuntimeError(
             f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, sizes))}}}"
         )
-    if sizes == (1,) * dims and len(input.shape) >= dims:
+    if sizes == (1,) * dims and len(input.shape) >= dims and not input.is_quantized:  # means of codes round otherwise
         return input.mean(list(range(-dims, 0)), keepdim=True)
     if len(input.shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(input.shape)}")

@@ -180,7 +180,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     return renorm_rows(input, indices, max_norm, norm_type)
 
 
-@internal(writes=("input",), batching="each")
+@internal(writes=("input",), batching="each", quirks=Quirks(aten="embedding_renorm_"))
 def renorm_rows(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """embedding_renorm_ after its checks."""
 

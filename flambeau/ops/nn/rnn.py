@@ -53,12 +53,12 @@ def _first_rows(t: Tensor, count: int) -> Tensor:
     return t if count == t.shape[0] else _rows(t, 0, count)
 
 
-def _steps(batch_sizes: tuple[int, ...], reverse: bool) -> Steps:
+def steps_of(batch_sizes: tuple[int, ...], reverse: bool) -> Steps:
     starts = tuple(zip(itertools.accumulate(batch_sizes, initial=0), batch_sizes))
     return starts[::-1] if reverse else starts
 
 
-def _check_shapes(kind: str, input: Tensor, h: Tensor, c: Any, weights: Weights, steps: Steps) -> None:
+def check_shapes(kind: str, input: Tensor, h: Tensor, c: Any, weights: Weights, steps: Steps) -> None:
     """Kernels trust these shapes: a state or a bias that is too short would be read and written past its end."""
     w_ih, w_hh, b_ih, b_hh = weights
     if input.shape[-1] != w_ih.shape[1]:
@@ -186,7 +186,7 @@ def rnn_layer(
 ) -> NewTensors:
     """One layer in one direction over rows of `data`, time steps one after another: the outputs and the last states. What is kept
     are the states before each step, the gates, and the cells (without cells, the outputs once more: the first ones may be changed)."""
-    _check_shapes(kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
+    check_shapes(kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
     rows, hidden = data.shape[0], h0.shape[1]
     d, where = data.dtype, data.device
     each, state, nothing = ((rows, hidden), d, where), (h0.shape, d, where), ((0,), d, where)
@@ -200,26 +200,34 @@ def run_layer(
     steps: Steps,
 ) -> None:  # fmt: skip
     """The kernel, with `multiply(result, a, b, bias)` for matrix products; see `run_gates`."""
-    out, h, *states, h_before, gates, c_before, cells = results
     b_ih, b_hh = (None if b is None else dense(b) for b in (b_ih, b_hh))
-    rows, hidden, width = data.shape[0], h0.shape[1], w_ih.shape[0]
-    pre = empty((rows, width), data.dtype, data.device)
+    pre = empty((data.shape[0], w_ih.shape[0]), data.dtype, data.device)
     multiply(pre, dense(data), dense(w_ih).t(), b_ih)
+    weight = _laid_out(pack, dense(w_hh).t(), steps)
+    run_steps(lambda result, h: multiply(result, h, weight, b_hh), results, kind, pre, h0, c0, steps)
+    if GATES[kind] == 1:
+        raw_copy(results[-1], results[0])
+
+
+def run_steps(
+    product: Callable, results: list, kind: str, pre: Tensor, h0: Tensor, c0: Any, steps: Steps
+) -> None:  # fmt: skip
+    """All steps, from the input's share of the gates: `product(result, h)` gives the hidden state's. Results as those of `rnn_layer`;
+    what is kept for the gradient may be None."""
+    out, h, *states, h_before, gates, c_before, cells = results
+    hidden = h0.shape[1]
     raw_copy(h, h0)
     if kind == "lstm":
         raw_copy(states[0], c0)
-    recurrent = empty((h0.shape[0], width), data.dtype, data.device)
-    weight = _laid_out(pack, dense(w_hh).t(), steps)
+    recurrent = empty((h0.shape[0], pre.shape[1]), pre.dtype, pre.device)
     for start, n in steps:
-        multiply(_first_rows(recurrent, n), _first_rows(h, n), weight, b_hh)
+        product(_first_rows(recurrent, n), _first_rows(h, n))
         if kind == "lstm":
             kernels.lstm_step(out, h, states[0], gates, h_before, c_before, cells, pre, recurrent, start, n, hidden)
         elif kind == "gru":
             kernels.gru_step(out, h, gates, h_before, pre, recurrent, start, n, hidden)
         else:
             kernels.plain_step(out, h, h_before, pre, recurrent, start, n, hidden, relu=kind == "relu")
-    if GATES[kind] == 1:
-        raw_copy(cells, out)
 
 
 rnn_layer.on("cpu")(functools.partial(run_layer, heavy.matmul, heavy.packed))
@@ -452,7 +460,7 @@ def _run_stack(
         found = _run_fused(kind, data, sizes, h0, c0, settings)
         if found is not None:
             return found
-    orders = [_steps(sizes, reverse) for reverse in ((False, True) if bidirectional else (False,))]
+    orders = [steps_of(sizes, reverse) for reverse in ((False, True) if bidirectional else (False,))]
     per = (4 if has_biases else 2) + projected
     final_h: list[Tensor] = []
     final_c: list[Tensor] = []
@@ -555,13 +563,13 @@ def composed_cell(kind: str, input: Tensor, hx: Any, *weights: Any, **named: Any
     """lstm_cell and its relatives out of ordinary operators."""
     h, c = hx if kind == "lstm" else (hx, None)
     w = Weights(*weights, **named)
-    _check_shapes(kind, input, h, c, w, _steps((input.shape[0],), False))
+    check_shapes(kind, input, h, c, w, steps_of((input.shape[0],), False))
     new_h, new_c = _cell_step(kind, linear(input, w.w_ih, w.b_ih), linear(h, w.w_hh, w.b_hh), h, c)
     return (new_h, new_c) if kind == "lstm" else new_h
 
 
 def _cell(kind: str, input: Tensor, h: Tensor, c: Any, *weights: Any) -> tuple:
-    return rnn_layer(kind, input, h, c, *weights, _steps((input.shape[0],), False))[1:]
+    return rnn_layer(kind, input, h, c, *weights, steps_of((input.shape[0],), False))[1:]
 
 
 @composite(method=False, autocast=_autocast_steps("lstm", cell=True), autocast_cuda="lower")

@@ -3,7 +3,9 @@ x86 engine. Weights whose zero points are not zero, which it does not take, go t
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import math
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,21 +14,30 @@ from ...backends.cpu.onednn import int8
 from ...core import dtype as dt
 from ...core.layout import channels_last, channels_last_3d, channels_last_strides
 from ...core.quantized import QuantizedTensor, per_tensor
-from ...core.tensor import Tensor, copy_of_array, empty
-from ...kernels.library import requantize
+from ...core.tensor import Tensor, copy_of_array, empty, empty_strided
+from ...kernels.library import depthwise, requantize
 from ..machinery.declare import internal
 from ..machinery.memory import values_on_host
 from ..machinery.record import NewTensor
-from .codes import codes_of, quantized, values_of
+from .codes import codes_of, inverse, quantized, values_of
 from .linear import check_codes, check_packed, moved, quantized_operator, unsigned
-from .packed import Packed, check_weight, row
+from .packed import Packed, check_weight, fbgemm_bias, methods, row
 from .tensors import dynamic_parameters
+
+_METHODS = methods(
+    unpack="(Any self) -> (Tensor, Tensor?)", bias="(Any self) -> Tensor?", stride="(Any self) -> int[]", padding="(Any self) -> int[]",
+    output_padding="(Any self) -> int[]", dilation="(Any self) -> int[]", groups="(Any self) -> int", transpose="(Any self) -> bool",
+    __getstate__="(Any self) -> (str, Tensor[], Tensor?[])", __setstate__="(Any self, Any state) -> NoneType",
+)  # fmt: skip
+_MOST_TAPS = 49
+_MOST_GROUPS = 100  # of convolutions that PyTorch gives to oneDNN: FBGEMM, whose steps are others, gets those with more
 
 
 class ConvPackedParams(Packed):
     """Weights of a convolution over `dims` dimensions with its window. One over lines is kept as one over pictures of one row."""
 
     __torch_class__ = "quantized.Conv2dPackedParamsBase"
+    schemas: ClassVar[Any] = _METHODS
     dims = 2
 
     def __init__(
@@ -64,8 +75,36 @@ class ConvPackedParams(Packed):
         )
         return operands.geometry(self.dims, stride, pads, dilation, groups)
 
+    def stride(self) -> list[int]:
+        return list(self.window[0])
+
+    def padding(self) -> list[int]:
+        return list(self.window[1])
+
+    def output_padding(self) -> list[int]:
+        return list(self.window[2])
+
+    def dilation(self) -> list[int]:
+        return list(self.window[3])
+
+    def groups(self) -> int:
+        return self.window[4]
+
+    def transpose(self) -> bool:
+        return self.transposed
+
     def state(self) -> tuple:
-        return (self.weight, self.given_bias, *self.window, self.transposed)
+        """Version "2" of PyTorch's files: dimensions, stride, padding, dilation, output padding, groups and whether it is transposed in
+        one row of numbers."""
+        stride, padding, extra, dilation, groups = self.window
+        numbers = (self.dims, *stride, *padding, *dilation, *extra, groups, int(self.transposed))
+        return "2", [row(numbers, dt.int16), self.weight], [self.given_bias]
+
+    def set_state(self, state: Any) -> None:
+        numbers, weight, bias = _read_state(state, self.dims)
+        n = self.dims
+        stride, padding, dilation, extra = (numbers[1 + n * i : 1 + n * (i + 1)] for i in range(4))
+        self.__init__(weight, bias, stride, padding, extra, dilation, numbers[-2], bool(numbers[-1] & 1))  # type: ignore[misc]
 
     @property
     def weights(self) -> int8.Weights:
@@ -79,6 +118,21 @@ class ConvPackedParams(Packed):
             self._weights = int8.Weights(np.ascontiguousarray(codes))
         return self._weights
 
+    @functools.cached_property
+    def depthwise(self) -> bool:
+        """Whether every channel has a small window of its own, for which there is a kernel."""
+        small = self.dims == 2 and math.prod(self.weight.shape[2:]) <= _MOST_TAPS
+        alone = self.window[4] == self.inputs == self.outputs and not self.transposed
+        return alone and small and self.symmetric and self.geometry.dilation == (1, 1)
+
+    @functools.cached_property
+    def taps(self) -> tuple[Tensor, Tensor]:
+        """The weights of such windows by places of the window, and the sums of its rows; see `depthwise_codes`."""
+        window = self.codes[:, 0].transpose(1, 2, 0).astype(np.float32)  # (height, width, channels)
+        zeros = np.zeros((1, self.outputs), np.float32)
+        weight = np.concatenate([window.reshape(-1, self.outputs), zeros])
+        return row(weight, dt.float32), row(np.concatenate([window.sum(1), zeros]), dt.float32)
+
     def output_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         g, kernel = self.geometry, self.weight.shape[2:]
         rows = list(zip(shape[2:], kernel, g.stride, g.before, g.after, g.dilation))
@@ -89,8 +143,25 @@ class ConvPackedParams(Packed):
         return (shape[0], self.outputs, *sizes)
 
 
+def _read_state(state: Any, dims: int) -> tuple[list[int], Any, Any]:
+    """The numbers, weight and bias of what PyTorch has written: version 1 had a tensor for each number and no transposed layers,
+    version 2 one tensor for all, version 3 a list."""
+    first = state[0]
+    if isinstance(first, Tensor):
+        weight, bias, *window, groups = state
+        rows = [int(t) for given in window[:3] for t in given]
+        return [dims, *rows, *[0] * dims, int(groups), 0], weight, bias
+    if first == "2":
+        (numbers, weight), optional = state[1], state[2]
+        return [int(n) for n in numbers.tolist()], weight, optional[0] if optional else None
+    if first == 3:
+        return list(state[1]), state[2][1], state[2][2]
+    raise RuntimeError(f"the file has a packed convolution of version {first!r}, which Flambeau does not have")
+
+
 class Conv3dPackedParams(ConvPackedParams):
     __torch_class__ = "quantized.Conv3dPackedParamsBase"
+    schemas: ClassVar[Any] = dict(_METHODS)
     dims = 3
 
 
@@ -115,50 +186,115 @@ def _(
     relu: bool,
     d: Any,
 ) -> None:
-    def scaling() -> int8.Scaling:
-        scales = np.float32(scale) * (packed.scales if packed.by_channel else packed.scales[:1])
-        return int8.Scaling(scales, packed.bias_values, zero, out_scale, out_zero, relu)
-
-    key = (scale, zero, out_scale, out_zero, relu)
-    if packed.symmetric() and int8.try_conv(
-        out, codes, packed.weights, packed.geometry, packed.transposed, key, scaling
-    ):
+    scales = (scale, zero, out_scale, out_zero)
+    if d is dt.uint8 and packed.depthwise:
+        _depthwise(out, codes, packed, *scales, relu)
         return
-    _exact(out, codes, packed, scale, zero, out_scale, out_zero, relu)
+
+    def scaling() -> int8.Scaling:
+        return _scaling(packed, *scales, relu, d)
+
+    to_onednn = packed.symmetric and (d is dt.float32 or packed.window[4] <= _MOST_GROUPS)
+    if not to_onednn or not _try(out, codes, packed, (*scales, relu), scaling):
+        _in_fbgemm_steps(out, codes, packed, *scales, relu)
 
 
-def _exact(
+def _try(out: Tensor, codes: Tensor, packed: Any, key: tuple, scaling: Any) -> bool:
+    return int8.try_conv(out, codes, packed.weights, packed.geometry, packed.transposed, key, scaling)
+
+
+def _scaling(packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool, d: Any) -> int8.Scaling:
+    """The steps from sums to codes in the order of the oneDNN that PyTorch has: scaled by the input's scale, then by the weights'."""
+    steps: list[tuple] = [("multiply", packed.scales if packed.by_channel else packed.scales[:1])]
+    if packed.bias_values is not None:
+        steps.append(("add", packed.bias_values))
+    if relu:
+        steps.append(("relu",))
+    if d is dt.float32:
+        return int8.Scaling(zero, 0, scale, steps)
+    return int8.Scaling(zero, out_zero, scale, [*steps, ("multiply", np.array([inverse(out_scale)], np.float32))])
+
+
+def _depthwise(
     out: Tensor, codes: Tensor, packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool
 ) -> None:
-    """By a convolution in float64, which holds all sums, and FBGEMM's order of steps after it."""
+    weight, sums = packed.taps
+    key = ("depthwise", scale, out_scale)
+    steps, scales, bias, first, last = packed.known.get(key) or packed.remember(
+        key, _depthwise_steps(packed, scale, out_scale)
+    )
+    n, c, oh, ow = out.shape
+    g = packed.geometry
+    depthwise.depthwise_codes(
+        out, codes, weight, sums, scales, bias, n * oh, *codes.shape[2:], oh, ow, c, *g.before, zero, first, last, out_zero,
+        out_zero if relu else 0, kh=packed.weight.shape[2], kw=packed.weight.shape[3], sh=g.stride[0], sw=g.stride[1], steps=steps,
+    )  # fmt: skip
+
+
+def _depthwise_steps(packed: Any, scale: float, out_scale: float) -> tuple:
+    """What makes codes of sums: the function, its numbers for each channel, and two for all; see `_scaling` and `_in_fbgemm_steps`."""
+    if packed.window[4] <= _MOST_GROUPS:
+        steps, bias, scales = depthwise.in_onednn_steps, packed.bias_values, packed.scales
+        first, last = scale, inverse(out_scale)
+    else:
+        both = np.float32(scale) * packed.scales
+        bias, first = fbgemm_bias(packed, both)
+        steps, scales, last = depthwise.in_fbgemm_steps, both / np.float32(out_scale), 1.0
+    bias = np.zeros(packed.outputs) if bias is None else bias
+    return steps, row(scales, dt.float32), row(bias, dt.float32), first, last
+
+
+def _in_fbgemm_steps(
+    out: Tensor, codes: Tensor, packed: Any, scale: float, zero: int, out_scale: float, out_zero: int, relu: bool
+) -> None:
+    """Sums in 32 bits first, then FBGEMM's order of steps."""
+    sums = empty_strided(out.shape, channels_last_strides(out.shape), dt.int32)
+    key = (zero, "sums")
+    if not (packed.symmetric and _try(sums, codes, packed, key, lambda: int8.Scaling(zero))):
+        sums = _exact_sums(codes, packed, zero, out.shape)
+    none = row(np.zeros(packed.outputs), dt.int32)
+    both = np.float32(scale) * packed.scales
+    n = out.numel() // max(packed.outputs, 1)
+    if out.dtype is dt.float32:
+        given = None if packed.bias_values is None else row(packed.bias_values, dt.float32)
+        requantize.dequantize_rows(
+            out,
+            sums,
+            none,
+            None,
+            None,
+            row(both, dt.float32),
+            given,
+            np.array([1.0, 0.0]),
+            n,
+            packed.outputs,
+            int(relu),
+        )
+        return
+    bias, factor = fbgemm_bias(packed, both)
+    multiplier = row(both / np.float32(out_scale), dt.float32)
+    given = None if bias is None else row(bias, dt.float32)
+    low = out_zero if relu else 0
+    requantize.requantize_rows(
+        out, sums, none, None, None, multiplier, given, factor, n, packed.outputs, out_zero, low, 255
+    )
+
+
+def _exact_sums(codes: Tensor, packed: Any, zero: int, shape: tuple[int, ...]) -> Tensor:
+    """By a convolution in float64, which holds all sums."""
     x = copy_of_array(values_on_host(codes).astype(np.float64) - zero, dt.float64)
-    zeros = packed.zeros if packed.by_channel or not packed.transposed else packed.zeros[:1]
     at = [1] * packed.codes.ndim
     at[packed.channel] = -1
-    weights = packed.codes.astype(np.float64) - (zeros.reshape(at) if packed.by_channel else packed.zeros[0])
-    sums = empty(out.shape, dt.float64)
+    weights = packed.codes.astype(np.float64) - (packed.zeros.reshape(at) if packed.by_channel else packed.zeros[0])
+    sums = empty(shape, dt.float64)
     g, w = packed.geometry, copy_of_array(weights, dt.float64)
     pads = tuple(zip(g.before, g.after))
     if packed.transposed:
         heavy.conv_backward_input(sums, x, w, g.stride, pads, g.dilation, g.groups)
     else:
         heavy.conv_forward(sums, x, w, None, g.stride, pads, g.dilation, g.groups)
-    rows = np.ascontiguousarray(np.moveaxis(sums._array(), 1, -1)).reshape(-1, packed.outputs)
-    whole, none = copy_of_array(rows.astype(np.int32), dt.int32), row(np.zeros(packed.outputs), dt.int32)
-    both = np.float32(scale) * packed.scales
-    bias = packed.bias_values
-    n = rows.shape[0]
-    if out.dtype is dt.float32:
-        given = None if bias is None else row(bias, dt.float32)
-        requantize.dequantize_rows(
-            out, whole, none, None, None, row(both, dt.float32), given, n, packed.outputs, 0, 1.0, int(relu)
-        )
-        return
-    if bias is not None:
-        bias = bias / both if packed.by_channel else bias * (np.float32(1) / both)
-    multiplier, given = row(both / np.float32(out_scale), dt.float32), None if bias is None else row(bias, dt.float32)
-    low = out_zero if relu else 0
-    requantize.requantize_rows(out, whole, none, None, None, multiplier, given, n, packed.outputs, out_zero, low, 255)
+    rows = np.ascontiguousarray(np.moveaxis(sums._array(), 1, -1))
+    return copy_of_array(rows.astype(np.int32), dt.int32)
 
 
 def _laid_out(codes: Tensor) -> Tensor:

@@ -313,9 +313,12 @@ def hardsigmoid_codes(x, a, b, c, vector):
     return minimum(maximum(x + 3.0, 0.0), 6.0) / 6.0
 
 
-@activation_formula
-def hardswish_codes(x, a, b, c, vector):
-    return x * minimum(maximum(x + 3.0, 0.0), 6.0) / 6.0
+@formula
+def hardswish_codes(x, scale=1.0, zero=0.0, inv=1.0, out_zero=0.0, low=0.0, high=0.0, vector_inv=1.0, vector=False):
+    """PyTorch's vector code takes the reciprocal of the scale in float64, its other code in float32."""
+    value = decoded(x, scale, zero, vector)
+    value = value * minimum(maximum(value + 3.0, 0.0), 6.0) / 6.0
+    return encoded(value, vector_inv if vector else inv, out_zero, low, high, vector)
 
 
 @activation_formula
@@ -433,7 +436,7 @@ def leaky_relu(qx: Tensor, negative_slope: float, inplace: bool, output_scale: f
 @quantized_operator()
 def hardswish(input: Tensor, output_scale: float, output_zero_point: int) -> Tensor:
     """x * relu6(x + 3) / 6."""
-    return activated(hardswish_codes, input, output_scale, output_zero_point)
+    return computed(hardswish_codes, (input,), (float32(1 / float(output_scale)),), output_scale, output_zero_point)
 
 
 @quantized_operator()

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...core import dtype as dt
 from ...core.quantized import QuantizedTensor, from_bytes, in_bytes, per_channel_float
 from ...core.tensor import Tensor, copy_of_array
+from ..machinery.declare import composite
 from ..machinery.memory import values_on_host
 from ..nn import embedding as tables
 from ..shape.joining import cat
 from .codes import values_of
 from .linear import check_packed, quantized_operator
-from .packed import NativeObject
+from .packed import NativeObject, methods, row
 
 _TAIL = 8  # bytes: scale and smallest value, in float32
 _EPSILON = np.float32(1e-8)
@@ -25,6 +26,11 @@ class EmbeddingPackedParams(NativeObject):
     """A table in 8 bits with what its rows stand for."""
 
     __torch_class__ = "quantized.EmbeddingPackedParamsBase"
+    schemas: ClassVar[Any] = methods(
+        unpack="(Any self) -> Tensor", bit_rate="(Any self) -> int", version="(Any self) -> int",
+        __getstate__="(Any self) -> (int, Tensor[], float[], int[])",
+        __setstate__="(Any self, (int, Tensor[], float[], int[]) state) -> NoneType",
+    )  # fmt: skip
 
     def __init__(self, weight: Any):
         if not isinstance(weight, QuantizedTensor) or weight.dtype not in (dt.quint8, dt.quint4x2):
@@ -48,7 +54,10 @@ class EmbeddingPackedParams(NativeObject):
         return 1
 
     def state(self) -> tuple:
-        return (self.weight,)
+        return self.version(), [self.weight], [], [self.bit_rate()]
+
+    def set_state(self, state: Any) -> None:
+        self.__init__(state[1][0])  # type: ignore[misc]
 
 
 @quantized_operator()
@@ -149,23 +158,61 @@ def embedding_byte(weight: Any, indices: Tensor, pruned_weights: bool = False) -
 # -- less than 8 bits ------------------------------------------------------------------------------------------------------
 
 
+def _coded(values: np.ndarray, low: Any, high: Any, bits: int) -> tuple[np.ndarray, Any, Any]:
+    """The codes of values between two numbers, their scale and their smallest value, both as float16 has them."""
+    most = (1 << bits) - 1
+    low = low.astype(np.float16).astype(np.float32)
+    span = high - low
+    scale = np.where(span == 0, np.float32(1), span / np.float32(most)).astype(np.float16).astype(np.float32)
+    with np.errstate(divide="ignore"):
+        inverse = np.float32(1) / scale
+    scale, inverse = (np.where(np.isinf(inverse), np.float32(1), x) for x in (scale, inverse))
+    return np.clip(np.rint((values - low) * inverse), 0, most).astype(np.uint8), scale, low
+
+
+def _best_range(x: np.ndarray, bins: int, ratio: float, bits: int) -> tuple[np.float32, np.float32]:
+    """Largest and smallest value of the range whose codes lose least: steps of a bin inwards, from the side that costs less."""
+
+    def loss(low: Any, high: Any) -> np.float32:
+        codes, scale, smallest = _coded(x, low, high, bits)
+        return np.linalg.norm(x - (codes * scale + smallest))
+
+    low, high = x.min(), x.max()
+    step = (high - low) / np.float32(bins)
+    least = np.float32(bins) * (np.float32(1) - np.float32(ratio)) * step
+    best, now = (high, low, np.float32(np.inf)), (high, low, loss(low, high))
+    while now[1] + least < now[0]:
+        high, low, here = now
+        left, right = loss(low + step, high), loss(low, high - step)
+        if here < left and here < right and here < best[2]:
+            best = now
+        now = (high, low + step, left) if left < right else (high - step, low, right)
+    return best[0], best[1]
+
+
+@composite(kind="primitive", method=False, reads_values=True, batching="each")
+def choose_qparams_optimized(input: Tensor, numel: int, n_bins: int, ratio: float, bit_width: int) -> Any:
+    """Largest and smallest value of a range in which codes of a few bits lose least of the first `numel` numbers."""
+    if input.numel() == 0:
+        raise ValueError("input tensor is empty and has no data")
+    if not 0 <= numel <= input.numel():
+        raise RuntimeError("numel is out of the bound of input tensor")
+    values = values_on_host(input.detach()).astype(np.float32).reshape(-1)[:numel]
+    return tuple(row([found], dt.float32) for found in _best_range(values, n_bins, ratio, bit_width))
+
+
 def _declare_bits(bits: int) -> None:
     """The operators of tables with codes of `bits` bits; scale and smallest value of a row are in float16."""
-    per_byte, most, tail = 8 // bits, (1 << bits) - 1, 4
+    per_byte, tail = 8 // bits, 4
 
     def prepack(weight: Tensor, optimized_qparams: bool = False, nbins: int = 200, ratio: float = 0.16) -> Tensor:
-        if optimized_qparams:
-            raise NotImplementedError(
-                "embedding_bag_prepack: a search for the best scales (optimized_qparams) is not in Flambeau"
-            )
         values = values_on_host(weight.detach()).astype(np.float32)
-        low = values.min(-1, keepdims=True).astype(np.float16).astype(np.float32)
-        span = values.max(-1, keepdims=True) - low
-        scale = np.where(span == 0, np.float32(1), span / np.float32(most)).astype(np.float16).astype(np.float32)
-        with np.errstate(divide="ignore"):
-            inverse = np.float32(1) / scale
-        scale, inverse = (np.where(np.isinf(inverse), np.float32(1), x) for x in (scale, inverse))
-        codes = np.clip(np.rint((values - low) * inverse), 0, most).astype(np.uint8)
+        if optimized_qparams:
+            rows = values.reshape(-1, values.shape[-1])
+            high, low = np.array([_best_range(r, nbins, ratio, bits) for r in rows]).T.reshape(2, *values.shape[:-1], 1)
+        else:
+            low, high = values.min(-1, keepdims=True), values.max(-1, keepdims=True)
+        codes, scale, low = _coded(values, low, high, bits)
         rows = in_bytes(codes, per_byte).reshape(*codes.shape[:-1], -1)
         ends = np.concatenate([scale, low], -1).astype(np.float16)
         return copy_of_array(np.concatenate([rows, np.ascontiguousarray(ends).view(np.uint8)], -1), dt.uint8)

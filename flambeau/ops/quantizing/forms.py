@@ -128,6 +128,11 @@ def resize_(self: Any, *size: Any, **kwargs: Any) -> Tensor:
 def empty_like(input: Any, *, dtype: Any = None, memory_format: Any = None, **options: Any) -> Tensor:
     check_dtype(dtype or input.dtype, "empty_like")
     kind = dtype or input.dtype
+    if kind is not input.dtype:
+        raise RuntimeError(
+            "It is currently not supported to specify a dtype that doesn't match the input tensor's dtype via empty_like.  Specified:"
+            f" c10::{kind.name} Input tensor's dtype: c10::{input.dtype.name}"
+        )
     given = {"memory_format": memory_format} if memory_format is not None else {}
     return wrap(filled.empty_like(input._codes, dtype=CODE_DTYPES[kind], **given), input._quantizer, kind)
 

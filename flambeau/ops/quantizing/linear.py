@@ -6,27 +6,32 @@ s = input scale * weight scale and m = s / output scale; sum * s + bias for floa
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...backends.cpu.onednn import int8
 from ...core import dtype as dt
 from ...core.quantized import Engine, QuantizedTensor, per_tensor
-from ...core.tensor import Tensor, empty
+from ...core.size import Size
+from ...core.tensor import Tensor, empty, new_tensor
 from ...kernels.library import requantize
 from ..machinery.declare import composite, internal
 from ..machinery.memory import dense, values_on_host
 from ..machinery.record import NewTensor
-from .codes import codes_of, float32
-from .packed import Packed, become, check_weight, row
-from .tensors import dynamic_parameters
+from .codes import codes_of
+from .packed import Packed, become, check_weight, fbgemm_bias, methods, row
+from .tensors import check_finite, halved
 
 
 class LinearPackedParams(Packed):
     """What `torch.ops.quantized.linear_prepack` returns."""
 
     __torch_class__ = "quantized.LinearPackedParamsBase"
+    schemas: ClassVar[Any] = methods(
+        unpack="(Any self) -> (Tensor, Tensor?)", bias="(Any self) -> Tensor?", __getstate__="(Any self) -> (Tensor, Tensor?)",
+        __setstate__="(Any self, (Tensor, Tensor?) state) -> NoneType",
+    )  # fmt: skip
 
     def __init__(self, weight: Any, bias: Tensor | None = None):
         check_weight(weight, bias, "quantized::linear_prepack", 2)
@@ -38,11 +43,10 @@ class LinearPackedParams(Packed):
         self.inputs = weight.shape[1]
         self.sums = self.codes.sum(1, dtype=np.int64)
 
-    @classmethod
-    def restore(cls, made: Any, *state: Any) -> None:
+    def set_state(self, state: Any) -> None:
         if not isinstance(state[0], QuantizedTensor):
-            become(made, HalfLinearPackedParams)
-        made.__init__(*state)
+            become(self, HalfLinearPackedParams)
+        self.__init__(*state)  # type: ignore[misc]
 
     @property
     def weights(self) -> int8.Weights:
@@ -55,20 +59,18 @@ class LinearPackedParams(Packed):
         return self.sums - self.inputs * self.zeros
 
     def channel_zeros(self) -> Tensor | None:
-        return None if self.symmetric() else row(self.zeros, dt.int32)
+        return None if self.symmetric else row(self.zeros, dt.int32)
 
     def to_codes(self, scale: float, zero_point: int, output_scale: float) -> tuple:
-        """(offsets, zero points, multipliers, bias) of a call with these scales."""
+        """(offsets, zero points, multipliers, bias, its factor) of a call with these scales."""
         key = (scale, zero_point, output_scale)
         found = self.known.get(key)
         if found is None:
             both = np.float32(scale) * self.scales
-            bias = self.bias_values
-            if bias is not None:
-                bias = bias / both if self.by_channel else bias * (np.float32(1) / both)
+            bias, factor = fbgemm_bias(self, both)
             found = self.remember(key, (
                 row(zero_point * self.weight_sums(), dt.int32), self.channel_zeros(), row(both / np.float32(output_scale), dt.float32),
-                None if bias is None else row(bias, dt.float32),
+                None if bias is None else row(bias, dt.float32), factor,
             ))  # fmt: skip
         return found
 
@@ -79,13 +81,20 @@ class LinearPackedParams(Packed):
         return row(self.weight_sums(), dt.int32), self.channel_zeros(), row(self.scales, dt.float32), bias
 
 
-def _sums(codes: Tensor, packed: LinearPackedParams) -> tuple[Tensor, Tensor | None]:
-    """The product of codes in 32 bits, and the sums of rows where weights have zero points."""
+def _sums(codes: Tensor, packed: LinearPackedParams, out: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    """The product of codes in 32 bits, in the memory of `out` if it is given, and the sums of rows where weights have zero points."""
     rows = codes.numel() // packed.inputs if packed.inputs else 0
-    flat = dense(codes).view(rows, packed.inputs)
-    sums = empty((rows, packed.outputs), dt.int32, codes.device)
+    flat = dense(codes)
+    if len(flat.shape) != 2:
+        flat = flat.view(rows, packed.inputs)
+    if out is None:
+        sums = empty((rows, packed.outputs), dt.int32, codes.device)
+    else:
+        sums = new_tensor(
+            out._storage, Size((rows, packed.outputs)), (packed.outputs, 1), out._offset, dt.int32, out.device, True
+        )
     int8.matmul(sums, flat, packed.weights)
-    of_rows = None if packed.symmetric() else row(values_on_host(flat).sum(1, dtype=np.int64), dt.int32)
+    of_rows = None if packed.symmetric else row(values_on_host(flat).sum(1, dtype=np.int64), dt.int32)
     return sums, of_rows
 
 
@@ -98,10 +107,22 @@ def linear_codes(codes: Tensor, packed: Any, numbers: Any, zero_point: int, relu
 @linear_codes.on("cpu")
 def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, zero_point: int, relu: bool) -> None:
     sums, of_rows = _sums(codes, packed)
-    offsets, zeros, multiplier, bias = numbers
+    offsets, zeros, multiplier, bias, factor = numbers
     low = zero_point if relu else 0
     requantize.requantize_rows(
-        out, sums, offsets, of_rows, zeros, multiplier, bias, sums.shape[0], packed.outputs, zero_point, low, 255
+        out,
+        sums,
+        offsets,
+        of_rows,
+        zeros,
+        multiplier,
+        bias,
+        factor,
+        sums.shape[0],
+        packed.outputs,
+        zero_point,
+        low,
+        255,
     )
 
 
@@ -113,12 +134,39 @@ def linear_floats(codes: Tensor, packed: Any, scale: float, zero_point: int, rel
 
 @linear_floats.on("cpu")
 def _(out: Tensor, codes: Tensor, packed: Any, scale: float, zero_point: int, relu: bool) -> None:
-    sums, of_rows = _sums(codes, packed)
+    _values_of_sums(out, codes, packed, np.array([scale, zero_point], np.float64), relu)
+
+
+def _values_of_sums(out: Tensor, codes: Tensor, packed: Any, numbers: np.ndarray, relu: bool) -> None:
+    """`numbers`: scale and zero point of the codes."""
+    sums, of_rows = _sums(codes, packed, out)
     weight_sums, zeros, scales, bias = packed.to_floats
     rows, n = sums.shape
-    requantize.dequantize_rows(
-        out, sums, weight_sums, of_rows, zeros, scales, bias, rows, n, zero_point, float32(scale), int(relu)
-    )
+    requantize.dequantize_rows(out, None, weight_sums, of_rows, zeros, scales, bias, numbers, rows, n, int(relu))
+
+
+@internal(batching="each")
+def linear_of_floats(x: Tensor, packed: Any, most: int, relu: bool) -> NewTensor:
+    """A linear layer of floats, which are given codes up to `most` with a scale that covers them. In one operator, because small
+    layers wait longer for Python than for the product."""
+    return (*x.shape[:-1], packed.outputs), dt.float32, x.device
+
+
+@linear_of_floats.on("cpu")
+def dynamic_product(out: Tensor, x: Tensor, packed: Any, most: int, relu: bool) -> None:
+    n = x.numel()
+    parts = max(-(-n // requantize.PART), 1)
+    numbers, ends = np.empty(2), np.empty(2 * parts, np.float32)
+    x, codes = dense(x), empty(x.shape, dt.uint8)
+    requantize.ranges(ends, x, n, parts)
+    requantize.dynamic_codes(codes, numbers, x, ends, n, parts, most)
+    check_finite(numbers[0])
+    _values_of_sums(out, codes, packed, numbers, relu)
+
+
+def most_code(reduce_range: bool) -> int:
+    """The largest code of values with a dynamic scale."""
+    return 127 if halved(reduce_range) else 255
 
 
 def check_packed(packed: Any, kind: type, name: str) -> None:
@@ -180,16 +228,14 @@ def linear_values(x: Any, packed: Any, name: str) -> Tensor:
 
 
 def run_dynamic(x: Any, packed: Any, reduce_range: bool, relu: bool, name: str) -> Tensor:
-    if isinstance(packed, HalfLinearPackedParams):
-        return run_half(x, packed, relu)
-    check_packed(packed, LinearPackedParams, name)
+    if type(packed) is not LinearPackedParams:
+        if isinstance(packed, HalfLinearPackedParams):
+            return run_half(x, packed, relu)
+        check_packed(packed, LinearPackedParams, name)
     if not isinstance(x, Tensor) or x.dtype is not dt.float32:
         raise RuntimeError(f"quantized::{name}(): the input should be a tensor of dtype torch.float32")
     _check_shape(x, packed, name)
-    x = x.detach()
-    scale, zero_point = dynamic_parameters(x, dt.quint8, reduce_range)
-    codes = codes_of(x, scale, zero_point, dt.quint8)
-    return linear_floats(codes, packed, scale, zero_point, relu)
+    return linear_of_floats(x.detach(), packed, most_code(reduce_range), relu)
 
 
 def quantized_operator(**options: Any) -> Any:

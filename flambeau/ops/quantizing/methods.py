@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from ...core import dtype as dt
 from ...core import printing
 from ...core.device import default_device
+from ...core.layout import channels_last
 from ...core.quantized import PER_BYTE, QuantizedTensor, Quantizer, wrap
 from ...core.tensor import Tensor
 from ...core.typed_storage import TypedStorage
@@ -77,6 +78,8 @@ def setitem(self: Any, key: Any, value: Any) -> None:
         self._codes[key] = codes_of(value, q.scale, q.zero_point, self.dtype)
     else:
         part = getitem(self, key)
+        if not part.is_contiguous() and not (len(part.shape) == 4 and part.is_contiguous(memory_format=channels_last)):
+            raise RuntimeError("Quantized copy only works with contiguous and NHWC Tensors")
         part.copy_(value.expand(part.shape))
 
 

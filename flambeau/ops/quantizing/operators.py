@@ -14,7 +14,8 @@ class _Namespace(ModuleType):
         raise AttributeError(f"'_OpNamespace' '{self.__name__.rpartition('.')[2]}' object has no attribute '{name}'")
 
 
-def _make(name: str) -> Any:
+def make_namespace(name: str) -> Any:
+    """The operators of a namespace, as `torch.ops` has them."""
     place = _Namespace(f"torch.ops.{name}")
     for key, function in namespace(name).items():
         function.__module__ = place.__name__
@@ -23,4 +24,4 @@ def _make(name: str) -> Any:
     return place
 
 
-quantized, _quantized = _make("quantized"), _make("_quantized")
+quantized, _quantized = make_namespace("quantized"), make_namespace("_quantized")

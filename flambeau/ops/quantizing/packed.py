@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copyreg
-from typing import Any
+import functools
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...backends.cpu.onednn.int8 import Weights
 from ...core import dtype as dt
+from ...core.native_class import PREFIX, CustomClass
 from ...core.quantized import QuantizedTensor
 from ...core.tensor import Tensor, copy_of_array
 from ..machinery.memory import values_on_host
@@ -16,7 +18,7 @@ from ..machinery.memory import values_on_host
 _MAX_KNOWN = 32
 
 
-_KINDS: dict[str, type] = {}
+KINDS: dict[str, type] = {}  # the classes of packed weights, by their names in files
 
 
 class ScriptObject:
@@ -26,36 +28,31 @@ class ScriptObject:
 
     def __init_subclass__(cls) -> None:
         if "__torch_class__" in cls.__dict__:
-            _KINDS[f"__torch__.torch.classes.{cls.__torch_class__}"] = cls
+            KINDS[f"{PREFIX}{cls.__torch_class__}"] = cls
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         return copyreg.__newobj__, (ScriptObject,), self.__getstate__()  # type: ignore[attr-defined]
 
     def __getstate__(self) -> tuple:
-        return self.state(), f"__torch__.torch.classes.{type(self).__torch_class__}"  # type: ignore[attr-defined]
+        return self.state(), f"{PREFIX}{type(self).__torch_class__}"  # type: ignore[attr-defined]
 
     def __setstate__(self, given: Any) -> None:
         state, name = given
-        if name not in _KINDS:
+        if name not in KINDS:
             raise RuntimeError(f"the file has an object of class {name}, which Flambeau does not have")
-        kind: Any = _KINDS[name]
-        become(self, kind)
-        kind.restore(self, *state)
+        become(self, KINDS[name])
+        KINDS[name].set_state(self, state)
 
     def state(self) -> tuple:
         raise NotImplementedError
 
-    @classmethod
-    def restore(cls, made: Any, *state: Any) -> None:
+    def set_state(self, state: Any) -> None:
         """Give an object that was made empty its state."""
-        made.__init__(*state)
+        self.__init__(*state)  # type: ignore[misc]
 
     def __deepcopy__(self, memo: dict) -> Any:
         memo[id(self)] = self  # nothing about it ever changes
         return self
-
-    def __repr__(self) -> str:
-        return f"<torch.ScriptObject object of {type(self).__module__}.{type(self).__qualname__}>"
 
 
 ScriptObject.__module__ = "flambeau"
@@ -66,8 +63,19 @@ def become(made: Any, kind: type) -> None:
     vars(object)["__class__"].__set__(made, kind)
 
 
-class NativeObject(ScriptObject):
+def methods(**schemas: str) -> dict[str, tuple[str, None]]:
+    """What the methods of a class take and give in TorchScript, its state too."""
+    return {name: (f"{name}{text}", None) for name, text in schemas.items()}
+
+
+class NativeObject(CustomClass, ScriptObject):
     """The base of the classes themselves: their objects say that they are ScriptObjects, and are pickled as such."""
+
+    script_names: ClassVar[dict[str, str]] = {"__getstate__": "state", "__setstate__": "set_state"}
+
+    @classmethod
+    def script_name(cls) -> str:
+        return f"{PREFIX}{cls.__torch_class__}"
 
     __class__ = property(lambda self: ScriptObject)  # type: ignore[assignment]
 
@@ -107,8 +115,17 @@ class Packed(NativeObject):
         self.known[key] = value
         return value
 
+    @functools.cached_property
     def symmetric(self) -> bool:
         return not self.zeros.any()
+
+
+def fbgemm_bias(packed: Packed, scales: np.ndarray) -> tuple[np.ndarray | None, float]:
+    """The bias, and what it is multiplied by when it is added to sums, which count in units of `scales` (the input's times the
+    weights'): FBGEMM divides by scales of channels, and multiplies with the reciprocal of a single one as it adds."""
+    if packed.bias_values is None or packed.by_channel:
+        return None if packed.bias_values is None else packed.bias_values / scales, 1.0
+    return packed.bias_values, float(np.float32(1) / scales[0])
 
 
 def row(values: Any, kind: Any) -> Tensor:

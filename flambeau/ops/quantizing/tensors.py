@@ -28,6 +28,7 @@ from ...core.quantized import (
     qscheme as Scheme,
 )
 from ...core.tensor import Tensor, copy_of_array, empty
+from ...kernels.library.requantize import NO_INVERSE, SMALLEST_SCALE
 from ..machinery.arguments import as_device, as_shape
 from ..machinery.declare import composite
 from ..machinery.dtype_rules import type_word
@@ -76,26 +77,22 @@ def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: Any) -> 
     return quantized(input.detach(), scale, zero_point, dtype)
 
 
-_SMALLEST_SCALE = float(np.float32(6.1e-5))
-_NO_INVERSE = 2.0**-128  # the reciprocal of what is smaller is infinite in float32
-
-
 def choose_parameters(low: float, high: float, least: int, most: int, reduce_range: bool) -> tuple[float, int]:
     """Scale and zero point for values from `low` to `high`, such that zero has a code of its own (`ChooseQuantizationParams`)."""
     if reduce_range:
         least, most = int(least / 2), int(most / 2)
     low, high = min(low, 0.0), max(high, 0.0)
     scale = (high - low) / (most - least)
-    if scale < _NO_INVERSE:
+    if scale < NO_INVERSE:
         scale = 0.1
-    if scale < _SMALLEST_SCALE:
-        given, scale = float(np.float32(scale)), _SMALLEST_SCALE
+    if scale < SMALLEST_SCALE:
+        given, scale = float(np.float32(scale)), SMALLEST_SCALE
         if low == 0:
-            high = float(np.float32(_SMALLEST_SCALE * (most - least)))
+            high = float(np.float32(SMALLEST_SCALE * (most - least)))
         elif high == 0:
-            low = float(-np.float32(_SMALLEST_SCALE * (most - least)))
+            low = float(-np.float32(SMALLEST_SCALE * (most - least)))
         else:
-            factor = np.float32(_SMALLEST_SCALE) / np.float32(given)
+            factor = np.float32(SMALLEST_SCALE) / np.float32(given)
             low, high = float(np.float32(low) * factor), float(np.float32(high) * factor)
     from_low, from_high = least - low / scale, most - high / scale
     low_error, high_error = abs(least) - abs(low / scale), abs(most) - abs(high / scale)
@@ -103,13 +100,22 @@ def choose_parameters(low: float, high: float, least: int, most: int, reduce_ran
     return scale, least if start < least else most if start > most else round(start)
 
 
+def check_finite(*numbers: float) -> None:
+    if not all(map(math.isfinite, numbers)):
+        raise RuntimeError("In ChooseQuantizationParams, the values of the tensor must be finite numbers")
+
+
+def halved(reduce_range: bool) -> bool:
+    """Whether dynamic scales use half of the codes, where that is asked for: the engine qnnpack never does."""
+    return reduce_range and Engine.name != "qnnpack"
+
+
 def dynamic_parameters(input: Tensor, d: Dtype, reduce_range: bool) -> tuple[float, int]:
     """Scale and zero point for the values of a tensor."""
     low, high = (float(x.item()) for x in input.aminmax()) if input.numel() else (0.0, 0.0)
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise RuntimeError("In ChooseQuantizationParams, the values of the tensor must be finite numbers")
+    check_finite(low, high)
     least, most = CODE_RANGES[d]
-    return choose_parameters(low, high, least, most, reduce_range and Engine.name != "qnnpack")
+    return choose_parameters(low, high, least, most, halved(reduce_range))
 
 
 @composite(method=False)

@@ -120,7 +120,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     return result if out is None else write_out("histc", out, result, exact=True)
 
 
-@internal(name="histc", batching="each")
+@internal(name="histc", batching="each", sharding="counts")
 def even_counts(input: Tensor, bins: int, low: float, high: float) -> NewTensor:
     """Counts of elements in evenly spaced bins between low and high (those of the input if they are equal)."""
     return (bins,), input.dtype, input.device

@@ -263,7 +263,7 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     need_tensor("logsumexp", input)
     if input.dtype.category < 2:
         input = input.to(get_default_dtype())
-    dim, rank = plain_dim(dim), len(input.shape)
+    dim, rank = plain_dim(dim), len(input._strides)  # which a tensor that is spread over ranks does not have
     dims = reduced_dims(dim, rank, "logsumexp")
     if not numel_of(input.shape):
         return log_of(sum_(_exp_of.call((input,)), dims, keepdim))

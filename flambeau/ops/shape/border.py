@@ -213,7 +213,7 @@ def _autocast_pad(run: Callable, args: tuple, kwargs: dict) -> tuple[str, Callab
     return ("float32" if in_float32 else "parts"), run
 
 
-@composite(method=False, namespaces=("nn.functional",), autocast=_autocast_pad)
+@composite(method=False, namespaces=("nn.functional",), autocast=_autocast_pad, sharding="pad")
 def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> Tensor:
     """Elements around the last dimensions: pad is (before, after) of the last one, then of the one before it, ...
 

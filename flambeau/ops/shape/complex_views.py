@@ -17,7 +17,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
 
 
-@view(grads={"input": lambda g: view_as_complex(g.contiguous())}, method=False, batching="fronted")
+@view(grads={"input": lambda g: view_as_complex(g.contiguous())}, method=False, batching="fronted", sharding="pairs")
 def view_as_real(input: Tensor) -> Tensor:
     """A complex tensor seen as pairs of real numbers in a new last dimension."""
     if not input.dtype.is_complex:
@@ -32,6 +32,7 @@ def view_as_real(input: Tensor) -> Tensor:
     method=False,
     autocast="float32",
     batching="fronted",
+    sharding="pairs",
 )
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of real numbers in the last dimension seen as complex numbers."""

@@ -264,7 +264,13 @@ def _squeeze_view(number: int, dims_of: Any) -> Any:
     label = f"SqueezeBackward{number}"
     backward = lambda g, shape, *dim: g.reshape(shape)  # noqa: E731
     return geometry_view(
-        squeeze_dims, backward=backward, quirks=Quirks(label=label), function=False, method=False, name="_" + label
+        squeeze_dims,
+        backward=backward,
+        quirks=Quirks(label=label),
+        function=False,
+        method=False,
+        name="_" + label,
+        sharding="squeeze",
     )
 
 

@@ -59,7 +59,7 @@ def change_header(self: Tensor, record: Callable, name: str, *arguments: Any) ->
     return self
 
 
-@composite(function=False)
+@composite(function=False, sharding="header")
 def squeeze_(self: Tensor, *dim: Any) -> Tensor:
     """Drop size-one dimensions (all, or the given ones)."""
     which = None if not dim else dim[0] if len(dim) == 1 else dim
@@ -67,7 +67,7 @@ def squeeze_(self: Tensor, *dim: Any) -> Tensor:
     return change_header(self, record, "squeeze_", squeeze_argument(which, len(self.shape)))
 
 
-@composite(function=False)
+@composite(function=False, sharding="header")
 def unsqueeze_(self: Tensor, dim: int) -> Tensor:
     """Add a dimension of size one."""
     return change_header(self, _unsqueezed, "unsqueeze_", dim)
@@ -79,7 +79,7 @@ def transpose_(self: Tensor, dim0: int, dim1: int) -> Tensor:
     return change_header(self, _swapped, "transpose_", dim0, dim1)
 
 
-@composite(function=False)
+@composite(function=False, sharding="header")
 def t_(self: Tensor) -> Tensor:
     """Transpose a matrix."""
     if len(self.shape) > 2:

@@ -328,7 +328,7 @@ def _unbind_geometry(input: Tensor, d: int) -> list[tuple]:
 _unbind = SeveralViewsOp("unbind", _unbind_geometry, _unbind_backward, "UnbindBackward0")
 
 
-@composite(kind="view", batching=Batched("along", repeat=False))
+@composite(kind="view", batching=Batched("along", repeat=False), sharding="unbind")
 def unbind(input: Tensor, dim: int = 0) -> tuple:
     """Views of every index of a dimension."""
     if not input.shape:

@@ -40,7 +40,7 @@ def _repeat_backward(g: Tensor, input_shape: Any, repeats: Any) -> Any:
     return g.reshape(split).sum(dims).reshape(input_shape)
 
 
-@internal(grads={"input": _repeat_backward}, quirks=Quirks(label="RepeatBackward0"), name="_repeat")
+@internal(grads={"input": _repeat_backward}, quirks=Quirks(label="RepeatBackward0"), name="_repeat", sharding="repeat")
 def repeat_times(input: Tensor, repeats: tuple[int, ...]) -> NewTensor:
     """The tensor repeated along each dimension, new ones in front."""
     padded = (1,) * (len(repeats) - len(input.shape)) + tuple(input.shape)

@@ -75,7 +75,7 @@ def _(out: Tensor, shape: Size, strides: tuple[int, ...], offset: int, where: de
     raw_copy(out, cells._view(make_size(shape), tuple(strides), offset))
 
 
-@view(grads={"input": _as_strided_backward}, sharding="whole")
+@view(grads={"input": _as_strided_backward}, sharding="as_strided")
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A view with any shape, strides and offset that stay inside the storage."""
     return input._view(*strided_geometry(input, size, stride, storage_offset, "as_strided"))
@@ -93,6 +93,7 @@ def strided_geometry(
         raise RuntimeError(f"{name}: sizes must be non-negative, got {list(shape)}")
     if any(s < 0 for s in strides):
         raise RuntimeError(f"{name}: Negative strides are not supported at the moment, got strides: {list(strides)}")
-    start = input._offset if offset is None else as_int(offset, name, "storage_offset", 4)
+    own = input._offset  # which a tensor that is spread over ranks does not have
+    start = own if offset is None else as_int(offset, name, "storage_offset", 4)
     check_bounds(input._storage, shape, strides, start, input.dtype)
     return make_size(shape), tuple(strides), start

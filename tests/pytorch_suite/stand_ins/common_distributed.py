@@ -205,6 +205,11 @@ class MultiProcessTestCase(TestCase):
         handle, self.file_name = tempfile.mkstemp()
         os.close(handle)
 
+    def assertEqualOnRank(self, x: Any, y: Any, msg: Any = None, *, rank: int = 0) -> None:
+        """The same, judged by one rank."""
+        if self.rank == rank:
+            self.assertEqual(x, y, msg)
+
     def tearDown(self) -> None:
         super().tearDown()
         for process in self.processes:

@@ -44,7 +44,10 @@ MACOS_VERSION = -1.0
 TEST_NUMPY = TEST_MKL = True
 TEST_SCIPY = importlib.util.find_spec("scipy") is not None
 TEST_DILL = importlib.util.find_spec("dill") is not None
-TEST_CUDA = TEST_MPS = TEST_XPU = TEST_ACCELERATOR = TEST_MULTIACCELERATOR = TEST_MULTIGPU = TEST_PRIVATEUSE1 = False
+TEST_CUDA = TEST_MPS = TEST_XPU = TEST_ACCELERATOR = TEST_MULTIGPU = TEST_PRIVATEUSE1 = False
+TEST_MULTIACCELERATOR = (
+    int(os.environ.get("SUITE_RANKS", 0)) > 1
+)  # with `--ranks N`, processes on the CPU stand for devices
 TEST_WITH_ROCM = TEST_WITH_ASAN = TEST_WITH_TSAN = TEST_WITH_UBSAN = TEST_WITH_SLOW = TEST_WITH_CROSSREF = False
 TEST_WITH_TORCHDYNAMO = TEST_WITH_TORCHINDUCTOR = TEST_WITH_SLOW_GRADCHECK = TEST_CUDA_GRAPH = TEST_WITH_MTIA = False
 TEST_CUDA_PYTHON_BINDINGS = TEST_Z3 = TEST_LIBROSA = TEST_FAIRSEQ = TEST_SAVE_XML = TEST_CUDA_CUDSS = False
@@ -115,6 +118,21 @@ def numpy_to_torch_dtype(dtype: Any) -> Any:
 
 
 # -- contexts -----------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def check_leaked_tensors(limit: int = 1, matched_type: type = torch.Tensor) -> Iterator[list]:
+    """Tensors that only the garbage collector found, because they were part of a cycle."""
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    found: list = []
+    try:
+        yield found
+        gc.collect()
+        found += [thing for thing in gc.garbage if isinstance(thing, matched_type)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
 
 
 @contextlib.contextmanager

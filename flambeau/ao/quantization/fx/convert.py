@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import warnings
 from typing import Any
 
@@ -32,8 +33,10 @@ from ..utils import (
     get_qparam_dict,
     get_swapped_custom_module_class,
     is_per_channel,
+    to_underlying_dtype,
     weight_is_quantized,
 )
+from ._equalize import equalize
 from .custom_config import ConvertCustomConfig
 from .fuse import from_former_dict
 from .graph_module import _KEY, _is_observed_standalone_module, observed_attrs
@@ -107,8 +110,9 @@ class _Converting:
     """One prepared model on its way."""
 
     def __init__(
-        self, model: GraphModule, modules: dict[str, Any], qconfigs: dict[str, QConfigAny], backend: BackendConfig
-    ):
+        self, model: GraphModule, modules: dict[str, Any], qconfigs: dict[str, QConfigAny], backend: BackendConfig, decomposed: bool
+    ):  # fmt: skip
+        self.decomposed = decomposed  # into plain tensors of whole numbers
         attrs = observed_attrs(model)
         assert attrs is not None
         self.model, self.graph, self.modules = model, model.graph, modules
@@ -149,6 +153,10 @@ class _Converting:
             self.graph.erase_node(node)
             return
         with self.graph.inserting_before(node):
+            if self.decomposed and dtype != torch.float16:
+                node.replace_all_uses_with(self._decomposed(node, observer, value, dynamic))
+                self.graph.erase_node(node)
+                return
             if dynamic:
                 reduce_range = torch.backends.quantized.engine in ("fbgemm", "x86")
                 quantized = self.graph.call_function(torch.quantize_per_tensor_dynamic, (value, dtype, reduce_range))
@@ -161,16 +169,44 @@ class _Converting:
             node.replace_all_uses_with(self.graph.call_method("dequantize", (quantized,)))
         self.graph.erase_node(node)
 
+    def _decomposed(self, node: Node, observer: Any, value: Node, dynamic: bool) -> Node:
+        """The value quantized and dequantized by operators that have all they need as arguments."""
+        dtype = to_underlying_dtype(observer.dtype)
+        limits = (observer.quant_min, observer.quant_max, dtype)
+        home = torch.ops.quantized_decomposed
+        if dynamic:
+            eps = getattr(observer, "eps", torch.finfo(torch.float32).eps)
+            symmetric = observer.qscheme == torch.per_tensor_symmetric
+            choose = home.choose_qparams_symmetric if symmetric else home.choose_qparams
+            eps = float(eps) if isinstance(eps, torch.Tensor) else eps
+            found = self.graph.call_function(choose.tensor, (value, observer.quant_min, observer.quant_max, eps, dtype))
+            made = [self.graph.call_function(operator.getitem, (found, i)) for i in (0, 1)]
+            quantized = self.graph.call_function(home.quantize_per_tensor.tensor, (value, *made, *limits))
+            return self.graph.call_function(home.dequantize_per_tensor.tensor, (quantized, *made, *limits))
+        scale, zero_point = observer.calculate_qparams()
+        if not is_per_channel(observer.qscheme):
+            numbers = (float(scale), int(zero_point), *limits)
+            quantized = self.graph.call_function(home.quantize_per_tensor.default, (value, *numbers))
+            return self.graph.call_function(home.dequantize_per_tensor.default, (quantized, *numbers))
+        made = self._qparams(node, scale, zero_point)
+        numbers = (*made, int(observer.ch_axis), *limits)
+        quantized = self.graph.call_function(home.quantize_per_channel.default, (value, *numbers))
+        return self.graph.call_function(home.dequantize_per_channel.default, (quantized, *numbers))
+
+    def _qparams(self, node: Node, scale: Any, zero_point: Any) -> list[Node]:
+        """Scale and zero point as attributes of the model."""
+        prefix = self._attribute_prefix(node)
+        return [
+            create_getattr_from_value(self.model, self.graph, f"{prefix}_{name}_", v, self.device)
+            for name, v in (("scale", scale), ("zero_point", zero_point))
+        ]
+
     def _quantize(self, node: Node, observer: Any, value: Node) -> Node:
         scale, zero_point = observer.calculate_qparams()
         by_channel = is_per_channel(observer.qscheme)
         if not by_channel:
             scale, zero_point = float(scale), int(zero_point)
-        prefix = self._attribute_prefix(node)
-        made = [
-            create_getattr_from_value(self.model, self.graph, f"{prefix}_{name}_", v, self.device)
-            for name, v in (("scale", scale), ("zero_point", zero_point))
-        ]
+        made = self._qparams(node, scale, zero_point)
         if by_channel:
             args = (value, *made, int(observer.ch_axis), observer.dtype)
             return self.graph.call_function(torch.quantize_per_channel, args)
@@ -203,7 +239,9 @@ class _Converting:
             raise AssertionError(
                 f"No reference quantized module class configured for {type_before_parametrizations(layer)}"
             )
-        made = kind.from_float(layer, {"is_decomposed": False, **self._weight_qparams(layer, qconfig, observer)})
+        made = kind.from_float(
+            layer, {"is_decomposed": self.decomposed, **self._weight_qparams(layer, qconfig, observer)}
+        )
         if isinstance(module, _FusedModule):
             module[0] = made
         else:
@@ -370,14 +408,14 @@ def convert(
     attrs = observed_attrs(model)
     if attrs is None:
         raise AssertionError("incoming model must be produced by prepare_fx")
-    if is_decomposed:
-        raise NotImplementedError("convert_fx: operators of quantized_decomposed are not in Flambeau yet")
     modules: dict[str, Any] = dict(model.named_modules(remove_duplicate=False))
     qconfigs = attrs.node_name_to_qconfig
     if qconfig_mapping:
         qconfigs = _converted_qconfigs(model, modules, copy.deepcopy(qconfig_mapping), backend)
+    equalize(model, modules)
     _run_weight_observers(model)
-    _Converting(model, modules, qconfigs, backend).walk(is_reference, custom.observed_to_quantized_mapping)
+    converting = _Converting(model, modules, qconfigs, backend, is_decomposed)
+    converting.walk(is_reference, custom.observed_to_quantized_mapping)
     model.graph.eliminate_dead_code()
     model = GraphModule(model, model.graph)
     if not is_reference:

@@ -12,7 +12,7 @@ from ....core import naming
 from ....fx import GraphModule, Node
 from ..backend_config import BackendConfig, get_native_backend_config
 from ..backend_config.utils import get_fusion_pattern_to_root_node_getter, get_module_to_qat_module
-from ..observer import PlaceholderObserver, _is_activation_post_process
+from ..observer import ObserverBase, PlaceholderObserver, _is_activation_post_process
 from ..qconfig import (
     QConfigAny,
     _default_fp32_placeholder_qconfig,
@@ -22,6 +22,7 @@ from ..qconfig import (
 from ..qconfig_mapping import QConfigMapping
 from ..quantize import convert, propagate_qconfig_
 from ..utils import _parent_name, get_qconfig_dtypes, get_swapped_custom_module_class
+from ._equalize import is_equalization_observer, node_supports_equalization
 from .custom_config import PrepareCustomConfig, StandaloneModuleConfigEntry
 from .dtype_support import _FLOAT, dtype_and_dynamic, made, supported_by_backend
 from .fuse import from_former_dict
@@ -88,8 +89,9 @@ class _Preparing:
         node_name_to_qconfig: dict[str, QConfigAny],
         custom: PrepareCustomConfig,
         backend: BackendConfig,
+        equalized: dict[str, Any],
     ):
-        self.model, self.graph = model, model.graph
+        self.model, self.graph, self.equalized = model, model.graph, equalized
         self.matches, self.qconfigs, self.custom, self.backend = matches, node_name_to_qconfig, custom, backend
         self.modules: dict[str, Any] = dict(model.named_modules(remove_duplicate=False))
         self.root_getters = get_fusion_pattern_to_root_node_getter(backend)
@@ -177,7 +179,9 @@ class _Preparing:
     def _insert(self, node: Node, observer: Any) -> Node:
         if self.device:
             observer.to(self.device)
-        name = get_new_attr_name_with_prefix("activation_post_process_")(self.model)
+        equalizes = is_equalization_observer(observer)
+        prefix = f"{node.name}_equalization_process_" if equalizes else "activation_post_process_"
+        name = get_new_attr_name_with_prefix(prefix)(self.model)
         setattr(self.model, name, observer)
         self.modules[name] = observer
         with self.graph.inserting_after(node):
@@ -243,6 +247,29 @@ class _Preparing:
     def _observe_inputs(self, node: Node, qconfig: Any, handler: Any) -> None:
         node.args = tuple(self._observed_input(node, arg, qconfig, handler) for arg in node.args)
         node.kwargs = {k: self._observed_input(node, arg, qconfig, handler) for k, arg in node.kwargs.items()}
+
+    def _is_branch(self, node: Node) -> bool:
+        """Whether something else that is quantized has the same input."""
+        first = node.args[0] if node.args else None
+        others = [user for user in first.users if user is not node] if isinstance(first, Node) else []
+        return any(
+            self.qconfigs.get(u.name) is not None
+            or (u.op == "call_module" and isinstance(self.modules[str(u.target)], ObserverBase))
+            for u in others
+        )
+
+    def _observe_ranges(self, node: Node, qconfig: Any, is_branch: bool) -> None:
+        """Observers of columns, by which inputs and weights are equalized."""
+        if is_branch:
+            warnings.warn(f"Cannot equalize {node} because it is part of a branch.", stacklevel=2)
+            return
+        args = []
+        for arg in node.args:
+            if isinstance(arg, Node) and not node_arg_is_bias(node, arg):
+                observer = qconfig.weight if node_arg_is_weight(node, arg) else qconfig.input_activation
+                arg = self._insert(arg, observer())
+            args.append(arg)
+        node.args = tuple(args)
 
     def _observe_output(self, node: Node) -> Node | None:
         info = node.meta[_INFO]
@@ -357,7 +384,10 @@ class _Preparing:
         self.modules = dict(self.model.named_modules(remove_duplicate=False))
         self.observed_names.update(n.name for n in _nodes_in(matched))
         if node is self.root_getters.get(pattern, _default_root_node_getter)(matched):
+            is_branch = self._is_branch(node)
             self._observe_inputs(node, qconfig, handler)
+            if self.equalized.get(node.name) is not None and node_supports_equalization(node, self.modules):
+                self._observe_ranges(node, self.equalized[node.name], is_branch)
         if node is last:
             self._end_of_pattern(node, qconfig, handler)
 
@@ -394,8 +424,15 @@ def prepare(
             stacklevel=2,
         )
         qconfig_mapping = QConfigMapping.from_dict(qconfig_mapping)
-    if _equalization_config is not None and _get_flattened_qconfig_dict(_equalization_config) != {"": None}:
-        raise NotImplementedError("prepare_fx: equalization of inputs and weights is not in Flambeau yet")
+    if isinstance(_equalization_config, dict):
+        warnings.warn(
+            "Passing a QConfig dictionary to prepare for equalization is deprecated and will not be supported in a future version."
+            " Please pass in a QConfigMapping instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        _equalization_config = QConfigMapping.from_dict(_equalization_config)
+    equalization = QConfigMapping() if _equalization_config is None else copy.deepcopy(_equalization_config)
     custom = from_former_dict(PrepareCustomConfig, prepare_custom_config, "prepare_custom_config_dict", "prepare")
     backend = from_former_dict(BackendConfig, backend_config, "backend_config_dict", "prepare")
     custom = PrepareCustomConfig() if custom is None else custom
@@ -404,11 +441,13 @@ def prepare(
         raise AssertionError("qconfig_mapping must be a QConfigMapping")
     qconfig_mapping = copy.deepcopy(qconfig_mapping)
     _update_qconfig_for_fusion(model, qconfig_mapping)
+    _update_qconfig_for_fusion(model, equalization)
     propagate_qconfig_(model, _get_flattened_qconfig_dict(qconfig_mapping), custom.to_dict())
     if is_qat:
         convert(model, mapping=get_module_to_qat_module(backend), inplace=True, remove_qconfig=False)
         _update_qconfig_for_qat(qconfig_mapping, backend)
     modules = dict(model.named_modules(remove_duplicate=False))
+    equalized = _generate_node_name_to_qconfig(model, modules, model.graph, equalization, node_name_to_scope)
     qconfigs = _generate_node_name_to_qconfig(model, modules, model.graph, qconfig_mapping, node_name_to_scope)
     found = _find_matches(
         model.graph,
@@ -420,13 +459,13 @@ def prepare(
         get_custom_module_class_keys(custom.float_to_observed_mapping),
     )
     matches = {name: (*match, qconfigs[name]) for name, match in found.items()}
-    preparing = _Preparing(model, matches, qconfigs, custom, backend)
+    preparing = _Preparing(model, matches, qconfigs, custom, backend, equalized)
     preparing.prepare_standalone_modules(is_qat)
     preparing.tell_all()
     result = preparing.observe()
     model = GraphModule(model, model.graph)
     attrs = ObservedGraphModuleAttrs(
-        qconfigs, node_name_to_scope, custom, {}, qconfig_mapping, is_qat, preparing.observed_names
+        qconfigs, node_name_to_scope, custom, equalized, qconfig_mapping, is_qat, preparing.observed_names
     )
     model.meta[_KEY] = attrs
     if is_standalone_module:

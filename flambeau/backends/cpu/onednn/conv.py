@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau.backends.cpu import operands
 from flambeau.backends.cpu.onednn import library as dnnl
@@ -88,6 +88,28 @@ def _frozen(value: Any) -> Any:
     except TypeError:
         return tuple(map(_frozen, value))
     return value
+
+
+class Described(NamedTuple):
+    """What a plan computes: its tensors by name, in order, each as (shape, strides), and the window that goes over the pictures."""
+
+    kind: str
+    tensors: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]
+    dtype: Any
+    window: Geometry
+
+    @classmethod
+    def of(cls, kind: str, tensors: dict[str, Any], window: Geometry) -> Described:
+        given = {name: t for name, t in tensors.items() if t is not None}
+        layouts = {name: (tuple(t.shape), tuple(t._strides)) for name, t in given.items()}
+        return cls(kind, layouts, next(iter(given.values())).dtype, window)
+
+    def gradients(self, *names: str) -> PrimitivePlan | None:
+        """The plan that computes only these gradients, from the tensors that they need."""
+        needed = {*names, "dy", *(("w",) if "dx" in names else ()), *(("x",) if "dw" in names else ())}
+        every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items() if name in needed}
+        dx, dw, db, dy, x, w = (every.get(name) for name in ("dx", "dw", "db", "dy", "x", "w"))
+        return _make_backward(dx, dw, db, dy, x, w, self.window)
 
 
 class _Problem:
@@ -251,6 +273,7 @@ def _make_forward(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> Primit
         arguments[dnnl.ARG_BIAS] = problem.user(bias)
     build.step(created, arguments)
     build.deliver(arguments[dnnl.ARG_DST], y_user)
+    build.described = Described.of("forward", {"y": y, "x": x, "w": w, "bias": bias}, window)
     return PrimitivePlan(build)
 
 
@@ -291,11 +314,13 @@ def _make_backward(dx: Any, dw: Any, db: Any, dy: Any, x: Any, w: Any, window: G
     if (data is None and dx is not None) or (weights is None and dw is not None):
         return None
     # In the order of the arguments, as the pointers will come.
+    named = {"dx": dx, "dw": dw, "db": db, "dy": dy, "x": x, "w": w}
     user = {
         name: (problem.user_weight if name in ("dw", "w") else problem.user)(tensor)
-        for name, tensor in {"dx": dx, "dw": dw, "db": db, "dy": dy, "x": x, "w": w}.items()
+        for name, tensor in named.items()
         if tensor is not None
     }
+    problem.build.described = Described.of("backward", named, window)
     problem.build.results = sum(t is not None for t in (dx, dw, db))
     shared = _SharedInput(problem.build, user["dy"])
     if data is not None:

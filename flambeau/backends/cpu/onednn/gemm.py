@@ -306,13 +306,6 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
     return PrimitivePlan(build)
 
 
-class _Matrix:
-    """What a plan asks of an operand: its layout."""
-
-    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...]):
-        self.shape, self._strides, self.dtype = shape, strides, dtypes.float32
-
-
 def with_its_bias(product: direct.DirectProduct) -> PrimitivePlan | None:
     """The primitive for a direct product with a bias, which adds that on the way instead of in a pass of its own; None where that
     gains nothing. It is for those who run it often: it takes longer to make."""
@@ -321,10 +314,10 @@ def with_its_bias(product: direct.DirectProduct) -> PrimitivePlan | None:
         return None
     letters, steps = product.table[4:6], product.table[9:12]
     a, b = (
-        _Matrix(shape, (step, 1) if letter == ord("N") else (1, step))
+        operands.Shaped(shape, (step, 1) if letter == ord("N") else (1, step))
         for shape, letter, step in zip(((rows, inner), (inner, columns)), letters, steps)
     )
-    return _make(_Matrix((rows, columns), (steps[2], 1)), a, b, _Matrix((columns,), (1,)), False)
+    return _make(operands.Shaped((rows, columns), (steps[2], 1)), a, b, operands.Shaped((columns,), (1,)), False)
 
 
 def _make_quickly(dst: Any, a: Any, b: Any, bias: Any) -> direct.DirectProduct | None:

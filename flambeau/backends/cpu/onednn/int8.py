@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from flambeau.backends.cpu.onednn.plan import (
 )
 from flambeau.backends.cpu.operands import Geometry, numpy_view
 from flambeau.core import dtype as dtypes
+from flambeau.core.layout import channels_last_strides
 
 TYPES = {dtypes.uint8: 6, dtypes.int8: 5, dtypes.int32: 4, dtypes.float32: 3}
 _plans = ThreadPlans(256 << 20)
@@ -137,14 +138,12 @@ def matmul(dst: Any, a: Any, weights: Weights) -> None:
 
 
 class Scaling:
-    """What becomes of the sums of a convolution: times `scale` (one for each output channel), plus `bias`, ReLU if wanted, divided by
-    the result's scale, plus its zero point. `input_zero` is the code of zero in the input, which padding stands for."""
+    """What becomes of the sums of a convolution. `first` is what they are multiplied by; `steps` are applied after it in order, each
+    rounded to float32: ("multiply", numbers), ("add", numbers), with one number or one for each output channel, ("relu",). At last
+    the zero point of the result is added, and the sum rounded. `input_zero` is the code of zero in the input, which padding stands for."""
 
-    def __init__(
-        self, scale: np.ndarray, bias: np.ndarray | None, input_zero: int, output_scale: float, zero: int, relu: bool
-    ):
-        self.scale, self.bias, self.input_zero = scale, bias, input_zero
-        self.output_scale, self.zero, self.relu = output_scale, zero, relu
+    def __init__(self, input_zero: int, zero: int = 0, first: float = 1.0, steps: Sequence[tuple] = ()):
+        self.input_zero, self.zero, self.first, self.steps = input_zero, zero, first, steps
 
 
 class _Attributes:
@@ -154,33 +153,46 @@ class _Attributes:
         self.lib = lib
         self.owned = Owned(lib.create("primitive_attr_create"), lib.functions["primitive_attr_destroy"])
         lib.call("primitive_attr_set_scratchpad_mode", self.owned.address, 1)
-        self.numbers: dict[int, np.ndarray] = {}
+        self.numbers: dict[int, tuple[Descriptor, np.ndarray]] = {}
 
-    def scales(self, argument: int, values: np.ndarray, mask: int) -> None:
-        self.lib.call("primitive_attr_set_scales_mask", self.owned.address, argument, mask)
-        self.numbers[dnnl.ARG_ATTR_SCALES | argument] = np.ascontiguousarray(values, np.float32)
+    def scale(self, argument: int, value: float) -> None:
+        self.lib.call("primitive_attr_set_scales_mask", self.owned.address, argument, 0)
+        self._keep(dnnl.ARG_ATTR_SCALES | argument, np.array([value], np.float32))
 
     def zero_point(self, argument: int, value: int) -> None:
         self.lib.call("primitive_attr_set_zero_points_mask", self.owned.address, argument, 0)
-        self.numbers[dnnl.ARG_ATTR_ZERO_POINTS | argument] = np.array([value], np.int32)
+        self._keep(dnnl.ARG_ATTR_ZERO_POINTS | argument, np.array([value], np.int32))
 
-    def relu(self) -> None:
-        operations = Owned(self.lib.create("post_ops_create"), self.lib.functions["post_ops_destroy"])
-        self.lib.call("post_ops_append_eltwise", operations.address, dnnl.ELTWISE_RELU, 0.0, 0.0)
-        self.lib.call("primitive_attr_set_post_ops", self.owned.address, operations.address)
+    def steps(self, steps: Sequence[tuple], dims: int) -> None:
+        """What is done with sums of `dims` dimensions; see Scaling."""
+        made = Owned(self.lib.create("post_ops_create"), self.lib.functions["post_ops_destroy"])
+        for number, (step, *values) in enumerate(steps, 1):
+            if step == "relu":
+                self.lib.call("post_ops_append_eltwise", made.address, dnnl.ELTWISE_RELU, 0.0, 0.0)
+                continue
+            array = np.ascontiguousarray(values[0], np.float32)
+            shape = (1, array.size, *(1,) * (dims - 2))
+            self._keep(dnnl.ARG_POST_OP * number | dnnl.ARG_SRC_1, array, shape)
+            desc = self.numbers[dnnl.ARG_POST_OP * number | dnnl.ARG_SRC_1][0]
+            self.lib.call("post_ops_append_binary", made.address, _WITH_NUMBERS[step], desc.address)
+        self.lib.call("primitive_attr_set_post_ops", self.owned.address, made.address)
+
+    def _keep(self, argument: int, values: np.ndarray, shape: tuple[int, ...] | None = None) -> None:
+        kind = dtypes.float32 if values.dtype == np.float32 else dtypes.int32
+        shape = values.shape if shape is None else shape
+        self.numbers[argument] = Descriptor.strided(shape, operands.contiguous_strides(shape), TYPES[kind]), values
 
     def memories(self, build: Builder) -> dict[int, Memory]:
-        made = {}
-        for argument, values in self.numbers.items():
-            kind = dtypes.float32 if values.dtype == np.float32 else dtypes.int32
-            made[argument] = _constant(build, Descriptor.strided(values.shape, (1,), TYPES[kind]), values)
-        return made
+        return {argument: _constant(build, desc, values) for argument, (desc, values) in self.numbers.items()}
+
+
+_WITH_NUMBERS = {"multiply": dnnl.BINARY_MUL, "add": dnnl.BINARY_ADD}
 
 
 def try_conv(
     y: Any, x: Any, weights: Weights, window: Geometry, transposed: bool, key: tuple, scaling: Callable[[], Scaling]
 ) -> bool:
-    """y = a convolution of codes, as codes. `key` names everything that `scaling()` depends on. False where oneDNN cannot."""
+    """y = a convolution of codes, as codes or as sums, both dense with channels last. `key` names everything that `scaling()` depends on. False where oneDNN cannot."""
     if not dnnl.available() or 0 in x.shape:
         return False
     full = (weights.number, window, transposed, x.shape, x._strides, x.dtype, y.shape, y._strides, y.dtype, key)
@@ -200,26 +212,24 @@ def _make_conv(
     told = tuple(x.shape), shape, tuple(y.shape), window
     work = math.prod(y.shape) * math.prod(shape[2 if window.groups > 1 else 1 :])
     build = Builder(lambda: "int8 convolution of {} with {} -> {}, {}".format(*told), work)
-    source, target = (Descriptor.strided(t.shape, settled_strides(t.shape, t._strides), TYPES[t.dtype]) for t in (x, y))
+    # Dimensions of size 1 may have any step in a tensor; oneDNN knows the layout by its own.
+    source, target = (Descriptor.strided(t.shape, channels_last_strides(t.shape), TYPES[t.dtype]) for t in (x, y))
     wanted = Descriptor.any_layout(shape, TYPES[dtypes.int8])
-    bias = None if scaling.bias is None else Descriptor.strided(scaling.bias.shape, (1,), TYPES[dtypes.float32])
     attributes = _Attributes(lib)
-    attributes.scales(dnnl.ARG_WEIGHTS, scaling.scale, 0 if scaling.scale.size == 1 else 3 if window.groups > 1 else 1)
+    if scaling.first != 1:
+        attributes.scale(dnnl.ARG_WEIGHTS, scaling.first)
     if scaling.input_zero:
         attributes.zero_point(dnnl.ARG_SRC, scaling.input_zero)
-    if y.dtype is not dtypes.float32:
-        attributes.scales(dnnl.ARG_DST, np.array([scaling.output_scale], np.float32), 0)
-        if scaling.zero:
-            attributes.zero_point(dnnl.ARG_DST, scaling.zero)
-    if scaling.relu:
-        attributes.relu()
+    if scaling.zero:
+        attributes.zero_point(dnnl.ARG_DST, scaling.zero)
+    attributes.steps(scaling.steps, len(y.shape))
     sizes = (dnnl.Dims(*v) for v in (window.stride, [d - 1 for d in window.dilation], window.before, window.after))
     name, algorithm = (
         ("deconvolution", dnnl.DECONVOLUTION_DIRECT) if transposed else ("convolution", dnnl.CONVOLUTION_DIRECT)
     )
     created = build.primitive_desc(
         f"{name}_forward_primitive_desc_create",
-        *(lib.engine, dnnl.FORWARD_INFERENCE, algorithm, source, wanted, bias, target, *sizes, attributes.owned),
+        *(lib.engine, dnnl.FORWARD_INFERENCE, algorithm, source, wanted, None, target, *sizes, attributes.owned),
     )
     if created is None:
         return None
@@ -229,7 +239,5 @@ def _make_conv(
         dnnl.ARG_WEIGHTS: _constant(build, held, weights.in_layout(held)),
     }
     arguments[dnnl.ARG_DST] = build.user_memory(target)
-    if bias is not None and scaling.bias is not None:
-        arguments[dnnl.ARG_BIAS] = _constant(build, bias, scaling.bias)
     build.step(created, {**arguments, **attributes.memories(build)})
     return PrimitivePlan(build)

@@ -24,6 +24,7 @@ DATA_TYPES = {dtypes.float16: 1, dtypes.bfloat16: 2, dtypes.float32: 3}
 # propagation kinds, algorithms, format tags
 FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
 ELTWISE_RELU = 0x20
+BINARY_ADD, BINARY_MUL = 0x1FFF0, 0x1FFF1
 CONVOLUTION_DIRECT, DECONVOLUTION_DIRECT = 0x1, 0xA
 FORMAT_ANY = 1
 
@@ -31,6 +32,10 @@ FORMAT_ANY = 1
 ARG_SRC, ARG_DST, ARG_WEIGHTS, ARG_BIAS, ARG_SCRATCHPAD = 1, 17, 33, 41, 80
 ARG_DIFF_SRC, ARG_DIFF_DST, ARG_DIFF_WEIGHTS, ARG_DIFF_BIAS = 129, 145, 161, 169
 ARG_ATTR_SCALES, ARG_ATTR_ZERO_POINTS = 4096, 8192  # with the argument's own bits
+ARG_POST_OP, ARG_SRC_1 = (
+    32768,
+    2,
+)  # operands of the steps after a product: the former times the step's number from 1, with the latter's bits
 
 # queries
 QUERY_IMPL_NAME = 8
@@ -90,6 +95,7 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "primitive_attr_set_post_ops": (_ptr, _ptr),
     "primitive_attr_destroy": (_ptr,),
     "post_ops_create": (_out,),
+    "post_ops_append_binary": (_ptr, _int, _ptr),
     "post_ops_append_eltwise": (_ptr, _int, _f32, _f32),
     "post_ops_destroy": (_ptr,),
     "memory_desc_clone": (_out, _ptr),

@@ -175,6 +175,7 @@ class PrimitivePlan:
 
     __slots__ = (
         "what",
+        "described",
         "results",
         "size",
         "steps",
@@ -196,6 +197,7 @@ class PrimitivePlan:
     def __init__(self, builder: Builder):
         lib = dnnl.library()
         self.what, self.size, self.results = builder.what, builder.size, builder.results
+        self.described = builder.described
         self.steps = tuple(builder.steps)
         self.user_memories = tuple([memory.address for memory in builder.user])
         self.scratch = tuple(builder.scratch)
@@ -278,6 +280,7 @@ class Builder:
         self.scratch: list[tuple[int, int]] = []
         self.scratch_size = self.size = 0
         self.results = 1  # how many of the tensors are written: the first ones
+        self.described: Any = None  # what it computes, for those who know another way
         self.parts = Parts()
         self.keep: list[Any] = []  # what must live until the plan is made
         # Kernels of our own that run before and after the primitives: (native function, number of the user's tensor,

@@ -1,12 +1,91 @@
-"""`ShardedTensor`: nothing is one, so programs may ask; DTensor is what there is."""
+"""`ShardedTensor` and how to make one: `zeros(spec, 10, 20)`, `init_from_local_shards(shards, 10, 20)`, ..."""
 
 from __future__ import annotations
 
-from ....core.absent import absent_class as _absent_class
-from ....core.tensor import Tensor as _Tensor
+from collections.abc import Callable
+from typing import Any
 
-_MESSAGE = "torch.distributed._shard.sharded_tensor.{} is not in Flambeau: use torch.distributed.tensor.DTensor"
-ShardedTensor = _absent_class("ShardedTensor", _MESSAGE.format("ShardedTensor"), bases=(_Tensor,))
-Shard = _absent_class("Shard", _MESSAGE.format("Shard"))
+from ..metadata import ShardMetadata
+from .api import _CUSTOM, Shard, ShardedTensor, ShardedTensorMetadata, TensorProperties
 
-__all__ = ["Shard", "ShardedTensor"]
+__all__ = [
+    "Shard", "ShardMetadata", "ShardedTensor", "ShardedTensorMetadata", "TensorProperties", "custom_sharded_op_impl", "empty",
+    "full", "init_from_local_shards", "ones", "pre_load_state_dict_hook", "rand", "randn", "state_dict_hook", "zeros",
+]  # fmt: skip
+
+
+def _filled(spec: Any, size: tuple, options: dict[str, Any], fill: Callable[[Any], Any]) -> ShardedTensor:
+    wanted = options.pop("requires_grad", False)
+    made = ShardedTensor(spec, *size, **options)
+    for shard in made.local_shards():
+        fill(shard.tensor)
+        shard.tensor.requires_grad_(wanted)
+    if wanted:
+        made._metadata.tensor_properties.requires_grad = made.requires_grad = True
+    return made
+
+
+def empty(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
+    """Memory as it is."""
+    return ShardedTensor(sharding_spec, *size, **options)
+
+
+def full(sharding_spec: Any, size: Any, fill_value: Any, **options: Any) -> ShardedTensor:
+    """All elements the same."""
+    return _filled(sharding_spec, (size,), options, lambda t: t.fill_(fill_value))
+
+
+def ones(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
+    """Full of ones."""
+    return _filled(sharding_spec, size, options, lambda t: t.fill_(1))
+
+
+def zeros(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
+    """Full of zeros."""
+    return _filled(sharding_spec, size, options, lambda t: t.fill_(0))
+
+
+def rand(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
+    """Random numbers between 0 and 1."""
+    return _filled(sharding_spec, size, options, lambda t: t.uniform_(0, 1))
+
+
+def randn(sharding_spec: Any, *size: Any, **options: Any) -> ShardedTensor:
+    """Random numbers of a normal distribution."""
+    return _filled(sharding_spec, size, options, lambda t: t.normal_(0, 1))
+
+
+def init_from_local_shards(
+    local_shards: list[Shard], *global_size: Any, process_group: Any = None, init_rrefs: bool = False
+) -> ShardedTensor:
+    """Of the parts that each rank has; all ranks call this."""
+    return ShardedTensor._init_from_local_shards(
+        local_shards, *global_size, process_group=process_group, init_rrefs=init_rrefs
+    )
+
+
+def state_dict_hook(module: Any, destination: dict, prefix: str, local_metadata: Any) -> None:
+    """For `_register_state_dict_hook`: ShardedTensors that are attributes of modules are part of the state."""
+    for name, submodule in module.named_modules():
+        for attribute, value in submodule.__dict__.items():
+            if isinstance(value, ShardedTensor):
+                destination[f"{prefix}{name}{'.' if prefix + name else ''}{attribute}"] = value
+
+
+def pre_load_state_dict_hook(module: Any, state_dict: dict, prefix: str, *others: Any) -> None:
+    """For `_register_load_state_dict_pre_hook`: ShardedTensors of the state become attributes."""
+    for name, submodule in module.named_modules():
+        for attribute in list(submodule.__dict__):
+            value = state_dict.get(f"{prefix}{name}{'.' if prefix + name else ''}{attribute}")
+            if isinstance(value, ShardedTensor):
+                setattr(submodule, attribute, value)
+
+
+def custom_sharded_op_impl(func: Any) -> Callable[[Callable], Callable]:
+    """A decorator: what `func` does with ShardedTensors: implementation(types, args, kwargs, process_group)."""
+
+    def note(implementation: Callable) -> Callable:
+        _CUSTOM[func.__name__] = implementation
+        return implementation
+
+    return note

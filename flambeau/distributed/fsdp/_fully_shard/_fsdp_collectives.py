@@ -13,8 +13,10 @@ from ....core.dtype import BY_NAME
 from ....core.tensor import Tensor
 from ....ops import namespace
 from ..._functional_collectives import _told
+from ...pieces import lay_out
 from ...reduce_op import ReduceOp
 from ._fsdp_api import AllGather, ReduceScatter
+from ._fsdp_lanes import Lane
 from ._fsdp_param import FSDPParam
 
 _torch = namespace("torch")
@@ -23,21 +25,37 @@ _torch = namespace("torch")
 class Gathering:
     """Shards on their way."""
 
-    def __init__(self, work: Any, finish: Any = None):
-        self.work, self._finish = work, finish
+    def __init__(self, work: Any, finish: Any = None, mark: Any = None):
+        self.work, self._finish, self._mark = work, finish, mark
 
     def wait(self) -> None:
         if self.work is not None:
             self.work.wait()
+        if self._mark is not None:
+            self._mark.wait()  # the stream that computes waits, not the program
         if self._finish is not None:
             self._finish()
 
 
 @no_grad()
 def foreach_all_gather(
-    params: Sequence[FSDPParam], group: Any, async_op: bool, device: Any, comm: AllGather | None = None
+    params: Sequence[FSDPParam],
+    group: Any,
+    async_op: bool,
+    device: Any,
+    comm: AllGather | None = None,
+    lane: Lane | None = None,
 ) -> Gathering:
-    """Start to gather the shards of all parameters."""
+    """Start to gather the shards of all parameters; on a GPU, on a stream of its own."""
+    if lane is None:
+        return _gather(params, group, async_op, device, comm)
+    with lane.inside():
+        started = _gather(params, group, async_op, device, comm)
+        started._mark = lane.mark()
+    return started
+
+
+def _gather(params: Sequence[FSDPParam], group: Any, async_op: bool, device: Any, comm: AllGather | None) -> Gathering:
     ranks = 1 if group is None else group.size()
     sources = [p.all_gather_inputs for p in params]
     targets = [p.alloc_all_gather_outputs(given, ranks) for p, given in zip(params, sources)]
@@ -78,51 +96,56 @@ def _gather_by(
 class Reduction:
     """Gradients of a group on their way: reduced over the ranks that share the parameters, then over those that repeat them."""
 
-    def __init__(self, group: Any, params: list[FSDPParam], grads: list[Tensor]):
+    def __init__(self, group: Any, params: list[FSDPParam], grads: list[Any]):
         self.group, self.params = group, params
-        self.dtype = group._reduce_dtype or grads[0].dtype
+        self.dtype = group._reduce_dtype or (grads[0][0] if isinstance(grads[0], list) else grads[0]).dtype
         self.counts = [p.padded_sharded_param_size.numel() for p in params]
         scatter, replicate = group.reduce_scatter_group(), group.all_reduce_group()
         before, self.after, self.op, self.replicate_op = divisors(
             scatter, replicate, self.dtype, group.gradient_divide_factor, group.force_sum_reduction_for_comms
         )
-        sources = [p.by_rank(g if g.dtype is self.dtype else g.to(self.dtype)) for p, g in zip(params, grads)]
-        if before is not None:
-            sources = [g / before for g in sources]
         self.output = _torch["empty"](sum(self.counts), dtype=self.dtype, device=group.device)
-        self.work = self._start(scatter, sources)
+        self.mark: Any = None
+        lane: Lane | None = group.comm_ctx.reduces
+        if lane is None:
+            self.work = self._start(scatter, grads, before)
+            return
+        self.grads = grads  # until the stream that computes has waited for the other one
+        lane.follow()
+        with lane.inside():
+            self.work = self._start(scatter, grads, before)
+            self.mark = lane.mark()
 
-    def _start(self, scatter: Any, sources: list[Tensor]) -> Any:
-        if scatter is None or scatter.size() == 1:
-            start = 0
-            for source, count in zip(sources, self.counts):
-                self.output[start : start + source.numel()].copy_(source.reshape(-1))
-                start += count
-            if self.op is not ReduceOp.SUM and scatter is not None:
-                _scale(self.output, self.op, scatter.size())
+    def _start(self, scatter: Any, grads: list[Any], before: float | None) -> Any:
+        ranks = 1 if scatter is None else scatter.size()
+        shares = self.group.shares(self.params, [self._prepared(g, before) for g in grads], self.counts, ranks)
+        if ranks == 1:
+            lay_out(self.output, shares)
             return None
         _told("c10d._reduce_scatter_base_")
         comm: ReduceScatter | None = self.group._reduce_scatter_comm
         if comm is None:
-            wait = not self.group.overlaps
-            return scatter.reduce_scatter_parts(self.output, sources, self.counts, self.op, _wait=wait)
-        ranks = scatter.size()
+            return scatter.reduce_scatter_parts(self.output, shares, self.op, _wait=not self.group.overlaps)
         flat = comm.allocate((sum(self.counts) * ranks,), dtype=self.dtype, device=self.group.device)
-        rows, start = flat.view(ranks, -1), 0
-        for source, count in zip(sources, self.counts):
-            line = source.reshape(-1)
-            for r in range(ranks):
-                piece = line[count * r : count * (r + 1)]
-                rows[r, start : start + piece.numel()].copy_(piece)
-            start += count
+        lay_out(flat, shares)
         self.output = comm.allocate((sum(self.counts),), dtype=self.dtype, device=self.group.device)
         return comm(self.output, flat, scatter, self.op, self.group.overlaps)
+
+    def _prepared(self, grad: Any, before: float | None) -> Any:
+        """In the dtype of the reduction, and divided by what comes before it."""
+        if isinstance(grad, list):
+            return [self._prepared(one, before) for one in grad]
+        grad = grad if grad.dtype is self.dtype else grad.to(self.dtype)
+        return grad if before is None else grad / before
 
     @no_grad()
     def finish(self) -> None:
         """Wait, and give every parameter its part."""
         if self.work is not None:
             self.work.wait()
+        if self.mark is not None:
+            self.mark.wait()
+            del self.grads
         group, output = self.group, self.output
         replicate = group.all_reduce_group()
         if replicate is not None:
@@ -142,8 +165,9 @@ class Reduction:
             output = output.to(group._orig_dtype)
         for param, part in zip(self.params, output.split(self.counts)):
             param.accept(part, output.device.type != "cpu")
-            for hook in list((param.sharded_param._ensure_autograd().post_hooks or {}).values()):
-                hook(param.sharded_param)
+            for one in param.trained:
+                for hook in list((one._ensure_autograd().post_hooks or {}).values()):
+                    hook(one)
 
 
 def divisors(
@@ -170,8 +194,3 @@ def divisors(
 
 
 _get_gradient_divide_factors = divisors
-
-
-def _scale(output: Tensor, op: Any, ranks: int) -> None:
-    if op is ReduceOp.AVG:
-        output.div_(ranks)

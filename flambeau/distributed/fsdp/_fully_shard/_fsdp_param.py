@@ -394,7 +394,13 @@ class FSDPParam:
             self.unsharded_accumulated_grad += self._unsharded_param.grad
             self._unsharded_param.grad = None
 
-    def take_gradient(self, zeros: bool) -> Tensor | None:
+    def forget_gradients(self) -> None:
+        """Drop what was not reduced."""
+        self.unsharded_accumulated_grad = None
+        if self._unsharded_param is not None:
+            self._unsharded_param.grad = None
+
+    def take_gradient(self, zeros: bool) -> Any:
         """The gradient of the whole parameter, which is forgotten; `zeros` where there is none, if so wished."""
         whole = self._unsharded_param
         if whole is None:
@@ -434,6 +440,11 @@ class FSDPParam:
             self.sharded_param.grad = self.to_sharded_dtensor(shard)
         else:
             present._local_tensor.add_(shard)
+
+    @property
+    def trained(self) -> list[Any]:
+        """The parameters of which a program may want to know when their gradients are there."""
+        return [self.sharded_param]
 
     def __repr__(self) -> str:
         return f"FSDPParam(fqn={self._param_fqn}, orig_size={self._orig_size})"

@@ -16,10 +16,12 @@ from ....core.graph import grad_mode
 from ....core.modes import named_range
 from ....core.tensor import Tensor
 from ....nn import Module, Parameter
+from ...pieces import Share, contiguous, even_shares
 from ...utils import _apply_to_tensors
 from ._fsdp_api import AllGather, CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, ReduceScatter
 from ._fsdp_collectives import Gathering, Reduction, foreach_all_gather
 from ._fsdp_common import DataParallelMeshInfo, DDPMeshInfo, FSDPMeshInfo, HSDPMeshInfo, TrainingState
+from ._fsdp_lanes import Lane, lane_for
 from ._fsdp_param import FSDPParam, ParamModuleInfo, ShardedState
 
 
@@ -29,6 +31,13 @@ class FSDPCommContext:
     def __init__(self) -> None:
         self.post_forward_order: list[FSDPParamGroup] = []
         self.reductions: list[Reduction] = []
+        self.gathers: Lane | None = None
+        self.reduces: Lane | None = None
+
+    def use_streams_of(self, device: Any) -> None:
+        """On a GPU, gather and reduce on streams of their own."""
+        if self.gathers is None:
+            self.gathers, self.reduces = lane_for(device), lane_for(device)
 
     def settle(self, most: int = 0) -> None:
         """Finish reductions, the oldest first, until at most so many are under way."""
@@ -90,6 +99,7 @@ class FSDPParamGroup:
         self._refuse_meta()
         self._refuse_elsewhere()
         self._init_mp_dtypes()
+        self.comm_ctx.use_streams_of(self.device)
         if not self._has_state_hooks:
             self._has_state_hooks = True
             for module in {p._module_info.module for p in self.fsdp_params}:
@@ -137,9 +147,13 @@ class FSDPParamGroup:
             return
         if not self.unshard_in_backward and self._training_state is TrainingState.PRE_BACKWARD:
             return
+        lane = self.comm_ctx.gathers
+        in_a_pass = self._training_state in (TrainingState.FORWARD, TrainingState.PRE_BACKWARD)
+        if lane is not None and (not in_a_pass or self.is_sharded_post_forward):
+            lane.follow()  # the program may have changed the shards; larger ones are cut on the stream that computes
         with named_range(self._with_fqn("FSDP::all_gather")):
             self._all_gather_result = foreach_all_gather(
-                self.fsdp_params, self.all_gather_group(), async_op, self.device, self._all_gather_comm
+                self.fsdp_params, self.all_gather_group(), async_op, self.device, self._all_gather_comm, lane
             )
 
     def wait_for_unshard(self) -> None:
@@ -148,8 +162,9 @@ class FSDPParamGroup:
             return
         self._all_gather_result.wait()
         self._all_gather_result = None
-        for param in self.fsdp_params:
-            param.init_unsharded_param()
+        with self._letting_go():
+            for param in self.fsdp_params:
+                param.init_unsharded_param()
         self._to_unsharded()
 
     def reshard(self) -> None:
@@ -159,17 +174,30 @@ class FSDPParamGroup:
                 return
             if self.post_forward_mesh_info is not self.mesh_info:
                 if not self.is_sharded_post_forward:
-                    for param in self.fsdp_params:
-                        param.to_sharded_post_forward()
+                    with self._letting_go():
+                        for param in self.fsdp_params:
+                            param.to_sharded_post_forward()
                     self._sharded_state = ShardedState.SHARDED_POST_FORWARD
                 return
         self._to_sharded()
 
     def _to_sharded(self) -> None:
         if not self.is_sharded:
-            for param in self.fsdp_params:
-                param.to_sharded()
+            with self._letting_go():
+                for param in self.fsdp_params:
+                    param.to_sharded()
             self._sharded_state = ShardedState.SHARDED
+
+    @contextlib.contextmanager
+    def _letting_go(self) -> Iterator[None]:
+        """Around what gives memory back that gathers have taken: the stream that computes may still read it."""
+        lane = self.comm_ctx.gathers
+        if lane is None:
+            yield
+            return
+        storages = [(t._storage, t._storage.owner) for param in self.fsdp_params for t in param.all_gather_outputs]
+        yield
+        lane.keep([owner for storage, owner in storages if owner is not None and storage.owner is not owner])
 
     def _to_unsharded(self) -> None:
         if not self.is_unsharded:
@@ -252,8 +280,9 @@ class FSDPParamGroup:
         if self._all_gather_result is not None:  # fetched for nothing
             self._all_gather_result.wait()
             self._all_gather_result = None
-            for param in self.fsdp_params:
-                param.free_unsharded_param()
+            with self._letting_go():
+                for param in self.fsdp_params:
+                    param.free_unsharded_param()
         self._post_forward_indices.clear()
 
     def _reset_iter_state(self) -> None:
@@ -261,9 +290,7 @@ class FSDPParamGroup:
         self._partial_reduce_output = None
         self._training_state = TrainingState.IDLE
         for param in self.fsdp_params:
-            param.unsharded_accumulated_grad = None
-            if param._unsharded_param is not None:
-                param._unsharded_param.grad = None
+            param.forget_gradients()
         self._to_sharded()
 
     @staticmethod
@@ -292,6 +319,10 @@ class FSDPParamGroup:
             return args, kwargs
         passed = iter(RegisterPostBackwardFunction.apply(self, *found))
         return _apply_to_tensors(lambda t: next(passed) if t.requires_grad else t, (args, kwargs))
+
+    def shares(self, params: list[Any], grads: list[Any], counts: list[int], ranks: int) -> list[list[Share]]:
+        """What each rank gets of the gradients."""
+        return even_shares([contiguous(param.by_rank(grad)) for param, grad in zip(params, grads)], counts, ranks)
 
     # -- who takes part ------------------------------------------------------------------------------------------------------
 

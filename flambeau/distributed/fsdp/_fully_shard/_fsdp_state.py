@@ -154,7 +154,9 @@ class FSDPState(_State):
         if self._state_ctx.iter_forward_root is not None:
             return args, kwargs
         self._state_ctx.iter_forward_root = self
-        self._state_ctx.post_optim_event = None  # gathers run in order behind what changed the parameters
+        if self._comm_ctx.gathers is not None:  # behind what changed the parameters
+            self._comm_ctx.gathers.follow(self._state_ctx.post_optim_event)
+        self._state_ctx.post_optim_event = None
         if self._device.type not in ("cpu", "meta") and (args or kwargs):
             moved, named = _to_kwargs(args, kwargs, self._device)
             return moved[0], named[0]

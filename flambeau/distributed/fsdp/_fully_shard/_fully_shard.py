@@ -238,7 +238,7 @@ class FSDPModule:
             group._all_reduce_hook = hook
 
     def set_post_optim_event(self, event: Any) -> None:
-        """When the optimizer was done; here gathers run behind what changed the parameters in any case."""
+        """When the optimizer was done: gathers of the next pass wait for that, and not for what the program has computed since."""
         self._get_fsdp_state()._state_ctx.post_optim_event = event
 
     @deprecated("Use `set_gradient_divide_factor` instead", category=FutureWarning)

@@ -8,6 +8,7 @@ from typing import Any
 from ....ops.machinery.record import OPS, Op
 from .. import _rules
 from .._dispatch import forget_decisions
+from .._op_schema import RuntimeSchemaInfo, dispatcher
 
 __all__ = ["register_sharding"]
 
@@ -21,11 +22,25 @@ def register_sharding(op: Any) -> Callable[[Callable], Callable]:
     def declare(function: Callable) -> Callable:
         for one in operators:
             _record(one).sharding = _rule(function)
+            known = dispatcher.sharding_propagator
+            known.op_strategy_funcs[one], known.op_to_schema_info[one] = function, _deciding(one)
         _rules.rule_for.cache_clear()
         forget_decisions()
         return function
 
     return declare
+
+
+def _deciding(overload: Any) -> RuntimeSchemaInfo:
+    """Which arguments decide how results lie: whole numbers, and what comes behind the first of them."""
+    schema = getattr(overload, "_schema", None)
+    numbers = [
+        (i, a)
+        for i, a in enumerate(getattr(schema, "arguments", ()))
+        if str(a.type) in ("int", "Optional[int]", "int?")
+    ]
+    names = [a.name for _, a in numbers if a.kwarg_only]
+    return RuntimeSchemaInfo(min((i for i, _ in numbers), default=100), names or None, needs_pytree=True)
 
 
 def _record(overload: Any) -> Op:

@@ -9,7 +9,7 @@ from typing import Any
 from ....autograd.function import Function
 from ....core.tensor import Tensor
 from ... import _functional_collectives as funcol
-from .. import _rules
+from .. import _compute_rules as _rules
 from .._utils import compute_local_shape_and_global_offset
 
 __all__ = ["loss_parallel"]

@@ -21,7 +21,6 @@ from .utils import WeightedQuantizedModule, observed_weight
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
-_SHAPES = {1: "(N, C, L)", 2: "(N, C, H, W)", 3: "(N, C, D, H, W)"}
 # What a pickled layer is, in this order, with its weights and bias before the scale.
 _STATE = (
     "in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "transposed", "output_padding", "groups",
@@ -29,15 +28,19 @@ _STATE = (
 )  # fmt: skip
 
 
-def _reverse_repeat_padding(padding: Any) -> list[int]:
+def _reverse_repeat_padding(padding: list[int]) -> list[int]:
     """Padding of each dimension as `pad` takes it: the last first, before and behind."""
-    return [p for p in reversed(padding) for _ in range(2)]
+    both: list[int] = []
+    for i in range(len(padding)):
+        both += [padding[-1 - i], padding[-1 - i]]
+    return both
 
 
 class _ConvNd(WeightedQuantizedModule):
-    """What all of them share. `_DIMS` is the number of dimensions, `_OPERATOR` what computes it."""
+    """What all of them share. `_DIMS` is the number of dimensions, `_SHAPE` what errors call a batch, `_OPERATOR` what computes it."""
 
     _DIMS: ClassVar[Any]
+    _SHAPE: ClassVar[str]
     _OPERATOR: ClassVar[Any]
     _FLOAT_MODULE: ClassVar[Any]
     _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = None
@@ -117,10 +120,10 @@ class _ConvNd(WeightedQuantizedModule):
 
     def _padded(self, input: Any) -> Any:
         if len(input.shape) != self._DIMS + 2:
-            raise ValueError(f"Input shape must be `{_SHAPES[self._DIMS]}`!")
+            raise ValueError(f"Input shape must be `{self._SHAPE}`!")
         if self.padding_mode == "zeros":
             return input
-        return pad(input, _reverse_repeat_padding(self.padding[: self._DIMS]), mode=self.padding_mode)
+        return pad(input, _reverse_repeat_padding(self.padding), mode=self.padding_mode)
 
     def forward(self, input: Tensor) -> Tensor:
         return getattr(Q, self._OPERATOR)(self._padded(input), self._packed_params, self.scale, self.zero_point)
@@ -237,6 +240,7 @@ class Conv1d(_ConvNd):
     """A convolution of lines of codes; `scale` and `zero_point` are those of its results."""
 
     _DIMS: ClassVar[Any] = 1
+    _SHAPE: ClassVar[str] = "(N, C, L)"
     _OPERATOR: ClassVar[Any] = "conv1d"
     _FLOAT_MODULE: ClassVar[Any] = floats.Conv1d
     _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = nniqat.ConvBn1d
@@ -247,6 +251,7 @@ class Conv2d(_ConvNd):
     """A convolution of pictures of codes; `scale` and `zero_point` are those of its results."""
 
     _DIMS: ClassVar[Any] = 2
+    _SHAPE: ClassVar[str] = "(N, C, H, W)"
     _OPERATOR: ClassVar[Any] = "conv2d"
     _FLOAT_MODULE: ClassVar[Any] = floats.Conv2d
     _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = nniqat.ConvBn2d
@@ -259,6 +264,7 @@ class Conv3d(_ConvNd):
     """A convolution of volumes of codes; `scale` and `zero_point` are those of its results."""
 
     _DIMS: ClassVar[Any] = 3
+    _SHAPE: ClassVar[str] = "(N, C, D, H, W)"
     _OPERATOR: ClassVar[Any] = "conv3d"
     _FLOAT_MODULE: ClassVar[Any] = floats.Conv3d
     _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = nniqat.ConvBn3d
@@ -290,6 +296,7 @@ class ConvTranspose1d(_ConvTransposeNd):
     """A transposed convolution of lines of codes."""
 
     _DIMS: ClassVar[Any] = 1
+    _SHAPE: ClassVar[str] = "(N, C, L)"
     _OPERATOR: ClassVar[Any] = "conv_transpose1d"
     _FLOAT_MODULE: ClassVar[Any] = floats.ConvTranspose1d
 
@@ -298,6 +305,7 @@ class ConvTranspose2d(_ConvTransposeNd):
     """A transposed convolution of pictures of codes."""
 
     _DIMS: ClassVar[Any] = 2
+    _SHAPE: ClassVar[str] = "(N, C, H, W)"
     _OPERATOR: ClassVar[Any] = "conv_transpose2d"
     _FLOAT_MODULE: ClassVar[Any] = floats.ConvTranspose2d
 
@@ -306,5 +314,6 @@ class ConvTranspose3d(_ConvTransposeNd):
     """A transposed convolution of volumes of codes."""
 
     _DIMS: ClassVar[Any] = 3
+    _SHAPE: ClassVar[str] = "(N, C, D, H, W)"
     _OPERATOR: ClassVar[Any] = "conv_transpose3d"
     _FLOAT_MODULE: ClassVar[Any] = floats.ConvTranspose3d

@@ -160,9 +160,9 @@ class EmbeddingBag(Embedding):
     def forward(  # type: ignore[override]
         self,
         indices: Tensor,
-        offsets: Any = None,
-        per_sample_weights: Any = None,
-        compressed_indices_mapping: Any = None,
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+        compressed_indices_mapping: Tensor | None = None,
     ) -> Tensor:
         return Q.embedding_bag_byte(
             self._packed_params._packed_weight, indices, offsets, False, 0, self.pruned_weights, per_sample_weights,

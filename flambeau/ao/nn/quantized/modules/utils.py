@@ -38,6 +38,8 @@ class WeightedQuantizedModule(Module, metaclass=abc.ABCMeta):
 def _clamp_weights(qweight: Any, observer: Any, scale: Tensor, zero_point: Tensor) -> Tensor:
     """The same weights with codes between the observer's bounds."""
     observer = getattr(observer, "activation_post_process", observer)  # of a module that rounds as quantizing would
+    if qweight.dtype not in (dt.qint8, dt.quint8, dt.qint32):
+        return qweight
     limits = iinfo(qweight.dtype)
     low, high = observer.quant_min, observer.quant_max
     if low <= limits.min and high >= limits.max:

@@ -1,75 +1,120 @@
-"""Ring attention: each rank has a part of the sequence, and keys and values go round.
-
-Each rank meets every part of the keys and values with its own queries, and joins what it finds by the logarithms of the weights' sums; so
-the result is that of the whole sequence, and no rank ever has all of it. Positions decide what a causal query may see, so a rank's part
-need not be contiguous: with load balancing it has one from the front and one from the back, and all have equally much to do."""
+"""Sequences in parts: buffers that are cut along them, and modules whose attention works on the parts."""
 
 from __future__ import annotations
 
 import contextlib
-import math
+import functools
+import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from .....autograd.function import Function
-from .....core.dtype import float32
+from .....core import pytree
+from .....core.graph import unrecorded
 from .....core.tensor import Tensor
+from .....nn.attention.flex_attention import _DEFAULT_SPARSE_BLOCK_SIZE, BlockMask, create_block_mask
 from .....ops import namespace
 from .....ops.nn import attention
 from .... import _functional_collectives as funcol
 from ....device_mesh import DeviceMesh
+from ....groups import _get_process_group_name
+from ..._dtensor import DTensor
+from ...parallel.style import ParallelStyle
+from ...placement_types import Shard
+from ._cp_custom_ops import flex_cp_allgather
+from ._load_balancer import _create_default_load_balancer, _LoadBalancer
+from ._ring import (
+    _attend_spread,
+    _CausalBehavior,
+    _cp_options,
+    _disable_context_parallel_dispatcher,
+    _enable_context_parallel_dispatcher,
+    _is_causal_behavior,
+    _Ring,
+    _RotateMethod,
+    set_rotate_method,
+)
+
+__all__ = [
+    "_CausalBehavior", "_ContextParallel", "_RotateMethod", "_attend_spread", "_context_parallel_shard", "_cp_options",
+    "_disable_context_parallel_dispatcher", "_enable_context_parallel_dispatcher", "_is_causal_behavior", "context_parallel",
+    "context_parallel_unshard", "set_rotate_method",
+]  # fmt: skip
 
 _torch = namespace("torch")
 
 
-@dataclass
-class _Options:
-    """`enable_load_balance`: whether ranks have parts from the front and the back. `rotate_method`: how parts go round."""
-
-    convert_to_f32: bool = True
-    enable_load_balance: bool = True
-    rotate_method: str = "allgather"
+# -- buffers ------------------------------------------------------------------------------------------------------------------------
 
 
-_cp_options = _Options()
+def _ordered(tensor: Tensor, dim: int, order: Tensor | None, what: str) -> Tensor:
+    """A tensor with the positions along a dimension in another order, which may be another one for each sequence of the batch."""
+    if order is None:
+        return tensor
+    if order.ndim != 2:
+        raise AssertionError(f"load balance index expects shape (1, seq_len) or (B, seq_len) but got {order.shape}.")
+    rows = tensor.shape[0] if dim else 1
+    if order.shape[0] not in (1, rows):
+        raise ValueError(f"Cannot {what} buffer: the order has shape {order.shape}, but the buffer {tensor.shape}.")
+    if order.shape[0] == 1:
+        return tensor.index_select(dim, order[0])
+    return _torch["stack"]([tensor[i].index_select(dim - 1, order[i]) for i in range(rows)])
 
 
-def set_rotate_method(rotate_method: str) -> None:
-    """How keys and values reach the other ranks: "allgather", all at once, or "alltoall", round by round."""
-    if rotate_method not in ("allgather", "alltoall"):
-        raise NotImplementedError(f"Context Parallel does not support using {rotate_method} for kv shards rotation")
-    _cp_options.rotate_method = rotate_method
+def _part(buffer: Any, dim: int, mesh: DeviceMesh, balancer: _LoadBalancer | None) -> Any:
+    if isinstance(buffer, BlockMask):
+        return _mask_of_part(buffer, mesh, balancer)
+    if not isinstance(buffer, Tensor):
+        raise ValueError(f"Unknown buffer type: {type(buffer)}")
+    order = None if balancer is None else balancer._generate_indices()
+    return Shard(dim).part_of(_ordered(buffer, dim, order, "rearrange"), mesh.size(), mesh.get_local_rank())
 
 
-def _positions(length: int, parts: int, rank: int, balanced: bool) -> list[int]:
-    """Which positions of the sequence a rank has."""
-    if not balanced:
-        size = length // parts
-        return list(range(rank * size, (rank + 1) * size))
-    size = length // (2 * parts)
-    last = 2 * parts - 1 - rank
-    return [*range(rank * size, (rank + 1) * size), *range(last * size, (last + 1) * size)]
+def _mask_of_part(mask: BlockMask, mesh: DeviceMesh, balancer: _LoadBalancer | None) -> BlockMask:
+    """The mask of this rank's queries, with all keys: both are counted as they lie, and the mask wants to know where they were."""
+    length, keys = mask.seq_lengths
+    if length % (mesh.size() * _DEFAULT_SPARSE_BLOCK_SIZE):
+        raise NotImplementedError(
+            f"Q_LEN {length} is not divisible by CP mesh world size {mesh.size()} * BLOCK_SIZE {_DEFAULT_SPARSE_BLOCK_SIZE}. This is"
+            " not supported yet. "
+        )
+    own = length // mesh.size()
+    balancer = balancer or _create_default_load_balancer(length, mesh.size(), mesh.device_type)
+    order = None if balancer is None else balancer._generate_indices()
+    start = own * mesh.get_local_rank()
+
+    def place(b: Tensor, index: Tensor) -> Tensor:
+        if order is None:
+            return index
+        return order[0][index] if order.shape[0] == 1 else order[b][index]
+
+    def part(b: Tensor, h: Tensor, q_idx: Tensor, kv_idx: Tensor) -> Tensor:
+        return mask.mask_mod(b, h, place(b, q_idx + start), place(b, kv_idx))
+
+    batch, heads = mask.kv_num_blocks.shape[:2]
+    size = (_DEFAULT_SPARSE_BLOCK_SIZE,) * 2
+    return create_block_mask(part, batch, heads, own, keys, device=mesh.device_type, BLOCK_SIZE=size)
 
 
-def _check(length: int, parts: int, balanced: bool) -> None:
-    unit = 2 * parts if balanced else parts
-    if length % unit:
-        raise ValueError(f"the sequence of length {length} cannot be cut into {unit} equal parts")
-
-
-def _part(tensor: Tensor, dim: int, mesh: DeviceMesh, balanced: bool) -> Tensor:
-    _check(tensor.shape[dim], mesh.size(), balanced)
-    where = _positions(tensor.shape[dim], mesh.size(), mesh.get_local_rank(), balanced)
-    return tensor.index_select(dim, _torch["tensor"](where, device=tensor.device))
+def _context_parallel_shard(mesh: DeviceMesh, buffers: Any, seq_dims: Any, load_balancer: Any = None) -> Any:
+    """This rank's parts of tensors (and of the masks of `flex_attention`) along their dimensions `seq_dims`, in the order that the
+    load balancer says."""
+    _cp_options.enable_load_balance = load_balancer is not None
+    if len(buffers) != len(seq_dims):
+        raise ValueError("`seq_dims` must have the same number of elements as `buffers`.")
+    given, form = pytree.tree_flatten(buffers)
+    dims, _ = pytree.tree_flatten(seq_dims)
+    if len(given) != len(dims):
+        raise ValueError("`seq_dims` must have the pytree structure as `buffers`.")
+    return pytree.tree_unflatten([_part(b, dim, mesh, load_balancer) for b, dim in zip(given, dims)], form)
 
 
 @contextlib.contextmanager
 def context_parallel(
     mesh: DeviceMesh,
     *,
-    buffers: list[Tensor] | None = None,
-    buffer_seq_dims: list[int] | None = None,
+    buffers: Sequence[Tensor] | None = None,
+    buffer_seq_dims: Sequence[int] | None = None,
     no_restore_buffers: set[Tensor] | None = None,
 ) -> Iterator[None]:
     """Inside, each rank has a part of the `buffers` along their dimensions `buffer_seq_dims`, and `scaled_dot_product_attention` of such
@@ -80,119 +125,92 @@ def context_parallel(
     kept = {id(b) for b in no_restore_buffers or ()}
     if any(not any(b is g for g in given) for b in no_restore_buffers or ()):
         raise ValueError("`no_restore_buffers` must be a subset of `buffers`.")
-    balanced = _cp_options.enable_load_balance
+    wanted, balancer = _cp_options.enable_load_balance, None
+    if given:
+        balancer = _create_default_load_balancer(given[0].shape[dims[0]], mesh.size(), given[0].device)
+        _cp_options.enable_load_balance = balancer is not None
     wholes = [b.detach() for b in given]
-    for b, dim in zip(given, dims):
-        b._adopt(_part(b.detach(), dim, mesh, balanced))
-    before, attention.around.attend = attention.around.attend, _Ring(mesh, balanced)
+    for b, whole, dim in zip(given, wholes, dims):
+        b._adopt(_part(whole, dim, mesh, balancer))
+    before = attention.around.attend
+    attention.around.attend = _Ring(mesh, _cp_options.enable_load_balance)
     try:
         yield
     finally:
         attention.around.attend = before
+        _cp_options.enable_load_balance = wanted
         for b, whole in zip(given, wholes):
             if id(b) not in kept:
                 b._adopt(whole)
 
 
 def context_parallel_unshard(
-    mesh: DeviceMesh, buffers: list[Tensor], seq_dims: list[int], load_balancer: Any = None
+    mesh: DeviceMesh, buffers: Sequence[Tensor], seq_dims: Sequence[int], load_balancer: Any = None
 ) -> list[Tensor]:
     """The whole tensors whose parts the ranks have."""
-    return [_whole(b, dim, mesh, _cp_options.enable_load_balance) for b, dim in zip(buffers, seq_dims)]
+    length = buffers[0].shape[seq_dims[0]] * mesh.size()
+    balancer = load_balancer or _create_default_load_balancer(length, mesh.size(), buffers[0].device)
+    order = None if balancer is None else balancer._generate_indices(restore=True)
+
+    def whole(part: Tensor, dim: int) -> Tensor:
+        return _ordered(funcol.all_gather_tensor(part, dim, (mesh, 0), now=True), dim, order, "restore")
+
+    return [unrecorded(whole, b, dim) for b, dim in zip(buffers, seq_dims)]
 
 
-def _whole(part: Tensor, dim: int, mesh: DeviceMesh, balanced: bool) -> Tensor:
-    found = funcol.all_gather_tensor(part, dim, (mesh, 0), now=True)
-    order: list[int] = []
-    for rank in range(mesh.size()):
-        order += _positions(found.shape[dim], mesh.size(), rank, balanced)
-    places = [0] * len(order)
-    for i, position in enumerate(order):
-        places[position] = i
-    return found.index_select(dim, _torch["tensor"](places, device=found.device))
+# -- modules ------------------------------------------------------------------------------------------------------------------------
 
 
-class _Passed(Function):
-    """What the rank before has; its gradient goes back there."""
+class _ContextParallel(ParallelStyle):
+    """A module that calls attention, to be called with parts of the sequence."""
 
-    @staticmethod
-    def forward(ctx: Any, mine: Tensor, group: Any, step: int) -> Tensor:
-        ctx.group, ctx.step = group, step
-        size = funcol._size(funcol._resolve_group(group))
-        return funcol.permute_tensor(mine, [(r + step) % size for r in range(size)], group, now=True)
+    class AttentionType(Enum):
+        """Which attention the module calls."""
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple:
-        return _Passed.apply(gradient, ctx.group, -ctx.step), None, None
+        FLEX = "flex_attention"
+        SDPA = "scaled_dot_product_attention"
 
+    def __init__(self, seq_dim: int, attention_type: AttentionType) -> None:
+        self.seq_dim, self.attention_type = seq_dim, attention_type
 
-class _Ring:
-    """Attention of this rank's queries with everybody's keys and values."""
+    def _apply(self, module: Any, device_mesh: DeviceMesh) -> Any:
+        if self.attention_type is self.AttentionType.FLEX:
+            module.register_forward_pre_hook(functools.partial(self.flex_input_fn, mesh=device_mesh), with_kwargs=True)
+        elif self.attention_type is self.AttentionType.SDPA:
+            module.register_forward_pre_hook(functools.partial(self.sdpa_input_fn, mesh=device_mesh), with_kwargs=True)
+            module.register_forward_hook(functools.partial(self.sdpa_output_fn, mesh=device_mesh))
+        else:
+            raise ValueError(f"Unknown attention type: {self.attention_type}")
+        return module
 
-    def __init__(self, mesh: DeviceMesh, balanced: bool) -> None:
-        self.mesh, self.balanced = mesh, balanced
+    def flex_input_fn(self, module: Any, args: tuple, kwargs: dict[str, Any], mesh: DeviceMesh) -> tuple:
+        """Keys and values of all ranks, in the place of this rank's."""
+        named = dict(zip(("query", "key", "value"), args)) | kwargs
+        key, value = named["key"], named["value"]
+        if not all(isinstance(t, Tensor) for t in (named["query"], key, value)):
+            raise AssertionError("flex_attention is called with three tensors: query, key and value")
+        group = _get_process_group_name(mesh.get_group())
+        wholes = dict(
+            zip(("key", "value"), flex_cp_allgather(key.contiguous(), value.contiguous(), self.seq_dim, group))
+        )
+        given = [wholes.get(name, t) for name, t in zip(("query", "key", "value"), args)]
+        return (*given, *args[3:]), {name: wholes.get(name, t) for name, t in kwargs.items()}
 
-    def __call__(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Any,
-        dropout: float,
-        causal: bool,
-        scale: Any,
-        groups: bool,
-    ) -> Tensor:
-        if mask is not None:
-            raise NotImplementedError("attn_mask is not supported where the sequence is spread over ranks")
-        if dropout:
-            raise NotImplementedError("dropout_p is not supported where the sequence is spread over ranks")
-        size, rank = self.mesh.size(), self.mesh.get_local_rank()
-        if groups and key.shape[-3] != query.shape[-3]:
-            times = query.shape[-3] // key.shape[-3]
-            key, value = key.repeat_interleave(times, -3), value.repeat_interleave(times, -3)
-        factor = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
-        given = query.dtype
-        if given.itemsize < 4:
-            query, key, value = query.to(float32), key.to(float32), value.to(float32)
-        length = query.shape[-2] * size
-        own = _positions(length, size, rank, self.balanced)
-        width = key.shape[-1]
-        both = _torch["cat"]([key, value], -1)
-        total = logs = None
-        for turn in range(size):
-            if turn:
-                both = _Passed.apply(both, (self.mesh, 0), 1)
-            theirs = _positions(length, size, (rank - turn) % size, self.balanced)
-            if causal and own[-1] < theirs[0]:
-                continue
-            hidden = self._hidden(own, theirs, query) if causal else None
-            found, sums = _attended(query * factor, both[..., :width], both[..., width:], hidden)
-            total, logs = (found, sums) if total is None else _joined(total, logs, found, sums)
-        assert total is not None
-        return total.to(given)
+    def sdpa_input_fn(self, module: Any, args: tuple, kwargs: dict[str, Any], mesh: DeviceMesh) -> tuple:
+        """Tensors as parts of spread ones."""
+        placements = [Shard(self.seq_dim)]
+        found: list[Any] = []
+        for value in itertools.chain(args, kwargs.values()):
+            if isinstance(value, DTensor):
+                if list(value.placements) != placements:
+                    raise AssertionError(f"attention expects {placements}, got {value.placements}")
+            elif isinstance(value, Tensor):
+                value = DTensor.from_local(value, mesh, placements, run_check=False)
+            found.append(value)
+        return tuple(found[: len(args)]), dict(zip(kwargs, found[len(args) :]))
 
-    @staticmethod
-    def _hidden(own: Sequence[int], theirs: Sequence[int], like: Tensor) -> Tensor | None:
-        if own[0] >= theirs[-1]:
-            return None
-        rows, columns = (_torch["tensor"](list(p), device=like.device) for p in (own, theirs))
-        return rows.unsqueeze(1) < columns
-
-
-def _attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The result of one part, and the logarithm of the sum of the weights it was divided by."""
-    scores = query @ key.mT
-    if hidden is not None:
-        scores = scores.masked_fill(hidden, -float("inf"))
-    largest = scores.detach().amax(-1, keepdim=True).clamp_min(-1e30)
-    weights = (scores - largest).exp()
-    total = weights.sum(-1, keepdim=True)
-    nothing = total == 0
-    return (weights @ value) / total.masked_fill(nothing, 1), total.masked_fill(nothing, 1e-38).log() + largest
-
-
-def _joined(one: Tensor, logs: Any, other: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
-    """Two results weighted by what each was divided by."""
-    share = (sums - logs).sigmoid()
-    return one + share * (other - one), _torch["logaddexp"](logs, sums)
+    def sdpa_output_fn(self, module: Any, inputs: Any, outputs: Any, mesh: DeviceMesh) -> Any:
+        """This rank's parts of the results."""
+        if isinstance(outputs, Tensor):
+            return outputs.to_local() if isinstance(outputs, DTensor) else outputs
+        return tuple(t.to_local() if isinstance(t, DTensor) else t for t in outputs)

@@ -32,28 +32,40 @@ class _Dynamic:
         return f"DynamicQuantized{type(self).__name__}"
 
     def forward(self, input: Tensor, reduce_range: bool = True) -> Tensor:
-        return getattr(Q, f"{self._OPERATOR}_dynamic")(self._padded(input), self._packed_params, reduce_range)  # type: ignore[attr-defined]
+        return getattr(Q, self._OPERATOR)(self._padded(input), self._packed_params, reduce_range)  # type: ignore[attr-defined]
 
 
 class Conv1d(_Dynamic, nnq.Conv1d):
     """A convolution of lines with quantized weights."""
 
+    _OPERATOR: ClassVar[Any] = "conv1d_dynamic"
+
 
 class Conv2d(_Dynamic, nnq.Conv2d):
     """A convolution of pictures with quantized weights."""
+
+    _OPERATOR: ClassVar[Any] = "conv2d_dynamic"
 
 
 class Conv3d(_Dynamic, nnq.Conv3d):
     """A convolution of volumes with quantized weights."""
 
+    _OPERATOR: ClassVar[Any] = "conv3d_dynamic"
+
 
 class ConvTranspose1d(_Dynamic, nnq.ConvTranspose1d):
     """A transposed convolution of lines with quantized weights."""
+
+    _OPERATOR: ClassVar[Any] = "conv_transpose1d_dynamic"
 
 
 class ConvTranspose2d(_Dynamic, nnq.ConvTranspose2d):
     """A transposed convolution of pictures with quantized weights."""
 
+    _OPERATOR: ClassVar[Any] = "conv_transpose2d_dynamic"
+
 
 class ConvTranspose3d(_Dynamic, nnq.ConvTranspose3d):
     """A transposed convolution of volumes with quantized weights."""
+
+    _OPERATOR: ClassVar[Any] = "conv_transpose3d_dynamic"

@@ -32,9 +32,12 @@ class Linear(nnq.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         packed, kind = self._packed_params._packed_params, self._packed_params.dtype
-        if kind is torch.float16:
+        if kind == torch.float16:
             return Q.linear_dynamic_fp16(x, packed).to(x.dtype)
-        return Q.linear_dynamic(x, packed, reduce_range=(self.version or 1) >= 4).to(x.dtype)
+        version = self.version
+        if version is None or version < 4:  # whose files had codes for the whole range
+            return Q.linear_dynamic(x, packed).to(x.dtype)
+        return Q.linear_dynamic(x, packed, reduce_range=True).to(x.dtype)
 
     def _get_name(self) -> str:
         return "DynamicQuantizedLinear"

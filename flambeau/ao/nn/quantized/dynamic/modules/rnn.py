@@ -10,6 +10,7 @@ import flambeau as torch
 
 from ...... import nn
 from ......core.tensor import Tensor
+from ......jit.marks import overload as _overload_method
 from ......nn.utils.rnn import PackedSequence
 from ......ops.quantizing.operators import quantized as Q
 from ...modules.utils import _hide_packed_params_repr, _quantize_weight
@@ -162,7 +163,7 @@ class RNNBase(nn.Module):
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
-    def check_input(self, input: Tensor, batch_sizes: Any) -> None:
+    def check_input(self, input: Tensor, batch_sizes: Tensor | None) -> None:
         expected = 2 if batch_sizes is not None else 3
         if input.dim() != expected:
             raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
@@ -171,65 +172,30 @@ class RNNBase(nn.Module):
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
             )
 
-    def get_expected_hidden_size(self, input: Tensor, batch_sizes: Any) -> tuple[int, int, int]:
-        batch = int(batch_sizes[0]) if batch_sizes is not None else input.size(0 if self.batch_first else 1)
+    def get_expected_hidden_size(self, input: Tensor, batch_sizes: Tensor | None) -> tuple[int, int, int]:
+        if batch_sizes is not None:
+            batch = int(batch_sizes[0])
+        else:
+            batch = input.size(0 if self.batch_first else 1)
         return self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size
 
     def check_hidden_size(
-        self, hx: Tensor, expected_hidden_size: Any, msg: str = "Expected hidden size {}, got {}"
+        self, hx: Tensor, expected_hidden_size: tuple[int, int, int], msg: str = "Expected hidden size {}, got {}"
     ) -> None:
-        if tuple(hx.size()) != tuple(expected_hidden_size):
+        layers, batch, size = expected_hidden_size
+        if list(hx.size()) != [layers, batch, size]:
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
 
-    def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Any) -> None:
+    def check_forward_args(self, input: Tensor, hidden: Tensor, batch_sizes: Tensor | None) -> None:
         self.check_input(input, batch_sizes)
-        expected = self.get_expected_hidden_size(input, batch_sizes)
-        for i, h in enumerate(_states(hidden)):
-            label = "" if isinstance(hidden, Tensor) else f"[{i}]"
-            self.check_hidden_size(
-                h,
-                expected,
-                f"Expected hidden{label} size {{}}, got {{}}" if label else "Expected hidden size {}, got {}",
-            )
+        self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
-    def permute_hidden(self, hx: Any, permutation: Any) -> Any:
-        if permutation is None:
-            return hx
-        if isinstance(hx, Tensor):
-            return _apply_permutation(hx, permutation)
-        return tuple(_apply_permutation(h, permutation) for h in hx)
+    def permute_hidden(self, hx: Tensor, permutation: Tensor | None) -> Tensor:
+        return hx if permutation is None else _apply_permutation(hx, permutation)
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
-    def _operator(self, *args: Any) -> Any:
-        raise NotImplementedError
-
-    def _no_hidden(self, zeros: Tensor) -> Any:
-        return zeros
-
-    def forward_impl(self, input: Tensor, hx: Any, batch_sizes: Any, max_batch_size: int, sorted_indices: Any) -> Any:
-        if hx is None:
-            shape = (self.num_layers * (2 if self.bidirectional else 1), max_batch_size, self.hidden_size)
-            hx = self._no_hidden(torch.zeros(shape, dtype=input.dtype, device=input.device))
-        else:
-            hx = self.permute_hidden(hx, sorted_indices)
-        self.check_forward_args(input, hx, batch_sizes)
-        cells = [m.param for m in self._all_weight_values]
-        options = (self.bias, self.num_layers, float(self.dropout), self.training, self.bidirectional)
-        if batch_sizes is None:
-            return self._operator(input, hx, cells, *options, self.batch_first)
-        return self._operator(input, batch_sizes, hx, cells, *options)
-
-    def forward_tensor(self, input: Tensor, hx: Any = None) -> Any:
-        return self.forward_impl(input, hx, None, input.size(0 if self.batch_first else 1), None)
-
-    def forward_packed(self, input: PackedSequence, hx: Any = None) -> Any:
-        data, sizes, order, back = input
-        output, hidden = self.forward_impl(data, hx, sizes, int(sizes[0]), order)
-        return PackedSequence(output, sizes, order, back), self.permute_hidden(hidden, back)
-
-    def forward(self, input: Any, hx: Any = None) -> Any:
-        return self.forward_packed(input, hx) if isinstance(input, PackedSequence) else self.forward_tensor(input, hx)
+    def _zeros(self, input: Tensor, batch: int) -> Tensor:
+        shape = (self.num_layers * (2 if self.bidirectional else 1), batch, self.hidden_size)
+        return torch.zeros(shape, dtype=input.dtype, device=input.device)
 
     # -- weights -----------------------------------------------------------------------------------------------------
 
@@ -301,10 +267,6 @@ class RNNBase(nn.Module):
         return made
 
 
-def _states(hidden: Any) -> tuple:
-    return (hidden,) if isinstance(hidden, Tensor) else tuple(hidden)
-
-
 class LSTM(RNNBase):
     """An LSTM with weights of 8 bits, from floats to floats."""
 
@@ -313,12 +275,74 @@ class LSTM(RNNBase):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__("LSTM", *args, **kwargs)
 
-    def _operator(self, *args: Any) -> Any:
-        output, *hidden = torch.quantized_lstm(*args, dtype=self.dtype, use_dynamic=True)
-        return output, tuple(hidden)
+    def check_forward_args(  # type: ignore[override]
+        self, input: Tensor, hidden: tuple[Tensor, Tensor], batch_sizes: Tensor | None
+    ) -> None:
+        self.check_input(input, batch_sizes)
+        expected = self.get_expected_hidden_size(input, batch_sizes)
+        self.check_hidden_size(hidden[0], expected, "Expected hidden[0] size {}, got {}")
+        self.check_hidden_size(hidden[1], expected, "Expected hidden[1] size {}, got {}")
 
-    def _no_hidden(self, zeros: Tensor) -> Any:
-        return zeros, zeros
+    def permute_hidden(  # type: ignore[override]
+        self, hx: tuple[Tensor, Tensor], permutation: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if permutation is None:
+            return hx
+        return _apply_permutation(hx[0], permutation), _apply_permutation(hx[1], permutation)
+
+    def forward_impl(
+        self,
+        input: Tensor,
+        hx: tuple[Tensor, Tensor] | None,
+        batch_sizes: Tensor | None,
+        max_batch_size: int,
+        sorted_indices: Tensor | None,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        if hx is None:
+            zeros = self._zeros(input, max_batch_size)
+            hx = (zeros, zeros)
+        else:
+            hx = self.permute_hidden(hx, sorted_indices)
+        self.check_forward_args(input, hx, batch_sizes)
+        cells = [m.param for m in self._all_weight_values]
+        if batch_sizes is None:
+            output, hidden, cell = torch.quantized_lstm(
+                input, hx, cells, self.bias, self.num_layers, float(self.dropout), self.training, self.bidirectional, self.batch_first,
+                dtype=self.dtype, use_dynamic=True,
+            )  # fmt: skip
+        else:
+            output, hidden, cell = torch.quantized_lstm(
+                input, batch_sizes, hx, cells, self.bias, self.num_layers, float(self.dropout), self.training, self.bidirectional,
+                dtype=self.dtype, use_dynamic=True,
+            )  # fmt: skip
+        return output, (hidden, cell)
+
+    def forward_tensor(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        return self.forward_impl(input, hx, None, input.size(0 if self.batch_first else 1), None)
+
+    def forward_packed(
+        self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]:
+        data, sizes, order, back = input
+        output, hidden = self.forward_impl(data, hx, sizes, int(sizes[0]), order)
+        return PackedSequence(output, sizes, order, back), self.permute_hidden(hidden, back)
+
+    @_overload_method
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
+
+    @_overload_method
+    def forward(  # noqa: F811
+        self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
+
+    def forward(self, input, hx=None):  # noqa: F811
+        if isinstance(input, PackedSequence):
+            return self.forward_packed(input, hx)
+        return self.forward_tensor(input, hx)
 
 
 class GRU(RNNBase):
@@ -329,8 +353,43 @@ class GRU(RNNBase):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__("GRU", *args, **kwargs)
 
-    def _operator(self, *args: Any) -> Any:
-        return torch.quantized_gru(*args)
+    def forward_impl(
+        self,
+        input: Tensor,
+        hx: Tensor | None,
+        batch_sizes: Tensor | None,
+        max_batch_size: int,
+        sorted_indices: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        hx = self._zeros(input, max_batch_size) if hx is None else self.permute_hidden(hx, sorted_indices)
+        self.check_forward_args(input, hx, batch_sizes)
+        cells = [m.param for m in self._all_weight_values]
+        if batch_sizes is None:
+            return torch.quantized_gru(
+                input, hx, cells, self.bias, self.num_layers, float(self.dropout), self.training, self.bidirectional, self.batch_first
+            )  # fmt: skip
+        return torch.quantized_gru(
+            input, batch_sizes, hx, cells, self.bias, self.num_layers, float(self.dropout), self.training, self.bidirectional
+        )  # fmt: skip
+
+    def forward_tensor(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.forward_impl(input, hx, None, input.size(0 if self.batch_first else 1), None)
+
+    def forward_packed(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]:
+        data, sizes, order, back = input
+        output, hidden = self.forward_impl(data, hx, sizes, int(sizes[0]), order)
+        return PackedSequence(output, sizes, order, back), self.permute_hidden(hidden, back)
+
+    @_overload_method
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
+
+    @_overload_method
+    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...  # noqa: F811
+
+    def forward(self, input, hx=None):  # noqa: F811
+        if isinstance(input, PackedSequence):
+            return self.forward_packed(input, hx)
+        return self.forward_tensor(input, hx)
 
 
 class RNNCellBase(nn.Module):
@@ -373,16 +432,12 @@ class RNNCellBase(nn.Module):
                 f"hidden{hidden_label} has inconsistent hidden_size: got {hx.size(1)}, expected {self.hidden_size}"
             )
 
-    def _step(self, operator: str, input: Tensor, hx: Any) -> Any:
-        self.check_forward_input(input)
-        several = operator.startswith("quantized_lstm")
+    def _hidden(self, input: Tensor, hx: Tensor | None, label: str = "") -> Tensor:
+        """The hidden state of a step, zeros where none is given."""
         if hx is None:
-            zeros = torch.zeros(input.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
-            hx = (zeros, zeros) if several else zeros
-        for i, h in enumerate(_states(hx)):
-            self.check_forward_hidden(input, h, f"[{i}]" if several else "")
-        packed = self._packed_weight_ih, self._packed_weight_hh, self.bias_ih, self.bias_hh
-        return getattr(Q, operator)(input, hx, *packed)
+            hx = torch.zeros(input.size(0), self.hidden_size, dtype=input.dtype, device=input.device)
+        self.check_forward_hidden(input, hx, label)
+        return hx
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
@@ -460,10 +515,18 @@ class RNNCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, num_chunks=1, dtype=dtype)
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Tensor, hx: Any = None) -> Tensor:
-        if self.nonlinearity not in ("tanh", "relu"):
-            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        return self._step(f"quantized_rnn_{self.nonlinearity}_cell_dynamic", input, hx)
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        self.check_forward_input(input)
+        hx = self._hidden(input, hx)
+        if self.nonlinearity == "tanh":
+            return Q.quantized_rnn_tanh_cell_dynamic(
+                input, hx, self._packed_weight_ih, self._packed_weight_hh, self.bias_ih, self.bias_hh
+            )
+        if self.nonlinearity == "relu":
+            return Q.quantized_rnn_relu_cell_dynamic(
+                input, hx, self._packed_weight_ih, self._packed_weight_hh, self.bias_ih, self.bias_hh
+            )
+        raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
 
 
 class LSTMCell(RNNCellBase):
@@ -472,8 +535,15 @@ class LSTMCell(RNNCellBase):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, num_chunks=4, **kwargs)  # type: ignore[misc]
 
-    def forward(self, input: Tensor, hx: Any = None) -> Any:
-        return self._step("quantized_lstm_cell_dynamic", input, hx)
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        self.check_forward_input(input)
+        if hx is None:
+            hidden, cell = self._hidden(input, None), self._hidden(input, None)
+        else:
+            hidden, cell = self._hidden(input, hx[0], "[0]"), self._hidden(input, hx[1], "[1]")
+        return Q.quantized_lstm_cell_dynamic(
+            input, [hidden, cell], self._packed_weight_ih, self._packed_weight_hh, self.bias_ih, self.bias_hh
+        )
 
 
 class GRUCell(RNNCellBase):
@@ -482,5 +552,9 @@ class GRUCell(RNNCellBase):
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = torch.qint8):
         super().__init__(input_size, hidden_size, bias, num_chunks=3, dtype=dtype)
 
-    def forward(self, input: Tensor, hx: Any = None) -> Tensor:
-        return self._step("quantized_gru_cell_dynamic", input, hx)
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+        self.check_forward_input(input)
+        hx = self._hidden(input, hx)
+        return Q.quantized_gru_cell_dynamic(
+            input, hx, self._packed_weight_ih, self._packed_weight_hh, self.bias_ih, self.bias_hh
+        )

@@ -13,6 +13,7 @@ __all__ = ["ReferenceQuantizedModule"]
 
 _BY_CHANNEL = (torch.per_channel_affine, torch.per_channel_affine_float_qparams)
 _CODED = (torch.quint8, torch.qint8, torch.quint4x2, torch.qint32)
+_WHOLE = {torch.quint8: torch.uint8, torch.qint8: torch.int8, torch.qint32: torch.int32}
 _NO_QPARAMS: dict[str, Any] = {
     "qscheme": torch.per_tensor_affine,
     "dtype": torch.quint8,
@@ -63,10 +64,24 @@ class ReferenceQuantizedModule(nn.Module):
 
     def get_weight(self) -> Tensor:
         """The weight, rounded to its levels."""
+        if self.is_decomposed and self.weight_dtype != torch.float16:
+            return self._decomposed(self.get_quantized_weight(), "dequantize")
         return _quantize_and_dequantize_weight(*self._weight_parts())
 
+    def _decomposed(self, weight: Tensor, way: str) -> Tensor:
+        kind = torch.iinfo(self.weight_dtype)
+        low = kind.min if self.weight_quant_min is None else self.weight_quant_min
+        high = kind.max if self.weight_quant_max is None else self.weight_quant_max
+        by_channel = self.weight_qscheme in _BY_CHANNEL
+        function = getattr(torch.ops.quantized_decomposed, f"{way}_per_{'channel' if by_channel else 'tensor'}")
+        axis = (self.weight_axis_int,) if by_channel else ()
+        whole = _WHOLE[self.weight_dtype]
+        return function(weight, self.weight_scale, self.weight_zero_point, *axis, low, high, whole)
+
     def get_quantized_weight(self) -> Tensor:
-        """The weight as a quantized tensor."""
+        """The weight as a quantized tensor; as one of whole numbers where the model is decomposed."""
+        if self.is_decomposed and self.weight_dtype != torch.float16:
+            return self._decomposed(self.weight, "quantize")
         return _quantize_weight(*self._weight_parts())
 
     def _save_to_state_dict(self, destination, prefix, keep_vars) -> None:

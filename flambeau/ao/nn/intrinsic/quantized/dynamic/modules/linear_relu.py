@@ -25,7 +25,7 @@ class LinearReLU(Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         packed = self._packed_params._packed_params
-        if self._packed_params.dtype is torch.float16:
+        if self._packed_params.dtype == torch.float16:
             return Q.linear_relu_dynamic_fp16(x, packed).to(x.dtype)
         return Q.linear_relu_dynamic(x, packed, reduce_range=True).to(x.dtype)
 

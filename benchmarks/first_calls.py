@@ -1,0 +1,155 @@
+"""Memory and seconds of the first calls of a training step, eager and compiled, each in a process of its own.
+
+    python benchmarks/first_calls.py                    # memory from a warm cache of kernels, seconds from a cold and a warm one
+    python benchmarks/first_calls.py --only GPT --calls
+    python benchmarks/first_calls.py --device cuda      # on a GPU: its memory, and wall time
+    python benchmarks/first_calls.py --write            # put the table into docs/compile.md
+
+A process imports the library, makes model, data and optimizer, and calls the step eight times; the first three calls of a compiled
+function run as they are, are recorded, and are compared, the others run natively. Memory is the high-water mark of a call over what
+the process had before the first one: of its resident pages (they are counted anew for each call) or of the GPU's allocator. Seconds
+are those of the first three calls together: of the CPU, because the machine may be busy, or of the wall's clock on a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import models  # noqa: E402
+import train  # noqa: E402
+
+DOCS = Path(__file__).parent.parent / "docs" / "compile.md"
+CALLS = 8
+LARGE = "GPT-124M, T=1024, batch 8, AdamW"  # on a GPU only
+
+
+def large_gpt(lib: Any) -> Callable[[], Any]:
+    return models.sequence(
+        lib,
+        lambda lib: models.gpt(lib, layers=12, width=768, heads=12, context=1024, vocabulary=50257),
+        (8, 1024),
+        50257,
+        models.adamw,
+    )
+
+
+def resident(name: str = "VmHWM") -> int:
+    """Bytes of this process in memory: now (VmRSS), or at most since `forget_peak`."""
+    text = Path("/proc/self/status").read_text()
+    found = re.search(rf"^{name}:\s*(\d+) kB", text, re.M)
+    assert found is not None
+    return int(found[1]) * 1024
+
+
+def forget_peak() -> None:
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def child(name: str, mode: str, device: str) -> None:
+    """Print what each call took: seconds of the clock, of the CPU, and bytes."""
+    lib: Any = __import__("torch" if mode == "PyTorch" else "flambeau")
+    lib.set_num_threads(2)
+    on_gpu = device != "cpu"
+    with lib.device(device):
+        step = large_gpt(lib) if name == LARGE else train.CASES[name](lib)
+    start = 0 if on_gpu else resident("VmRSS")
+    if mode == "compiled":
+        step = lib.compile(step)
+    rows = []
+    for _ in range(CALLS):
+        if on_gpu:
+            lib.cuda.synchronize()
+            lib.cuda.reset_peak_memory_stats()
+        else:
+            forget_peak()
+        wall, cpu = time.perf_counter(), time.process_time()
+        loss = step()
+        if on_gpu:
+            lib.cuda.synchronize()
+        times = time.perf_counter() - wall, time.process_time() - cpu
+        if on_gpu:
+            free, total = lib.cuda.mem_get_info()
+            peaks = [lib.cuda.max_memory_allocated(), lib.cuda.max_memory_reserved(), total - free]
+        else:
+            peaks = [resident() - start, resident("VmRSS") - start]
+        rows.append([*times, *peaks])
+        del loss
+    print(json.dumps(rows))
+
+
+def spawn(name: str, mode: str, device: str, cache: str) -> list[list[float]]:
+    """What a process of its own says."""
+    root = str(Path(__file__).parent.parent)
+    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache, "PYTHONPATH": root}
+    command = [sys.executable, __file__, "--child", mode, "--only", name, "--device", device]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{name}, {mode}:\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(name: str, device: str, torch: bool, calls: bool) -> str:
+    """One line of the table."""
+    clock = 0 if device != "cpu" else 1
+    with tempfile.TemporaryDirectory() as cache:
+        eager_cold = spawn(name, "eager", device, f"{cache}/eager")
+        cold = spawn(name, "compiled", device, f"{cache}/cold")
+        warm = spawn(name, "compiled", device, f"{cache}/cold")
+        eager = spawn(name, "eager", device, f"{cache}/cold")
+        runs = {"eager": eager, "compiled": warm, "eager, cold": eager_cold, "cold": cold}
+        if torch:
+            runs["PyTorch"] = spawn(name, "PyTorch", device, f"{cache}/cold")
+    if calls:
+        for which, rows in runs.items():
+            for i, row in enumerate(rows):
+                peaks = "  ".join(f"{peak / 1e6:9.1f}" for peak in row[2:])
+                print(f"  {which:11} call {i}  {row[0]:7.3f} s  cpu {row[1]:7.3f} s  MB: {peaks}")
+    peak = {which: [max(row[2] for row in rows), rows[-1][2]] for which, rows in runs.items()}
+    if device != "cpu":  # what the allocator has taken from the device
+        peak = {which: [max(row[3] for row in rows), rows[-1][3]] for which, rows in runs.items()}
+    seconds = [sum(row[clock] for row in rows[:3]) for rows in (cold, warm)]
+    cells = [peak[which][0] / 1e6 for which in ("eager", "compiled")] + [peak["compiled"][1] / 1e6]
+    cells = ([peak["PyTorch"][0] / 1e6] if torch else []) + cells
+    return f"| {name} | " + " | ".join(f"{cell:.1f} MB" for cell in cells) + " | " + " | ".join(f"{s:.2f} s" for s in seconds) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="a part of the names of the cases to run")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--torch", action="store_true", help="PyTorch eager as well")
+    parser.add_argument("--calls", action="store_true", help="print every call")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/compile.md")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        child(given.only, given.child, given.device)
+        return
+    theirs = "PyTorch | " if given.torch else ""
+    lines = [f"| | {theirs}eager | compiled, first calls | later | cold | warm |", "|---|--:|--:|--:|--:|--:|"]
+    if given.torch:
+        lines[1] += "--:|"
+    for name in [*train.CASES, *([LARGE] if given.device != "cpu" else [])]:
+        if given.only in name:
+            lines.append(measure(name, given.device, given.torch, given.calls))
+            print(lines[-1], flush=True)
+    if given.write:
+        which = "first calls" if given.device == "cpu" else "first calls, gpu"
+        marked = re.compile(rf"(<!-- {which} -->\n).*?(<!-- end -->)", re.S)
+        table = "\n".join(lines)
+        DOCS.write_text(marked.sub(lambda m: f"{m[1]}{table}\n{m[2]}", DOCS.read_text()))
+
+
+if __name__ == "__main__":
+    main()

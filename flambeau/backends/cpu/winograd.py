@@ -1,0 +1,130 @@
+"""Convolutions with windows of 3 x 3 by Winograd's algorithm F(2x2, 3x3): 16 products for 4 results instead of 36.
+
+Results are rounded in another order than those of a direct convolution, to about as many digits (its sums are of differences of
+neighbouring pixels). An infinity or nan reaches all four results of a tile that contains it, not only those whose window does.
+"""
+
+from __future__ import annotations
+
+import functools
+from array import array
+from typing import Any, NamedTuple
+
+from . import features, jit, native_call, threads, winograd_code
+
+_BLOCK = 66  # tiles whose products are made together: what they are made of fits into a core's cache
+_LARGE_WEIGHT = 1 << 18  # pairs of channels from which on twice as many are: the prepared weight does not fit
+_GAP = 16  # numbers between matrices, which otherwise all lie in the same lines of a cache
+_LEAST_CHANNELS, _LEAST_TILES = 32, 64
+_PARAMETERS = {  # their names, and which are written to
+    "convolve": (winograd_code.CONVOLVE, frozenset((0, 1))),
+    "weight_gradient": (winograd_code.GRADIENT, frozenset((0, 1, 2))),
+}
+
+
+class Sizes(NamedTuple):
+    """A convolution of (images, inputs, height, width) with (outputs, inputs, 3, 3), with zeros around the pictures."""
+
+    images: int
+    inputs: int
+    height: int
+    width: int
+    outputs: int
+    padding: tuple[int, int]
+
+    @property
+    def result(self) -> tuple[int, int]:
+        """Height and width of what comes out."""
+        return self.height + 2 * self.padding[0] - 2, self.width + 2 * self.padding[1] - 2
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        return (self.result[0] + 1) // 2, (self.result[1] + 1) // 2
+
+    def backwards(self) -> Sizes:
+        """The convolution that gives the gradient of the input."""
+        high, wide = self.result
+        padding = (2 - self.padding[0], 2 - self.padding[1])
+        return Sizes(self.images, self.outputs, high, wide, self.inputs, padding)
+
+
+@functools.cache
+def _shape() -> tuple[int, int] | None:
+    """Numbers in a vector, and vectors in a panel; None where there are not enough registers for this to pay."""
+    if not native_call.supported() or not jit.available():
+        return None
+    return {"AVX512": (16, 4), "AVX2": (8, 2)}.get(features.get_cpu_capability())
+
+
+def pays(sizes: Sizes) -> bool:
+    """Whether this is expected to be faster than a direct convolution (measured: it takes 0.6 to 0.9 of the time, where there are
+    channels enough for products to be most of the work)."""
+    shape = _shape()
+    if shape is None or min(sizes.inputs, sizes.outputs) < _LEAST_CHANNELS:
+        return False
+    if sizes.inputs % shape[0] or sizes.outputs % shape[0] or not all(0 <= p <= 2 for p in sizes.padding):
+        return False
+    high, wide = sizes.tiles
+    return min(sizes.result) > 1 and sizes.images * high * wide >= _LEAST_TILES * threads.get_num_threads()
+
+
+@functools.cache
+def function(name: str) -> int:
+    """The address of a native function: "convolve" or "weight_gradient"."""
+    shape = _shape()
+    assert shape is not None
+    pointers, written = _PARAMETERS[name]
+    text = getattr(winograd_code, name)(*shape)
+    address = jit.address_of(jit.support_function(text, name, "p" * len(pointers), False))
+    jit.facts[address] = jit.Facts(name, pointers, written)
+    return address
+
+
+class Work(NamedTuple):
+    """What a native function is told of a convolution, and the bytes of memory it needs."""
+
+    table: bytes
+    scratch: int
+
+
+def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
+    """For a convolution, or (`swapped`) one with the weight of the convolution that it is the gradient of, or (`gradient`) the
+    gradient of the weight."""
+    high, wide = sizes.tiles
+    tiles, shares = high * wide, max(1, min(threads.get_num_threads(), sizes.images))
+    most = _BLOCK * (1 + (sizes.inputs * sizes.outputs >= _LARGE_WEIGHT))
+    group = max(1, min(most // tiles, sizes.images // shares))
+    block = min(most, -(-group * tiles // winograd_code.ROWS) * winograd_code.ROWS)
+    input_width, output_width = 2 * wide + 2, 2 * wide
+    input_space = (2 * high + 2) * input_width * sizes.inputs
+    output_space = 4 * tiles * sizes.outputs
+    input_step, output_step = block * sizes.inputs + _GAP, block * sizes.outputs + _GAP
+    numbers = group * (input_space + output_space) + 16 * (input_step + output_step)
+    if gradient:
+        numbers += 16 * sizes.inputs * sizes.outputs + sizes.outputs
+    numbers = -(-numbers // 1024) * 1024 + _GAP
+    fields = {
+        "images": sizes.images, "group": group, "shares": shares, "groups": -(-sizes.images // group),
+        "inputs": sizes.inputs, "outputs": sizes.outputs, "input_pixels": sizes.height * sizes.width,
+        "output_pixels": sizes.result[0] * sizes.result[1], "input_space": input_space, "output_space": output_space,
+        "tiles": tiles, "block": block, "input_row": input_width * sizes.inputs, "output_row": output_width * sizes.outputs,
+        "input_step": input_step, "output_step": output_step, "numbers": numbers, "swapped": int(swapped),
+    }  # fmt: skip
+    top, left = sizes.padding
+    places = [
+        [((y + top) * input_width + x + left) * sizes.inputs for y in range(sizes.height) for x in range(sizes.width)],
+        [(y * output_width + x) * sizes.outputs for y in range(sizes.result[0]) for x in range(sizes.result[1])],
+        _tile_places(group, high, wide, input_space, input_width * sizes.inputs, sizes.inputs),
+        _tile_places(group, high, wide, output_space, output_width * sizes.outputs, sizes.outputs),
+    ]
+    words = [fields[name] for name in winograd_code.FIELDS] + [n for row in places for n in row]
+    prepared = 0 if gradient else 16 * sizes.inputs * sizes.outputs
+    return Work(array("q", words).tobytes(), 4 * (numbers * shares + prepared))
+
+
+def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:
+    """Where the first pixel of each tile of a group of pictures is."""
+    return [i * space + 2 * y * row + 2 * x * channels for i in range(group) for y in range(high) for x in range(wide)]
+
+
+__all__: list[Any] = ["Sizes", "Work", "function", "pays", "work"]

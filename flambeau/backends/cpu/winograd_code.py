@@ -1,0 +1,604 @@
+"""The native functions of `winograd`, as LLVM text: they take any sizes, and are compiled once for a machine.
+
+Everything is counted in float32 numbers. `lanes` of them fill a vector register; pictures lie channels last inside, so that a vector
+holds one place of `lanes` channels. Sizes come in a table of 64-bit words (`FIELDS`), then the places of pixels and tiles.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+
+ROWS = 6  # rows of a product that are kept in registers, with `vectors` vectors each
+FIELDS = (
+    "images", "group", "shares", "groups", "inputs", "outputs", "input_pixels", "output_pixels", "input_space", "output_space",
+    "tiles", "block", "input_row", "output_row", "input_step", "output_step", "numbers", "swapped",
+)  # fmt: skip
+# The matrices of F(2x2, 3x3): a result is A' [(G g G') * (B' d B)] A, product by product. Rows are (coefficient, which) pairs.
+_B = (((1, 0), (-1, 2)), ((1, 1), (1, 2)), ((-1, 1), (1, 2)), ((1, 1), (-1, 3)))
+_G = (((1, 0),), ((0.5, 0), (0.5, 1), (0.5, 2)), ((0.5, 0), (-0.5, 1), (0.5, 2)), ((1, 2),))
+_A = (((1, 0), (1, 1), (1, 2)), ((1, 1), (-1, 2), (-1, 3)))
+Matrix = Sequence[Sequence[tuple[float, int]]]
+Value = str | int
+
+
+def _transposed(matrix: Matrix) -> Matrix:
+    size = 1 + max(k for row in matrix for _, k in row)
+    return [[(c, i) for i, row in enumerate(matrix) for c, k in row if k == column] for column in range(size)]
+
+
+class _Function:
+    """A function that is written instruction by instruction."""
+
+    def __init__(self, head: str, lanes: int):
+        self.head, self.lanes, self.vector = head, lanes, f"<{lanes} x float>"
+        self.slots: list[str] = []
+        self.lines: list[str] = []
+        self.count = 0
+        self.here = "start"
+
+    def text(self) -> str:
+        body = [*self.slots, "  br label %start", "start:", *self.lines, "  ret void", "}"]
+        return "\n".join([self.head + " {", *body, ""])
+
+    def do(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def new(self, text: str) -> str:
+        self.count += 1
+        self.do(f"%v{self.count} = {text}")
+        return f"%v{self.count}"
+
+    def slot(self, kind: str) -> str:
+        self.count += 1
+        self.slots.append(f"  %s{self.count} = alloca {kind}, align 64")
+        return f"%s{self.count}"
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+        self.here = name
+
+    def add(self, *terms: Value) -> Value:
+        total: Value = terms[0]
+        for t in terms[1:]:
+            if isinstance(total, int) and isinstance(t, int):
+                total += t
+            elif t != 0:
+                total = t if total == 0 else self.new(f"add i64 {total}, {t}")
+        return total
+
+    def mul(self, a: Value, b: Value) -> Value:
+        if isinstance(a, int) and isinstance(b, int):
+            return a * b
+        return a if b == 1 else b if a == 1 else self.new(f"mul i64 {a}, {b}")
+
+    def at(self, pointer: str, *terms: Value) -> str:
+        place = self.add(*terms)
+        return pointer if place == 0 else self.new(f"getelementptr float, ptr {pointer}, i64 {place}")
+
+    def load(self, pointer: str) -> str:
+        return self.new(f"load {self.vector}, ptr {pointer}, align 4")
+
+    def store(self, value: str, pointer: str) -> None:
+        self.do(f"store {self.vector} {value}, ptr {pointer}, align 4")
+
+    def number(self, table: str, index: Value) -> str:
+        place = self.new(f"getelementptr i64, ptr {table}, i64 {index}")
+        return self.new(f"load i64, ptr {place}")
+
+    @contextlib.contextmanager
+    def loop(self, stop: Value, start: Value = 0, step: Value = 1) -> Iterator[str]:
+        self.count += 1
+        n, before = self.count, self.here
+        self.do(f"br label %head{n}")
+        self.label(f"head{n}")
+        self.do(f"%i{n} = phi i64 [ {start}, %{before} ], [ %n{n}, %latch{n} ]")
+        self.do(f"%m{n} = icmp slt i64 %i{n}, {stop}")
+        self.do(f"br i1 %m{n}, label %body{n}, label %end{n}")
+        self.label(f"body{n}")
+        yield f"%i{n}"
+        self.do(f"br label %latch{n}")
+        self.label(f"latch{n}")
+        self.do(f"%n{n} = add i64 %i{n}, {step}")
+        self.do(f"br label %head{n}")
+        self.label(f"end{n}")
+
+    @contextlib.contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        self.count += 1
+        n = self.count
+        self.do(f"br i1 {condition}, label %then{n}, label %after{n}")
+        self.label(f"then{n}")
+        yield
+        self.do(f"br label %after{n}")
+        self.label(f"after{n}")
+
+    def smaller(self, a: Value, b: Value) -> str:
+        return self.new(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
+
+    # -- vectors ----------------------------------------------------------------------------------------------------
+    def combined(self, row: Sequence[tuple[float, int]], values: Sequence[str]) -> str:
+        """A sum of a matrix's row times vectors."""
+        total = ""
+        for size in sorted({abs(c) for c, _ in row}):
+            part = ""
+            for c, k in sorted((pair for pair in row if abs(pair[0]) == size), key=lambda pair: -pair[0]):
+                if not part:  # one that is added, if there is any
+                    part = values[k] if c > 0 else self.new(f"fneg {self.vector} {values[k]}")
+                else:
+                    part = self.new(f"{'fadd' if c > 0 else 'fsub'} {self.vector} {part}, {values[k]}")
+            if size != 1:
+                many = ", ".join([f"float {size:e}"] * self.lanes)
+                part = self.new(f"fmul {self.vector} {part}, <{many}>")
+            total = part if not total else self.new(f"fadd {self.vector} {total}, {part}")
+        return total
+
+    def both_ways(self, matrix: Matrix, grid: Sequence[Sequence[str]]) -> list[list[str]]:
+        """matrix @ grid @ matrix', element by element of the vectors."""
+        columns = [[self.combined(row, [line[j] for line in grid]) for row in matrix] for j in range(len(grid[0]))]
+        return [[self.combined(row, [column[i] for column in columns]) for row in matrix] for i in range(len(matrix))]
+
+    def turned(self, rows: list[str]) -> list[str]:
+        """Vector j of the result holds lane j of every row."""
+        size, distance = self.lanes, 1
+        while distance < size:
+            done = list(rows)
+            for i in range(size):
+                if i & distance:
+                    continue
+                a, b = rows[i], rows[i + distance]
+                low = [lane if not lane & distance else size + lane - distance for lane in range(size)]
+                high = [lane + distance if not lane & distance else size + lane for lane in range(size)]
+                for place, picks in ((i, low), (i + distance, high)):
+                    mask = ", ".join(f"i32 {p}" for p in picks)
+                    done[place] = self.new(
+                        f"shufflevector {self.vector} {a}, {self.vector} {b}, <{size} x i32> <{mask}>"
+                    )
+            rows, distance = done, 2 * distance
+        return rows
+
+    def nines(self, source: str) -> list[str]:
+        """Nine vectors: number e holds element e of each of `lanes` rows of nine numbers."""
+        read = f"call {self.vector} @llvm.masked.load.v{self.lanes}f32.p0"
+        last = f"i32 4, {self._first()}, {self.vector} poison"
+        rows = [self.new(f"{read}(ptr {self.at(source, 9 * k)}, {last})") for k in range(self.lanes)]
+        found = self.turned(rows)[:9]
+        for e in range(self.lanes, 9):
+            vector = "poison"
+            for lane in range(self.lanes):
+                one = self.new(f"load float, ptr {self.at(source, 9 * lane + e)}")
+                vector = self.new(f"insertelement {self.vector} {vector}, float {one}, i64 {lane}")
+            found.append(vector)
+        return found
+
+    def store_nines(self, values: list[str], to: str) -> None:
+        """The way back."""
+        rows = self.turned((values + ["poison"] * self.lanes)[: self.lanes])
+        for k, row in enumerate(rows):
+            where = f"ptr {self.at(to, 9 * k)}, i32 4, {self._first()}"
+            self.do(f"call void @llvm.masked.store.v{self.lanes}f32.p0({self.vector} {row}, {where})")
+        for e in range(self.lanes, 9):
+            for lane in range(self.lanes):
+                one = self.new(f"extractelement {self.vector} {values[e]}, i64 {lane}")
+                self.do(f"store float {one}, ptr {self.at(to, 9 * lane + e)}")
+
+    def _first(self) -> str:
+        """A mask of the first nine lanes."""
+        return f"<{self.lanes} x i1> <{', '.join('i1 ' + str(lane < 9).lower() for lane in range(self.lanes))}>"
+
+
+# -- products ---------------------------------------------------------------------------------------------------------------
+
+
+def _product(lanes: int, rows: int, vectors: int, by_columns: bool) -> str:
+    """c (rows x vectors) = a @ b, or += where %more is set. Rows of a lie %a_step apart, or, by columns, next to each other."""
+    name = f"product_{rows}_{vectors}_{'columns' if by_columns else 'rows'}"
+    f = _Function(
+        f"define internal void @{name}(ptr noalias %c, i64 %c_step, ptr noalias %a, i64 %a_step, ptr noalias %b, i64 %b_step,"
+        " i64 %depth, i1 %more) #0",
+        lanes,
+    )
+    sums = [[f.slot(f.vector) for _ in range(vectors)] for _ in range(rows)]
+    places = [[f.at("%c", f.mul("%c_step", r), lanes * v) for v in range(vectors)] for r in range(rows)]
+    for r in range(rows):
+        for v in range(vectors):
+            f.store("zeroinitializer", sums[r][v])
+    with f.when("%more"):
+        for r in range(rows):
+            for v in range(vectors):
+                f.store(f.load(places[r][v]), sums[r][v])
+    left, right = f.slot("ptr"), f.slot("ptr")
+    f.do(f"store ptr %a, ptr {left}")
+    f.do(f"store ptr %b, ptr {right}")
+    lines = ["%a"] * rows if by_columns else [f.at("%a", f.mul("%a_step", r)) for r in range(rows)]
+    with f.loop("%depth") as d:
+        a, b = (f.new(f"load ptr, ptr {slot}") for slot in (left, right))
+        given = [f.load(f.at(b, lanes * v)) for v in range(vectors)]
+        for r in range(rows):
+            place = f.at(a, r) if by_columns else f.at(lines[r], d)
+            one = f.new(f"load float, ptr {place}")
+            first = f.new(f"insertelement {f.vector} poison, float {one}, i64 0")
+            many = f.new(f"shufflevector {f.vector} {first}, {f.vector} poison, <{lanes} x i32> zeroinitializer")
+            for v in range(vectors):
+                before = f.load(sums[r][v])
+                made = f.new(
+                    f"call {f.vector} @llvm.fma.v{lanes}f32({f.vector} {many}, {f.vector} {given[v]}, {f.vector} {before})"
+                )
+                f.store(made, sums[r][v])
+        if by_columns:
+            f.do(f"store ptr {f.at(a, '%a_step')}, ptr {left}")
+        f.do(f"store ptr {f.at(b, '%b_step')}, ptr {right}")
+    for r in range(rows):
+        for v in range(vectors):
+            f.store(f.load(sums[r][v]), places[r][v])
+    return f.text()
+
+
+def _call_product(
+    f: _Function, rows: int, vectors: int, by_columns: bool, c: str, a: str, b: str, steps: Sequence[Value],
+    depth: Value, more: str,
+) -> None:  # fmt: skip
+    name = f"product_{rows}_{vectors}_{'columns' if by_columns else 'rows'}"
+    c_step, a_step, b_step = steps
+    f.do(
+        f"call void @{name}(ptr {c}, i64 {c_step}, ptr {a}, i64 {a_step}, ptr {b}, i64 {b_step}, i64 {depth}, i1 {more})"
+    )
+
+
+def _each_panel(f: _Function, columns: str, vectors: int) -> Iterator[tuple[Value, int]]:
+    """The first column of each panel, and its width in vectors: full ones, then what is left."""
+    wide = vectors * f.lanes
+    full = f.new(f"sdiv i64 {columns}, {wide}")
+    whole = f.mul(full, wide)
+    with f.loop(whole, 0, wide) as start:
+        yield start, vectors
+    left = f.new(f"sub i64 {columns}, {whole}")
+    for v in range(1, vectors):
+        with f.when(f.new(f"icmp eq i64 {left}, {v * f.lanes}")):
+            yield whole, v
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------------
+
+
+def _module(lanes: int, functions: Sequence[str]) -> str:
+    return "\n".join(
+        [
+            "declare void @flambeau_parallel(ptr, ptr, i64) #1",
+            "declare i64 @llvm.smin.i64(i64, i64)",
+            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
+            f"declare <{lanes} x float> @llvm.masked.load.v{lanes}f32.p0(ptr, i32, <{lanes} x i1>, <{lanes} x float>)",
+            f"declare void @llvm.masked.store.v{lanes}f32.p0(<{lanes} x float>, ptr, i32, <{lanes} x i1>)",
+            f"declare <{lanes} x float> @llvm.fma.v{lanes}f32(<{lanes} x float>, <{lanes} x float>, <{lanes} x float>)",
+            *functions,
+            "attributes #0 = { noinline nounwind }",
+            "attributes #1 = { nounwind nonlazybind }",
+            "",
+        ]
+    )
+
+
+def _entry(name: str, pointers: Sequence[str], parts: Sequence[str]) -> str:
+    """The function that is called: it runs each part on all threads, one part after the other."""
+    lines = [f"define void @{name}({', '.join(f'ptr %{p}' for p in pointers)}) #0 {{"]
+    lines.append(f"  %record = alloca [{len(pointers)} x ptr]")
+    for i, p in enumerate(pointers):
+        lines += [
+            f"  %at{i} = getelementptr ptr, ptr %record, i64 {i}",
+            f"  store ptr %{p}, ptr %at{i}",
+        ]
+    lines += [
+        f"  %shares_at = getelementptr i64, ptr %table, i64 {FIELDS.index('shares')}",
+        "  %shares = load i64, ptr %shares_at",
+        "  %alone = icmp slt i64 %shares, 2",
+        "  br i1 %alone, label %one, label %many",
+        "one:",
+        *(f"  call void @{part}(ptr %record, i64 0, i64 1)" for part in parts),
+        "  ret void",
+        "many:",
+        *(f"  call void @flambeau_parallel(ptr @{part}, ptr %record, i64 %shares)" for part in parts),
+        "  ret void",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+class _Part(_Function):
+    """What a thread does: some of the shares of the work. Which share does what does not depend on the threads there are."""
+
+    def __init__(self, name: str, pointers: Sequence[str], lanes: int):
+        super().__init__(f"define internal void @{name}(ptr %record, i64 %rank, i64 %size) #0", lanes)
+        for i, p in enumerate(pointers):
+            place = self.new(f"getelementptr ptr, ptr %record, i64 {i}")
+            self.do(f"%{p} = load ptr, ptr {place}")
+        for i, field in enumerate(FIELDS):
+            place = self.new(f"getelementptr i64, ptr %table, i64 {i}")
+            self.do(f"%{field} = load i64, ptr {place}")
+        self.input_place = self.new(f"getelementptr i64, ptr %table, i64 {len(FIELDS)}")
+        self.output_place = self.new(f"getelementptr i64, ptr {self.input_place}, i64 %input_pixels")
+        self.input_tile = self.new(f"getelementptr i64, ptr {self.output_place}, i64 %output_pixels")
+        group_tiles = self.mul("%group", "%tiles")
+        self.output_tile = self.new(f"getelementptr i64, ptr {self.input_tile}, i64 {group_tiles}")
+
+    def range(self, count: Value, share: Value, shares: Value) -> tuple[str, str]:
+        """The first and the last of `count` things that a share has."""
+        bounds = [self.new(f"sdiv i64 {self.mul(count, self.add(share, k))}, {shares}") for k in (0, 1)]
+        return bounds[0], bounds[1]
+
+    @contextlib.contextmanager
+    def shares(self) -> Iterator[str]:
+        first, last = self.range("%shares", "%rank", "%size")
+        with self.loop(last, first) as share:
+            yield share
+
+    def clear(self, pointer: str, numbers: Value) -> None:
+        self.do(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {self.mul(numbers, 4)}, i1 false)")
+
+    def channels_last(self, to: str, planes: str, channels: str, pixels: str, places: str) -> None:
+        """Lay planes of channels out as pixels of channels; a table says where each pixel goes."""
+        whole = self.new(f"and i64 {pixels}, {-self.lanes}")
+        with self.loop(channels, 0, self.lanes) as c:
+            with self.loop(whole, 0, self.lanes) as p:
+                rows = [self.load(self.at(planes, self.mul(self.add(c, k), pixels), p)) for k in range(self.lanes)]
+                for k, row in enumerate(self.turned(rows)):
+                    self.store(row, self.at(to, self.number(places, self.add(p, k)), c))
+            with self.loop(pixels, whole) as p:
+                place = self.number(places, p)
+                with self.loop(self.lanes) as k:
+                    channel = self.add(c, k)
+                    one = self.new(f"load float, ptr {self.at(planes, self.mul(channel, pixels), p)}")
+                    self.do(f"store float {one}, ptr {self.at(to, place, channel)}")
+
+    def channels_first(self, planes: str, source: str, channels: str, pixels: str, places: str) -> None:
+        """The way back."""
+        whole = self.new(f"and i64 {pixels}, {-self.lanes}")
+        with self.loop(channels, 0, self.lanes) as c:
+            with self.loop(whole, 0, self.lanes) as p:
+                rows = [self.load(self.at(source, self.number(places, self.add(p, k)), c)) for k in range(self.lanes)]
+                for k, row in enumerate(self.turned(rows)):
+                    self.store(row, self.at(planes, self.mul(self.add(c, k), pixels), p))
+            with self.loop(pixels, whole) as p:
+                place = self.number(places, p)
+                with self.loop(self.lanes) as k:
+                    channel = self.add(c, k)
+                    one = self.new(f"load float, ptr {self.at(source, place, channel)}")
+                    self.do(f"store float {one}, ptr {self.at(planes, self.mul(channel, pixels), p)}")
+
+    def spread_tiles(
+        self, to: str, step: str, source: str, tiles: str, row: str, channels: str, first: Value, count: str,
+        matrix: Matrix, size: int,
+    ) -> None:  # fmt: skip
+        """Of each tile of `size` x `size` pixels the 16 numbers that products are made of, each in a matrix of its own."""
+        with self.loop(count) as t:
+            tile = self.at(source, self.number(tiles, self.add(first, t)))
+            made = self.at(to, self.mul(t, channels))
+            with self.loop(channels, 0, self.lanes) as c:
+                grid = [
+                    [self.load(self.at(tile, self.mul(row, i), self.mul(channels, j), c)) for j in range(size)]
+                    for i in range(size)
+                ]
+                for i, line in enumerate(self.both_ways(matrix, grid)):
+                    for j, value in enumerate(line):
+                        self.store(value, self.at(made, self.mul(step, 4 * i + j), c))
+
+
+CONVOLVE = ("y", "scratch", "x", "w", "bias", "table")
+
+
+@functools.cache
+def convolve(lanes: int, vectors: int) -> str:
+    """y = x convolved with w, plus a bias where there is one."""
+    f = _Part("convolve_part", CONVOLVE, lanes)
+    first_share = f.at("%scratch", f.mul(f.mul("%inputs", "%outputs"), 16))  # behind what `_weights` makes
+    with f.shares() as share:
+        pictures = f.at(first_share, f.mul(share, "%numbers"))
+        spread = f.at(pictures, f.mul("%group", "%input_space"))
+        sums = f.at(spread, f.mul("%input_step", 16))
+        results = f.at(sums, f.mul("%output_step", 16))
+        f.clear(pictures, f.mul("%group", "%input_space"))
+        first_group, last_group = f.range("%groups", share, "%shares")
+        with f.loop(last_group, first_group) as group:
+            start = f.mul(group, "%group")
+            here = f.smaller("%group", f.new(f"sub i64 %images, {start}"))
+            with f.loop(here) as i:
+                planes = f.at("%x", f.mul(f.mul(f.add(start, i), "%inputs"), "%input_pixels"))
+                f.channels_last(
+                    f.at(pictures, f.mul(i, "%input_space")), planes, "%inputs", "%input_pixels", f.input_place
+                )
+            count = f.mul(here, "%tiles")
+            with f.loop(count, 0, "%block") as first:
+                some = f.smaller("%block", f.new(f"sub i64 {count}, {first}"))
+                f.spread_tiles(
+                    spread, "%input_step", pictures, f.input_tile, "%input_row", "%inputs", first, some, _B, 4
+                )
+                with f.loop(16) as k:
+                    a = f.at(spread, f.mul(k, "%input_step"))
+                    c = f.at(sums, f.mul(k, "%output_step"))
+                    b = f.at("%scratch", f.mul(f.mul(k, "%inputs"), "%outputs"))
+                    for column, width in _each_panel(f, "%outputs", vectors):
+                        with f.loop(some, 0, ROWS) as r:
+                            _call_product(
+                                f, ROWS, width, False,
+                                f.at(c, f.mul(r, "%outputs"), column), f.at(a, f.mul(r, "%inputs")),
+                                f.at(b, f.mul(column, "%inputs")), ("%outputs", "%inputs", width * lanes),
+                                "%inputs", "false",
+                            )  # fmt: skip
+                _gather_tiles(f, results, sums, first, some)
+            with f.loop(here) as i:
+                planes = f.at("%y", f.mul(f.mul(f.add(start, i), "%outputs"), "%output_pixels"))
+                source = f.at(results, f.mul(i, "%output_space"))
+                f.channels_first(planes, source, "%outputs", "%output_pixels", f.output_place)
+    products = [_product(lanes, ROWS, v, False) for v in range(1, vectors + 1)]
+    parts = ["weights_part", "convolve_part"]
+    return _module(lanes, [*products, _weights(lanes, vectors), f.text(), _entry("convolve", CONVOLVE, parts)])
+
+
+def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) -> None:
+    """The 2 x 2 results of each tile from its 16 sums."""
+    biased = f.new("icmp ne ptr %bias, null")
+    with f.loop(some) as t:
+        place = f.at(results, f.number(f.output_tile, f.add(first, t)))
+        source = f.at(sums, f.mul(t, "%outputs"))
+        with f.loop("%outputs", 0, f.lanes) as c:
+            extra = f.slot(f.vector)
+            f.store("zeroinitializer", extra)
+            with f.when(biased):
+                f.store(f.load(f.at("%bias", c)), extra)
+            bias = f.load(extra)
+            grid = [[f.load(f.at(source, f.mul("%output_step", 4 * i + j), c)) for j in range(4)] for i in range(4)]
+            for i, line in enumerate(f.both_ways(_A, grid)):
+                for j, value in enumerate(line):
+                    value = f.new(f"fadd {f.vector} {value}, {bias}")
+                    f.store(value, f.at(place, f.mul("%output_row", i), f.mul("%outputs", j), c))
+
+
+def _weights(lanes: int, vectors: int) -> str:
+    """G w G' for each pair of channels, to the beginning of the scratch space: a matrix (inputs, outputs) for each of 16, in panels of
+    outputs. Where the table says `swapped`, w is (inputs, outputs, 3, 3) and turned around: the gradient of the input."""
+    f = _Part("weights_part", CONVOLVE, lanes)
+    plain, block = f.new("icmp eq i64 %swapped, 0"), f.slot(f"[{9 * lanes * lanes} x float]")
+    wide, whole_step = vectors * lanes, f.mul("%inputs", "%outputs")
+    whole = f.mul(f.new(f"sdiv i64 %outputs, {wide}"), wide)
+    left = f.new(f"sub i64 %outputs, {whole}")
+    with f.shares() as share:
+        first, last = f.range(f.new(f"sdiv i64 %outputs, {lanes}"), share, "%shares")
+        with f.loop(last, first) as number:
+            k = f.mul(number, lanes)
+            inside = f.new(f"icmp slt i64 {k}, {whole}")
+            start = f.new(f"select i1 {inside}, i64 {f.mul(f.new(f'sdiv i64 {k}, {wide}'), wide)}, i64 {whole}")
+            width = f.new(f"select i1 {inside}, i64 {wide}, i64 {left}")
+            panel = f.at("%scratch", f.mul(start, "%inputs"), f.new(f"sub i64 {k}, {start}"))
+
+            def keep(c: Value, values: list[str], k: Value = k, panel: str = panel, width: str = width) -> None:
+                grid = [values[3 * i : 3 * i + 3] for i in range(3)]
+                for i, line in enumerate(f.both_ways(_G, grid)):
+                    for j, value in enumerate(line):
+                        f.store(value, f.at(panel, f.mul(whole_step, 4 * i + j), f.mul(c, width)))
+
+            with f.when(plain), f.loop("%inputs", 0, lanes) as c:
+                row = f.mul("%inputs", 9)
+                source = f.at("%w", f.mul(k, row), f.mul(c, 9))
+                for part in range(9):
+                    rows = [f.load(f.at(source, f.mul(row, lane), part * lanes)) for lane in range(lanes)]
+                    for j, value in enumerate(f.turned(rows)):
+                        f.store(value, f.at(block, (part * lanes + j) * lanes))
+                with f.loop(lanes) as one:
+                    place = f.at(block, f.mul(one, 9 * lanes))
+                    keep(f.add(c, one), [f.load(f.at(place, e * lanes)) for e in range(9)])
+            with f.when(f.new(f"xor i1 {plain}, true")), f.loop("%inputs") as c:
+                source = f.at("%w", f.mul(f.add(f.mul(c, "%outputs"), k), 9))
+                keep(c, f.nines(source)[::-1])
+    return f.text()
+
+
+GRADIENT = ("dw", "db", "scratch", "x", "dy", "table")
+
+
+@functools.cache
+def weight_gradient(lanes: int, vectors: int) -> str:
+    """dw (outputs, inputs, 3, 3), and db where it is wanted, from x and dy. Every share adds up its own pictures; then all shares are
+    added."""
+    f = _Part("gradient_part", GRADIENT, lanes)
+    square, biased = f.mul("%inputs", "%outputs"), f.new("icmp ne ptr %db, null")
+    with f.shares() as share:
+        pictures = f.at("%scratch", f.mul(share, "%numbers"))
+        totals = f.at(pictures, f.mul("%group", "%input_space"))
+        spread = f.at(totals, f.mul(square, 16))
+        grads = f.at(spread, f.mul("%input_step", 16))
+        results = f.at(grads, f.mul("%output_step", 16))
+        total = f.at(results, f.mul("%group", "%output_space"))  # of dy, by channels
+        f.clear(pictures, f.mul("%group", "%input_space"))
+        f.clear(results, f.add(f.mul("%group", "%output_space"), "%outputs"))
+        first_group, last_group = f.range("%groups", share, "%shares")
+        with f.loop(last_group, first_group) as group:
+            start = f.mul(group, "%group")
+            here = f.smaller("%group", f.new(f"sub i64 %images, {start}"))
+            with f.loop(here) as i:
+                image = f.add(start, i)
+                planes = f.at("%x", f.mul(f.mul(image, "%inputs"), "%input_pixels"))
+                to = f.at(pictures, f.mul(i, "%input_space"))
+                f.channels_last(to, planes, "%inputs", "%input_pixels", f.input_place)
+                planes = f.at("%dy", f.mul(f.mul(image, "%outputs"), "%output_pixels"))
+                to = f.at(results, f.mul(i, "%output_space"))
+                f.channels_last(to, planes, "%outputs", "%output_pixels", f.output_place)
+                with f.when(biased), f.loop("%outputs", 0, lanes) as c:
+                    place, kept = f.at(total, c), f.slot(f.vector)
+                    f.store("zeroinitializer", kept)
+                    with f.loop("%output_space", 0, "%outputs") as p:
+                        f.store(f.new(f"fadd {f.vector} {f.load(kept)}, {f.load(f.at(to, p, c))}"), kept)
+                    f.store(f.new(f"fadd {f.vector} {f.load(kept)}, {f.load(place)}"), place)
+            count = f.mul(here, "%tiles")
+            with f.loop(count, 0, "%block") as first:
+                some = f.smaller("%block", f.new(f"sub i64 {count}, {first}"))
+                begun = f.new(f"or i64 {f.new(f'sub i64 {group}, {first_group}')}, {first}")
+                more = f.new(f"icmp ne i64 {begun}, 0")
+                f.spread_tiles(
+                    spread, "%input_step", pictures, f.input_tile, "%input_row", "%inputs", first, some, _B, 4
+                )
+                f.spread_tiles(
+                    grads, "%output_step", results, f.output_tile, "%output_row", "%outputs", first, some,
+                    _transposed(_A), 2,
+                )  # fmt: skip
+                with f.loop(16) as k:
+                    b = f.at(spread, f.mul(k, "%input_step"))
+                    a = f.at(grads, f.mul(k, "%output_step"))
+                    c = f.at(totals, f.mul(k, square))
+                    for rows, begin, end in _row_blocks(f, "%outputs"):
+                        for column, width in _each_panel(f, "%inputs", vectors):
+                            with f.loop(end, begin, rows) as r:
+                                _call_product(
+                                    f, rows, width, True,
+                                    f.at(c, f.mul(r, "%inputs"), column), f.at(a, r), f.at(b, column),
+                                    ("%inputs", "%outputs", "%inputs"), some, more,
+                                )  # fmt: skip
+    products = [_product(lanes, rows, v, True) for rows in (ROWS, 4) for v in range(1, vectors + 1)]
+    parts = ["gradient_part", "sum_part"]
+    return _module(lanes, [*products, f.text(), _summing(lanes), _entry("weight_gradient", GRADIENT, parts)])
+
+
+def _row_blocks(f: _Function, rows: str) -> list[tuple[int, Value, Value]]:
+    """A multiple of 8 rows as blocks of ROWS and then of 4: (rows of a block, first row, end)."""
+    rest = f.new(f"srem i64 {rows}, {ROWS}")  # 0, 2 or 4: the last two need one block of ROWS less
+    small = f.new(f"icmp eq i64 {rest}, 2")
+    fours = f.new(f"select i1 {small}, i64 8, i64 {rest}")
+    middle = f.new(f"sub i64 {rows}, {fours}")
+    return [(ROWS, 0, middle), (4, middle, rows)]
+
+
+def _summing(lanes: int) -> str:
+    """dw = G' (the sum of all shares' totals) G, and db is the sum of theirs."""
+    f = _Part("sum_part", GRADIENT, lanes)
+    square = f.mul("%inputs", "%outputs")
+    totals = f.at("%scratch", f.mul("%group", "%input_space"))
+    with f.when(f.new("icmp ne ptr %db, null")), f.when(f.new("icmp eq i64 %rank, 0")):
+        steps = [
+            f.mul(square, 16),
+            f.mul("%input_step", 16),
+            f.mul("%output_step", 16),
+            f.mul("%group", "%output_space"),
+        ]
+        first_total = f.at(totals, *steps)
+        with f.loop("%outputs", 0, lanes) as c:
+            kept = f.slot(f.vector)
+            f.store(f.load(f.at(first_total, c)), kept)
+            with f.loop("%shares", 1) as other:
+                value = f.load(f.at(first_total, f.mul(other, "%numbers"), c))
+                f.store(f.new(f"fadd {f.vector} {f.load(kept)}, {value}"), kept)
+            f.store(f.load(kept), f.at("%db", c))
+    with f.shares() as share:
+        first, last = f.range("%outputs", share, "%shares")
+        with f.loop(last, first) as k, f.loop("%inputs", 0, lanes) as c:
+            place = f.at(totals, f.mul(k, "%inputs"), c)
+            sums = [f.slot(f.vector) for _ in range(16)]
+            for i in range(16):
+                f.store(f.load(f.at(place, f.mul(square, i))), sums[i])
+            with f.loop("%shares", 1) as other:
+                further = f.at(place, f.mul(other, "%numbers"))
+                for i in range(16):
+                    value = f.load(f.at(further, f.mul(square, i)))
+                    f.store(f.new(f"fadd {f.vector} {f.load(sums[i])}, {value}"), sums[i])
+            grid = [[f.load(sums[4 * i + j]) for j in range(4)] for i in range(4)]
+            to = f.at("%dw", f.mul(f.add(f.mul(k, "%inputs"), c), 9))
+            f.store_nines([value for line in f.both_ways(_transposed(_G), grid) for value in line], to)
+    return f.text()

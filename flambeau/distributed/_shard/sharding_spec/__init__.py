@@ -1,0 +1,18 @@
+"""How tensors are cut: `ChunkShardingSpec` along one dimension, `EnumerableShardingSpec` as listed."""
+
+from __future__ import annotations
+
+from ..metadata import ShardMetadata
+from .api import (
+    DevicePlacementSpec,
+    EnumerableShardingSpec,
+    PlacementSpec,
+    ShardingSpec,
+    _infer_sharding_spec_from_shards_metadata,
+)
+from .chunk_sharding_spec import ChunkShardingSpec
+
+__all__ = [
+    "ChunkShardingSpec", "DevicePlacementSpec", "EnumerableShardingSpec", "PlacementSpec", "ShardMetadata", "ShardingSpec",
+    "_infer_sharding_spec_from_shards_metadata",
+]  # fmt: skip

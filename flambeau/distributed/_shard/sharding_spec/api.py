@@ -1,0 +1,116 @@
+"""Ways to cut a tensor, and what must hold for a list of parts."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from ...remote_device import _remote_device
+from ..metadata import ShardMetadata
+from ..sharded_tensor.metadata import ShardedTensorMetadata, TensorProperties
+
+
+class PlacementSpec(ABC):  # noqa: B024 - what placements have in common is nothing
+    """Where something lies."""
+
+
+@dataclass
+class DevicePlacementSpec(PlacementSpec):
+    """On a device of a rank."""
+
+    device: _remote_device
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.device, _remote_device):
+            self.device = _remote_device(self.device)
+
+
+class ShardingSpec(ABC):
+    """How a tensor is cut."""
+
+    @abstractmethod
+    def build_metadata(self, tensor_sizes: Any, tensor_properties: TensorProperties) -> ShardedTensorMetadata:
+        """The parts of a tensor of this size."""
+
+    @abstractmethod
+    def shard(self, tensor: Any, src_rank: int = 0, process_group: Any = None) -> Any:
+        """Rank `src_rank`'s tensor, cut, with a part on each rank."""
+
+
+def overlap(one: ShardMetadata, other: ShardMetadata) -> bool:
+    """Whether two parts have something in common."""
+    pairs = zip(one.shard_offsets, one.shard_sizes, other.shard_offsets, other.shard_sizes, strict=True)
+    return all(a < b + n and b < a + m for a, m, b, n in pairs)
+
+
+def validate_non_overlapping_shards_metadata(shards: Sequence[ShardMetadata]) -> None:
+    """Raise where two parts have something in common."""
+    for one, other in combinations(shards, 2):
+        if overlap(one, other):
+            raise ValueError(f"Shards {one} and {other} overlap")
+
+
+def check_tensor(shards_metadata: Sequence[ShardMetadata], tensor_dims: Sequence[int]) -> None:
+    """Raise unless parts that do not overlap make up a tensor of this size."""
+    if len(tensor_dims) != len(shards_metadata[0].shard_offsets):
+        raise ValueError(
+            f"Rank of tensor is {len(tensor_dims)}, but shards rank is {len(shards_metadata[0].shard_offsets)}"
+        )
+    for shard in shards_metadata:
+        for dim, (offset, size, whole) in enumerate(zip(shard.shard_offsets, shard.shard_sizes, tensor_dims)):
+            if offset + size > whole:
+                raise ValueError(f"Shard offset {offset} and length {size} exceeds tensor dim: {whole} for shard {dim}")
+    volume = math.prod(tensor_dims)
+    held = sum(math.prod(shard.shard_sizes) for shard in shards_metadata)
+    if held != volume:
+        raise ValueError(
+            f"Total volume of shards: {held} does not match tensor volume: {volume}, in other words all the individual shards do"
+            " not cover the entire tensor"
+        )
+
+
+@dataclass
+class EnumerableShardingSpec(ShardingSpec):
+    """Parts as they are listed; they may not overlap."""
+
+    shards: list[ShardMetadata]
+
+    def __post_init__(self) -> None:
+        if not self.shards:
+            raise ValueError(f"Empty shard list provided: {self.shards}")
+        ranks = [len(shard.shard_offsets) for shard in self.shards]
+        for before, rank in zip(ranks, ranks[1:]):
+            if before != rank:
+                raise ValueError(f"Found inconsistent ranks for shards: {before} and {rank}")
+        validate_non_overlapping_shards_metadata(self.shards)
+
+    def build_metadata(self, tensor_sizes: Any, tensor_properties: TensorProperties) -> ShardedTensorMetadata:
+        check_tensor(self.shards, tensor_sizes)
+        return ShardedTensorMetadata(self.shards, tensor_sizes, tensor_properties)
+
+    def shard(self, tensor: Any, src_rank: int = 0, process_group: Any = None) -> Any:
+        raise NotImplementedError("EnumerableShardingSpec.shard not implemented yet!")
+
+
+def _infer_sharding_spec_from_shards_metadata(shards_metadata: list[ShardMetadata]) -> ShardingSpec:
+    """The spec that cuts a tensor into these parts."""
+    from .chunk_sharding_spec import ChunkShardingSpec  # noqa: PLC0415 - which is a ShardingSpec
+
+    cut = {dim for shard in shards_metadata for dim, offset in enumerate(shard.shard_offsets) if offset}
+    if len(cut) == 1:
+        dim = cut.pop()
+        ordered = sorted(shards_metadata, key=lambda shard: shard.shard_offsets[dim])
+        whole = [max(o + n for o, n in zip(*pairs)) for pairs in zip(
+            zip(*(s.shard_offsets for s in ordered)), zip(*(s.shard_sizes for s in ordered))
+        )]  # fmt: skip
+        spec = ChunkShardingSpec(dim, [shard.placement for shard in ordered])  # type: ignore[misc]
+        made = spec.build_metadata(whole, TensorProperties()).shards_metadata
+        if [(s.shard_offsets, s.shard_sizes) for s in made] == [
+            (list(s.shard_offsets), list(s.shard_sizes)) for s in ordered
+        ]:
+            return spec
+    return EnumerableShardingSpec(shards_metadata)

@@ -1,0 +1,105 @@
+"""The backend `fake`: one process plays one rank of a world whose other ranks do not exist.
+
+For plans, shapes and costs of a large world on a small machine. Nothing travels: what a rank would receive from others is what it
+sent itself, or stays as it was, so values are wrong wherever ranks differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from ..core.tensor import Tensor
+from .process_group import ProcessGroup
+from .reduce_op import RedOpType
+from .shared_engine import Memory
+from .store import HashStore
+
+
+class _Sent:
+    """A message that nobody sends: it is there."""
+
+    def __init__(self, peer: int) -> None:
+        self.peer = peer
+
+    def done(self) -> bool:
+        return True
+
+    def wait(self, seconds: float | None = None) -> int:
+        return self.peer
+
+
+def _copy(source: Memory, target: Memory) -> None:
+    target.write(0, min(source.nbytes, target.nbytes), source.address)
+
+
+class FakeEngine:
+    """Moves the bytes of a rank to where they would lie if all others did the same."""
+
+    detail = ""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+
+    def barrier(self, timeout: float, what: str = "barrier") -> None:
+        pass
+
+    def broadcast(self, memory: Memory, root: int, timeout: float) -> None:
+        pass
+
+    def reduce(self, memory: Memory, dtype: Any, op: RedOpType, root: int, timeout: float) -> None:
+        pass
+
+    def all_reduce(self, memory: Memory, dtype: Any, op: RedOpType, timeout: float) -> None:
+        pass
+
+    def gather(self, memory: Memory, outputs: Sequence[Memory], root: int, timeout: float) -> None:
+        pass
+
+    def scatter(self, memory: Memory, inputs: Sequence[Memory], root: int, timeout: float) -> None:
+        pass
+
+    def all_gather(self, memory: Memory, outputs: Sequence[Memory], timeout: float) -> None:
+        for output in outputs:
+            _copy(memory, output)
+
+    def all_to_all(self, inputs: Sequence[Memory], outputs: Sequence[Memory], timeout: float) -> None:
+        for source, target in zip(inputs, outputs):
+            _copy(source, target)
+
+    def reduce_scatter(
+        self, memory: Memory, inputs: Sequence[Memory], dtype: Any, op: RedOpType, timeout: float
+    ) -> None:
+        _copy(inputs[self.rank], memory)
+
+    def isend(self, memory: Memory, peer: int, tag: int, timeout: float) -> _Sent:
+        return _Sent(peer)
+
+    def irecv(self, memory: Memory, peer: int | None, tag: int, timeout: float) -> _Sent:
+        return _Sent(self.rank if peer is None else peer)
+
+    def close(self) -> None:
+        pass
+
+
+class FakeProcessGroup(ProcessGroup):
+    """A group whose other ranks are imagined: `init_process_group("fake", rank=0, world_size=1024)`."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(
+            HashStore(), rank, size, lambda: FakeEngine(rank), "fake", timedelta(minutes=30), range(size), "", "",
+            lambda where: FakeEngine(rank),
+        )  # fmt: skip
+
+    @classmethod
+    def _create_internal(cls, rank: int, world_size: int, options: Any = None) -> FakeProcessGroup:
+        return cls(rank, world_size)
+
+    def _before(self, tensor: Tensor, op: RedOpType, factor: Any) -> None:
+        pass  # a sum of one rank's values is not made, so nothing is scaled either
+
+    def _after(self, tensor: Tensor, op: RedOpType) -> None:
+        tensor._storage.version += 1
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        pass

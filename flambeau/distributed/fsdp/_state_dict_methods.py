@@ -1,0 +1,158 @@
+"""What a program asks FullyShardedDataParallel for to save and load models and optimizers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from ...nn import Module
+from . import _full_state
+from ._common_utils import fsdp_units
+from .api import (
+    FullOptimStateDictConfig,
+    FullStateDictConfig,
+    LocalOptimStateDictConfig,
+    LocalStateDictConfig,
+    OptimStateDictConfig,
+    OptimStateKeyType,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
+    StateDictConfig,
+    StateDictSettings,
+    StateDictType,
+)
+
+_CONFIGS: dict[StateDictType, tuple[type[Any], type[Any]]] = {
+    StateDictType.FULL_STATE_DICT: (FullStateDictConfig, FullOptimStateDictConfig),
+    StateDictType.LOCAL_STATE_DICT: (LocalStateDictConfig, LocalOptimStateDictConfig),
+    StateDictType.SHARDED_STATE_DICT: (ShardedStateDictConfig, ShardedOptimStateDictConfig),
+}
+
+
+class StateDictMethods(Module):
+    """The part of FullyShardedDataParallel that is about state dicts."""
+
+    @staticmethod
+    def set_state_dict_type(
+        module: Module,
+        state_dict_type: StateDictType,
+        state_dict_config: StateDictConfig | None = None,
+        optim_state_dict_config: OptimStateDictConfig | None = None,
+    ) -> StateDictSettings:
+        """What state dicts of the units below hold from now on; returns what they held before."""
+        kind, optimizer_kind = _CONFIGS[state_dict_type]
+        config = kind() if state_dict_config is None else state_dict_config
+        optim = optimizer_kind() if optim_state_dict_config is None else optim_state_dict_config
+        if type(config) is not kind:
+            raise RuntimeError(f"Expected state_dict_config of type {kind} but got {type(config)}")
+        if type(optim) is not optimizer_kind:
+            raise RuntimeError(f"Expected optim_state_dict_config of type {optimizer_kind} but got {type(optim)}")
+        units = fsdp_units(module)
+        before = (
+            StateDictMethods.get_state_dict_type(module) if units else StateDictSettings(state_dict_type, config, optim)
+        )
+        for unit in units:
+            unit._state_dict_type, unit._state_dict_config, unit._optim_state_dict_config = (
+                state_dict_type,
+                config,
+                optim,
+            )
+        return before
+
+    @staticmethod
+    def get_state_dict_type(module: Module) -> StateDictSettings:
+        """What state dicts of the units below hold."""
+        found: StateDictSettings | None = None
+        for unit in fsdp_units(module):
+            here = StateDictSettings(unit._state_dict_type, unit._state_dict_config, unit._optim_state_dict_config)
+            if found is not None and found != here:
+                raise AssertionError(f"All FSDP modules must have the same state dict settings.Got {here} and {found}.")
+            found = here
+        if found is None:
+            raise AssertionError("there is no FullyShardedDataParallel below this module")
+        return found
+
+    @staticmethod
+    @contextlib.contextmanager
+    def state_dict_type(
+        module: Module,
+        state_dict_type: StateDictType,
+        state_dict_config: StateDictConfig | None = None,
+        optim_state_dict_config: OptimStateDictConfig | None = None,
+    ) -> Iterator[None]:
+        """`set_state_dict_type` for a while."""
+        set_type = StateDictMethods.set_state_dict_type
+        before = set_type(module, state_dict_type, state_dict_config, optim_state_dict_config)
+        try:
+            yield
+        finally:
+            set_type(module, before.state_dict_type, before.state_dict_config, before.optim_state_dict_config)
+
+    @staticmethod
+    def optim_state_dict(
+        model: Module, optim: Any, optim_state_dict: dict | None = None, group: Any = None
+    ) -> dict[str, Any]:
+        """An optimizer's state with the names of parameters for keys: whole, in shards or local, as `set_state_dict_type` says."""
+        settings = StateDictMethods.get_state_dict_type(model)
+        return _full_state.optimizer_state(model, optim, optim_state_dict or optim.state_dict(), settings)
+
+    @staticmethod
+    def optim_state_dict_to_load(
+        model: Module, optim: Any, optim_state_dict: dict, is_named_optimizer: bool = False, load_directly: bool = False,
+        group: Any = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """What `optim.load_state_dict` takes, of what `optim_state_dict` has made."""
+        config = StateDictMethods.get_state_dict_type(model).optim_state_dict_config
+        if getattr(config, "rank0_only", False):
+            optim_state_dict = _full_state.from_rank_0(optim_state_dict, group)
+        elif "state" not in optim_state_dict:
+            raise ValueError('`optim_state_dict` must have the keys "state"to be a valid optimizer state dict')
+        result = _full_state.optimizer_state_to_load(model, optim, optim_state_dict)
+        if load_directly:
+            optim.load_state_dict(result)
+        return result
+
+    @staticmethod
+    def full_optim_state_dict(
+        model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
+    ) -> dict[str, Any]:
+        """The whole state of an optimizer, on rank 0 only unless told otherwise."""
+        settings = StateDictSettings(
+            StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(rank0_only=rank0_only)
+        )
+        return _full_state.optimizer_state(model, optim, optim.state_dict(), settings)
+
+    @staticmethod
+    def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
+        """The state of an optimizer in shards."""
+        settings = StateDictSettings(
+            StateDictType.SHARDED_STATE_DICT, ShardedStateDictConfig(), ShardedOptimStateDictConfig()
+        )
+        return _full_state.optimizer_state(model, optim, optim.state_dict(), settings)
+
+    @staticmethod
+    def shard_full_optim_state_dict(
+        full_optim_state_dict: dict, model: Module, optim_input: Any = None, optim: Any = None
+    ) -> dict[str, Any]:
+        """This rank's part of a whole state."""
+        return _full_state.optimizer_state_to_load(model, optim, full_optim_state_dict)
+
+    @staticmethod
+    def flatten_sharded_optim_state_dict(sharded_optim_state_dict: dict, model: Module, optim: Any) -> dict[str, Any]:
+        """This rank's part of a state in shards."""
+        return _full_state.optimizer_state_to_load(model, optim, sharded_optim_state_dict)
+
+    @staticmethod
+    def scatter_full_optim_state_dict(
+        full_optim_state_dict: dict | None, model: Module, optim_input: Any = None, optim: Any = None, group: Any = None
+    ) -> dict[str, Any]:
+        """This rank's part of a whole state that rank 0 has."""
+        return _full_state.optimizer_state_to_load(model, optim, _full_state.from_rank_0(full_optim_state_dict, group))
+
+    @staticmethod
+    def rekey_optim_state_dict(
+        optim_state_dict: dict, optim_state_key_type: OptimStateKeyType, model: Module, optim_input: Any = None, optim: Any = None
+    ) -> dict[str, Any]:  # fmt: skip
+        """The same state with names or numbers of parameters for keys (of a model that is not sharded)."""
+        return _full_state.with_keys(optim_state_dict, optim_state_key_type, model, optim)

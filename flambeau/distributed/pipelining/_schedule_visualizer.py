@@ -1,0 +1,129 @@
+"""Schedules to look at: the actions of all ranks, spaced as if they ran, and drawn."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from ._actions import OVERLAP_F_B, B, F, I, W, _Action, parts_of
+from ._schedule import PipelineScheduleMulti, PipelineScheduleSingle, _PipelineSchedule
+from .schedules import _PipelineScheduleRuntime, get_schedule_class
+
+_LOOKS = {  # what actions are called, how they are drawn, and how long they take
+    F: ("Forward", "blue", 1),
+    I: ("Backward Input", "teal", 1),
+    W: ("Backward Weight", "green", 1),
+    B: ("Full Backward", "orange", 2),
+    OVERLAP_F_B: ("Overlap F+B", "purple", 3),
+}
+
+
+def get_schedule_ops(
+    schedule: str | type[_PipelineSchedule],
+    pp_degree: int,
+    num_microbatches: int,
+    num_stages_per_rank: int | None = None,
+    add_spacing: bool = False,
+    with_comms: bool = False,
+    defer_pp_recv: bool = False,
+) -> list[list[_Action | None]]:
+    """The actions of each rank: as the schedule lists them, spaced by how long each takes (`add_spacing`), or with all
+    communication (`with_comms`)."""
+    if add_spacing and with_comms:
+        raise ValueError("Cannot add spacing and view comms at the same time")
+    kind = get_schedule_class(schedule) if isinstance(schedule, str) else schedule
+    if not issubclass(kind, (PipelineScheduleSingle, PipelineScheduleMulti)):
+        raise ValueError(f"Invalid schedule: {schedule}")
+    several = issubclass(kind, PipelineScheduleMulti)
+    count = num_stages_per_rank or (2 if several else 1)
+    if several != (count >= 2):
+        raise AssertionError(f"Expected num_stages_per_rank {'>= 2' if several else 'to be 1'}, got {count}")
+    stage: Any = SimpleNamespace(
+        submod=None, num_stages=count * pp_degree, group_size=pp_degree, group_rank=0, group=None
+    )
+    made: Any = kind([stage] * count if several else stage, num_microbatches)  # type: ignore[arg-type]
+    order = made.pipeline_order
+    if order is None:
+        raise AssertionError("Expected pipeline_order to not be None")
+    if with_comms:
+        runtime = _PipelineScheduleRuntime([stage] * count, num_microbatches, defer_pp_recv=defer_pp_recv)
+        runtime._prepare_schedule_with_comms(order)
+        order = runtime.pipeline_order_with_comms
+    listed = [list(order[rank]) for rank in range(pp_degree)]
+    return add_schedule_op_spacing(listed) if add_spacing else listed
+
+
+def _needs(action: _Action, last: int) -> list[_Action]:
+    """Actions of which one must be over before this one begins."""
+    stage, kind = action.stage_index, action.computation_type
+    if kind is W:
+        return [action._replace(computation_type=I)]
+    if kind is F or stage == last:
+        return [] if stage == 0 and kind is F else [_Action(stage - 1, F, action.microbatch_index)]
+    return [_Action(stage + 1, half, action.microbatch_index) for half in (B, I)]
+
+
+def add_schedule_op_spacing(schedule: list[list[_Action | None]]) -> list[list[_Action | None]]:
+    """The same actions, with None for each moment in which a rank waits for others."""
+    waiting = [[a for a in actions if a is not None] for actions in schedule]
+    if not any(waiting):
+        return schedule
+    last = max(part.stage_index for actions in waiting for a in actions for part in parts_of(a))
+    spaced: list[list[_Action | None]] = [[] for _ in schedule]
+    over: dict[_Action, int] = {}  # when actions are over
+    free = [0] * len(schedule)  # when ranks are
+    now = idle = 0
+    while any(waiting):
+        idle += 1
+        for rank, actions in enumerate(waiting):
+            if actions and now >= free[rank] and all(_ready(p, over, now, last) for p in parts_of(actions[0])):
+                action, end, idle = actions.pop(0), now, 0
+                for part in parts_of(action):
+                    end += _LOOKS[part.computation_type][2]
+                    over[part] = end
+                free[rank] = end
+                spaced[rank].append(action)
+        for rank, end in enumerate(free):
+            if now >= end:
+                spaced[rank].append(None)
+        now += 1
+        if idle > 3:
+            raise RuntimeError("No progress made in scheduling - possible deadlock")
+    return spaced
+
+
+def _ready(action: _Action, over: dict[_Action, int], now: int, last: int) -> bool:
+    needs = _needs(action, last)
+    return not needs or any(over.get(need, now + 1) <= now for need in needs)
+
+
+def visualize_schedule(schedule: list[list[_Action | None]], filename: str | None = None) -> None:
+    """Draw actions as boxes, a row for each rank, into a file or on the screen. Needs matplotlib."""
+    import matplotlib.pyplot as plt  # noqa: PLC0415 - only for who draws
+    from matplotlib.patches import Patch, Rectangle  # noqa: PLC0415
+
+    ranks, longest = len(schedule), 1
+    figure, axes = plt.subplots(figsize=(max(map(len, schedule)) + 2, ranks + 2))
+    used: dict[str, str] = {}
+    for row, actions in enumerate(schedule):
+        left = 0
+        for action in actions:
+            if action is None:
+                left += 1
+                continue
+            title, colour, width = _LOOKS.get(action.computation_type, ("Communication", "black", 1))
+            used[title] = colour
+            bottom = ranks - row - 1
+            axes.add_patch(Rectangle((left, bottom), width, 1, facecolor=colour, edgecolor="black"))
+            axes.text(left + width / 2, bottom + 0.5, str(action), ha="center", va="center", color="white")
+            left += width
+        longest = max(longest, left)
+    axes.set_xlim(0, longest + 1)
+    axes.set_ylim(0, ranks + 0.5)
+    axes.set_yticks([ranks - row - 0.5 for row in range(ranks)], [f"Rank {row}" for row in range(ranks)])
+    axes.legend(handles=[Patch(facecolor=colour, label=title) for title, colour in used.items()], loc="upper right")
+    if filename is None:
+        plt.show()
+    else:
+        figure.savefig(filename, bbox_inches="tight")
+    plt.close(figure)

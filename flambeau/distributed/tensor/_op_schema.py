@@ -1,0 +1,33 @@
+"""What is known of operators whose rules programs have brought (`register_sharding`), by PyTorch's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class RuntimeSchemaInfo:
+    """Which arguments that are no tensors decide how results lie: those from `static_argnum` on, and those named."""
+
+    static_argnum: int = 100
+    static_kwargkey: list[str] | None = None
+    needs_pytree: bool = False
+
+
+@dataclass
+class ShardingPropagator:
+    """Rules that programs have brought, by operator."""
+
+    op_strategy_funcs: dict[Any, Any] = field(default_factory=dict)
+    op_to_schema_info: dict[Any, RuntimeSchemaInfo] = field(default_factory=dict)
+
+
+@dataclass
+class OpDispatcher:
+    """Where PyTorch's programs find them."""
+
+    sharding_propagator: ShardingPropagator = field(default_factory=ShardingPropagator)
+
+
+dispatcher = OpDispatcher()

@@ -1,0 +1,578 @@
+"""What views do to dimensions, and what becomes of parts.
+
+A *dim map* says for each dimension of a view where its elements come from: from one dimension of the argument (`InputDim`), from several
+that were joined (`Flatten`), from a share of one (`Split`), from nowhere (`Singleton`, `NewDim`), or from one that is repeated
+(`Broadcast`, `Repeat`). From a dim map and the placements of the argument follows how the view lies
+(`propagate_shape_and_sharding`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....core.tensor import Tensor
+from ....ops import namespace
+from ..placement_types import Placement, Replicate, Shard, _is_shard_like, _StridedShard
+
+Shape = tuple[int, ...]
+
+
+# -- dim maps -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class DimSpec:
+    """Where the elements of one dimension of a view come from."""
+
+    def inputs(self) -> Iterable[DimSpec]:
+        """What it is made of."""
+        return ()
+
+
+DimMap = tuple[DimSpec, ...]
+
+
+@dataclass
+class Singleton(DimSpec):
+    """A dimension of size one."""
+
+
+@dataclass(eq=False)
+class InputDim(DimSpec):
+    """A dimension of the argument, as it is."""
+
+    input_dim: int
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, DimSpec):
+            raise TypeError(
+                f"Cannot compare InputDim with {type(other).__name__}. Did you mean to use .input_dim?"
+            )  # a number beside it is a mistake that nobody would notice
+        return isinstance(other, InputDim) and self.input_dim == other.input_dim
+
+    def __hash__(self) -> int:
+        return hash((InputDim, self.input_dim))
+
+
+@dataclass
+class Broadcast(DimSpec):
+    """A dimension of size one, seen `dim_size` times."""
+
+    dim: DimSpec
+    dim_size: int
+
+    @classmethod
+    def new(cls, dim: DimSpec, dim_size: int) -> DimSpec:
+        return cls(dim, dim_size)
+
+    def inputs(self) -> Iterable[DimSpec]:
+        return (self.dim,)
+
+
+@dataclass
+class NewDim(DimSpec):
+    """A dimension that the argument does not have."""
+
+    size: int
+
+    @classmethod
+    def new(cls, size: int) -> DimSpec:
+        return Singleton() if size == 1 else cls(size)
+
+
+@dataclass
+class Repeat(DimSpec):
+    """A dimension, several times one after the other."""
+
+    input_dim: DimSpec
+    times: int
+
+    @classmethod
+    def new(cls, dim: DimSpec, times: int) -> DimSpec:
+        if times == 1:
+            return dim
+        return Broadcast(dim, times) if isinstance(dim, Singleton) else cls(dim, times)
+
+    def inputs(self) -> Iterable[DimSpec]:
+        return (self.input_dim,)
+
+
+@dataclass
+class Flatten(DimSpec):
+    """Several dimensions as one; the last of them runs fastest."""
+
+    input_dims: Sequence[DimSpec]
+
+    @classmethod
+    def new(cls, dims: Sequence[DimSpec]) -> DimSpec:
+        if len(dims) < 2:
+            return dims[0] if dims else Singleton()
+        return cls(dims)
+
+    def inputs(self) -> Iterable[DimSpec]:
+        return self.input_dims
+
+
+@dataclass
+class Split(DimSpec):
+    """The one with number `split_id` of the dimensions `group_shape` that a dimension is cut into."""
+
+    input_dim: DimSpec
+    group_shape: Shape
+    split_id: int
+
+    @classmethod
+    def new(cls, dim: DimSpec, group_shape: Shape, idx: int) -> DimSpec:
+        if len(group_shape) == 1:
+            return dim
+        if group_shape[idx] == 1:
+            return Singleton()
+        before = sum(1 for n in group_shape[:idx] if n != 1)
+        return cls(dim, tuple(n for n in group_shape if n != 1), before)
+
+    def inputs(self) -> Iterable[DimSpec]:
+        return (self.input_dim,)
+
+
+def _kept(dims: Iterable[int]) -> DimMap:
+    return tuple(InputDim(d) for d in dims)
+
+
+def _wrapped(dim: int, ndim: int) -> int:
+    return dim + ndim if dim < 0 else dim
+
+
+def _ints(sizes: Sequence[Any]) -> Shape:
+    """Sizes that were given one by one or as one sequence."""
+    return tuple(sizes[0]) if len(sizes) == 1 and not isinstance(sizes[0], int) else tuple(sizes)
+
+
+def dim_pad_left(ndim: int, min_dims: int) -> DimMap:
+    """At least so many dimensions: new ones come first."""
+    return (Singleton(),) * max(0, min_dims - ndim) + _kept(range(ndim))
+
+
+def dim_atleast_3d(ndim: int) -> DimMap:
+    """At least three dimensions, as `torch.atleast_3d` adds them."""
+    one = Singleton()
+    short: tuple[DimMap, ...] = ((one, one, one), (one, InputDim(0), one), (InputDim(0), InputDim(1), one))
+    return short[ndim] if ndim < 3 else _kept(range(ndim))
+
+
+def expand(input_shape: Shape, shape: Shape) -> DimMap:
+    """Broadcasting to a shape, in which -1 stands for what is there."""
+    if len(shape) < len(input_shape):
+        raise AssertionError(f"a tensor of {len(input_shape)} dimensions cannot have {len(shape)}")
+    found: list[DimSpec] = []
+    for spec, wanted in zip(dim_pad_left(len(input_shape), len(shape)), shape):
+        size = input_shape[spec.input_dim] if isinstance(spec, InputDim) else 1
+        if isinstance(spec, InputDim) and size != 1 and wanted not in (-1, size):
+            raise AssertionError(f"a dimension of size {size} cannot be expanded to {wanted}")
+        found.append(spec if wanted in (1, -1, size) else Broadcast.new(spec, wanted))
+    return tuple(found)
+
+
+def dim_flatten(ndim: int, start_dim: int = 0, end_dim: int = -1) -> DimMap:
+    """The dimensions from `start_dim` to `end_dim` as one."""
+    if ndim < 2:
+        return _kept(range(ndim)) or (Singleton(),)
+    end = _wrapped(end_dim, ndim)
+    return (
+        *_kept(range(start_dim)),
+        Flatten.new(_kept(range(start_dim, end + 1))),
+        *_kept(range(end + 1, ndim)),
+    )
+
+
+def dim_movedim(ndim: int, input: Any, destination: Any) -> DimMap:
+    """Some dimensions at other places, the others in their order between them."""
+    sources, places = (
+        [_wrapped(d, ndim) for d in ((dims,) if isinstance(dims, int) else dims)] for dims in (input, destination)
+    )
+    if len(sources) != len(places) or len(set(sources)) < len(sources) or len(set(places)) < len(places):
+        raise AssertionError(f"movedim: {sources} and {places} must be as many, and all different")
+    at = dict(zip(places, sources))
+    rest = iter(d for d in range(ndim) if d not in sources)
+    return _kept(at[d] if d in at else next(rest) for d in range(ndim))
+
+
+def dim_repeat(ndim: int, sizes: Sequence[Any]) -> DimMap:
+    """Repeated along each dimension; sizes too many stand for new dimensions in front."""
+    times = _ints(sizes)
+    new = len(times) - ndim
+    if new < 0:
+        raise AssertionError(
+            f"Number of dimensions of repeat dims {times} can not be smaller than number of dimensions of tensor {ndim}."
+        )
+    return tuple(Repeat.new(InputDim(i - new) if i >= new else Singleton(), n) for i, n in enumerate(times))
+
+
+def dim_tile(ndim: int, dims: Shape) -> DimMap:
+    """`repeat` with ones in front where sizes are too few."""
+    return dim_repeat(ndim, (1,) * (ndim - len(dims)) + tuple(dims))
+
+
+def dim_transpose(ndim: int, dim1: int, dim2: int) -> DimMap:
+    """Two dimensions in each other's place."""
+    order = list(range(ndim))
+    one, other = _wrapped(dim1, ndim), _wrapped(dim2, ndim)
+    order[one], order[other] = other, one
+    return _kept(order)
+
+
+def dim_squeeze(shape: Shape, dim: Any = None) -> DimMap:
+    """Without those of the given dimensions (or of all) that have size one."""
+    given = range(len(shape)) if dim is None else (dim,) if isinstance(dim, int) else dim
+    named = {_wrapped(d, len(shape)) for d in given}
+    return _kept(i for i, n in enumerate(shape) if n != 1 or i not in named)
+
+
+def dim_unsqueeze(ndim: int, dim: int) -> DimMap:
+    """With a new dimension of size one."""
+    kept, place = _kept(range(ndim)), _wrapped(dim, ndim + 1)
+    return (*kept[:place], Singleton(), *kept[place:])
+
+
+def dim_view_as_real(shape: Shape) -> DimMap:
+    """Complex numbers as pairs: a new dimension of size two comes last."""
+    last = InputDim(len(shape) - 1)
+    return (*_kept(range(len(shape) - 1)), *(Split(last, (shape[-1], 2), i) for i in range(2)))
+
+
+def infer_size(total_size: int, sizes: Shape) -> Shape:
+    """Sizes in which -1 stands for what is left."""
+    known = math.prod(n for n in sizes if n != -1)
+    if sizes.count(-1) > 1:
+        raise AssertionError("can only infer one size")
+    if -1 not in sizes:
+        if known != total_size:
+            raise RuntimeError(f"sizes do not match {total_size} vs {known}")
+        return sizes
+    if known == 0 or total_size % known:
+        raise RuntimeError(f"size inferred for -1 is not integral {sizes} should have {total_size} elements.")
+    return tuple(total_size // known if n == -1 else n for n in sizes)
+
+
+def view_groups(from_size: Sequence[int], to_size: Sequence[Any]) -> DimMap:
+    """The dim map of `view`: the shortest runs of dimensions of both shapes that have equally many elements belong together.
+
+    >>> view_groups([2, 3, 4], [2, 12])
+    (InputDim(input_dim=0), Flatten(input_dims=(InputDim(input_dim=1), InputDim(input_dim=2))))
+    """
+    target = infer_size(math.prod(from_size), _ints(to_size) if len(to_size) else ())
+    found: list[DimSpec] = []
+    for ins, outs in _runs(tuple(from_size), target):
+        joined = Flatten.new(_kept(d for d in ins if from_size[d] >= 1))
+        found += [Split.new(joined, outs, i) for i in range(len(outs))]
+    return tuple(found)
+
+
+def _runs(source: Shape, target: Shape) -> Iterator[tuple[list[int], Shape]]:
+    """Dimensions of the argument, and sizes in the view, that belong together."""
+    i = j = 0
+    while i < len(source) or j < len(target):
+        left = source[i] if i < len(source) else 1
+        right = target[j] if j < len(target) else 1
+        if left == 1 and right != 1:  # a one beside something else stands alone
+            yield [i] if i < len(source) else [], ()
+            i += 1
+            if i > len(source):
+                return
+            continue
+        if left != 1 and right == 1:
+            yield [], (1,) if j < len(target) else ()
+            j += 1
+            if j > len(target):
+                return
+            continue
+        ins, outs = [i] if i < len(source) else [], [right] if j < len(target) else []
+        i, j = i + 1, j + 1
+        while left != right:
+            if i < len(source) and (j >= len(target) or right > left or (left and right % left == 0)):
+                ins.append(i)
+                left, i = left * source[i], i + 1
+            elif j < len(target):
+                outs.append(target[j])
+                right, j = right * target[j], j + 1
+            else:
+                break
+        yield ins, tuple(outs)
+
+
+_torch = namespace("torch")
+
+dim_maps: dict[Callable, Callable[..., DimMap]] = {
+    _torch["atleast_1d"]: lambda x: dim_pad_left(x.ndim, 1),
+    _torch["atleast_2d"]: lambda x: dim_pad_left(x.ndim, 2),
+    _torch["atleast_3d"]: lambda x: dim_atleast_3d(x.ndim),
+    _torch["broadcast_to"]: lambda input, shape: expand(input.shape, shape),
+    Tensor.expand: lambda self, *sizes: expand(self.shape, _ints(sizes)),
+    _torch["flatten"]: lambda tensor: dim_flatten(tensor.ndim),
+    _torch["movedim"]: lambda input, source, destination: dim_movedim(input.ndim, source, destination),
+    _torch["permute"]: lambda input, dims: _kept(_wrapped(d, input.ndim) for d in dims),
+    _torch["ravel"]: lambda tensor: dim_flatten(tensor.ndim),
+    Tensor.repeat: lambda self, *sizes: dim_repeat(self.ndim, sizes),
+    _torch["reshape"]: lambda input, shape: view_groups(input.shape, shape),
+    _torch["squeeze"]: lambda input, dim=None: dim_squeeze(input.shape, dim),
+    _torch["tile"]: lambda input, dims: dim_tile(input.ndim, dims),
+    _torch["transpose"]: lambda input, dim0, dim1: dim_transpose(input.ndim, dim0, dim1),
+    _torch["unsqueeze"]: lambda input, dim: dim_unsqueeze(input.ndim, dim),
+    Tensor.view: lambda input, *shape: view_groups(input.shape, shape),
+    _torch["view_as_complex"]: lambda input: dim_flatten(input.ndim, input.ndim - 2),
+    _torch["view_as_real"]: lambda input: dim_view_as_real(input.shape),
+}
+
+
+# -- how a view lies ----------------------------------------------------------------------------------------------------------------
+
+
+def propagate_shape_and_sharding(
+    input_src_placements: Sequence[Placement],
+    global_input_shape: Shape,
+    rule: DimMap,
+    mesh_sizes: Shape,
+    strict_view: bool = False,
+) -> tuple[Sequence[Placement], Sequence[Placement]]:
+    """How the argument of a view must lie, and how the view lies then. With `strict_view` nothing may move: what would have to is an
+    error."""
+    propagator = _ViewShardingPropagator(input_src_placements, global_input_shape, rule, mesh_sizes, strict_view)
+    targets, places = propagator.analyze()
+    return targets, propagator.rewrite_output_placements(targets, places)
+
+
+_REDISTRIBUTE = "Please redistribute the tensor before this operation."
+
+
+class _ViewShardingPropagator:
+    """First which cuts a view can keep (`analyze`), then what they are called in the view (`rewrite_output_placements`)."""
+
+    def __init__(
+        self,
+        input_src_placements: Sequence[Placement],
+        global_input_shape: Shape,
+        rule: DimMap,
+        mesh_sizes: Shape,
+        strict_view: bool,
+    ) -> None:
+        self.placements, self.shape, self.rule = tuple(input_src_placements), tuple(global_input_shape), rule
+        self.mesh_sizes, self.strict = tuple(mesh_sizes), strict_view
+        self.keeps: dict[int, list[bool]] = {}  # by dimension of the argument, then of the mesh
+        self.moves: set[tuple[int, int]] = set()  # what is gathered even where nothing should move
+        self.taken: set[int] = set()  # dimensions of the mesh whose _StridedShard has found its place
+
+    # which cuts can stay
+
+    def analyze(self) -> tuple[Sequence[Placement], dict[int, list[int]]]:
+        """How the argument must lie, and in which dimensions of the view each of its dimensions is found."""
+        named = {d for spec in self.rule for d in _leaves(spec)}
+        self.keeps = {d: [d in named] * len(self.mesh_sizes) for d in range(len(self.shape))}
+        places: dict[int, list[int]] = {}
+        for out, spec in enumerate(self.rule):
+            found = self._examine(spec)
+            if isinstance(spec, Split):
+                first = found[0] if spec.split_id == 0 and found else next(iter(_leaves(spec)), None)
+                found = [first] if first is not None and (spec.split_id == 0 or first in places) else []
+            for d in found:
+                places.setdefault(d, []).append(out)
+        return [self._target(p, i) for i, p in enumerate(self.placements)], places
+
+    def _target(self, placement: Any, along: int) -> Placement:
+        if not _is_shard_like(placement) or self.keeps[placement.dim][along]:
+            return placement
+        if self.strict and (placement.dim, along) not in self.moves:
+            raise RuntimeError(
+                f"This operation would remove or reshape sharded dimension {placement.dim}, which requires redistribution. Please"
+                " redistribute the input first."
+            )
+        return Replicate()
+
+    def _examine(self, spec: DimSpec) -> list[int]:
+        """The dimensions of the argument that may be cut in a dimension of the view; `keeps` is told what is found out."""
+        if isinstance(spec, InputDim):
+            return [spec.input_dim]
+        if isinstance(spec, Flatten):
+            return self._examine_joined(spec)
+        if isinstance(spec, Split):
+            return self._examine_share(spec)
+        if isinstance(spec, Repeat):
+            for d in self._examine(spec.input_dim):
+                self.keeps[d] = [False] * len(self.mesh_sizes)
+        return []
+
+    def _cut_by(self, dim: int) -> int | None:
+        """The first dimension of the mesh that has cut a dimension in a row."""
+        return next((i for i, p in enumerate(self.placements) if type(p) is Shard and p.dim == dim), None)
+
+    def _examine_joined(self, spec: Flatten) -> list[int]:
+        dims, found = list(_leaves(spec)), []
+        for d in dims:
+            along = self._cut_by(d)
+            if along is None:
+                continue
+            size, parts = self.shape[d], self.mesh_sizes[along]
+            if self.strict:
+                if d != dims[-1] and size % parts:
+                    raise RuntimeError(
+                        f"Cannot flatten unevenly sharded tensor: dimension {d} (size {size}) is not evenly divisible by mesh dimension"
+                        f" {along} (size {parts}). {_REDISTRIBUTE}"
+                    )
+                found.append(d)
+                self.keeps[d] = [True] * len(self.mesh_sizes)
+            else:
+                if d == dims[0]:
+                    found.append(d)
+                self.keeps[d] = [d == dims[0] and size % parts == 0] * len(self.mesh_sizes)
+        return found or dims[:1]
+
+    def _examine_share(self, spec: Split) -> list[int]:
+        inner = self._examine(spec.input_dim)
+        if not inner:
+            return []
+        dim = inner[0]
+        if isinstance(spec.input_dim, Flatten):
+            self._gather_later_ones(list(_leaves(spec))[1:])
+        size = spec.group_shape[spec.split_id]
+        strided = self._strided_for(dim, spec)
+        if spec.split_id == 0:
+            self.keeps[dim] = [size % parts == 0 for parts in self.mesh_sizes]
+            along = self._cut_by(dim)
+            if self.strict and along is not None and not self.keeps[dim][along]:
+                self._uneven(spec, size, along)
+        if strided is not None:
+            last = spec.split_id == len(spec.group_shape) - 1  # its part is what the others leave, be it even or not
+            fits = last or size % self.mesh_sizes[strided] == 0
+            if self.strict and not fits:
+                self._uneven(spec, size, strided)
+            self.taken.add(strided)
+            self.keeps[dim][strided] = fits
+        return inner
+
+    def _gather_later_ones(self, dims: list[int]) -> None:
+        """Joined and cut anew at once: parts of a later dimension have no name in the result."""
+        for d in dims:
+            for along, p in enumerate(self.placements):
+                if type(p) is Shard and p.dim == d:
+                    self.keeps[d][along] = False
+                    self.moves.add((d, along))
+
+    def _strided_for(self, dim: int, spec: Split) -> int | None:
+        """The dimension of the mesh whose _StridedShard is a plain cut of this share, if it comes before any plain cut."""
+        for along, p in enumerate(self.placements):
+            if along in self.taken or not _is_shard_like(p) or p.dim != dim:  # type: ignore[attr-defined]
+                continue
+            if type(p) is Shard:
+                return None
+            if self._pieces_before(spec, dim, along, self.placements) == p.split_factor:  # type: ignore[attr-defined]
+                return along
+        return None
+
+    def _uneven(self, spec: Split, size: int, along: int) -> None:
+        raise RuntimeError(
+            f"Cannot unflatten unevenly sharded tensor: output dimension {spec.split_id} (size {size}) is not evenly divisible by mesh"
+            f" dimension {along} (size {self.mesh_sizes[along]}). {_REDISTRIBUTE}"
+        )
+
+    def _pieces_before(self, spec: Split, dim: int, along: int, placements: Sequence[Any]) -> int | None:
+        """In how many pieces the shares before this one cut what a rank has; None where earlier cuts do not go into them."""
+        pieces = math.prod(spec.group_shape[: spec.split_id])
+        for i in range(along):
+            if _is_shard_like(placements[i]) and placements[i].dim == dim:
+                if pieces % self.mesh_sizes[i]:
+                    return None
+                pieces //= self.mesh_sizes[i]
+        return pieces
+
+    # what they are called in the view
+
+    def rewrite_output_placements(
+        self, input_tgt_placements: Sequence[Any], input_to_output_tensor_dims: dict[int, list[int]]
+    ) -> list[Placement]:
+        """How the view lies."""
+        left = list(self.shape)  # what the dimensions of the mesh before have left of each dimension
+        claimed: set[tuple[int, int]] = set()
+        found: list[Placement] = []
+        for along, p in enumerate(input_tgt_placements):
+            if not _is_shard_like(p):
+                found.append(p)
+                continue
+            outs = [d for d in input_to_output_tensor_dims[p.dim] if (p.dim, d) not in claimed]
+            if not outs:
+                raise AssertionError(f"No output dim available for {p!r} on mesh dim {along}.")
+            if type(p) is Shard:
+                found.append(self._plain(p, along, outs, input_tgt_placements, left))
+            else:
+                found.append(self._strided(p, along, outs, input_tgt_placements, claimed))
+            left[p.dim] //= self.mesh_sizes[along]
+        return found
+
+    def _plain(self, p: Shard, along: int, outs: list[int], placements: Sequence[Any], left: list[int]) -> Placement:
+        if len(outs) > 1:
+            outs = [d for d in outs if isinstance(self.rule[d], Split) and self.rule[d].split_id == 0]  # type: ignore[attr-defined]
+            if not outs:
+                raise AssertionError(f"No first share is left for {p!r} on mesh dim {along}.")
+        spec = self.rule[outs[0]]
+        if not isinstance(spec, Flatten):
+            return Shard(outs[0])
+        dims = list(_leaves(spec))
+        last = self._is_last_shard_in_flatten_range(along, placements, dims[0], dims[-1] + 1)
+        if left[p.dim] % self.mesh_sizes[along] and not last:
+            raise RuntimeError(
+                f"Cannot shard unevenly distributed tensor: dimension {p.dim} (size {left[p.dim]}) is not evenly divisible by mesh"
+                f" dimension {along} (size {self.mesh_sizes[along]}). {_REDISTRIBUTE}"
+            )
+        if p.dim == dims[0]:
+            return Shard(outs[0])
+        return _StridedShard(outs[0], split_factor=math.prod(left[dims[0] : p.dim]))
+
+    def _strided(
+        self, p: _StridedShard, along: int, outs: list[int], placements: Sequence[Any], claimed: set[tuple[int, int]]
+    ) -> Placement:
+        for d in outs:
+            spec = self.rule[d]
+            if isinstance(spec, Split) and self._pieces_before(spec, p.dim, along, placements) == p.split_factor:
+                claimed.add((p.dim, d))
+                return Shard(d)
+        kept = next((d for d in outs if self._holds_pieces(d, p, along)), None)
+        if kept is None:
+            if self.strict and any(isinstance(self.rule[d], Split) for d in outs):
+                raise RuntimeError(
+                    f"Cannot unflatten tensor with _StridedShard placement: split_factor={p.split_factor} does not match any output"
+                    " dimension. This typically means the _StridedShard placement was constructed with a split_factor that is"
+                    f" incompatible with the unflatten shape. {_REDISTRIBUTE}"
+                )
+            kept = outs[0]
+        return _StridedShard(kept, split_factor=p.split_factor)
+
+    def _holds_pieces(self, out: int, p: _StridedShard, along: int) -> bool:
+        """Whether all pieces of a _StridedShard are whole steps of a share."""
+        spec = self.rule[out]
+        count = self.mesh_sizes[along] * p.split_factor
+        if not isinstance(spec, Split) or self.shape[p.dim] % count:
+            return False
+        inside = math.prod(spec.group_shape[spec.split_id + 1 :])
+        piece = self.shape[p.dim] // count
+        dims = list(_leaves(spec))
+        if p.dim in dims:
+            piece *= math.prod(self.shape[d] for d in dims[dims.index(p.dim) + 1 :])
+        return piece >= inside and piece % inside == 0
+
+    @staticmethod
+    def _is_last_shard_in_flatten_range(
+        mesh_dim: int, placements: Sequence[Any], flatten_start: int, flatten_end: int
+    ) -> bool:
+        """Whether no later dimension of the mesh cuts the same dimension, or a later one that is joined with it."""
+        dim = placements[mesh_dim].dim
+        return not any(
+            _is_shard_like(p) and flatten_start <= p.dim < flatten_end and p.dim >= dim
+            for p in placements[mesh_dim + 1 :]
+        )
+
+
+def _leaves(spec: DimSpec) -> Iterator[int]:
+    """The dimensions of the argument that are found in one of a view."""
+    if isinstance(spec, InputDim):
+        yield spec.input_dim
+    for part in spec.inputs():
+        yield from _leaves(part)

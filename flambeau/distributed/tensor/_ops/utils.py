@@ -1,0 +1,26 @@
+"""Dimensions counted from the front, and what tensors are cut along."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def normalize_dim(dim: int, ndim: int) -> int:
+    """A dimension counted from the front."""
+    return dim if dim >= 0 else dim + ndim
+
+
+def normalize_dims(dims: int | Sequence[int], ndim: int) -> Sequence[int]:
+    """Dimensions counted from the front."""
+    return (normalize_dim(dims, ndim),) if isinstance(dims, int) else tuple(normalize_dim(d, ndim) for d in dims)
+
+
+def is_tensor_partial(spec: Any) -> bool:
+    """Whether values have yet to be reduced."""
+    return any(p.is_partial() for p in spec.placements)
+
+
+def is_tensor_dim_sharded(spec: Any, dim: int) -> bool:
+    """Whether a dimension is cut."""
+    return spec.num_shards_map[dim] > 1

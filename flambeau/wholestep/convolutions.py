@@ -1,0 +1,132 @@
+"""Convolutions that are computed otherwise than in eager calls, where that takes less time."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+from ..backends import compiled
+from ..backends.cpu import jit, operands, winograd
+from ..backends.cpu.onednn import sequence
+from ..backends.cpu.onednn.conv import Described
+from ..core.dtype import float32
+from ..core.tensor import contiguous_strides
+from .graph import Buffer, Graph, Launch, Other, Ref
+
+# Where the native functions have what a plan of oneDNN has.
+_CONVOLVED = {"y": 0, "x": 2, "w": 3, "bias": 4}
+_SPREAD = {"dx": 0, "dy": 2, "w": 3}
+_GRADIENT = {"dw": 0, "db": 1, "x": 3, "dy": 4}
+
+
+def fewer_products(graph: Graph, results: set[int]) -> None:
+    """Convolve with windows of 3 x 3 by Winograd's algorithm, where there are channels enough: forward, and for both gradients. Sums
+    are rounded in another order."""
+    steps: list[Any] = []
+    i = 0
+    while i < len(graph.steps):
+        made, count = _rewritten(graph, graph.steps, i)
+        steps += made or graph.steps[i : i + count]
+        i += count
+    graph.steps = steps
+
+
+def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], int]:
+    """What takes the place of the steps from number i on, and of how many of them; nothing where they stay."""
+    step = steps[i]
+    if not isinstance(step, Launch):
+        return [], 1
+    known = jit.facts.get(step.address)
+    if known is not None and known.name == "block_rows":
+        return _of_product(graph, steps[i : i + 3])
+    told: Any = getattr(step.plan, "described", None)
+    sizes = None if told is None else _sizes(told)
+    if sizes is None:
+        return [], 1
+    places = dict(zip(told.tensors, step.arguments[1:]))
+    made: list[Launch | None] = []
+    if told.kind == "forward":
+        made.append(_launch(graph, step.name, "convolve", winograd.work(sizes), places, _CONVOLVED, step.plan))
+    if "dx" in places:
+        work, plan = winograd.work(sizes.backwards(), swapped=True), told.gradients("dx")
+        made.append(_launch(graph, step.name, "convolve", work, places, _SPREAD, plan))
+    if "dw" in places:
+        work, plan = winograd.work(sizes, gradient=True), told.gradients(*(n for n in ("dw", "db") if n in places))
+        made.append(_launch(graph, step.name, "weight_gradient", work, places, _GRADIENT, plan))
+    found = [launch for launch in made if launch is not None]
+    return found if len(found) == len(made) else [], 1
+
+
+def _sizes(told: Described) -> winograd.Sizes | None:
+    """The sizes of a convolution that is worth it."""
+    window = told.window
+    plain = told.dtype is float32 and window.groups == 1 and window.before == window.after
+    if not plain or any(n != 1 for n in (*window.stride, *window.dilation)):
+        return None
+    if any(strides != contiguous_strides(shape) for shape, strides in told.tensors.values()):
+        return None
+    shapes = {name: shape for name, (shape, _) in told.tensors.items()}
+    result = shapes["y" if "y" in shapes else "dy"]
+    weight = shapes.get("w", shapes.get("dw"))
+    picture = shapes.get("x", shapes.get("dx"))
+    if weight is None or picture is None or weight[2:] != (3, 3):
+        return None
+    images, inputs, height, width = picture
+    found = winograd.Sizes(images, inputs, height, width, result[1], (window.before[0], window.before[1]))
+    return found if winograd.pays(found) else None
+
+
+def _launch(
+    graph: Graph, name: str, which: str, work: winograd.Work, places: dict[str, Any], positions: dict[str, int], plan: Any
+) -> Launch | None:  # fmt: skip
+    """The call of a native function on a plan's tensors, beside the call of that plan, if that is all there is to it."""
+    if plan is None or plan.before or plan.after:
+        return None
+    address = winograd.function(which)
+    graph.buffers.append(Buffer(len(graph.buffers), 0, work.scratch))
+    arguments: list[Any] = [None] * len(jit.signatures[address])
+    arguments[-1] = work.table
+    arguments[jit.facts[address].parameters.index("scratch")] = Ref(graph.buffers[-1].index, 0)
+    for tensor, position in positions.items():
+        arguments[position] = places.get(tensor)
+    layouts = plan.described.tensors
+    sizes = tuple(4 * math.prod(shape) for shape, _ in list(layouts.values())[: plan.results])
+    runner = jit.address_of(sequence.runner(False))
+    other = Other(runner, jit.signatures[runner], plan, tuple(positions[tensor] for tensor in layouts), sizes)
+    return Launch(f"{name} by Winograd", address, jit.signatures[address], arguments, other=other)
+
+
+def _of_product(graph: Graph, steps: list[Any]) -> tuple[list[Launch], int]:
+    """The gradient of a large weight, which eager calls compute as a product of two matrices: blocks of the input, and dy with its
+    channels outermost. Nobody else reads these."""
+    if len(steps) < 3 or not all(isinstance(s, Launch) for s in steps) or getattr(steps[2].plan, "steps", None) is None:
+        return [], 1
+    blocks, copy, product = steps
+    to, x, images, inputs, height, width, *rest = blocks.arguments
+    places, kernel, stride, before, dilation = (tuple(rest[k : k + 2]) for k in range(0, 10, 2))
+    dw, left, right = product.arguments[1:4]
+    outputs = _elements(copy) // (images * places[0] * places[1])
+    sizes = winograd.Sizes(images, inputs, height, width, outputs, before)
+    plain = kernel == (3, 3) and stride == dilation == (1, 1) and sizes.result == places
+    written, read = copy.writes(), copy.reads()
+    if not plain or right != to or written != [left] or len(read) != 1 or not winograd.pays(sizes):
+        return [], 1
+    shapes = {"dw": (outputs, inputs, 3, 3), "dy": (images, outputs, *places), "x": (images, inputs, height, width)}
+    tensors = {name: (shape, contiguous_strides(shape)) for name, shape in shapes.items()}
+    window = operands.geometry(2, 1, before, 1, 1)
+    plan = Described("backward", tensors, float32, window).gradients("dw")
+    given = {"dw": dw, "x": x, "dy": read[0]}
+    made = _launch(graph, product.name, "weight_gradient", winograd.work(sizes, gradient=True), given, _GRADIENT, plan)
+    return ([], 1) if made is None else ([made], 3)
+
+
+def _elements(step: Launch) -> int:
+    """How many elements a loop goes over; 0 if it is none."""
+    known, first = compiled.maps.get(step.address), step.arguments[0]
+    if known is None:
+        return 0
+    return first if type(first) is int else math.prod(struct.unpack(f"{len(first) // 8}q", first)[: known[4]])
+
+
+__all__ = ["fewer_products"]
