@@ -78,7 +78,7 @@ class _Derivative:
         nodes = [v.grad_fn for v, used in zip(outputs, self.differentiable) if used]
         self.label = nodes[0].name() if nodes and nodes[0] is not None else "WrapperBackward0"
         self.graph: Any = None
-        self.results: list = []  # its nodes that stand for the results
+        self.results: list = []  # the names of its nodes that stand for the results
 
     def _call(self, leaves: list, requiring: bool = False) -> Any:
         if requiring:
@@ -99,7 +99,7 @@ class _Derivative:
                 for place, tensor in zip(self.places, tensors):
                     leaves[place] = tensor
                 found = tree_flatten(self._call(leaves))[0]
-                self.results = [recording.recorder.node_of(v) if isinstance(v, Tensor) else None for v in found]
+                self.results = [recording.recorder.node_of(v).name if isinstance(v, Tensor) else "" for v in found]
                 outputs = [v for v, used in zip(found, self.differentiable) if used]
                 return autograd_grad(outputs, [leaves[i] for i in self.needed], grads, allow_unused=True)
 
@@ -114,10 +114,13 @@ class _Derivative:
         given = [leaves[i] for i in self.places]
         given += [g for g, used in zip(grads, self.differentiable) if used]
         values: dict[Any, Any] = {}
-        for node, value in zip([n for n in nodes if n.op == "placeholder"], given):
-            values[node] = value
-        for node, value in zip(self.results, outputs):
-            values.setdefault(node, value)
+        kept = dict(zip(self.results, outputs))
+        begin = iter(given)
+        for node in nodes:
+            if node.op == "placeholder":
+                values[node] = next(begin)
+            elif node.name in kept:
+                values[node] = kept[node.name]
         end = nodes[-1]
         for node in self._wanted(end, values):
             values[node] = self._value(node, values)
