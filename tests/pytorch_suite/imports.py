@@ -22,7 +22,8 @@ from .pretended import pretend_devices
 INTERNAL = "torch.testing._internal"
 STAND_INS = Path(__file__).parent / "stand_ins"
 _WHEEL = (  # models and checks that PyTorch's wheel brings along: read there, never copied
-    "common_dist_composable", "common_fsdp", "common_pruning", "common_quantization", "common_quantized", "dist_utils", "distributed", "hypothesis_utils",
+    "common_dist_composable", "common_fsdp", "common_pruning", "common_quantization", "common_quantized",
+    "dist_utils", "distributed", "hypothesis_utils", "logging_tensor", "two_tensor",
 )  # fmt: skip
 
 missing: set[str] = set()  # names of PyTorch's that Flambeau does not have and the test file imports
