@@ -569,3 +569,8 @@ def _var(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool
 @special("std.correction")
 def _std(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
     return flambeau.std(self, dim, correction=1 if correction is None else correction, keepdim=keepdim)
+
+
+@special("_local_scalar_dense")
+def _local_scalar_dense(self: Tensor) -> Any:
+    return self.item()
