@@ -23,7 +23,8 @@ def free_earlier(graph: Graph, results: set[int]) -> None:
     for step in graph.steps:
         for b in _touched(step) & own:
             left[b] += 1
-    waiting, ordered, made = list(graph.steps), [], set()
+    waiting, ordered = list(graph.steps), list[Any]()
+    made: set[int] = set()
     while waiting:
         k = 0
         if _grows(graph, waiting[0], own, left, made) > _SMALL and not _prepared(graph, ordered[-1:], waiting[0]):
