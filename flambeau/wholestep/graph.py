@@ -6,6 +6,7 @@ A *buffer* is a piece of memory: an argument's, a parameter's, or one that the f
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -240,7 +241,7 @@ class Graph:
                 places = [(i, a) for i, a in enumerate(step.arguments) if type(a) is Ref]
                 given = ", ".join(map(repr, [*(a for i, a in places if i not in written), *others]))
                 made = ", ".join(repr(a) for i, a in places if i in written)
-                formula = _formula(step)
+                formula = _formula(step.address)
                 lines.append(f"{made + ' = ' if made else ''}{step.name}({given}){formula}")
             elif isinstance(step, Test):
                 lines.append(f"test {step.name}: {step.place!r} is zero")
@@ -250,9 +251,10 @@ class Graph:
         return "\n".join(lines)
 
 
-def _formula(step: Launch) -> str:
+@functools.lru_cache(1024)
+def _formula(address: int) -> str:
     """What a loop computes, if that is short: parts that are used several times are written out each time."""
-    known = compiled.maps.get(step.address)
+    known = compiled.maps.get(address)
     if known is None:
         return ""
     lengths: dict[int, int] = {}
