@@ -70,8 +70,8 @@ FLOORS = [
     },  # may only shrink: rooms that belong on floors of their own
     {
         "_C", "_dynamo", "_higher_order_ops", "_inductor", "_library", "ao", "cpp", "cpu", "cuda", "distributions", "func", "horovod", "jit", "masked", "onnx",
-        "profiler", "quantization", "serve", "signal", "sparse", "startup",
-        "testing", "vision", "wholestep",
+        "profiler", "quantization", "serve", "signal", "sparse", "startup", "vision",
+        "testing", "wholestep",
     },
 ]  # fmt: skip
 
