@@ -80,6 +80,13 @@ def pretend_devices(torch: Any, path: Path) -> None:
         return
     sys.meta_path.insert(0, _Finder(path))
     torch.accelerator.device_count = torch.cpu.device_count = lambda: ranks
+    start = torch.distributed.init_process_group
+
+    def start_once(backend: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Tests name a backend for the CPU and one for the GPU, which is the CPU here."""
+        start("gloo" if backend == "cpu:gloo,cpu:gloo" else backend, *args, **kwargs)
+
+    torch.distributed.init_process_group = torch.distributed.distributed_c10d.init_process_group = start_once
     if not hasattr(torch._inductor.config, "compile_threads"):
         torch._inductor.config.compile_threads = 1
     for module in (torch.cuda, torch.accelerator):
