@@ -274,8 +274,8 @@ class FlatParam(FSDPParam):
             _add_gradient(self.sharded_param, shard)
             return
         for piece, low, high in self.own_parts():
-            if not piece.param.requires_grad:
-                continue
+            if not piece.param.requires_grad or (low == high and piece.size):
+                continue  # frozen, or all of it elsewhere
             _add_gradient(piece.param, self._part(piece, shard[low:high]))
 
     @property

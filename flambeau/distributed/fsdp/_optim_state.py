@@ -49,6 +49,10 @@ class _Known:
         parts = self.members.get(id(param))
         return [self.names[id(param)]] if parts is None else [name for _, _, name in parts]
 
+    def order(self) -> list[str]:
+        """All names as the model has them, the same on all ranks."""
+        return [n for key, name in self.names.items() for n in ([m[2] for m in self.members.get(key, ())] or [name])]
+
 
 def listed(model: Module, optim: Any, optim_input: Iterable[Any] | None = None) -> list[Any]:
     """An optimizer's parameters in its order: its own, those it was made with, or the model's."""
@@ -86,8 +90,7 @@ def optimizer_state(model: Module, params: list[Any], state_dict: dict, settings
             }
     if getattr(settings.optim_state_dict_config, "rank0_only", False) and groups.get_rank(known.group) != 0:
         return {}
-    order = [name for p in params for name in known.of(p) if name in state]
-    result: dict[str, Any] = {"state": {name: state[name] for name in (*order, *state)}}
+    result: dict[str, Any] = {"state": {name: state[name] for name in (*known.order(), *state) if name in state}}
     if "param_groups" in state_dict:
         result["param_groups"] = [
             {**group, "params": [name for number in group["params"] for name in known.of(params[number])]}

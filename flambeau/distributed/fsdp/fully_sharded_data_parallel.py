@@ -7,11 +7,13 @@ The engine is that of `fully_shard`; what differs is that the parameters of a un
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ...autograd.grad_mode import no_grad
+from ...core.promotion import promote_types
 from ...core.tensor import Tensor
 from ...nn import Module, ModuleDict, ModuleList
 from ...ops import namespace
@@ -414,8 +416,14 @@ class FullyShardedDataParallel(StateDictMethods):
         factor = (limit / (total + 1e-6)).clamp(max=1.0)
         for grad in {id(g): g for g in (*cut, *whole)}.values():
             grad.mul_(factor.to(grad.device, grad.dtype))
-        dtypes = {g.dtype for g in (*cut, *whole)}
-        return total.to(dtypes.pop()) if len(dtypes) == 1 else total
+        if not cut and not whole:
+            warnings.warn(
+                f"Called FSDP.clip_grad_norm_() on rank {self.rank} with no gradients -- returning the total norm in the default dtype"
+                f" {total.dtype}",
+                stacklevel=3,
+            )
+            return total
+        return total.to(functools.reduce(promote_types, (g.dtype for g in (*cut, *whole))))
 
     def register_comm_hook(self, state: object, hook: Callable) -> None:
         """Reduce the gradients of each unit's flat parameter by hook(state, gradients, output), by hook(state, gradients) where nothing
