@@ -37,7 +37,7 @@ _FAST_ACCUMULATION, _BIAS_TYPE, _POINTER_MODE = 25, 26, 2
 _BATCH_COUNT, _BATCH_OFFSET = 5, 6
 _MAX_WORKSPACE, _REDUCTIONS, _ALIGNMENT = 1, 3, 5
 _NO_SPLIT_ROUNDING = 0 | 2  # in the compute type only: partial sums are not rounded to the result's type
-_WORKSPACE = 32 << 20
+WORKSPACE = 32 << 20
 _LIMIT = 4096  # plans kept by a thread
 
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relubias": 6, "gelu": 32, "gelubias": 36}
@@ -89,8 +89,16 @@ def _workspace(where: Any, stream: int) -> int:
     key = (where, stream)
     found = _local.workspaces.get(key)
     if found is None:
-        found = _local.workspaces[key] = nvidia.workspace(_WORKSPACE, where)
+        found = _local.workspaces[key] = nvidia.workspace(WORKSPACE, where)
     return found.ptr
+
+
+def forget_workspace(where: Any, stream: int) -> None:
+    """Free what products of this thread in one stream have used; plans ask for other memory when they run there again."""
+    if _local.workspaces.pop((where, stream), None) is not None:
+        for plan in _local.plans.values():
+            if plan.stream == stream:
+                plan.stream = -1
 
 
 def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int] | None:
@@ -178,7 +186,7 @@ class _Plan:
         self.words = (c_uint64 * (_STATUS + 1))(
             ctypes.cast(library.cublasLtMatmul, c_void_p).value or 0, _handle(self.where).value or 0, self.descriptor.value or 0,
             ctypes.addressof(alpha), layouts[0].value or 0, layouts[1].value or 0, ctypes.addressof(beta), layouts[2].value or 0,
-            ctypes.addressof(algorithm), 0, _WORKSPACE,
+            ctypes.addressof(algorithm), 0, WORKSPACE,
         )  # fmt: skip
         self.table = ctypes.addressof(self.words)
         self.call = _runner()
@@ -194,7 +202,7 @@ class _Plan:
         library = _library()
         wishes = c_void_p()
         _check(library.cublasLtMatmulPreferenceCreate(byref(wishes)), "cublasLtMatmulPreferenceCreate")
-        settings: list[tuple[int, Any]] = [(_MAX_WORKSPACE, c_uint64(_WORKSPACE))]
+        settings: list[tuple[int, Any]] = [(_MAX_WORKSPACE, c_uint64(WORKSPACE))]
         settings += [(_ALIGNMENT + i, c_uint32(alignment)) for i in range(4)]
         if (d is dt.float16 and not matmul_switches.allow_fp16_reduced_precision_reduction) or (
             d is dt.bfloat16 and not matmul_switches.allow_bf16_reduced_precision_reduction
