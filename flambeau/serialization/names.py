@@ -54,7 +54,6 @@ SAFE: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_parameter_with_state"): rebuild.parameter_with_state,
     ("torch._utils", "_rebuild_meta_tensor_no_storage"): rebuild.meta_tensor,
     ("torch._tensor", "_rebuild_from_type_v2"): rebuild.from_type,
-    ("torch._utils", "_rebuild_wrapper_subclass"): rebuild.wrapper_subclass,
     ("torch.storage", "UntypedStorage"): UNTYPED,
     ("torch", "UntypedStorage"): UNTYPED,
     ("torch", "Tensor"): Tensor,

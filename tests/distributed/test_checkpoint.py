@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import tempfile
@@ -119,6 +120,13 @@ def test_pytorch_reads_ours_and_we_read_its(tmp_path):
     back = {"model": flambeau.nn.Linear(3, 4).state_dict(), "epoch": 0}
     dcp.load(back, checkpoint_id=tmp_path / "theirs")
     assert back["epoch"] == 5 and back["model"]["weight"].tolist() == model.weight.tolist()
+
+
+def test_bytes_like_a_file_are_data(tmp_path):
+    dcp.save({"x": io.BytesIO(b"some bytes")}, checkpoint_id=tmp_path)
+    state = {"x": io.BytesIO()}
+    dcp.load(state, checkpoint_id=tmp_path)
+    assert state["x"].getvalue() == b"some bytes"
 
 
 def test_files_of_torch_save_and_back(tmp_path):

@@ -7,7 +7,9 @@ import copy
 import pytest
 
 import flambeau
+import flambeau.distributed as dist
 from flambeau import nn
+from flambeau.distributed.fsdp import fully_shard
 from flambeau.distributed.pipelining import (
     PipelineStage,
     Schedule1F1B,
@@ -116,7 +118,27 @@ def a_split_graph_is_trained(rank, size):
         assert flambeau.allclose(parameter.grad, expected.get_parameter(name).grad, atol=1e-6)
 
 
+def stages_of_shards(rank, size):
+    """Both stages on each rank, cut over the two ranks, each with a half of the batch."""
+    own = [dist.new_group([r]) for r in range(size)][rank]
+    for kind in (ScheduleInterleaved1F1B, ScheduleInterleavedZeroBubble):
+        model, (x, target) = whole_model(), batch()
+        expected = copy.deepcopy(model)
+        nn.functional.mse_loss(expected(x), target).backward()
+        modules = [fully_shard(model[:2]), fully_shard(model[2:])]
+        stages = [PipelineStage(m, n, 2, "cpu", group=own) for n, m in enumerate(modules)]
+        schedule = kind(stages, 2, loss_fn=nn.functional.mse_loss)
+        assert {"0UNSHARD", "1RESHARD", "0REDUCE_GRAD"} <= {str(a) for a in schedule.pipeline_order_with_comms[0]}
+        half = slice(4 * rank, 4 * rank + 4)
+        for _ in range(2):
+            model.zero_grad()
+            schedule.step(x[half], target=target[half])
+        for mine, theirs in zip(model.parameters(), expected.parameters(), strict=True):
+            assert flambeau.allclose(mine.grad.full_tensor(), theirs.grad, atol=1e-6)
+
+
 CHECKS = [
+    stages_of_shards,
     gpipe,
     one_forward_one_backward,
     interleaved_1f1b,

@@ -229,3 +229,10 @@ def test_another_secret_or_another_world_is_refused(listening, tmp_path, monkeyp
     with pytest.raises(dist.DistNetworkError, match="another secret"):
         wire.connect(("127.0.0.1", listener.port), b"s" * 16, 10)
     assert not heard and not Path(tmp_path, "exploded").exists()
+
+
+def test_workers_that_join_as_they_like_have_a_number():
+    for method in ("tcp://127.0.0.1:1", "file:///tmp/nowhere"):
+        options = rpc.TensorPipeRpcBackendOptions(init_method=method)
+        with pytest.raises(ValueError, match="rank parameter missing"):
+            rpc.init_rpc("nobody", rpc_backend_options=options)

@@ -217,3 +217,13 @@ def test_graph_attention_over_sparse_edges() -> None:
         return [[round(v, 4) for v in row] for row in x.grad.tolist()], [round(v, 4) for v in a.grad.tolist()]
 
     both(scenario)
+
+
+def test_a_table_may_change_between_the_passes_of_a_bag():
+    """Its values are not needed for its gradient: several trainers may update one table."""
+    table = flambeau.ones(5, 2, requires_grad=True)
+    out = flambeau.nn.functional.embedding_bag(flambeau.tensor([1, 2, 2]), table, flambeau.tensor([0, 1]), mode="sum")
+    with flambeau.no_grad():
+        table.add_(1)
+    out.sum().backward()
+    assert table.grad.tolist() == [[0, 0], [1, 1], [2, 2], [0, 0], [0, 0]]

@@ -270,9 +270,14 @@ container = _Container()
 
 def backward(context_id: int, roots: list[Tensor], retain_graph: bool = False) -> None:
     """Run the backward pass of a context from `roots`; gradients are then in `get_gradients(context_id)`, on each worker its own."""
+    if not isinstance(context_id, int) or not isinstance(roots, (list, tuple)):
+        raise TypeError(
+            "backward(): incompatible function arguments: expected (context_id: int, roots: list[Tensor], retain_graph: bool ="
+            f" False), got {type(context_id).__name__} and {type(roots).__name__}"
+        )
     context = container.find(context_id)
     if not roots:
-        raise RuntimeError("No tensors provided for gradients computation.")
+        raise RuntimeError("No tensors provided for gradient computation.")
     arrivals: list[tuple[Node, int, Tensor]] = []
     for root in roots:
         if not root.requires_grad:

@@ -154,7 +154,27 @@ def _fsdp_optim_state(
     from .. import fsdp  # noqa: PLC0415 - only for those who use it
 
     with info.fsdp_context():
-        return fsdp.FullyShardedDataParallel.optim_state_dict(model, optim, state_dict)
+        found = fsdp.FullyShardedDataParallel.optim_state_dict(model, optim, state_dict)
+    return _renamed(found, {compiled: name for name, compiled in _compiled_names(model).items()})
+
+
+def _compiled_names(model: Module) -> dict[str, str]:
+    """The names of parameters of which FSDP knows others, because a compiled module is around them."""
+    names = {}
+    for key, _ in model.named_parameters():
+        plain, compiled = _get_fqns(model, key), _get_fqns(model, key, skip_compiler_prefix=False)
+        if plain != compiled:
+            names[_only(plain, key)] = _only(compiled, key)
+    return names
+
+
+def _renamed(state_dict: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    if not names or not state_dict:
+        return state_dict
+    return {
+        _STATE: {names.get(key, key): value for key, value in state_dict[_STATE].items()},
+        _PG: [{**group, _PARAMS: [names.get(key, key) for key in group[_PARAMS]]} for group in state_dict[_PG]],
+    }
 
 
 def _split_optim_state_dict(
@@ -220,7 +240,8 @@ def _load_optim_state_dict(
             from .. import fsdp  # noqa: PLC0415 - only for those who use it
 
             with info.fsdp_context():
-                own = fsdp.FullyShardedDataParallel.optim_state_dict_to_load(model, optim, own)
+                named = _renamed(own, _compiled_names(model))
+                own = fsdp.FullyShardedDataParallel.optim_state_dict_to_load(model, optim, named)
         elif info.full_state_dict:
             own = _spread_optim_state(model, optim, own, info)
         _state_dict_fn(optim, "load_state_dict")(own)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core.size import Size
 from ...core.tensor import Tensor, empty
-from ...serialization import load, save
+from ...serialization import load, safe_globals, save
 from . import _version
 from ._dedup_save_plans import dedup_save_plans
 from ._nested_dict import FLATTEN_MAPPING, flatten_state_dict
@@ -215,7 +215,8 @@ class DefaultLoadPlanner(LoadPlanner):
         return new_plan
 
     def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
-        loaded = load(value)  # data only: other classes have to be allowed by torch.serialization.add_safe_globals
+        with safe_globals([io.BytesIO]):  # bytes that can be read like a file are data, too
+            loaded = load(value)  # data only: other classes have to be allowed by torch.serialization.add_safe_globals
         key = read_item.dest_index.fqn
         if self.flatten_state_dict:
             set_element(self.original_state_dict, self.mappings[key], loaded)

@@ -11,6 +11,7 @@ from ...autograd.grad_mode import no_grad
 from ...core.tensor import Tensor
 from ...ops import namespace
 from .. import groups
+from ..device_mesh import DeviceMesh
 from ..tensor import DTensor, Shard
 from ._common_utils import FLAT_PARAM, FSDP_PREFIX, clean_tensor_name
 from .api import StateDictType
@@ -75,7 +76,11 @@ def _local_shard(unit: Any) -> Any:
 
 def shard_mesh(unit: Any) -> Any:
     mesh = unit._info.mesh
-    return mesh if mesh.ndim == 1 else mesh[mesh.mesh_dim_names[-1]]
+    if mesh.ndim == 1:
+        return mesh
+    if mesh.mesh_dim_names:
+        return mesh[mesh.mesh_dim_names[-1]]
+    return DeviceMesh.from_group(mesh.get_group(mesh.ndim - 1), mesh.device_type)
 
 
 def _shared_names(unit: Any, inner: str) -> dict[str, Any]:

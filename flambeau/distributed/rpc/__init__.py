@@ -99,11 +99,29 @@ def init_rpc(
         _kept[:] = [meeting]
         store, rank, world_size = next(meeting)
     else:
+        rank = _rank_of(rpc_backend_options.init_method, rank)
         store, world_size = _open_store(rpc_backend_options.init_method, rank), None
     store.set_timeout(timedelta(seconds=rpc_backend_options.rpc_timeout))
     store = PrefixStore(f"rpc_prefix_{next(_worlds)}", store)
+    kind = b"counted" if world_size else b"as they like"
+    if store.compare_set("how workers come", "", kind.decode()) != kind:
+        raise RuntimeError("RPC group mixes statically and dynamically initialized members which is not supported.")
     dist_autograd._init(rank)
     _init_rpc_backend(backend, store, name, rank, world_size, rpc_backend_options)
+
+
+def _rank_of(init_method: str, rank: int) -> int:
+    """The number of a worker that joins as it likes: given, or in the environment."""
+    scheme = urlparse(init_method).scheme
+    if rank >= 0:
+        return rank
+    if scheme != "env":
+        raise ValueError(f"Error initializing torch.distributed using {scheme}:// rendezvous: rank parameter missing")
+    if "RANK" not in os.environ:
+        raise ValueError(
+            "Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, but not set"
+        )
+    return int(os.environ["RANK"])
 
 
 def _open_store(init_method: str, rank: int) -> Store:

@@ -13,7 +13,7 @@ from ...backends.cpu.threads import get_num_threads
 from ...core import dtype as dt
 from ...core.graph import unrecorded
 from ...core.random_math import narrow, widen
-from ...core.size import make_size
+from ...core.size import Size, make_size
 from ...core.tensor import Tensor, copy_of_array, empty, numel_of
 from ...kernels.library import embedding_bag as bag_kernels
 from ...kernels.library import index as kernels
@@ -204,9 +204,9 @@ def _(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None
 _MODES = {"sum": 0, "mean": 1, "max": 2}
 
 
-def _bag_grads(
+def _bag_weight_grad(
     g: Any,
-    weight: Tensor,
+    weight_shape: Size,
     index: Tensor,
     starts: Tensor,
     mode: str,
@@ -216,20 +216,18 @@ def _bag_grads(
     sparse: bool,
     sizes: Tensor,
     winners: Tensor,
-    needs: dict,
-) -> tuple:
-    grad, scales = g[0] if isinstance(g, tuple) else g, per_sample_weights
-    to_weight = to_scales = None
-    if needs["weight"] and sparse:
-        to_weight = _sparse_bag_grad(grad, weight.shape, index, starts, mode, scales, padding, sizes)
-    elif needs["weight"] and mode == "max":
-        to_weight = bag_winners_grad(grad, winners, sizes, weight.shape[0])
-    elif needs["weight"]:
-        counts = index.bincount(minlength=weight.shape[0]) if scale_grad_by_freq else None
-        to_weight = bag_rows_grad(grad, index, starts, scales, sizes, counts, weight.shape[0], mode == "mean", padding)
-    if needs["per_sample_weights"]:
-        to_scales = bag_scales_grad(grad, weight, index, starts, padding)
-    return to_weight, to_scales
+) -> Tensor:
+    grad, rows = g[0] if isinstance(g, tuple) else g, weight_shape[0]
+    if sparse:
+        return _sparse_bag_grad(grad, weight_shape, index, starts, mode, per_sample_weights, padding, sizes)
+    if mode == "max":
+        return bag_winners_grad(grad, winners, sizes, rows)
+    counts = index.bincount(minlength=rows) if scale_grad_by_freq else None
+    return bag_rows_grad(grad, index, starts, per_sample_weights, sizes, counts, rows, mode == "mean", padding)
+
+
+def _bag_scales_grad(g: Any, weight: Tensor, index: Tensor, starts: Tensor, padding: int) -> Tensor:
+    return bag_scales_grad(g[0] if isinstance(g, tuple) else g, weight, index, starts, padding)
 
 
 def _table_layout(grad: Tensor, rows: int) -> tuple:
@@ -319,7 +317,7 @@ def _sparse_bag_grad(
 
 @internal(
     saves=("sizes", "winners"),
-    grads={("weight", "per_sample_weights"): _bag_grads},
+    grads={"weight": _bag_weight_grad, "per_sample_weights": _bag_scales_grad},
     quirks=Quirks(label="EmbeddingBagBackward0"),
     batching="each",
 )
