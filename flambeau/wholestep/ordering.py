@@ -118,7 +118,7 @@ def _again(graph: Graph, b: int, worst: int, users: dict[int, list[int]], lives:
     early = [i for i in uses if i <= worst]
     if not later or later[0] - max(early, default=made) < _FAR or not _is_short(step, b, graph):
         return False
-    if any(isinstance(graph.steps[i], Launch) is False or Ref(b, 0) in graph.steps[i].writes() for i in uses):
+    if any(_changes(graph.steps[i], b) for i in uses):
         return False
     for ref in step.reads():
         if ref.buffer in own and lives[ref.buffer][1] < later[0]:
