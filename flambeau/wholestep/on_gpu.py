@@ -37,10 +37,6 @@ from .results import Results, is_live
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
 _FEW = 1 << 12
 _PIECE = 1 << 22  # numbers that are compared at once
-_LARGE, _SLACK = (
-    16 << 20,
-    64,
-)  # a graph that needs more than the one gets a segment, with one part in the other to spare
 
 
 class Prepared(preparing.Prepared):
@@ -151,11 +147,7 @@ class GraphRecorded(Recorded):
         One comes after the other, so that the graph's memory and that of the function are never needed together."""
         before = _Before(self)
         arguments = [_Copy(t) for t in tensors]
-        memory = backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
-        start, peak, memory.peak = memory.allocated, memory.peak, memory.allocated
         result = run({})
-        most = memory.peak - start + before.dropped()  # bytes that the call needs besides what it found
-        memory.peak = max(peak, memory.peak)
         left = _Left(self)
         values, changed = [sums(t) for t in before.tensors], [_Copy(tensors[i]) for i, _ in self.argument_bumps]
         theirs = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
@@ -164,7 +156,7 @@ class GraphRecorded(Recorded):
             before.give_back()
             cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
             self._give_back()
-            made = self._capture(tensors, run, most + sum(a.size for a in arguments))
+            made = self._capture(tensors, run)
             self.program.capture.replay()
             gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
             left.put_back()
@@ -192,9 +184,8 @@ class GraphRecorded(Recorded):
     def _give_back(self) -> None:
         backend_of(self.where).memory(self.where).empty_cache()  # type: ignore[attr-defined]
 
-    def _capture(self, tensors: list[Tensor], run: Callable[..., Any], expected: int) -> list[UntypedStorage]:
-        """Capture a call, for which the graph should need so many bytes. Nothing has run yet when this returns storages for its
-        results."""
+    def _capture(self, tensors: list[Tensor], run: Callable[..., Any]) -> list[UntypedStorage]:
+        """Capture a call. Nothing has run yet when this returns storages for its results."""
         prepared, where = self.prepared, self.where
         capture = graphs.CUDAGraph(keep_graph=True)
         observer = Observer(capture)
@@ -203,8 +194,7 @@ class GraphRecorded(Recorded):
             observer.know(storage, "state")
         state = {id(t): t for t in prepared.state}
         grads_before = {i: t.grad if t.is_leaf else None for i, t in state.items()}
-        room = expected + expected // _SLACK + cublaslt.WORKSPACE
-        with capturing(capture, where, expected=room if expected > _LARGE else 0) as callers:
+        with capturing(capture, where) as callers:
             inputs, statics = static_copies(tensors, observer, where)
             for t, static in zip(tensors, statics):
                 static.requires_grad = t.requires_grad
@@ -357,10 +347,6 @@ class _Before:
         for copy in self.copies:
             copy.put_back()
         self.left.put_back()
-
-    def dropped(self) -> int:
-        """Bytes of gradients that were there and are not any more."""
-        return sum(g.bytes.size for g in self.grads if g.bytes is not None and g.is_new())
 
     def give_back(self) -> None:
         """Take the memory from gradients that the function only drops."""
