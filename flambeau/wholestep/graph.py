@@ -62,15 +62,27 @@ class Buffer:
     dtype: Any = None  # and its dtype, where that is known
 
 
-class Other(NamedTuple):
-    """The native call that a step stands for: it gives the same, but for rounding. In the first run both are called; where they differ
-    by more than that, this one is used."""
+class Same(NamedTuple):
+    """An argument of the step that a call stands beside."""
+
+    position: int
+
+
+class OtherCall(NamedTuple):
+    """A native call, some of whose arguments are those of a step."""
 
     address: int
     signature: str
-    plan: Any  # of oneDNN
-    positions: tuple[int, ...]  # of the step's arguments, in the order of the plan's
-    sizes: tuple[int, ...]  # of its results, which come first, in bytes
+    arguments: list[Any]
+    plan: Any = None  # of oneDNN
+
+
+class Other(NamedTuple):
+    """The native calls that a step stands for: they give the same, but for rounding. In the first run both are made; where they differ
+    by more than that, these are used from then on. The memory that they use is that of the step, or existed before."""
+
+    calls: tuple[OtherCall, ...]
+    results: tuple[tuple[int, int], ...]  # positions of the step's arguments, and bytes
 
 
 @dataclass(eq=False)
@@ -264,7 +276,9 @@ __all__ = [
     "Launch",
     "Number",
     "Other",
+    "OtherCall",
     "Ref",
+    "Same",
     "Test",
     "Update",
     "mapped",
