@@ -80,7 +80,9 @@ def test_formulas_are_computed_again_where_that_is_wanted():
     assert not kept.program.graph.recomputed
     assert [name for name, _ in again.program.graph.recomputed] == ["nn.functional.gelu"] * 2
     assert again.program.arena_size < kept.program.arena_size
-    assert "computed again instead of kept: nn.functional.gelu (2 times), 262144 bytes" in flambeau.compiler.show(compiled)
+    assert "computed again instead of kept: nn.functional.gelu (2 times), 262144 bytes" in flambeau.compiler.show(
+        compiled
+    )
 
 
 def test_a_short_formula_is_computed_again_by_itself():
