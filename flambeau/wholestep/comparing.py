@@ -43,7 +43,7 @@ class Print:
         if self.bytes is None or self.kind is None or self.size % np.dtype(self.kind).itemsize:
             return False
         held = ctypes.create_string_buffer(self.bytes, self.size)
-        a, b = (_numbers(at, self.size, self.kind).astype(np.float64) for at in (address, ctypes.addressof(held)))
+        a, b = (numbers(at, self.size, self.kind).astype(np.float64) for at in (address, ctypes.addressof(held)))
         fine = np.isfinite(a) & np.isfinite(b)
         limit = _TOLERANCE[np.dtype(self.kind).itemsize]
         scale = float(np.abs(a[fine]).max(initial=0.0))
@@ -83,7 +83,7 @@ def kind_of(d: Any) -> Any:
     return _KINDS.get(d.name)
 
 
-def _numbers(address: int, size: int, kind: Any) -> np.ndarray:
+def numbers(address: int, size: int, kind: Any) -> np.ndarray:
     """Numbers in memory, as float32 or float64."""
     raw = np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)), kind)
     if kind is np.uint16:
@@ -99,7 +99,7 @@ def _rows(address: int, size: int, kind: Any) -> Iterator[np.ndarray]:
     """Numbers in memory in rows, the last one filled up with zeros, some at a time."""
     size -= size % np.dtype(kind).itemsize
     for at in range(0, size, _PIECE):
-        values = _numbers(address + at, min(_PIECE, size - at), kind)
+        values = numbers(address + at, min(_PIECE, size - at), kind)
         yield (values if len(values) % _ROW == 0 else np.pad(values, (0, -len(values) % _ROW))).reshape(-1, _ROW)
 
 
@@ -136,4 +136,4 @@ class modes_off:  # noqa: N801 - reads like a keyword
         grad_mode.enabled, casts.active = self.before, self.cast
 
 
-__all__ = ["WEIGHTS", "Print", "TensorPrint", "kind_of", "modes_off"]
+__all__ = ["WEIGHTS", "Print", "TensorPrint", "kind_of", "modes_off", "numbers"]

@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from ..autograd.engine import run_backward
 from ..backends.nvidia import cublaslt, graphs, threads
 from ..core.backend import backend_of
@@ -27,7 +29,7 @@ from ..ops.shape.joining import cat
 from . import preparing
 from .captured_derivative import CapturedDerivative, CapturedNode
 from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies
-from .comparing import WEIGHTS, modes_off
+from .comparing import WEIGHTS, kind_of, modes_off, numbers
 from .guards import Guard, TensorItem, observe
 from .program import Program, Stale
 from .recorded import GradSlot, Recorded, extent, tensors_in
@@ -37,10 +39,7 @@ from .results import Results, is_live
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
 _FEW = 1 << 12
 _PIECE = 1 << 22  # numbers that are compared at once
-_LARGE, _SLACK = (
-    16 << 20,
-    64,
-)  # a graph that needs more than the one gets a segment, with one part in the other to spare
+_ON_HOST = 1 << 24  # bytes that are compared on the host: kernels for that would have to be compiled first
 
 
 class Prepared(preparing.Prepared):
@@ -151,11 +150,7 @@ class GraphRecorded(Recorded):
         One comes after the other, so that the graph's memory and that of the function are never needed together."""
         before = _Before(self)
         arguments = [_Copy(t) for t in tensors]
-        memory = backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
-        start, peak, memory.peak = memory.allocated, memory.peak, memory.allocated
         result = run({})
-        most = memory.peak - start + before.dropped()  # bytes that the call needs besides what it found
-        memory.peak = max(peak, memory.peak)
         left = _Left(self)
         values, changed = [sums(t) for t in before.tensors], [_Copy(tensors[i]) for i, _ in self.argument_bumps]
         theirs = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
@@ -164,7 +159,7 @@ class GraphRecorded(Recorded):
             before.give_back()
             cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
             self._give_back()
-            made = self._capture(tensors, run, most + sum(a.size for a in arguments))
+            made = self._capture(tensors, run)
             self.program.capture.replay()
             gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
             left.put_back()
@@ -192,9 +187,8 @@ class GraphRecorded(Recorded):
     def _give_back(self) -> None:
         backend_of(self.where).memory(self.where).empty_cache()  # type: ignore[attr-defined]
 
-    def _capture(self, tensors: list[Tensor], run: Callable[..., Any], expected: int) -> list[UntypedStorage]:
-        """Capture a call, for which the graph should need so many bytes. Nothing has run yet when this returns storages for its
-        results."""
+    def _capture(self, tensors: list[Tensor], run: Callable[..., Any]) -> list[UntypedStorage]:
+        """Capture a call. Nothing has run yet when this returns storages for its results."""
         prepared, where = self.prepared, self.where
         capture = graphs.CUDAGraph(keep_graph=True)
         observer = Observer(capture)
@@ -203,8 +197,7 @@ class GraphRecorded(Recorded):
             observer.know(storage, "state")
         state = {id(t): t for t in prepared.state}
         grads_before = {i: t.grad if t.is_leaf else None for i, t in state.items()}
-        room = expected + expected // _SLACK + cublaslt.WORKSPACE
-        with capturing(capture, where, expected=room if expected > _LARGE else 0) as callers:
+        with capturing(capture, where) as callers:
             inputs, statics = static_copies(tensors, observer, where)
             for t, static in zip(tensors, statics):
                 static.requires_grad = t.requires_grad
@@ -278,7 +271,7 @@ class GraphRecorded(Recorded):
         tensors: list[Tensor],
         made: list,
         before: _Before,
-        values: list[Tensor],
+        values: list[Any],
         result: Any,
         changed: list[_Copy],
         gradients: dict[int, Any],
@@ -358,10 +351,6 @@ class _Before:
             copy.put_back()
         self.left.put_back()
 
-    def dropped(self) -> int:
-        """Bytes of gradients that were there and are not any more."""
-        return sum(g.bytes.size for g in self.grads if g.bytes is not None and g.is_new())
-
     def give_back(self) -> None:
         """Take the memory from gradients that the function only drops."""
         for gradient in self.grads:
@@ -411,8 +400,11 @@ def _on_device(t: Any) -> bool:
     return t is not None and not t.is_sparse and t.device is not cpu and bool(t._storage.ptr)
 
 
-def sums(t: Tensor) -> Tensor:
-    """What is remembered of a tensor on its device, to compare others with: of many numbers with a fraction, a weighted sum of each 32."""
+def sums(t: Tensor) -> Tensor | _Bytes:
+    """What is remembered of a tensor, to compare others with: its bytes; of very many numbers with a fraction a weighted sum of each 32,
+    on their device."""
+    if _is_brief(t):
+        return _Bytes(t)
     with modes_off():
         t = t.detach()
         if t.numel() < _FEW or not t.dtype.is_floating_point:
@@ -452,6 +444,9 @@ class _Bytes:
         if self.size:
             backend_of(t.device).read(self.memory.ptr, t.data_ptr(), self.size, t.device)
 
+    def raw(self) -> bytes:
+        return ctypes.string_at(self.memory.ptr, self.size) if self.size else b""
+
     def tensor(self) -> Tensor:
         """A tensor like it, on its device."""
         return new_tensor(
@@ -484,11 +479,40 @@ class _Copy(_Bytes):
             backend_of(self.of.device).write(self.of.data_ptr(), self.memory.ptr, self.size, self.of.device)
 
 
+def _is_brief(t: Tensor | _Bytes) -> bool:
+    """Whether it is compared on the host: it is small, and lies densely in memory."""
+    if isinstance(t, _Bytes):
+        return True
+    size = extent(t)
+    return size <= _ON_HOST and size == t.numel() * t.dtype.itemsize
+
+
+def _alike_on_host(a: _Bytes, b: _Bytes, old: _Bytes | None) -> bool:
+    if a.raw() == b.raw():
+        return True
+    kind = kind_of(a.dtype)
+    if kind is None:
+        return False
+    x, y = (numbers(t.memory.ptr, t.size, kind).astype(np.float64) for t in (a, b))
+    if not np.array_equal(np.isnan(x), np.isnan(y)):
+        return False
+    start = 0.0 if old is None else numbers(old.memory.ptr, old.size, kind).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        far, size, change = (float(np.abs(d[np.isfinite(d)]).sum()) for d in (x - y, y, y - start))
+    return _is_near(far, change, size, a.dtype)
+
+
+def _is_near(far: float, change: float, size: float, d: Any) -> bool:
+    return far <= _NOISE * change + (1e-6 if d.itemsize >= 4 else 1e-3) * size
+
+
 def alike(a: Any, b: Any, old: Any = None) -> bool:
-    """Whether two tensors are equal, or as near as two runs of one step that started from `old` (or from zero) may be. The second may
-    be `_Bytes`. Of large ones a piece at a time is looked at."""
+    """Whether two tensors are equal, or as near as two runs of one step that started from `old` (or from zero) may be. They may be
+    `_Bytes`. Of large ones a piece at a time is looked at."""
     if b is None or a.shape != b.shape or a.dtype is not b.dtype:
         return False
+    if a._strides == b._strides and _is_brief(a) and _is_brief(b) and (old is None or isinstance(old, _Bytes)):
+        return _alike_on_host(_on_host(a), _on_host(b), old)
     if not a.numel() or all(bool((x == y).all()) for x, y in _pieces(a, b)):
         return True
     if not (a.dtype.is_floating_point or a.dtype.is_complex):
@@ -502,8 +526,11 @@ def alike(a: Any, b: Any, old: Any = None) -> bool:
         far += _total(x - y)
         size += _total(y)
         change += _total(y if old is None else y - old.detach().to(wide))
-    tiny = 1e-6 if a.dtype.itemsize >= 4 else 1e-3
-    return far <= _NOISE * change + tiny * size
+    return _is_near(far, change, size, a.dtype)
+
+
+def _on_host(t: Tensor | _Bytes) -> _Bytes:
+    return t if isinstance(t, _Bytes) else _Bytes(t)
 
 
 def _total(t: Any) -> float:

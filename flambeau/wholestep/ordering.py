@@ -23,7 +23,8 @@ def free_earlier(graph: Graph, results: set[int]) -> None:
     for step in graph.steps:
         for b in _touched(step) & own:
             left[b] += 1
-    waiting, ordered = list(graph.steps), list[Any]()
+    waiting: list[Any] = list(graph.steps)
+    ordered: list[Any] = []
     made: set[int] = set()
     while waiting:
         k = 0
@@ -124,7 +125,7 @@ def _again(graph: Graph, b: int, worst: int, users: dict[int, list[int]], lives:
     early = [i for i in uses if i <= worst]
     if not later or later[0] - max(early, default=made) < _FAR or not _is_short(step, b, graph):
         return False
-    if any(isinstance(graph.steps[i], Launch) is False or Ref(b, 0) in graph.steps[i].writes() for i in uses):
+    if any(_changes(graph.steps[i], b) for i in uses):
         return False
     for ref in step.reads():
         if ref.buffer in own and lives[ref.buffer][1] < later[0]:

@@ -55,3 +55,15 @@ def test_a_storage_that_could_not_be_had_leaves_nothing_behind(monkeypatch):
     with pytest.raises(RuntimeError, match="can't allocate memory"):
         flambeau.UntypedStorage(1 << 47)
     assert problems == [] and allocator.allocated() == before
+
+
+def test_large_blocks_go_back_at_once_where_that_is_wanted():
+    size = round_size(5 << 20)
+    flambeau.empty(5 << 20, dtype=flambeau.uint8)  # one that is kept
+    assert allocator.free_blocks[size]
+    with allocator.sparing():
+        assert not allocator.cached()
+        flambeau.empty(5 << 20, dtype=flambeau.uint8).fill_(1)
+        assert not allocator.free_blocks[size]
+    flambeau.empty(5 << 20, dtype=flambeau.uint8)
+    assert allocator.free_blocks[size]

@@ -75,6 +75,8 @@ check(kept)
 assert len(compiled._compiled.causes) == 1 and "SCALE" in compiled._compiled.causes[0], compiled.explain()
 assert "one CUDA graph" in compiled.explain()
 
+from flambeau.wholestep import on_gpu
+on_gpu._ON_HOST = -1  # from now on as if everything were large
 pair = twins(fl.optim.SGD, accumulate=True)  # gradients stay and are added to
 compiled, kept = fl.compile(pair[1][0]), []
 launches = fake.calls["cuGraphLaunch"]
