@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..autograd.engine import run_backward
-from ..backends.nvidia import graphs
+from ..backends.nvidia import cublaslt, graphs
 from ..core.backend import backend_of
 from ..core.device import cpu, device
 from ..core.dtype import float32
@@ -147,7 +147,8 @@ class GraphRecorded(Recorded):
         One comes after the other, so that the graph's memory and that of the function are never needed together."""
         before = _Before(self)
         arguments = [_Copy(t) for t in tensors]
-        result = run({})
+        with cublaslt.tuning():
+            result = run({})
         left = _Left(self)
         values, changed = [sums(t) for t in before.tensors], [_Copy(tensors[i]) for i, _ in self.argument_bumps]
         theirs = {
@@ -156,7 +157,8 @@ class GraphRecorded(Recorded):
         self._undo(before, arguments)
         try:
             before.give_back()
-            made = self._capture(tensors, run)
+            with cublaslt.tuned():
+                made = self._capture(tensors, run)
             self.program.capture.replay()
             gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
             left.put_back()
