@@ -176,7 +176,8 @@ class _Plan:
             self._set(_FAST_ACCUMULATION, ctypes.c_int8(1))
         if epilogue.endswith("bias"):
             self._set(_BIAS_TYPE, c_int32(DATA_TYPES[out.dtype]))
-        self.wishes, self.best = (alignment, a.dtype), None
+        self.wishes = alignment, a.dtype
+        self.best: _Heuristic | None = None  # faster than what is recommended
         algorithm = self._choose(1)[0]
         alpha, beta = (_number(f, scale) for f in factors)
         self.kept += (algorithm, alpha, beta)
@@ -248,7 +249,7 @@ class _Plan:
         usual, beta = self.words[_ALGORITHM], self.kept[5]
         if self.words[_STATUS] or any(bytes(beta)):
             return
-        times = []
+        times: list[tuple[float, int, _Heuristic]] = []
         for algorithm in self._choose(_CANDIDATES):
             self.words[_ALGORITHM] = ctypes.addressof(algorithm)
             times.append((self._time(out, first, second), len(times), algorithm))
