@@ -91,7 +91,7 @@ def child(name: str, mode: str, device: str) -> None:
 def spawn(name: str, mode: str, device: str, cache: str) -> list[list[float]]:
     """What a process of its own says."""
     root = str(Path(__file__).parent.parent)
-    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache, "PYTHONPATH": root}
+    environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache, "CUDA_CACHE_PATH": f"{cache}-nvidia", "PYTHONPATH": root}
     command = [sys.executable, __file__, "--child", mode, "--only", name, "--device", device]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -121,7 +121,13 @@ def measure(name: str, device: str, torch: bool, calls: bool) -> str:
     seconds = [sum(row[clock] for row in rows[:3]) for rows in (cold, warm)]
     cells = [peak[which][0] / 1e6 for which in ("eager", "compiled")] + [peak["compiled"][1] / 1e6]
     cells = ([peak["PyTorch"][0] / 1e6] if torch else []) + cells
-    return f"| {name} | " + " | ".join(f"{cell:.1f} MB" for cell in cells) + " | " + " | ".join(f"{s:.2f} s" for s in seconds) + " |"
+    return (
+        f"| {name} | "
+        + " | ".join(f"{cell:.1f} MB" for cell in cells)
+        + " | "
+        + " | ".join(f"{s:.2f} s" for s in seconds)
+        + " |"
+    )
 
 
 def main() -> None:

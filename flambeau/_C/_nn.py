@@ -15,3 +15,17 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
     if copy:
         raise RuntimeError(".to() does not accept copy argument")
     return device, kind, non_blocking, memory_format
+
+
+def _border(mode: str, dims: int) -> Any:
+    def run(input: Any, padding: Any, *, out: Any = None) -> Any:
+        made = _functional.pad(input, list(padding), mode=mode)
+        return made if out is None else out.resize_(made.shape).copy_(made)
+
+    run.__name__ = run.__qualname__ = f"{'reflection' if mode == 'reflect' else 'replication'}_pad{dims}d"
+    run.__doc__ = f"`nn.functional.pad` of {dims} dimension{'s' * (dims > 1)} with mode {mode!r}."
+    return run
+
+
+reflection_pad1d, reflection_pad2d, reflection_pad3d = (_border("reflect", d) for d in (1, 2, 3))
+replication_pad1d, replication_pad2d, replication_pad3d = (_border("replicate", d) for d in (1, 2, 3))

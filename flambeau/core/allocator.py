@@ -74,6 +74,7 @@ def _fresh_block(size: int) -> int | None:
     for first, last in ((start, pointer), (pointer + size, start + size + _HUGE_PAGE)):  # what is too much
         if last > first:
             unmap(first, last - first)
+    assert _madvise is not None
     _madvise(pointer, size, _MADV_HUGEPAGE)  # advice: where there are no huge pages, small ones do
     return pointer
 

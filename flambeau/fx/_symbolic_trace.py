@@ -257,6 +257,17 @@ def wrap(fn_or_name: Any) -> Any:
 _CONSTANTS = (Tensor, pytree.TreeSpec)
 
 
+def _annotations_of(function: Any) -> dict[str, Any]:
+    """A function's annotations. This library's own are kept as text, and say Any where PyTorch's layers say nothing."""
+    if (getattr(function, "__module__", None) or "").partition(".")[0] not in ("flambeau", "torch"):
+        return inspect.get_annotations(function)
+    try:
+        found = inspect.get_annotations(function, eval_str=True)
+    except NameError:  # a name that only type checkers know
+        return {}
+    return {name: kind for name, kind in found.items() if kind is not Any}
+
+
 class Tracer(TracerBase):
     """Traces a module or function. Subclass it to say which modules stay calls (`is_leaf_module`), and more."""
 
@@ -428,7 +439,7 @@ class Tracer(TracerBase):
         if name[0] != "*" and signature.parameters[name].default is not inspect.Parameter.empty:
             default = (signature.parameters[name].default,)
         if concrete_args is None or name not in concrete_args:
-            kind = fn.__annotations__.get(name, None)
+            kind = _annotations_of(fn).get(name, None)
             return self.create_proxy("placeholder", name, default, {}, type_expr=kind)
         counter = itertools.count(1)
 
@@ -470,7 +481,7 @@ class Tracer(TracerBase):
             "co_firstlineno": code.co_firstlineno,
         }
         globals_of_function = function.__globals__
-        annotations = inspect.get_annotations(inspect.unwrap(function))
+        annotations = _annotations_of(inspect.unwrap(function))
         was_tracing, _State.tracing = _State.tracing, True
         try:
             with overrides.registered_for_a_while(Proxy), _Patcher() as patcher:

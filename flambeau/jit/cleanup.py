@@ -30,7 +30,7 @@ from .types import (
 _FOLDED = (INT, FLOAT, BOOL, STRING, COMPLEX, DEVICE)
 _EFFECTS = frozenset(
     {
-        "prim::Print", "prim::RaiseException", "prim::SetAttr", "aten::warn", "aten::manual_seed", "prim::CallFunction",
+        "aten::save", "prim::Print", "prim::RaiseException", "prim::SetAttr", "aten::warn", "aten::manual_seed", "prim::CallFunction",
         "prim::CallMethod", "prim::PythonOp", "prim::Enter", "prim::Exit", "prim::Store", "prim::ReturnStmt", "prim::BreakStmt",
         "prim::ContinueStmt", "prim::LoopContinuation", "aten::set_grad_enabled", "aten::seed", "prim::TracedModuleForward",
     }

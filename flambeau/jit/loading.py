@@ -34,6 +34,7 @@ from .types import (
     FLOAT,
     INT,
     STRING,
+    TENSOR,
     ClassType,
     DictType,
     EnumType,
@@ -209,7 +210,8 @@ class Loader:
             if node.value is not None:
                 made.constants[node.target.id] = self.literal(node.value)
             else:
-                made.attributes[node.target.id] = notes.type_of(reader, node.annotation)
+                kind = notes.type_of(reader, node.annotation)
+                made.attributes[node.target.id] = _packed_once(made.name, node.target.id, kind) or kind
         elif isinstance(node, ast.FunctionDef):
             definition = Definition(node, self.sources[prefix], self.resolver, self.defaults(node))
             made.methods[node.name] = Function(f"{made.name}.{node.name}", definition, made)
@@ -372,6 +374,15 @@ class Loader:
             if names and not target:
                 target.extend(kind.methods[n] for n in names)
         return made
+
+
+def _packed_once(owner: str, name: str, kind: Type) -> Type | None:
+    """The type of packed weights in old files, whose source says that they are tensors."""
+    layer = owner.rpartition(".")[2]
+    if name != "_packed_params" or kind is not TENSOR or not owner.startswith("__torch__.torch.nn."):
+        return None
+    word = "Linear" if layer.startswith("Linear") else f"Conv{layer[-2:]}" if layer.endswith(("2d", "3d")) else ""
+    return native_named(f"{PREFIX}quantized.{word}PackedParamsBase") if word else None
 
 
 def _pick(kind: Type, wanted: type) -> Any:

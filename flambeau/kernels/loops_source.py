@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 from .loops_language import KernelError
 
 
+@functools.lru_cache(256)  # a kernel calls some of its functions in several places
 def parse(function: Any) -> ast.FunctionDef:
-    """The function's syntax tree. The file is read now, so it is checked against the code that was imported."""
+    """The function's syntax tree, which nobody changes. The file is read now, so it is checked against the code that was imported."""
     code = function.__code__
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
@@ -38,16 +40,18 @@ def _is_source_of(tree: ast.FunctionDef, code: Any) -> bool:
     ] == [repr(c) for c in code.co_consts if not hasattr(c, "co_code")]
 
 
+@functools.lru_cache(256)
 def assignment_counts(tree: ast.FunctionDef) -> dict[str, int]:
     """How often each name is assigned. Names that are only loop variables are left out; one that is both, or that is
     updated, counts more than once: it has no single value."""
-    loop_targets = [n.target for n in ast.walk(tree) if isinstance(n, ast.For)]
+    nodes = list(ast.walk(tree))
+    loop_targets = [n.target for n in nodes if isinstance(n, ast.For)]
     excluded = {id(target) for target in loop_targets}
     counts: dict[str, int] = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in excluded:
             counts[node.id] = counts.get(node.id, 0) + 1
-    updated = [n.target for n in ast.walk(tree) if isinstance(n, ast.AugAssign)]
+    updated = [n.target for n in nodes if isinstance(n, ast.AugAssign)]
     for target in [*updated, *loop_targets]:
         if isinstance(target, ast.Name) and target.id in counts:
             counts[target.id] += 1
@@ -64,8 +68,12 @@ def leaves_loop(nodes: list[ast.stmt]) -> bool:
     return False
 
 
+@functools.lru_cache(4096)
 def contains_return(node: ast.AST) -> bool:
-    return any(isinstance(n, ast.Return) for n in ast.walk(node))
+    """Whether a statement is a `return` or has one inside."""
+    if isinstance(node, ast.Return):
+        return True
+    return any(contains_return(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt))
 
 
 def is_sum(op: ast.operator) -> bool:

@@ -77,7 +77,7 @@ def __getattr__(name: str):
         return _naming.load("flambeau.library.aten").aten
     if name == "higher_order":
         return _naming.load("flambeau.library.higher_order").higher_order
-    if name in ("quantized", "_quantized"):
+    if name in ("quantized", "_quantized", "onednn"):
         return getattr(_naming.load("flambeau.ops.quantizing.operators"), name)
     if name == "quantized_decomposed":
         return _naming.load("flambeau.ao.quantization.fx._decomposed").quantized_decomposed

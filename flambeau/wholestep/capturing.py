@@ -196,9 +196,11 @@ class GraphProgram:
 
 
 @contextlib.contextmanager
-def capturing(capture: graphs.CUDAGraph, where: device, pool: Any = None) -> Iterator[Callable[[], Any]]:
+def capturing(
+    capture: graphs.CUDAGraph, where: device, pool: Any = None, expected: int = 0
+) -> Iterator[Callable[[], Any]]:
     """Inside, work is captured into a graph on a stream of its own. The function that is given makes a context in which memory comes
-    from where it came from before: for what belongs to the caller, not to the graph."""
+    from where it came from before: for what belongs to the caller, not to the graph. `expected` is how much the graph will need."""
     index = where.index or 0
     backend_of(where).generator(where).prepare_capture()
     outside = threads.mine.streams[index]
@@ -216,6 +218,8 @@ def capturing(capture: graphs.CUDAGraph, where: device, pool: Any = None) -> Ite
         try:
             capture.capture_begin(pool, "relaxed")
             try:
+                if expected:
+                    backend_of(where).memory(where).reserve(expected)  # type: ignore[attr-defined]
                 yield callers
             except BaseException:
                 with contextlib.suppress(RuntimeError):  # the error that ended it tells more

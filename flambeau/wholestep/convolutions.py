@@ -11,8 +11,9 @@ from ..backends.cpu import jit, operands, winograd
 from ..backends.cpu.onednn import sequence
 from ..backends.cpu.onednn.conv import Described
 from ..core.dtype import float32
+from ..core.layout import channels_last_strides
 from ..core.tensor import contiguous_strides
-from .graph import Buffer, Graph, Launch, Other, Ref
+from .graph import Buffer, Graph, Launch, Other, OtherCall, Ref, Same
 
 # Where the native functions have what a plan of oneDNN has.
 _CONVOLVED = {"y": 0, "x": 2, "w": 3, "bias": 4}
@@ -45,14 +46,18 @@ def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], in
     if sizes is None:
         return [], 1
     places = dict(zip(told.tensors, step.arguments[1:]))
+    last = {name: not _is_dense(*layout) for name, layout in told.tensors.items()}
     made: list[Launch | None] = []
     if told.kind == "forward":
-        made.append(_launch(graph, step.name, "convolve", winograd.work(sizes), places, _CONVOLVED, step.plan))
+        work = winograd.work(sizes, last=(last["x"], last["y"], last["w"]))
+        made.append(_launch(graph, step.name, "convolve", work, places, _CONVOLVED, step.plan))
     if "dx" in places:
-        work, plan = winograd.work(sizes.backwards(), swapped=True), told.gradients("dx")
+        work = winograd.work(sizes.backwards(), swapped=True, last=(last["dy"], last["dx"], last["w"]))
+        plan = told.gradients("dx")
         made.append(_launch(graph, step.name, "convolve", work, places, _SPREAD, plan))
     if "dw" in places:
-        work, plan = winograd.work(sizes, gradient=True), told.gradients(*(n for n in ("dw", "db") if n in places))
+        work = winograd.work(sizes, gradient=True, last=(last["x"], last["dy"], False))
+        plan = told.gradients(*(n for n in ("dw", "db") if n in places))
         made.append(_launch(graph, step.name, "weight_gradient", work, places, _GRADIENT, plan))
     found = [launch for launch in made if launch is not None]
     return found if len(found) == len(made) else [], 1
@@ -64,7 +69,10 @@ def _sizes(told: Described) -> winograd.Sizes | None:
     plain = told.dtype is float32 and window.groups == 1 and window.before == window.after
     if not plain or any(n != 1 for n in (*window.stride, *window.dilation)):
         return None
-    if any(strides != contiguous_strides(shape) for shape, strides in told.tensors.values()):
+    if not all(
+        _is_dense(shape, strides) or (name not in ("dw", "db", "bias") and strides == channels_last_strides(shape))
+        for name, (shape, strides) in told.tensors.items()
+    ):
         return None
     shapes = {name: shape for name, (shape, _) in told.tensors.items()}
     result = shapes["y" if "y" in shapes else "dy"]
@@ -77,6 +85,10 @@ def _sizes(told: Described) -> winograd.Sizes | None:
     return found if winograd.pays(found) else None
 
 
+def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    return strides == contiguous_strides(shape)
+
+
 def _launch(
     graph: Graph, name: str, which: str, work: winograd.Work, places: dict[str, Any], positions: dict[str, int], plan: Any
 ) -> Launch | None:  # fmt: skip
@@ -84,17 +96,25 @@ def _launch(
     if plan is None or plan.before or plan.after:
         return None
     address = winograd.function(which)
-    graph.buffers.append(Buffer(len(graph.buffers), 0, work.scratch))
     arguments: list[Any] = [None] * len(jit.signatures[address])
     arguments[-1] = work.table
-    arguments[jit.facts[address].parameters.index("scratch")] = Ref(graph.buffers[-1].index, 0)
+    arguments[jit.facts[address].parameters.index("scratch")] = new_buffer(graph, work.scratch, "workspace")
     for tensor, position in positions.items():
         arguments[position] = places.get(tensor)
     layouts = plan.described.tensors
-    sizes = tuple(4 * math.prod(shape) for shape, _ in list(layouts.values())[: plan.results])
+    sizes = [4 * math.prod(shape) for shape, _ in layouts.values()]
     runner = jit.address_of(sequence.runner(False))
-    other = Other(runner, jit.signatures[runner], plan, tuple(positions[tensor] for tensor in layouts), sizes)
+    given: list[Any] = [plan.address, *(Same(positions[tensor]) for tensor in layouts)]
+    given += [None] * (len(jit.signatures[runner]) - len(given))
+    call = OtherCall(runner, jit.signatures[runner], given, plan)
+    other = Other((call,), tuple((positions[t], size) for t, size in zip(list(layouts)[: plan.results], sizes)))
     return Launch(f"{name} by Winograd", address, jit.signatures[address], arguments, other=other)
+
+
+def new_buffer(graph: Graph, size: int, source: str = "new") -> Ref:
+    """Memory of the function's own, or the memory that plans of oneDNN share, which holds nothing between two steps."""
+    graph.buffers.append(Buffer(len(graph.buffers), 0, size, source))
+    return Ref(graph.buffers[-1].index, 0)
 
 
 def _of_product(graph: Graph, steps: list[Any]) -> tuple[list[Launch], int]:
@@ -129,4 +149,4 @@ def _elements(step: Launch) -> int:
     return first if type(first) is int else math.prod(struct.unpack(f"{len(first) // 8}q", first)[: known[4]])
 
 
-__all__ = ["fewer_products"]
+__all__ = ["fewer_products", "new_buffer"]

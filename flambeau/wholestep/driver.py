@@ -32,12 +32,13 @@ def caller(signature: str) -> int:
         lines.append(f"  %at{i} = getelementptr i64, ptr %block, i64 {i}")
         lines.append(f"  %v{i} = load {kind}, ptr %at{i}")
         arguments.append(f"{kind} %v{i}")
-    return jit._support(
+    return jit.support_code(
         "define i64 @launch(ptr %function, ptr %block) {\n"
         + "\n".join(lines)
         + f"\n  call void %function({', '.join(arguments)})\n  ret i64 0\n}}\n",
         "launch",
         "pp",
+        straight=True,
     )
 
 
@@ -45,11 +46,12 @@ def caller(signature: str) -> int:
 def tester(size: int) -> int:
     """The address of a caller that fails unless the number at the address in the block's first word is zero."""
     kind = f"i{8 * size}"
-    return jit._support(
+    return jit.support_code(
         f"define i64 @test(ptr %function, ptr %block) {{\n  %place = load ptr, ptr %block\n  %value = load {kind}, ptr %place\n"
         f"  %bad = icmp ne {kind} %value, 0\n  %result = zext i1 %bad to i64\n  ret i64 %result\n}}\n",
         "test",
         "pp",
+        straight=True,
     )
 
 
@@ -64,7 +66,7 @@ def cell_caller(store: bool, size: int) -> int:
         else f"  %found = load {kind}, ptr %cell\n  %same = icmp eq {kind} %found, %value\n"
         "  br i1 %same, label %next, label %failed"
     )
-    return jit._support(
+    return jit.support_code(
         f"""define i64 @cells(ptr %function, ptr %block) {{
   %addresses = load ptr, ptr %block
   %count_at = getelementptr i64, ptr %block, i64 1

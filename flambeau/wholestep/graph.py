@@ -6,6 +6,7 @@ A *buffer* is a piece of memory: an argument's, a parameter's, or one that the f
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -61,15 +62,27 @@ class Buffer:
     dtype: Any = None  # and its dtype, where that is known
 
 
-class Other(NamedTuple):
-    """The native call that a step stands for: it gives the same, but for rounding. In the first run both are called; where they differ
-    by more than that, this one is used."""
+class Same(NamedTuple):
+    """An argument of the step that a call stands beside."""
+
+    position: int
+
+
+class OtherCall(NamedTuple):
+    """A native call, some of whose arguments are those of a step."""
 
     address: int
     signature: str
-    plan: Any  # of oneDNN
-    positions: tuple[int, ...]  # of the step's arguments, in the order of the plan's
-    sizes: tuple[int, ...]  # of its results, which come first, in bytes
+    arguments: list[Any]
+    plan: Any = None  # of oneDNN
+
+
+class Other(NamedTuple):
+    """The native calls that a step stands for: they give the same, but for rounding. In the first run both are made; where they differ
+    by more than that, these are used from then on. The memory that they use is that of the step, or existed before."""
+
+    calls: tuple[OtherCall, ...]
+    results: tuple[tuple[int, int], ...]  # positions of the step's arguments, and bytes
 
 
 @dataclass(eq=False)
@@ -228,7 +241,7 @@ class Graph:
                 places = [(i, a) for i, a in enumerate(step.arguments) if type(a) is Ref]
                 given = ", ".join(map(repr, [*(a for i, a in places if i not in written), *others]))
                 made = ", ".join(repr(a) for i, a in places if i in written)
-                formula = _formula(step)
+                formula = _formula(step.address)
                 lines.append(f"{made + ' = ' if made else ''}{step.name}({given}){formula}")
             elif isinstance(step, Test):
                 lines.append(f"test {step.name}: {step.place!r} is zero")
@@ -238,9 +251,10 @@ class Graph:
         return "\n".join(lines)
 
 
-def _formula(step: Launch) -> str:
+@functools.lru_cache(1024)
+def _formula(address: int) -> str:
     """What a loop computes, if that is short: parts that are used several times are written out each time."""
-    known = compiled.maps.get(step.address)
+    known = compiled.maps.get(address)
     if known is None:
         return ""
     lengths: dict[int, int] = {}
@@ -262,7 +276,9 @@ __all__ = [
     "Launch",
     "Number",
     "Other",
+    "OtherCall",
     "Ref",
+    "Same",
     "Test",
     "Update",
     "mapped",

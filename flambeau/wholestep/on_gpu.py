@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..autograd.engine import run_backward
-from ..backends.nvidia import cublaslt, graphs
+from ..backends.nvidia import cublaslt, graphs, threads
 from ..core.backend import backend_of
 from ..core.device import cpu, device
 from ..core.dtype import float32
@@ -37,6 +37,10 @@ from .results import Results, is_live
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
 _FEW = 1 << 12
 _PIECE = 1 << 22  # numbers that are compared at once
+_LARGE, _SLACK = (
+    16 << 20,
+    64,
+)  # a graph that needs more than the one gets a segment, with one part in the other to spare
 
 
 class Prepared(preparing.Prepared):
@@ -147,18 +151,20 @@ class GraphRecorded(Recorded):
         One comes after the other, so that the graph's memory and that of the function are never needed together."""
         before = _Before(self)
         arguments = [_Copy(t) for t in tensors]
-        with cublaslt.tuning():
-            result = run({})
+        memory = backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
+        start, peak, memory.peak = memory.allocated, memory.peak, memory.allocated
+        result = run({})
+        most = memory.peak - start + before.dropped()  # bytes that the call needs besides what it found
+        memory.peak = max(peak, memory.peak)
         left = _Left(self)
         values, changed = [sums(t) for t in before.tensors], [_Copy(tensors[i]) for i, _ in self.argument_bumps]
-        theirs = {
-            id(g.leaf): _Bytes(g.leaf.grad) if _on_device(g.leaf.grad) else None for g in before.grads if g.is_new()
-        }
+        theirs = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
         self._undo(before, arguments)
         try:
             before.give_back()
-            with cublaslt.tuned():
-                made = self._capture(tensors, run)
+            cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
+            self._give_back()
+            made = self._capture(tensors, run, most + sum(a.size for a in arguments))
             self.program.capture.replay()
             gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
             left.put_back()
@@ -186,8 +192,9 @@ class GraphRecorded(Recorded):
     def _give_back(self) -> None:
         backend_of(self.where).memory(self.where).empty_cache()  # type: ignore[attr-defined]
 
-    def _capture(self, tensors: list[Tensor], run: Callable[..., Any]) -> list[UntypedStorage]:
-        """Capture a call. Nothing has run yet when this returns storages for its results."""
+    def _capture(self, tensors: list[Tensor], run: Callable[..., Any], expected: int) -> list[UntypedStorage]:
+        """Capture a call, for which the graph should need so many bytes. Nothing has run yet when this returns storages for its
+        results."""
         prepared, where = self.prepared, self.where
         capture = graphs.CUDAGraph(keep_graph=True)
         observer = Observer(capture)
@@ -196,7 +203,8 @@ class GraphRecorded(Recorded):
             observer.know(storage, "state")
         state = {id(t): t for t in prepared.state}
         grads_before = {i: t.grad if t.is_leaf else None for i, t in state.items()}
-        with capturing(capture, where) as callers:
+        room = expected + expected // _SLACK + cublaslt.WORKSPACE
+        with capturing(capture, where, expected=room if expected > _LARGE else 0) as callers:
             inputs, statics = static_copies(tensors, observer, where)
             for t, static in zip(tensors, statics):
                 static.requires_grad = t.requires_grad
@@ -350,6 +358,10 @@ class _Before:
             copy.put_back()
         self.left.put_back()
 
+    def dropped(self) -> int:
+        """Bytes of gradients that were there and are not any more."""
+        return sum(g.bytes.size for g in self.grads if g.bytes is not None and g.is_new())
+
     def give_back(self) -> None:
         """Take the memory from gradients that the function only drops."""
         for gradient in self.grads:
@@ -361,7 +373,7 @@ class _Gradient:
     another one with its values takes its place."""
 
     def __init__(self, leaf: Tensor, is_read: bool):
-        grad = leaf.grad
+        grad: Any = leaf.grad
         self.leaf = leaf
         self.kept = grad if is_read or not _on_device(grad) else None
         self.loose = None if self.kept is grad else weakref.ref(grad)
@@ -375,6 +387,11 @@ class _Gradient:
         """Whether the leaf has another one now."""
         old = self._old()
         return self.leaf.grad is not old or (old is None and self.loose is not None)
+
+    def now(self) -> _Bytes | None:
+        """The one that the leaf has now, kept on the host."""
+        grad: Any = self.leaf.grad
+        return _Bytes(grad) if _on_device(grad) else None
 
     def put_back(self) -> None:
         old = self._old()
@@ -390,7 +407,7 @@ class _Gradient:
             old._storage.give_back()
 
 
-def _on_device(t: Tensor | None) -> bool:
+def _on_device(t: Any) -> bool:
     return t is not None and not t.is_sparse and t.device is not cpu and bool(t._storage.ptr)
 
 

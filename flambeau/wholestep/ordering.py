@@ -23,10 +23,11 @@ def free_earlier(graph: Graph, results: set[int]) -> None:
     for step in graph.steps:
         for b in _touched(step) & own:
             left[b] += 1
-    waiting, ordered, made = list(graph.steps), [], set()
+    waiting, ordered = list(graph.steps), []
+    made: set[int] = set()
     while waiting:
         k = 0
-        if _grows(graph, waiting[0], own, left, made) > _SMALL:
+        if _grows(graph, waiting[0], own, left, made) > _SMALL and not _prepared(graph, ordered[-1:], waiting[0]):
             k = _freeing(graph, waiting[: _AHEAD + 1], own, left, made)
         step = waiting.pop(k)
         ordered.append(step)
@@ -36,6 +37,12 @@ def free_earlier(graph: Graph, results: set[int]) -> None:
     steps, graph.steps = graph.steps, ordered
     if peak(graph, own) >= before:
         graph.steps = steps
+
+
+def _prepared(graph: Graph, before: list[Any], step: Any) -> bool:
+    """Whether a plan finds something in the memory that all plans share: nothing may come between."""
+    plan = isinstance(step, Launch) and step.plan is not None
+    return plan and any(graph.buffers[b].source == "workspace" for s in before for b in _touched(s) if b >= 0)
 
 
 def _touched(step: Any) -> set[int]:

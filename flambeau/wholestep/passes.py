@@ -18,6 +18,7 @@ from ..kernels.elementwise import passing
 from .constants import fold
 from .convolutions import fewer_products
 from .epilogues import join_biases
+from .followers import join_followers
 from .graph import LONG, Graph, Launch, Ref, Test
 from .loops import Loop, Place, parsed, used
 from .ordering import free_earlier, recompute
@@ -49,6 +50,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("dropping dead steps", drop_dead),
         ("placing results", place),
         ("folding constants", fold),
+        ("joining what follows", join_followers),
         ("joining biases", join_biases),
         ("freeing earlier", free_earlier),
         ("computing again", recompute),

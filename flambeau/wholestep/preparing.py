@@ -89,11 +89,11 @@ class Prepared:
                 self.recorder.memory.buffers[buffer].storage = grad._storage
         used = {id(grad) for grads in pinned.values() for grad in grads}
         for leaf, known in self._grads.items():
-            grad = None if known is None else known[0]()
-            self.grads_before[leaf] = GONE if known is not None and grad is None else grad
-            if grad is not None and id(grad) in used and id(grad._storage) not in self.storages:
-                self.storages[id(grad._storage)] = grad._storage
-                self.versions.append((grad._storage, known[1]))
+            held = None if known is None else known[0]()
+            self.grads_before[leaf] = GONE if known is not None and held is None else held
+            if held is not None and id(held) in used and id(held._storage) not in self.storages:
+                self.storages[id(held._storage)] = held._storage
+                self.versions.append((held._storage, known[1]))
 
     def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
         if t.is_sparse or t.device is not cpu:

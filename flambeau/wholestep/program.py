@@ -53,7 +53,7 @@ from ..core.tensor import new_tensor
 from . import driver
 from .arena import arrange
 from .comparing import Print
-from .graph import Call, Graph, Held, Launch, Number, Ref, Test, mapped
+from .graph import Call, Graph, Held, Launch, Number, Ref, Same, Test, mapped
 from .rehearsal import Rehearsal
 
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
@@ -118,6 +118,7 @@ class Program:
         self.numbers: dict[int, tuple[float, ...]] = {}  # of each update, in the last run
         self.plans: list[Any] = []
         self._cells: list[tuple] = []
+        self._zero = ctypes.c_int64()
         self._others: dict[int, tuple[Any, int]] = {}  # steps that stand for other calls, and where those are
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
@@ -143,18 +144,16 @@ class Program:
                 if step.plan is not None:
                     self._add_plan(step.plan)
                 if step.other is not None:
-                    self._others[len(self.instructions) - 1] = (step, 0)
-                    self._add_test(step.other.plan)
+                    self._make_room(step)
         for position in range(len(self.graph.updates)):
             self._add_cells(position, True)
         if len(self.instructions) > first or not self.segments:
             self.segments.append(Segment(first, len(self.instructions) - first, None))
         for i, (step, _) in self._others.items():  # behind the last segment
             self._others[i] = step, len(self.instructions)
-            other = step.other
-            arguments = [other.plan.address, *(step.arguments[k] for k in other.positions)]
-            arguments += [None] * (len(other.signature) - len(arguments))
-            self._add(driver.caller(other.signature), other.address, other.signature, arguments, None)
+            for call in step.other.calls:
+                arguments = [step.arguments[a.position] if type(a) is Same else a for a in call.arguments]
+                self._add(driver.caller(call.signature), call.address, call.signature, arguments, None)
         self._fix()
 
     def _add(
@@ -211,6 +210,16 @@ class Program:
         """oneDNN says in the plan's table whether it failed."""
         self.plans.append(plan)
         self._add_test(plan)
+
+    def _make_room(self, step: Launch) -> None:
+        """For the calls that a step stands for: tests that find nothing, which these may take the places of."""
+        assert step.other is not None
+        self._others[len(self.instructions) - 1] = (step, 0)
+        for _ in step.other.calls[1:]:
+            self._add(driver.tester(8), 0, "p", [ctypes.addressof(self._zero)], None)
+        for call in step.other.calls:
+            if call.plan is not None:
+                self._add_test(call.plan)
 
     def _add_test(self, plan: Any) -> None:
         place = ctypes.addressof(plan.table) + 8 * sequence.STATUS
@@ -284,6 +293,8 @@ class Program:
         self.result_values = [value(("result", b)) for b in self.results]
         self.engines = [(g, value(("engine", g)), value(("words", g))) for g in self._generators()]
         self.workspace = value("workspace")
+        shared = [b for b in touched if self.graph.buffers[b].source == "workspace"]
+        self.workspace_size = max((self.graph.buffers[b].size for b in shared), default=0)
         self.needed = self._needed()
         last = len(self.segments) - 1
         self.only = self.segments[0] if last == 0 and self.segments[0].call is None else None
@@ -371,12 +382,13 @@ class Program:
         """Make the call that a step stands for, whose results stay, so that later steps find what they would in an eager call; from
         now on only that, if the step's own results were others."""
         assert step.other is not None
-        places = [self.address(step.arguments[p]) for p in step.other.positions[: len(step.other.sizes)]]
-        ours = [Print(place, size) for place, size in zip(places, step.other.sizes)]
-        self.runner(self.steps_at + 24 * k, 1, self.patches_at, 0, self.values_at, self.status_at)
-        if not all(mine.matches(place) for mine, place in zip(ours, places)):
-            self.steps[3 * i : 3 * i + 3] = self.steps[3 * k : 3 * k + 3]
-            self.scratch.append(step.other.plan)
+        places = [(self.address(step.arguments[p]), size) for p, size in step.other.results]
+        ours = [(Print(place, size), place) for place, size in places]
+        count = len(step.other.calls)
+        self.runner(self.steps_at + 24 * k, count, self.patches_at, 0, self.values_at, self.status_at)
+        if not all(mine.matches(place) for mine, place in ours):
+            self.steps[3 * i : 3 * (i + count)] = self.steps[3 * k : 3 * (k + count)]
+            self.scratch += [call.plan for call in step.other.calls if call.plan is not None]
 
     def rest(self, used: list[tuple[int, int]] | None = None) -> None:
         """Give the arena's memory back to the system, but for the parts (from, to) that are used; its place stays reserved."""
@@ -409,10 +421,12 @@ class Program:
 
     def _bind_scratch(self) -> None:
         work = onednn_plan._workspace
-        others = [] if self.rehearsal is None else [step.other.plan for step, _ in self._others.values()]
-        if work.address != self.bound or others:
+        others: list[Any] = []
+        if self.rehearsal is not None:
+            others = [call.plan for step, _ in self._others.values() for call in step.other.calls if call.plan]
+        if work.address != self.bound or work.size < self.workspace_size or others:
             used = [p for p in [*self.scratch, *others] if p.scratch_size]
-            work.reserve(max((p.scratch_size for p in used), default=0))
+            work.reserve(max([self.workspace_size, *(p.scratch_size for p in used)]))
             for p in used:
                 p.bind_scratch()
             self.bound = work.address

@@ -79,7 +79,27 @@ def _program(program: Any) -> list[str]:
     return [
         f"{len(launches)} native calls in {sum(s.call is None for s in program.segments)} runs, {len(calls)} calls through Python{fused}",
         f"arena {program.arena_size} bytes for {own} bytes of buffers; {program.bytes} bytes are touched",
+        *_memory(program),
         *(f"through Python: {c.name}, because {c.why}" for c in calls),
+    ]
+
+
+def _memory(program: Any) -> list[str]:
+    """What the plan of the memory has gained, and how much a call needs at most besides what there is before it."""
+    graph: Graph = program.graph
+    again = collections.Counter(name for name, _ in graph.recomputed)
+    told = ", ".join(f"{name} ({count} times)" if count > 1 else name for name, count in again.items())
+    results = sum(graph.buffers[b].size for b in program.results if b >= 0)
+    scratch = max((plan.scratch_size for plan in program.scratch), default=0)
+    return [
+        f"{len(program.in_place)} results are written over what they are computed from",
+        *(
+            [f"computed again instead of kept: {told}, {sum(size for _, size in graph.recomputed)} bytes"]
+            if again
+            else []
+        ),
+        f"at most {program.arena_size + results + scratch} bytes at once: the arena, {results} of results and gradients, {scratch} of"
+        " scratch memory",
     ]
 
 

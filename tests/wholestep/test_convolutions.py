@@ -89,6 +89,20 @@ def test_fewer_products_forward_and_backward(bias):
 
 
 @needs_vectors
+@pytest.mark.parametrize("weights_too", [False, True])
+def test_fewer_products_channels_last(weights_too):
+    def build():
+        model = nn.Sequential(
+            nn.Conv2d(32, 48, 3, padding=1), nn.ReLU(), nn.BatchNorm2d(48), nn.Conv2d(48, 32, 3, bias=False), nn.ReLU()
+        )
+        return model.to(memory_format=flambeau.channels_last) if weights_too else model
+
+    steps = Steps(build)
+    steps.check(flambeau.randn(8, 32, 11, 14).contiguous(memory_format=flambeau.channels_last))
+    assert steps.text().split("times:")[0].count("by Winograd") >= 6
+
+
+@needs_vectors
 def test_fewer_products_of_a_large_weight_on_small_pictures():
     """Eager calls compute this gradient as a product of matrices; the passes find that."""
     steps = Steps(lambda: nn.Sequential(nn.Conv2d(352, 352, 3, padding=1, bias=False)))
@@ -160,18 +174,74 @@ def test_random_chains(seed):
     steps.check(flambeau.randn(3, steps.models[0].channels, 9, 8), 3)
 
 
+class Residual(nn.Module):
+    """Everything that a convolution may do on the way: its norm (with or without its own bias), an addition, relu."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.norm1 = nn.Conv2d(32, 48, 3, padding=1), nn.BatchNorm2d(48)
+        self.conv2, self.norm2 = nn.Conv2d(48, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32, affine=False)
+        self.conv3 = nn.Conv2d(32, 32, 3)
+        for norm in (self.norm1, self.norm2):
+            norm.running_mean.uniform_(-1, 1)
+            norm.running_var.uniform_(0.5, 2)
+
+    def forward(self, x):
+        y = F.relu(self.norm1(self.conv1(x)))
+        y = F.relu(x + self.norm2(self.conv2(y)))
+        return F.relu(self.conv3(y)), y
+
+
 @needs_vectors
-def test_inference_of_a_model():
-    """`compile(model)` under no_grad, and after its weights have changed by whatever way."""
-    model = nn.Sequential(nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 32, 3)).eval()
-    fast, x = flambeau.compile(model), flambeau.randn(6, 32, 12, 12)
+def test_what_follows_a_convolution_is_joined_in_inference():
+    model = Residual().eval()
+    fast, x = flambeau.compile(lambda x: model(x)), flambeau.randn(6, 32, 12, 12)
+
+    def check(where):
+        for ours, theirs in zip(fast(x), model(x)):
+            near(ours, theirs, where)
+
     with flambeau.no_grad():
-        for call in range(SETTLED + 2):
-            near(fast(x), model(x), f"call {call}")
-        model[0].weight.mul_(2)
-        near(fast(x), model(x), "after a change in place")
-        model[0].weight.numpy()[:] *= 0.5
-        near(fast(x), model(x), "after a change by NumPy")
+        for call in range(SETTLED):
+            check(f"call {call}")
+        steps = fast._compiled.recordings()[0].trail[-1].text.splitlines()
+        assert (
+            sum("by Winograd" in line for line in steps)
+            == 3
+            == sum(", relu" in line or "add+relu" in line for line in steps)
+        )
+        assert not any(line.partition(" = ")[2].startswith(("relu", "add", "internal.normalised(")) for line in steps)
+        model.conv1.weight.mul_(2)
+        check("after a change in place")
+        model.conv1.weight.numpy()[:] *= 0.5
+        check("after a change by NumPy")
+        model.norm2.running_var.mul_(3)
+        check("after a change of statistics")
+        x[0, 0, 0, 0] = flambeau.nan
+        assert fast(x)[1][0, 0, 0, 0].isnan() and fast(x)[0][0].isnan().any()
+
+
+@needs_vectors
+def test_what_follows_a_convolution_is_joined_in_training():
+    """The derivative of relu needs its result only."""
+    steps = Steps(lambda: nn.Sequential(nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU()))
+    steps.check(flambeau.randn(8, 32, 10, 10))
+    assert "conv_forward by Winograd, relu(" in steps.text()
+
+
+@needs_vectors
+def test_a_step_whose_results_are_others_is_the_library_s_again(monkeypatch):
+    """A wrong table: the first run finds out, and the library's calls take the step's place."""
+    work = winograd.work
+    monkeypatch.setattr(
+        winograd, "work", lambda sizes, *rest, **more: work(sizes._replace(padding=(0, 0)), *rest, **more)
+    )
+    model = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1), nn.ReLU())
+    fast, x = flambeau.compile(lambda x: model(x)), flambeau.randn(6, 32, 12, 12)
+    with flambeau.no_grad():
+        for call in range(SETTLED + 1):
+            near(fast(x), model(x), f"call {call}", 0)
+    assert fast._compiled.recordings()[0].calls
 
 
 def test_what_is_not_worth_it_stays():

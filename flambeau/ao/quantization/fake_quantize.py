@@ -304,9 +304,16 @@ fused_wt_fake_quant_range_neg_127_to_127 = _fused(**{**_WEIGHT, **_NARROW}, eps=
 fused_per_channel_wt_fake_quant_range_neg_127_to_127 = _fused(**{**_CHANNEL_WEIGHT, **_NARROW}, eps=2**-12)
 
 
+def _is_fake_quant_script_module(mod: Any) -> bool:
+    """Whether a module is the compiled form of one that rounds."""
+    made_of = getattr(getattr(mod, "script_type", None), "name", "").rpartition(".")
+    known = made_of[0].startswith("__torch__.torch.ao.quantization.fake_quantize")
+    return known and made_of[2] in ("FakeQuantize", "FusedMovingAvgObsFakeQuantize")
+
+
 def _switch(name: str, doc: str) -> Any:
     def switch(mod: Module) -> None:
-        if isinstance(mod, FakeQuantizeBase):
+        if isinstance(mod, FakeQuantizeBase) or _is_fake_quant_script_module(mod):
             getattr(mod, name)()
 
     switch.__name__ = switch.__qualname__ = name

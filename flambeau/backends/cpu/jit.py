@@ -50,7 +50,7 @@ sources: dict[int, ir.Kernel | Callable[[], ir.Kernel]] = {}  # what each kernel
 facts: dict[int, Facts] = {}  # of kernels, by address
 signatures: dict[int, str] = {}  # of everything that can be called, by address: one letter per parameter
 _lock = new_lock(COMPILER)
-_FORMAT = "2"  # of what is kept on disk
+_FORMAT = "3"  # of what is kept on disk
 _RUNTIME = ("flambeau_num_threads", "flambeau_parallel", "flambeau_recorder")
 _TEAM_RUNTIME = ("flambeau_team", "GOMP_parallel", "omp_get_num_threads", "omp_get_thread_num")
 
@@ -87,12 +87,19 @@ def address_of(function: Any) -> int:
 
 def support_function(text: str, entry: str, signature: str, brief: bool) -> Any:
     """A function that is given as LLVM text instead of a loop nest, as a Python function."""
-    return _callable(signature, _support(text, entry, signature), brief)
+    return _callable(signature, support_code(text, entry, signature), brief)
 
 
-def support_code(text: str, entry: str) -> int:
-    """The address of a function that is given as LLVM text."""
-    return _support(text, entry)
+def support_code(text: str, entry: str, signature: str = "", straight: bool = False) -> int:
+    """The address of a function that is given as LLVM text; one that is `straight` has no loops, and is not optimised."""
+    name = cache.digest(text, _environment())
+    stored = cache.read(name, cache.ENTRY)
+    if stored is not None:
+        return _place(*_unpack(stored))[1]
+    compiler = _compiler()
+    code = _link(compiler.straight_code(text) if straight else compiler.object_code(text), entry)
+    cache.write(name, _pack(signature, code), cache.ENTRY)
+    return _place(signature, code)[1]
 
 
 def object_code(text: str) -> bytes:
@@ -171,20 +178,27 @@ class Compiler:
         self.llvm.initialize_native_target()
         self.llvm.initialize_native_asmprinter()
         target = self.llvm.Target.from_default_triple()
-        self.machine = target.create_target_machine(
-            cpu=self.llvm.get_host_cpu_name(),
-            features=self.llvm.get_host_cpu_features().flatten(),
-            opt=3,
-            reloc="pic",
-            codemodel="small",
+        self.machine, self.quick_machine = (
+            target.create_target_machine(
+                cpu=self.llvm.get_host_cpu_name(),
+                features=self.llvm.get_host_cpu_features().flatten(),
+                opt=level,
+                reloc="pic",
+                codemodel="small",
+            )
+            for level in (2, 0)  # 3 gives the same code and takes longer
         )
         self.triple = target.triple
         self.options = self.llvm.create_pipeline_tuning_options(speed_level=2)
         self.options.slp_vectorization = False
 
-    def optimised(self, text: str) -> Any:
+    def _parsed(self, text: str) -> Any:
         module = self.llvm.parse_assembly(f'target triple = "{self.triple}"\n{text}')
         module.data_layout = str(self.machine.target_data)
+        return module
+
+    def optimised(self, text: str) -> Any:
+        module = self._parsed(text)
         builder = self.llvm.create_pass_builder(self.machine, self.options)
         builder.getModulePassManager().run(module, builder)
         return module
@@ -199,6 +213,11 @@ class Compiler:
             return self.machine.emit_object(module)
         finally:
             self.llvm.set_option("flambeau", "-disable-lsr=false")
+
+    def straight_code(self, text: str) -> bytes:
+        """The object file of functions without loops: optimising them would take ten times as long, and gain some nanoseconds a call."""
+        make_sure_of(_COMPILING_BYTES, "to compile a call")
+        return self.quick_machine.emit_object(self._parsed(text))
 
 
 @functools.cache
@@ -254,18 +273,7 @@ def _callable(signature: str, address: int, brief: bool) -> Any:
 @functools.cache
 def _entry(signature: str, brief: bool) -> int:
     """The code that reads a call's arguments from Python."""
-    return _support(native_call.text(signature, brief), "enter", signature)
-
-
-def _support(text: str, entry: str, signature: str = "") -> int:
-    """The address of a function that kernels need beside them, from its LLVM module."""
-    name = cache.digest(text, _environment())
-    stored = cache.read(name, cache.ENTRY)
-    if stored is not None:
-        return _place(*_unpack(stored))[1]
-    code = _link(_compiler().object_code(text), entry)
-    cache.write(name, _pack(signature, code), cache.ENTRY)
-    return _place(signature, code)[1]
+    return support_code(native_call.text(signature, brief), "enter", signature, straight=True)
 
 
 @functools.cache
@@ -275,7 +283,7 @@ def _address(name: str) -> int:
         threads.library()  # decides how many threads there can be
         return threads.count_address()
     if name == "flambeau_parallel":  # without libgomp the count of threads stays 1, and this is never called
-        return 0 if threads.library() is None else _support(team.text(), name)
+        return 0 if threads.library() is None else support_code(team.text(), name)
     if name == "flambeau_team":
         return team.state_address()
     if name == "flambeau_recorder":

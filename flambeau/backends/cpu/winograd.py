@@ -87,13 +87,18 @@ class Work(NamedTuple):
     scratch: int
 
 
-def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
+def work(
+    sizes: Sizes, swapped: bool = False, gradient: bool = False, last: tuple[bool, bool, bool] = (False, False, False)
+) -> Work:
     """For a convolution, or (`swapped`) one with the weight of the convolution that it is the gradient of, or (`gradient`) the
-    gradient of the weight."""
+    gradient of the weight. `last` says whether input, output (or dy) and weight lie channels last; dw never does."""
     high, wide = sizes.tiles
     tiles, shares = high * wide, max(1, min(threads.get_num_threads(), sizes.images))
-    most = _BLOCK * (1 + (sizes.inputs * sizes.outputs >= _LARGE_WEIGHT))
-    group = max(1, min(most // tiles, sizes.images // shares))
+    pairs = sizes.inputs * sizes.outputs
+    large = pairs >= _LARGE_WEIGHT
+    terms = 1 if large or not gradient else shares
+    most = _BLOCK * (1 + (large and not gradient))
+    group = max(1, min(most // tiles, sizes.images // (1 if large and gradient else shares)))
     block = min(most, -(-group * tiles // winograd_code.ROWS) * winograd_code.ROWS)
     input_width, output_width = 2 * wide + 2, 2 * wide
     input_space = (2 * high + 2) * input_width * sizes.inputs
@@ -101,7 +106,7 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
     input_step, output_step = block * sizes.inputs + _GAP, block * sizes.outputs + _GAP
     numbers = group * (input_space + output_space) + 16 * (input_step + output_step)
     if gradient:
-        numbers += 16 * sizes.inputs * sizes.outputs + sizes.outputs
+        numbers += sizes.outputs
     numbers = -(-numbers // 1024) * 1024 + _GAP
     fields = {
         "images": sizes.images, "group": group, "shares": shares, "groups": -(-sizes.images // group),
@@ -109,6 +114,8 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
         "output_pixels": sizes.result[0] * sizes.result[1], "input_space": input_space, "output_space": output_space,
         "tiles": tiles, "block": block, "input_row": input_width * sizes.inputs, "output_row": output_width * sizes.outputs,
         "input_step": input_step, "output_step": output_step, "numbers": numbers, "swapped": int(swapped),
+        "terms": terms, "positive": 0,
+        "input_last": last[0], "output_last": last[1], "weight_last": last[2],
     }  # fmt: skip
     top, left = sizes.padding
     places = [
@@ -117,9 +124,19 @@ def work(sizes: Sizes, swapped: bool = False, gradient: bool = False) -> Work:
         _tile_places(group, high, wide, input_space, input_width * sizes.inputs, sizes.inputs),
         _tile_places(group, high, wide, output_space, output_width * sizes.outputs, sizes.outputs),
     ]
-    words = [fields[name] for name in winograd_code.FIELDS] + [n for row in places for n in row]
-    prepared = 0 if gradient else 16 * sizes.inputs * sizes.outputs
-    return Work(array("q", words).tobytes(), 4 * (numbers * shares + prepared))
+    words = [int(fields[name]) for name in winograd_code.FIELDS] + [n for row in places for n in row]
+    return Work(array("q", words).tobytes(), 4 * (numbers * shares + 16 * pairs * terms))
+
+
+def positive(table: bytes) -> bytes:
+    """The table of a convolution whose results are at least 0."""
+    at = 8 * winograd_code.FIELDS.index("positive")
+    return table[:at] + array("q", [1]).tobytes() + table[at + 8 :]
+
+
+def is_positive(table: bytes) -> bool:
+    """Whether it is the table of such a convolution."""
+    return table == positive(table)
 
 
 def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:
@@ -127,4 +144,4 @@ def _tile_places(group: int, high: int, wide: int, space: int, row: int, channel
     return [i * space + 2 * y * row + 2 * x * channels for i in range(group) for y in range(high) for x in range(wide)]
 
 
-__all__: list[Any] = ["Sizes", "Work", "function", "pays", "work"]
+__all__: list[Any] = ["Sizes", "Work", "function", "is_positive", "pays", "positive", "work"]

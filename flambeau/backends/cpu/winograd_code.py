@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 ROWS = 6  # rows of a product that are kept in registers, with `vectors` vectors each
 FIELDS = (
     "images", "group", "shares", "groups", "inputs", "outputs", "input_pixels", "output_pixels", "input_space", "output_space",
-    "tiles", "block", "input_row", "output_row", "input_step", "output_step", "numbers", "swapped",
+    "tiles", "block", "input_row", "output_row", "input_step", "output_step", "numbers", "swapped", "terms", "positive",
+    "input_last", "output_last", "weight_last",
 )  # fmt: skip
 # The matrices of F(2x2, 3x3): a result is A' [(G g G') * (B' d B)] A, product by product. Rows are (coefficient, which) pairs.
 _B = (((1, 0), (-1, 2)), ((1, 1), (1, 2)), ((-1, 1), (1, 2)), ((1, 1), (-1, 3)))
@@ -265,6 +266,7 @@ def _each_panel(f: _Function, columns: str, vectors: int) -> Iterator[tuple[Valu
 def _module(lanes: int, functions: Sequence[str]) -> str:
     return "\n".join(
         [
+            "@flambeau_num_threads = external global i64",
             "declare void @flambeau_parallel(ptr, ptr, i64) #1",
             "declare i64 @llvm.smin.i64(i64, i64)",
             "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)",
@@ -291,13 +293,15 @@ def _entry(name: str, pointers: Sequence[str], parts: Sequence[str]) -> str:
     lines += [
         f"  %shares_at = getelementptr i64, ptr %table, i64 {FIELDS.index('shares')}",
         "  %shares = load i64, ptr %shares_at",
-        "  %alone = icmp slt i64 %shares, 2",
+        "  %threads = load i64, ptr @flambeau_num_threads",  # 1 in a forked process, whatever there was before
+        "  %team = call i64 @llvm.smin.i64(i64 %shares, i64 %threads)",
+        "  %alone = icmp slt i64 %team, 2",
         "  br i1 %alone, label %one, label %many",
         "one:",
         *(f"  call void @{part}(ptr %record, i64 0, i64 1)" for part in parts),
         "  ret void",
         "many:",
-        *(f"  call void @flambeau_parallel(ptr @{part}, ptr %record, i64 %shares)" for part in parts),
+        *(f"  call void @flambeau_parallel(ptr @{part}, ptr %record, i64 %team)" for part in parts),
         "  ret void",
         "}",
     ]
@@ -335,35 +339,62 @@ class _Part(_Function):
     def clear(self, pointer: str, numbers: Value) -> None:
         self.do(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {self.mul(numbers, 4)}, i1 false)")
 
-    def channels_last(self, to: str, planes: str, channels: str, pixels: str, places: str) -> None:
-        """Lay planes of channels out as pixels of channels; a table says where each pixel goes."""
+    def channels_last(self, to: str, picture: str, channels: str, pixels: str, places: str, last: str) -> None:
+        """Lay a picture out as pixels of channels, if it does not lie so already; a table says where each pixel goes."""
+        already = self.new(f"icmp ne i64 {last}, 0")
+        with self.when(already), self.loop(pixels) as p:
+            source, target = self.at(picture, self.mul(p, channels)), self.at(to, self.number(places, p))
+            with self.loop(channels, 0, self.lanes) as c:
+                self.store(self.load(self.at(source, c)), self.at(target, c))
         whole = self.new(f"and i64 {pixels}, {-self.lanes}")
-        with self.loop(channels, 0, self.lanes) as c:
+        with self.when(self.new(f"xor i1 {already}, true")), self.loop(channels, 0, self.lanes) as c:
             with self.loop(whole, 0, self.lanes) as p:
-                rows = [self.load(self.at(planes, self.mul(self.add(c, k), pixels), p)) for k in range(self.lanes)]
+                rows = [self.load(self.at(picture, self.mul(self.add(c, k), pixels), p)) for k in range(self.lanes)]
                 for k, row in enumerate(self.turned(rows)):
                     self.store(row, self.at(to, self.number(places, self.add(p, k)), c))
             with self.loop(pixels, whole) as p:
                 place = self.number(places, p)
-                with self.loop(self.lanes) as k:
-                    channel = self.add(c, k)
-                    one = self.new(f"load float, ptr {self.at(planes, self.mul(channel, pixels), p)}")
+                with self.loop(self.lanes) as lane:
+                    channel = self.add(c, lane)
+                    one = self.new(f"load float, ptr {self.at(picture, self.mul(channel, pixels), p)}")
                     self.do(f"store float {one}, ptr {self.at(to, place, channel)}")
 
-    def channels_first(self, planes: str, source: str, channels: str, pixels: str, places: str) -> None:
-        """The way back."""
+    def channels_first(self, planes: str, source: str, channels: str, pixels: str, places: str, extra: str) -> None:
+        """The way back, unless the result lies so, too, with extra numbers added and none below 0, if that is wanted."""
+        already = self.new("icmp ne i64 %output_last, 0")
         whole = self.new(f"and i64 {pixels}, {-self.lanes}")
-        with self.loop(channels, 0, self.lanes) as c:
+        added, positive = self.new("icmp ne ptr %extra, null"), self.new("icmp ne i64 %positive, 0")
+
+        def finish(value: str, kind: str, *place: Value) -> None:
+            kept = self.slot(kind)
+            self.do(f"store {kind} {value}, ptr {kept}")
+            with self.when(added):
+                more = self.new(f"load {kind}, ptr {self.at(extra, *place)}, align 4")
+                self.do(f"store {kind} {self.new(f'fadd {kind} {value}, {more}')}, ptr {kept}")
+            with self.when(positive):  # not the larger one of two: that would lose a nan
+                found = self.new(f"load {kind}, ptr {kept}")
+                below = self.new(f"fcmp olt {kind} {found}, zeroinitializer")
+                bits = f"<{self.lanes} x i1>" if kind == self.vector else "i1"
+                chosen = self.new(f"select {bits} {below}, {kind} zeroinitializer, {kind} {found}")
+                self.do(f"store {kind} {chosen}, ptr {kept}")
+            found = self.new(f"load {kind}, ptr {kept}")
+            self.do(f"store {kind} {found}, ptr {self.at(planes, *place)}, align 4")
+
+        with self.when(already), self.loop(pixels) as p:
+            start, pixel = self.mul(p, channels), self.at(source, self.number(places, p))
+            with self.loop(channels, 0, self.lanes) as c:
+                finish(self.load(self.at(pixel, c)), self.vector, start, c)
+        with self.when(self.new(f"xor i1 {already}, true")), self.loop(channels, 0, self.lanes) as c:
             with self.loop(whole, 0, self.lanes) as p:
                 rows = [self.load(self.at(source, self.number(places, self.add(p, k)), c)) for k in range(self.lanes)]
                 for k, row in enumerate(self.turned(rows)):
-                    self.store(row, self.at(planes, self.mul(self.add(c, k), pixels), p))
+                    finish(row, self.vector, self.mul(self.add(c, k), pixels), p)
             with self.loop(pixels, whole) as p:
                 place = self.number(places, p)
-                with self.loop(self.lanes) as k:
-                    channel = self.add(c, k)
+                with self.loop(self.lanes) as lane:
+                    channel = self.add(c, lane)
                     one = self.new(f"load float, ptr {self.at(source, place, channel)}")
-                    self.do(f"store float {one}, ptr {self.at(planes, self.mul(channel, pixels), p)}")
+                    finish(one, "float", self.mul(channel, pixels), p)
 
     def spread_tiles(
         self, to: str, step: str, source: str, tiles: str, row: str, channels: str, first: Value, count: str,
@@ -383,12 +414,13 @@ class _Part(_Function):
                         self.store(value, self.at(made, self.mul(step, 4 * i + j), c))
 
 
-CONVOLVE = ("y", "scratch", "x", "w", "bias", "table")
+CONVOLVE = ("y", "scratch", "x", "w", "bias", "scale", "extra", "table")
 
 
 @functools.cache
 def convolve(lanes: int, vectors: int) -> str:
-    """y = x convolved with w, plus a bias where there is one."""
+    """y = x convolved with w, times a scale for each channel, plus a bias, plus numbers like y, at least 0: as far as there are a scale,
+    a bias, extra numbers, and the table says `positive`."""
     f = _Part("convolve_part", CONVOLVE, lanes)
     first_share = f.at("%scratch", f.mul(f.mul("%inputs", "%outputs"), 16))  # behind what `_weights` makes
     with f.shares() as share:
@@ -404,7 +436,12 @@ def convolve(lanes: int, vectors: int) -> str:
             with f.loop(here) as i:
                 planes = f.at("%x", f.mul(f.mul(f.add(start, i), "%inputs"), "%input_pixels"))
                 f.channels_last(
-                    f.at(pictures, f.mul(i, "%input_space")), planes, "%inputs", "%input_pixels", f.input_place
+                    f.at(pictures, f.mul(i, "%input_space")),
+                    planes,
+                    "%inputs",
+                    "%input_pixels",
+                    f.input_place,
+                    "%input_last",
                 )
             count = f.mul(here, "%tiles")
             with f.loop(count, 0, "%block") as first:
@@ -426,9 +463,10 @@ def convolve(lanes: int, vectors: int) -> str:
                             )  # fmt: skip
                 _gather_tiles(f, results, sums, first, some)
             with f.loop(here) as i:
-                planes = f.at("%y", f.mul(f.mul(f.add(start, i), "%outputs"), "%output_pixels"))
+                first_number = f.mul(f.mul(f.add(start, i), "%outputs"), "%output_pixels")
                 source = f.at(results, f.mul(i, "%output_space"))
-                f.channels_first(planes, source, "%outputs", "%output_pixels", f.output_place)
+                planes, extra = f.at("%y", first_number), f.at("%extra", first_number)
+                f.channels_first(planes, source, "%outputs", "%output_pixels", f.output_place, extra)
     products = [_product(lanes, ROWS, v, False) for v in range(1, vectors + 1)]
     parts = ["weights_part", "convolve_part"]
     return _module(lanes, [*products, _weights(lanes, vectors), f.text(), _entry("convolve", CONVOLVE, parts)])
@@ -436,20 +474,24 @@ def convolve(lanes: int, vectors: int) -> str:
 
 def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) -> None:
     """The 2 x 2 results of each tile from its 16 sums."""
-    biased = f.new("icmp ne ptr %bias, null")
+    ones = f"<{', '.join(['float 1.0'] * f.lanes)}>"
+    given = {name: f.new(f"icmp ne ptr %{name}, null") for name in ("bias", "scale")}
     with f.loop(some) as t:
         place = f.at(results, f.number(f.output_tile, f.add(first, t)))
         source = f.at(sums, f.mul(t, "%outputs"))
         with f.loop("%outputs", 0, f.lanes) as c:
-            extra = f.slot(f.vector)
-            f.store("zeroinitializer", extra)
-            with f.when(biased):
-                f.store(f.load(f.at("%bias", c)), extra)
-            bias = f.load(extra)
+            by_channel = {}
+            for name, plain in (("bias", "zeroinitializer"), ("scale", ones)):
+                kept = f.slot(f.vector)
+                f.store(plain, kept)
+                with f.when(given[name]):
+                    f.store(f.load(f.at(f"%{name}", c)), kept)
+                by_channel[name] = f.load(kept)
             grid = [[f.load(f.at(source, f.mul("%output_step", 4 * i + j), c)) for j in range(4)] for i in range(4)]
             for i, line in enumerate(f.both_ways(_A, grid)):
                 for j, value in enumerate(line):
-                    value = f.new(f"fadd {f.vector} {value}, {bias}")
+                    value = f.new(f"fmul {f.vector} {value}, {by_channel['scale']}")
+                    value = f.new(f"fadd {f.vector} {value}, {by_channel['bias']}")
                     f.store(value, f.at(place, f.mul("%output_row", i), f.mul("%outputs", j), c))
 
 
@@ -457,6 +499,7 @@ def _weights(lanes: int, vectors: int) -> str:
     """G w G' for each pair of channels, to the beginning of the scratch space: a matrix (inputs, outputs) for each of 16, in panels of
     outputs. Where the table says `swapped`, w is (inputs, outputs, 3, 3) and turned around: the gradient of the input."""
     f = _Part("weights_part", CONVOLVE, lanes)
+    lasting = f.new("icmp ne i64 %weight_last, 0")
     plain, block = f.new("icmp eq i64 %swapped, 0"), f.slot(f"[{9 * lanes * lanes} x float]")
     wide, whole_step = vectors * lanes, f.mul("%inputs", "%outputs")
     whole = f.mul(f.new(f"sdiv i64 %outputs, {wide}"), wide)
@@ -476,19 +519,29 @@ def _weights(lanes: int, vectors: int) -> str:
                     for j, value in enumerate(line):
                         f.store(value, f.at(panel, f.mul(whole_step, 4 * i + j), f.mul(c, width)))
 
+            row = f.mul("%inputs", 9)
             with f.when(plain), f.loop("%inputs", 0, lanes) as c:
-                row = f.mul("%inputs", 9)
-                source = f.at("%w", f.mul(k, row), f.mul(c, 9))
+                # Element e of channel c is number 9 c + e of a row, or, channels last, number e * inputs + c.
+                source = f.at("%w", f.mul(k, row), f.new(f"select i1 {lasting}, i64 {c}, i64 {f.mul(c, 9)}"))
+                part_step = f.new(f"select i1 {lasting}, i64 %inputs, i64 {lanes}")
+                one_step, element_step = (
+                    f.new(f"select i1 {lasting}, i64 {a}, i64 {b}")
+                    for a, b in ((lanes, 9 * lanes), (lanes * lanes, lanes))
+                )
                 for part in range(9):
-                    rows = [f.load(f.at(source, f.mul(row, lane), part * lanes)) for lane in range(lanes)]
+                    start = f.at(source, f.mul(part_step, part))
+                    rows = [f.load(f.at(start, f.mul(row, lane))) for lane in range(lanes)]
                     for j, value in enumerate(f.turned(rows)):
                         f.store(value, f.at(block, (part * lanes + j) * lanes))
                 with f.loop(lanes) as one:
-                    place = f.at(block, f.mul(one, 9 * lanes))
-                    keep(f.add(c, one), [f.load(f.at(place, e * lanes)) for e in range(9)])
-            with f.when(f.new(f"xor i1 {plain}, true")), f.loop("%inputs") as c:
-                source = f.at("%w", f.mul(f.add(f.mul(c, "%outputs"), k), 9))
-                keep(c, f.nines(source)[::-1])
+                    place = f.at(block, f.mul(one, one_step))
+                    keep(f.add(c, one), [f.load(f.at(place, f.mul(element_step, e))) for e in range(9)])
+            turned = f.new(f"xor i1 {plain}, true")
+            with f.when(f.new(f"and i1 {turned}, {lasting}")), f.loop("%inputs") as c:
+                source = f.at("%w", f.mul(f.mul(c, "%outputs"), 9), k)
+                keep(c, [f.load(f.at(source, f.mul("%outputs", e))) for e in reversed(range(9))])
+            with f.when(f.new(f"and i1 {turned}, {f.new(f'xor i1 {lasting}, true')}")), f.loop("%inputs") as c:
+                keep(c, f.nines(f.at("%w", f.mul(f.add(f.mul(c, "%outputs"), k), 9)))[::-1])
     return f.text()
 
 
@@ -497,20 +550,23 @@ GRADIENT = ("dw", "db", "scratch", "x", "dy", "table")
 
 @functools.cache
 def weight_gradient(lanes: int, vectors: int) -> str:
-    """dw (outputs, inputs, 3, 3), and db where it is wanted, from x and dy. Every share adds up its own pictures; then all shares are
-    added."""
+    """dw (outputs, inputs, 3, 3), and db where it is wanted, from x and dy. Every share adds up its own pictures, and then all these
+    `terms` are added; or, where there is one term, every share has its own rows of it, and goes over all pictures."""
     f = _Part("gradient_part", GRADIENT, lanes)
     square, biased = f.mul("%inputs", "%outputs"), f.new("icmp ne ptr %db, null")
+    common = f.new("icmp eq i64 %terms, 1")
     with f.shares() as share:
-        pictures = f.at("%scratch", f.mul(share, "%numbers"))
-        totals = f.at(pictures, f.mul("%group", "%input_space"))
-        spread = f.at(totals, f.mul(square, 16))
-        grads = f.at(spread, f.mul("%input_step", 16))
-        results = f.at(grads, f.mul("%output_step", 16))
-        total = f.at(results, f.mul("%group", "%output_space"))  # of dy, by channels
+        pictures, spread, grads, results, total = _gradient_places(f, share)
+        term = f.new(f"select i1 {common}, i64 0, i64 {share}")
+        totals = f.at("%scratch", f.mul(f.mul(square, 16), term))
         f.clear(pictures, f.mul("%group", "%input_space"))
         f.clear(results, f.add(f.mul("%group", "%output_space"), "%outputs"))
-        first_group, last_group = f.range("%groups", share, "%shares")
+        mine = [f.mul(n, 8) for n in f.range(f.new("sdiv i64 %outputs, 8"), share, "%shares")]
+        rows = [f.new(f"select i1 {common}, i64 {n}, i64 {every}") for n, every in zip(mine, (0, "%outputs"))]
+        own = f.range("%groups", share, "%shares")
+        first_group, last_group = (
+            f.new(f"select i1 {common}, i64 {every}, i64 {n}") for n, every in zip(own, (0, "%groups"))
+        )
         with f.loop(last_group, first_group) as group:
             start = f.mul(group, "%group")
             here = f.smaller("%group", f.new(f"sub i64 %images, {start}"))
@@ -518,10 +574,10 @@ def weight_gradient(lanes: int, vectors: int) -> str:
                 image = f.add(start, i)
                 planes = f.at("%x", f.mul(f.mul(image, "%inputs"), "%input_pixels"))
                 to = f.at(pictures, f.mul(i, "%input_space"))
-                f.channels_last(to, planes, "%inputs", "%input_pixels", f.input_place)
+                f.channels_last(to, planes, "%inputs", "%input_pixels", f.input_place, "%input_last")
                 planes = f.at("%dy", f.mul(f.mul(image, "%outputs"), "%output_pixels"))
                 to = f.at(results, f.mul(i, "%output_space"))
-                f.channels_last(to, planes, "%outputs", "%output_pixels", f.output_place)
+                f.channels_last(to, planes, "%outputs", "%output_pixels", f.output_place, "%output_last")
                 with f.when(biased), f.loop("%outputs", 0, lanes) as c:
                     place, kept = f.at(total, c), f.slot(f.vector)
                     f.store("zeroinitializer", kept)
@@ -544,11 +600,11 @@ def weight_gradient(lanes: int, vectors: int) -> str:
                     b = f.at(spread, f.mul(k, "%input_step"))
                     a = f.at(grads, f.mul(k, "%output_step"))
                     c = f.at(totals, f.mul(k, square))
-                    for rows, begin, end in _row_blocks(f, "%outputs"):
+                    for height, begin, end in _row_blocks(f, *rows):
                         for column, width in _each_panel(f, "%inputs", vectors):
-                            with f.loop(end, begin, rows) as r:
+                            with f.loop(end, begin, height) as r:
                                 _call_product(
-                                    f, rows, width, True,
+                                    f, height, width, True,
                                     f.at(c, f.mul(r, "%inputs"), column), f.at(a, r), f.at(b, column),
                                     ("%inputs", "%outputs", "%inputs"), some, more,
                                 )  # fmt: skip
@@ -557,44 +613,47 @@ def weight_gradient(lanes: int, vectors: int) -> str:
     return _module(lanes, [*products, f.text(), _summing(lanes), _entry("weight_gradient", GRADIENT, parts)])
 
 
-def _row_blocks(f: _Function, rows: str) -> list[tuple[int, Value, Value]]:
+def _gradient_places(f: _Part, share: Value) -> list[str]:
+    """Where a share has its pictures, what they are spread into, the same of dy, its pictures, and its sums by channels."""
+    place = f.at("%scratch", f.mul(f.mul(f.mul("%inputs", "%outputs"), 16), "%terms"), f.mul(share, "%numbers"))
+    found = [place]
+    for size in (f.mul("%group", "%input_space"), f.mul("%input_step", 16), f.mul("%output_step", 16),
+                 f.mul("%group", "%output_space")):  # fmt: skip
+        found.append(f.at(found[-1], size))
+    return found
+
+
+def _row_blocks(f: _Function, first: Value, last: Value) -> list[tuple[int, Value, Value]]:
     """A multiple of 8 rows as blocks of ROWS and then of 4: (rows of a block, first row, end)."""
-    rest = f.new(f"srem i64 {rows}, {ROWS}")  # 0, 2 or 4: the last two need one block of ROWS less
+    rest = f.new(f"srem i64 {f.new(f'sub i64 {last}, {first}')}, {ROWS}")  # 0, 2 or 4: two need one block of ROWS less
     small = f.new(f"icmp eq i64 {rest}, 2")
     fours = f.new(f"select i1 {small}, i64 8, i64 {rest}")
-    middle = f.new(f"sub i64 {rows}, {fours}")
-    return [(ROWS, 0, middle), (4, middle, rows)]
+    middle = f.new(f"sub i64 {last}, {fours}")
+    return [(ROWS, first, middle), (4, middle, last)]
 
 
 def _summing(lanes: int) -> str:
     """dw = G' (the sum of all shares' totals) G, and db is the sum of theirs."""
     f = _Part("sum_part", GRADIENT, lanes)
     square = f.mul("%inputs", "%outputs")
-    totals = f.at("%scratch", f.mul("%group", "%input_space"))
     with f.when(f.new("icmp ne ptr %db, null")), f.when(f.new("icmp eq i64 %rank, 0")):
-        steps = [
-            f.mul(square, 16),
-            f.mul("%input_step", 16),
-            f.mul("%output_step", 16),
-            f.mul("%group", "%output_space"),
-        ]
-        first_total = f.at(totals, *steps)
+        first_total = _gradient_places(f, 0)[-1]
         with f.loop("%outputs", 0, lanes) as c:
             kept = f.slot(f.vector)
             f.store(f.load(f.at(first_total, c)), kept)
-            with f.loop("%shares", 1) as other:
+            with f.loop("%terms", 1) as other:
                 value = f.load(f.at(first_total, f.mul(other, "%numbers"), c))
                 f.store(f.new(f"fadd {f.vector} {f.load(kept)}, {value}"), kept)
             f.store(f.load(kept), f.at("%db", c))
     with f.shares() as share:
         first, last = f.range("%outputs", share, "%shares")
         with f.loop(last, first) as k, f.loop("%inputs", 0, lanes) as c:
-            place = f.at(totals, f.mul(k, "%inputs"), c)
+            place = f.at("%scratch", f.mul(k, "%inputs"), c)
             sums = [f.slot(f.vector) for _ in range(16)]
             for i in range(16):
                 f.store(f.load(f.at(place, f.mul(square, i))), sums[i])
-            with f.loop("%shares", 1) as other:
-                further = f.at(place, f.mul(other, "%numbers"))
+            with f.loop("%terms", 1) as other:
+                further = f.at(place, f.mul(f.mul(square, 16), other))
                 for i in range(16):
                     value = f.load(f.at(further, f.mul(square, i)))
                     f.store(f.new(f"fadd {f.vector} {f.load(sums[i])}, {value}"), sums[i])

@@ -39,7 +39,7 @@ def cubin(source: str, architecture: str, options: tuple[str, ...] = ()) -> byte
         return stored
     with _lock:
         started = time.perf_counter()
-        code = _compile(source, every)
+        code = _quickly_compiled(source, every)
         stats.compiled += 1
         stats.compile_seconds += time.perf_counter() - started
     cache.write(name, code, cache.CUBIN)
@@ -52,6 +52,27 @@ def _version() -> str:
     nvrtc = library("nvrtc")
     nvrtc.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     return f"nvrtc {major.value}.{minor.value}"
+
+
+def _quickly_compiled(source: str, options: tuple[str, ...]) -> bytes:
+    """The machine code of a source. NVRTC first reads headers of its own, which takes five times as long as most kernels; -minimal
+    leaves out those for textures and for CUDA's runtime. A source that needs these is compiled with all of them."""
+    if _knows_minimal():
+        try:
+            return _compile(source, (*options, "-minimal"))
+        except CudaError:
+            pass  # what is wrong with it is said below
+    return _compile(source, options)
+
+
+@functools.cache
+def _knows_minimal() -> bool:
+    """Whether this NVRTC has the option -minimal."""
+    try:
+        _compile("__global__ void nothing() {}", ("--gpu-architecture=sm_80", "-minimal"))
+    except CudaError:
+        return False
+    return True
 
 
 def _compile(source: str, options: tuple[str, ...]) -> bytes:

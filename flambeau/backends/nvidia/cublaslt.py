@@ -5,23 +5,19 @@ library's heuristic recommends and the argument list are kept by thread, and the
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
-import math
 import sys
 import threading
-from collections.abc import Iterator
 from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 from ...core import dtype as dt
-from ...core.settings import are_deterministic_algorithms_enabled, matmul_switches
+from ...core.settings import matmul_switches
 from ...core.storage import UntypedStorage
 from ...core.tensor import new_tensor
 from .. import nvidia
 from ..cpu import jit, native_call
-from . import streams
 
 _E4M3, _E5M2 = dt.BY_NAME["float8_e4m3fn"], dt.BY_NAME["float8_e5m2"]
 
@@ -41,9 +37,8 @@ _FAST_ACCUMULATION, _BIAS_TYPE, _POINTER_MODE = 25, 26, 2
 _BATCH_COUNT, _BATCH_OFFSET = 5, 6
 _MAX_WORKSPACE, _REDUCTIONS, _ALIGNMENT = 1, 3, 5
 _NO_SPLIT_ROUNDING = 0 | 2  # in the compute type only: partial sums are not rounded to the result's type
-_WORKSPACE = 32 << 20
+WORKSPACE = 32 << 20
 _LIMIT = 4096  # plans kept by a thread
-_CANDIDATES, _TURNS, _WORTH = 12, 8, 0.97  # algorithms that are tried, how often, and how much faster one has to be
 
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relubias": 6, "gelu": 32, "gelubias": 36}
 
@@ -94,8 +89,16 @@ def _workspace(where: Any, stream: int) -> int:
     key = (where, stream)
     found = _local.workspaces.get(key)
     if found is None:
-        found = _local.workspaces[key] = nvidia.workspace(_WORKSPACE, where)
+        found = _local.workspaces[key] = nvidia.workspace(WORKSPACE, where)
     return found.ptr
+
+
+def forget_workspace(where: Any, stream: int) -> None:
+    """Free what products of this thread in one stream have used; plans ask for other memory when they run there again."""
+    if _local.workspaces.pop((where, stream), None) is not None:
+        for plan in _local.plans.values():
+            if plan.stream == stream:
+                plan.stream = -1
 
 
 def matrix_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[bool, int] | None:
@@ -148,7 +151,7 @@ def _through_ctypes(table: int, out: int, first: int, second: int) -> None:
 class _Plan:
     """One product, ready to be called with addresses."""
 
-    __slots__ = ("words", "table", "descriptor", "flipped", "stream", "bias", "where", "kept", "call", "wishes", "best")
+    __slots__ = ("words", "table", "descriptor", "flipped", "stream", "bias", "where", "kept", "call")
 
     def __init__(self, out: Any, a: Any, b: Any, epilogue: str, factors: tuple, alignment: int, scales: bool) -> None:
         library = _library()
@@ -176,16 +179,14 @@ class _Plan:
             self._set(_FAST_ACCUMULATION, ctypes.c_int8(1))
         if epilogue.endswith("bias"):
             self._set(_BIAS_TYPE, c_int32(DATA_TYPES[out.dtype]))
-        self.wishes = alignment, a.dtype
-        self.best: _Heuristic | None = None  # faster than what is recommended
-        algorithm = self._choose(1)[0]
+        algorithm = self._choose(layouts, alignment, a.dtype)
         alpha, beta = (_number(f, scale) for f in factors)
         self.kept += (algorithm, alpha, beta)
         self.stream = self.bias = -1
         self.words = (c_uint64 * (_STATUS + 1))(
             ctypes.cast(library.cublasLtMatmul, c_void_p).value or 0, _handle(self.where).value or 0, self.descriptor.value or 0,
             ctypes.addressof(alpha), layouts[0].value or 0, layouts[1].value or 0, ctypes.addressof(beta), layouts[2].value or 0,
-            ctypes.addressof(algorithm), 0, _WORKSPACE,
+            ctypes.addressof(algorithm), 0, WORKSPACE,
         )  # fmt: skip
         self.table = ctypes.addressof(self.words)
         self.call = _runner()
@@ -196,14 +197,12 @@ class _Plan:
         )
         _check(status, "cublasLtMatmulDescSetAttribute")
 
-    def _choose(self, most: int) -> list[_Heuristic]:
-        """What the library recommends, the best first."""
-        alignment, d = self.wishes
-        layouts = self.kept[:3]
+    def _choose(self, layouts: list, alignment: int, d: Any) -> _Heuristic:
+        """What the library recommends."""
         library = _library()
         wishes = c_void_p()
         _check(library.cublasLtMatmulPreferenceCreate(byref(wishes)), "cublasLtMatmulPreferenceCreate")
-        settings: list[tuple[int, Any]] = [(_MAX_WORKSPACE, c_uint64(_WORKSPACE))]
+        settings: list[tuple[int, Any]] = [(_MAX_WORKSPACE, c_uint64(WORKSPACE))]
         settings += [(_ALIGNMENT + i, c_uint32(alignment)) for i in range(4)]
         if (d is dt.float16 and not matmul_switches.allow_fp16_reduced_precision_reduction) or (
             d is dt.bfloat16 and not matmul_switches.allow_bf16_reduced_precision_reduction
@@ -213,13 +212,14 @@ class _Plan:
             for attribute, value in settings:
                 size = c_size_t(ctypes.sizeof(value))
                 _check(library.cublasLtMatmulPreferenceSetAttribute(wishes, c_int(attribute), byref(value), size), "")
-            found, count = (_Heuristic * most)(), c_int()
+            found, count = _Heuristic(), c_int()
             status = library.cublasLtMatmulAlgoGetHeuristic(
-                _handle(self.where), self.descriptor, *layouts, layouts[2], wishes, c_int(most), found, byref(count)
+                _handle(self.where), self.descriptor, *layouts, layouts[2], wishes, c_int(1), byref(found), byref(count)
             )
-            usable = [] if status else [found[i] for i in range(count.value) if not found[i].status]
-            _check(status or (0 if usable else 15), "cublasLtMatmulAlgoGetHeuristic")  # 15: not supported
-            return usable
+            if not status and (not count.value or found.status):
+                status = 15  # not supported
+            _check(status, "cublasLtMatmulAlgoGetHeuristic")
+            return found
         finally:
             library.cublasLtMatmulPreferenceDestroy(wishes)
 
@@ -242,33 +242,6 @@ class _Plan:
         if self.words[_STATUS]:
             _check(self.words[_STATUS], "cublasLtMatmul")
 
-    def tune(self, table: int, out: int, first: int, second: int) -> None:
-        """In the place of `call`, once: find which of the library's algorithms is the fastest here."""
-        self.call = _runner()
-        self.call(table, out, first, second)
-        usual, beta = self.words[_ALGORITHM], self.kept[5]
-        if self.words[_STATUS] or any(bytes(beta)):
-            return
-        times: list[tuple[float, int, _Heuristic]] = []
-        for algorithm in self._choose(_CANDIDATES):
-            self.words[_ALGORITHM] = ctypes.addressof(algorithm)
-            times.append((self._time(out, first, second), len(times), algorithm))
-        fastest = min(times, key=lambda t: t[:2])
-        if fastest[0] < _WORTH * times[0][0]:
-            self.best = fastest[2]
-        self.words[_ALGORITHM] = usual
-        self.call(table, out, first, second)  # as the result was
-
-    def _time(self, out: int, first: int, second: int) -> float:
-        marks = [streams.Event(enable_timing=True) for _ in range(2)]
-        for turn in range(2):
-            marks[0].record()
-            for _ in range(_TURNS if turn else 1):
-                self.call(self.table, out, first, second)
-            marks[1].record()
-            marks[1].synchronize()
-        return math.inf if self.words[_STATUS] else marks[0].elapsed_time(marks[1])
-
     def __del__(self, finalizing: Any = sys.is_finalizing) -> None:
         if finalizing():  # the driver may be gone
             return
@@ -276,34 +249,6 @@ class _Plan:
         for layout in self.kept[:3]:
             library.cublasLtMatrixLayoutDestroy(layout)
         library.cublasLtMatmulDescDestroy(self.descriptor)
-
-
-@contextlib.contextmanager
-def tuning() -> Iterator[None]:
-    """Inside, the first call of each of this thread's plans also finds the fastest algorithm for it, unless results must not depend on
-    such things."""
-    plans = [p for p in _local.plans.values() if p.best is None and not are_deterministic_algorithms_enabled()]
-    for plan in plans:
-        plan.call = plan.tune
-    try:
-        yield
-    finally:
-        for plan in plans:
-            plan.call = _runner()
-
-
-@contextlib.contextmanager
-def tuned() -> Iterator[None]:
-    """Inside, products use the fastest algorithm that is known, not the one that the library recommends: sums may be rounded otherwise."""
-    plans = [p for p in _local.plans.values() if p.best is not None]
-    usual = [p.words[_ALGORITHM] for p in plans]
-    for plan in plans:
-        plan.words[_ALGORITHM] = ctypes.addressof(plan.best)
-    try:
-        yield
-    finally:
-        for plan, old in zip(plans, usual):
-            plan.words[_ALGORITHM] = old
 
 
 def _required(t: Any) -> tuple[bool, int]:

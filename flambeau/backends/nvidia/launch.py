@@ -120,7 +120,7 @@ def _through_ctypes(function: int, kinds: Kinds, index: int, shared: int) -> Cal
 @functools.cache
 def _entry(letters: str, fixed: int) -> int:
     """Machine code that launches kernels with such parameters."""
-    return jit.support_code(entry_text(letters, fixed), "enter")
+    return jit.support_code(entry_text(letters, fixed), "enter", straight=True)
 
 
 _SLOT = {"q": "i64", "d": "double", "f": "float", "i": "i32", "s": "ptr"}

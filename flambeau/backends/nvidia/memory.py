@@ -211,11 +211,23 @@ class DeviceMemory:
         if address is None:
             self.failures += 1
             raise OutOfMemoryError(self._complaint(size))
-        pool.segments[address] = wanted
+        self._add(pool, address, wanted, size <= SMALL)
+
+    def reserve(self, nbytes: int) -> None:
+        """One segment for much of what the present stream's pool will need: blocks of one segment can be joined, those of several
+        cannot. Where there is no such segment, the pool grows as it would without."""
+        with self.lock:
+            wanted = segment_size(max(nbytes, MEDIUM))
+            address = self._from_driver(wanted)
+            if address is not None:
+                self._add(self._pool(_mine.streams[self.index]), address, wanted, False)
+
+    def _add(self, pool: Pool, address: int, size: int, small: bool) -> None:
+        pool.segments[address] = size
         self.segment_count += 1
-        self.reserved += wanted
+        self.reserved += size
         self.reserved_peak = max(self.reserved_peak, self.reserved)
-        pool.put(Block(address, wanted, pool, size <= SMALL))
+        pool.put(Block(address, size, pool, small))
 
     def _from_driver(self, size: int) -> int | None:
         if self.limit is not None and self.reserved + size > self.limit:

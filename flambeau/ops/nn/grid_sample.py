@@ -110,7 +110,7 @@ def _check(input: Tensor, grid: Tensor, mode: str) -> None:
     name = "grid_sampler()"
     need_tensors("grid_sampler", input=input, grid=grid)
     shapes = f"but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
-    if input.dtype is not grid.dtype:
+    if input.dtype is not grid.dtype and not input.is_quantized:
         raise RuntimeError(
             f"{name}: expected input and grid to have same dtype, but input has {input.dtype.name} and grid has"
             f" {grid.dtype.name}"

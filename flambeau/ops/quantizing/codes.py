@@ -142,6 +142,7 @@ def codes_of(values: Tensor, scale: float, zero_point: int, d: dtype) -> Tensor:
 
 
 def quantized(values: Tensor, scale: float, zero_point: int, d: dtype) -> QuantizedTensor:
+    scale, zero_point = float(scale), int(zero_point)  # which may come as tensors
     return per_tensor(codes_of(values, scale, zero_point, d), scale, zero_point, d)
 
 

@@ -79,7 +79,17 @@ def embedding_bag_byte_prepack(weight: Tensor) -> Tensor:
     if len(weight.shape) < 2:
         raise RuntimeError("'embedding_bag_byte_prepack' only support 2 or more dimensions")
     values = values_on_host(weight.detach()).astype(np.float32)
-    low, high = values.min(-1, keepdims=True), values.max(-1, keepdims=True)
+    return _in_rows(values, values.min(-1, keepdims=True), values.max(-1, keepdims=True))
+
+
+@quantized_operator(kind="primitive", reads_values=True, batching="each")
+def embedding_bag_byte_prepack_with_rowwise_min_max(weight: Tensor, rowwise_min_max: Tensor) -> Tensor:
+    """The same with a smallest and a largest value for each row that are known."""
+    values, limits = (values_on_host(t.detach()).astype(np.float32) for t in (weight, rowwise_min_max))
+    return _in_rows(values, limits[..., :1], limits[..., 1:])
+
+
+def _in_rows(values: np.ndarray, low: np.ndarray, high: np.ndarray) -> Tensor:
     span = high - low
     codes = np.rint((values - low) * (np.float32(255) / (span + _EPSILON))).astype(np.uint8)
     tail = np.concatenate([span / np.float32(255), low], -1).astype(np.float32)
@@ -205,11 +215,20 @@ def _declare_bits(bits: int) -> None:
     """The operators of tables with codes of `bits` bits; scale and smallest value of a row are in float16."""
     per_byte, tail = 8 // bits, 4
 
-    def prepack(weight: Tensor, optimized_qparams: bool = False, nbins: int = 200, ratio: float = 0.16) -> Tensor:
+    def prepack_within(
+        weight: Tensor, rowwise_min_max: Tensor, optimized_qparams: bool = False, nbins: int = 200, ratio: float = 0.16
+    ) -> Tensor:
+        return prepack(weight, optimized_qparams, nbins, ratio, values_on_host(rowwise_min_max).astype(np.float32))
+
+    def prepack(
+        weight: Tensor, optimized_qparams: bool = False, nbins: int = 200, ratio: float = 0.16, limits: Any = None
+    ) -> Tensor:
         values = values_on_host(weight.detach()).astype(np.float32)
         if optimized_qparams:
             rows = values.reshape(-1, values.shape[-1])
             high, low = np.array([_best_range(r, nbins, ratio, bits) for r in rows]).T.reshape(2, *values.shape[:-1], 1)
+        elif limits is not None:
+            low, high = limits[..., :1], limits[..., 1:]
         else:
             low, high = values.min(-1, keepdims=True), values.max(-1, keepdims=True)
         codes, scale, low = _coded(values, low, high, bits)
@@ -243,6 +262,12 @@ def _declare_bits(bits: int) -> None:
     memory = {"kind": "primitive", "reads_values": True, "batching": "each"}
     made: list = [
         (prepack, f"embedding_bag_{bits}bit_prepack", f"A table of floats as codes of {bits} bits.", memory),
+        (
+            prepack_within,
+            f"embedding_bag_{bits}bit_prepack_with_rowwise_min_max",
+            "The same with known limits of rows.",
+            memory,
+        ),
         (unpack, f"embedding_bag_{bits}bit_unpack", "The floats of a table that was packed.", memory),
         (bag, f"embedding_bag_{bits}bit_rowwise_offsets", "Sums of the rows of bags of indices.", {}),
     ]

@@ -18,7 +18,7 @@ from ..linalg import matmul as products
 from ..machinery.memory import values_on_host
 from ..machinery.quantized_dispatch import on_codes, quantized_form
 from ..machinery.record import OPS
-from ..nn import avg_pool, max_pool, resize, shuffle
+from ..nn import avg_pool, grid_sample, max_pool, resize, shuffle
 from ..nn import softmax as softmax_operators
 from ..shape import border
 from .codes import clipped, code_of, decoded, encoded, float32, formula, inverse, quantized, values_of
@@ -59,7 +59,8 @@ for _name in ("max_pool1d", "max_pool2d", "max_pool3d"):
     _on_codes_as_floats(OPS[_name].function)  # those of `torch`
 for _operator in (
     avg_pool.avg_pool1d, avg_pool.avg_pool2d, avg_pool.avg_pool3d, avg_pool.adaptive_avg_pool1d, avg_pool.adaptive_avg_pool2d,
-    avg_pool.adaptive_avg_pool3d, max_pool.max_pool1d, max_pool.max_pool2d, max_pool.max_pool3d,
+    avg_pool.adaptive_avg_pool3d, max_pool.max_pool1d, max_pool.max_pool2d, max_pool.max_pool3d, grid_sample.grid_sample,
+    grid_sample.grid_sampler,
 ):  # fmt: skip
     _on_codes_as_floats(_operator)
 

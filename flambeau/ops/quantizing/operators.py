@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from ..machinery.binding import namespace
-from . import conv, elementwise, embedding, forms, layers, linear, recurrent  # noqa: F401  declare the operators
+from . import conv, elementwise, embedding, forms, layers, linear, plain_bytes, recurrent  # noqa: F401  declare the operators
 
 
 class _Namespace(ModuleType):
@@ -24,4 +24,6 @@ def make_namespace(name: str) -> Any:
     return place
 
 
-quantized, _quantized = make_namespace("quantized"), make_namespace("_quantized")
+quantized, _quantized, onednn = make_namespace("quantized"), make_namespace("_quantized"), make_namespace("onednn")
+for _function in (onednn.qadd, onednn.qadd_relu, onednn.qmul):
+    _function.tensor = _function

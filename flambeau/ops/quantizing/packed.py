@@ -18,7 +18,7 @@ from ..machinery.memory import values_on_host
 _MAX_KNOWN = 32
 
 
-KINDS: dict[str, type] = {}  # the classes of packed weights, by their names in files
+KINDS: dict[str, Any] = {}  # the classes of packed weights, by their names in files
 
 
 class ScriptObject:

@@ -49,35 +49,3 @@ def test_which_matrices_are_taken_as_they_lie(shape, strides, expected):
         assert found in ((False, 3), (True, 1))  # a column is both
     else:
         assert found == expected
-
-
-def test_the_fastest_algorithm_is_used_where_that_is_asked_for(monkeypatch):
-    class Plan(cublaslt._Plan):
-        """Nothing of the library's has to be destroyed with it."""
-
-        def __init__(self):
-            pass
-
-        def __del__(self):
-            pass
-
-    plan = Plan()
-    beta, candidates = ctypes.c_float(0), [cublaslt._Heuristic() for _ in range(3)]
-    plan.kept, plan.best = (None, None, None, candidates[0], None, beta), None
-    plan.words = (ctypes.c_uint64 * 13)()
-    plan.words[cublaslt._ALGORITHM] = usual = ctypes.addressof(candidates[0])
-    plan.table = ctypes.addressof(plan.words)
-    ran = []
-    monkeypatch.setattr(cublaslt, "_runner", lambda: lambda *given: ran.append(plan.words[cublaslt._ALGORITHM]))
-    monkeypatch.setattr(cublaslt._Plan, "_choose", lambda self, most: candidates)
-    times = dict(zip(map(ctypes.addressof, candidates), (1.0, 0.5, 2.0)))
-    monkeypatch.setattr(cublaslt._Plan, "_time", lambda self, *given: times[self.words[cublaslt._ALGORITHM]])
-    monkeypatch.setattr(cublaslt._local, "plans", {"a product": plan})
-    with cublaslt.tuning():
-        plan.call(plan.table, 1, 2, 3)
-        assert plan.best is candidates[1] and set(ran) == {usual}
-        plan.call(plan.table, 1, 2, 3)  # only once
-    assert ran == [usual] * 3 and plan.words[cublaslt._ALGORITHM] == usual
-    with cublaslt.tuned():
-        assert plan.words[cublaslt._ALGORITHM] == ctypes.addressof(candidates[1])
-    assert plan.words[cublaslt._ALGORITHM] == usual

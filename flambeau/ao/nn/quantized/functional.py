@@ -38,7 +38,14 @@ def _of_floats(name: str) -> Any:
 
 avg_pool2d, avg_pool3d = _of_floats("avg_pool2d"), _of_floats("avg_pool3d")
 adaptive_avg_pool2d, adaptive_avg_pool3d = _of_floats("adaptive_avg_pool2d"), _of_floats("adaptive_avg_pool3d")
-hardtanh, hardsigmoid = _of_floats("hardtanh"), _of_floats("hardsigmoid")
+hardsigmoid = _of_floats("hardsigmoid")
+
+
+def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """Values kept between two numbers."""
+    _need_quantized(input, "hardtanh")
+    made = input.clamp(min_val, max_val)
+    return input.copy_(made) if inplace else made
 
 
 def _tuple(x: Any, n: int) -> tuple:

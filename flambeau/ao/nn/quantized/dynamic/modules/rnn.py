@@ -335,11 +335,11 @@ class LSTM(RNNBase):
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
 
     @_overload_method
-    def forward(  # noqa: F811
+    def forward(  # type: ignore[no-redef]  # noqa: F811
         self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
 
-    def forward(self, input, hx=None):  # noqa: F811
+    def forward(self, input, hx=None):  # type: ignore[no-redef]  # noqa: F811
         if isinstance(input, PackedSequence):
             return self.forward_packed(input, hx)
         return self.forward_tensor(input, hx)
@@ -384,9 +384,9 @@ class GRU(RNNBase):
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
 
     @_overload_method
-    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...  # noqa: F811
+    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...  # type: ignore[no-redef]  # noqa: F811
 
-    def forward(self, input, hx=None):  # noqa: F811
+    def forward(self, input, hx=None):  # type: ignore[no-redef]  # noqa: F811
         if isinstance(input, PackedSequence):
             return self.forward_packed(input, hx)
         return self.forward_tensor(input, hx)
