@@ -124,14 +124,9 @@ def memory_of(
     parameters = sum(layers) + rest
     states, most = 16.0 * parameters / ranks, max(layers)
     forward_end = states + whole_bytes * rest + activations + logits
-    computing = activations / len(layers)  # gradients of what one layer has saved
+    # gradients of activations take the place of the activations that they are computed from
     backward_begin = (
-        12.0 * parameters / ranks
-        + whole_bytes * (rest + 2 * most)
-        + activations
-        + 2 * logits
-        + 4 * rest / 2
-        + computing
+        12.0 * parameters / ranks + whole_bytes * (rest + 2 * most) + activations + 2 * logits + 4 * rest / 2
     )
     backward_end = states + whole_bytes * (rest + 2 * most) + 4 * (rest + 2 * most)
     return {"total": max(forward_end, backward_begin, backward_end), "states": states}

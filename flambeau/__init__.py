@@ -113,6 +113,7 @@ _HOMES = {
     ),
     **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
     **dict.fromkeys(("quantized_gru", "quantized_lstm"), "ops.quantizing.recurrent"),
+    **dict.fromkeys(("_fused_adam_", "_fused_adamw_"), "optim.fused_functions"),
     "choose_qparams_optimized": "ops.quantizing.embedding",
     "ScriptObject": "ops.quantizing.packed",
     "Future": "futures",

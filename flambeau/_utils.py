@@ -87,3 +87,13 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
     if not optional:
         raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{where}")
     return naming.load("flambeau.cuda").current_device()
+
+
+def _get_device_module(device_type: str) -> Any:
+    """The module of a type of device: `flambeau.cpu` for "cpu"."""
+    found = getattr(sys.modules[naming.PACKAGE], device_type, None)
+    if found is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        )
+    return found

@@ -429,7 +429,7 @@ def run_backward(
     create_graph: bool,
     inputs: list[Tensor] | None = None,
     accumulate_grad: bool = True,
-    kind: type[Pass] = Pass,
+    kind: Callable[..., Pass] = Pass,
 ) -> list:
     """Start a pass at `outputs`. With `inputs`, only paths to them run, and either their gradients are returned or
     (accumulate_grad) added to their `.grad`."""

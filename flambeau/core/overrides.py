@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any
 
-from . import modes
+from . import modes, naming
 from .graph import is_own
 from .uninterrupted import uninterrupted
 
@@ -24,6 +24,7 @@ _LOOKED_INTO: set[type] = {list, tuple}  # those, and what may contain their ins
 _LATER: set[type] = (
     set()
 )  # subclasses that say that they need not be looked for before there is an instance: `_known_when_made`
+_DISPATCHING: set[type] = set()  # those of the registered classes that have a `__torch_dispatch__`
 _PLAIN: set[type] = set()  # Tensor itself, which no operator needs to ask
 FACE_CODES: set[CodeType] = set()  # the code of public functions
 
@@ -38,7 +39,15 @@ skip = _Skip()
 def disabled_torch_function(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
     """The override of classes that want none: results of operators on them are plain tensors."""
     with DisableTorchFunctionSubclass():
-        return func(*args, **(kwargs or {}))
+        return below(func, args, kwargs or {})
+
+
+def below(func: Callable, args: tuple, kwargs: dict, run: Callable | None = None) -> Any:
+    """A call that no `__torch_function__` answered: a class with a `__torch_dispatch__` may. `run(args, kwargs)` makes it where none
+    does."""
+    if not _DISPATCHING or _disabled.dispatch or _DISPATCHING.isdisjoint(map(type, _flat((*args, *kwargs.values())))):
+        return func(*args, **kwargs) if run is None else run(args, kwargs)
+    return naming.load(f"{naming.PACKAGE}.utils._python_dispatch").ask_classes(func, args, kwargs)
 
 
 def overriding_arguments(args: tuple, kwargs: dict) -> list[Any]:
@@ -97,7 +106,12 @@ def register_plain(cls: type) -> None:
 def register_subclass(cls: type) -> bool:
     """Called for every new subclass of Tensor. Returns whether it overrides operators."""
     overrides = getattr(cls, "__torch_function__", None) is not disabled_torch_function
-    if overrides and getattr(cls, "_known_when_made", False):
+    answers = any("__torch_dispatch__" in vars(base) for base in cls.__mro__ if base not in _PLAIN)
+    if answers:
+        _DISPATCHING.add(cls)
+        if all("__torch_function__" not in vars(base) for base in cls.__mro__ if base not in _PLAIN):
+            cls.__torch_function__, overrides = disabled_torch_function, False  # type: ignore[attr-defined]
+    if (overrides and getattr(cls, "_known_when_made", False)) or (answers and not overrides):
         _LATER.add(cls)
     elif overrides:
         register(cls)
@@ -200,7 +214,8 @@ def call_override(function: Callable, args: tuple, kwargs: dict, overriding: lis
     """Ask each overriding argument in turn; the first that does not decline has its way. `mode` has declined already."""
     types = tuple(type(x) for x in overriding)
     for x in overriding:
-        result = x.__torch_function__(function, types, args, kwargs)
+        plain = type(x).__torch_function__ is disabled_torch_function  # a function, which an instance would bind
+        result = (disabled_torch_function if plain else x.__torch_function__)(function, types, args, kwargs)
         if result is not NotImplemented:
             return result
     raise not_implemented(function, types, mode)
@@ -264,6 +279,7 @@ def asks_arguments() -> bool:
 
 class _Disabled(threading.local):
     depth = 0  # how many `with DisableTorchFunctionSubclass()` are open in this thread
+    dispatch = 0  # how many `with DisableTorchDispatch()` are
 
 
 _disabled = _Disabled()
@@ -283,6 +299,19 @@ class DisableTorchFunctionSubclass:
         _disabled.depth -= 1
         if self.removed:
             modes.own.stack.push_below(_subclass_mode)
+
+
+class DisableTorchDispatch(DisableTorchFunctionSubclass):
+    """Inside, classes with a `__torch_dispatch__` are not asked either."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        _disabled.dispatch += 1
+
+    @uninterrupted
+    def __exit__(self, *exc: Any) -> None:
+        _disabled.dispatch -= 1
+        DisableTorchFunctionSubclass.__exit__(self)
 
 
 class DisableTorchFunction(DisableTorchFunctionSubclass):

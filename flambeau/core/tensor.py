@@ -22,8 +22,10 @@ from .dtype import dtype
 from .graph import INFERENCE, AutogradState, Node, grad_mode, user_frame
 from .naming import load
 from .overrides import (
+    DisableTorchDispatch,
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
+    below,
     register_instance,
     register_plain,
     register_subclass,
@@ -116,8 +118,14 @@ class Tensor(TensorMethods):
         if not all(issubclass(cls, t) for t in types) or _is_foreign(func):
             return NotImplemented
         with DisableTorchFunctionSubclass():
-            result = func(*args, **(kwargs or {}))
+            result = below(func, args, kwargs or {})
         return result if func in _AS_THEY_ARE else _as_class(result, cls)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """What operators on a subclass compute unless it says otherwise: what they compute with its memory."""
+        with DisableTorchDispatch():
+            return func(*args, **(kwargs or {}))
 
     @staticmethod
     def _make_subclass(cls: type, data: Tensor, require_grad: bool = False) -> Any:

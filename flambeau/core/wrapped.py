@@ -13,13 +13,13 @@ from typing import Any, NoReturn
 from . import naming
 from .device import default_device, device
 from .dtype import dtype
-from .layout import strided
+from .layout import contiguous_format, is_channels_last, strided
 from .overrides import overridable, register_instance, register_subclass
 from .promotion import get_default_dtype
 from .sharded import ShardedOperand
 from .size import make_size
 from .sparse import SparseOperand
-from .tensor import empty
+from .tensor import Tensor, contiguous_strides, empty, is_contiguous_layout
 
 _new_object = object.__new__
 
@@ -51,7 +51,60 @@ def _trap(name: str) -> property:
     return property(refuse, doc=f"What plain tensors have as `{name}`: reading it makes operators turn to this class.")
 
 
-_TRAPS = {name: _trap(name) for name in ("_strides", "_offset", "_contig")}
+_SLOTS = {name: vars(Tensor)[name] for name in ("_strides", "_offset", "_contig")}
+
+
+def declared(t: Any, name: str) -> Any:
+    """What was said of a tensor's strides, offset or order when it was made; of one that has memory, what it has."""
+    return _SLOTS[name].__get__(t, type(t))
+
+
+def _bare_alias(self: Any) -> Any:
+    """The same parts without any history."""
+    t = _new_object(type(self))
+    vars(t).update(vars(self))
+    for cls in type(self).__mro__:
+        for name in _own_slots(cls):
+            if hasattr(self, name):
+                setattr(t, name, getattr(self, name))
+    for name in ("_storage", "shape", "dtype", "device"):
+        setattr(t, name, getattr(self, name))
+    for slot in _SLOTS.values():
+        slot.__set__(t, slot.__get__(self, type(self)))
+    t._autograd = t._base = None
+    return t
+
+
+def _own_slots(cls: type) -> tuple:
+    slots = vars(cls).get("__slots__", ()) if issubclass(cls, Tensor) and cls is not Tensor else ()
+    return (slots,) if isinstance(slots, str) else tuple(slots)
+
+
+def _stride(self: Any, dim: int | None = None) -> Any:
+    found = declared(self, "_strides")
+    return found if dim is None else found[dim]
+
+
+def _is_contiguous(self: Any, memory_format: Any = contiguous_format) -> bool:
+    if memory_format is contiguous_format:
+        return declared(self, "_contig")
+    return is_channels_last(self.shape, declared(self, "_strides"))
+
+
+# What a class has while its tensors have no memory, in the place of what Tensor has.
+_INSTEAD: dict[str, Any] = {name: _trap(name) for name in _SLOTS} | {
+    "_bare_alias": _bare_alias,
+    "stride": _stride,
+    "storage_offset": lambda self: declared(self, "_offset"),
+    "is_contiguous": _is_contiguous,
+    "data_ptr": lambda self: 0,
+}
+_TRAP = _INSTEAD["_strides"]
+
+
+def is_wrapper(t: Any) -> bool:
+    """Whether a tensor is one of those without memory."""
+    return getattr(type(t), "_strides", None) is _TRAP
 
 
 def make_wrapper(
@@ -72,14 +125,19 @@ def make_wrapper(
         raise RuntimeError(
             f"{cls.__name__} must define __torch_dispatch__: there is no memory that operators could read"
         )
-    for name, trap in _TRAPS.items():
-        if getattr(cls, name, None) is not trap:
-            setattr(cls, name, trap)
+    if getattr(cls, "_strides", None) is not _TRAP:
+        for name, instead in _INSTEAD.items():
+            if getattr(cls, name, None) is getattr(Tensor, name, None):  # a class may have its own
+                setattr(cls, name, instead)
     register_instance(cls)
     t: Any = _new_object(cls)
     where = default_device() if device is None else _as_device(device)
     t.shape, t.dtype, t.device = make_size(tuple(size)), dtype or get_default_dtype(), where
     t._storage = empty(make_size((0,)), t.dtype, _as_device("cpu"))._storage
+    steps = contiguous_strides(t.shape) if strides is None else tuple(strides)
+    said = (steps, storage_offset or 0, is_contiguous_layout(t.shape, steps))
+    for slot, value in zip(_SLOTS.values(), said):
+        slot.__set__(t, value)
     t._autograd = t._base = None
     register_subclass(cls)  # its base may have kept Tensor.__init_subclass__ from seeing it
     if requires_grad:

@@ -12,6 +12,7 @@ from ..core.size import Size
 from ..core.tensor import Tensor
 from ..ops.creation.filled import empty
 from . import collectives, groups, object_collectives
+from ._shard.sharded_tensor import ShardedTensor
 from .tensor import DTensor, distribute_tensor
 from .tensor._utils import compute_local_shape_and_global_offset
 
@@ -34,6 +35,12 @@ def _mapped(value: Any, function: Callable[[Tensor], Any]) -> Any:
     return value
 
 
+def _all_gather_sharded_tensor(sharded_tensor: ShardedTensor, pg: Any = None, device: Any = None) -> Tensor:
+    """The whole of a ShardedTensor, on every rank."""
+    whole = sharded_tensor._whole()
+    return whole if device is None else whole.to(device)
+
+
 def _gather_state_dict(
     state_dict: dict[str, Any],
     *,
@@ -47,6 +54,9 @@ def _gather_state_dict(
     kept = not ranks_only or groups.get_rank(pg) in ranks_only
 
     def gather(tensor: Tensor) -> Any:
+        if isinstance(tensor, ShardedTensor):
+            whole = _all_gather_sharded_tensor(tensor, pg, device)
+            return None if not kept else whole.cpu() if cpu_offload else whole
         whole = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
         if not kept:
             return None
@@ -73,6 +83,10 @@ def _copy_state_dict(
     def copy(source: Any, target: Any) -> Any:
         if isinstance(source, DTensor):
             target.to_local().copy_(source.to_local().detach(), non_blocking=non_blocking)
+            return target
+        if isinstance(source, ShardedTensor):
+            for mine, other in zip(source.local_shards(), target.local_shards(), strict=True):
+                other.tensor.copy_(mine.tensor.detach(), non_blocking=non_blocking)
             return target
         if isinstance(source, Tensor):
             target.copy_(source.detach(), non_blocking=non_blocking)
@@ -103,6 +117,8 @@ def _create_cpu_state_dict(
                 shape=tensor.shape,
                 stride=tensor.stride(),
             )
+        if isinstance(tensor, ShardedTensor):
+            return tensor._with(make, Device("cpu"))
         made = empty(tensor.shape, dtype=tensor.dtype)
         made = made.share_memory_() if share_memory else made
         return made.pin_memory() if pin_memory and not share_memory else made
@@ -184,6 +200,34 @@ def _distribute_state_dict(
             local_state_dict[key] = distribute_tensor(value.detach().to(device), local.device_mesh, local.placements)
         elif local is not None:
             local_state_dict[key] = value.detach().to(device)
+
+
+def _distribute_tensors(local_state_dict: dict[str, Any], keys: list[str], device: Device, pg: Any = None) -> None:
+    """Where a state dict has (a spread tensor, the whole one), this rank's part of the whole one into the first."""
+    for key in keys:
+        pair = local_state_dict.get(key)
+        if isinstance(pair, (tuple, list)) and len(pair) == 2:
+            local_state_dict[key] = _take_part(pair[0], pair[1], device)
+
+
+def _check_state_dict_similarity(state_dict: dict[str, Any], compared_state_dict: dict[str, Any]) -> bool:
+    """Whether two state dicts have the same form: keys, and shapes, dtypes and placements of tensors."""
+
+    def alike(one: Any, other: Any) -> bool:
+        if isinstance(one, Tensor) != isinstance(other, Tensor):
+            return False
+        if isinstance(one, Tensor):
+            lying = [t.placements if isinstance(t, DTensor) else None for t in (one, other)]
+            return lying[0] == lying[1] and one.shape == other.shape and one.dtype == other.dtype
+        if isinstance(one, Mapping):
+            return (
+                isinstance(other, Mapping) and one.keys() == other.keys() and all(alike(one[k], other[k]) for k in one)
+            )
+        if isinstance(one, (list, tuple)):
+            return type(one) is type(other) and len(one) == len(other) and all(map(alike, one, other))
+        return True
+
+    return alike(state_dict, compared_state_dict)
 
 
 def _flatten_state_dict(state_dict: Mapping) -> tuple[dict[str, Any], dict[str, tuple]]:

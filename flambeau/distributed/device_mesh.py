@@ -217,10 +217,12 @@ class DeviceMesh:
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         state.update(_groups=[getattr(g, "group_name", None) for g in self._groups], _root=None, _flattened={})
+        state["_array"] = self._array.tolist()  # data that every reader allows
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._array = np.array(self._array, np.int64)
         names, self._groups = self._groups, []
         if groups.is_initialized():  # groups are found again by their names, where there are any
             known = {g.group_name: g for g in groups._world.pg_map}

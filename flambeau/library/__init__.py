@@ -14,6 +14,7 @@ from ..ops.machinery.schema import infer_schema
 from .custom_op import CustomOpDef, custom_op
 from .registration import (
     Library,
+    _scoped_library,  # noqa: F401  tests of other people use it
     define,
     fallthrough_kernel,
     impl,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ..autograd.function import by_vmap_rule
@@ -69,6 +70,13 @@ class Library:
 
     def __exit__(self, *exc: Any) -> None:
         self._destroy()
+
+
+@contextmanager
+def _scoped_library(ns: str, kind: str, dispatch_key: str = "") -> Iterator[Library]:
+    """A library whose operators and kernels are forgotten at the end of the block."""
+    with Library(ns, kind, dispatch_key) as made:
+        yield made
 
 
 def _set_kernel(op: Any, key: str, function: Callable, lib: Library | None) -> None:

@@ -38,6 +38,7 @@ from ..core.dtype import dtype, opmath
 from ..core.layout import is_non_overlapping_and_dense
 from ..core.sharded import SpreadTensor
 from ..core.tensor import Tensor, numel_of
+from ..core.wrapped import is_wrapper
 from ..expr import Expr, arg, as_expr
 from ..expr.node import PREDICATES, cast, children, rebuild, walk
 from ..expr.simplify import simplify
@@ -109,7 +110,7 @@ class Update:
             self.run_spread(owner, group, params, options)
             return
         recorded = bool(group.get("differentiable"))
-        if recorded or not NATIVE:
+        if recorded or not NATIVE or any(is_wrapper(p) for p in params):
             for p in params:
                 if p.grad is not None:
                     self.run_tensors(owner, group, p, options)

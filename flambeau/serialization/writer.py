@@ -24,6 +24,7 @@ from ..core.sparse import SparseCoo, SparseTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from ..core.typed_storage import TypedStorage
+from ..core.wrapped import is_wrapper
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter, UninitializedTensorMixin
 from ..ops.quantizing.tensors import in_storage
@@ -192,7 +193,7 @@ def _is_own_reduction(kind: Any) -> bool:
 
 
 def _reduce_tensor(t: Tensor) -> tuple:
-    if isinstance(t, SpreadTensor):
+    if isinstance(t, SpreadTensor) or is_wrapper(t):
         return t.__reduce_ex__(2)  # type: ignore[return-value]
     if is_named(t):
         t.__reduce_ex__(2)  # which says that there is no form for names

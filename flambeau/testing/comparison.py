@@ -139,7 +139,7 @@ def assert_allclose(
 
 def _pairs(actual: Any, expected: Any, place: tuple, options: _Options) -> Iterator[tuple]:
     """(actual, expected, place, comparison) for all values in the two containers."""
-    actual, expected = _parts(actual, expected)
+    actual, expected = parts_of_spread(actual, expected)
     if _are_both(Sequence, actual, expected) and not isinstance(actual, str) and not isinstance(expected, str):
         if len(actual) != len(expected):
             raise _Difference(f"The length of the sequences mismatch: {len(actual)} != {len(expected)}", place)
@@ -153,7 +153,7 @@ def _pairs(actual: Any, expected: Any, place: tuple, options: _Options) -> Itera
         yield actual, expected, place, _comparison(actual, expected, place, options)
 
 
-def _parts(actual: Any, expected: Any) -> tuple[Any, Any]:
+def parts_of_spread(actual: Any, expected: Any) -> tuple[Any, Any]:
     """This rank's parts of tensors that are spread over several, which must lie in the same way."""
     spread = [isinstance(t, SpreadTensor) for t in (actual, expected)]
     if not any(spread):

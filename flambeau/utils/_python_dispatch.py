@@ -19,9 +19,10 @@ from typing import Any
 
 from ..core import modes, naming
 from ..core.tensor import Tensor
-from ..library.aten.overloads import OpOverload
+from ..library.aten.overloads import OpOverload, aten
 from ..library.aten.recorder import AtenRecorder
 from ._pytree import tree_leaves
+from ._wrapper_gradients import with_history
 
 __all__ = [
     "BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass", "return_and_correct_aliasing",
@@ -172,26 +173,64 @@ def is_traceable_wrapper_subclass_type(t: type) -> bool:
 
 
 class _AskClasses(TorchDispatchMode):
-    """Hands each operator to the first class among its arguments' that answers operators."""
+    """Hands each operator to the first class among its arguments' that answers operators, below autograd."""
 
     def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        return self.unseen(self._dispatch, overload, args, kwargs)
+        parts = _composite().get(overload)
+        if parts is not None:
+            with contextlib.suppress(NotImplementedError):
+                return self.again(parts, args, kwargs)
+        return self.unseen(self._answered, overload, args, kwargs)
+
+    def node(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return self.unseen(self._dispatch, function, args, kwargs)
+
+    def _answered(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+        first = overload._schema.arguments[0].alias_info if overload._schema.arguments else None
+        writes = first is not None and first.is_write
+
+        def call() -> Any:
+            result = self._dispatch(overload, args, kwargs)
+            if not writes:
+                return result
+            args[0]._bump(overload._overloadpacket.__name__)
+            return args[0]
+
+        return with_history(call, overload, args, kwargs, writes)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        for kind in types:
-            if hasattr(kind, "__torch_dispatch__"):
-                rule = _rule(func, kind)
-                answer = kind.__torch_dispatch__ if rule is None else functools.partial(rule, kind)
-                found = answer(func, types, args, kwargs or {})
-                if found is not NotImplemented:
-                    return found
-        raise TypeError(f"no implementation found for {func} on types that implement __torch_dispatch__: {list(types)}")
+        asked = sorted((t for t in types if "__torch_dispatch__" in _named_in(t)), key=lambda t: -len(t.__mro__))
+        if not asked:
+            return func(*args, **(kwargs or {}))
+        for kind in asked:
+            rule = _rule(func, kind)
+            answer = kind.__torch_dispatch__ if rule is None else functools.partial(rule, kind)
+            found = answer(func, types, args, kwargs or {})
+            if found is not NotImplemented:
+                return found
+        name = f"torch.ops.{str(func).removesuffix('.default')}"
+        raise TypeError(
+            f"Multiple dispatch failed for '{name}'; all __torch_dispatch__ handlers returned NotImplemented:\n\n"
+            + "\n".join(f"  - tensor subclass {kind}" for kind in asked)
+        )
+
+
+@functools.cache
+def _named_in(cls: type) -> frozenset[str]:
+    """What a class defines, Tensor's own definitions left out."""
+    return frozenset(name for base in cls.__mro__ if base is not Tensor for name in vars(base))
 
 
 def ask_classes(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A call of a public function whose arguments are tensors without memory."""
+    """A call of a public function whose arguments are of classes that answer operators."""
+    name = getattr(getattr(face, "op", None), "name", "")
+    kind = type(args[0]).__name__ if args else ""
+    if name == "tolist":
+        raise RuntimeError(f".tolist() is not supported for tensor subclasses, got {kind}")
+    if name == "numpy":
+        raise RuntimeError(".numpy() is not supported for tensor subclasses.")
     with _AskClasses():
-        return face(*args, **kwargs)
+        return aten._local_scalar_dense.default(*args) if name == "item" else face(*args, **kwargs)
 
 
 def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> Any:

@@ -15,6 +15,7 @@ from ..core.device import cpu, device
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
 from ..optim.fused import Update as FusedUpdate
+from .beside import Beside
 from .function import recording
 from .graph import Graph, Ref, Update
 from .program import Program
@@ -43,11 +44,21 @@ class Observer(Recorder):
         self.capture = capture
         self.touched: set[int] = set()  # buffers that existed before and that operators were given
         self.patches: list[list[patches.KernelPatch]] = []  # of each update
+        self.beside: Beside | None = None
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Recorder]:
+        self.beside = beside = None if self.capture is None else Beside(self.capture)
         with storages.watch(self), self:
             yield self
+        self.beside = None
+        if beside is not None:
+            beside.end()
+
+    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if self.beside is not None and self.leaf is None:
+            function = self.beside.placed(op, function, args, kwargs)
+        return super().handle(op, function, args, kwargs)
 
     # -- operators --------------------------------------------------------------------------------------------------
     def _held(self, t: Tensor) -> Any:
@@ -77,6 +88,8 @@ class Observer(Recorder):
 
     def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:
         """The update of a list of parameters: which numbers its kernels get, and where its step counts are."""
+        if self.beside is not None:
+            self.beside.end()
         found = options.pop("found_inf", None)
         used = update.variant(options)
         count = len(used.scalars)
@@ -120,6 +133,8 @@ class Observer(Recorder):
     # -- what is told -----------------------------------------------------------------------------------------------
     def made(self, new: UntypedStorage) -> None:
         if threading.get_ident() == self.thread and new.ptr:
+            if self.beside is not None and new.device is not cpu:
+                self.beside.made(new)
             self.memory.add(new.ptr, new.capacity or new.size_bytes, "new")
 
     def looked(self) -> None:

@@ -6,13 +6,11 @@ import math
 import struct
 from array import array
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..backends import compiled
 from ..backends.cpu import jit
 from ..core.dtype import dtype, opmath
-from ..core.tensor import contiguous_strides
 from ..expr.node import Expr, arg, cast, replace_arguments, walk
 from ..expr.simplify import simplify
 from ..kernels import geometry
@@ -21,8 +19,10 @@ from .constants import fold
 from .convolutions import fewer_products
 from .epilogues import join_biases
 from .followers import join_followers
-from .graph import LONG, Graph, Launch, Ref, Test, places_of
+from .graph import LONG, Graph, Launch, Ref, Test
+from .loops import Loop, Place, parsed, used
 from .ordering import free_earlier, recompute
+from .placing import place
 
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
 _POINTERS = 14  # of a joined loop
@@ -48,6 +48,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("fusing loops", fuse),
         ("fusing reductions", fuse_reductions),
         ("dropping dead steps", drop_dead),
+        ("placing results", place),
         ("folding constants", fold),
         ("joining what follows", join_followers),
         ("joining biases", join_biases),
@@ -79,7 +80,7 @@ def share(graph: Graph, results: set[int]) -> None:
         for ref in step.writes() if isinstance(step, Launch) else [] if isinstance(step, Test) else step.refs():
             writers.setdefault(ref.buffer, []).append(i)
     fixed = set().union(
-        *(_used(s) for s in graph.steps if not isinstance(s, Launch))
+        *(used(s) for s in graph.steps if not isinstance(s, Launch))
     )  # arguments of theirs are not rewritten
     seen: dict[Any, tuple[int, list[Ref]]] = {}
     instead: dict[int, int] = {}
@@ -117,62 +118,6 @@ def share(graph: Graph, results: set[int]) -> None:
 
 
 # -- loops over elements ------------------------------------------------------------------------------------------------
-
-Place = tuple[Ref, tuple[int, ...]]  # where an operand begins, and its strides in elements
-
-
-@dataclass(eq=False)
-class Loop:
-    """Formulas over the elements of one space. `reads` are the arguments of the formulas: places with a dtype, or numbers."""
-
-    sizes: tuple[int, ...]
-    names: list[str]
-    reads: list[tuple[Any, dtype]]
-    results: dict[Place, tuple[Expr, dtype]]
-    at: int  # which step it stands at
-    weight: int = 1
-    launch: Launch | None = None  # the recorded call, if it is still that one
-    pointers: set[int] = field(default_factory=set)
-
-    def spread(self, sizes: tuple[int, ...]) -> Loop | None:
-        """The same loop over a space of these sizes, where it is a plain row of as many elements."""
-        if self.sizes == sizes:
-            return self
-        if len(self.sizes) != 1 or math.prod(sizes) != self.sizes[0]:
-            return None
-        dense, still = contiguous_strides(sizes), (0,) * len(sizes)
-
-        def moved(place: Any) -> Any:
-            if type(place) is not tuple:
-                return place
-            if place[1][0] not in (0, 1):
-                return None
-            return place[0], dense if place[1][0] else still
-
-        reads = [(moved(p), d) for p, d in self.reads]
-        results = {moved(p): value for p, value in self.results.items()}
-        if None in results or any(p is None for p, _ in reads):
-            return None
-        return Loop(sizes, self.names, reads, results, self.at, self.weight)
-
-
-def parsed(step: Launch, at: int) -> Loop | None:
-    """A recorded call as a loop, if it is one over real numbers."""
-    known = compiled.maps.get(step.address)
-    if known is None:
-        return None
-    roots, in_dtypes, out_dtypes, kinds, rank = known
-    if "z" in kinds or any(d.is_complex for d in (*in_dtypes, *out_dtypes)):
-        return None
-    first = step.arguments[0]
-    sizes = struct.unpack_from(f"{rank}q", first) if type(first) is bytes else (first,)
-    places = places_of(step, kinds, rank)
-    outputs, inputs = places[: len(out_dtypes)], places[len(out_dtypes) :]
-    if len(set(outputs)) != len(outputs):
-        return None
-    reads = list(zip(inputs, in_dtypes))
-    results = {p: (root, d) for p, root, d in zip(outputs, roots, out_dtypes)}
-    return Loop(sizes, [step.name], reads, results, at, 1, step)
 
 
 def joined(first: Loop, second: Loop, lasting: Callable[[int], bool]) -> Loop | None:
@@ -258,7 +203,7 @@ def fuse(graph: Graph, results: set[int]) -> None:
     slots: list[Any] = []  # steps and loops, in order
     last: dict[int, int] = {}
     for i, step in enumerate(graph.steps):
-        last.update(dict.fromkeys(_used(step), i))
+        last.update(dict.fromkeys(used(step), i))
     own = {b.index for b in graph.buffers if b.source == "new"} - results
     for i, step in enumerate(graph.steps):
         lasting = lambda buffer, i=i: buffer not in own or last.get(buffer, -1) > i  # noqa: E731
@@ -302,7 +247,7 @@ def _needed_after(slots: list[Any], results: set[int], graph: Graph) -> list[lis
     """For each loop, the results that somebody else reads."""
     users: dict[int, set[int]] = {}
     for i, s in enumerate(slots):
-        for buffer in _used(s):
+        for buffer in used(s):
             users.setdefault(buffer, set()).add(i)
     found: list[list[Place]] = []
     for i, s in enumerate(slots):
@@ -317,13 +262,6 @@ def _needed_after(slots: list[Any], results: set[int], graph: Graph) -> list[lis
                 keep = list(s.results)
         found.append(keep)
     return found
-
-
-def _used(step: Any) -> set[int]:
-    if isinstance(step, Loop):
-        return {p[0].buffer for p in step.results} | {p[0].buffer for p, _ in step.reads if type(p) is tuple}
-    refs = [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]
-    return {r.buffer for r in refs}
 
 
 def _emitted(loop: Loop, keep: list[Place]) -> Launch:
@@ -356,7 +294,7 @@ def fuse_reductions(graph: Graph, results: set[int]) -> None:
     """Let reductions compute what they reduce, where a plain loop made it for nobody else. The order of sums stays the same."""
     users: dict[int, list[int]] = {}
     for i, step in enumerate(graph.steps):
-        for buffer in _used(step):
+        for buffer in used(step):
             users.setdefault(buffer, []).append(i)
     for i, step in enumerate(graph.steps):
         if not isinstance(step, Launch) or step.address not in compiled.reductions:
@@ -448,7 +386,7 @@ def drop_dead(graph: Graph, results: set[int]) -> None:
             targets = {r.buffer for r in step.writes()}
             if targets and all(graph.buffers[b].source == "new" and b not in needed for b in targets):
                 continue
-        needed |= _used(step)
+        needed |= used(step)
         kept.append(step)
     graph.steps = kept[::-1]
 

@@ -15,6 +15,7 @@ import flambeau.distributed as dist
 import flambeau.distributed.checkpoint as dcp
 from flambeau.distributed.checkpoint import format_utils
 from flambeau.distributed.checkpoint.default_planner import create_default_local_save_plan
+from flambeau.distributed.checkpoint.optimizer import load_sharded_optimizer_state_dict
 from flambeau.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict, set_state_dict
 from flambeau.distributed.device_mesh import init_device_mesh
 from flambeau.distributed.tensor import Replicate, Shard, distribute_tensor
@@ -207,3 +208,15 @@ def test_the_command_converts(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["format_utils", "torch_to_dcp", str(tmp_path / "a.pt"), str(tmp_path / "out")])
     format_utils.main()
     assert Path(tmp_path, "out", ".metadata").exists() and "Converting" in capsys.readouterr().out
+
+
+def test_an_optimizers_state_by_the_names_of_parameters(tmp_path):
+    model = flambeau.nn.Linear(3, 4)
+    optimizer = flambeau.optim.Adam(model.parameters())
+    model(flambeau.ones(2, 3)).sum().backward()
+    optimizer.step()
+    state, optimizer_state = get_state_dict(model, optimizer)
+    dcp.save({"model": state, "optim": optimizer_state}, checkpoint_id=tmp_path)
+    loaded = load_sharded_optimizer_state_dict(state, "optim", dcp.FileSystemReader(tmp_path))["optim"]
+    assert loaded["state"]["weight"]["exp_avg"].equal(optimizer_state["state"]["weight"]["exp_avg"])
+    assert loaded["param_groups"][0]["lr"] == 1e-3

@@ -15,6 +15,7 @@ from flambeau import distributed as dist
 from flambeau import nn
 from flambeau.distributed._composable import checkpoint, replicate
 from flambeau.distributed._composable.replicate_with_fsdp import replicate as replicate_on_engine
+from flambeau.distributed.algorithms._comm_hooks import default_hooks
 from flambeau.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
 from flambeau.distributed.device_mesh import init_device_mesh
 from flambeau.distributed.fsdp import (
@@ -298,6 +299,34 @@ def wrapped_parameters_may_be_replaced(rank: int, size: int) -> None:
             model._group.unshard()
 
 
+def wrapped_local_states_and_hooks(rank: int, size: int) -> None:
+    group = dist.distributed_c10d._get_default_group()
+    hook, state = default_hooks.bf16_compress_hook, default_hooks.LowPrecisionState(group)
+    for original in (False, True):
+        model = FSDP(_model(), use_orig_params=original, device_id=torch.device("cpu"))
+        whole = {name: value.clone() for name, value in model.state_dict().items()}
+        with FSDP.state_dict_type(model, StateDictType.LOCAL_STATE_DICT):
+            saved = {name: value.clone() for name, value in model.state_dict().items()}
+            assert list(saved) == ["_flat_param"] and saved["_flat_param"].placements == (Shard(0),)
+            with torch.no_grad():
+                for p in model.parameters():
+                    p.zero_()
+            model.load_state_dict(saved)
+        _close(whole, model)
+    for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.NO_SHARD):
+        model = FSDP(_model(), sharding_strategy=strategy, device_id=torch.device("cpu"))
+        model.register_comm_hook(state, hook)
+        with pytest.raises(AssertionError, match="A communication hook is already registered"):
+            model.register_comm_hook(state, hook)
+        model(torch.ones(1, 7) * (rank + 1)).sum().backward()
+        reference = _model()
+        for one in range(size):
+            (reference(torch.ones(1, 7) * (one + 1)).sum() / size).backward()
+        with FSDP.summon_full_params(model, with_grads=True):
+            for found, wanted in zip(model.parameters(), reference.parameters()):
+                assert torch.allclose(found.grad, wanted.grad, rtol=2e-2, atol=1e-3)
+
+
 class Partial(nn.Module):
     """Of its parts one is frozen and one is not used."""
 
@@ -332,6 +361,15 @@ def wrapped_precision_and_no_sync(rank: int, size: int) -> None:
     out = model(torch.randn(2, 7))
     out.sum().backward()
     assert out.dtype is torch.bfloat16 and next(model.parameters()).dtype is torch.float32
+    kept = MixedPrecision(param_dtype=torch.float16, reduce_dtype=torch.float16, keep_low_precision_grads=True)
+    with pytest.warns(UserWarning, match="submodules of type"):
+        model = FSDP(
+            nn.Sequential(nn.Linear(7, 7), nn.BatchNorm1d(7)), auto_wrap_policy=lambda **_: False, mixed_precision=kept,
+            device_id=torch.device("cpu"),
+        )  # fmt: skip
+    assert isinstance(model.module[1], FSDP) and model(torch.randn(4, 7)).dtype is torch.float16
+    model(torch.randn(4, 7)).sum().backward()
+    assert model._flat_param.grad.dtype is torch.float16 and model.module[1]._flat_param.grad.dtype is torch.float32
     model = FSDP(_model(), device_id=torch.device("cpu"))
     with model.no_sync():
         model(torch.ones(1, 7)).sum().backward()
@@ -356,7 +394,7 @@ CHECKS = [
     shards_train_as_one_process, kept_parameters_and_gathered_gradients, memory_is_given_back, hybrid_meshes, another_dimension,
     lower_precision, checkpoints_and_other_methods, states_are_loaded, models_come_from_meta, wrapped_models_train_as_one_process,
     wrapped_optimizer_states, wrapped_optimizer_states_from_rank_0, wrapped_parts_without_gradients,
-    wrapped_parameters_may_be_replaced, wrapped_precision_and_no_sync, replicas,
+    wrapped_parameters_may_be_replaced, wrapped_local_states_and_hooks, wrapped_precision_and_no_sync, replicas,
 ]  # fmt: skip
 
 

@@ -22,7 +22,8 @@ from .pretended import pretend_devices
 INTERNAL = "torch.testing._internal"
 STAND_INS = Path(__file__).parent / "stand_ins"
 _WHEEL = (  # models and checks that PyTorch's wheel brings along: read there, never copied
-    "common_dist_composable", "common_fsdp", "common_pruning", "common_quantization", "common_quantized", "dist_utils", "distributed", "hypothesis_utils",
+    "common_dist_composable", "common_fsdp", "common_pruning", "common_quantization", "common_quantized",
+    "dist_utils", "distributed", "hypothesis_utils", "logging_tensor", "two_tensor",
 )  # fmt: skip
 
 missing: set[str] = set()  # names of PyTorch's that Flambeau does not have and the test file imports
@@ -182,14 +183,28 @@ def load(path: Path) -> ModuleType:
                     helper = importlib.import_module(alias.name)
                     setattr(torch.testing._internal, alias.name.rpartition(".")[2], helper)
     pretend_devices(torch, path)
+    if "safetensors" in path.read_text() and importlib.util.find_spec("safetensors") is not None:
+        importlib.import_module("safetensors.torch")  # which PyTorch has imported when it has written such a file
     if not hasattr(torch, "_is_functional_tensor"):  # tests of spread tensors ask what they may be given
         torch._is_functional_tensor = lambda t: False  # type: ignore[attr-defined]
     # PyTorch's cache of sharding decisions is locked by tests that run ranks in threads.
     sys.modules["torch.distributed.tensor._sharding_prop"] = propagation = ModuleType("_sharding_prop")
     propagation.ShardingPropagator = type("ShardingPropagator", (), {"_fake_mode_lock": None})  # type: ignore[attr-defined]
+    if "flambeau" in sys.modules:
+        _ranks_are_processes(statements)
     module = importlib.import_module(path.stem)
     _loading[0] = False
     return module
+
+
+def _ranks_are_processes(statements: list[ast.AST]) -> None:
+    """Tests that PyTorch runs for all ranks at once in one process run in processes here."""
+    name = f"{INTERNAL}.distributed._tensor.common_dtensor"
+    if any(isinstance(statement, ast.ImportFrom) and statement.module == name for statement in statements):
+        common = importlib.import_module(name)
+        common.LocalDTensorTestBase = common.DTensorTestBase  # type: ignore[attr-defined]
+        local = importlib.import_module("torch.distributed._local_tensor")
+        local.LocalTensorMode = lambda ranks: contextlib.nullcontext()  # type: ignore[attr-defined]
 
 
 def _statements(path: Path, root: Path | None = None, seen: set[Path] | None = None) -> Iterator[ast.AST]:

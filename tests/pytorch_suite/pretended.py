@@ -24,10 +24,35 @@ class _MeanTheCpu(ast.NodeTransformer):
             return ast.Constant("cpu")
         return ast.Constant("gloo") if node.value == "nccl" else node
 
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """torch.device("cuda", rank) has a number too many."""
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "device" and len(node.args) == 2:
+            del node.args[1]
+        return node
+
+    def visit_keyword(self, node: ast.keyword) -> ast.AST:
+        """device=self.rank is the GPU of that number."""
+        self.generic_visit(node)
+        if node.arg in ("device", "device_id") and _is_rank(node.value):
+            node.value = ast.Constant("cpu")
+        return node
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        self.generic_visit(node)
+        names = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+        chosen = [name == "device_id" and _is_rank(value) for name, value in zip(names, node.values)]
+        node.values = [ast.Constant("cpu") if cpu else value for cpu, value in zip(chosen, node.values)]
+        return node
+
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         first = node.values[0] if node.values else None
         begins = isinstance(first, ast.Constant) and str(first.value).startswith("cuda:")
         return ast.Constant("cpu") if begins else node
+
+
+def _is_rank(value: ast.expr) -> bool:
+    return isinstance(value, ast.Attribute) and value.attr == "rank"
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
@@ -55,6 +80,13 @@ def pretend_devices(torch: Any, path: Path) -> None:
         return
     sys.meta_path.insert(0, _Finder(path))
     torch.accelerator.device_count = torch.cpu.device_count = lambda: ranks
+    start = torch.distributed.init_process_group
+
+    def start_once(backend: Any = None, *args: Any, **kwargs: Any) -> None:
+        """Tests name a backend for the CPU and one for the GPU, which is the CPU here."""
+        start("gloo" if backend == "cpu:gloo,cpu:gloo" else backend, *args, **kwargs)
+
+    torch.distributed.init_process_group = torch.distributed.distributed_c10d.init_process_group = start_once
     if not hasattr(torch._inductor.config, "compile_threads"):
         torch._inductor.config.compile_threads = 1
     for module in (torch.cuda, torch.accelerator):
@@ -62,6 +94,7 @@ def pretend_devices(torch: Any, path: Path) -> None:
             setattr(module, name, lambda *args, **kwargs: None)
         for name in ("current_device", "current_device_index", "current_device_idx"):
             setattr(module, name, lambda: torch.device("cpu"))
+    torch.cpu.manual_seed, torch.cpu._sleep = torch.manual_seed, lambda cycles: None
     for kind in (torch.Tensor, torch.nn.Module):
         kind.cuda = lambda self, *args, **kwargs: self
         kind.to = _to_numbers(kind.to)

@@ -67,6 +67,7 @@ for i in range(9):
     call(pair, compiled, i, kept)
 assert fake.calls["cuGraphLaunch"] - launches == 4
 check(kept)
+assert fake.calls["cuStreamWaitEvent"]  # sums for the gradients were captured beside the rest
 SCALE = 2.0  # and this one means another recording
 for i in range(5):
     call(pair, compiled, i, kept)

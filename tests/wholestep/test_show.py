@@ -8,6 +8,8 @@ import xml.etree.ElementTree
 import flambeau
 from flambeau import nn
 
+from .helpers import SETTLED, Twins
+
 F = nn.functional
 
 
@@ -200,3 +202,25 @@ def test_a_formula_that_would_fill_pages_is_not_shown():
 
     _, recorded = steps_of(function, flambeau.zeros(3))
     assert "# a formula of " in recorded.trail[-1].text
+
+
+def test_gradients_of_attention_are_written_where_they_are_joined():
+    """Queries, keys and values that were cut out of one matrix: their gradients become one matrix without a copy."""
+
+    def build():
+        layer = nn.Linear(8, 24)
+
+        def step(x):
+            layer.zero_grad()
+            q, k, v = (p.view(2, 5, 2, 4).transpose(1, 2) for p in layer(x).split(8, 2))
+            loss = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).square().sum()
+            loss.backward()
+            return loss
+
+        return step, layer
+
+    twins = Twins(build)
+    twins.call(lambda: (flambeau.randn(2, 5, 8),), SETTLED + 1)
+    assert twins.native
+    stages = {s.name: s.text for s in twins.behind.recordings()[0].trail}
+    assert stages["recording"].count("_cat") == 3 and "_cat" not in stages["placing results"]

@@ -66,13 +66,18 @@ class CUDAGraph:
             shared = _pools[index, self.handle] = Pool(stream, private=True)
         else:
             shared.graphs += 1
-        memory.capturing, memory.capturing_stream = shared, stream
+        memory.capturing, memory.capturing_streams = shared, frozenset((stream,))
         _capturing[index] = self
         try:
             driver.call("cuStreamBeginCapture_v2", stream, _MODES[capture_error_mode])
         except driver.CudaError:
             self._leave_memory(memory)
             raise
+
+    def admit(self, stream: int) -> None:
+        """Let work on another stream, which waits for this one and which this one waits for, have memory of the graph, too."""
+        memory = _memory(self.index)
+        memory.capturing_streams |= {stream}
 
     def capture_end(self) -> None:
         """Stop recording, and make the graph ready to run."""

@@ -140,7 +140,7 @@ class DeviceMemory:
         self.abandoned: list[Pool] = []  # of graphs that are gone, while tensors still use them
         self.blocks: dict[int, Block] = {}  # in use, by address
         self.capturing: Pool | None = None  # where memory comes from while a graph is captured
-        self.capturing_stream = 0
+        self.capturing_streams: frozenset[int] = frozenset()
         self.waiting: collections.deque[tuple[list[int], Block]] = collections.deque()  # until events of other streams
         self.held_back: list[Block] = []  # freed while a graph is captured, with work of other streams to wait for
         self.limit: int | None = None
@@ -180,7 +180,7 @@ class DeviceMemory:
     # -- looking for memory -----------------------------------------------------------------------------------------
 
     def _pool(self, stream: int) -> Pool:
-        if self.capturing is not None and stream == self.capturing_stream:
+        if self.capturing is not None and stream in self.capturing_streams:
             return self.capturing
         found = self.pools.get(stream)
         if found is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from typing import Any
 
@@ -16,11 +17,21 @@ def _storage_setup(storage: Any, checkpoint_id: str | os.PathLike | None, reader
         return storage
     if not checkpoint_id:
         raise RuntimeError("`checkpoint_id` must be specified if storage_reader/storage_writer is None.")
-    kind: Any = FileSystemReader if reader else FileSystemWriter
-    if kind.validate_checkpoint_id(checkpoint_id):
-        made = kind(checkpoint_id)
-        made.reset(checkpoint_id)
-        return made
+    for kind in _kinds(reader):
+        if kind.validate_checkpoint_id(checkpoint_id):
+            made = kind(checkpoint_id)
+            made.reset(checkpoint_id)
+            return made
     raise RuntimeError(
         "Cannot detect which StorageReader or StorageWriter to use. Please specify the storage_reader/storage_writer."
     )
+
+
+def _kinds(reader: bool) -> list[Any]:
+    """Readers or writers for places, the nearest first."""
+    kinds: list[Any] = [FileSystemReader if reader else FileSystemWriter]
+    if importlib.util.find_spec("fsspec") is not None:
+        from . import _fsspec_filesystem as others  # noqa: PLC0415 - needs a package
+
+        kinds.append(others.FsspecReader if reader else others.FsspecWriter)
+    return kinds

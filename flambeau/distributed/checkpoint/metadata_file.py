@@ -16,6 +16,7 @@ from . import metadata as md
 
 _PROTOCOL = 4
 _METADATA = "torch.distributed.checkpoint.metadata"
+_OF_SHARDS = "torch.distributed._shard.sharded_tensor.metadata"
 
 
 def write_metadata(metadata: md.Metadata, file: Any) -> None:
@@ -47,8 +48,8 @@ def _plain_object(kind: type) -> Callable[..., Any]:
     return make
 
 
-def _encoding(keys: Keys, value: Any) -> Any:
-    return md._MEM_FORMAT_ENCODING(value)
+def _encoding(kind: Any) -> Callable[..., Any]:
+    return lambda keys, value: kind(value)
 
 
 def _path(keys: Keys, *parts: Any) -> pathlib.PurePath:
@@ -79,7 +80,7 @@ class _MetadataUnpickler(RestrictedUnpickler):
             super().load_build()
             return
         self.stack.pop()  # type: ignore[attr-defined]
-        if kind is md.TensorProperties:
+        if issubclass(kind, md._OfShards):
             if type(state) is not tuple or len(state) != 5:
                 raise pickle.UnpicklingError("corrupt checkpoint: bad properties of a tensor")
             built.__setstate__(state)
@@ -99,7 +100,7 @@ def _objects() -> tuple[type, ...]:
 
     return (
         md.Metadata, md.MetadataIndex, md.ChunkStorageMetadata, md.TensorProperties, md.TensorStorageMetadata,
-        md.BytesStorageMetadata, md.StorageMeta, _StorageInfo,
+        md.BytesStorageMetadata, md.StorageMeta, _StorageInfo, md._OfShards,
     )  # fmt: skip
 
 
@@ -107,7 +108,8 @@ def _objects() -> tuple[type, ...]:
 def _makers() -> dict[type, Callable]:
     return {
         **{kind: _plain_object(kind) for kind in _objects()},
-        md._MEM_FORMAT_ENCODING: _encoding,
+        md._MEM_FORMAT_ENCODING: _encoding(md._MEM_FORMAT_ENCODING),
+        md._OfShards._codes: _encoding(md._OfShards._codes),
         pathlib.PurePosixPath: _path,
     }
 
@@ -117,6 +119,9 @@ def _named() -> dict[tuple[str, str], type]:
     known: dict[tuple[str, str], type] = {(_METADATA, kind.__name__): kind for kind in _objects()}
     known["torch.distributed.checkpoint.filesystem", "_StorageInfo"] = known.pop((_METADATA, "_StorageInfo"))
     known[_METADATA, "_MEM_FORMAT_ENCODING"] = md._MEM_FORMAT_ENCODING
+    known[_METADATA, "TensorProperties"] = md.TensorProperties
+    known[_OF_SHARDS, "TensorProperties"] = md._OfShards  # what older checkpoints have
+    known[_OF_SHARDS, "MEM_FORMAT_ENCODING"] = md._OfShards._codes
     for module in ("pathlib", "pathlib._local"):
         for name in ("PosixPath", "PurePosixPath", "WindowsPath", "PureWindowsPath"):
             known[module, name] = pathlib.PurePosixPath

@@ -148,7 +148,13 @@ class SpreadPart:
 
 
 def _create_default_metadata_only_plan(state_dict: dict[str, Any]) -> SavePlan:
-    return SavePlan([item for fqn, obj in state_dict.items() for item in _create_write_items(fqn, obj)])
+    items: list[WriteItem] = []
+    for fqn, obj in state_dict.items():
+        if isinstance(obj, ShardedTensor):  # the parts of all ranks
+            items += [_create_write_item_for_shard(fqn, obj, shard) for shard in obj.metadata().shards_metadata]
+        else:
+            items += _create_write_items(fqn, obj)
+    return SavePlan(items)
 
 
 # -- reading --------------------------------------------------------------------------------------------------------------------
@@ -214,6 +220,8 @@ def _materialised(value: Any) -> Any:
         return DTensor.from_local(
             local, value.device_mesh, value.placements, run_check=False, shape=value.size(), stride=value.stride()
         )
+    if isinstance(value, ShardedTensor):
+        return value._with(_materialised, _place()) if value.device.type == "meta" else value
     if isinstance(value, Tensor):
         return value.new_empty(value.shape, device=_place()) if value.device.type == "meta" else value
     if value is None or isinstance(value, (int, float, str, bytes, io.BytesIO)):

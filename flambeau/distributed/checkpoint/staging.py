@@ -8,7 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from ...core.device import device as Device
 from ...core.tensor import Tensor
+from .._shard.sharded_tensor import ShardedTensor
 from ..tensor import DTensor
 
 __all__ = ["AsyncStager", "BlockingAsyncStager", "DefaultStager", "ReplicationStager", "StagingOptions"]
@@ -41,6 +43,8 @@ def copied(value: Any, held: Any = None, pin: bool = False) -> Any:
         return DTensor.from_local(
             local, value.device_mesh, value.placements, run_check=False, shape=value.shape, stride=value.stride()
         )
+    if isinstance(value, ShardedTensor):
+        return value._with(lambda t: copied(t, pin=pin), Device("cpu"))
     if isinstance(value, Tensor):
         fits = isinstance(held, Tensor) and held.shape == value.shape and held.dtype is value.dtype
         if not fits:

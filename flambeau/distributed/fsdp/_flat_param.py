@@ -271,19 +271,12 @@ class FlatParam(FSDPParam):
         if self.offload_to_cpu and gather:
             shard = shard.cpu()
         if not self.use_orig_params:
-            if self.sharded_param.grad is None:
-                self.sharded_param.grad = shard
-            else:
-                self.sharded_param.grad.add_(shard)
+            _add_gradient(self.sharded_param, shard)
             return
         for piece, low, high in self.own_parts():
             if not piece.param.requires_grad:
                 continue
-            part = self._part(piece, shard[low:high])
-            if piece.param.grad is None:
-                piece.param.grad = part
-            else:
-                piece.param.grad.add_(part)
+            _add_gradient(piece.param, self._part(piece, shard[low:high]))
 
     @property
     def trained(self) -> list[Any]:
@@ -313,6 +306,14 @@ class FlatParam(FSDPParam):
         gathered = part.new_empty(part.numel() * group.size())
         group.all_gather_parts([gathered], [part], _wait=True)
         return gathered
+
+
+def _add_gradient(param: Any, grad: Tensor) -> None:
+    """Also one of another dtype than the parameter's, which programs may ask for (`keep_low_precision_grads`)."""
+    if param.grad is None:
+        param._ensure_autograd().grad = grad
+    else:
+        param.grad.add_(grad)
 
 
 def _places(info: ParamModuleInfo) -> list[tuple[Module, str]]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from typing import Any
 
 from ...core.backend import has_backend
 from ...core.device import device as Device
+from ...core.dtype import float32
+from ...core.tensor import Tensor
 from ...nn import Module, Parameter
 from .. import groups
 from ..device_mesh import DeviceMesh, init_device_mesh
+from ..utils import _apply_to_tensors
 from ._common_utils import is_unit
-from ._fully_shard._fsdp_common import DDPMeshInfo, FSDPMeshInfo, HSDPMeshInfo
+from ._fully_shard._fsdp_common import DDPMeshInfo, FSDPMeshInfo, HSDPMeshInfo, _cast_fp_tensor
 from ._fully_shard._fsdp_init import _get_device_from_mesh
 from .api import ShardingStrategy
 from .wrap import _construct_wrap_fn, _Policy, _post_order_apply, _recursive_wrap, _run_mixed_precision_override_policy
@@ -118,6 +122,16 @@ def auto_wrap(
             )
     precision = options["mixed_precision"]
     classes = tuple(precision._module_classes_to_ignore) if precision is not None else ()
+    kept = [one for one in module.modules() if isinstance(one, classes)] if classes else []
+    for one in kept:
+        one._wrap_overrides = {"mixed_precision": None}  # type: ignore[assignment]
+        _work_in_float32(one)
+    if kept:
+        warnings.warn(
+            "Both mixed precision and an auto_wrap_policy were specified to FSDP, where the wrapped module has submodules of type:\n"
+            f"{ {type(one) for one in kept} }\nThese modules will be wrapped as separate FSDP instacnes with mixed precision disabled.",
+            stacklevel=3,
+        )
     if isinstance(policy, _Policy):
         targets = policy._run_policy(module, left_out, options)
         if classes:
@@ -125,14 +139,26 @@ def auto_wrap(
         _post_order_apply(module, _construct_wrap_fn(module, targets, kind))
         return
     if classes:
-        for one in module.modules():
-            if isinstance(one, classes):
-                one._wrap_overrides = {"mixed_precision": None}  # type: ignore[assignment]
         inner = policy
 
         def policy(module: Module, recurse: bool, nonwrapped_numel: int) -> bool:
-            return inner(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) or isinstance(
-                module, classes
-            )
+            if recurse or isinstance(module, classes):
+                return True  # those classes are looked for everywhere
+            return inner(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel)
 
     _recursive_wrap(module, policy, kind, left_out, set(ignored), only_wrap_children=True, **options)
+
+
+def _work_in_float32(module: Module) -> None:
+    """A module that precision is not lowered for, inside one that it is: what it is given is cast, and its results are cast back."""
+    given: list[Any] = []
+
+    def before(module: Module, args: tuple) -> tuple:
+        given[:] = [t.dtype for t in args if isinstance(t, Tensor) and t.dtype.is_floating_point]
+        return _apply_to_tensors(functools.partial(_cast_fp_tensor, float32), args)
+
+    def after(module: Module, args: tuple, output: Any) -> Any:
+        return _apply_to_tensors(functools.partial(_cast_fp_tensor, given[0]), output) if given else output
+
+    module.register_forward_pre_hook(before)
+    module.register_forward_hook(after)

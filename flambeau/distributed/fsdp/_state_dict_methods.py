@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 from ...nn import Module
-from . import _full_state
+from . import _optim_state
 from ._common_utils import fsdp_units
 from .api import (
     FullOptimStateDictConfig,
@@ -95,7 +96,9 @@ class StateDictMethods(Module):
     ) -> dict[str, Any]:
         """An optimizer's state with the names of parameters for keys: whole, in shards or local, as `set_state_dict_type` says."""
         settings = StateDictMethods.get_state_dict_type(model)
-        return _full_state.optimizer_state(model, optim, optim_state_dict or optim.state_dict(), settings)
+        return _optim_state.optimizer_state(
+            model, _optim_state.listed(model, optim), optim_state_dict or optim.state_dict(), settings
+        )
 
     @staticmethod
     def optim_state_dict_to_load(
@@ -105,10 +108,10 @@ class StateDictMethods(Module):
         """What `optim.load_state_dict` takes, of what `optim_state_dict` has made."""
         config = StateDictMethods.get_state_dict_type(model).optim_state_dict_config
         if getattr(config, "rank0_only", False):
-            optim_state_dict = _full_state.from_rank_0(optim_state_dict, group)
+            optim_state_dict = _optim_state.from_rank_0(optim_state_dict, group)
         elif "state" not in optim_state_dict:
             raise ValueError('`optim_state_dict` must have the keys "state"to be a valid optimizer state dict')
-        result = _full_state.optimizer_state_to_load(model, optim, optim_state_dict)
+        result = _optim_state.optimizer_state_to_load(model, _optim_state.listed(model, optim), optim_state_dict)
         if load_directly:
             optim.load_state_dict(result)
         return result
@@ -118,10 +121,11 @@ class StateDictMethods(Module):
         model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True, group: Any = None
     ) -> dict[str, Any]:
         """The whole state of an optimizer, on rank 0 only unless told otherwise."""
+        _given(model, optim, optim_input)
         settings = StateDictSettings(
             StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig(rank0_only=rank0_only)
         )
-        return _full_state.optimizer_state(model, optim, optim.state_dict(), settings)
+        return _optim_state.optimizer_state(model, _optim_state.listed(model, optim), optim.state_dict(), settings)
 
     @staticmethod
     def sharded_optim_state_dict(model: Module, optim: Any, group: Any = None) -> dict[str, Any]:
@@ -129,30 +133,44 @@ class StateDictMethods(Module):
         settings = StateDictSettings(
             StateDictType.SHARDED_STATE_DICT, ShardedStateDictConfig(), ShardedOptimStateDictConfig()
         )
-        return _full_state.optimizer_state(model, optim, optim.state_dict(), settings)
+        return _optim_state.optimizer_state(model, _optim_state.listed(model, optim), optim.state_dict(), settings)
 
     @staticmethod
     def shard_full_optim_state_dict(
         full_optim_state_dict: dict, model: Module, optim_input: Any = None, optim: Any = None
     ) -> dict[str, Any]:
         """This rank's part of a whole state."""
-        return _full_state.optimizer_state_to_load(model, optim, full_optim_state_dict)
+        return _optim_state.optimizer_state_to_load(model, _given(model, optim, optim_input), full_optim_state_dict)
 
     @staticmethod
     def flatten_sharded_optim_state_dict(sharded_optim_state_dict: dict, model: Module, optim: Any) -> dict[str, Any]:
         """This rank's part of a state in shards."""
-        return _full_state.optimizer_state_to_load(model, optim, sharded_optim_state_dict)
+        return _optim_state.optimizer_state_to_load(model, _optim_state.listed(model, optim), sharded_optim_state_dict)
 
     @staticmethod
     def scatter_full_optim_state_dict(
         full_optim_state_dict: dict | None, model: Module, optim_input: Any = None, optim: Any = None, group: Any = None
     ) -> dict[str, Any]:
         """This rank's part of a whole state that rank 0 has."""
-        return _full_state.optimizer_state_to_load(model, optim, _full_state.from_rank_0(full_optim_state_dict, group))
+        return _optim_state.optimizer_state_to_load(
+            model, _given(model, optim, optim_input), _optim_state.from_rank_0(full_optim_state_dict, group)
+        )
 
     @staticmethod
     def rekey_optim_state_dict(
         optim_state_dict: dict, optim_state_key_type: OptimStateKeyType, model: Module, optim_input: Any = None, optim: Any = None
     ) -> dict[str, Any]:  # fmt: skip
         """The same state with names or numbers of parameters for keys (of a model that is not sharded)."""
-        return _full_state.with_keys(optim_state_dict, optim_state_key_type, model, optim)
+        return _optim_state.with_keys(optim_state_dict, optim_state_key_type, model, _given(model, optim, optim_input))
+
+
+def _given(model: Module, optim: Any, optim_input: Any) -> list[Any]:
+    """The parameters of an optimizer, also as programs used to name them."""
+    if optim_input is not None:
+        warnings.warn(
+            "The `optim_input` argument is deprecated and will be removed after PyTorch 1.13. You may remove it from your code without"
+            " changing its functionality.",
+            FutureWarning,
+            stacklevel=3,
+        )
+    return _optim_state.listed(model, optim, optim_input)

@@ -69,6 +69,7 @@ class _UnitState(FSDPState):
 
     precision: MixedPrecision | None = None
     prefetches = True
+    _had_no_root = (True,)  # units that were inside another model may be wrapped again
 
     def _cast_forward_inputs(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
         policy = self.precision
@@ -169,6 +170,8 @@ class FullyShardedDataParallel(StateDictMethods):
         self.cpu_offload, self.backward_prefetch = offload or CPUOffload(), prefetch
         self.forward_prefetch, self.limit_all_gathers = forward, limit
         self.training_state = TrainingState.IDLE
+        self._comm_hook: Callable | None = None
+        self._comm_hook_state: object = None
         self._state_dict_type = StateDictType.FULL_STATE_DICT
         self._state_dict_config: StateDictConfig = FullStateDictConfig()
         self._optim_state_dict_config: OptimStateDictConfig = FullOptimStateDictConfig()
@@ -246,6 +249,7 @@ class FullyShardedDataParallel(StateDictMethods):
                 policy,
                 offload,
             )
+            self._group.keeps_low_precision = precision.keep_low_precision_grads
             state._fsdp_param_groups.append(self._group)
         self.register_state_dict_pre_hook(_full_state.before_saving)
         self._register_state_dict_hook(_full_state.after_saving)
@@ -280,6 +284,10 @@ class FullyShardedDataParallel(StateDictMethods):
     @property
     def process_group(self) -> Any:
         return getattr(self._info, "shard_process_group", None) or self._info.replicate_process_group
+
+    @property
+    def _inter_node_pg(self) -> Any:
+        return self._info.replicate_process_group
 
     @property
     def world_size(self) -> int:
@@ -325,8 +333,14 @@ class FullyShardedDataParallel(StateDictMethods):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._fsdp_wrapped_module(*args, **kwargs)
 
+    def _assert_state(self, state: TrainingState | list[TrainingState]) -> None:
+        wanted = state if isinstance(state, list) else [state]
+        if self.training_state not in wanted:
+            raise ValueError(f"expected to be in states {wanted} but current state is {self.training_state}")
+
     def apply(self, fn: Callable[[Module], None]) -> FullyShardedDataParallel:
         """fn(module) for every module, with whole parameters."""
+        self._assert_state(TrainingState.IDLE)
         uninitialised = self._fsdp_state._is_root is None
         with self.summon_full_params(self, recurse=False, writeback=True):
             result = super().apply(fn)
@@ -404,7 +418,8 @@ class FullyShardedDataParallel(StateDictMethods):
         return total.to(dtypes.pop()) if len(dtypes) == 1 else total
 
     def register_comm_hook(self, state: object, hook: Callable) -> None:
-        """Reduce gradients by hook(state, gradients, output) on the flat parameters of all units."""
+        """Reduce the gradients of each unit's flat parameter by hook(state, gradients, output), by hook(state, gradients) where nothing
+        is cut."""
         if not self.check_is_root():
             raise AssertionError("register_comm_hook can only be called on a root instance.")
         for unit in self.fsdp_modules(self):
@@ -412,11 +427,12 @@ class FullyShardedDataParallel(StateDictMethods):
                 raise AssertionError(
                     f"Communication hook is not supported for hybrid strategies: {unit.sharding_strategy}"
                 )
+            if unit._comm_hook is not None:
+                raise AssertionError("A communication hook is already registered")
+            if not callable(hook):
+                raise ValueError(f"The communication hook must be callable but got {hook}")
+            unit._comm_hook, unit._comm_hook_state = hook, state
             if unit._group is not None:
-                if unit._group._reduce_scatter_comm is not None:
-                    raise AssertionError("communication hook is already registered")
-                if not isinstance(unit._info, FSDPMeshInfo):
-                    raise NotImplementedError("register_comm_hook() with NO_SHARD: use DistributedDataParallel")
                 unit._group._reduce_scatter_comm = _Hook(state, hook)
                 unit._group.force_sum_reduction_for_comms, unit._group.gradient_divide_factor = True, 1.0
 
@@ -446,8 +462,7 @@ class FullyShardedDataParallel(StateDictMethods):
         if not recurse:
             units = [unit for unit in units if unit is module]
         for unit in units:
-            if unit.training_state is TrainingState.SUMMON_FULL_PARAMS:
-                raise AssertionError("summon_full_params() is already open for a unit")
+            unit._assert_state([TrainingState.IDLE])
             unit._summon(with_grads)
         try:
             yield
@@ -533,6 +548,9 @@ class _Hook(ReduceScatter):
         self, output_tensor: Tensor, input_tensor: Tensor, group: Any, op: Any, async_op: bool = False
     ) -> None:
         self.hook(self.state, input_tensor, output_tensor)
+
+    def reduce_whole(self, gradient: Tensor) -> None:
+        self.hook(self.state, gradient)
 
 
 def _norm(grads: list[Tensor], kind: float, device: Any) -> Tensor:

@@ -75,6 +75,7 @@ class _InputPass(Pass):
     """A pass to the inputs that keeps what is needed to go on to the weights, and nothing else."""
 
     to_weights: set[Node]
+    late: list[_Late]
 
     def evaluate(self, node: Node, incoming: list, useful: set[Node] | None) -> tuple | None:
         assert useful is not None

@@ -29,7 +29,7 @@ class _Writer:
 
 def gpipe(stage: int, num_stages: int, microbatches: int) -> Listed:
     """All forwards, then all backwards."""
-    return [_Action(stage, F, m) for m in range(microbatches)] + [_Action(stage, B, m) for m in range(microbatches)]
+    return [_Action(stage, kind, m) for kind in (F, B) for m in range(microbatches)]
 
 
 def one_forward_one_backward(stage: int, num_stages: int, microbatches: int) -> Listed:

@@ -173,9 +173,9 @@ class _PipelineScheduleRuntime(PipelineScheduleMulti):
             try:
                 with record_function(f"PP:{action}"):
                     self._run(action, batch, context)
-            except Exception as problem:
+            except Exception:
                 order = _format_pipeline_order(self.pipeline_order_with_comms, position)  # type: ignore[arg-type]
-                problem.add_note(f"in action {action} of rank {self.rank}, in the schedule\n{order}")
+                logger.error("[Rank %s] action %s failed, in the schedule\n%s", self.rank, action, order)
                 raise
         _wait_batch_p2p(batch.sent)
         if self.unshard_ops:

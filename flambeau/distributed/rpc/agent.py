@@ -26,7 +26,7 @@ from ...core.locks import new_lock
 from ...core.tensor import Tensor
 from ...futures import Future
 from ..autograd.contexts import container
-from ..errors import DistNetworkError
+from ..errors import DistNetworkError, DistStoreError
 from ..store import Store
 from ..tcp_store import TCPStore
 from . import constants
@@ -420,9 +420,19 @@ class TensorPipeAgent(RpcAgent):
             seen = now
             if not busy:
                 self._joins += 1
+                self._leave(key)
                 return
 
     _joins = 0
+
+    def _leave(self, key: str) -> None:
+        """Worker 0, in whose process the store may be, stays until all have read in it that they may go."""
+        # The store may be gone before it answers, and who has died reads nothing.
+        with contextlib.suppress(DistNetworkError, DistStoreError):
+            if self.store.add(f"{key}/read", 1) == self.world_size:
+                self.store.set(f"{key}/all read", "1")
+            if self.info.id == 0:
+                self.store.wait([f"{key}/all read"], timedelta(seconds=30))
 
     def sync(self) -> None:
         """Nothing is kept back."""

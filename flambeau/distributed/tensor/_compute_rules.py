@@ -250,9 +250,9 @@ def equation(text: str) -> Rule:
                     ins.append(Partial() if added and summed else None)
             found.append((tuple(ins), Partial() if summed else out.index(letter)))
         for k, (_, added) in enumerate(operands):
-            if not added:
-                waits = tuple(Partial() if i == k or a else None for i, (_, a) in enumerate(operands))
-                found.append((waits, Partial()))
+            for kind in () if added else Partial.LINEAR_REDUCE_OPS:
+                waits = tuple(Partial(kind) if i == k or a else None for i, (_, a) in enumerate(operands))
+                found.append((waits, Partial(kind)))
         return Ways(found, free=True)
 
     return ways

@@ -6,6 +6,7 @@ behind one node: its backward pass runs that graph, and how the gradients lie fo
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -213,11 +214,12 @@ def _outside(call: Call) -> Any:
     """The call on a rank that is not in the mesh: it has nothing, and knows what the others have."""
     if call.op.writes or (call.op.name.endswith("_") and not call.op.name.endswith("__")):
         return call.tensors[0]
-    if call.op.reads_values:
-        return True if call.op.function.__annotations__.get("return") == "bool" else None
     try:
-        call.metas()
+        if not call.op.reads_values:
+            call.metas()
     except NotImplementedError:  # what comes out depends on values, which this rank does not have
+        return True if inspect.unwrap(call.op.function).__annotations__.get("return") == "bool" else None
+    if call.op.reads_values:
         return None
     decision = _decide(call)
     everywhere = (_REPLICATE,) * call.mesh.ndim
@@ -257,6 +259,7 @@ def _decide(call: Call, keep: bool = False) -> Decision | None:
         raise RuntimeError(f"{problem}\n\nSharding propagation failed for {call}") from problem
     if possible is None:
         return None
+    decision: Decision | None
     if possible.exact is not None:
         decision = Decision(*possible.exact, call.metas(), possible)
     else:

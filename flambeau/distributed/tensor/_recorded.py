@@ -75,7 +75,7 @@ def _edges(tensors: list[Any], starts: list[Any]) -> tuple:
 
 
 def wrapped(
-    result: Any, mesh: Any, outputs: list[tuple], metas: list[TensorMeta] | None, part: Callable = Tensor._bare_alias
+    result: Any, mesh: Any, outputs: list[tuple], metas: list[TensorMeta] | None, part: Callable | None = None
 ) -> Any:
     """Results as spread tensors; `part` makes what this rank holds of one."""
     position = 0
@@ -84,7 +84,7 @@ def wrapped(
         nonlocal position
         if isinstance(value, Tensor):
             i, position = position, position + 1
-            local = part(value)
+            local = value._bare_alias() if part is None else part(value)
             meta = _meta_from(local, metas, i)
             return _dtensor.DTensor(local, DTensorSpec(mesh, outputs[i], meta, None, False), requires_grad=False)
         if isinstance(value, (tuple, list)):

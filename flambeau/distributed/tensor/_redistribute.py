@@ -306,7 +306,7 @@ _START, _HOP, _BYTES = (
 def redistribute_cost(placement: Placement, wanted: Placement, nbytes: float, parts: int) -> float:
     """How dear one dimension of the mesh is, in microseconds between GPUs of one machine (as PyTorch reckons, so that tensors come to
     lie as they do there). `nbytes`: of this rank's part. Infinite for what makes no sense."""
-    if placement == wanted or parts == 1:
+    if placement == wanted:
         return 0.0
     if wanted.is_partial():
         return 0.0 if placement.is_replicate() and wanted.reduce_op != "product" else float("inf")  # type: ignore[attr-defined]

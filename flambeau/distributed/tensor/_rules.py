@@ -213,7 +213,7 @@ def like(call: Any) -> Ways:
 @rule("empty")
 def empty(call: Any) -> Ways:
     """A new tensor whose values may wait for the same sum: nothing, or zeros, of each rank."""
-    found = like(call)
+    found: Any = like(call)
     return Ways([(ins, ins[0] if isinstance(ins[0], Partial) and ins[0].linear else out) for ins, out in found.ways])
 
 
@@ -224,8 +224,11 @@ def same(call: Any) -> Ways:
     ways: list[tuple] = [((d,) * count, d) for d in range(call.tensors[0].ndim)]
     kinds = {p for t in call.tensors for p in t.placements if isinstance(p, Partial)}
     dtype = call.metas()[0].dtype
-    if dtype.is_floating_point or dtype.is_complex or dtype is call.tensors[0].dtype:
-        ways += [((p,) * count, p) for p in sorted(kinds, key=repr)]
+    exact = dtype.is_floating_point or dtype.is_complex or dtype is call.tensors[0].dtype
+    ordered = (
+        ("max", "min") if dtype.category == 1 else ()
+    )  # cutting off what is behind the point leaves the largest the largest
+    ways += [((p,) * count, p) for p in sorted(kinds, key=repr) if exact or p.reduce_op in ordered]
     return Ways(ways)
 
 

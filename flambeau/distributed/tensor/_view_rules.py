@@ -84,7 +84,7 @@ def pairs(call: Any) -> Ways:
 
 
 @rule("unbind")
-def unbind(call: Any) -> Ways:
+def unbind(call: Any) -> Ways | None:
     """A tensor for each index of a dimension, which must not be cut."""
     dim = int(call.op.bind(call.args, call.kwargs)["dim"]) % max(call.tensors[0].ndim, 1)
     if any(_is_shard_like(p) and p.dim == dim for p in call.tensors[0].placements):
@@ -148,6 +148,17 @@ def scattered(call: Any) -> Ways:
             own = d if source == rank else d - sum(1 for n in named if n < d)
             ways.append(((d, own), d))
     return Ways(ways + waiting(call))
+
+
+@rule("places")
+def places(call: Any) -> Ways:
+    """Where values stand among others that are in order: each for itself, and the largest value stands last."""
+    if len(call.tensors) != 2 or call.tensors[0].ndim != 1:
+        return Ways()
+    values = call.tensors[1]
+    kinds = {p for p in values.placements if isinstance(p, Partial) and p.reduce_op in ("max", "min")}
+    ways: list[tuple] = [((None, d), d) for d in range(values.ndim)]
+    return Ways(ways + [((None, p), p) for p in sorted(kinds, key=repr)])
 
 
 @rule("index_put")

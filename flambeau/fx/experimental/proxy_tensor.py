@@ -47,6 +47,12 @@ def as_meta(tensor: Tensor) -> Tensor:
     return shown.requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else shown
 
 
+def _memory_of(tensor: Tensor) -> int:
+    """Which piece of memory a tensor is in; without values, which it would be."""
+    storage = tensor.untyped_storage()
+    return id(storage) if tensor.is_meta else storage.data_ptr()
+
+
 class PythonKeyTracer(Tracer):
     """The tracer that graphs made by running say they come from."""
 
@@ -68,7 +74,7 @@ class GraphRecorder(AtenRecorder):
         """From now on the node stands for the tensor."""
         self.known[id(tensor)] = (tensor, node)
         if tensor.layout is flambeau.strided and tensor.numel():
-            self.memory[tensor.untyped_storage().data_ptr()] = tensor
+            self.memory[_memory_of(tensor)] = tensor
         node.meta["val"] = as_meta(tensor)
         node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
 
@@ -86,9 +92,9 @@ class GraphRecorder(AtenRecorder):
     def _alias(self, tensor: Tensor) -> tuple[Tensor, Node] | None:
         """The node for another tensor object over the memory of a known one: what backward passes keep, and gradients that are
         spread without being copied."""
-        if tensor.layout is not flambeau.strided or not tensor.numel() or tensor.is_meta:
+        if tensor.layout is not flambeau.strided or not tensor.numel():
             return None
-        known = self.memory.get(tensor.untyped_storage().data_ptr())
+        known = self.memory.get(_memory_of(tensor))
         if known is None:
             return None
         node = self.known[id(known)][1]

@@ -47,6 +47,8 @@ def _function(name: str, overload: str) -> Callable:
     found = namespace("torch").get(name) or getattr(Tensor, name, None) or namespace("nn.functional").get(name)
     if found is None and name.endswith("_") and name[:-1] in namespace("nn.functional"):
         return functools.partial(namespace("nn.functional")[name[:-1]], inplace=True)
+    if found is None and name.startswith("_"):
+        found = getattr(flambeau, name, None)
     if found is None:
         raise NotImplementedError(f"the operator aten::{name}.{overload} is not in Flambeau yet")
     return found
@@ -567,3 +569,8 @@ def _var(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool
 @special("std.correction")
 def _std(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
     return flambeau.std(self, dim, correction=1 if correction is None else correction, keepdim=keepdim)
+
+
+@special("_local_scalar_dense")
+def _local_scalar_dense(self: Tensor) -> Any:
+    return self.item()

@@ -79,11 +79,11 @@ class OpOverload:
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         overriding = overrides.overriding_arguments(args, kwargs)
-        if overriding:
+        if any(type(x).__torch_function__ is not overrides.disabled_torch_function for x in overriding):
             return overrides.call_override(self, args, kwargs, overriding)
         if recording.recorder is not None:
             return recording.recorder.record(self, *shortened(self._schema, self.bind(args, kwargs)))
-        return self.run(args, kwargs)
+        return overrides.below(self, args, kwargs, self.run)
 
     def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Make the call."""

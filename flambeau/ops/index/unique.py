@@ -237,7 +237,7 @@ def _check_sorter(boundaries: Tensor, sorter: Tensor) -> None:
         )
 
 
-@internal(runs_empty=True, batching="each")
+@internal(sharding="places", runs_empty=True, batching="each")
 def places_between(edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> NewTensor:
     """How many edges are below each value (or, if `right`, not above); `sorter` sorts the edges."""
     return values.shape, dt.int32 if out_int32 else dt.int64, edges.device

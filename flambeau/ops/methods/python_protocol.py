@@ -16,7 +16,7 @@ from ...core.backend import BACKENDS
 from ...core.device import default_device
 from ...core.dtype import dtype
 from ...core.float8 import readable
-from ...core.graph import grad_mode
+from ...core.graph import grad_mode, unrecorded
 from ...core.named import is_named
 from ...core.object_state import object_state, set_object_state
 from ...core.overrides import DisableTorchFunctionSubclass
@@ -25,6 +25,7 @@ from ...core.size import make_size
 from ...core.storage import UntypedStorage, tell_looked, watchers
 from ...core.tensor import Tensor, from_array, is_contiguous_layout, numel_of
 from ...core.tensor import new_tensor as header
+from ...core.wrapped import is_wrapper, make_wrapper
 from ..creation.convert import on_host
 from ..machinery.declare import composite
 from ..machinery.dtype_rules import type_word
@@ -43,8 +44,8 @@ _READERS: dict[dtype, Any] = {d: c.from_address for d, c in _C_TYPES.items()}
 
 def read_number(t: Tensor) -> Any:
     """The element at t's first position, which must exist, as a Python number."""
-    d, where, storage = t.dtype, t.device, t._storage
-    address = BACKENDS[where.type].fetch(storage.ptr and storage.ptr + t._offset * d.itemsize, d.itemsize, where)
+    d, where, storage, offset = t.dtype, t.device, t._storage, t._offset  # a tensor without memory refuses here
+    address = BACKENDS[where.type].fetch(storage.ptr and storage.ptr + offset * d.itemsize, d.itemsize, where)
     read = _READERS.get(d)
     if read is not None:
         return read(address).value
@@ -183,7 +184,7 @@ def _text(self: Tensor, contents: str | None, names: tuple | None = None) -> str
     tangent = self.__dict__.get("_tangent", (None, None))[1]  # of forward-mode derivatives
     where = None if self.device is default_device() else str(self.device)
     return printing.tensor_repr(
-        None if meta else on_host(self)._array(),
+        None if meta else np.broadcast_to(np.uint8(0), self.shape) if contents is not None else on_host(self)._array(),
         self.dtype,
         default_float_dtype=get_default_dtype(),
         requires_grad=self.requires_grad,
@@ -290,8 +291,11 @@ def rebuild_subclass(function: Any, cls: type, args: tuple, state: Any) -> Tenso
 
 
 def reduce_ex(self: Tensor, protocol: int) -> tuple:
-    args = (self._storage, self.dtype, self._offset, tuple(self.shape), tuple(self._strides), self.requires_grad)
     state = object_state(self)
+    if is_wrapper(self):
+        made = (type(self), self.shape, self.stride(), self.storage_offset(), None, self.dtype, self.layout, self.device)
+        return (rebuild_subclass, (make_wrapper, type(self), (*made, False, self.requires_grad), state))
+    args = (self._storage, self.dtype, self._offset, tuple(self.shape), tuple(self._strides), self.requires_grad)
     if type(self) is Tensor and not state:
         return (rebuild_tensor, args)
     return (rebuild_subclass, (rebuild_tensor, type(self), args, state))
@@ -316,6 +320,8 @@ def deep_copy(self: Tensor, memo: dict) -> Tensor:
             " If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage,"
             " see https://github.com/pytorch/pytorch/pull/103001"
         )
+    if is_wrapper(self):
+        return _deep_copy_of_wrapper(self, memo)
     storage = self._storage
     fresh_storage = memo.get(id(storage))
     if fresh_storage is None:
@@ -332,6 +338,23 @@ def deep_copy(self: Tensor, memo: dict) -> Tensor:
     memo[id(self)] = t
     state = object_state(self)
     return set_object_state(t, copy.deepcopy(state, memo)) if state else t
+
+
+def _deep_copy_of_wrapper(self: Tensor, memo: dict) -> Tensor:
+    """A clone, which the class makes of what it holds."""
+    t = unrecorded(self.clone)
+    if type(t) is not type(self):
+        raise RuntimeError(
+            "The default implementation of __deepcopy__() for wrapper subclasses only works for subclass types that properly"
+            " implement clone(), for which cloning returns another instance of the same subclass. Define __deepcopy__(), or return"
+            f" a {type(self).__name__} from __torch_dispatch__ for aten.clone."
+        )
+    if self.requires_grad:
+        t.requires_grad = True
+    if self.grad is not None:
+        t._ensure_autograd().grad = copy.deepcopy(self.grad, memo)
+    memo[id(self)] = t
+    return t
 
 
 _SPECIAL = {

@@ -141,7 +141,8 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
         fill_raw(mask, True)
         return masked_scale(input, mask, 1.0), mask
     _check(p, RuntimeError)
-    fill(mask, default_generator, KeptElements(1.0 - p))
+    noise = fill(empty_as(input), default_generator, KeptElements(1.0 - p))  # in the input's dtype: as dropout draws
+    mask = noise.to(dt.bool_)
     return masked_scale(input, mask, 1.0 / (1.0 - p) if p < 1 else 0.0), mask
 
 

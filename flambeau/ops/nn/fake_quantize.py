@@ -29,6 +29,13 @@ def _as_input(op: Any, operands: tuple) -> tuple[dtype, dtype]:
     return opmath(d), d
 
 
+# What all of these are: parts of operators, not known by name themselves.
+_PART: dict[str, Any] = {
+    **{"rule": _as_input, "kinds": "f"},
+    **dict.fromkeys(("function", "method", "inplace", "out"), False),
+}
+
+
 def _level(input: Any, scale: Any, zero_point: Any, compute: dtype) -> Expr:
     inverse = cast(1.0 / cast(scale, dt.float32), dt.float32)
     return f.round_(input * cast(inverse, compute)) + zero_point
@@ -53,15 +60,10 @@ def _tensor_gradient(g, input, scale, zero_point, quant_min, quant_max, out, com
 
 
 @pointwise(
-    rule=_as_input,
-    kinds="f",
+    **_PART,
     kernel="fake_quantize_tensor_cachemask_kernel_type_handling",
     grad=_tensor_gradient,
     quirks=Quirks(label="FakeQuantizePerTensorAffineCachemaskBackward0"),
-    function=False,
-    method=False,
-    inplace=False,
-    out=False,
 )
 def quantized_and_back(input, scale, zero_point, quant_min=0, quant_max=255, compute=None):
     """The values of the levels nearest to input."""
@@ -80,15 +82,10 @@ def _channel_gradient(g, input, scale, zero_point, quant_min, quant_max, whole, 
 
 
 @pointwise(
-    rule=_as_input,
-    kinds="f",
+    **_PART,
     kernel="fake_quantize_channel_cachemask_cpu_type_handling",
     grad=_channel_gradient,
     quirks=Quirks(label="FakeQuantizePerChannelAffineCachemaskBackward0"),
-    function=False,
-    method=False,
-    inplace=False,
-    out=False,
 )
 def quantized_and_back_by_channel(input, scale, zero_point, quant_min=0, quant_max=255, whole=True, compute=None):
     """The values of the levels nearest to input; scale and zero point differ by channel, and zero points need not be whole."""
@@ -178,17 +175,12 @@ def _whole_zero(zero_point: Any, quant_min: Any, quant_max: Any) -> Expr:
 
 def _learned(name: str) -> Any:
     @pointwise(
+        **_PART,
         name=name,
-        rule=_as_input,
-        kinds="f",
         grad=_learned_gradient,
         quirks=Quirks(
             label=f"FakeQuantizeLearnable{name.partition('learned_')[2].title().replace('_', '')}AffineBackward0"
         ),
-        function=False,
-        method=False,
-        inplace=False,
-        out=False,
     )
     def learned(input, scale, zero_point, quant_min=0, quant_max=255, grad_factor=1.0, rounds=False, compute=None):
         """The values of the levels nearest to input; scale and zero point have gradients."""

@@ -3,10 +3,13 @@ its codes (see machinery.quantized_dispatch). Loaded when the first quantized te
 
 from __future__ import annotations
 
+import functools
+import math
+from operator import add
 from typing import Any, NoReturn
 
 from ...core import dtype as dt
-from ...core.layout import wrap_dim
+from ...core.layout import is_channels_last, wrap_dim
 from ...core.quantized import CODE_DTYPES, QuantizedTensor, Quantizer, per_tensor, wrap
 from ...core.tensor import Tensor, empty
 from ..creation import convert, filled
@@ -321,5 +324,35 @@ def _on_values(operator: Any, label: str) -> None:
     quantized_form(operator)(form)
 
 
-for _op, _label in ((sums.mean, "mean"), (statistics.std, "std")):
-    _on_values(_op, _label)
+_on_values(statistics.std, "std")
+
+
+@quantized_form(sums.mean)
+def mean(input: Any, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:
+    """PyTorch has a kernel for codes whose last dimensions are averaged; others are averages of values, whose sum it takes in a
+    certain order, on which ties depend: that is followed for pictures with channels last."""
+    q = one_scale(input, "mean")
+    rank = len(input.shape)
+    given = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim
+    dims = sorted(wrap_dim(d, rank) for d in given)
+    count = math.prod(input.shape[d] for d in dims)
+    if input._codes._contig and not options.get("dtype") and dims == list(range(rank - len(dims), rank)):
+        whole = input._codes.sum(dims, keepdim, dtype=dt.int32)
+        return per_tensor(
+            (whole.to(dt.float32) / count).round().to(input._codes.dtype), q.scale, q.zero_point, input.dtype
+        )
+    values = values_of(input)
+    if rank == 4 and dims == [2, 3] and is_channels_last(values.shape, values._strides):
+        total = _cascade(list(values.flatten(2).unbind(2))).div(count)
+        total = total[:, :, None, None] if keepdim else total
+    else:
+        total = sums.mean(values, dims, keepdim, **options)
+    return quantized(total, q.scale, q.zero_point, input.dtype)
+
+
+def _cascade(rows: list[Tensor]) -> Tensor:
+    """The sum of tensors in the order of PyTorch's kernel for up to 256: sixteen at a time, the rest, then the sums of sixteen."""
+    whole = len(rows) // 16 * 16
+    parts = [functools.reduce(add, rows[i : i + 16]) for i in range(0, whole, 16)]
+    rest = rows[whole:] or [rows[0] * 0]
+    return functools.reduce(add, [*rest, functools.reduce(add, parts)] if parts else rest)

@@ -226,7 +226,7 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
         raise TypeError(f"pad(): argument 'mode' (position 3) must be str, not {type_name(mode)}")
     if len(widths) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
-    if len(widths) > 2 * len(input.shape):
+    if len(widths) > 2 * len(input._strides):  # which a tensor that is spread over ranks does not have
         raise RuntimeError(
             "Padding length should be less than or equal to two times the input dimension but got padding length"
             f" {len(widths)} and input of dimension {len(input.shape)}"

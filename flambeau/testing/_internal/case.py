@@ -16,6 +16,8 @@ import numpy as np
 
 import flambeau as torch
 
+from ..comparison import parts_of_spread
+
 SEED = 1234
 _NUMBERS = (bool, int, float, complex, np.number, np.bool_)
 _SEQUENCES = (Sequence, torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ParameterList)
@@ -81,6 +83,7 @@ class TestCase(unittest.TestCase):
             raise self.failureException(text) from None
 
     def _compare(self, x: Any, y: Any, options: dict[str, Any]) -> None:
+        x, y = parts_of_spread(x, y)
         if isinstance(x, torch.TypedStorage) and isinstance(y, torch.TypedStorage):
             super().assertEqual((x.dtype, x.device), (y.dtype, y.device))
             x, y = x.tolist(), y.tolist()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import unittest
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -21,6 +22,7 @@ class subtest:  # noqa: N801 - PyTorch's name
 
 def text_of(value: Any) -> str:
     shown = getattr(value, "__name__", None) or str(value)
+    shown = re.sub(r" at 0x[0-9a-f]+", "", shown)  # the same in every process
     return "".join(c if c.isalnum() or c in "_-" else "_" for c in shown.replace("torch.", ""))
 
 

@@ -38,7 +38,7 @@ from .vision_transformer import *
 
 
 def __getattr__(name: str):
-    """feature_extraction is imported when first used: it needs flambeau.fx."""
-    if name == "feature_extraction":
+    """These are imported when first used: they need flambeau.fx and flambeau.ao."""
+    if name in ("feature_extraction", "quantization"):
         return _naming.submodule(__name__, name)
     raise _naming.no_attribute(__name__, name)

@@ -105,16 +105,19 @@ def _entry(record: dict[str, Any]) -> Weights:
     meta = dict(record["meta"])
     meta["min_size"] = tuple(meta["min_size"])
     meta.update(categories(meta.get("categories")))
+    if "unquantized" in meta:
+        meta["unquantized"] = get_weight(meta["unquantized"])
     return Weights(record["url"], Preset(**record["transforms"]), meta)
 
 
 def weights_enums(*models: str) -> list[Any]:
     """The enums `<model>_Weights` of these models, as if written in the caller's module."""
     module = sys._getframe(1).f_globals["__name__"]
-    return [_weights_enum(f"{model}_Weights", module) for model in models]
+    return [published_weights(f"{model}_Weights", module) for model in models]
 
 
-def _weights_enum(name: str, module: str) -> Any:
+def published_weights(name: str, module: str) -> Any:
+    """The enum of published weights with this name, as if written in a module."""
     record = _published()[name]
     members: dict[str, Weights] = {key: _entry(entry) for key, entry in record["entries"].items()}
     members["DEFAULT"] = members[record["default"]]  # equal values: an alias, not a second member
@@ -185,10 +188,15 @@ def _legacy(function: str, kwargs: dict[str, Any], new: str, enum: Any, default:
 
 
 def model_builder(
-    weights: Any, legacy: str | None = "IMAGENET1K_V1", backbone: Any = None, backbone_legacy: str = "IMAGENET1K_V1"
+    weights: Any,
+    legacy: str | None = "IMAGENET1K_V1",
+    backbone: Any = None,
+    backbone_legacy: str = "IMAGENET1K_V1",
+    choose: Callable[[dict[str, Any]], Any] | None = None,
 ) -> Callable[[Callable], Callable]:
     """Decorator for a builder f(*, weights, progress, ..., weights_backbone): registers it, reads weights given by name,
-    and accepts the arguments of old releases (positional weights, `pretrained`, `pretrained_backbone`)."""
+    and accepts the arguments of old releases (positional weights, `pretrained`, `pretrained_backbone`). A model that can be quantized
+    has two kinds of weights: `choose(arguments)` says which, and it is registered as `quantized_...`."""
 
     def decorate(function: Callable) -> Callable:
         parameters = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
@@ -209,8 +217,9 @@ def model_builder(
                 if twice:
                     raise TypeError(f"{function.__name__}() got multiple values for argument '{twice[0]}'")
                 kwargs.update(zip(names, args))
-            _legacy(function.__name__, kwargs, "weights", weights, legacy)
-            kwargs["weights"] = weights.verify(kwargs.get("weights"))
+            enum = weights if choose is None else choose(kwargs)
+            _legacy(function.__name__, kwargs, "weights", enum, legacy if choose is None else next(iter(enum)).name)
+            kwargs["weights"] = enum.verify(kwargs.get("weights"))
             if backbone is not None:
                 _legacy(function.__name__, kwargs, "weights_backbone", backbone, backbone_legacy)
                 if "weights_backbone" in kwargs:
@@ -218,7 +227,7 @@ def model_builder(
             return function(**kwargs)
 
         build.__weights__ = weights  # type: ignore[attr-defined]
-        register_model()(build)
+        register_model(None if choose is None else f"quantized_{function.__name__}")(build)
         return build
 
     return decorate
@@ -296,6 +305,8 @@ def _patterns(given: Iterable[str] | str) -> Iterable[str]:
 
 def get_model_builder(name: str) -> Callable[..., nn.Module]:
     """The builder registered under this name."""
+    if name.lower().startswith("quantized_"):
+        naming.load("flambeau.vision.models.quantization")
     try:
         return BUILDERS[name.lower()]
     except KeyError:
@@ -325,6 +336,8 @@ def get_weight(name: str) -> WeightsEnum:
     if name.count(".") != 1:
         raise ValueError(f"Invalid weight name provided: '{name}'.")
     enum_name, member = name.split(".")
+    if enum_name.endswith("_QuantizedWeights"):
+        naming.load("flambeau.vision.models.quantization")
     enum = _WEIGHTS.get(enum_name)
     if enum is None:
         raise ValueError(f"The weight enum '{enum_name}' couldn't be found.")

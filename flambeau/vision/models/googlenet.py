@@ -84,7 +84,10 @@ class Inception(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return flambeau.cat([self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)], 1)
+        return self._joined([self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)])
+
+    def _joined(self, branches: list[Tensor]) -> Tensor:
+        return flambeau.cat(branches, 1)
 
 
 class InceptionAux(nn.Module):
@@ -160,8 +163,11 @@ class GoogLeNet(nn.Module):
         if init_weights:
             init_truncated(self, lambda module: 0.01)
 
+    def _transform_input(self, x: Tensor) -> Tensor:
+        return to_half_range(x) if self.transform_input else x
+
     def forward(self, x: Tensor) -> Tensor | GoogLeNetOutputs:
-        x = to_half_range(x) if self.transform_input else x
+        x = self._transform_input(x)
         x = self.maxpool2(self.conv3(self.conv2(self.maxpool1(self.conv1(x)))))
         x = self.inception4a(self.maxpool3(self.inception3b(self.inception3a(x))))
         first: Tensor | None = None

@@ -32,7 +32,14 @@ def _average(x: Tensor) -> Tensor:
     return F.avg_pool2d(x, kernel_size=3, stride=1, padding=1)
 
 
-class InceptionA(nn.Module):
+class _Branches(nn.Module):
+    """A block whose branches are joined."""
+
+    def _joined(self, branches: list[Tensor]) -> Tensor:
+        return flambeau.cat(branches, 1)
+
+
+class InceptionA(_Branches):
     """1x1, 5x5, double 3x3 and pooled branches."""
 
     def __init__(self, in_channels: int, pool_features: int, conv_block: Layer | None = None):
@@ -50,10 +57,10 @@ class InceptionA(nn.Module):
         one = self.branch1x1(x)
         five = self.branch5x5_2(self.branch5x5_1(x))
         double = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x)))
-        return flambeau.cat([one, five, double, self.branch_pool(_average(x))], 1)
+        return self._joined([one, five, double, self.branch_pool(_average(x))])
 
 
-class InceptionB(nn.Module):
+class InceptionB(_Branches):
     """Halves the size: 3x3, double 3x3 and pooled branches of stride 2."""
 
     def __init__(self, in_channels: int, conv_block: Layer | None = None):
@@ -67,10 +74,10 @@ class InceptionB(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         three = self.branch3x3(x)
         double = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x)))
-        return flambeau.cat([three, double, F.max_pool2d(x, kernel_size=3, stride=2)], 1)
+        return self._joined([three, double, F.max_pool2d(x, kernel_size=3, stride=2)])
 
 
-class InceptionC(nn.Module):
+class InceptionC(_Branches):
     """Branches of 1x7 and 7x1 convolutions."""
 
     def __init__(self, in_channels: int, channels_7x7: int, conv_block: Layer | None = None):
@@ -95,10 +102,10 @@ class InceptionC(nn.Module):
         seven = self.branch7x7_3(self.branch7x7_2(self.branch7x7_1(x)))
         double = self.branch7x7dbl_3(self.branch7x7dbl_2(self.branch7x7dbl_1(x)))
         double = self.branch7x7dbl_5(self.branch7x7dbl_4(double))
-        return flambeau.cat([one, seven, double, self.branch_pool(_average(x))], 1)
+        return self._joined([one, seven, double, self.branch_pool(_average(x))])
 
 
-class InceptionD(nn.Module):
+class InceptionD(_Branches):
     """Halves the size: 3x3, 7x7 and pooled branches."""
 
     def __init__(self, in_channels: int, conv_block: Layer | None = None):
@@ -115,10 +122,10 @@ class InceptionD(nn.Module):
         three = self.branch3x3_2(self.branch3x3_1(x))
         seven = self.branch7x7x3_2(self.branch7x7x3_1(x))
         seven = self.branch7x7x3_4(self.branch7x7x3_3(seven))
-        return flambeau.cat([three, seven, F.max_pool2d(x, 3, stride=2)], 1)
+        return self._joined([three, seven, F.max_pool2d(x, 3, stride=2)])
 
 
-class InceptionE(nn.Module):
+class InceptionE(_Branches):
     """Branches that end in a 1x3 and a 3x1 convolution side by side."""
 
     def __init__(self, in_channels: int, conv_block: Layer | None = None):
@@ -142,7 +149,7 @@ class InceptionE(nn.Module):
         threes = [self.branch3x3_2a(three), self.branch3x3_2b(three)]
         double = self.branch3x3dbl_2(self.branch3x3dbl_1(x))
         doubles = [self.branch3x3dbl_3a(double), self.branch3x3dbl_3b(double)]
-        return flambeau.cat([one] + threes + doubles + [self.branch_pool(_average(x))], 1)
+        return self._joined([one] + threes + doubles + [self.branch_pool(_average(x))])
 
 
 class InceptionAux(nn.Module):
@@ -210,15 +217,18 @@ class Inception3(nn.Module):
         if init_weights:
             init_truncated(self, lambda module: float(getattr(module, "stddev", 0.1)))
 
+    def _transform_input(self, x: Tensor) -> Tensor:
+        return to_half_range(x) if self.transform_input else x
+
     def forward(self, x: Tensor) -> Tensor | InceptionOutputs:
-        x = to_half_range(x) if self.transform_input else x
+        x = self._transform_input(x)
         auxiliary: Tensor | None = None
         for name, module in self.named_children():
             if name == "AuxLogits":
                 auxiliary = module(x) if self.training else None
             elif name == "fc":
                 x = module(flatten(x, 1))
-            else:
+            elif name != "quant" and name != "dequant":  # stubs of the form that can be quantized are called apart
                 x = module(x)
         if flambeau.jit.is_scripting() or (self.training and self.aux_logits):  # compiled code has one kind of result
             return InceptionOutputs(x, auxiliary)

@@ -147,6 +147,7 @@ def _mobilenet_v3(
     width_mult: float = 1.0,
     reduced_tail: bool = False,
     dilated: bool = False,
+    model: Callable[..., MobileNetV3] = MobileNetV3,
     **kwargs: Any,
 ) -> MobileNetV3:
     """inverted residual blocks with squeeze-excitation and hard-swish; `reduced_tail` halves the last blocks, `dilated`
@@ -161,7 +162,7 @@ def _mobilenet_v3(
         dilation = 2 if dilated and i >= tail else 1
         setting.append(InvertedResidualConfig(inputs, kernel, wide, out, se, activation, stride, dilation, width_mult))
     last = InvertedResidualConfig.adjust_channels(last_channel // (2 if reduced_tail else 1), width_mult)
-    return MobileNetV3(setting, last, **kwargs)
+    return model(setting, last, **kwargs)
 
 
 MobileNet_V3_Large_Weights, MobileNet_V3_Small_Weights = weights_enums("MobileNet_V3_Large", "MobileNet_V3_Small")

@@ -55,10 +55,13 @@ class InvertedResidual(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if self.stride == 1:
             kept, changed = x.chunk(2, dim=1)
-            out = flambeau.cat((kept, self.branch2(changed)), dim=1)
+            out = self._joined([kept, self.branch2(changed)])
         else:
-            out = flambeau.cat((self.branch1(x), self.branch2(x)), dim=1)
+            out = self._joined([self.branch1(x), self.branch2(x)])
         return channel_shuffle(out, 2)
+
+    def _joined(self, branches: list[Tensor]) -> Tensor:
+        return flambeau.cat(branches, dim=1)
 
 
 class ShuffleNetV2(nn.Module):

@@ -33,6 +33,7 @@ class FakeDriver:
         self.pending: set[int] = set()  # events that have not passed yet
         self.handles = iter(range(1000, 1 << 40))
         self.capturing: dict[int, list[tuple]] = {}
+        self.recorded: dict[int, list[tuple] | None] = {}  # by event, the capture that it was recorded in
         self.graphs: dict[int, list[tuple]] = {}
         self.captured: dict[int, int] = {}  # streams and the graphs that they are captured into
         self.lock = threading.Lock()
@@ -150,8 +151,17 @@ class FakeDriver:
         self.graphs[handle] = self.capturing[stream] = []
         self.captured[stream] = handle
 
+    def _cuEventRecordWithFlags(self, event: int, stream: int, flags: int) -> None:
+        self.recorded[event] = self.capturing.get(stream)
+
+    def _cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
+        """A stream that waits for work that is captured is captured, too."""
+        if self.recorded.get(event) is not None:
+            self.capturing[stream] = self.recorded[event]
+
     def _cuStreamEndCapture(self, stream: int, out: Any) -> None:
-        del self.capturing[stream]
+        nodes = self.capturing[stream]
+        self.capturing = {s: other for s, other in self.capturing.items() if other is not nodes}
         _set(out, self.captured.pop(stream))
 
     def _cuStreamGetCaptureInfo(self, stream: int, status: Any, number: Any, graph: Any, *_: Any) -> None:

@@ -53,18 +53,9 @@ def _sizes(given: Sequence) -> Size:
 
 
 _CUSTOM: dict[str, Callable] = {}  # calls that programs have brought, by name
-_ON_PARTS = [
-    "zero_",
-    "uniform_",
-    "normal_",
-    "fill_",
-    "constant_",
-    "kaiming_uniform_",
-    "requires_grad_",
-    "trunc_normal_",
-    "ones_",
-    "zeros_",
-]
+_ON_PARTS = (  # calls that do to the whole what they do to each part, in place
+    "constant_", "fill_", "kaiming_uniform_", "normal_", "ones_", "requires_grad_", "trunc_normal_", "uniform_", "zero_", "zeros_",
+)  # fmt: skip
 
 
 class ShardedTensor(SpreadTensor):

@@ -29,7 +29,8 @@ __all__ = [
     "offload_wrapper",
 ]
 
-_PREFIX = "_checkpoint_wrapped_module."
+_CHECKPOINT_WRAPPED_MODULE = "_checkpoint_wrapped_module"
+_CHECKPOINT_PREFIX = _CHECKPOINT_WRAPPED_MODULE + "."
 
 
 class CheckpointImpl(Enum):
@@ -59,18 +60,18 @@ class ActivationWrapper(Module):
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
         for name, p in super().named_parameters(*args, **kwargs):
-            yield name.replace(_PREFIX, ""), p
+            yield name.replace(_CHECKPOINT_PREFIX, ""), p
 
     @staticmethod
     def _without_prefix(module: Module, state: dict[str, Tensor], prefix: str, *rest: Any) -> dict[str, Tensor]:
-        for key in [k for k in state if k.startswith(prefix + _PREFIX)]:
-            state[prefix + key[len(prefix) + len(_PREFIX) :]] = state.pop(key)
+        for key in [k for k in state if k.startswith(prefix + _CHECKPOINT_PREFIX)]:
+            state[prefix + key[len(prefix) + len(_CHECKPOINT_PREFIX) :]] = state.pop(key)
         return state
 
     @staticmethod
     def _with_prefix(module: Module, state: dict[str, Tensor], prefix: str, *rest: Any) -> None:
         for key in [k for k in state if k.startswith(prefix)]:
-            state[prefix + _PREFIX + key[len(prefix) :]] = state.pop(key)
+            state[prefix + _CHECKPOINT_PREFIX + key[len(prefix) :]] = state.pop(key)
 
 
 class CheckpointWrapper(ActivationWrapper):

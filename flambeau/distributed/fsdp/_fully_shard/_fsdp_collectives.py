@@ -155,13 +155,17 @@ class Reduction:
             if not group.all_reduce_grads:
                 group._partial_reduce_output = output
                 return
-            _told("c10d.allreduce_")
-            replicate.allreduce([output], self.replicate_op, _wait=True)
+            own = getattr(group._reduce_scatter_comm, "reduce_whole", None)
+            if own is not None and group.reduce_scatter_group() is None:
+                own(output)
+            else:
+                _told("c10d.allreduce_")
+                replicate.allreduce([output], self.replicate_op, _wait=True)
         if group._all_reduce_hook is not None:
             group._all_reduce_hook(output)
         if self.after is not None and self.after != 1:
             output.div_(self.after)
-        if group._orig_dtype is not None and output.dtype is not group._orig_dtype:
+        if group._orig_dtype is not None and output.dtype is not group._orig_dtype and not group.keeps_low_precision:
             output = output.to(group._orig_dtype)
         for param, part in zip(self.params, output.split(self.counts)):
             param.accept(part, output.device.type != "cpu")

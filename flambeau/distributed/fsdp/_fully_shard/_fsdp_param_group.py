@@ -48,6 +48,7 @@ class FSDPCommContext:
 class FSDPParamGroup:
     """Parameters that are gathered and reduced in one operation each."""
 
+    keeps_low_precision = False  # whether gradients stay in the dtype in which they were reduced
     overlaps = True  # reductions and prefetched gathers run in a thread of the process group
 
     def __init__(

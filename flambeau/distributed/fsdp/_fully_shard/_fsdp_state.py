@@ -37,6 +37,7 @@ class FSDPState(_State):
     """The state of one call of `fully_shard`."""
 
     _state_name = "FSDP"
+    _had_no_root: tuple[bool, ...] = (True, False)  # states inside that say so have run in another order
 
     def __init__(self) -> None:
         self._fsdp_param_groups: list[FSDPParamGroup] = []
@@ -88,7 +89,7 @@ class FSDPState(_State):
             if state is None:
                 continue
             if module is not root:
-                if state not in seen and state._is_root is not None:
+                if state not in seen and state._is_root in self._had_no_root:
                     raise RuntimeError(
                         f"{self._state_name} state has already been lazily initialized for {name}\n{self._state_name} requires"
                         " running forward through the root module first"

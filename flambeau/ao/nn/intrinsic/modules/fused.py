@@ -31,94 +31,28 @@ class _Chain(_FusedModule):
         super().__init__(*modules)
 
 
-class ConvReLU1d(_Chain):
-    """Conv1d and ReLU."""
-
-    _types = (nn.Conv1d, nn.ReLU)
-
-
-class ConvReLU2d(_Chain):
-    """Conv2d and ReLU."""
-
-    _types = (nn.Conv2d, nn.ReLU)
+def _chain(name: str, *types: type) -> Any:
+    """The class of such layers."""
+    *first, last = (kind.__name__ for kind in types)
+    told = f"{', '.join(first)} and {last}."
+    return type(name, (_Chain,), {"__doc__": told, "__module__": __name__, "__qualname__": name, "_types": types})
 
 
-class ConvReLU3d(_Chain):
-    """Conv3d and ReLU."""
-
-    _types = (nn.Conv3d, nn.ReLU)
-
-
-class LinearReLU(_Chain):
-    """Linear and ReLU."""
-
-    _types = (nn.Linear, nn.ReLU)
-
-
-class ConvBn1d(_Chain):
-    """Conv1d and BatchNorm1d."""
-
-    _types = (nn.Conv1d, nn.BatchNorm1d)
-
-
-class ConvBn2d(_Chain):
-    """Conv2d and BatchNorm2d."""
-
-    _types = (nn.Conv2d, nn.BatchNorm2d)
-
-
-class ConvBn3d(_Chain):
-    """Conv3d and BatchNorm3d."""
-
-    _types = (nn.Conv3d, nn.BatchNorm3d)
-
-
-class ConvBnReLU1d(_Chain):
-    """Conv1d, BatchNorm1d and ReLU."""
-
-    _types = (nn.Conv1d, nn.BatchNorm1d, nn.ReLU)
-
-
-class ConvBnReLU2d(_Chain):
-    """Conv2d, BatchNorm2d and ReLU."""
-
-    _types = (nn.Conv2d, nn.BatchNorm2d, nn.ReLU)
-
-
-class ConvBnReLU3d(_Chain):
-    """Conv3d, BatchNorm3d and ReLU."""
-
-    _types = (nn.Conv3d, nn.BatchNorm3d, nn.ReLU)
-
-
-class BNReLU2d(_Chain):
-    """BatchNorm2d and ReLU."""
-
-    _types = (nn.BatchNorm2d, nn.ReLU)
-
-
-class BNReLU3d(_Chain):
-    """BatchNorm3d and ReLU."""
-
-    _types = (nn.BatchNorm3d, nn.ReLU)
-
-
-class LinearBn1d(_Chain):
-    """Linear and BatchNorm1d."""
-
-    _types = (nn.Linear, nn.BatchNorm1d)
-
-
-class LinearLeakyReLU(_Chain):
-    """Linear and LeakyReLU."""
-
-    _types = (nn.Linear, nn.LeakyReLU)
-
-
-class LinearTanh(_Chain):
-    """Linear and Tanh."""
-
-    _types = (nn.Linear, nn.Tanh)
+ConvReLU1d = _chain("ConvReLU1d", nn.Conv1d, nn.ReLU)
+ConvReLU2d = _chain("ConvReLU2d", nn.Conv2d, nn.ReLU)
+ConvReLU3d = _chain("ConvReLU3d", nn.Conv3d, nn.ReLU)
+LinearReLU = _chain("LinearReLU", nn.Linear, nn.ReLU)
+ConvBn1d = _chain("ConvBn1d", nn.Conv1d, nn.BatchNorm1d)
+ConvBn2d = _chain("ConvBn2d", nn.Conv2d, nn.BatchNorm2d)
+ConvBn3d = _chain("ConvBn3d", nn.Conv3d, nn.BatchNorm3d)
+ConvBnReLU1d = _chain("ConvBnReLU1d", nn.Conv1d, nn.BatchNorm1d, nn.ReLU)
+ConvBnReLU2d = _chain("ConvBnReLU2d", nn.Conv2d, nn.BatchNorm2d, nn.ReLU)
+ConvBnReLU3d = _chain("ConvBnReLU3d", nn.Conv3d, nn.BatchNorm3d, nn.ReLU)
+BNReLU2d = _chain("BNReLU2d", nn.BatchNorm2d, nn.ReLU)
+BNReLU3d = _chain("BNReLU3d", nn.BatchNorm3d, nn.ReLU)
+LinearBn1d = _chain("LinearBn1d", nn.Linear, nn.BatchNorm1d)
+LinearLeakyReLU = _chain("LinearLeakyReLU", nn.Linear, nn.LeakyReLU)
+LinearTanh = _chain("LinearTanh", nn.Linear, nn.Tanh)
 
 
 class ConvAdd2d(_FusedModule):

@@ -127,20 +127,11 @@ class LSTMCell(nn.Module):
 
 
 class _LSTMSingleLayer(nn.Module):
-    """One direction of one layer."""
+    """One direction of one layer. The arguments are those of its cell."""
 
-    def __init__(
-        self,
-        input_dim: int,
-        hidden_dim: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        split_gates: bool = False,
-    ) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
-        self.cell = LSTMCell(input_dim, hidden_dim, bias=bias, split_gates=split_gates, device=device, dtype=dtype)
+        self.cell = LSTMCell(*args, **kwargs)
 
     def forward(self, x: Tensor, hidden: Any = None) -> Any:
         results = []
@@ -167,17 +158,14 @@ class _LSTMLayer(nn.Module):
         bias: bool = True,
         batch_first: bool = False,
         bidirectional: bool = False,
-        device: Any = None,
-        dtype: Any = None,
-        *,
-        split_gates: bool = False,
+        *place: Any,
+        **options: Any,
     ) -> None:
-        factory_kwargs = {"device": device, "dtype": dtype, "split_gates": split_gates}
         super().__init__()
         self.batch_first, self.bidirectional = batch_first, bidirectional
-        self.layer_fw = _LSTMSingleLayer(input_dim, hidden_dim, bias=bias, **factory_kwargs)
+        self.layer_fw = _LSTMSingleLayer(input_dim, hidden_dim, bias, *place, **options)
         if self.bidirectional:
-            self.layer_bw = _LSTMSingleLayer(input_dim, hidden_dim, bias=bias, **factory_kwargs)
+            self.layer_bw = _LSTMSingleLayer(input_dim, hidden_dim, bias, *place, **options)
 
     def forward(self, x: Tensor, hidden: Any = None) -> Any:
         if self.batch_first:
@@ -254,17 +242,8 @@ class LSTM(nn.Module):
                     stacklevel=2,
                 )
         self.layers = nn.ModuleList(
-            _LSTMLayer(
-                hidden_size if i else input_size,
-                hidden_size,
-                bias,
-                False,
-                bidirectional,
-                device,
-                dtype,
-                split_gates=split_gates,
-            )
-            for i in range(num_layers)
+            _LSTMLayer(inputs, hidden_size, bias, False, bidirectional, device, dtype, split_gates=split_gates)
+            for inputs in [input_size, *[hidden_size] * (num_layers - 1)]
         )
 
     def forward(self, x: Tensor, hidden: Any = None) -> Any:

@@ -37,7 +37,8 @@ def _reverse_repeat_padding(padding: list[int]) -> list[int]:
 
 
 class _ConvNd(WeightedQuantizedModule):
-    """What all of them share. `_DIMS` is the number of dimensions, `_SHAPE` what errors call a batch, `_OPERATOR` what computes it."""
+    """What all of them share. `_DIMS` is the number of dimensions, `_SHAPE` what errors call a batch, `_OPERATOR` what computes it;
+    the other classes are those that a layer of floats may have, fused ones too."""
 
     _DIMS: ClassVar[Any]
     _SHAPE: ClassVar[str]
@@ -47,6 +48,19 @@ class _ConvNd(WeightedQuantizedModule):
     _NNI_CONV_RELU_MODULE: ClassVar[Any] = None
     _NNI_CONV_ADD_MODULE: ClassVar[Any] = None
     _NNI_CONV_ADD_RELU_MODULE: ClassVar[Any] = None
+
+    def __init_subclass__(cls, dims: int | None = None) -> None:
+        """A class that says its number of dimensions gets all that follows from it."""
+        super().__init_subclass__()
+        if dims is None:
+            return
+        transposed = cls.__name__.startswith("ConvTranspose")
+        cls._DIMS, cls._FLOAT_MODULE = dims, getattr(floats, cls.__name__)
+        cls._SHAPE = ("(N, C, L)", "(N, C, H, W)", "(N, C, D, H, W)")[dims - 1]
+        cls._OPERATOR = f"conv_transpose{dims}d" if transposed else f"conv{dims}d"
+        if not transposed:
+            cls._NNIQAT_CONV_BN_MODULE = getattr(nniqat, f"ConvBn{dims}d")
+            cls._NNI_CONV_RELU_MODULE = getattr(nni, f"ConvReLU{dims}d")
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
@@ -77,17 +91,8 @@ class _ConvNd(WeightedQuantizedModule):
         if padding_mode not in ("zeros", "reflect"):
             raise ValueError(f"'padding_mode' {padding_mode} is not supported by quantized convolution")
         given = (
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            padding_mode,
-        )
+            in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups, padding_mode
+        )  # fmt: skip
         for name, value in zip(_STATE, given):
             setattr(self, name, value)
         outer = (in_channels, out_channels) if transposed else (out_channels, in_channels)
@@ -236,39 +241,19 @@ def fold_norm(mod: Any) -> None:
     mod.weight, mod.bias = fuse_conv_bn_weights(mod.weight, mod.bias, *statistics)
 
 
-class Conv1d(_ConvNd):
+class Conv1d(_ConvNd, dims=1):
     """A convolution of lines of codes; `scale` and `zero_point` are those of its results."""
 
-    _DIMS: ClassVar[Any] = 1
-    _SHAPE: ClassVar[str] = "(N, C, L)"
-    _OPERATOR: ClassVar[Any] = "conv1d"
-    _FLOAT_MODULE: ClassVar[Any] = floats.Conv1d
-    _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = nniqat.ConvBn1d
-    _NNI_CONV_RELU_MODULE: ClassVar[Any] = nni.ConvReLU1d
 
-
-class Conv2d(_ConvNd):
+class Conv2d(_ConvNd, dims=2):
     """A convolution of pictures of codes; `scale` and `zero_point` are those of its results."""
 
-    _DIMS: ClassVar[Any] = 2
-    _SHAPE: ClassVar[str] = "(N, C, H, W)"
-    _OPERATOR: ClassVar[Any] = "conv2d"
-    _FLOAT_MODULE: ClassVar[Any] = floats.Conv2d
-    _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = nniqat.ConvBn2d
-    _NNI_CONV_RELU_MODULE: ClassVar[Any] = nni.ConvReLU2d
     _NNI_CONV_ADD_MODULE: ClassVar[Any] = nni.ConvAdd2d
     _NNI_CONV_ADD_RELU_MODULE: ClassVar[Any] = nni.ConvAddReLU2d
 
 
-class Conv3d(_ConvNd):
+class Conv3d(_ConvNd, dims=3):
     """A convolution of volumes of codes; `scale` and `zero_point` are those of its results."""
-
-    _DIMS: ClassVar[Any] = 3
-    _SHAPE: ClassVar[str] = "(N, C, D, H, W)"
-    _OPERATOR: ClassVar[Any] = "conv3d"
-    _FLOAT_MODULE: ClassVar[Any] = floats.Conv3d
-    _NNIQAT_CONV_BN_MODULE: ClassVar[Any] = nniqat.ConvBn3d
-    _NNI_CONV_RELU_MODULE: ClassVar[Any] = nni.ConvReLU3d
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -292,28 +277,13 @@ class _ConvTransposeNd(_ConvNd):
         )  # fmt: skip
 
 
-class ConvTranspose1d(_ConvTransposeNd):
+class ConvTranspose1d(_ConvTransposeNd, dims=1):
     """A transposed convolution of lines of codes."""
 
-    _DIMS: ClassVar[Any] = 1
-    _SHAPE: ClassVar[str] = "(N, C, L)"
-    _OPERATOR: ClassVar[Any] = "conv_transpose1d"
-    _FLOAT_MODULE: ClassVar[Any] = floats.ConvTranspose1d
 
-
-class ConvTranspose2d(_ConvTransposeNd):
+class ConvTranspose2d(_ConvTransposeNd, dims=2):
     """A transposed convolution of pictures of codes."""
 
-    _DIMS: ClassVar[Any] = 2
-    _SHAPE: ClassVar[str] = "(N, C, H, W)"
-    _OPERATOR: ClassVar[Any] = "conv_transpose2d"
-    _FLOAT_MODULE: ClassVar[Any] = floats.ConvTranspose2d
 
-
-class ConvTranspose3d(_ConvTransposeNd):
+class ConvTranspose3d(_ConvTransposeNd, dims=3):
     """A transposed convolution of volumes of codes."""
-
-    _DIMS: ClassVar[Any] = 3
-    _SHAPE: ClassVar[str] = "(N, C, D, H, W)"
-    _OPERATOR: ClassVar[Any] = "conv_transpose3d"
-    _FLOAT_MODULE: ClassVar[Any] = floats.ConvTranspose3d

@@ -86,11 +86,10 @@ def _attend_spread(
     if not isinstance(query, DTensor) or cut not in query.placements:
         return NotImplemented
     mesh, along = query.device_mesh, query.placements.index(cut)
-    names = mesh.mesh_dim_names
-    line = mesh if mesh.ndim == 1 else mesh[names[along]]
+    line = mesh if mesh.ndim == 1 else mesh[(mesh.mesh_dim_names or ())[along]]
     balanced = _cp_options.enable_load_balance and query.shape[-2] % (2 * line.size()) == 0
-    parts = [t.redistribute(placements=query.placements).to_local() for t in (query, key, value)]
-    found = _Ring(line, balanced)(*parts, mask, dropout, causal, scale, groups)
+    parts: Any = [t.redistribute(placements=query.placements).to_local() for t in (query, key, value)]
+    found = _Ring(line, balanced)(parts[0], parts[1], parts[2], mask, dropout, causal, scale, groups)
     return DTensor.from_local(found, mesh, query.placements, run_check=False)
 
 

@@ -1,0 +1,538 @@
+"""Observers that find a scale and a zero point from the range of the values that pass through them."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+import flambeau as torch
+
+from ... import nn
+from ...core.dtype import dtype as _dtype
+from ...core.tensor import Tensor
+from ...jit.marks import export
+from .partial import _with_args, _with_callable_args
+from .utils import (
+    calculate_qmin_qmax,
+    is_per_channel,
+    is_per_tensor,
+    scale_and_zero_point,
+    validate_qmin_qmax,
+)
+
+EPS = torch.finfo(torch.float32).eps
+_SCHEMES = (
+    torch.per_tensor_affine, torch.per_tensor_symmetric, torch.per_channel_affine, torch.per_channel_symmetric,
+    torch.per_channel_affine_float_qparams,
+)  # fmt: skip
+_DTYPES = (
+    torch.qint8, torch.quint8, torch.quint4x2, torch.qint32, torch.int8, torch.uint8, torch.int16, torch.int32,
+    torch.float8_e5m2, torch.float8_e4m3fn, torch.uint16,
+)  # fmt: skip
+
+
+class ObserverBase(ABC, nn.Module):
+    """A module that returns what it is given, and has seen it."""
+
+    def __init__(self, dtype: Any, is_dynamic: bool = False):
+        super().__init__()
+        self.dtype = dtype
+        self.is_dynamic = is_dynamic
+
+    @abstractmethod
+    def forward(self, x: Tensor) -> Tensor:
+        """The values, seen."""
+
+    @abstractmethod
+    def calculate_qparams(self, **kwargs: Any) -> Any:
+        """Scale and zero point for the values seen so far."""
+
+    with_args = classmethod(_with_args)
+    with_callable_args = classmethod(_with_callable_args)
+
+
+class UniformQuantizationObserverBase(ObserverBase):
+    """An observer for levels at equal distances: knows dtype, scheme and limits, and makes qparams of a range."""
+
+    _version = 3  # 2: eps is a buffer; 3: min_val and max_val are called so and have no dimension before use
+    eps: Tensor
+
+    def __init__(
+        self,
+        dtype: _dtype = torch.quint8,
+        qscheme: Any = torch.per_tensor_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        factory_kwargs: dict | None = None,
+        eps: float = EPS,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        factory_kwargs = nn.factory_kwargs(factory_kwargs)
+        super().__init__(dtype=dtype, is_dynamic=is_dynamic, **kwargs)
+        self.qscheme = qscheme
+        if reduce_range:
+            warnings.warn(
+                "Please use quant_min and quant_max to specify the range for observers. "
+                "                    reduce_range will be deprecated in a future release of PyTorch.",
+                stacklevel=2,
+            )
+        self.reduce_range = reduce_range
+        self.register_buffer("eps", torch.tensor([eps], **factory_kwargs))
+        if self.qscheme not in _SCHEMES:
+            raise AssertionError(
+                "Default Observer only works for per_tensor_affine, per_tensor_symmetric, "
+                "per_channel_affine, per_channel_symmetric and per_channel_float_qparams quantization scheme"
+            )
+        if self.dtype not in _DTYPES:
+            raise AssertionError(f"Default Observer only works for {_DTYPES} data type")
+        self.has_customized_qrange = quant_min is not None and quant_max is not None
+        if quant_min is not None and quant_max is not None:
+            validate_qmin_qmax(quant_min, quant_max)
+        self.quant_min, self.quant_max = calculate_qmin_qmax(
+            quant_min, quant_max, self.has_customized_qrange, self.dtype, self.reduce_range
+        )
+
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ) -> None:
+        if local_metadata.get("version", None) in (None, 1):
+            state_dict[prefix + "eps"] = torch.tensor([EPS])
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+    @export
+    def _validate_qmin_qmax(self, quant_min: int, quant_max: int) -> None:
+        validate_qmin_qmax(quant_min, quant_max)
+
+    @export
+    def _calculate_qparams(self, min_val: Tensor, max_val: Tensor) -> tuple[Tensor, Tensor]:
+        return scale_and_zero_point(
+            min_val,
+            max_val,
+            self.quant_min,
+            self.quant_max,
+            self.dtype,
+            self.eps,
+            self.has_customized_qrange,
+            self.qscheme,
+        )
+
+    @export
+    def reset_min_max_vals(self) -> None:
+        raise NotImplementedError("Cannot reset min/max values in the given observer.")
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}"
+
+
+_ObserverBase = UniformQuantizationObserverBase
+
+
+class MinMaxObserver(UniformQuantizationObserverBase):
+    """Keeps the smallest and the largest value of all tensors seen."""
+
+    min_val: Tensor
+    max_val: Tensor
+
+    def __init__(
+        self,
+        dtype: _dtype = torch.quint8,
+        qscheme: Any = torch.per_tensor_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        factory_kwargs: dict | None = None,
+        eps: float = EPS,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if not is_per_tensor(qscheme):
+            raise NotImplementedError(
+                "MinMaxObserver's qscheme only support torch.per_tensor_symmetric "
+                "                    and torch.per_tensor_affine."
+            )
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic, **kwargs)
+        factory_kwargs = nn.factory_kwargs(factory_kwargs)
+        self.register_buffer("min_val", torch.tensor(float("inf"), **factory_kwargs))
+        self.register_buffer("max_val", torch.tensor(float("-inf"), **factory_kwargs))
+        if self.qscheme == torch.per_tensor_symmetric and self.reduce_range and self.dtype == torch.quint8:
+            raise NotImplementedError(
+                "Cannot reduce range for symmetric                                        quantization for quint8"
+            )
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        if x_orig.numel() == 0:
+            return x_orig
+        low, high = torch.aminmax(x_orig.detach().to(self.min_val.dtype))
+        self.min_val.copy_(torch.min(low, self.min_val))
+        self.max_val.copy_(torch.max(high, self.max_val))
+        return x_orig
+
+    @export
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return self._calculate_qparams(self.min_val, self.max_val)
+
+    @export
+    def reset_min_max_vals(self) -> None:
+        """Forgets what was seen."""
+        self.min_val.copy_(torch.tensor(float("inf")))
+        self.max_val.copy_(torch.tensor(float("-inf")))
+
+
+def _moved(average: Tensor, now: Tensor, constant: float) -> Tensor:
+    return average + constant * (now - average)
+
+
+class MovingAverageMinMaxObserver(MinMaxObserver):
+    """Keeps moving averages of the smallest and the largest value of each tensor seen."""
+
+    def __init__(
+        self,
+        averaging_constant: float = 0.01,
+        dtype: _dtype = torch.quint8,
+        qscheme: Any = torch.per_tensor_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if not is_per_tensor(qscheme):
+            raise NotImplementedError(
+                "MovingAverageMinMaxObserver's qscheme only support                 torch.per_tensor_symmetric and "
+                f"torch.per_tensor_affine.                 but got: {qscheme}"
+            )
+        if is_dynamic and averaging_constant != 1:
+            raise NotImplementedError(
+                f"MovingAverageMinMaxObserver doesn't support dynamic quantization for averaging constant of {averaging_constant}"
+            )
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, eps=eps, is_dynamic=is_dynamic, **kwargs)
+        self.averaging_constant = averaging_constant
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        if x_orig.numel() == 0:
+            return x_orig
+        low, high = torch.aminmax(x_orig.detach().to(self.min_val.dtype))
+        if not (self.min_val == float("inf") and self.max_val == float("-inf")):
+            low = _moved(self.min_val, low, self.averaging_constant)
+            high = _moved(self.max_val, high, self.averaging_constant)
+        self.min_val.copy_(low)
+        self.max_val.copy_(high)
+        return x_orig
+
+
+class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
+    """Keeps the smallest and the largest value of each channel."""
+
+    min_val: Tensor
+    max_val: Tensor
+
+    def __init__(
+        self,
+        ch_axis: int = 0,
+        dtype: _dtype = torch.quint8,
+        qscheme: Any = torch.per_channel_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        factory_kwargs: dict | None = None,
+        eps: float = EPS,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        name = (
+            type(self).__name__ if type(self) is MovingAveragePerChannelMinMaxObserver else "PerChannelMinMaxObserver"
+        )
+        if not is_per_channel(qscheme):
+            raise NotImplementedError(
+                f"{name}'s qscheme only support                     torch.per_channel_symmetric, "
+                "torch.per_channel_affine and torch.per_channel_affine_float_qparams."
+            )
+        if is_dynamic:
+            raise NotImplementedError(f"{name} doesn't support dynamic quantization")
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic, **kwargs)
+        factory_kwargs = nn.factory_kwargs(factory_kwargs)
+        self.ch_axis = ch_axis
+        self.register_buffer("min_val", torch.tensor([], **factory_kwargs))
+        self.register_buffer("max_val", torch.tensor([], **factory_kwargs))
+        if self.qscheme == torch.per_channel_symmetric and self.reduce_range and self.dtype == torch.quint8:
+            raise NotImplementedError("Cannot reduce range for symmetric quantization for quint8")
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        return self._forward(x_orig)
+
+    def _combined(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.min(low, self.min_val), torch.max(high, self.max_val)
+
+    def _forward(self, x_orig: Tensor) -> Tensor:
+        if x_orig.numel() == 0:
+            return x_orig
+        x = x_orig.detach().to(self.min_val.dtype).transpose(0, self.ch_axis)
+        low, high = torch.aminmax(x.reshape(x.shape[0], -1), dim=1)
+        if self.min_val.numel() > 0 and self.max_val.numel() > 0:
+            low, high = self._combined(low, high)
+        self.min_val.resize_(low.shape)
+        self.max_val.resize_(high.shape)
+        self.min_val.copy_(low)
+        self.max_val.copy_(high)
+        return x_orig
+
+    @export
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return self._calculate_qparams(self.min_val, self.max_val)
+
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ) -> None:
+        version = local_metadata.get("version")
+        former = "s" if version is not None and version < 3 else ""
+        for name in ("min_val", "max_val"):
+            key = prefix + name + former
+            if key in state_dict:
+                getattr(self, name).resize_(state_dict[key].shape)
+            elif strict:
+                missing_keys.append(key)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs
+        )
+
+    @export
+    def reset_min_max_vals(self) -> None:
+        """Forgets what was seen."""
+        self.min_val = torch.rand(0)
+        self.max_val = torch.rand(0)
+
+
+class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
+    """Keeps moving averages of the smallest and the largest value of each channel."""
+
+    def __init__(
+        self,
+        averaging_constant: float = 0.01,
+        ch_axis: int = 0,
+        dtype: _dtype = torch.quint8,
+        qscheme: Any = torch.per_channel_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        eps: float = EPS,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            ch_axis, dtype, qscheme, reduce_range, quant_min, quant_max, eps=eps, is_dynamic=is_dynamic, **kwargs
+        )
+        self.averaging_constant = averaging_constant
+
+    def _combined(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+        constant = self.averaging_constant
+        return _moved(self.min_val, low, constant), _moved(self.max_val, high, constant)
+
+
+def _rounded(number: float) -> float:
+    """A number as float32 has it."""
+    if torch.jit.is_scripting():
+        return float(torch.tensor(number, dtype=torch.float32))
+    return float(np.float32(number))
+
+
+class HistogramObserver(UniformQuantizationObserverBase):
+    """Counts values in bins of equal width, and chooses the range whose levels lose least, in the sum of squares.
+
+    Where new values lie outside of the bins, these are made wider, and counts move to the bin that their middle is in."""
+
+    histogram: Tensor
+    min_val: Tensor
+    max_val: Tensor
+
+    def __init__(
+        self,
+        bins: int = 2048,
+        dtype: _dtype = torch.quint8,
+        qscheme: Any = torch.per_tensor_affine,
+        reduce_range: bool = False,
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        factory_kwargs: dict | None = None,
+        eps: float = EPS,
+        is_dynamic: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if not is_per_tensor(qscheme):
+            raise NotImplementedError(
+                "HistogramObserver's qscheme only support torch.per_tensor_symmetric "
+                "                    and torch.per_tensor_affine."
+            )
+        if is_dynamic:
+            raise NotImplementedError("HistogramObserver doesn't support dynamic quantization")
+        super().__init__(dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic, **kwargs)
+        factory_kwargs = nn.factory_kwargs(factory_kwargs)
+        self.bins = bins
+        self.register_buffer("histogram", torch.zeros(self.bins, **factory_kwargs))
+        self.register_buffer("min_val", torch.tensor(float("inf"), **factory_kwargs))
+        self.register_buffer("max_val", torch.tensor(float("-inf"), **factory_kwargs))
+        self.dst_nbins = 2 ** torch.iinfo(self.dtype).bits
+        self.upsample_rate = 16  # counts are spread over so many parts of a bin before they move to wider ones
+
+    def _get_norm(self, delta_begin: Tensor, delta_end: Tensor, density: Tensor) -> Tensor:
+        """The sum of squared distances of values spread evenly from `delta_begin` to `delta_end`."""
+        cubes = delta_end * delta_end * delta_end - delta_begin * delta_begin * delta_begin
+        return density * (cubes / 3)
+
+    def _compute_quantization_error(self, next_start_bin: int, next_end_bin: int) -> float:
+        """What is lost where the levels cover the bins from start to end."""
+        width = (float(self.max_val) - float(self.min_val)) / self.bins
+        level_width = width * (next_end_bin - next_start_bin + 1) / self.dst_nbins
+        if level_width == 0.0:
+            return 0.0
+        begin = (torch.arange(self.bins, device=self.histogram.device) - next_start_bin) * width
+        end = begin + width
+        last = self.dst_nbins - 1
+        level_of_begin = torch.clamp(torch.div(begin, level_width, rounding_mode="floor"), 0, last)
+        level_of_end = torch.clamp(torch.div(end, level_width, rounding_mode="floor"), 0, last)
+        density, half = self.histogram / width, torch.tensor(level_width / 2)
+        whole = (level_of_end - level_of_begin - 1) * self._get_norm(-half, half, density)
+        center_of_begin = (level_of_begin + 0.5) * level_width
+        center_of_end = level_of_end * level_width + level_width / 2
+        norm = self._get_norm(begin - center_of_begin, half, density)
+        norm = norm + whole
+        norm = norm + self._get_norm(-half, end - center_of_end, density)
+        return float(norm.sum())
+
+    def _non_linear_param_search(self) -> tuple[Tensor, Tensor]:
+        """The range that loses least: bins are left out at the end with fewer values, as long as that helps."""
+        if self.histogram.size()[0] != self.bins:
+            raise AssertionError("bins mismatch")
+        width = (self.max_val - self.min_val) / self.bins
+        total = float(torch.sum(self.histogram))
+        sums: list[float] = torch.cumsum(self.histogram, dim=0).tolist()
+        step, below, above = 1e-5, 0.0, 1.0
+        start, end, least = 0, self.bins - 1, float("inf")
+        while below < above:
+            next_below, next_above = below + step, above - step
+            low_limit, high_limit = _rounded(next_below * total), _rounded(next_above * total)
+            left, right = start, end
+            while left < end and sums[left] < low_limit:
+                left += 1
+            while right > start and sums[right] > high_limit:
+                right -= 1
+            next_start, next_end = start, end
+            if left - start > end - right:
+                next_start, below = left, next_below
+            else:
+                next_end, above = right, next_above
+            if next_start == start and next_end == end:
+                continue
+            norm = self._compute_quantization_error(next_start, next_end)
+            if norm > least:
+                break
+            least, start, end = norm, next_start, next_end
+        return self.min_val + width * start, self.min_val + width * (end + 1)
+
+    def _upscale_histogram(
+        self, histogram: Tensor, orig_min: Tensor, orig_max: Tensor, update_min: Tensor, update_max: Tensor
+    ) -> Tensor:
+        """The counts of bins from orig_min to orig_max, in bins from update_min to update_max."""
+        parts = self.bins * self.upsample_rate
+        counts = histogram.repeat_interleave(self.upsample_rate) / self.upsample_rate
+        edges = torch.linspace(orig_min, orig_max, parts + 1, device=orig_min.device)[:-1].to(histogram.device)
+        middles = edges + 0.5 * ((orig_max - orig_min) / parts)
+        new_edges = torch.linspace(update_min, update_max, self.bins + 1, device=update_min.device).to(histogram.device)
+        places = (torch.bucketize(middles, new_edges, right=True) - 1).clamp(0, self.bins - 1)
+        return torch.bincount(places, weights=counts, minlength=self.bins)
+
+    def _combine_histograms(
+        self,
+        orig_hist: Tensor,
+        orig_min: Tensor,
+        orig_max: Tensor,
+        update_hist: Tensor,
+        update_min: Tensor,
+        update_max: Tensor,
+    ) -> Tensor:
+        if update_min == orig_min and update_max == orig_max:
+            return orig_hist + update_hist
+        if orig_min == orig_max:
+            return torch.histc(orig_min, self.bins, min=update_min, max=update_max) * torch.sum(orig_hist) + update_hist
+        if update_min > orig_min:
+            raise AssertionError("update_min must be <= orig_min")
+        if update_max < orig_max:
+            raise AssertionError("update_max must be >= orig_max")
+        return update_hist + self._upscale_histogram(orig_hist, orig_min, orig_max, update_min, update_max)
+
+    def reset_histogram(self, x: Tensor, min_val: Tensor, max_val: Tensor) -> None:
+        """Starts anew with the values of x."""
+        if min_val.numel() != 1 or max_val.numel() != 1:
+            raise AssertionError("histogram min/max values must be scalar.")
+        self._keep(torch.histc(x, self.bins, min=min_val, max=max_val), min_val, max_val)
+
+    def _keep(self, histogram: Tensor, min_val: Tensor, max_val: Tensor) -> None:
+        for kept, new in ((self.histogram, histogram), (self.min_val, min_val), (self.max_val, max_val)):
+            kept.detach_().resize_(new.shape)
+            kept.copy_(new)
+
+    def forward(self, x_orig: Tensor) -> Tensor:
+        if x_orig.numel() == 0:
+            return x_orig
+        x = x_orig.detach()
+        low, high = torch.aminmax(x)
+        if low == -torch.inf or high == torch.inf:
+            warnings.warn("torch.inf detected in input tensor, ignoring input", stacklevel=2)
+            x = x[x.abs() != torch.inf]
+            if x.numel() == 0:
+                return x_orig
+            low, high = torch.aminmax(x)
+        if self.min_val == float("inf") or self.max_val == float("-inf"):
+            self.reset_histogram(x, low, high)
+            return x_orig
+        low, high = torch.min(self.min_val, low), torch.max(self.max_val, high)
+        update = torch.histc(x, self.bins, min=low, max=high).to(self.histogram.device)
+        self._keep(self._combine_histograms(self.histogram, self.min_val, self.max_val, update, low, high), low, high)
+        return x_orig
+
+    @export
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        if self.min_val == float("inf") and self.max_val == float("-inf"):
+            warnings.warn(
+                "must run observer before calling calculate_qparams."
+                "                                    Returning default scale and zero point ",
+                stacklevel=2,
+            )
+            device = self.min_val.device.type
+            return torch.tensor([1.0], device=device), torch.tensor([0], device=device)
+        if self.bins != len(self.histogram):
+            raise AssertionError(
+                "The number of bins in histogram should be equal to the number of bins supplied while making this observer"
+            )
+        low, high = self._non_linear_param_search()
+        return self._calculate_qparams(low, high)
+
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ) -> None:
+        version = local_metadata.get("version", None)
+        for name, start in (("min_val", "inf"), ("max_val", "-inf")):
+            key = prefix + name
+            if key in state_dict:
+                if (version is None or version < 3) and tuple(state_dict[key].shape) == (0,):
+                    state_dict[key] = torch.tensor(float(start))
+                setattr(self, name, state_dict[key])
+            elif strict:
+                missing_keys.append(key)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+for _kind in (
+    ObserverBase, UniformQuantizationObserverBase, MinMaxObserver, MovingAverageMinMaxObserver, PerChannelMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver, HistogramObserver,
+):  # fmt: skip
+    _kind.__module__ = "flambeau.ao.quantization.observer"  # their name in pickled objects

@@ -1,0 +1,5 @@
+"""Ways to reduce gradients for `FullyShardedDataParallel.register_comm_hook`."""
+
+from . import default_hooks as default
+
+LOW_PRECISION_HOOKS = [default.fp16_compress_hook, default.bf16_compress_hook]

@@ -1,0 +1,252 @@
+"""Optimizers' state under the names of parameters: taken from several, put together, given back to each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ...autograd import no_grad
+from ...core.device import device as Device
+from ...core.tensor import Tensor
+from ...nn import Module
+from ...ops.creation.filled import zeros_like
+from ...optim import Optimizer
+from .. import groups
+from .._state_dict_utils import (
+    _broadcast_state_dict,
+    _distribute_state_dict,
+    _flatten_state_dict,
+    _unflatten_state_dict,
+)
+from ._state_dict_names import _get_fqns, _maybe_full_or_cpu_state_dict, _only, _state_dict_fn, _StateDictInfo
+
+_PG, _PARAMS, _STATE = "param_groups", "params", "state"
+
+
+def _common_device(tensors: Iterable[Any]) -> tuple[Device, bool]:
+    """The device that all tensors with dimensions are on, and whether some are on meta."""
+    found = {t.device for t in tensors if isinstance(t, Tensor) and t.dim() > 0}
+    meta = Device("meta") in found
+    found.discard(Device("meta"))
+    if len(found) > 1:
+        raise ValueError("Multiple devices found")
+    return found.pop() if found else groups._get_pg_default_device(), meta
+
+
+def _init_optim_state(optim: Optimizer) -> None:
+    """Let an optimizer make its state: one step with gradients and a learning rate of zero."""
+    parameters = [p for group in optim.param_groups for p in group[_PARAMS]]
+    if optim.state or any(p.grad is not None for p in parameters):
+        return
+    for parameter in parameters:
+        if parameter.requires_grad:
+            parameter.grad = zeros_like(parameter)
+    rates = [group.get("lr") for group in optim.param_groups]
+    for group in optim.param_groups:
+        if "lr" in group:
+            group["lr"] = zeros_like(group["lr"]) if isinstance(group["lr"], Tensor) else 0.0
+    optim.step(closure=None)
+    for group, rate in zip(optim.param_groups, rates, strict=True):
+        if "lr" in group:
+            group["lr"] = rate
+    optim.zero_grad(set_to_none=True)
+
+
+def _flatten_optim_state_dict(state_dict: dict[str, Any]) -> dict[str, Any]:
+    """{"state": {name: {key: value}}, "param_groups": [...]} as {"state.name.key": value, "param_groups.name.key": value}."""
+    flat: dict[str, Any] = {}
+
+    def put(prefix: str, value: Any) -> None:
+        if isinstance(value, dict):
+            for key, entry in value.items():
+                put(f"{prefix}.{key}", entry)
+            return
+        if not isinstance(value, (Tensor, int, float)):
+            raise NotImplementedError(
+                "Flattening optimizer state_dict only supports tensor, int, float, dict states now. Type is"
+                f" {type(value)}."
+            )
+        flat[prefix] = value
+
+    for fqn, state in state_dict[_STATE].items():
+        put(f"{_STATE}.{fqn}", state)
+    for group in state_dict[_PG]:
+        for fqn in group.pop(_PARAMS):
+            flat.update({f"{_PG}.{fqn}.{key}": value for key, value in group.items()})
+    return flat
+
+
+def _nested_under(prefix: str, flat: dict[str, Any]) -> dict[str, Any]:
+    """What lies under a prefix of a flat dictionary, as a nested one."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        if key.startswith(f"{prefix}."):
+            *path, last = key[len(prefix) + 1 :].split(".")
+            inner = nested
+            for part in path:
+                inner = inner.setdefault(part, {})
+            inner[last] = value
+    return nested
+
+
+def _unflatten_optim_state_dict(optim: Optimizer, state_dict: dict[str, Any], info: _StateDictInfo) -> dict[str, Any]:
+    state: dict[str, Any] = {}
+    made_groups: list[dict[str, Any]] = []
+    for group in optim.param_groups:
+        names: list[str] = []
+        options = [key for key in group if key != _PARAMS]
+        for parameter in group[_PARAMS]:
+            for fqn in info.fqn_param_mapping[parameter]:
+                if fqn in info.shared_params_mapping and options and f"{_PG}.{fqn}.{options[0]}" not in state_dict:
+                    continue  # a shared parameter is saved under one of its names
+                names.append(fqn)
+                if parameter.requires_grad:
+                    state[fqn] = {}
+                    for name in optim.state[parameter]:
+                        key = f"{_STATE}.{fqn}.{name}"
+                        state[fqn][name] = state_dict[key] if key in state_dict else _nested_under(key, state_dict)
+        made = {_PARAMS: names, **{key: state_dict[f"{_PG}.{names[0]}.{key}"] for key in options}}
+        for fqn in names:
+            for key in options:
+                if state_dict.get(f"{_PG}.{fqn}.{key}", made[key]) != made[key]:
+                    raise RuntimeError(
+                        "All the parameters in the same parameter group should have the same saved param_group value. But"
+                        f" {names[0]}.{key} is {made[key]} while other(s) is {state_dict[f'{_PG}.{fqn}.{key}']}."
+                    )
+        made_groups.append(made)
+    return {_STATE: state, _PG: made_groups}
+
+
+@no_grad()
+def _get_optim_state_dict(model: Module, optimizers: tuple[Optimizer, ...], info: _StateDictInfo) -> dict[str, Any]:
+    if not info.handle_optim:
+        return {}
+    whole: dict[str, Any] = {_STATE: {}, _PG: []}
+    for optim in optimizers:
+        _init_optim_state(optim)
+        own = _state_dict_fn(optim, "state_dict")()
+        own = _fsdp_optim_state(model, optim, own, info) if info.fsdp_modules else _named(model, optim, own)
+        if own:
+            whole[_STATE].update(own[_STATE])
+            whole[_PG].extend(own[_PG])
+    if info.flatten_optimizer_state_dict:
+        whole = _flatten_optim_state_dict(whole)
+    return _maybe_full_or_cpu_state_dict(whole, info)
+
+
+def _named(model: Module, optim: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
+    """The optimizer's state under the names of parameters in place of their numbers."""
+    numbers = {p: i for i, p in enumerate(p for group in optim.param_groups for p in group[_PARAMS])}
+    names = {
+        numbers[parameter]: _only(_get_fqns(model, key), key)
+        for key, parameter in model.named_parameters()
+        if parameter in numbers
+    }
+    return {
+        _STATE: {names[number]: state for number, state in state_dict[_STATE].items()},
+        _PG: [{**group, _PARAMS: [names[number] for number in group[_PARAMS]]} for group in state_dict[_PG]],
+    }
+
+
+def _fsdp_optim_state(
+    model: Module, optim: Optimizer, state_dict: dict[str, Any], info: _StateDictInfo
+) -> dict[str, Any]:
+    from .. import fsdp  # noqa: PLC0415 - only for those who use it
+
+    with info.fsdp_context():
+        return fsdp.FullyShardedDataParallel.optim_state_dict(model, optim, state_dict)
+
+
+def _split_optim_state_dict(
+    model: Module, optim: Optimizer, optim_state_dict: dict[str, Any], info: _StateDictInfo
+) -> dict[str, Any]:
+    """The part of a state dict of several optimizers that belongs to one."""
+    loaded = optim_state_dict[_STATE]
+    if all(isinstance(key, int) for key in loaded):
+        return optim_state_dict
+    state: dict[str, Any] = {}
+    made_groups = []
+    for group in optim.param_groups:
+        names, origin = [], None
+        for parameter in group[_PARAMS]:
+            for fqn in info.fqn_param_mapping[parameter]:
+                source = next((g for g in optim_state_dict[_PG] if fqn in g[_PARAMS]), None)
+                if fqn in info.shared_params_mapping and source is None:
+                    continue
+                names.append(fqn)
+                origin = source or origin
+                if parameter.requires_grad:
+                    if fqn in loaded:
+                        state[fqn] = loaded[fqn]
+                    elif info.strict:
+                        raise RuntimeError(
+                            f"Missing optimizer state for parameter '{fqn}' in checkpoint. The parameter requires gradients"
+                            " but has no saved optimizer state. To load anyway, use StateDictOptions(strict=False)."
+                        )
+        if not group[_PARAMS]:
+            origin = _empty_group(optim, optim_state_dict[_PG])
+        options = {} if origin is None else {key: value for key, value in origin.items() if key != _PARAMS}
+        made_groups.append({_PARAMS: names, **options})
+    return {_STATE: state, _PG: made_groups}
+
+
+def _empty_group(optim: Optimizer, loaded: list[dict[str, Any]]) -> dict[str, Any]:
+    empty = [group for group in loaded if not group[_PARAMS]]
+    if len(empty) != 1:
+        raise ValueError(
+            "There are param groups that have zero parameters. In such a case, DSD only support exactly one param group with"
+            " zero parameters.But the loaded state_dict has zero or more than one param groups that have zero parameters."
+        )
+    if len(loaded) != len(optim.param_groups):
+        raise ValueError(
+            "When there is a parameter group that has zero parameters, multiple optimizers are not supported."
+        )
+    return empty[0]
+
+
+@no_grad()
+def _load_optim_state_dict(
+    model: Module, optimizers: tuple[Optimizer, ...], state_dict: dict[str, Any], info: _StateDictInfo
+) -> None:
+    if not info.handle_optim:
+        return
+    for optim in optimizers:
+        _init_optim_state(optim)
+        own: dict[str, Any] = {}
+        if state_dict:
+            take = _split_optim_state_dict if _STATE in state_dict else None
+            own = take(model, optim, state_dict, info) if take else _unflatten_optim_state_dict(optim, state_dict, info)
+        if info.fsdp_modules:
+            from .. import fsdp  # noqa: PLC0415 - only for those who use it
+
+            with info.fsdp_context():
+                own = fsdp.FullyShardedDataParallel.optim_state_dict_to_load(model, optim, own)
+        elif info.full_state_dict:
+            own = _spread_optim_state(model, optim, own, info)
+        _state_dict_fn(optim, "load_state_dict")(own)
+
+
+def _spread_optim_state(model: Module, optim: Optimizer, given: dict[str, Any], info: _StateDictInfo) -> dict[str, Any]:
+    """Whole tensors (rank 0's, if it sends them) spread as the optimizer's own are."""
+    info.full_state_dict = False
+    try:
+        own = _get_optim_state_dict(model, (optim,), info)
+    finally:
+        info.full_state_dict = True
+    if info.flatten_optimizer_state_dict:
+        own = _unflatten_optim_state_dict(optim, own, info)
+    flat, paths = _flatten_state_dict(given)
+    local, local_paths = _flatten_state_dict(own)
+    device, _ = _common_device(local.values())
+    if info.broadcast_from_rank0:
+        _broadcast_state_dict(flat, local, device)
+    else:
+        _distribute_state_dict(flat, local, device)
+    for key, value in flat.items():
+        if key not in local:
+            local[key], local_paths[key] = value, paths[key]
+    spread = _unflatten_state_dict(local, {**paths, **local_paths})
+    for group in spread[_PG]:
+        group.setdefault(_PARAMS, [])
+    spread.setdefault(_STATE, {})
+    return spread

@@ -1,0 +1,14 @@
+"""Models with torchvision's names that can be quantized: their sums and joins are modules, which observers can watch.
+
+>>> from flambeau.vision.models import quantization
+>>> model = quantization.shufflenet_v2_x0_5(num_classes=4)
+>>> model.eval().fuse_model()
+"""
+
+# ruff: noqa: F403 - re-exports
+
+from .googlenet import *
+from .inception import *
+from .mobilenet import *
+from .resnet import *
+from .shufflenetv2 import *
