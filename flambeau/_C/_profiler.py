@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from enum import Enum
 from typing import Any
 
@@ -75,3 +76,13 @@ def _get_record_concrete_inputs_enabled() -> bool:
 def _set_fwd_bwd_enabled_val(value: bool) -> None:
     """Whether traces have arrows from forward calls to backward ones."""
     switches.links = value
+
+
+def gather_traceback(python: bool = True, script: bool = False, cpp: bool = False) -> list:
+    """Where the program is: its Python frames, the innermost first. There are none of TorchScript or C++."""
+    return traceback.extract_stack()[-2::-1] if python else []
+
+
+def symbolize_tracebacks(to_symbolize: list) -> list[list[dict]]:
+    """What `gather_traceback` found as dicts of file, line and function."""
+    return [[{"filename": f.filename, "line": f.lineno, "name": f.name} for f in frames] for frames in to_symbolize]

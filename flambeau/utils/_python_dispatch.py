@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..core import modes, naming
+from ..core.graph import unrecorded
 from ..core.tensor import Tensor
+from ..library.aten import gradients
 from ..library.aten.overloads import OpOverload, aten
 from ..library.aten.recorder import AtenRecorder
 from ._pytree import tree_leaves
@@ -178,6 +180,9 @@ class _AskClasses(TorchDispatchMode):
     def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         parts = _composite().get(overload)
         if parts is not None:
+            ruled = gradients.recorded(overload, args, kwargs)  # with PyTorch's own operators for its derivative
+            if ruled is not NotImplemented:
+                return ruled
             with contextlib.suppress(NotImplementedError):
                 return self.again(parts, args, kwargs)
         return self.unseen(self._answered, overload, args, kwargs)
@@ -230,7 +235,7 @@ def ask_classes(face: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     if name == "numpy":
         raise RuntimeError(".numpy() is not supported for tensor subclasses.")
     with _AskClasses():
-        return aten._local_scalar_dense.default(*args) if name == "item" else face(*args, **kwargs)
+        return unrecorded(aten._local_scalar_dense.default, *args) if name == "item" else face(*args, **kwargs)
 
 
 def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> Any:

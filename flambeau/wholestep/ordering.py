@@ -23,7 +23,7 @@ def free_earlier(graph: Graph, results: set[int]) -> None:
     for step in graph.steps:
         for b in _touched(step) & own:
             left[b] += 1
-    waiting, ordered = list(graph.steps), []
+    waiting, ordered = list(graph.steps), list[Any]()
     made: set[int] = set()
     while waiting:
         k = 0

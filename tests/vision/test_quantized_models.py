@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import warnings
 from typing import Any
@@ -62,6 +63,29 @@ def test_a_converted_model_with_their_file(theirs: Any, name: str, size: int, op
     found.load_state_dict(flambeau.load(file))
     assert list(expected.state_dict()) == list(found.state_dict())
     np.testing.assert_array_equal(expected(torch.tensor(x)).numpy(), found(flambeau.tensor(x)).numpy())
+
+
+def test_a_traced_model_with_their_file(theirs: Any) -> None:
+    torch = pytest.importorskip("torch")
+    importlib.import_module("torch.ao.quantization.quantize_fx")
+    torch.manual_seed(0)
+    pair = torchvision().models.resnet18(num_classes=10), flambeau.vision.models.resnet18(num_classes=10)
+    x = np.random.default_rng(0).standard_normal((2, 3, 32, 32)).astype(np.float32)
+    with torch.no_grad():
+        pair[0].train()(torch.tensor(x))
+    made = []
+    for library, model in zip((torch, flambeau), pair):
+        flow, given = library.ao.quantization, library.tensor(x)
+        mapping = flow.QConfigMapping().set_global(flow.default_per_channel_qconfig)
+        prepared = flow.quantize_fx.prepare_fx(model.eval(), mapping, (given,))
+        if library is torch:
+            prepared(given)
+        made.append(flow.quantize_fx.convert_fx(prepared))
+    file = io.BytesIO()
+    torch.save(made[0].state_dict(), file)
+    file.seek(0)
+    made[1].load_state_dict(flambeau.load(file))
+    np.testing.assert_array_equal(made[0](torch.tensor(x)).numpy(), made[1](flambeau.tensor(x)).numpy())
 
 
 def test_the_whole_way_finds_their_scales(theirs: Any) -> None:

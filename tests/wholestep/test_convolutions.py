@@ -230,6 +230,22 @@ def test_what_follows_a_convolution_is_joined_in_training():
 
 
 @needs_vectors
+def test_a_model_that_is_differentiated_outside():
+    model = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 32, 3))
+    fast, x = flambeau.compile(model), flambeau.randn(8, 32, 10, 10)
+    for call in range(SETTLED + 2):
+        found = []
+        for run in (model, fast):
+            model.zero_grad()
+            out = run(x)
+            (out * out).mean().backward()
+            found.append([out.detach(), *(p.grad for p in model.parameters())])
+        for ours, theirs in zip(found[1], found[0]):
+            near(ours, theirs, f"call {call}", 1e-4)
+    assert flambeau.compiler.show(fast).partition("the derivative")[2].count("conv_grads by Winograd") >= 3
+
+
+@needs_vectors
 def test_a_step_whose_results_are_others_is_the_library_s_again(monkeypatch):
     """A wrong table: the first run finds out, and the library's calls take the step's place."""
     work = winograd.work

@@ -94,13 +94,20 @@ def ranges(ends, x, n, parts):
 @loop_kernel
 def dynamic_codes(codes, numbers, x, ends, n, parts, most):
     """numbers = scale and zero point for values between the `ends`, with codes from 0 to `most`, such that zero has a code of its own;
-    codes = x in these. The same as `choose_parameters`."""
+    codes = x in these. The same as `choose_parameters`. Where there is one part, `ends` may be None, and are looked for here."""
     for part in prange(parts, PART):
-        low = f64(0)
-        high = f64(0)
-        for k in range(parts):
-            low = minimum(low, f64(ends[2 * k]))
-            high = maximum(high, f64(ends[2 * k + 1]))
+        smallest = f32(0)
+        largest = f32(0)
+        if ends is None:
+            for j in range(n):
+                smallest = minimum(smallest, x[j])
+                largest = maximum(largest, x[j])
+        else:
+            for k in range(parts):
+                smallest = minimum(smallest, ends[2 * k])
+                largest = maximum(largest, ends[2 * k + 1])
+        low = f64(smallest)
+        high = f64(largest)
         scale = (high - low) / f64(most)
         if scale < NO_INVERSE:
             scale = f64(0.1)

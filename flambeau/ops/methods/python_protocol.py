@@ -293,7 +293,16 @@ def rebuild_subclass(function: Any, cls: type, args: tuple, state: Any) -> Tenso
 def reduce_ex(self: Tensor, protocol: int) -> tuple:
     state = object_state(self)
     if is_wrapper(self):
-        made = (type(self), self.shape, self.stride(), self.storage_offset(), None, self.dtype, self.layout, self.device)
+        made = (
+            type(self),
+            self.shape,
+            self.stride(),
+            self.storage_offset(),
+            None,
+            self.dtype,
+            self.layout,
+            self.device,
+        )
         return (rebuild_subclass, (make_wrapper, type(self), (*made, False, self.requires_grad), state))
     args = (self._storage, self.dtype, self._offset, tuple(self.shape), tuple(self._strides), self.requires_grad)
     if type(self) is Tensor and not state:

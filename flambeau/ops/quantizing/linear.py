@@ -6,6 +6,7 @@ s = input scale * weight scale and m = s / output scale; sum * s + bias for floa
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,8 +14,7 @@ import numpy as np
 from ...backends.cpu.onednn import int8
 from ...core import dtype as dt
 from ...core.quantized import Engine, QuantizedTensor, per_tensor
-from ...core.size import Size
-from ...core.tensor import Tensor, empty, new_tensor
+from ...core.tensor import Tensor, empty
 from ...kernels.library import requantize
 from ..machinery.declare import composite, internal
 from ..machinery.memory import dense, values_on_host
@@ -81,21 +81,17 @@ class LinearPackedParams(Packed):
         return row(self.weight_sums(), dt.int32), self.channel_zeros(), row(self.scales, dt.float32), bias
 
 
-def _sums(codes: Tensor, packed: LinearPackedParams, out: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-    """The product of codes in 32 bits, in the memory of `out` if it is given, and the sums of rows where weights have zero points."""
-    rows = codes.numel() // packed.inputs if packed.inputs else 0
+def _sums(out: Tensor, codes: Tensor, packed: LinearPackedParams) -> Tensor | None:
+    """The product of codes in 32 bits, into the memory of `out`; the result are the sums of rows where weights have zero points."""
     flat = dense(codes)
     if len(flat.shape) != 2:
-        flat = flat.view(rows, packed.inputs)
-    if out is None:
-        sums = empty((rows, packed.outputs), dt.int32, codes.device)
-    else:
-        sums = new_tensor(
-            out._storage, Size((rows, packed.outputs)), (packed.outputs, 1), out._offset, dt.int32, out.device, True
-        )
-    int8.matmul(sums, flat, packed.weights)
-    of_rows = None if packed.symmetric else row(values_on_host(flat).sum(1, dtype=np.int64), dt.int32)
-    return sums, of_rows
+        flat = flat.view(codes.numel() // packed.inputs if packed.inputs else 0, packed.inputs)
+    int8.matmul(out, flat, packed.weights)
+    return None if packed.symmetric else row(values_on_host(flat).sum(1, dtype=np.int64), dt.int32)
+
+
+def _rows(out: Tensor) -> int:
+    return math.prod(out.shape[:-1])
 
 
 @internal(batching="each")
@@ -106,7 +102,8 @@ def linear_codes(codes: Tensor, packed: Any, numbers: Any, zero_point: int, relu
 
 @linear_codes.on("cpu")
 def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, zero_point: int, relu: bool) -> None:
-    sums, of_rows = _sums(codes, packed)
+    sums = empty(out.shape, dt.int32)
+    of_rows = _sums(sums, codes, packed)
     offsets, zeros, multiplier, bias, factor = numbers
     low = zero_point if relu else 0
     requantize.requantize_rows(
@@ -118,7 +115,7 @@ def _(out: Tensor, codes: Tensor, packed: Any, numbers: tuple, zero_point: int, 
         multiplier,
         bias,
         factor,
-        sums.shape[0],
+        _rows(out),
         packed.outputs,
         zero_point,
         low,
@@ -139,9 +136,9 @@ def _(out: Tensor, codes: Tensor, packed: Any, scale: float, zero_point: int, re
 
 def _values_of_sums(out: Tensor, codes: Tensor, packed: Any, numbers: np.ndarray, relu: bool) -> None:
     """`numbers`: scale and zero point of the codes."""
-    sums, of_rows = _sums(codes, packed, out)
+    of_rows = _sums(out, codes, packed)
     weight_sums, zeros, scales, bias = packed.to_floats
-    rows, n = sums.shape
+    rows, n = _rows(out), packed.outputs
     requantize.dequantize_rows(out, None, weight_sums, of_rows, zeros, scales, bias, numbers, rows, n, int(relu))
 
 
@@ -154,13 +151,15 @@ def linear_of_floats(x: Tensor, packed: Any, most: int, relu: bool) -> NewTensor
 
 @linear_of_floats.on("cpu")
 def dynamic_product(out: Tensor, x: Tensor, packed: Any, most: int, relu: bool) -> None:
-    n = x.numel()
+    n, numbers, ends = x.numel(), np.empty(2), None
     parts = max(-(-n // requantize.PART), 1)
-    numbers, ends = np.empty(2), np.empty(2 * parts, np.float32)
     x, codes = dense(x), empty(x.shape, dt.uint8)
-    requantize.ranges(ends, x, n, parts)
+    if parts > 1:
+        ends = np.empty(2 * parts, np.float32)
+        requantize.ranges(ends, x, n, parts)
     requantize.dynamic_codes(codes, numbers, x, ends, n, parts, most)
-    check_finite(numbers[0])
+    if not numbers[0] < math.inf:
+        check_finite(numbers[0])
     _values_of_sums(out, codes, packed, numbers, relu)
 
 

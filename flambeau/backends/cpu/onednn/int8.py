@@ -94,10 +94,11 @@ def _find(key: tuple, make: Callable[[], PrimitivePlan | None]) -> PrimitivePlan
 
 
 def try_matmul(dst: Any, a: Any, weights: Weights) -> bool:
-    """dst (rows, out; int32) = a (rows, in; uint8 or int8, dense) @ weights. False where oneDNN cannot."""
+    """dst (rows, out; dense memory of 32 bits each) = a (rows, in; uint8 or int8, dense) @ weights, as int32 whatever the dtype of dst.
+    False where oneDNN cannot."""
     if not dnnl.available():
         return False
-    plan = _find((weights.number, a.shape, a._strides, a.dtype), lambda: _make_matmul(dst, a, weights))
+    plan = _find((weights.number, a.shape, a._strides, a.dtype), lambda: _make_matmul(a, weights))
     if plan is None:
         return False
     operands.check_memory(dst, a)
@@ -105,12 +106,13 @@ def try_matmul(dst: Any, a: Any, weights: Weights) -> bool:
     return True
 
 
-def _make_matmul(dst: Any, a: Any, weights: Weights) -> PrimitivePlan | None:
+def _make_matmul(a: Any, weights: Weights) -> PrimitivePlan | None:
     lib = dnnl.library()
     shapes = tuple(a.shape), weights.array.shape
-    build = Builder(lambda: f"int8 product {shapes}", math.prod(dst.shape) * a.shape[1])
+    result = a.shape[0], weights.array.shape[1]
+    build = Builder(lambda: f"int8 product {shapes}", math.prod(result) * a.shape[1])
     source = Descriptor.strided(a.shape, settled_strides(a.shape, a._strides), TYPES[a.dtype])
-    target = Descriptor.strided(dst.shape, settled_strides(dst.shape, dst._strides), TYPES[dst.dtype])
+    target = Descriptor.strided(result, settled_strides(result, (result[1], 1)), TYPES[dtypes.int32])
     wanted = Descriptor.any_layout(weights.array.shape, TYPES[dtypes.int8])
     created = build.primitive_desc(
         "matmul_primitive_desc_create", lib.engine, source, wanted, None, target, lib.attributes
@@ -131,7 +133,8 @@ def matmul(dst: Any, a: Any, weights: Weights) -> None:
     """The same wherever oneDNN is missing: exact, and slow."""
     if 0 in dst.shape or (0 not in a.shape and try_matmul(dst, a, weights)):
         return
-    numpy_view(dst)[...] = numpy_view(a).astype(np.float64) @ weights.array.astype(np.float64)
+    sums = numpy_view(a).astype(np.float64) @ weights.array.astype(np.float64)
+    numpy_view(dst).view(np.int32)[...] = sums.reshape(dst.shape)
 
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
