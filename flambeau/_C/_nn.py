@@ -19,7 +19,7 @@ def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
 
 def _border(mode: str, dims: int) -> Any:
     def run(input: Any, padding: Any, *, out: Any = None) -> Any:
-        made = _functional.pad(input, list(padding), mode=mode)
+        made = _functional.pad(input, [padding] * 2 * dims if isinstance(padding, int) else list(padding), mode=mode)
         return made if out is None else out.resize_(made.shape).copy_(made)
 
     run.__name__ = run.__qualname__ = f"{'reflection' if mode == 'reflect' else 'replication'}_pad{dims}d"

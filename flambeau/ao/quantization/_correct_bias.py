@@ -65,7 +65,8 @@ def bias_correction(
     ns.prepare_model_with_stubs(float_model, quantized_model, _supported_modules, MeanShadowLogger)
     names = [name for name, module in quantized_model.named_modules() if type(module) in target_modules]
     for name in names:
-        bias = get_param(get_module(quantized_model, name), "bias")
+        layer: Any = get_module(quantized_model, name)
+        bias = get_param(layer, "bias")
         if bias is None:
             continue
         for count, data in enumerate(img_data, start=1):
@@ -74,7 +75,11 @@ def bias_correction(
                 break
         stats = ns.get_logger_dict(quantized_model)[parent_child_names(name)[0] + ".stats"]
         error = stats["quantized"] - stats["float"]
-        bias.data = bias.data - torch.mean(error, [d for d in range(error.dim()) if d != 1])
+        moved = bias.detach() - torch.mean(error, [d for d in range(error.dim()) if d != 1])
+        if callable(layer.bias):  # whose weights are packed
+            layer.set_weight_bias(layer.weight(), moved)
+        else:
+            bias.data = moved
         for module in quantized_model.modules():
             if isinstance(module, MeanShadowLogger):
                 module.clear()

@@ -334,8 +334,8 @@ class LSTM(RNNBase):
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]: ...
 
-    @_overload_method
-    def forward(  # type: ignore[no-redef]  # noqa: F811
+    @_overload_method  # type: ignore[no-redef]
+    def forward(  # noqa: F811
         self, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[PackedSequence, tuple[Tensor, Tensor]]: ...
 
@@ -383,8 +383,8 @@ class GRU(RNNBase):
     @_overload_method
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]: ...
 
-    @_overload_method
-    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...  # type: ignore[no-redef]  # noqa: F811
+    @_overload_method  # type: ignore[no-redef]
+    def forward(self, input: PackedSequence, hx: Tensor | None = None) -> tuple[PackedSequence, Tensor]: ...  # noqa: F811
 
     def forward(self, input, hx=None):  # type: ignore[no-redef]  # noqa: F811
         if isinstance(input, PackedSequence):
