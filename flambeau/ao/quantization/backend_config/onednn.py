@@ -46,7 +46,8 @@ def _sum_config(add: Any, with_norm: bool, with_relu: bool, left: bool) -> Backe
         return [(pattern[1] if with_relu else pattern)[other]]
 
     def fuse(is_qat: bool, *modules: Any) -> nn.Module:
-        relu, (plus, *sides) = (modules[0], modules[1]) if with_relu else (None, modules)
+        relu: Any = modules[0] if with_relu else None
+        plus, *sides = modules[1] if with_relu else modules
         layer = sides[own - 1]
         if with_norm:
             norm, layer = layer
