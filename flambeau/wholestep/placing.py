@@ -34,7 +34,8 @@ def place(graph: Graph, results: set[int]) -> None:
             continue
         at = users[mine.index][0]
         maker = graph.steps[at]
-        if at < i and isinstance(maker, Launch) and at < users[theirs.index][0]:
+        first = all(u in gone for u in users[theirs.index] if u < i)  # nobody fills the place in between
+        if at < i and isinstance(maker, Launch) and first:
             moved = _moved(maker, source, target, row, distance)
             if moved is not None:
                 graph.steps[at] = moved

@@ -224,3 +224,22 @@ def test_gradients_of_attention_are_written_where_they_are_joined():
     assert twins.native
     stages = {s.name: s.text for s in twins.behind.recordings()[0].trail}
     assert stages["recording"].count("_cat") == 3 and "_cat" not in stages["placing results"]
+
+
+def test_gradients_are_not_written_where_zeros_come_later():
+    """The parts of a projection that a layer takes out one by one: the gradient of each lies among zeros, which come after it."""
+
+    def build():
+        layer = nn.MultiheadAttention(4, 2)
+
+        def step(x):
+            layer.zero_grad()
+            loss = layer(x, x, x, need_weights=False)[0].square().sum()
+            loss.backward()
+            return loss
+
+        return step, layer
+
+    twins = Twins(build)
+    twins.call(lambda: (flambeau.randn(3, 1, 4),), SETTLED + 1)
+    assert twins.native
