@@ -37,7 +37,8 @@ _FAST_ACCUMULATION, _BIAS_TYPE, _POINTER_MODE = 25, 26, 2
 _BATCH_COUNT, _BATCH_OFFSET = 5, 6
 _MAX_WORKSPACE, _REDUCTIONS, _ALIGNMENT = 1, 3, 5
 _NO_SPLIT_ROUNDING = 0 | 2  # in the compute type only: partial sums are not rounded to the result's type
-WORKSPACE = 32 << 20
+WORKSPACE = 32 << 20  # bytes that an algorithm may ask for
+_LEAST_WORKSPACE = 1 << 20
 _LIMIT = 4096  # plans kept by a thread
 
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relubias": 6, "gelu": 32, "gelubias": 36}
@@ -57,7 +58,7 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.plans: dict[tuple, Any] = {}
         self.products: dict[tuple, tuple] = {}
-        self.workspaces: dict[tuple, Any] = {}
+        self.workspaces: dict[tuple, list] = {}  # the one in use last
 
 
 _local = _Local()
@@ -84,13 +85,15 @@ def _check(status: int, what: str) -> None:
         raise nvidia.CudaError(f"CUDA error: {text} when calling `{what}`")
 
 
-def _workspace(where: Any, stream: int) -> int:
-    """The address of memory that products in one stream of one device may use, one after the other."""
-    key = (where, stream)
-    found = _local.workspaces.get(key)
-    if found is None:
-        found = _local.workspaces[key] = nvidia.workspace(WORKSPACE, where)
-    return found.ptr
+def _workspace(where: Any, stream: int, need: int) -> int:
+    """The address of memory that products in one stream of one device may use, one after the other. What was too small for one stays:
+    plans and captured graphs know where it is."""
+    if not need:
+        return 0
+    found = _local.workspaces.setdefault((where, stream), [])
+    if not found or found[-1].size_bytes < need:
+        found.append(nvidia.workspace(max(1 << (need - 1).bit_length(), _LEAST_WORKSPACE), where))
+    return found[-1].ptr
 
 
 def forget_workspace(where: Any, stream: int) -> None:
@@ -186,7 +189,7 @@ class _Plan:
         self.words = (c_uint64 * (_STATUS + 1))(
             ctypes.cast(library.cublasLtMatmul, c_void_p).value or 0, _handle(self.where).value or 0, self.descriptor.value or 0,
             ctypes.addressof(alpha), layouts[0].value or 0, layouts[1].value or 0, ctypes.addressof(beta), layouts[2].value or 0,
-            ctypes.addressof(algorithm), 0, WORKSPACE,
+            ctypes.addressof(algorithm), 0, algorithm.workspace,
         )  # fmt: skip
         self.table = ctypes.addressof(self.words)
         self.call = _runner()
@@ -226,7 +229,8 @@ class _Plan:
     def run(self, out: int, a: int, b: int, bias: int, scales: tuple[int, int] | None = None) -> None:
         stream = nvidia.current_stream(self.where)
         if stream != self.stream:
-            self.words[_STREAM], self.words[_SPACE] = stream, _workspace(self.where, stream)
+            self.words[_STREAM] = stream
+            self.words[_SPACE] = _workspace(self.where, stream, self.words[_SIZE])
             self.stream = stream
         if bias != self.bias:
             if bias:
