@@ -121,7 +121,7 @@ def make_wrapper(
     **ignored: Any,
 ) -> Any:
     """A tensor of class `cls` without memory: its `__torch_dispatch__` says what operators do with it."""
-    if not hasattr(cls, "__torch_dispatch__"):
+    if getattr(cls.__torch_dispatch__, "__func__", None) is vars(Tensor)["__torch_dispatch__"].__func__:  # type: ignore[attr-defined]
         raise RuntimeError(
             f"{cls.__name__} must define __torch_dispatch__: there is no memory that operators could read"
         )

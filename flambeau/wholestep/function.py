@@ -459,6 +459,7 @@ def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorde
     tensors that it may find. NotRecordable says everything that stands against it."""
     reach, recorder = Reach(), Recorder()
     reach.tensors = {id(t): ("state", t) for t in state}
+    recorder.graph.portable = True
     prepared = Prepared(reach, recorder, Arguments(args, {}))
     with _one_at_a_time:
         recording.on, cache, casts.cache = True, casts.cache, {}

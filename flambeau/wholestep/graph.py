@@ -223,6 +223,7 @@ class Graph:
     generators: list[Any] = field(default_factory=list)  # whose engines native calls use
     draws: list[Any] = field(default_factory=list)  # all that random numbers come from
     exact: bool = False  # whether passes must keep every bit
+    portable: bool = False  # whether all steps must be calls that a program without Python can make
     rounded_otherwise: bool = False  # whether one has not
     recomputes: bool = False  # whether long formulas, too, are computed again rather than kept
     recomputed: list[tuple[str, int]] = field(

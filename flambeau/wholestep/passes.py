@@ -55,7 +55,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
     ):
-        if graph.exact and work is join_biases:
+        if (graph.exact and work is join_biases) or (graph.portable and work is fewer_products):
             continue
         before = [id(step) for step in graph.steps]
         work(graph, results)

@@ -200,7 +200,7 @@ def _best_range(x: np.ndarray, bins: int, ratio: float, bits: int) -> tuple[np.f
     return best[0], best[1]
 
 
-@composite(kind="primitive", method=False, reads_values=True, batching="each")
+@composite(kind="primitive", method=False, reads_values=True, batching="each", namespaces=())
 def choose_qparams_optimized(input: Tensor, numel: int, n_bins: int, ratio: float, bit_width: int) -> Any:
     """Largest and smallest value of a range in which codes of a few bits lose least of the first `numel` numbers."""
     if input.numel() == 0:
