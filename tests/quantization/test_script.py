@@ -28,6 +28,8 @@ pytestmark = [
 def torch() -> Any:
     torch = pytest.importorskip("torch", reason="compares with the real PyTorch: pip install torch==2.13.0")
     importlib.import_module("torch.ao.quantization.quantize_fx")
+    # Generated code has the same file names in both libraries, and the first to use one keeps it (linecache).
+    importlib.import_module("torch.fx.graph_module")._loader.next_id += 1_000_000
     return torch
 
 
