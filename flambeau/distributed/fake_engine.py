@@ -14,19 +14,7 @@ from .process_group import ProcessGroup
 from .reduce_op import RedOpType
 from .shared_engine import Memory
 from .store import HashStore
-
-
-class _Sent:
-    """A message that nobody sends: it is there."""
-
-    def __init__(self, peer: int) -> None:
-        self.peer = peer
-
-    def done(self) -> bool:
-        return True
-
-    def wait(self, seconds: float | None = None) -> int:
-        return self.peer
+from .work import Arrived
 
 
 def _copy(source: Memory, target: Memory) -> None:
@@ -72,11 +60,11 @@ class FakeEngine:
     ) -> None:
         _copy(inputs[self.rank], memory)
 
-    def isend(self, memory: Memory, peer: int, tag: int, timeout: float) -> _Sent:
-        return _Sent(peer)
+    def isend(self, memory: Memory, peer: int, tag: int, timeout: float) -> Arrived:
+        return Arrived(peer)
 
-    def irecv(self, memory: Memory, peer: int | None, tag: int, timeout: float) -> _Sent:
-        return _Sent(self.rank if peer is None else peer)
+    def irecv(self, memory: Memory, peer: int | None, tag: int, timeout: float) -> Arrived:
+        return Arrived(self.rank if peer is None else peer)
 
     def close(self) -> None:
         pass

@@ -18,6 +18,7 @@ from .errors import DistBackendError
 from .reduce_op import RedOpType
 from .shared_engine import Memory
 from .store import Store
+from .work import Arrived
 
 _SUCCESS, _IN_PROGRESS = 0, 7
 _BYTES = 1  # ncclUint8
@@ -92,19 +93,6 @@ def version() -> tuple[int, int, int]:
         raise DistBackendError("NCCL does not tell its version")
     major, rest = divmod(number.value, 10000)
     return major, rest // 100, rest % 100
-
-
-class _OnStream:
-    """A message that is on the stream: for the program, it is done."""
-
-    def __init__(self, peer: int) -> None:
-        self.peer = peer
-
-    def done(self) -> bool:
-        return True
-
-    def wait(self, seconds: float | None = None) -> int:
-        return self.peer
 
 
 class NcclEngine:
@@ -229,15 +217,15 @@ class NcclEngine:
 
     # -- between two ranks --------------------------------------------------------------------------------------------
 
-    def isend(self, memory: Memory, peer: int, tag: int, timeout: float) -> _OnStream:
+    def isend(self, memory: Memory, peer: int, tag: int, timeout: float) -> Arrived:
         self._call("ncclSend", memory.address, memory.nbytes, _BYTES, peer)
-        return _OnStream(peer)
+        return Arrived(peer)
 
-    def irecv(self, memory: Memory, peer: int | None, tag: int, timeout: float) -> _OnStream:
+    def irecv(self, memory: Memory, peer: int | None, tag: int, timeout: float) -> Arrived:
         if peer is None:
             raise RuntimeError("ProcessGroupNCCL does not support recvAnysource")
         self._call("ncclRecv", memory.address, memory.nbytes, _BYTES, peer)
-        return _OnStream(peer)
+        return Arrived(peer)
 
     def close(self) -> None:
         """Free the communicator. After an error it is aborted: destroying it would wait for ranks that may be gone."""

@@ -13,6 +13,19 @@ from ..futures import Future
 from .errors import DistBackendError
 
 
+class Arrived:
+    """A message that an engine need not wait for: it is on the device's stream, or nobody sends it."""
+
+    def __init__(self, peer: int) -> None:
+        self.peer = peer
+
+    def done(self) -> bool:
+        return True
+
+    def wait(self, seconds: float | None = None) -> int:
+        return self.peer
+
+
 class Work:
     """A collective or a message that was started; `wait()` for it before its tensors are used.
 

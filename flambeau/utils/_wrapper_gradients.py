@@ -16,8 +16,8 @@ from ..core.graph import RETRY_MESSAGE, Node, SavedTensor, grad_mode, gradient_e
 from ..core.overrides import DisableTorchDispatch
 from ..core.tensor import Tensor
 from ..core.wrapped import declared
-from ..library.aten.overloads import recording
-from ..ops.creation.filled import empty_strided
+from ..library.aten.overloads import aten, recording
+from ..ops.creation.filled import empty_strided, zeros_like
 from ._pytree import tree_flatten, tree_unflatten
 
 _known: dict[tuple, _Derivative] = {}
@@ -70,6 +70,7 @@ class _Derivative:
 
     def __init__(self, overload: Any, leaves: list, shape: Any, needed: tuple[int, ...]) -> None:
         self.overload, self.shape, self.needed = overload, shape, needed
+        self.returning = _returning(overload)
         self.leaves = [_without_values(v) if isinstance(v, Tensor) else v for v in leaves]
         self.places = [i for i, v in enumerate(leaves) if isinstance(v, Tensor)]
         outputs = _apart(lambda: tree_flatten(self._call(self.leaves, True))[0])
@@ -81,13 +82,9 @@ class _Derivative:
         self.results: list = []  # the names of its nodes that stand for the results
 
     def _call(self, leaves: list, requiring: bool = False) -> Any:
-        if requiring:
-            leaves = [v.detach().requires_grad_() if i in self.needed else v for i, v in enumerate(leaves)]
-            first = self.overload._schema.arguments[0].alias_info if self.overload._schema.arguments else None
-            if first is not None and first.is_write and isinstance(leaves[0], Tensor) and leaves[0].requires_grad:
-                leaves[0] = leaves[0] * 1  # only leaves may not be changed
+        leaves = [v.detach().requires_grad_() if requiring and i in self.needed else v for i, v in enumerate(leaves)]
         args, kwargs = tree_unflatten(leaves, self.shape)
-        return self.overload(*args, **kwargs)
+        return self.returning(*args, **kwargs)
 
     def traced(self) -> Any:
         """The graph from arguments and gradients of results to gradients of arguments."""
@@ -108,8 +105,9 @@ class _Derivative:
             self.graph = _apart(lambda: make_fx(gradients)(tensors, grads).graph)
         return self.graph
 
-    def run(self, leaves: list, outputs: list, grads: list) -> list:
-        """Gradients of the arguments that need them. A result that was kept is not computed again."""
+    def run(self, leaves: list, outputs: list, grads: list, owner: Node) -> list:
+        """Gradients of the arguments that need them. A result that was kept is not computed again, and what was kept is looked at only
+        if it is needed: it may have changed since."""
         nodes = list(self.traced().nodes)
         given = [leaves[i] for i in self.places]
         given += [g for g, used in zip(grads, self.differentiable) if used]
@@ -123,8 +121,8 @@ class _Derivative:
                 values[node] = kept[node.name]
         end = nodes[-1]
         for node in self._wanted(end, values):
-            values[node] = self._value(node, values)
-        return [None if n is None else values[n] for n in end.args[0]]
+            values[node] = self._value(node, lambda n: _unpacked(n, values, owner))
+        return [None if n is None else _unpacked(n, values, owner) for n in end.args[0]]
 
     def _wanted(self, end: Any, known: dict) -> list:
         """The nodes that are to be computed, in order."""
@@ -137,12 +135,35 @@ class _Derivative:
                 waiting += node.all_input_nodes
         return [n for n in self.graph.nodes if n in wanted]
 
-    def _value(self, node: Any, values: dict) -> Any:
+    def _value(self, node: Any, value: Callable[[Any], Any]) -> Any:
         if node.op == "get_attr":
             return operator.attrgetter(node.target)(node.graph.owning_module)
+        if any(value(n) is None for n in node.all_input_nodes):
+            raise RuntimeError(
+                f"the gradient of {self.overload} needs the values that it has changed in place: use the operator that returns new ones"
+            )
         look = naming.load(f"{naming.PACKAGE}.fx").node.map_arg
-        args, kwargs = look(node.args, values.__getitem__), look(node.kwargs, values.__getitem__)
+        args, kwargs = look(node.args, value), look(node.kwargs, value)
         return node.target(*args, **kwargs)
+
+
+def _unpacked(key: Any, values: dict, owner: Node) -> Any:
+    if isinstance(values[key], SavedTensor):
+        values[key] = values[key].unpack(owner)
+    return values[key]
+
+
+def _returning(overload: Any) -> Any:
+    """The operator itself; of one that changes its first argument, the one that returns what would be there: their derivatives are the
+    same."""
+    first = overload._schema.arguments[0].alias_info if overload._schema.arguments else None
+    if first is None or not first.is_write:
+        return overload
+    name = overload._overloadpacket.__name__.removesuffix("_")
+    found = getattr(getattr(aten, name, None), overload._overloadname, None)
+    if found is None:
+        raise NotImplementedError(f"the gradient of {overload}: there is no operator {name} that returns its result")
+    return found
 
 
 class WrapperNode(Node):
@@ -160,13 +181,11 @@ class WrapperNode(Node):
     def apply(self, grads: list) -> tuple:
         if self.saved is None:
             raise RuntimeError(RETRY_MESSAGE)
-        leaves = [v.unpack(self) if isinstance(v, SavedTensor) else v for v in self.saved]
-        outputs = [v.unpack(self) if isinstance(v, SavedTensor) else v for v in self.outputs]
         full = [
-            outputs[i].detach().mul(0) if g is None and used else g
+            zeros_like(self.outputs[i].unpack(self).detach()) if g is None and used else g
             for i, (g, used) in enumerate(zip(grads, self.derivative.differentiable))
         ]
-        return tuple(self.derivative.run(leaves, outputs, full))
+        return tuple(self.derivative.run(self.saved, self.outputs, full, self))
 
 
 def _without_values(tensor: Tensor) -> Tensor:

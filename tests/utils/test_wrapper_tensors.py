@@ -193,3 +193,14 @@ def test_a_class_that_declines_is_named():
 
     with pytest.raises(TypeError, match="Multiple dispatch failed for 'torch.ops.aten.exp'"):
         Declines().exp()
+
+
+def test_a_gradient_that_needs_what_was_changed_says_so():
+    _, Wrapper, _, _ = classes(flambeau)
+    x, y = Wrapper(flambeau.tensor([2.0]), True), Wrapper(flambeau.tensor([3.0]), True)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        (x * 1).mul_(y).sum().backward()
+    z = x * 1
+    z.add_(y)
+    z.sum().backward()
+    assert y.grad.elem.tolist() == [1.0]

@@ -136,8 +136,8 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
     """Dropout and its mask: (input * mask / (1 - p), mask). Unlike dropout it always draws when training."""
     if numel_of(input.shape) == 0:
         return input, empty_as(input)
-    mask = empty_as(input, dt.bool_)
     if train is not None and not train:
+        mask = empty_as(input, dt.bool_)
         fill_raw(mask, True)
         return masked_scale(input, mask, 1.0), mask
     _check(p, RuntimeError)
