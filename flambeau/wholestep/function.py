@@ -31,8 +31,9 @@ from ..core.tensor import Tensor
 from ..nn.modules import module as module_room
 from ..nn.modules.module import Module
 from .arguments import Arguments, generation, settings_key
+from .counters import set_free
 from .differentiable import Boundary, Derivative, FunctionNode
-from .marking import Marks, makers, unreachable
+from .marking import Marks, makers, unreachable, users_of
 from .preparing import Changes, Prepared
 from .program import Stale
 from .reach import Reach, Unreachable
@@ -49,6 +50,7 @@ _TRIES = 4  # recordings that a function gets which changes Python's state
 _LIMIT = 8  # recordings for different arguments and states
 _SIZES = 64  # recordings that differ only in sizes: of more than these, the oldest are forgotten
 _DEEPEST = 8  # parts of parts
+_VALUES = 4  # values of a number among the arguments, after which the function is split at statements that read it
 
 
 class _Recording(threading.local):
@@ -127,6 +129,8 @@ class CompiledFunction:
         # why calls run as they are
         self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
         self.tries = 0
+        self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
+        self.varying: set[str] = set()  # parameters that are numbers and have had many values
         self.exact = False  # whether passes must keep every bit
         self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
         self.seconds = 0.0
@@ -163,6 +167,8 @@ class CompiledFunction:
             entry = self.found.get(key)
         except TypeError:  # an argument that cannot be hashed
             return self._eager(args, kwargs, "an argument cannot be compared")
+        if entry is None and self._varies(args, kwargs):
+            return self._find_parts(given, key, args, kwargs, "a number among its arguments changes again and again")
         if entry is None:  # the first call of this kind
             pattern = (given.pattern(self.options.get("dynamic") is False), key[1])
             alike = self.patterns.setdefault(pattern, [])
@@ -189,6 +195,23 @@ class CompiledFunction:
                     return self._run(recorded, given, args, kwargs, key)
             self.causes.append(cause)
         return self._record(given, key, args, kwargs)
+
+    def _varies(self, args: tuple, kwargs: dict) -> bool:
+        """Whether numbers among the arguments have had so many values that the function is better split at what reads them."""
+        plain = {k: v for k, v in (*enumerate(args), *kwargs.items()) if type(v) in (int, float)}
+        if not plain or self.fullgraph or self.depth >= _DEEPEST or self.varying:
+            return False
+        for k, v in plain.items():
+            self.values.setdefault(k, set()).add(v)
+        found = find(self.function, self.source) if any(len(v) >= _VALUES for v in self.values.values()) else ""
+        if isinstance(found, str):
+            return False
+        a = found[0].tree.args
+        names = [p.arg for p in (*a.posonlyargs, *a.args)][len(found[1]) :]
+        self.varying = {
+            names[k] if type(k) is int and k < len(names) else str(k) for k, v in self.values.items() if len(v) >= _VALUES
+        }
+        return True
 
     def _forget(self, alike: list[tuple]) -> None:
         """Of too many recordings that differ only in sizes, the oldest goes."""
@@ -243,6 +266,7 @@ class CompiledFunction:
         source, first = found
         marks = Marks(source)
         reach = self._reach(given)
+        set_free(reach)
         prepared, table, result = self._watched(
             _recorder(reach, given),
             reach,
@@ -255,12 +279,13 @@ class CompiledFunction:
         )
         bad = marks.end()
         bad |= makers(source, result)
+        bad |= users_of(source, self.varying)
         self._split_at(source, first, bad, key, why)
         return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
 
     def _split_at(self, source: Source, first: tuple, bad: dict[Any, str], key: tuple, why: str) -> bool:
         """Split the function at these statements, if anything is gained by that."""
-        split = Split(source, bad, self._part) if bad else None
+        split = Split(source, bad, self._part, self.varying) if bad else None
         if split is None or not (split.parts or split.calls_others):
             self.found[key] = Unfit(why)
             self._say(why)
@@ -285,11 +310,14 @@ class CompiledFunction:
 
     def _reach(self, given: Arguments) -> Reach:
         roots = [(self.name, self.function), *self._objects(given)]
+        aside = None
         if self.aside is not None and self.source is not None:
             held, code, name = self.aside
-            if uses_only_attributes(self.source.tree, name):
-                return Reach((held, code)).explore(roots)
-        return Reach().explore(roots)
+            aside = (held, code) if uses_only_attributes(self.source.tree, name) else None
+        reach = Reach(aside).explore(roots)
+        if self.tries or self.causes:  # something changes: it may be a number that is only counted
+            set_free(reach)
+        return reach
 
     @staticmethod
     def _objects(given: Arguments) -> list[tuple[str, Any]]:

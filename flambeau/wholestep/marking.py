@@ -11,8 +11,8 @@ from ..core.tensor import Size, Tensor
 from .guards import ATOMS, AutogradItem
 from .reach import Reach, Unreachable
 from .source import Source
-from .splitting import alone, marked, statements
-from .variables import stores
+from .splitting import alone, header, marked, statements
+from .variables import loads, stores
 
 
 def unreachable(given: Source, objects: list[tuple[str, Any]]) -> dict[ast.stmt, str]:
@@ -27,6 +27,12 @@ def unreachable(given: Source, objects: list[tuple[str, Any]]) -> dict[ast.stmt,
         except Unreachable as problem:
             bad[s] = str(problem)
     return bad
+
+
+def users_of(given: Source, names: set[str]) -> dict[ast.stmt, str]:
+    """Statements that read variables which are other numbers in each call."""
+    found = {s: loads(header(s)) & names for s in statements(given.tree.body)}
+    return {s: f"the number '{sorted(used)[0]}' is another one in each call" for s, used in found.items() if used}
 
 
 def makers(given: Source, result: Any) -> dict[ast.stmt, str]:
@@ -98,4 +104,4 @@ class Marks:
         return why
 
 
-__all__ = ["Marks", "unreachable"]
+__all__ = ["Marks", "makers", "unreachable", "users_of"]
