@@ -33,6 +33,7 @@ from ..nn.modules.module import Module
 from .arguments import Arguments, generation, settings_key
 from .counters import set_free
 from .differentiable import Boundary, Derivative, FunctionNode
+from .guards import Item
 from .marking import Marks, makers, unreachable, users_of
 from .preparing import Changes, Prepared
 from .program import Stale
@@ -48,6 +49,7 @@ _GLOBAL_HOOKS = [
 ]
 _TRIES = 4  # recordings that a function gets which changes Python's state
 _LIMIT = 8  # recordings for different arguments and states
+_WORTH = 16  # calls after which a recording was worth the trouble: where there are too many, it may go
 _SIZES = 64  # recordings that differ only in sizes: of more than these, the oldest are forgotten
 _DEEPEST = 8  # parts of parts
 _VALUES = 4  # values of a number among the arguments, after which the function is split at statements that read it
@@ -209,7 +211,9 @@ class CompiledFunction:
         a = found[0].tree.args
         names = [p.arg for p in (*a.posonlyargs, *a.args)][len(found[1]) :]
         self.varying = {
-            names[k] if type(k) is int and k < len(names) else str(k) for k, v in self.values.items() if len(v) >= _VALUES
+            names[k] if type(k) is int and k < len(names) else str(k)
+            for k, v in self.values.items()
+            if len(v) >= _VALUES
         }
         return True
 
@@ -323,13 +327,15 @@ class CompiledFunction:
     def _objects(given: Arguments) -> list[tuple[str, Any]]:
         return [(f"argument {type(o).__name__}", o) for o in given.objects]
 
-    def _unreached(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
-        """The function's state cannot be known: split it at the statements that are the cause, before anything runs."""
+    def _unreached(
+        self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, changed: Item | None = None
+    ) -> Any:
+        """The function's state cannot be known, or changes: split it at the statements that are the cause, before anything runs."""
         found = find(self.function, self.source)
         if not self.fullgraph and self.depth < _DEEPEST and not isinstance(found, str):
             source, first = found
             objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
-            if self._split_at(source, first, unreachable(source, objects), key, why):
+            if self._split_at(source, first, unreachable(source, objects, first, changed), key, why):
                 return self._by_parts(args, kwargs)
         self.found[key] = Unfit(why)
         return self._eager(args, kwargs, why)
@@ -385,9 +391,14 @@ class CompiledFunction:
         )
         if not resized and sum(max(counts, default=0) for counts in kinds) >= self.limit:
             why = f"there are {self.limit} recordings already; the last one was because {(self.causes or ['of new arguments'])[-1]}"
-            if type(entry) is not list:
+            changed = entry[-1].guard.changed if type(entry) is list else None
+            if type(entry) is list and entry[-1].calls >= _WORTH:
+                entry.pop()  # the one that was not used for longest: it was worth its while
+            elif changed is None:
                 self.found[key] = Unfit(why)
-            return self._eager(args, kwargs, why)
+                return self._eager(args, kwargs, why)
+            else:
+                return self._unreached(given, key, args, kwargs, why, changed)
         started = time.perf_counter()
         try:
             reach = self._reach(given)

@@ -113,7 +113,11 @@ class Split:
     variables that no part should be given: they are other numbers in each call."""
 
     def __init__(
-        self, given: Source, bad: dict[ast.stmt, str], compiled: Callable[[Any, Source | None, str], Any], varying: set[str]
+        self,
+        given: Source,
+        bad: dict[ast.stmt, str],
+        compiled: Callable[[Any, Source | None, str], Any],
+        varying: set[str],
     ):
         self.source, self.bad, self._compiled, self.varying = given, bad, compiled, varying
         self.parts: list[Any] = []

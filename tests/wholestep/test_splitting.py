@@ -498,3 +498,36 @@ def test_a_number_that_changes_in_every_call():
     behind = compiled._compiled
     assert behind.varying == {"number", "weight"}
     assert any(r.checked for part in behind.parts() for r in part.recordings())
+
+
+class _Annealed(nn.Module):
+    """Divides by a number that somebody changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.heat = nn.Linear(4, 8), nn.Linear(8, 4), 1.0
+
+    def forward(self, x):
+        h = self.first(x).relu()
+        h = h / self.heat
+        return self.second(h)
+
+
+@pytest.mark.parametrize("every", [1, 20])
+def test_state_that_changes_again_and_again(every):
+    """What changes in every call splits the function at what reads it; what changes now and then is recorded again each time."""
+    model = _Annealed()
+    compiled = flambeau.compile(model)
+    x = flambeau.randn(3, 4)
+    with warnings.catch_warnings(), flambeau.no_grad():
+        warnings.simplefilter("ignore")
+        for k in range(30 if every == 1 else 220):
+            if k % every == 0:
+                model.heat *= 0.99
+            same(compiled(x), model(x))
+    behind = compiled._compiled._compiled
+    if every == 1:
+        calls = [sum(r.calls for r in part.recordings()) for part in behind.parts()]
+        assert len(calls) == 2 and min(calls) > 10 and len(behind.reasons) == 1
+    else:
+        assert not behind.parts() and not behind.reasons and len(behind.causes) == 10
