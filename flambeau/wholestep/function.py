@@ -50,6 +50,10 @@ _GLOBAL_HOOKS = [
 _TRIES = 4  # recordings that a function gets which changes Python's state
 _LIMIT = 8  # recordings for different arguments and states
 _WORTH = 16  # calls after which a recording was worth the trouble: where there are too many, it may go
+_FREE_SIZES = (
+    6  # sizes that are recorded when they are first seen; later ones if recordings were used at all, on average
+)
+_PATIENCE = 3  # calls of one more size that run as they are first, otherwise
 _SIZES = 64  # recordings that differ only in sizes: of more than these, the oldest are forgotten
 _DEEPEST = 8  # parts of parts
 _VALUES = 4  # values of a number among the arguments, after which the function is split at statements that read it
@@ -177,12 +181,17 @@ class CompiledFunction:
             if len(self.patterns) >= 8 * self.limit:
                 return self._eager(args, kwargs, "its arguments are of a new kind again and again")
             before = next((k for k in reversed(alike) if type(self.found.get(k)) is list), None)
+            wait = 1 if before is None else self._wait(alike)
             alike.append(key)
-            if before is None:
-                self.found[key] = 1
+            if before is not None:
+                self.causes.append(_new_sizes(before[0], key[0]))
+                self._forget(alike)
+            if wait:
+                self.found[key] = wait
                 return self._as_it_is(args, kwargs)
-            self.causes.append(_new_sizes(before[0], key[0]))
-            self._forget(alike)
+        if type(entry) is int and entry > 1:
+            self.found[key] = entry - 1
+            return self._as_it_is(args, kwargs)
         if type(entry) is Unfit:
             return self._as_it_is(args, kwargs)
         if type(entry) is Unsplit:
@@ -216,6 +225,11 @@ class CompiledFunction:
             if len(v) >= _VALUES
         }
         return True
+
+    def _wait(self, alike: list[tuple]) -> int:
+        """How many calls of a new size run as they are before one is recorded: none, but where sizes hardly ever come back."""
+        known = [r for k in alike if type(e := self.found.get(k)) is list for r in e]
+        return 0 if len(known) <= _FREE_SIZES or 2 * sum(r.calls for r in known) >= len(known) else _PATIENCE
 
     def _forget(self, alike: list[tuple]) -> None:
         """Of too many recordings that differ only in sizes, the oldest goes."""
