@@ -29,9 +29,12 @@ if _madvise is not None:
 ALIGNMENT = 64
 _HUGE_PAGE, _MADV_HUGEPAGE = 1 << 21, 14
 _ADDRESS_SPACE = 1 << 48
-# Blocks of this size and more are mapped by themselves, and gone when they are given back. The C library would put them into one area
-# with everything else once some were freed: in huge pages, of which small ones that come later keep whole ones.
-MAPPED = _HUGE_PAGE if sys.platform == "linux" and _madvise is not None else _ADDRESS_SPACE
+# Blocks of this size and more are counted one by one and given back when too many lie around; smaller ones are only
+# ever moved between the lists of free blocks and their tensors, which costs next to nothing.
+LARGE = 1 << 17
+# They are mapped by themselves, and gone when they are given back. The C library would put them into one area with everything else
+# once some were freed, of which small ones that come later keep whole pages.
+MAPPED = LARGE if sys.platform == "linux" and _madvise is not None else _ADDRESS_SPACE
 _mmap = _libc.mmap
 _mmap.restype = ctypes.c_void_p
 _mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -67,9 +70,12 @@ def _fresh_block(size: int) -> int | None:
     if size < MAPPED:
         return _aligned_alloc(ALIGNMENT, size)
     access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    start = _mmap(None, size + _HUGE_PAGE, access, kind, -1, 0)
+    spare = _HUGE_PAGE if size >= _HUGE_PAGE else 0
+    start = _mmap(None, size + spare, access, kind, -1, 0)
     if start is None or start == _NOT_MAPPED:
         return None
+    if not spare:
+        return start
     pointer = -(-start // _HUGE_PAGE) * _HUGE_PAGE
     for first, last in ((start, pointer), (pointer + size, start + size + _HUGE_PAGE)):  # what is too much
         if last > first:
@@ -100,11 +106,6 @@ def make_sure_of(size: int, purpose: str) -> None:
                     " by tensors). Buy new RAM or use smaller tensors!"
                 ) from None
             allocator.empty_cache()
-
-
-# Blocks of this size and more are counted one by one and given back when too many lie around; smaller ones are only
-# ever moved between the lists of free blocks and their tensors, which costs next to nothing.
-LARGE = 1 << 20
 
 
 class CachingAllocator:
