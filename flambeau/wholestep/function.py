@@ -24,7 +24,7 @@ from ..core.allocator import allocator
 from ..core.casts import casts
 from ..core.device import cpu
 from ..core.generator import default_generator
-from ..core.graph import grad_mode, unusual
+from ..core.graph import grad_mode, unusual, user_frame
 from ..core.locks import new_lock
 from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor
@@ -222,13 +222,16 @@ class CompiledFunction:
             if self.fullgraph:
                 raise RuntimeError(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
             if len(self.reasons) == 1 and not self.depth:
-                warnings.warn(f"{self.name} {what}: {why}", UserWarning, stacklevel=4)
+                file, _, line = user_frame().rpartition(":")
+                warnings.warn_explicit(f"{self.name} {what}: {why}", UserWarning, file, int(line))
 
-    def _unfit(self, key: tuple, why: str) -> None:
+    def _unfit(self, key: tuple, why: str, place: str) -> None:
         """The function cannot be recorded for arguments of this kind: next time it is split, if it can be."""
-        if self.fullgraph or self.depth >= _DEEPEST or isinstance(find(self.function, self.source), str):
+        unsplit = "" if self.fullgraph or self.depth >= _DEEPEST else find(self.function, self.source)
+        if isinstance(unsplit, str):
             self.found[key] = Unfit(why)
-            self._say(why)
+            where = f" ({place})" if place else ""
+            self._say(f"{why}{where}" + (f"; it cannot be split: {unsplit}" if unsplit else ""))
         else:
             self.found[key] = Unsplit(why)
 
@@ -380,10 +383,10 @@ class CompiledFunction:
         except Changes as problem:  # it may be the last time: state that is made once
             self.tries += 1
             if self.tries >= _TRIES:
-                self._unfit(key, str(problem))
+                self._unfit(key, str(problem), recorder.place)
             return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
         except NotRecordable as problem:
-            self._unfit(key, str(problem))
+            self._unfit(key, str(problem), recorder.place)
             return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
         recorded.seconds = time.perf_counter() - started
         self.seconds += recorded.seconds

@@ -425,3 +425,36 @@ def test_methods_of_objects():
             results = [step(flambeau.full((2, 3), 1.0 + i / 3), scale=0.5) for i in range(9)]
         outcomes.append([results, trainer.history, trainer.rate, [p.detach() for p in trainer.model.parameters()]])
     same(*outcomes)
+
+
+def test_functions_of_imported_modules(tmp_path):
+    """CPython compiles `F.relu(x)` otherwise where the file imports F: the source is recognised nevertheless."""
+    file = tmp_path / "imports_functional.py"
+    file.write_text(
+        "import flambeau\nimport flambeau.nn.functional as F\nseen = []\n"
+        "def f(x):\n    y = F.relu(x)\n    seen.append(y.sum().item())\n    return F.gelu(y)\n"
+    )
+    found: dict = {"__name__": "imports_functional"}
+    exec(compile(file.read_text(), str(file), "exec"), found)
+    f = flambeau.compile(found["f"])
+    x = flambeau.randn(3, 4)
+    with pytest.warns(UserWarning, match=r"is split.*imports_functional.py:6") as said:
+        results = [f(x) for _ in range(6)]
+    assert said[0].filename == __file__  # the line that called it
+    assert len(f._compiled.parts()) == 2 and len(found["seen"]) == 6
+    assert all(flambeau.equal(r, F.gelu(F.relu(x))) for r in results)
+
+
+def test_errors_name_the_line():
+    """Where a function must be one graph and cannot be, the line is named."""
+
+    def f(x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+    compiled = flambeau.compile(f, fullgraph=True)
+    compiled(flambeau.ones(2))
+    line = f.__code__.co_firstlineno + 1
+    with pytest.raises(RuntimeError, match=rf"f cannot be one graph: .* \(.*test_splitting.py:{line}\)"):
+        compiled(flambeau.ones(2))
