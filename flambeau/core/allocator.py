@@ -13,6 +13,8 @@ import os
 import sys
 from collections.abc import Iterator
 
+from .locks import new_lock
+
 _libc = ctypes.CDLL(None)
 _aligned_alloc = _libc.aligned_alloc
 _aligned_alloc.restype = ctypes.c_void_p
@@ -118,7 +120,8 @@ class CachingAllocator:
         self.large_cached = 0
         self.peak = 0
         self.system_calls = 0
-        self.cache_limit = _default_cache_limit()
+        self.cache_limit = self._usual_limit = _default_cache_limit()
+        self._sparing, self._lock = 0, new_lock()  # how many want no block kept, in which threads ever
 
     def allocate(self, size: int) -> int:
         """A block of exactly `size` bytes, which must be a size class (see round_size)."""
@@ -189,11 +192,17 @@ class CachingAllocator:
         """Inside, no block of the past is kept, and large ones go back to the system as soon as they are freed: for work that is done
         once, and beside which there should be room for something else."""
         self.empty_cache()
-        limit, self.cache_limit = self.cache_limit, 0
+        with self._lock:
+            if not self._sparing:
+                self._usual_limit, self.cache_limit = self.cache_limit, 0
+            self._sparing += 1
         try:
             yield
         finally:
-            self.cache_limit = limit
+            with self._lock:
+                self._sparing -= 1
+                if not self._sparing:
+                    self.cache_limit = self._usual_limit
 
     def stats(self) -> dict[str, int]:
         """The peak counts large blocks in use; small ones count from when they are first needed, for good."""

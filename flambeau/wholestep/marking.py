@@ -8,7 +8,8 @@ from typing import Any
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.tensor import Size, Tensor
-from .guards import ATOMS, AutogradItem
+from .arguments import ATOMS
+from .guards import AutogradItem
 from .reach import Reach, Unreachable
 from .source import Source
 from .splitting import alone, marked, statements

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.allocator import allocator
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .arguments import Arguments
 from .comparing import TensorPrint
-from .differentiable import Derivative, FunctionNode
 from .guards import (
     GRADIENTS_ARE_KNOWN,
     Guard,
     Words,
     gradient_rows,
 )
-from .passes import Stage
+from .late import late
 from .program import Program, Stale
 from .rehearsal import Rehearsal, extent
 from .results import Header, Results
+
+if TYPE_CHECKING:
+    from .differentiable import Derivative
+    from .passes import Stage
+
+differentiable = late("differentiable")
 
 
 class GradSlot:
@@ -95,7 +100,7 @@ class Recorded:
         """The results, with a node that knows their derivative."""
         assert self.derivative is not None
         saved = [made[s] if type(s) is int else s for s in self.saves]
-        return self.make(tensors, made, FunctionNode(self.derivative, tensors, saved))
+        return self.make(tensors, made, differentiable.FunctionNode(self.derivative, tensors, saved))
 
     def _options(self) -> list[dict[str, Any]]:
         return [o() for o in self.options]
