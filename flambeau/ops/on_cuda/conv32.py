@@ -8,6 +8,7 @@ found, in a fixed order."""
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from ...backends import nvidia
@@ -50,54 +51,62 @@ extern "C" __global__ void __launch_bounds__(256) add_parts(float* out, const fl
 }
 """
 
-# The taps of a window: where in the source they look, from ST times the place in the result, and which of the weight's they are.
+# A result's pixel (a, b) sums taps (i, j) of a window: the source's pixel (step * a + down + turn * i, step * b + right + turn * j) times
+# the weight's tap (first + skip * i, second + skip * j).
 _PRODUCT = r"""
-#define PIXELS (GH * GW)
-#define STEP 68  // floats from one row in shared memory to the next
-#define STAGE (TAPS * STEP)
+struct shape {
+  int channels, results, source_high, source_wide, high, wide, step, down, right, turn, first, second, skip, taps_wide;
+  int row_step, channel_step;  // of the weight, from one channel of the result or of the source to the next
+  int apart, under, beside, full_wide;  // where a pixel of the result lies
+};
+#define STRIDE 68  // floats from one row in shared memory to the next
+#define MOST 9     // of them at once
+#define STAGE (MOST * STRIDE)
 #define STAGES 3
-__device__ __forceinline__ int tap_of(int k) { const int table[TAPS] = {TAP}; return table[k]; }
 
-extern "C" __global__ void __launch_bounds__(128) convolve(float* out, const float* x, const float* w, i64 pixels, i64 splits) {
-  __shared__ quad space[STAGES * STAGE];  // of two groups of threads: weights, pixels
+template <int TH, int TW> __device__ __forceinline__ void product(float* space, float* out, const float* x, const float* w, const shape& s,
+    i64 pixels, i64 which, int splits) {
+  constexpr int TAPS = TH * TW, CHANNELS = MOST / TAPS;
   const int t = threadIdx.x & 63, group = threadIdx.x >> 6, tx = t & 7, ty = t >> 3;
-  const i64 tiles = (pixels + 63) / 64;
-  i64 which = blockIdx.x;
-  const int first_row = (int)(which % (CO / 64)) * 64;
-  which /= CO / 64;
-  const i64 first = which % tiles * 64, split = which / tiles;
-  float* mine = space[0].v + group * (2 * STAGE);  // of a stage; stages are 4 * STAGE apart
-  const int rows[TAPS] = {DOWN}, columns[TAPS] = {RIGHT};
+  const int plane = s.high * s.wide, tiles = (int)((pixels + 63) / 64), across = s.results / 64;
+  const int first_row = (int)(which % across) * 64;
+  which /= across;
+  const i64 first = which % tiles * 64;
+  const int split = (int)(which / tiles);
+  float* mine = space + group * (2 * STAGE);  // of a stage; stages are 4 * STAGE apart
   // The pixel whose window this thread brings.
-  const i64 pixel = first + t, picture = pixel / PIXELS;
-  const int at = (int)(pixel - picture * PIXELS), above = at / GW * ST, left = at % GW * ST;
-  const float* source = x + picture * CI * SH * SW + above * SW + left;
+  const i64 pixel = first + t, picture = pixel / plane;
+  const int at = (int)(pixel - picture * plane), above = at / s.wide * s.step + s.down, left = at % s.wide * s.step + s.right;
+  const int source_plane = s.source_high * s.source_wide;
+  const float* source = x + picture * s.channels * source_plane + (i64)above * s.source_wide + left;
   unsigned inside = 0;
   _Pragma("unroll") for (int k = 0; k < TAPS; ++k) {
-    const int r = above + rows[k], c = left + columns[k];
-    inside |= (pixel < pixels && r >= 0 && r < SH && c >= 0 && c < SW ? 1u : 0u) << k;
+    const int r = above + s.turn * (k / TW), c = left + s.turn * (k % TW);
+    inside |= (pixel < pixels && r >= 0 && r < s.source_high && c >= 0 && c < s.source_wide ? 1u : 0u) << k;
   }
   int from[TAPS], to[TAPS];  // weights
   _Pragma("unroll") for (int i = 0; i < TAPS; ++i) {
     const int e = t + 64 * i, row = e / TAPS, k = e % TAPS;
-    to[i] = k * STEP + row;
-    from[i] = (first_row + row) * ROW_STEP + tap_of(k);
+    to[i] = k * STRIDE + row;
+    from[i] = (first_row + row) * s.row_step + (s.first + s.skip * (k / TW)) * s.taps_wide + s.second + s.skip * (k % TW);
   }
-  const int per = (int)((CI + splits - 1) / splits), begin = (int)split * per, end = begin + per < CI ? begin + per : CI;
-  const int steps = (end - begin + 1) / 2;
+  const int per = (s.channels + splits - 1) / splits, begin = split * per, end = begin + per < s.channels ? begin + per : s.channels;
+  const int steps = (end - begin + 2 * CHANNELS - 1) / (2 * CHANNELS);
   auto fetch = [&](int step) {
-    const int c = begin + 2 * step + group;
-    const bool live = c < end;
     float* stage = mine + step % STAGES * (4 * STAGE);
-    const float *weights = w + (i64)c * CHANNEL_STEP, *place = source + (i64)c * (SH * SW);
-    _Pragma("unroll") for (int i = 0; i < TAPS; ++i) bring(stage + to[i], weights + from[i], live);
-    _Pragma("unroll") for (int k = 0; k < TAPS; ++k)
-      bring(stage + STAGE + k * STEP + t, place + rows[k] * SW + columns[k], live && (inside >> k & 1));
+    _Pragma("unroll") for (int m = 0; m < CHANNELS; ++m) {
+      const int c = begin + (2 * step + group) * CHANNELS + m;
+      const bool live = c < end;
+      const float *weights = w + (i64)c * s.channel_step, *place = source + (i64)c * source_plane;
+      _Pragma("unroll") for (int i = 0; i < TAPS; ++i) bring(stage + m * (TAPS * STRIDE) + to[i], weights + from[i], live);
+      _Pragma("unroll") for (int k = 0; k < TAPS; ++k)
+        bring(stage + STAGE + (m * TAPS + k) * STRIDE + t, place + s.turn * (k / TW * s.source_wide + k % TW), live && (inside >> k & 1));
+    }
   };
   float sums[8][8];
   _Pragma("unroll") for (int i = 0; i < 8; ++i) _Pragma("unroll") for (int j = 0; j < 8; ++j) sums[i][j] = 0.f;
-  _Pragma("unroll") for (int s = 0; s < STAGES - 1; ++s) {
-    if (s < steps) fetch(s);
+  _Pragma("unroll") for (int i = 0; i < STAGES - 1; ++i) {
+    if (i < steps) fetch(i);
     brought();
   }
   _Pragma("unroll 1") for (int step = 0; step < steps; ++step) {
@@ -106,8 +115,8 @@ extern "C" __global__ void __launch_bounds__(128) convolve(float* out, const flo
     if (step + STAGES - 1 < steps) fetch(step + STAGES - 1);
     brought();
     const float* stage = mine + step % STAGES * (4 * STAGE);
-    _Pragma("unroll") for (int k = 0; k < TAPS; ++k) {
-      const float *a = stage + k * STEP + 4 * ty, *b = stage + STAGE + k * STEP + 4 * tx;
+    _Pragma("unroll") for (int k = 0; k < TAPS * CHANNELS; ++k) {
+      const float *a = stage + k * STRIDE + 4 * ty, *b = stage + STAGE + k * STRIDE + 4 * tx;
       const quad a0 = *(const quad*)a, a1 = *(const quad*)(a + 32), b0 = *(const quad*)b, b1 = *(const quad*)(b + 32);
       _Pragma("unroll") for (int i = 0; i < 4; ++i) _Pragma("unroll") for (int j = 0; j < 4; ++j) {
         sums[i][j] += a0.v[i] * b0.v[j];
@@ -120,72 +129,106 @@ extern "C" __global__ void __launch_bounds__(128) convolve(float* out, const flo
   // The second group hands its sums to the first.
   wait_for_all_but<0>();
   __syncthreads();
-  float* exchange = space[0].v;
   _Pragma("unroll") for (int half = 0; half < 2; ++half) {
     if (group == 1)
       _Pragma("unroll") for (int i = 0; i < 4; ++i) _Pragma("unroll") for (int j = 0; j < 8; ++j)
-        exchange[(i * 8 + j) * 64 + t] = sums[half * 4 + i][j];
+        space[(i * 8 + j) * 64 + t] = sums[half * 4 + i][j];
     __syncthreads();
     if (group == 0)
       _Pragma("unroll") for (int i = 0; i < 4; ++i) _Pragma("unroll") for (int j = 0; j < 8; ++j)
-        sums[half * 4 + i][j] += exchange[(i * 8 + j) * 64 + t];
+        sums[half * 4 + i][j] += space[(i * 8 + j) * 64 + t];
     __syncthreads();
   }
   if (group == 1) return;
-  out += split * pixels * CO;
+  const i64 full = (i64)plane * s.apart * s.apart;
+  out += split * (pixels * s.apart * s.apart * s.results);
   _Pragma("unroll") for (int side = 0; side < 2; ++side) {
-    const i64 p = first + side * 32 + 4 * tx, n = p / PIXELS;
+    const i64 p = first + side * 32 + 4 * tx, n = p / plane;
     if (p >= pixels) continue;
-    float* to_picture = out + n * CO * PIXELS + (p - n * PIXELS);
+    const int rest = (int)(p - n * plane), a = rest / s.wide, b = rest - a * s.wide;
+    float* to_picture = out + n * s.results * full;
     _Pragma("unroll") for (int i = 0; i < 8; ++i) {
+      float* to_plane = to_picture + (i64)(first_row + i / 4 * 32 + 4 * ty + i % 4) * full;
       quad q;
       _Pragma("unroll") for (int j = 0; j < 4; ++j) q.v[j] = sums[i][side * 4 + j];
-      *(quad*)(to_picture + (i64)(first_row + i / 4 * 32 + 4 * ty + i % 4) * PIXELS) = q;
+      if (s.apart == 1) *(quad*)(to_plane + rest) = q;
+      else _Pragma("unroll") for (int j = 0; j < 4; ++j) to_plane[(2 * a + s.under) * s.full_wide + 2 * (b + j) + s.beside] = q.v[j];
     }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(128) convolve(float* out, const float* x, const float* w, shape s, i64 pixels, int splits) {
+  __shared__ quad space[STAGES * STAGE];
+  product<KH, KW>(space[0].v, out, x, w, s, pixels, blockIdx.x, splits);
+}
+
+// The gradient of the input of a convolution of 3 x 3 taps with stride 2: pixels in even and odd rows and columns have other taps.
+template <int TH, int TW> __device__ __forceinline__ void quarter(float* space, float* out, const float* x, const float* w, shape s,
+    i64 pixels, i64 which, int splits) {
+  s.first = TH == 1;
+  s.second = TW == 1;
+  s.under = (s.down ^ s.first) & 1;
+  s.beside = (s.right ^ s.second) & 1;
+  s.down = (s.under + s.down - s.first) / 2;
+  s.right = (s.beside + s.right - s.second) / 2;
+  product<TH, TW>(space, out, x, w, s, pixels, which, splits);
+}
+
+extern "C" __global__ void __launch_bounds__(128) convolve_back(float* out, const float* x, const float* w, shape s, i64 pixels,
+    int splits) {
+  __shared__ quad space[STAGES * STAGE];
+  const i64 each = gridDim.x / 4, which = blockIdx.x % each;
+  switch ((int)(blockIdx.x / each)) {  // the most work first
+    case 0: quarter<2, 2>(space[0].v, out, x, w, s, pixels, which, splits); break;
+    case 1: quarter<1, 2>(space[0].v, out, x, w, s, pixels, which, splits); break;
+    case 2: quarter<2, 1>(space[0].v, out, x, w, s, pixels, which, splits); break;
+    default: quarter<1, 1>(space[0].v, out, x, w, s, pixels, which, splits);
   }
 }
 """
 
+# A step of the sum is RH x SEG pixels of the result.
 _WEIGHT = r"""
+struct shape { int channels, results, high, wide, result_high, result_wide, down, right; };
 #define TAPS (KH * KW)
 #define PIX (RH * SEG)
 #define PR (ST * (RH - 1) + KH)  // rows and columns of a patch
 #define PC (ST * (SEG - 1) + KW)
-#define PATCH (PR * PC * 17)
-#define STAGE (PATCH + 3) / 4 * 4 + PIX * 64
-#define ACROSS ((OW + SEG - 1) / SEG)
-#define DOWN ((OH + RH - 1) / RH)
+#define PATCH ((PR * PC * 17 + 3) / 4 * 4)
+#define STAGE (PATCH + PIX * 64)
 
-extern "C" __global__ void __launch_bounds__(128) weigh(float* out, const float* x, const float* g, i64 batch, i64 splits) {
-  __shared__ quad space[STAGES * (STAGE) / 4];
+extern "C" __global__ void __launch_bounds__(128) weigh(float* out, const float* x, const float* g, shape s, int batch, int splits) {
+  __shared__ quad space[STAGES * STAGE / 4];
   const int t = threadIdx.x, tx = t & 15, ty = t >> 4;
-  i64 which = blockIdx.x;
-  const int first_ci = (int)(which % ((CI + 15) / 16)) * 16;
-  which /= (CI + 15) / 16;
-  const int first_co = (int)(which % (CO / 64)) * 64;
-  const int split = (int)(which / (CO / 64));
-  const int all = (int)batch * (DOWN * ACROSS), per = (all + (int)splits - 1) / (int)splits;
-  const int begin = split * per, end = begin + per < all ? begin + per : all;
+  const int plane = s.high * s.wide, result_plane = s.result_high * s.result_wide;
+  const int across = (s.result_wide + SEG - 1) / SEG, steps = (s.result_high + RH - 1) / RH * across;
+  int which = blockIdx.x;
+  const int first_in = which % ((s.channels + 15) / 16) * 16;
+  which /= (s.channels + 15) / 16;
+  const int first_out = which % (s.results / 64) * 64, split = which / (s.results / 64);
+  const int per = (batch * steps + splits - 1) / splits, begin = split * per;
+  const int end = begin + per < batch * steps ? begin + per : batch * steps;
   auto fetch = [&](int step) {
-    const int n = step / (DOWN * ACROSS), rest = step % (DOWN * ACROSS), oh = rest / ACROSS * RH, ow = rest % ACROSS * SEG;
-    float *xs = space[0].v + (step - begin) % STAGES * (STAGE), *gs = xs + (PATCH + 3) / 4 * 4;
-    const float* pictures = x + ((i64)n * CI + first_ci) * (H * W);
-    const int above = oh * ST - PH, left = ow * ST - PW;
+    const int n = step / steps, rest = step % steps, high = rest / across * RH, wide = rest % across * SEG;
+    float *xs = space[0].v + (step - begin) % STAGES * STAGE, *gs = xs + PATCH;
+    const float* pictures = x + ((i64)n * s.channels + first_in) * plane;
+    const int above = high * ST - s.down, left = wide * ST - s.right;
     _Pragma("unroll") for (int i = 0; i < (PR * PC * 16 + 127) / 128; ++i) {
-      const int e = t + 128 * i, c = e % PC, r = e / PC % PR, ci = e / (PR * PC), row = above + r, column = left + c;
-      const bool there = row >= 0 && row < H && column >= 0 && column < W && first_ci + ci < CI;
-      if (PR * PC * 16 % 128 == 0 || e < PR * PC * 16) bring(xs + (r * PC + c) * 17 + ci, pictures + (ci * (H * W) + row * W + column), there);
+      const int e = t + 128 * i, c = e % PC, r = e / PC % PR, m = e / (PR * PC), row = above + r, column = left + c;
+      const bool there = row >= 0 && row < s.high && column >= 0 && column < s.wide && first_in + m < s.channels;
+      if (PR * PC * 16 % 128 == 0 || e < PR * PC * 16)
+        bring(xs + (r * PC + c) * 17 + m, pictures + (m * plane + row * s.wide + column), there);
     }
-    const float* grads = g + ((i64)n * CO + first_co + (t >> 3)) * (OH * OW);
+    const float* grads = g + ((i64)n * s.results + first_out + (t >> 3)) * result_plane;
     _Pragma("unroll") for (int i = 0; i < PIX / 2; ++i) {
-      const int p = i / 4 * 8 + (t & 7), co = (t >> 3) + i % 4 * 16, r = oh + p / SEG, c = ow + p % SEG;
-      bring(gs + p * 64 + (co ^ 4 * (p & 7)), grads + (i % 4 * (16 * OH * OW) + r * OW + c), r < OH && c < OW);
+      const int p = i / 4 * 8 + (t & 7), m = (t >> 3) + i % 4 * 16, r = high + p / SEG, c = wide + p % SEG;
+      bring(gs + p * 64 + (m ^ 4 * (p & 7)), grads + (i % 4 * 16 * result_plane + r * s.result_wide + c), r < s.result_high && c < s.result_wide);
     }
   };
   float sums[8][TAPS];
   _Pragma("unroll") for (int i = 0; i < 8; ++i) _Pragma("unroll") for (int k = 0; k < TAPS; ++k) sums[i][k] = 0.f;
-  _Pragma("unroll") for (int s = 0; s < STAGES - 1; ++s) {
-    if (begin + s < end) fetch(begin + s);
+  _Pragma("unroll") for (int i = 0; i < STAGES - 1; ++i) {
+    if (begin + i < end) fetch(begin + i);
     brought();
   }
   _Pragma("unroll 1") for (int step = begin; step < end; ++step) {
@@ -193,11 +236,12 @@ extern "C" __global__ void __launch_bounds__(128) weigh(float* out, const float*
     __syncthreads();
     if (step + STAGES - 1 < end) fetch(step + STAGES - 1);
     brought();
-    const float *xs = space[0].v + (step - begin) % STAGES * (STAGE) + tx, *gs = xs - tx + (PATCH + 3) / 4 * 4;
+    const float *xs = space[0].v + (step - begin) % STAGES * STAGE + tx, *gs = xs - tx + PATCH;
     _Pragma("unroll 1") for (int r = 0; r < RH; ++r) {
       _Pragma("unroll") for (int c = 0; c < SEG; ++c) {
         const int p = r * SEG + c;
-        const quad g0 = *(const quad*)(gs + p * 64 + (8 * ty ^ 4 * (p & 7))), g1 = *(const quad*)(gs + p * 64 + (8 * ty + 4 ^ 4 * (p & 7)));
+        const quad g0 = *(const quad*)(gs + p * 64 + (8 * ty ^ 4 * (p & 7)));
+        const quad g1 = *(const quad*)(gs + p * 64 + (8 * ty + 4 ^ 4 * (p & 7)));
         _Pragma("unroll") for (int k = 0; k < TAPS; ++k) {
           const float v = xs[((r * ST + k / KW) * PC + c * ST + k % KW) * 17];
           _Pragma("unroll") for (int i = 0; i < 4; ++i) {
@@ -208,30 +252,31 @@ extern "C" __global__ void __launch_bounds__(128) weigh(float* out, const float*
       }
     }
   }
-  if (first_ci + tx >= CI) return;
-  out += (i64)split * (CO * CI * TAPS) + ((i64)(first_co + 8 * ty) * CI + first_ci + tx) * TAPS;
+  if (first_in + tx >= s.channels) return;
+  out += ((i64)split * s.results * s.channels + (i64)(first_out + 8 * ty) * s.channels + first_in + tx) * TAPS;
   _Pragma("unroll") for (int i = 0; i < 8; ++i)
-    _Pragma("unroll") for (int k = 0; k < TAPS; ++k) out[i * (CI * TAPS) + k] = sums[i][k];
+    _Pragma("unroll") for (int k = 0; k < TAPS; ++k) out[(i64)i * s.channels * TAPS + k] = sums[i][k];
 }
 """
 
 _BLOCKS = 264  # two for each multiprocessor of a large GPU
-_MOST_TAPS = 9
+_SHAPE, _PICTURE = struct.Struct("<20i"), struct.Struct("<8i")
 
 
 def takes(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> bool:
     """Whether these kernels are for such a convolution (or the gradient that `kind` names)."""
-    stride, pads, dilation, groups = window
-    if x.dtype is not dt.float32 or cudnn_switches.allow_tf32 or len(x.shape) != 4 or not (x._contig and w._contig and y._contig):
+    if x.dtype is not dt.float32 or cudnn_switches.allow_tf32 or len(x.shape) != 4:
         return False
-    if groups != 1 or dilation != (1, 1) or w.shape[2:] != (3, 3) or any(a != b for a, b in pads) or stride[0] != stride[1]:
+    (step, other), ((high, low), (left, right)), dilation, groups = window
+    if groups != 1 or dilation != (1, 1) or step != other or high != low or left != right or w.shape[2:] != (3, 3):
         return False
-    result = x if kind == "input" else y
-    if result.shape[1] % 64 or result.shape[2] * result.shape[3] % 4 or x.shape[0] * max(x[0].numel(), y[0].numel()) >= 1 << 31:
+    rows, size = (x if kind == "input" else y).shape[1:3]
+    wide = (x if kind == "input" else y).shape[3]
+    if rows % 64 or not (x._contig and w._contig and y._contig) or max(x.numel(), y.numel()) >= 1 << 31:
         return False
-    if any(address(t) % 16 for t in (x, w, y)):
+    if kind != "weight" and (size * wide % 4 or (address(x) | address(y)) % 16):
         return False
-    return stride == (1, 1) or kind != "input"
+    return step == 1 or kind != "input" or (step == 2 and size % 2 == 0 and wide % 8 == 0 and high < 3 > left)
 
 
 def convolve(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> None:
@@ -239,45 +284,40 @@ def convolve(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> None:
     if kind == "weight":
         _weight(x, w, y, window)
     else:
-        _product(kind, x, w, y, window)
+        _product(kind == "input", x, w, y, window)
 
 
-def _product(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> None:
-    (step, _), ((high, _), (wide, _)), _, _ = window
-    out, source = (x, y) if kind == "input" else (y, x)
+def _product(back: bool, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> None:
+    (step, _), ((high, _), (left, _)), _, _ = window
+    out, source = (x, y) if back else (y, x)
     kh, kw = w.shape[2:]
-    taps = [(i, j) for i in range(kh) for j in range(kw)]
-    away = [(high - i, wide - j) if kind == "input" else (i - high, j - wide) for i, j in taps]
-    rows, channels = out.shape[1], source.shape[1]
-    many = kh * kw
-    steps = (many, rows * many) if kind == "input" else (channels * many, many)
-    text = _defines(
-        CI=channels, CO=rows, SH=source.shape[2], SW=source.shape[3], GH=out.shape[2], GW=out.shape[3], ST=step, TAPS=many,
-        ROW_STEP=steps[0], CHANNEL_STEP=steps[1], TAP=", ".join(map(str, range(many))),
-        DOWN=", ".join(str(a) for a, _ in away), RIGHT=", ".join(str(b) for _, b in away),
+    rows, channels, many = out.shape[1], source.shape[1], kh * kw
+    apart = step if back else 1
+    sizes = out.shape[2] // apart, out.shape[3] // apart
+    text = _defines(KH=kh, KW=kw) + _COMMON + _PRODUCT
+    shape = _SHAPE.pack(
+        channels, rows, *source.shape[2:], *sizes, 1 if back else step, *((high, left, -1) if back else (-high, -left, 1)),
+        0, 0, apart, kw, *((many, rows * many) if back else (channels * many, many)), apart, 0, 0, out.shape[3],
     )  # fmt: skip
-    pixels = out.shape[0] * out.shape[2] * out.shape[3]
+    pixels = out.shape[0] * sizes[0] * sizes[1]
     blocks = -(-pixels // 64) * (rows // 64)
-    splits = _splits(blocks, channels // 8)
-    run = function(text + _COMMON + _PRODUCT, "convolve", "qqqqq", x.device)
-    _in_parts(text + _COMMON + _PRODUCT, out, splits, lambda to: run(blocks * splits, 128, to, address(source), address(w), pixels, splits))
+    splits = _splits(blocks * apart * apart, channels // 16)
+    run = function(text, "convolve" if apart == 1 else "convolve_back", (*"qqq", _SHAPE.size, "q", "i"), x.device)
+    grid = blocks * splits * apart * apart
+    _in_parts(text, out, splits, lambda to: run(grid, 128, to, address(source), address(w), shape, pixels, splits))
 
 
 def _weight(x: Tensor, w: Tensor, y: Tensor, window: tuple) -> None:
-    (step, _), ((high, _), (wide, _)), _, _ = window
+    (step, _), ((high, _), (left, _)), _, _ = window
     (batch, channels, *sizes), (_, rows, *results) = x.shape, y.shape
-    across = min(results[1], 16)
-    down = max(1, min(results[0], (32 if step == 1 else 16) // across))
-    while across * down % 8:
-        down += 1
-    text = _defines(
-        CI=channels, CO=rows, H=sizes[0], W=sizes[1], OH=results[0], OW=results[1], ST=step, PH=high, PW=wide, KH=w.shape[2],
-        KW=w.shape[3], RH=down, SEG=across, STAGES=3 if step == 1 else 2,
-    )  # fmt: skip
+    across = min(16, max(4, 1 << (results[1] - 1).bit_length()))
+    down = max(1, (32 if step == 1 and across > 4 else 16) // across)
+    text = _defines(KH=w.shape[2], KW=w.shape[3], ST=step, RH=down, SEG=across, STAGES=3) + _COMMON + _WEIGHT
+    shape = _PICTURE.pack(channels, rows, *sizes, *results, high, left)
     blocks = -(-channels // 16) * (rows // 64)
     splits = _splits(blocks, batch * -(-results[0] // down) * -(-results[1] // across))
-    run = function(text + _COMMON + _WEIGHT, "weigh", "qqqqq", x.device)
-    _in_parts(text + _COMMON + _WEIGHT, w, splits, lambda to: run(blocks * splits, 128, to, address(x), address(y), batch, splits))
+    run = function(text, "weigh", (*"qqq", _PICTURE.size, "i", "i"), x.device)
+    _in_parts(text, w, splits, lambda to: run(blocks * splits, 128, to, address(x), address(y), shape, batch, splits))
 
 
 def _splits(blocks: int, most: int) -> int:
