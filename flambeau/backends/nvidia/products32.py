@@ -140,8 +140,11 @@ extern "C" __global__ void __launch_bounds__(256) add_up(float* out, i64 out_ste
 @functools.cache
 def _kernels(where: Any, tile: tuple[int, int], groups: int, along: tuple[bool, bool]) -> tuple[Any, Any]:
     stages = 4 if groups < 4 else 2 if max(tile) > 4 else 4
-    names = dict(TM=tile[0], TN=tile[1], GROUPS=groups, BK=8, STAGES=stages, A_ALONG=int(along[0]), B_ALONG=int(along[1]))
-    module = nvidia.load_source("".join(f"#define {k} {v}\n" for k, v in names.items()) + _TEXT, where)
+    sizes = (
+        f"#define TM {tile[0]}\n#define TN {tile[1]}\n#define GROUPS {groups}\n#define STAGES {stages}\n#define BK 8\n"
+    )
+    lie = f"#define A_ALONG {int(along[0])}\n#define B_ALONG {int(along[1])}\n"
+    module = nvidia.load_source(sizes + lie + _TEXT, where)
     return module.function("multiply", tuple("qqqqqqqiiii")), module.function("add_up", tuple("qqqqiii"))
 
 
@@ -165,7 +168,9 @@ class Plan:
             self.multiply(self.blocks, self.threads, out, out_step, a, a_step, b, b_step, bias, rows, columns, inner, 1)
             return
         parts = nvidia.workspace(4 * rows * columns * self.splits, self.where)
-        self.multiply(self.blocks, self.threads, parts.ptr, columns, a, a_step, b, b_step, 0, rows, columns, inner, self.splits)
+        self.multiply(
+            self.blocks, self.threads, parts.ptr, columns, a, a_step, b, b_step, 0, rows, columns, inner, self.splits
+        )
         self.add_up(-(-rows * columns // 1024), 256, out, out_step, parts.ptr, bias, rows, columns, self.splits)
 
 

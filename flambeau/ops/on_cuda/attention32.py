@@ -247,7 +247,14 @@ def forward(out: Tensor, logs: Tensor, query: Tensor, key: Tensor, value: Tensor
     if _in_tiles(query, key, value, out):
         run = function(_tiles(), "attend", (32, "q", 32, 32, 32, _ALL_SIZES.size), query.device)
         blocks = -(-rows // _OWN) * batch * heads
-        run(blocks, 128, _view(out), address(logs), *map(_view, (query, key, value)), _ALL_SIZES.pack(*_sizes(query, key, scale, causal)))
+        run(
+            blocks,
+            128,
+            _view(out),
+            address(logs),
+            *map(_view, (query, key, value)),
+            _ALL_SIZES.pack(*_sizes(query, key, scale, causal)),
+        )
         return
     run = _function("attend", _ATTEND, _FORWARD, query)
     run(

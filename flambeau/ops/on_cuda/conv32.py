@@ -8,6 +8,8 @@ found, in a fixed order."""
 
 from __future__ import annotations
 
+import functools
+import math
 import struct
 from typing import Any
 
@@ -156,12 +158,16 @@ template <int TH, int TW> __device__ __forceinline__ void product(float* space, 
     }
   }
 }
+"""
 
+_ONCE = r"""
 extern "C" __global__ void __launch_bounds__(128) convolve(float* out, const float* x, const float* w, shape s, i64 pixels, int splits) {
   __shared__ quad space[STAGES * STAGE];
   product<KH, KW>(space[0].v, out, x, w, s, pixels, blockIdx.x, splits);
 }
+"""
 
+_BACK = r"""
 // The gradient of the input of a convolution of 3 x 3 taps with stride 2: pixels in even and odd rows and columns have other taps.
 template <int TH, int TW> __device__ __forceinline__ void quarter(float* space, float* out, const float* x, const float* w, shape s,
     i64 pixels, i64 which, int splits) {
@@ -265,75 +271,93 @@ _SHAPE, _PICTURE = struct.Struct("<20i"), struct.Struct("<8i")
 
 def takes(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> bool:
     """Whether these kernels are for such a convolution (or the gradient that `kind` names)."""
-    if x.dtype is not dt.float32 or cudnn_switches.allow_tf32 or len(x.shape) != 4:
+    if x.dtype is not dt.float32 or cudnn_switches.allow_tf32 or not (x._contig and w._contig and y._contig):
+        return False
+    return not (address(x) | address(w) | address(y)) % 16 and _fits(kind, x.shape, w.shape, y.shape, window)
+
+
+@functools.lru_cache(4096)
+def _fits(kind: str, x: tuple, w: tuple, y: tuple, window: tuple) -> bool:
+    if len(x) != 4 or w[2:] != (3, 3):
         return False
     (step, other), ((high, low), (left, right)), dilation, groups = window
-    if groups != 1 or dilation != (1, 1) or step != other or high != low or left != right or w.shape[2:] != (3, 3):
+    if groups != 1 or dilation != (1, 1) or step != other or high != low or left != right:
         return False
-    rows, size = (x if kind == "input" else y).shape[1:3]
-    wide = (x if kind == "input" else y).shape[3]
-    if rows % 64 or not (x._contig and w._contig and y._contig) or max(x.numel(), y.numel()) >= 1 << 31:
+    _, rows, tall, wide = x if kind == "input" else y
+    if rows % 64 or max(math.prod(x), math.prod(y)) >= 1 << 31 or (kind != "weight" and tall * wide % 4):
         return False
-    if kind != "weight" and (size * wide % 4 or (address(x) | address(y)) % 16):
-        return False
-    return step == 1 or kind != "input" or (step == 2 and size % 2 == 0 and wide % 8 == 0 and high < 3 > left)
+    return step == 1 or kind != "input" or (step == 2 and tall % 2 == 0 and wide % 8 == 0 and high < 3 > left)
 
 
 def convolve(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> None:
     """y from x and w ("forward"), x from y and w ("input"), or w from x and y ("weight")."""
-    if kind == "weight":
-        _weight(x, w, y, window)
-    else:
-        _product(kind == "input", x, w, y, window)
+    out = {"forward": y, "input": x, "weight": w}[kind]
+    given = [address(t) for t in (x, w, y) if t is not out]
+    if kind == "input":
+        given.reverse()
+    _plan(kind, x.shape, w.shape, y.shape, window, x.device).run(address(out), *given)
 
 
-def _product(back: bool, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> None:
+class _Plan:
+    """The launches of a convolution: `run` computes a result from the source and the weight, or from pictures and gradients."""
+
+    def __init__(
+        self, text: str, kernel: str, blocks: int, splits: int, numbers: tuple, kinds: tuple, count: int, where: Any
+    ) -> None:
+        self.kernel = function(text, kernel, kinds, where)
+        self.add = function(_COMMON, "add_parts", "qqqq", where) if splits > 1 else None
+        self.blocks, self.splits, self.numbers, self.count, self.where = blocks, splits, numbers, count, where
+
+    def run(self, out: int, first: int, second: int) -> None:
+        if self.add is None:
+            self.kernel(self.blocks, 128, out, first, second, *self.numbers)
+            return
+        parts = nvidia.workspace(4 * self.count * self.splits, self.where)
+        self.kernel(self.blocks, 128, parts.ptr, first, second, *self.numbers)
+        self.add(-(-self.count // 1024), 256, out, parts.ptr, self.splits, self.count // 4)
+
+
+@functools.lru_cache(4096)
+def _plan(kind: str, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> _Plan:
+    return _weight(x, w, y, window, where) if kind == "weight" else _product(kind == "input", x, w, y, window, where)
+
+
+def _product(back: bool, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> _Plan:
     (step, _), ((high, _), (left, _)), _, _ = window
     out, source = (x, y) if back else (y, x)
-    kh, kw = w.shape[2:]
-    rows, channels, many = out.shape[1], source.shape[1], kh * kw
+    kh, kw = w[2:]
+    (_, rows, tall, wide), channels, many = out, source[1], kh * kw
     apart = step if back else 1
-    sizes = out.shape[2] // apart, out.shape[3] // apart
-    text = _defines(KH=kh, KW=kw) + _COMMON + _PRODUCT
+    sizes = tall // apart, wide // apart
     shape = _SHAPE.pack(
-        channels, rows, *source.shape[2:], *sizes, 1 if back else step, *((high, left, -1) if back else (-high, -left, 1)),
-        0, 0, apart, kw, *((many, rows * many) if back else (channels * many, many)), apart, 0, 0, out.shape[3],
+        channels, rows, *source[2:], *sizes, 1 if back else step, *((high, left, -1) if back else (-high, -left, 1)),
+        0, 0, apart, kw, *((many, rows * many) if back else (channels * many, many)), apart, 0, 0, wide,
     )  # fmt: skip
-    pixels = out.shape[0] * sizes[0] * sizes[1]
-    blocks = -(-pixels // 64) * (rows // 64)
-    splits = _splits(blocks * apart * apart, channels // 16)
-    run = function(text, "convolve" if apart == 1 else "convolve_back", (*"qqq", _SHAPE.size, "q", "i"), x.device)
-    grid = blocks * splits * apart * apart
-    _in_parts(text, out, splits, lambda to: run(grid, 128, to, address(source), address(w), shape, pixels, splits))
+    pixels = out[0] * sizes[0] * sizes[1]
+    blocks = -(-pixels // 64) * (rows // 64) * apart * apart
+    splits = _splits(blocks, channels // 16)
+    text = _defines(KH=kh, KW=kw) + _COMMON + _PRODUCT + (_ONCE if apart == 1 else _BACK)
+    kinds = (*"qqq", _SHAPE.size, "q", "i")
+    name = "convolve" if apart == 1 else "convolve_back"
+    return _Plan(text, name, blocks * splits, splits, (shape, pixels, splits), kinds, math.prod(out), where)
 
 
-def _weight(x: Tensor, w: Tensor, y: Tensor, window: tuple) -> None:
+def _weight(x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> _Plan:
     (step, _), ((high, _), (left, _)), _, _ = window
-    (batch, channels, *sizes), (_, rows, *results) = x.shape, y.shape
+    (batch, channels, *sizes), (_, rows, *results) = x, y
     across = min(16, max(4, 1 << (results[1] - 1).bit_length()))
     down = max(1, (32 if step == 1 and across > 4 else 16) // across)
-    text = _defines(KH=w.shape[2], KW=w.shape[3], ST=step, RH=down, SEG=across, STAGES=3) + _COMMON + _WEIGHT
+    text = _defines(KH=w[2], KW=w[3], ST=step, RH=down, SEG=across, STAGES=3) + _COMMON + _WEIGHT
     shape = _PICTURE.pack(channels, rows, *sizes, *results, high, left)
     blocks = -(-channels // 16) * (rows // 64)
     splits = _splits(blocks, batch * -(-results[0] // down) * -(-results[1] // across))
-    run = function(text, "weigh", (*"qqq", _PICTURE.size, "i", "i"), x.device)
-    _in_parts(text, w, splits, lambda to: run(blocks * splits, 128, to, address(x), address(y), shape, batch, splits))
+    kinds = (*"qqq", _PICTURE.size, "i", "i")
+    return _Plan(text, "weigh", blocks * splits, splits, (shape, batch, splits), kinds, math.prod(w), where)
 
 
 def _splits(blocks: int, most: int) -> int:
     """In how many parts a sum is computed, so that every multiprocessor has two blocks."""
     return max(1, min(_BLOCKS // blocks, most))
-
-
-def _in_parts(text: str, out: Tensor, splits: int, run: Any) -> None:
-    if splits == 1:
-        run(address(out))
-        return
-    count = out.numel()
-    parts = nvidia.workspace(4 * count * splits, out.device)
-    run(parts.ptr)
-    add = function(text, "add_parts", "qqqq", out.device)
-    add(-(-count // 1024), 256, address(out), parts.ptr, splits, count // 4)
 
 
 def _defines(**values: Any) -> str:
