@@ -220,7 +220,8 @@ class CompiledFunction:
         if why not in self.reasons:
             self.reasons.append(why)
             if self.fullgraph:
-                raise RuntimeError(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
+                unsupported = importlib.import_module(f"{__package__.partition('.')[0]}._dynamo.exc").Unsupported
+                raise unsupported(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
             if len(self.reasons) == 1 and not self.depth:
                 warnings.warn(f"{self.name} {what}: {why}", UserWarning, stacklevel=4)
 

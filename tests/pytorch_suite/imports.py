@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from . import compiling
 from .pretended import pretend_devices
 
 INTERNAL = "torch.testing._internal"
@@ -52,6 +53,11 @@ class Placeholder:
 
     def __contains__(self, item: Any) -> bool:
         return False
+
+    def __iter__(self) -> Iterator[Any]:
+        if _loading[0]:
+            return iter(())
+        raise NotThere(f"{self.__name__} is not there")
 
     def __mro_entries__(self, bases: tuple) -> tuple:
         def refuse(*args: Any, **kwargs: Any) -> None:
@@ -157,6 +163,9 @@ def load(path: Path) -> ModuleType:
     """The test file as a module, with placeholders for what it asks for in vain while it is loaded."""
     sys.path[:0] = [str(path.parent), str(path.parents[1])]
     statements = list(_statements(path))
+    judged = compiling.applies(path) and "flambeau" in sys.modules
+    if judged:
+        compiling.install(importlib.import_module("torch"))
     for statement in statements:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
@@ -193,6 +202,8 @@ def load(path: Path) -> ModuleType:
     if "flambeau" in sys.modules:
         _ranks_are_processes(statements)
     module = importlib.import_module(path.stem)
+    if judged:
+        compiling.adapt(module)
     _loading[0] = False
     return module
 
