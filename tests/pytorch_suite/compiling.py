@@ -97,6 +97,16 @@ class Settings(ModuleType):
     __hash__ = object.__hash__
 
 
+class Metrics(ModuleType):
+    """`torch._inductor.metrics`: counts, whatever is written there."""
+
+    def __getattr__(self, name: str) -> Any:
+        return Count(0)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        pass
+
+
 class Nothing(contextlib.ContextDecorator):
     """A `with` block or decorator that changes nothing."""
 
@@ -160,7 +170,7 @@ def repeated(torch: Any, face: Any, function: Any, times: int) -> Any:
                 for _ in range(times):
                     _call_once(torch, face, module, args, kwargs)
             except Exception as problem:  # the call itself will tell
-                if "compile" in str(problem):
+                if "compile:" in str(problem):
                     raise
             finally:
                 _inside.busy = False
@@ -170,6 +180,9 @@ def repeated(torch: Any, face: Any, function: Any, times: int) -> Any:
                 random.setstate(seeds[0])
                 np.random.set_state(seeds[1])
                 torch.set_rng_state(seeds[2])
+            failures = [why for why in face._compiled.reasons if why.startswith("compiling it failed")]
+            if failures:
+                raise AssertionError(failures[0])
         return face(*args, **kwargs)
 
     return call
@@ -211,10 +224,13 @@ def install(torch: Any) -> None:
     dynamo = importlib.import_module("torch._dynamo")
     testing = _module("torch._dynamo.testing", _testing(torch))
     settings = {name: Settings(name) for name in ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config",
-                                                  "torch.fx.experimental._config", "torch._inductor.metrics")}  # fmt: skip
+                                                  "torch.fx.experimental._config", "torch._dynamo.guards")}  # fmt: skip
     for name, value in settings.items():
         value.patch = lambda *args, **kwargs: Nothing()  # type: ignore[attr-defined]
         _put(name, value)
+    metrics = Metrics("torch._inductor.metrics")
+    metrics.__dict__["reset"] = lambda: None
+    _put("torch._inductor.metrics", metrics)
     cases = {"TestCase": _case(torch), "run_tests": lambda *args, **kwargs: None, "CPythonTestCase": _case(torch)}
     for name in ("torch._dynamo.test_case", "torch._inductor.test_case"):
         _module(name, cases)
@@ -225,7 +241,18 @@ def install(torch: Any) -> None:
     given = "error_on_graph_break nonstrict_trace dont_skip_tracing skip_frame forbid_in_graph disallow_in_graph mark_unbacked"
     for name in given.split():
         setattr(dynamo, name, Anything(name))
-    device = torch.device("cpu")
+    dynamo.reset_code_caches = dynamo.reset  # type: ignore[attr-defined]
+    torch.utils._pytree._cxx_pytree_dynamo_traceable = False
+    _module("torch._dynamo.device_interface", {"get_interface_for_device": lambda device: _Interface})
+    _module("torch._inductor.utils", {
+        "run_and_get_code": lambda f, *args, **kwargs: (f(*args, **kwargs), [""]), "fresh_cache": Nothing, "fresh_inductor_cache": Nothing,
+        "run_and_get_cpp_code": lambda f, *args, **kwargs: (f(*args, **kwargs), ""), "run_fw_bw_and_get_code": _inner("generated code"),
+        "run_and_get_kernels": lambda f, *args, **kwargs: (f(*args, **kwargs), Graphs()), "has_torchvision_roi_align": lambda: False,
+        "run_and_get_triton_code": _inner("generated code"), "get_code": _inner("generated code"), "timed": _inner("a clock"),
+        "is_big_gpu": lambda *args: False,
+    })  # fmt: skip
+    for owner in (torch._C, torch.testing):
+        owner.FileCheck = _FileCheck
     _module("torch.testing._internal.inductor_utils", {
         "HAS_CPU": True, "RUN_CPU": True, "HAS_GPU": False, "RUN_GPU": False, "GPU_TYPE": "cuda", "HAS_MULTIGPU": False, "HAS_MPS": False,
         "RUN_TPU": False, "HAS_TPU": False, "IS_BIG_GPU": False, "HAS_CUDA_AND_TRITON": False, "HAS_XPU_AND_TRITON": False, "HAS_TRITON": False,
@@ -239,11 +266,24 @@ def install(torch: Any) -> None:
     skip = unittest.skip("needs Triton and a GPU")
     names = "requires_cuda_and_triton requires_gpu_and_triton requires_gpu requires_cuda requires_xpu_and_triton"
     _module("torch.testing._internal.triton_utils", dict.fromkeys(names.split(), skip))
-    del device
-
 
 _BACKENDS = frozenset(("eager", "aot_eager", "aot_eager_decomp_partition", "inductor", "aot_eager_default_partitioner", "aot_ts", "invoke_subgraph",
                        "eager_noexcept", "aot_eager_decomp_partition_with_mode", "ts", "pre_dispatch_eager", "cudagraphs"))  # fmt: skip
+
+
+class _Interface:
+    """What a test asks of a device."""
+
+    is_bf16_supported = staticmethod(lambda *args: True)
+    is_available = staticmethod(lambda: True)
+    is_dtype_supported = staticmethod(lambda *args, **kwargs: True)
+
+
+class _FileCheck:
+    """Expectations of generated code: not judged."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **kwargs: self
 
 
 def adapt(module: ModuleType) -> None:

@@ -184,7 +184,7 @@ def load(path: Path) -> ModuleType:
         torch.autograd._force_original_view_tracking = lambda mode: contextlib.nullcontext()  # type: ignore[attr-defined]
     if importlib.util.find_spec("triton") is None:  # asked for inside functions that run at import
         sys.modules["torch.utils._triton"] = triton = ModuleType("torch.utils._triton")
-        triton.has_triton = lambda: False  # type: ignore[attr-defined]
+        triton.__getattr__ = lambda name: lambda *args: False  # type: ignore[method-assign]
     for statement in statements:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
@@ -222,8 +222,15 @@ def _statements(path: Path, root: Path | None = None, seen: set[Path] | None = N
     """What importing the file evaluates, in the test files beside it (or in folders there) that it imports from too."""
     root, seen = root or path.parent, {path} if seen is None else seen
     for node in _run_at_import(ast.parse(path.read_text())):
+        names = node.names if isinstance(node, (ast.Import, ast.ImportFrom)) and not getattr(node, "module", None) else []
+        for file in (root / f"{alias.name}.py" for alias in names):  # import it, from . import it
+            if file not in seen and file.exists():
+                seen.add(file)
+                yield from _statements(file, root, seen)
         if isinstance(node, ast.ImportFrom) and node.module:
-            beside: Path | None = root.joinpath(*node.module.split(".")).with_suffix(".py")
+            folders = [root, *([root.parent] if compiling.applies(path) else [])]
+            files = [folder.joinpath(*node.module.split(".")).with_suffix(".py") for folder in folders]
+            beside: Path | None = next((file for file in files if file.exists()), files[0])
             if node.module.startswith(tuple(f"{INTERNAL}.{name}" for name in _WHEEL)):
                 beside = wheel_file(node.module)
             if beside is not None and beside not in seen and beside.exists():
