@@ -419,9 +419,10 @@ class CompiledFunction:
             begin(recorder, prepared)
         if not _one_at_a_time.acquire(blocking=False):
             raise _Busy
-        recording.on, cache, casts.cache = True, casts.cache, {}
-        seed = default_generator.state_bytes()
+        cache = casts.cache
         try:
+            recording.on, casts.cache = True, {}
+            seed = default_generator.state_bytes()
             with allocator.sparing(), recorder.recording():
                 result = function(*args, **kwargs)
         finally:

@@ -184,7 +184,7 @@ def load(path: Path) -> ModuleType:
         torch.autograd._force_original_view_tracking = lambda mode: contextlib.nullcontext()  # type: ignore[attr-defined]
     if importlib.util.find_spec("triton") is None:  # asked for inside functions that run at import
         sys.modules["torch.utils._triton"] = triton = ModuleType("torch.utils._triton")
-        triton.__getattr__ = lambda name: lambda *args: False  # type: ignore[method-assign]
+        triton.__getattr__ = _no_triton  # type: ignore[method-assign]
     for statement in statements:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
@@ -206,6 +206,12 @@ def load(path: Path) -> ModuleType:
         compiling.adapt(module)
     _loading[0] = False
     return module
+
+
+def _no_triton(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return lambda *args: False
 
 
 def _ranks_are_processes(statements: list[ast.AST]) -> None:
