@@ -24,15 +24,17 @@ from ..core.allocator import allocator
 from ..core.casts import casts
 from ..core.device import cpu
 from ..core.generator import default_generator
-from ..core.graph import INFERENCE, grad_mode, unusual
+from ..core.graph import INFERENCE, grad_mode, unusual, user_frame
 from ..core.locks import new_lock
 from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor
 from ..nn.modules import module as module_room
 from ..nn.modules.module import Module
 from .arguments import Arguments, generation, settings_key
+from .counters import set_free
 from .differentiable import Boundary, Derivative, FunctionNode
-from .marking import Marks, makers, unreachable
+from .guards import Item
+from .marking import Marks, makers, unreachable, users_of
 from .preparing import Changes, Prepared
 from .program import Stale
 from .reach import Reach, Unreachable
@@ -47,8 +49,10 @@ _GLOBAL_HOOKS = [
 ]
 _TRIES = 4  # recordings that a function gets which changes Python's state
 _LIMIT = 8  # recordings for different arguments and states
+_WORTH = 16  # calls after which a recording was worth the trouble: where there are too many, it may go
 _SIZES = 64  # recordings that differ only in sizes: of more than these, the oldest are forgotten
 _DEEPEST = 8  # parts of parts
+_VALUES = 4  # values of a number among the arguments, after which the function is split at statements that read it
 
 
 class _Recording(threading.local):
@@ -131,6 +135,8 @@ class CompiledFunction:
         # why calls run as they are
         self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
         self.tries = 0
+        self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
+        self.varying: set[str] = set()  # parameters that are numbers and have had many values
         self.exact = False  # whether passes must keep every bit
         self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
         self.seconds = 0.0
@@ -167,6 +173,8 @@ class CompiledFunction:
             entry = self.found.get(key)
         except TypeError:  # an argument that cannot be hashed
             return self._eager(args, kwargs, "an argument cannot be compared")
+        if entry is None and self._varies(args, kwargs):
+            return self._find_parts(given, key, args, kwargs, "a number among its arguments changes again and again")
         if entry is None:  # the first call of this kind
             pattern = (given.pattern(self.options.get("dynamic") is False), key[1])
             alike = self.patterns.setdefault(pattern, [])
@@ -193,6 +201,25 @@ class CompiledFunction:
                     return self._run(recorded, given, args, kwargs, key)
             self.causes.append(cause)
         return self._record(given, key, args, kwargs)
+
+    def _varies(self, args: tuple, kwargs: dict) -> bool:
+        """Whether numbers among the arguments have had so many values that the function is better split at what reads them."""
+        plain = {k: v for k, v in (*enumerate(args), *kwargs.items()) if type(v) in (int, float)}
+        if not plain or self.fullgraph or self.depth >= _DEEPEST or self.varying:
+            return False
+        for k, v in plain.items():
+            self.values.setdefault(k, set()).add(v)
+        found = find(self.function, self.source) if any(len(v) >= _VALUES for v in self.values.values()) else ""
+        if isinstance(found, str):
+            return False
+        a = found[0].tree.args
+        names = [p.arg for p in (*a.posonlyargs, *a.args)][len(found[1]) :]
+        self.varying = {
+            names[k] if type(k) is int and k < len(names) else str(k)
+            for k, v in self.values.items()
+            if len(v) >= _VALUES
+        }
+        return True
 
     def _forget(self, alike: list[tuple]) -> None:
         """Of too many recordings that differ only in sizes, the oldest goes."""
@@ -227,13 +254,16 @@ class CompiledFunction:
                 unsupported = importlib.import_module(f"{__package__.partition('.')[0]}._dynamo.exc").Unsupported
                 raise unsupported(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
             if len(self.reasons) == 1 and not self.depth:
-                warnings.warn(f"{self.name} {what}: {why}", UserWarning, stacklevel=4)
+                file, _, line = user_frame().rpartition(":")
+                warnings.warn_explicit(f"{self.name} {what}: {why}", UserWarning, file, int(line))
 
-    def _unfit(self, key: tuple, why: str) -> None:
+    def _unfit(self, key: tuple, why: str, place: str) -> None:
         """The function cannot be recorded for arguments of this kind: next time it is split, if it can be."""
-        if self.fullgraph or self.depth >= _DEEPEST or isinstance(find(self.function, self.source), str):
+        unsplit = "" if self.fullgraph or self.depth >= _DEEPEST else find(self.function, self.source)
+        if isinstance(unsplit, str):
             self.found[key] = Unfit(why)
-            self._say(why)
+            where = f" ({place})" if place else ""
+            self._say(f"{why}{where}" + (f"; it cannot be split: {unsplit}" if unsplit else ""))
         else:
             self.found[key] = Unsplit(why)
 
@@ -245,6 +275,7 @@ class CompiledFunction:
         source, first = found
         marks = Marks(source)
         reach = self._reach(given)
+        set_free(reach)
         prepared, table, result = self._watched(
             _recorder(reach, given),
             reach,
@@ -257,12 +288,13 @@ class CompiledFunction:
         )
         bad = marks.end()
         bad |= makers(source, result)
+        bad |= users_of(source, self.varying)
         self._split_at(source, first, bad, key, why)
         return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
 
     def _split_at(self, source: Source, first: tuple, bad: dict[Any, str], key: tuple, why: str) -> bool:
         """Split the function at these statements, if anything is gained by that."""
-        split = Split(source, bad, self._part) if bad else None
+        split = Split(source, bad, self._part, self.varying) if bad else None
         if split is None or not (split.parts or split.calls_others):
             self.found[key] = Unfit(why)
             self._say(why)
@@ -287,23 +319,28 @@ class CompiledFunction:
 
     def _reach(self, given: Arguments) -> Reach:
         roots = [(self.name, self.function), *self._objects(given)]
+        aside = None
         if self.aside is not None and self.source is not None:
             held, code, name = self.aside
-            if uses_only_attributes(self.source.tree, name):
-                return Reach((held, code)).explore(roots)
-        return Reach().explore(roots)
+            aside = (held, code) if uses_only_attributes(self.source.tree, name) else None
+        reach = Reach(aside).explore(roots)
+        if self.tries or self.causes:  # something changes: it may be a number that is only counted
+            set_free(reach)
+        return reach
 
     @staticmethod
     def _objects(given: Arguments) -> list[tuple[str, Any]]:
         return [(f"argument {type(o).__name__}", o) for o in given.objects]
 
-    def _unreached(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
-        """The function's state cannot be known: split it at the statements that are the cause, before anything runs."""
+    def _unreached(
+        self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, changed: Item | None = None
+    ) -> Any:
+        """The function's state cannot be known, or changes: split it at the statements that are the cause, before anything runs."""
         found = find(self.function, self.source)
         if not self.fullgraph and self.depth < _DEEPEST and not isinstance(found, str):
             source, first = found
             objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
-            if self._split_at(source, first, unreachable(source, objects), key, why):
+            if self._split_at(source, first, unreachable(source, objects, first, changed), key, why):
                 return self._by_parts(args, kwargs)
         self.found[key] = Unfit(why)
         return self._eager(args, kwargs, why)
@@ -359,9 +396,14 @@ class CompiledFunction:
         )
         if not resized and sum(max(counts, default=0) for counts in kinds) >= self.limit:
             why = f"there are {self.limit} recordings already; the last one was because {(self.causes or ['of new arguments'])[-1]}"
-            if type(entry) is not list:
+            changed = entry[-1].guard.changed if type(entry) is list else None
+            if type(entry) is list and entry[-1].calls >= _WORTH:
+                entry.pop()  # the one that was not used for longest: it was worth its while
+            elif changed is None:
                 self.found[key] = Unfit(why)
-            return self._eager(args, kwargs, why)
+                return self._eager(args, kwargs, why)
+            else:
+                return self._unreached(given, key, args, kwargs, why, changed)
         started = time.perf_counter()
         try:
             reach = self._reach(given)
@@ -385,11 +427,11 @@ class CompiledFunction:
         except Changes as problem:  # it may be the last time: state that is made once
             self.tries += 1
             if self.tries >= _TRIES:
-                self._unfit(key, str(problem))
+                self._unfit(key, str(problem), recorder.place)
             return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
         except Exception as problem:
             if isinstance(problem, NotRecordable):
-                self._unfit(key, str(problem))
+                self._unfit(key, str(problem), recorder.place)
             else:  # a mistake in this room: what the function has done counts, and a warning tells of it
                 self.found[key] = Unfit(f"compiling it failed with {type(problem).__name__}: {problem}")
                 self._say(self.found[key].why)

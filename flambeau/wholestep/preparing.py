@@ -14,6 +14,7 @@ from ..core.tensor import Tensor
 from ..optim.elementwise import ElementwiseOptimizer
 from . import passes
 from .arguments import Arguments
+from .counters import steps_of
 from .differentiable import Derivative
 from .guards import (
     AutogradItem,
@@ -144,7 +145,8 @@ class Prepared:
         return recorded
 
     def _note_changes(self, recorded: Recorded) -> None:
-        """How often the call has changed which memory, and where the state is."""
+        """How often the call has changed which memory, what it has counted, and where the state is."""
+        recorded.counted = steps_of(self.reach.items)
         recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v and id(s) in self.storages]
         recorded.argument_bumps = [
             (i, t._storage.version - old)

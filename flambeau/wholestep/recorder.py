@@ -19,6 +19,7 @@ from ..backends.cpu.onednn import direct, plan, sequence
 from ..core import modes, storage
 from ..core.device import cpu
 from ..core.generator import Generator, default_generator
+from ..core.graph import user_frame
 from ..core.overrides import overriding_arguments
 from ..core.tensor import Tensor
 from ..ops.index.bad_index import bad_index
@@ -114,6 +115,7 @@ class Recorder(modes.Mode):
     """Records what happens between `__enter__` and `__exit__` of `recording()`, in this thread."""
 
     only_host = True  # whether it knows only memory of the host
+    place = ""  # the user's line that the first problem is about
     prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
 
     def __init__(self) -> None:
@@ -263,6 +265,8 @@ class Recorder(modes.Mode):
 
     # -- what is told -----------------------------------------------------------------------------------------------
     def _problem(self, why: str) -> None:
+        if not self.problems:
+            self.place = user_frame()
         self.problems.append(why)
 
     def made(self, new: storage.UntypedStorage) -> None:
