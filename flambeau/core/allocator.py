@@ -117,7 +117,8 @@ class CachingAllocator:
         self.large_cached = 0
         self.peak = 0
         self.system_calls = 0
-        self.cache_limit = _default_cache_limit()
+        self.cache_limit = self.usual_limit = _default_cache_limit()
+        self.sparing_threads: list[None] = []  # one entry for each `sparing` that is open
 
     def allocate(self, size: int) -> int:
         """A block of exactly `size` bytes, which must be a size class (see round_size)."""
@@ -188,11 +189,14 @@ class CachingAllocator:
         """Inside, no block of the past is kept, and large ones go back to the system as soon as they are freed: for work that is done
         once, and beside which there should be room for something else."""
         self.empty_cache()
-        limit, self.cache_limit = self.cache_limit, 0
+        self.sparing_threads.append(None)
+        self.cache_limit = 0
         try:
             yield
         finally:
-            self.cache_limit = limit
+            self.sparing_threads.pop()
+            if not self.sparing_threads:
+                self.cache_limit = self.usual_limit
 
     def stats(self) -> dict[str, int]:
         """The peak counts large blocks in use; small ones count from when they are first needed, for good."""
