@@ -6,6 +6,8 @@ arena gives back what no later step uses."""
 from __future__ import annotations
 
 import ctypes
+import tempfile
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.generator import default_generator
@@ -20,6 +22,46 @@ if TYPE_CHECKING:
 _GARBAGE = 0xCB
 _WORTHWHILE = 1 << 20  # bytes
 PIECE = 1 << 15  # elements of a loop that are done together
+
+
+class SetAside:
+    """The bytes of some storages, in a file: whoever writes over these for a moment needs no memory for what was there."""
+
+    def __init__(self, storages: list[UntypedStorage]):
+        self.places = [(ctypes.c_char * s.size_bytes).from_address(s.ptr) for s in storages if s.ptr]
+        self.file = tempfile.TemporaryFile(buffering=0) if self.places else None
+        for place in self.places:
+            written = 0
+            while self.file is not None and written < len(place):
+                written += self.file.write(memoryview(place)[written:])
+
+    def put_back(self) -> None:
+        """What was there is there again."""
+        if self.file is None:
+            return
+        self.file.seek(0)
+        for place in self.places:
+            read = 0
+            while read < len(place):
+                read += self.file.readinto(memoryview(place)[read:])
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+def to_the_end(action: Callable[[], Any]) -> Any:
+    """Do something that can be done twice, whatever interrupts it; the interruption goes on afterwards."""
+    interruption: BaseException | None = None
+    while True:
+        try:
+            found = action()
+            break
+        except KeyboardInterrupt as problem:
+            interruption = problem
+    if interruption is not None:
+        raise interruption
+    return found
 
 
 class Rehearsal:
@@ -144,12 +186,13 @@ class Rehearsal:
 
     def _put_back(self, copies: list[tuple[int, bytes, Any]]) -> None:
         while copies:
-            address, old, kind = copies.pop()
+            address, old, kind = copies[-1]
             self._found.append((address, Print(address, len(old), kind)))
             ctypes.memmove(address, old, len(old))
+            copies.pop()
 
     def undo(self) -> list[tuple[int, Print]]:
-        """Put everything back that was changed; what it had become."""
+        """Put everything back that was changed; what it had become. To be called again if it was interrupted."""
         self._put_back(self._copies)
         self._put_back(self.saved)
         for generator, mark in self._generators:
@@ -169,4 +212,4 @@ def extent(t: Tensor) -> int:
     return (1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides))) * t.dtype.itemsize
 
 
-__all__ = ["PIECE", "Rehearsal", "changed_by", "extent"]
+__all__ = ["PIECE", "Rehearsal", "SetAside", "changed_by", "extent", "to_the_end"]
