@@ -239,18 +239,6 @@ def _list_with_default(out_size: List[int], defaults: List[int]) -> List[int]:
     return out_size
 
 
-def _sizes_with_default(out_size: List[Optional[int]], defaults: List[int]) -> List[int]:
-    sizes = torch.jit.annotate(List[int], [])
-    before = len(defaults) - len(out_size)
-    for i in range(len(out_size)):
-        size = out_size[i]
-        if size is None:
-            sizes.append(defaults[before + i])
-        else:
-            sizes.append(size)
-    return sizes
-
-
 def lp_pool2d(
     input: Tensor,
     norm_type: Union[int, float],
