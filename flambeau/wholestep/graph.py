@@ -85,6 +85,17 @@ class Other(NamedTuple):
     results: tuple[tuple[int, int], ...]  # positions of the step's arguments, and bytes
 
 
+class Relaid(NamedTuple):
+    """The native calls, as they were recorded, that a step gives the same as, with pictures in another layout. In the first run both are
+    made, and must agree."""
+
+    calls: tuple[Launch, ...]
+    pictures: dict[int, tuple[int, Any]]  # by the buffer of a recorded call: the step's, and a `pictures.Picture`
+
+    def then(self, calls: tuple[Launch, ...], pictures: dict[int, tuple[int, Any]]) -> Relaid:
+        return Relaid((*self.calls, *calls), {**self.pictures, **pictures})
+
+
 @dataclass(eq=False)
 class Launch:
     """A native call. Arguments are Refs, numbers, bytes, None, or an int that stands for an address that never changes."""
@@ -96,6 +107,7 @@ class Launch:
     plan: Any = None  # of oneDNN, kept alive
     weight: int = 1  # how many recorded calls it stands for
     other: Other | None = None
+    relaid: Relaid | None = None
 
     def refs(self) -> Iterator[Ref]:
         return (a for a in self.arguments if type(a) is Ref)
@@ -225,6 +237,8 @@ class Graph:
     exact: bool = False  # whether passes must keep every bit
     portable: bool = False  # whether all steps must be calls that a program without Python can make
     rounded_otherwise: bool = False  # whether one has not
+    layouts: bool | None = False  # whether pictures may lie otherwise between steps; None: where that is expected to take less time
+    relaid: list[str] = field(default_factory=list)  # the operators whose steps have them so
     recomputes: bool = False  # whether long formulas, too, are computed again rather than kept
     recomputed: list[tuple[str, int]] = field(
         default_factory=list
@@ -279,6 +293,7 @@ __all__ = [
     "Other",
     "OtherCall",
     "Ref",
+    "Relaid",
     "Same",
     "Test",
     "Update",

@@ -52,8 +52,9 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import new_tensor
 from . import driver
 from .arena import arrange
+from .as_recorded import AsRecorded
 from .comparing import Print
-from .graph import Call, Graph, Held, Launch, Number, Ref, Same, Test, mapped
+from .graph import Call, Graph, Held, Launch, Number, Ref, Relaid, Same, Test, mapped
 from .rehearsal import Rehearsal
 
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
@@ -120,6 +121,7 @@ class Program:
         self._cells: list[tuple] = []
         self._zero = ctypes.c_int64()
         self._others: dict[int, tuple[Any, int]] = {}  # steps that stand for other calls, and where those are
+        self._relaid: dict[int, Relaid] = {}  # steps with pictures in another layout than in the recorded calls
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
         self._build()
@@ -141,6 +143,8 @@ class Program:
                 self._add(
                     driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name
                 )
+                if step.relaid is not None:
+                    self._relaid[len(self.instructions) - 1] = step.relaid
                 if step.plan is not None:
                     self._add_plan(step.plan)
                 if step.other is not None:
@@ -369,6 +373,7 @@ class Program:
                 rehearsal.after(call)
             for i in range(first, first + count):
                 rehearsal.before(self.origins[i])
+                beside = AsRecorded(self, self.origins[i]) if i in self._relaid else None
                 started = time.perf_counter()
                 self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
                 rehearsal.times.append((self.step_names[i], time.perf_counter() - started))
@@ -376,6 +381,8 @@ class Program:
                     self._fail(i)
                 if i in self._others:
                     self._compare(i, *self._others[i])
+                if beside is not None:
+                    beside.finish()
                 rehearsal.after(self.origins[i])
 
     def _compare(self, i: int, step: Launch, k: int) -> None:
@@ -424,6 +431,7 @@ class Program:
         others: list[Any] = []
         if self.rehearsal is not None:
             others = [call.plan for step, _ in self._others.values() for call in step.other.calls if call.plan]
+            others += [call.plan for relaid in self._relaid.values() for call in relaid.calls if call.plan]
         if work.address != self.bound or work.size < self.workspace_size or others:
             used = [p for p in [*self.scratch, *others] if p.scratch_size]
             work.reserve(max([self.workspace_size, *(p.scratch_size for p in used)]))

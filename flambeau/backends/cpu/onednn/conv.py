@@ -7,7 +7,7 @@ so a plan reorders into scratch space, computes, and reorders back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from flambeau.backends.cpu import operands
@@ -19,6 +19,7 @@ from flambeau.backends.cpu.onednn.plan import (
     Memory,
     PrimitivePlan,
     ThreadPlans,
+    channels_last_strides,
     implementation,
     query,
     same_layout,
@@ -104,6 +105,25 @@ class Described(NamedTuple):
         given = {name: t for name, t in tensors.items() if t is not None}
         layouts = {name: (tuple(t.shape), tuple(t._strides)) for name, t in given.items()}
         return cls(kind, layouts, next(iter(given.values())).dtype, window)
+
+    def lying(self, last: Container[str]) -> Described:
+        """The same with some of its tensors channels last."""
+        layouts = self.tensors.items()
+        tensors = {n: (shape, channels_last_strides(shape) if n in last else strides) for n, (shape, strides) in layouts}
+        return self._replace(tensors=tensors)
+
+    def is_blocked(self) -> bool:
+        """Whether pictures are laid out in blocks for it, however they lie."""
+        every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items()}
+        x, w, y = (every.get(a) or every.get(b) for a, b in (("x", "dx"), ("w", "dw"), ("y", "dy")))
+        return _choose_layout(x, w, y) == "any"
+
+    def plan(self) -> PrimitivePlan | None:
+        """A plan that computes this, made anew."""
+        if self.kind == "backward":
+            return self.gradients(*(n for n in ("dx", "dw", "db") if n in self.tensors))
+        every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items()}
+        return _make_forward(every["y"], every["x"], every["w"], every.get("bias"), self.window)
 
     def gradients(self, *names: str) -> PrimitivePlan | None:
         """The plan that computes only these gradients, from the tensors that they need."""
