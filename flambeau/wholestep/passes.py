@@ -274,8 +274,8 @@ def fuse_reductions(graph: Graph, results: set[int]) -> None:
         for buffer in used(step):
             users.setdefault(buffer, []).append(i)
     for i, step in enumerate(graph.steps):
-        if not isinstance(step, Launch) or step.address not in compiled.reductions:
-            continue
+        if not isinstance(step, Launch) or step.address not in compiled.reductions or step.relaid is not None:
+            continue  # a step in another layout is compared with what was recorded
         for ref in step.reads():
             of = graph.buffers[ref.buffer]
             if of.source != "new" or ref.buffer in results or len(users[ref.buffer]) != 2 or users[ref.buffer][1] != i:
