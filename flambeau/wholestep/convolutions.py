@@ -152,7 +152,11 @@ def as_gradient(steps: list[Any]) -> tuple[Described, dict[str, Any]] | None:
         return None
     shapes = {"dw": (outputs, inputs, 3, 3), "dy": (images, outputs, *places), "x": (images, inputs, height, width)}
     tensors = {name: (shape, contiguous_strides(shape)) for name, shape in shapes.items()}
-    return Described("backward", tensors, float32, operands.geometry(2, 1, before, 1, 1)), {"dw": dw, "x": x, "dy": read[0]}
+    return Described("backward", tensors, float32, operands.geometry(2, 1, before, 1, 1)), {
+        "dw": dw,
+        "x": x,
+        "dy": read[0],
+    }
 
 
 def _elements(step: Launch) -> int:

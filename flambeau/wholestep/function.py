@@ -322,7 +322,10 @@ class CompiledFunction:
                     given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
                 )
                 if problem and recorded.program.graph.relaid:
-                    self.layouts, self.found[key] = False, 1  # recorded once more, with everything as it lies in eager calls
+                    self.layouts, self.found[key] = (
+                        False,
+                        1,
+                    )  # recorded once more, with everything as it lies in eager calls
                 elif problem and recorded.program.graph.rounded_otherwise:
                     self.exact, self.found[key] = True, 1  # recorded once more, bit by bit
                 elif problem:

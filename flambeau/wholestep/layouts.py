@@ -15,8 +15,9 @@ from .graph import Graph, Launch, Test
 from .pictures import Convolution, Elements, Finder, Norm, Picture, Pool, Unit, relaying
 
 # What things take on one core, in milliseconds for a million bytes (measured: a convolution by oneDNN with and without laying out
-# pictures; Winograd's, which reads and writes them in either order; a copy from one layout to the other; max pooling).
-_LAID_OUT, _BY_WINOGRAD, _COPIED, _POOLED = 0.065, 0.01, 0.3, 0.05
+# pictures, and what its channels-last code takes more for the weight; Winograd's, which reads and writes pictures in either order; a copy
+# from one layout to the other; max pooling).
+_LAID_OUT, _WEIGHTS, _BY_WINOGRAD, _COPIED, _POOLED = 0.065, 0.1, 0.01, 0.2, 0.05
 _FEW_CHANNELS = 16  # a loop over fewer at a time is slow
 _ARITHMETIC = 1e-8  # milliseconds
 _WORTHWHILE = 0.01  # of what all convolutions take
@@ -97,7 +98,8 @@ class _Estimate:
             return _BY_WINOGRAD * sum(unit.pictures[b].bytes for b in usual) / 1e6
         blocked = len(usual) == len(unit.pictures) or unit.told.lying(["x", "y", "dx", "dy"]).is_blocked()
         moved = unit.pictures if blocked else usual
-        return _LAID_OUT * sum(unit.pictures[b].bytes for b in moved) / 1e6
+        weight = 0 if blocked or unit.told.kind != "forward" else 4 * math.prod(unit.told.tensors["w"][0])
+        return (_LAID_OUT * sum(unit.pictures[b].bytes for b in moved) + _WEIGHTS * weight) / 1e6
 
     def _gain(self, chosen: set[int], near: list[Convolution], groups: set[int]) -> float:
         before = sum(self._takes(u, set()) for u in near)
@@ -146,7 +148,9 @@ class _Rewriting:
         self.units = {u.at: u for u in units}
         self.steps: list[Any] = []
         self.other: dict[int, int] = {}  # the buffers with channels last
-        self.valid: dict[int, set[bool]] = {}  # of each picture, in which layouts it is there: with channels last, or not
+        self.valid: dict[
+            int, set[bool]
+        ] = {}  # of each picture, in which layouts it is there: with channels last, or not
 
     def do(self) -> None:
         steps, i = self.graph.steps, 0

@@ -160,7 +160,9 @@ class Norm(Kernel):
         made = {"partial": 2 * chunks, "factors": 3}
         kinds = {**self.kinds, "rows": int, "chunks": int, **dict.fromkeys(made, kept)}
         kernel = _COLUMNS[jit.facts[self.step.address].name]
-        wanted = {n: new_buffer(graph, made[n] * channels * kept.itemsize) for n in made if n in kernel.kernel.positional}
+        wanted = {
+            n: new_buffer(graph, made[n] * channels * kept.itemsize) for n in made if n in kernel.kernel.positional
+        }
         return kernel, kinds, {**self.given, "rows": self.rows, "chunks": chunks, **wanted}, self.training
 
 
@@ -186,7 +188,11 @@ class Pool(Kernel):
     def other(self, graph: Graph) -> tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]]:
         forward = jit.facts[self.step.address].name == "max_pool_rows"
         kernel: Any = pool.max_pool_channels if forward else pool.max_pool_channels_backward
-        further = {"batch": self.batch, "channels": self.channels, **{n: self.window[n] for n in ("kh", "kw", "sh", "sw")}}
+        further = {
+            "batch": self.batch,
+            "channels": self.channels,
+            **{n: self.window[n] for n in ("kh", "kw", "sh", "sw")},
+        }
         return kernel, {**self.kinds, **dict.fromkeys(further, int)}, {**self.given, **further}, {}
 
 
@@ -205,9 +211,12 @@ class Elements(Unit):
     def relaid(self, graph: Graph, last: dict[int, int]) -> list[Launch] | None:
         places = [p for p in [*self.loop.results, *(p for p, _ in self.loop.reads)] if type(p) is tuple]
         dense = [p[0] for p in places if p[1] != (0,)]
-        if self.plain and all(r.offset == 0 and r.buffer in last for r in dense):  # one element after the other, either way
+        if self.plain and all(
+            r.offset == 0 and r.buffer in last for r in dense
+        ):  # one element after the other, either way
             given = [Ref(last[a.buffer], 0) if type(a) is Ref and a.buffer in last else a for a in self.step.arguments]
-            return [Launch(self.step.name, self.step.address, self.step.signature, given, weight=self.step.weight)]
+            step = self.step
+            return self._beside(Launch(step.name, step.address, step.signature, given, weight=step.weight), last)
         split = _Split.of(self.loop.sizes, places, self.pictures, last)
         if split is None:
             return None
@@ -362,7 +371,11 @@ class Finder:
                 yield Convolution(i, steps[i : i + 3], *product, steps[i + 2])
                 continue
             told = getattr(step.plan, "described", None)
-            if told is None or told.kind not in ("forward", "backward") or len(next(iter(told.tensors.values()))[0]) != 4:
+            if (
+                told is None
+                or told.kind not in ("forward", "backward")
+                or len(next(iter(told.tensors.values()))[0]) != 4
+            ):
                 continue
             first, end = i - len(step.plan.before), i + 1 + len(step.plan.after)
             if first >= 0 and all(isinstance(s, Launch) for s in steps[first:end]):
@@ -381,7 +394,9 @@ class Finder:
             if known is None or known.name not in _POOLS or step.address not in self._made:
                 continue
             given = dict(zip(known.parameters, step.arguments))
-            sides = [self.known[given[n].buffer] for n in _POOLS[known.name] if n in given and given[n].buffer in self.known]
+            sides = [
+                self.known[given[n].buffer] for n in _POOLS[known.name] if n in given and given[n].buffer in self.known
+            ]
             if sides and given["planes"] % sides[0].channels == 0:
                 _, kinds, constants = self._made[step.address]
                 yield Pool(i, step, kinds, constants, sides[0].channels)
@@ -407,7 +422,13 @@ def relaying(buffer: int, to: int, picture: Picture, last: bool) -> Launch:
     """The copy of a picture to another buffer, in the other layout: with channels last, or as usual."""
     sizes = (picture.images, picture.channels, picture.pixels)
     read, written = (Ref(buffer, 0), picture.strides(not last)), (Ref(to, 0), picture.strides(last))
-    loop = Loop(sizes, ["channels last" if last else "channels first"], [(read, picture.dtype)], {written: (arg(0), picture.dtype)}, 0)
+    loop = Loop(
+        sizes,
+        ["channels last" if last else "channels first"],
+        [(read, picture.dtype)],
+        {written: (arg(0), picture.dtype)},
+        0,
+    )
     return emitted(loop, [written])
 
 

@@ -143,7 +143,7 @@ class Program:
                 self._add(
                     driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name
                 )
-                if step.relaid is not None:
+                if step.relaid is not None and not step.is_loop:  # every element of a loop is the same
                     self._relaid[len(self.instructions) - 1] = step.relaid
                 if step.plan is not None:
                     self._add_plan(step.plan)
