@@ -97,8 +97,9 @@ class AsRecorded:
         made, names = {r.buffer for r in self.step.writes()}, dict[int, str]()
         for call in self.relaid.calls:
             known = jit.facts.get(call.address)
-            told = call.plan.described.tensors if call.plan is not None else () if known is None else known.parameters
-            places = zip(told, call.arguments[call.plan is not None :])
+            described = getattr(call.plan, "described", None)
+            told = described.tensors if described is not None else () if known is None else known.parameters
+            places = zip(told, call.arguments[described is not None :])
             names.update({a.buffer: name for name, a in places if type(a) is Ref})
         largest, count = {"": 0.0}, 1
         for of, (last, picture) in self.relaid.pictures.items():
@@ -124,7 +125,7 @@ class AsRecorded:
 
     def _there(self, last: int, picture: Picture) -> np.ndarray:
         """The same, where the step has it."""
-        raw = (ctypes.c_char * picture.bytes).from_address(self.program.address(Ref(last, 0)))
+        raw: Any = (ctypes.c_char * picture.bytes).from_address(self.program.address(Ref(last, 0)))
         return np.frombuffer(raw, _kind(picture)).reshape(picture.images, picture.pixels, picture.channels)
 
     def _call(self, call: Launch) -> None:

@@ -68,7 +68,7 @@ def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], in
 def sizes_of(told: Described) -> winograd.Sizes | None:
     """The sizes of a convolution that is worth it."""
     window = told.window
-    plain = told.dtype is float32 and window.groups == 1 and window.before == window.after
+    plain = told.dtype is float32 and window.groups == 1 and window.before == window.after and len(window.stride) == 2
     if not plain or any(n != 1 for n in (*window.stride, *window.dilation)):
         return None
     if not all(

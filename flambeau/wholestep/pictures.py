@@ -39,12 +39,8 @@ class Picture(NamedTuple):
     dtype: dtype
 
     @property
-    def count(self) -> int:
-        return self.images * self.channels * self.pixels
-
-    @property
     def bytes(self) -> int:
-        return self.count * self.dtype.itemsize
+        return self.images * self.channels * self.pixels * self.dtype.itemsize
 
     def strides(self, last: bool = False) -> tuple[int, int, int]:
         one = (1, self.channels) if last else (self.pixels, 1)
