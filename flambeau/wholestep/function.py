@@ -158,6 +158,7 @@ class CompiledFunction:
         self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
         self.varying: set[str] = set()  # parameters that are numbers and have had many values
         self.exact = False  # whether passes must keep every bit
+        self.layouts = True  # whether pictures may lie otherwise than in eager calls
         self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
         self.seconds = 0.0
         self.last: Last | None = None  # the recording that was run last, if its arguments were plain
@@ -407,7 +408,10 @@ class CompiledFunction:
                     problem, result = recorded.check(
                         given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
                     )
-                if problem and recorded.program.graph.rounded_otherwise:
+                if problem and recorded.program.graph.relaid:
+                    # recorded once more, with everything as it lies in eager calls
+                    self.layouts, self.found[key] = False, 1
+                elif problem and recorded.program.graph.rounded_otherwise:
                     self.exact, self.found[key] = True, 1  # recorded once more, bit by bit
                 elif problem:
                     self.found[key] = Unfit(problem)
@@ -461,7 +465,9 @@ class CompiledFunction:
         code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
         recorder.codes = frozenset(() if code is None else (code,))
         recorder.graph.exact = self.exact
-        recorder.graph.recomputes = bool((self.options.get("options") or {}).get("recompute"))
+        asked = self.options.get("options") or {}
+        recorder.graph.recomputes = bool(asked.get("recompute"))
+        recorder.graph.layouts = asked.get("layouts") if self.layouts else False
         try:
             prepared, table, result = self._watched(recorder, reach, given, key, args, kwargs, self.function)
         except _Busy:
