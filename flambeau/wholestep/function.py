@@ -41,11 +41,12 @@ from .results import is_live, replaced, saved_storages, write_back
 
 if TYPE_CHECKING:
     from .differentiable import Derivative
+    from .guards import Item
     from .source import Source
     from .splitting import Split
 
-differentiable, marking, on_gpu, source_room, splitting = map(
-    late, ("differentiable", "marking", "on_gpu", "source", "splitting")
+counters, differentiable, marking, on_gpu, source_room, splitting = map(
+    late, ("counters", "differentiable", "marking", "on_gpu", "source", "splitting")
 )
 
 _GLOBAL_HOOKS = [
@@ -53,8 +54,14 @@ _GLOBAL_HOOKS = [
 ]
 _TRIES = 4  # recordings that a function gets which changes Python's state
 _LIMIT = 8  # recordings for different arguments and states
+_WORTH = 16  # calls after which a recording was worth the trouble: where there are too many, it may go
+_FREE_SIZES = (
+    6  # sizes that are recorded when they are first seen; later ones if recordings were used at all, on average
+)
+_PATIENCE = 3  # calls of one more size that run as they are first, otherwise
 _SIZES = 64  # recordings that differ only in sizes: of more than these, the oldest are forgotten
 _DEEPEST = 8  # parts of parts
+_VALUES = 4  # values of a number among the arguments, after which the function is split at statements that read it
 
 
 class _Recording(threading.local):
@@ -133,6 +140,8 @@ class CompiledFunction:
         # why calls run as they are
         self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
         self.tries = 0
+        self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
+        self.varying: set[str] = set()  # parameters that are numbers and have had many values
         self.exact = False  # whether passes must keep every bit
         self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
         self.seconds = 0.0
@@ -169,19 +178,26 @@ class CompiledFunction:
             entry = self.found.get(key)
         except TypeError:  # an argument that cannot be hashed
             return self._eager(args, kwargs, "an argument cannot be compared")
+        if entry is None and self._varies(args, kwargs):
+            return self._find_parts(given, key, args, kwargs, "a number among its arguments changes again and again")
         if entry is None:  # the first call of this kind
             pattern = (given.pattern(self.options.get("dynamic") is False), key[1])
             alike = self.patterns.setdefault(pattern, [])
             if len(self.patterns) >= 8 * self.limit:
                 return self._eager(args, kwargs, "its arguments are of a new kind again and again")
             before = next((k for k in reversed(alike) if type(self.found.get(k)) is list), None)
+            wait = 1 if before is None else self._wait(alike)
             alike.append(key)
-            if before is None:
-                first, self.found[key] = not self.found, 1
+            if before is not None:
+                self.causes.append(_new_sizes(before[0], key[0]))
+                self._forget(alike)
+            if wait:
+                first, self.found[key] = not self.found, wait
                 with allocator.sparing() if first and not self.depth else contextlib.nullcontext():
                     return self._as_it_is(args, kwargs)
-            self.causes.append(_new_sizes(before[0], key[0]))
-            self._forget(alike)
+        if type(entry) is int and entry > 1:
+            self.found[key] = entry - 1
+            return self._as_it_is(args, kwargs)
         if type(entry) is Unfit:
             return self._as_it_is(args, kwargs)
         if type(entry) is Unsplit:
@@ -196,6 +212,32 @@ class CompiledFunction:
                     return self._run(recorded, given, args, kwargs, key)
             self.causes.append(cause)
         return self._record(given, key, args, kwargs)
+
+    def _varies(self, args: tuple, kwargs: dict) -> bool:
+        """Whether numbers among the arguments have had so many values that the function is better split at what reads them."""
+        plain = {k: v for k, v in (*enumerate(args), *kwargs.items()) if type(v) in (int, float)}
+        if not plain or self.fullgraph or self.depth >= _DEEPEST or self.varying:
+            return False
+        for k, v in plain.items():
+            self.values.setdefault(k, set()).add(v)
+        found = (
+            splitting.find(self.function, self.source) if any(len(v) >= _VALUES for v in self.values.values()) else ""
+        )
+        if isinstance(found, str):
+            return False
+        a = found[0].tree.args
+        names = [p.arg for p in (*a.posonlyargs, *a.args)][len(found[1]) :]
+        self.varying = {
+            names[k] if type(k) is int and k < len(names) else str(k)
+            for k, v in self.values.items()
+            if len(v) >= _VALUES
+        }
+        return True
+
+    def _wait(self, alike: list[tuple]) -> int:
+        """How many calls of a new size run as they are before one is recorded: none, but where sizes hardly ever come back."""
+        known = [r for k in alike if type(e := self.found.get(k)) is list for r in e]
+        return 0 if len(known) <= _FREE_SIZES or 2 * sum(r.calls for r in known) >= len(known) else _PATIENCE
 
     def note(self, kinds: list[tuple[tuple, tuple]]) -> None:
         """There were first calls: their keys, and their patterns."""
@@ -259,6 +301,7 @@ class CompiledFunction:
         source, first = found
         marks = marking.Marks(source)
         reach = self._reach(given)
+        counters.set_free(reach)
         prepared, table, result = self._watched(
             _recorder(reach, given),
             reach,
@@ -271,12 +314,13 @@ class CompiledFunction:
         )
         bad = marks.end()
         bad |= marking.makers(source, result)
+        bad |= marking.users_of(source, self.varying)
         self._split_at(source, first, bad, key, why)
         return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
 
     def _split_at(self, source: Source, first: tuple, bad: dict[Any, str], key: tuple, why: str) -> bool:
         """Split the function at these statements, if anything is gained by that."""
-        split = splitting.Split(source, bad, self._part) if bad else None
+        split = splitting.Split(source, bad, self._part, self.varying) if bad else None
         if split is None or not (split.parts or split.calls_others):
             self.found[key] = Unfit(why)
             self._say(why)
@@ -301,23 +345,28 @@ class CompiledFunction:
 
     def _reach(self, given: Arguments) -> Reach:
         roots = [(self.name, self.function), *self._objects(given)]
+        aside = None
         if self.aside is not None and self.source is not None:
             held, code, name = self.aside
-            if source_room.uses_only_attributes(self.source.tree, name):
-                return Reach((held, code)).explore(roots)
-        return Reach().explore(roots)
+            aside = (held, code) if source_room.uses_only_attributes(self.source.tree, name) else None
+        reach = Reach(aside).explore(roots)
+        if self.tries or self.causes:  # something changes: it may be a number that is only counted
+            counters.set_free(reach)
+        return reach
 
     @staticmethod
     def _objects(given: Arguments) -> list[tuple[str, Any]]:
         return [(f"argument {type(o).__name__}", o) for o in given.objects]
 
-    def _unreached(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
-        """The function's state cannot be known: split it at the statements that are the cause, before anything runs."""
+    def _unreached(
+        self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, changed: Item | None = None
+    ) -> Any:
+        """The function's state cannot be known, or changes: split it at the statements that are the cause, before anything runs."""
         found = splitting.find(self.function, self.source)
         if not self.fullgraph and self.depth < _DEEPEST and not isinstance(found, str):
             source, first = found
             objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
-            if self._split_at(source, first, marking.unreachable(source, objects), key, why):
+            if self._split_at(source, first, marking.unreachable(source, objects, first, changed), key, why):
                 return self._by_parts(args, kwargs)
         self.found[key] = Unfit(why)
         return self._eager(args, kwargs, why)
@@ -373,9 +422,14 @@ class CompiledFunction:
         )
         if not resized and sum(max(counts, default=0) for counts in kinds) >= self.limit:
             why = f"there are {self.limit} recordings already; the last one was because {(self.causes or ['of new arguments'])[-1]}"
-            if type(entry) is not list:
+            changed = entry[-1].guard.changed if type(entry) is list else None
+            if type(entry) is list and entry[-1].calls >= _WORTH:
+                entry.pop()  # the one that was not used for longest: it was worth its while
+            elif changed is None:
                 self.found[key] = Unfit(why)
-            return self._eager(args, kwargs, why)
+                return self._eager(args, kwargs, why)
+            else:
+                return self._unreached(given, key, args, kwargs, why, changed)
         started = time.perf_counter()
         try:
             reach = self._reach(given)

@@ -48,6 +48,18 @@ class Item:
         """What has changed, or nothing."""
         raise NotImplementedError
 
+    def steps(self) -> list[tuple[Any, str, int]]:
+        """By how much numbers have changed that are only counted: what holds them, their names, and the differences."""
+        return []
+
+    def reads(self, other: Item) -> bool:
+        """Whether it watches what has changed in another item."""
+        mine, theirs = (
+            getattr(self, "held", getattr(self, "cell", self)),
+            getattr(other, "held", getattr(other, "cell", other)),
+        )
+        return mine is theirs
+
 
 class DictItem(Item):
     """All entries of a dict, or some."""
@@ -70,6 +82,12 @@ class DictItem(Item):
             if old is not new and not same(old, new):
                 return f"{self.what}[{name!r}] was {_shown(old)}, is {_shown(new)}"
         return ""
+
+    def reads(self, other: Item) -> bool:
+        if not isinstance(other, DictItem) or other.held is not self.held:
+            return False
+        changed = {n for n, old in other.seen.items() if not same(old, other.held.get(n, MISSING))}
+        return self.names is None or bool(changed.intersection(self.names))
 
 
 class ListItem(Item):
@@ -241,6 +259,7 @@ class Guard:
 
     def __init__(self, observed: Observed):
         self.items = [item for item, _ in observed]
+        self.changed: Item | None = None  # what was different when something last was
         self.slow: list[Item] = []
         self.spans: list[tuple[Item, int, int]] = []
         self.owner: list[int] = []
@@ -269,6 +288,7 @@ class Guard:
             item, first, size = self.spans[self.owner[row]]
             found = item.difference()
             if found:
+                self.changed = item
                 return found
             rows = item.rows()
             if rows is None or len(rows) != size:
@@ -278,6 +298,7 @@ class Guard:
         for item in self.slow:
             found = item.difference()
             if found:
+                self.changed = item
                 return found
         return ""
 

@@ -149,7 +149,8 @@ class Prepared:
         return recorded
 
     def _note_changes(self, recorded: Recorded) -> None:
-        """How often the call has changed which memory, and where the state is."""
+        """How often the call has changed which memory, what it has counted, and where the state is."""
+        recorded.counted = [step for item in self.reach.items for step in item.steps()]
         recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v and id(s) in self.storages]
         recorded.argument_bumps = [
             (i, t._storage.version - old)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .differentiable import Derivative
     from .passes import Stage
 
-differentiable = late("differentiable")
+counters, differentiable = late("counters"), late("differentiable")
 
 
 class GradSlot:
@@ -46,6 +46,7 @@ class Recorded:
         self.slots = results.slots
         self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
         self.argument_bumps: list[tuple[int, int]] = []
+        self.counted: list[tuple[Any, str, int]] = []  # numbers that the call only adds to, and how much
         self.inputs: list[
             tuple[Tensor, int]
         ] = []  # leaves whose gradients it reads wherever they are, and how often it changes them
@@ -139,12 +140,14 @@ class Recorded:
 
     def _leave(self, tensors: list[Tensor], made: list[UntypedStorage], reused: bool) -> None:
         """What eager would have left behind besides values in memory."""
-        for storage, count in self.bumps:
-            storage.version += count
-        for i, count in self.argument_bumps:
-            tensors[i]._storage.version += count
-        for leaf, count in self.inputs:
-            leaf.grad._storage.version += count  # type: ignore[union-attr]
+        if self.counted:
+            counters.count(self.counted)
+        for storage, times in self.bumps:
+            storage.version += times
+        for i, times in self.argument_bumps:
+            tensors[i]._storage.version += times
+        for leaf, times in self.inputs:
+            leaf.grad._storage.version += times  # type: ignore[union-attr]
         if not reused or self.drops_grads:
             for slot in self.grads:
                 if type(slot.holder) is int:
