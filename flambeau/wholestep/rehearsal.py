@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _GARBAGE = 0xCB
 _WORTHWHILE = 1 << 20  # bytes
-PIECE = 1 << 15  # elements of a loop that are done together
+PIECE = 1 << 14  # elements of a loop that are done together
 
 
 class Rehearsal:
