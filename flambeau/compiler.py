@@ -129,10 +129,10 @@ def compile(model: Callable | None = None, **options: Any) -> Any:
         raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
     if options.get("disable"):
         return model
-    if isinstance(model, Module):
-        return OptimizedModule(model, options)
     if options.get("backend") in _AS_IT_IS:
         options = {**options, "run_as_it_is": True}
+    if isinstance(model, Module):
+        return OptimizedModule(model, options)
     return _compiled_function(model, options)
 
 

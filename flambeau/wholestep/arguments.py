@@ -11,7 +11,7 @@ from ..backends.cpu import heavy, threads
 from ..core import settings
 from ..core.casts import casts
 from ..core.device import default_device
-from ..core.graph import grad_mode
+from ..core.graph import INFERENCE, grad_mode
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
@@ -73,7 +73,8 @@ class Arguments:
                 return "sparse"
             history = None if meta is None else (value.requires_grad, meta.grad_fn is None, layout_of(meta.grad))
             base = value._base is not None and value._base.requires_grad
-            return kind, value.shape, value._strides, value.dtype, value.device, history, base
+            flags = base + 2 * (value._storage.version >= INFERENCE)
+            return kind, value.shape, value._strides, value.dtype, value.device, history, flags
         if kind in ATOMS:
             return kind, value if value == value else repr(value)
         if kind is list or kind is dict:

@@ -33,10 +33,10 @@ class Print:
             return ctypes.string_at(address, self.size) == self.bytes or self._close(address)
         if self.sums is None:
             return _digest(address, self.size) == self.digest
-        sums = _sums(address, self.size, self.kind)
-        if sums == self.sums:
+        found = _sums(address, self.size, self.kind)
+        if found == self.sums:
             return True
-        sums, known = (np.frombuffer(s, s.typecode) for s in (sums, self.sums))
+        sums, known = (np.frombuffer(s, s.typecode) for s in (found, self.sums))
         row, largest = _magnitudes(address, self.size, self.kind)
         limit = _OF_SUMS[np.dtype(self.kind).itemsize]
         with np.errstate(invalid="ignore"):
@@ -78,7 +78,7 @@ _OF_SUMS = {2: 1e-2, 4: 1.6e-4, 8: 8e-9}
 WEIGHTS = np.array([(0.5 + (k + 1) * 0.6180339887498949 % 1) * (1 if k * 7 % 5 < 2 else -1) for k in range(_ROW)])
 _look = ctypes.pythonapi.PyMemoryView_FromMemory  # makes no type of its own for each size, as arrays of ctypes would
 _look.restype, _look.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
-_READ = 0x100
+_WRITABLE = 0x200
 _KINDS: dict[str, Any] = {
     "float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": np.uint16,
     "complex64": np.float32, "complex128": np.float64,
@@ -92,14 +92,19 @@ def kind_of(d: Any) -> Any:
 
 def numbers(address: int, size: int, kind: Any) -> np.ndarray:
     """Numbers in memory, as float32 or float64."""
-    raw = np.frombuffer(_look(address, size, _READ), kind)
+    raw = np.frombuffer(view(address, size), kind)
     if kind is np.uint16:
         return (raw.astype(np.uint32) << 16).view(np.float32)
     return raw.astype(np.float32) if kind is np.float16 else raw
 
 
+def view(address: int, size: int) -> memoryview:
+    """Bytes in memory, which somebody else keeps alive."""
+    return _look(address, size, _WRITABLE)
+
+
 def _digest(address: int, size: int) -> bytes:
-    return hashlib.blake2b(_look(address, size, _READ), digest_size=16).digest()
+    return hashlib.blake2b(view(address, size), digest_size=16).digest()
 
 
 def _rows(address: int, size: int, kind: Any) -> Iterator[np.ndarray]:
@@ -189,4 +194,4 @@ class modes_off:  # noqa: N801 - reads like a keyword
         grad_mode.enabled, casts.active = self.before, self.cast
 
 
-__all__ = ["WEIGHTS", "Print", "TensorPrint", "kind_of", "modes_off", "numbers"]
+__all__ = ["WEIGHTS", "Print", "TensorPrint", "kind_of", "modes_off", "numbers", "view"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import threading
 import time
 import warnings
@@ -24,7 +25,7 @@ from ..core.allocator import allocator
 from ..core.casts import casts
 from ..core.device import cpu
 from ..core.generator import default_generator
-from ..core.graph import grad_mode, unusual, user_frame
+from ..core.graph import INFERENCE, grad_mode, unusual, user_frame
 from ..core.locks import new_lock
 from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor
@@ -83,17 +84,19 @@ class Last:
 
     def __init__(self, recorded: Recorded, tensors: list[Tensor], settings: tuple):
         self.recorded, self.settings = recorded, settings
-        self.layouts = [(t.shape, t._strides, t.dtype, t.device) for t in tensors]
+        self.layouts = [(t.shape, t._strides, t.dtype, t.device, t._storage.version >= INFERENCE) for t in tensors]
         self.several = len(tensors) > 1
 
     def takes(self, args: tuple) -> bool:
         state = self.recorded.state_addresses
-        for t, (shape, strides, d, where) in zip(args, self.layouts):
+        for t, (shape, strides, d, where, inference) in zip(args, self.layouts):
             if type(t) is not Tensor or t._autograd is not None or t._base is not None or t.dtype is not d:
                 return False
             if t.shape != shape or t._strides != strides or t.device is not where:
                 return False
             storage = t._storage
+            if (storage.version >= INFERENCE) is not inference:
+                return False
             if storage.ptr in state or (
                 storage.owner is not None and (self.several or self.recorded._in_state(storage))
             ):
@@ -192,7 +195,7 @@ class CompiledFunction:
                 self.causes.append(_new_sizes(before[0], key[0]))
                 self._forget(alike)
             if wait:
-                first, self.found[key] = not self.found, wait
+                first, self.found[key] = before is None and not self.found, wait
                 with allocator.sparing() if first and not self.depth else contextlib.nullcontext():
                     return self._as_it_is(args, kwargs)
         if type(entry) is int and entry > 1:
@@ -278,7 +281,8 @@ class CompiledFunction:
         if why not in self.reasons:
             self.reasons.append(why)
             if self.fullgraph:
-                raise RuntimeError(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
+                unsupported = importlib.import_module(f"{__package__.partition('.')[0]}._dynamo.exc").Unsupported
+                raise unsupported(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
             if len(self.reasons) == 1 and not self.depth:
                 file, _, line = user_frame().rpartition(":")
                 warnings.warn_explicit(f"{self.name} {what}: {why}", UserWarning, file, int(line))
@@ -455,8 +459,12 @@ class CompiledFunction:
             if self.tries >= _TRIES:
                 self._unfit(key, str(problem), recorder.place)
             return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
-        except NotRecordable as problem:
-            self._unfit(key, str(problem), recorder.place)
+        except Exception as problem:
+            if isinstance(problem, NotRecordable):
+                self._unfit(key, str(problem), recorder.place)
+            else:  # a mistake in this room: what the function has done counts, and a warning tells of it
+                self.found[key] = Unfit(f"compiling it failed with {type(problem).__name__}: {problem}")
+                self._say(self.found[key].why)
             return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
         recorded.seconds = time.perf_counter() - started
         self.seconds += recorded.seconds
@@ -483,9 +491,10 @@ class CompiledFunction:
             begin(recorder, prepared)
         if not _one_at_a_time.acquire(blocking=False):
             raise _Busy
-        recording.on, cache, casts.cache = True, casts.cache, {}
-        seed = default_generator.state_bytes()
+        cache = casts.cache
         try:
+            recording.on, casts.cache = True, {}
+            seed = default_generator.state_bytes()
             with allocator.sparing(), recorder.recording():
                 result = function(*args, **kwargs)
         finally:

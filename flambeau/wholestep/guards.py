@@ -49,7 +49,7 @@ class Item:
         raise NotImplementedError
 
     def steps(self) -> list[tuple[Any, str, int]]:
-        """By how much numbers have changed that are only counted: what holds them, their names, and the differences."""
+        """By how much numbers in a dict (with a name) or a cell (without) have changed that are only counted."""
         return []
 
     def reads(self, other: Item) -> bool:
@@ -162,6 +162,22 @@ class SlotsItem(Item):
             if not same(old, new):
                 return f"{self.what}.{name} was {_shown(old)}, is {_shown(new)}"
         return ""
+
+
+class ClassItem(Item):
+    """The class of an object. Whoever has one keeps the object: no other can take its place in memory."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: Any):
+        self.what, self.held, self.seen = what, held, type(held)
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        return [(id(self.held) + 8, id(self.seen))] if CLASSES_ARE_KNOWN else None
+
+    def difference(self) -> str:
+        new = type(self.held)
+        return "" if new is self.seen else f"{self.what} was a {self.seen.__name__}, is a {new.__name__}"
 
 
 class TensorItem(Item):
@@ -414,6 +430,7 @@ def _slots_are_known() -> bool:
     return all(_word(id(t) + o)[1] == id(v) for o, v in zip(offsets, values))
 
 
+CLASSES_ARE_KNOWN = sys.implementation.name == "cpython" and _word(id(MISSING) + 8)[1] == id(type(MISSING))
 SETS_ARE_KNOWN = _sets_are_known()
 DICTS_HAVE_VERSIONS = _dicts_have_versions()
 SLOTS_ARE_KNOWN = _slots_are_known()
@@ -421,5 +438,5 @@ _TENSOR_SLOTS = [_slot(Tensor, n) for n in _TENSOR_FIELDS] if SLOTS_ARE_KNOWN el
 GRADIENTS_ARE_KNOWN = SLOTS_ARE_KNOWN and DICTS_HAVE_VERSIONS
 _POINTER_SLOT = _slot(UntypedStorage, "ptr") if SLOTS_ARE_KNOWN else 0
 
-__all__ = ["GRADIENTS_ARE_KNOWN", "AutogradItem", "CellItem", "CollectionItem", "DictItem", "GroupItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
+__all__ = ["GRADIENTS_ARE_KNOWN", "AutogradItem", "CellItem", "ClassItem", "CollectionItem", "DictItem", "GroupItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
            "TensorItem", "Words", "gradient_rows", "observe", "same"]  # fmt: skip

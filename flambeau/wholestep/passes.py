@@ -22,6 +22,7 @@ from .late import late
 from .loops import Loop, Place, parsed, used
 from .ordering import free_earlier, recompute
 from .placing import place
+from .products import prefer_primitives
 
 convolutions, followers = late("convolutions"), late("followers")
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
@@ -52,10 +53,11 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("folding constants", fold),
         ("joining what follows", join_followers),
         ("joining biases", join_biases),
+        ("preferring primitives", prefer_primitives),
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
     ):
-        if (graph.exact and work is join_biases) or (graph.portable and work is fewer_products):
+        if (graph.exact and work in (join_biases, prefer_primitives)) or (graph.portable and work is fewer_products):
             continue
         before = [id(step) for step in graph.steps]
         work(graph, results)

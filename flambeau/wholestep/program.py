@@ -32,6 +32,7 @@ Whoever makes a program has recorded the graph on one device, and guards it (`re
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import struct
 import threading
@@ -53,8 +54,10 @@ from . import driver
 from .arena import arrange
 from .comparing import Print
 from .graph import Call, Graph, Held, Launch, Number, Ref, Same, Test, mapped
+from .late import Late
 from .rehearsal import PIECE, Rehearsal
 
+winograd = Late(f"{__name__.partition('.')[0]}.backends.cpu.winograd")
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
 _LARGE = 1 << 20  # an arena of more bytes than this is worth giving back
@@ -128,6 +131,7 @@ class Program:
         self._cells: list[tuple] = []
         self._zero = ctypes.c_int64()
         self._others: dict[int, tuple[Any, int]] = {}  # steps that stand for other calls, and where those are
+        self._flags: dict[int, Any] = {}  # of these, what tells of infinities and nan
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
         self._build()
@@ -222,12 +226,31 @@ class Program:
     def _make_room(self, step: Launch) -> None:
         """For the calls that a step stands for: tests that find nothing, which these may take the places of."""
         assert step.other is not None
-        self._others[len(self.instructions) - 1] = (step, 0)
+        number = len(self.instructions) - 1
+        self._others[number] = (step, 0)
+        flag = ctypes.c_int64.from_address(winograd.odd(self.words[-1])) if winograd.tells(step.address) else None
         for _ in step.other.calls[1:]:
             self._add(driver.tester(8), 0, "p", [ctypes.addressof(self._zero)], None)
         for call in step.other.calls:
             if call.plan is not None:
                 self._add_test(call.plan)
+        if flag is not None:
+            self._flags[number] = flag
+            self._add(driver.tester(8), 0, "p", [ctypes.addressof(flag)], functools.partial(self._again, number))
+
+    def _again(self, number: int) -> None:
+        """A step has met infinities or nan, which it spreads further than the calls that it stands for: these are made."""
+        self._flags[number].value = 0
+        step, k = self._others[number]
+        self.scratch += [
+            call.plan for call in step.other.calls if call.plan is not None and call.plan not in self.scratch
+        ]
+        self.bound = -1
+        self._bind_scratch()
+        count = len(step.other.calls)
+        self.runner(self.steps_at + 24 * k, count, self.patches_at, self.patch_count, self.values_at, self.status_at)
+        if self.status.value:
+            raise RuntimeError(f"{step.name} failed when it was made again")
 
     def _add_test(self, plan: Any) -> None:
         place = ctypes.addressof(plan.table) + 8 * sequence.STATUS
@@ -351,7 +374,7 @@ class Program:
         if only is not None:
             self.runner(self.steps_at, only.size, self.patches_at, self.patch_count, self.values_at, self.status_at)
             if self.status.value:
-                self._fail(self.status.value - 1)
+                self._go_on(0, only.size)
             return
         fresh = self.patch_count
         for first, count, call in self.segments:
@@ -365,7 +388,16 @@ class Program:
             self.runner(start, count, self.patches_at, fresh, self.values_at, self.status_at)
             fresh = 0
             if self.status.value:
-                self._fail(first + self.status.value - 1)
+                self._go_on(first, count)
+
+    def _go_on(self, first: int, count: int) -> None:
+        """One of these native steps asks for something, if only that an error is raised; afterwards come those behind it."""
+        end = first + count
+        while self.status.value:
+            first += self.status.value
+            self._fail(first - 1)
+            start = self.steps_at + 24 * first
+            self.runner(start, end - first, self.patches_at, self.patch_count, self.values_at, self.status_at)
 
     def _rehearse(self, rehearsal: Rehearsal) -> None:
         """As `_run`, one native step after the other."""
@@ -395,14 +427,16 @@ class Program:
         at = self.instructions[i][2]
         usual = self.block[at : at + 1 + len(widths)]
         whole = usual[0]
-        for first in range(0, whole, PIECE):
-            count = self.block[at] = min(PIECE, whole - first)
-            for k, width in enumerate(widths, 1):
-                self.block[at + k] = usual[k] + first * width
-            rehearsal.piece(self.origins[i], first, count, whole)
-            self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
-            rehearsal.after(self.origins[i])
-        self.block[at : at + len(usual)] = usual
+        try:
+            for first in range(0, whole, PIECE):
+                count = self.block[at] = min(PIECE, whole - first)
+                for k, width in enumerate(widths, 1):
+                    self.block[at + k] = usual[k] + first * width
+                rehearsal.piece(self.origins[i], first, count, whole)
+                self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+                rehearsal.after(self.origins[i])
+        finally:
+            self.block[at : at + len(usual)] = usual
 
     def _compare(self, i: int, step: Launch, k: int) -> None:
         """Make the call that a step stands for, whose results stay, so that later steps find what they would in an eager call; from
@@ -411,6 +445,8 @@ class Program:
         places = [(self.address(step.arguments[p]), size) for p, size in step.other.results]
         ours = [(Print(place, size), place) for place, size in places]
         count = len(step.other.calls)
+        if i in self._flags:
+            self._flags[i].value = 0  # whatever it met, the other calls are made now
         self.runner(self.steps_at + 24 * k, count, self.patches_at, 0, self.values_at, self.status_at)
         if not all(mine.matches(place) for mine, place in ours):
             self.steps[3 * i : 3 * (i + count)] = self.steps[3 * k : 3 * (k + count)]

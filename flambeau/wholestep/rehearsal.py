@@ -6,12 +6,15 @@ arena gives back what no later step uses."""
 from __future__ import annotations
 
 import ctypes
+import importlib
+import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.generator import default_generator
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
-from .comparing import Print, kind_of
+from .comparing import Print, kind_of, view
 from .graph import Launch, Test, operands
 
 if TYPE_CHECKING:
@@ -20,6 +23,55 @@ if TYPE_CHECKING:
 _GARBAGE = 0xCB
 _WORTHWHILE = 1 << 20  # bytes
 PIECE = 1 << 14  # elements of a loop that are done together
+
+
+class SetAside:
+    """The bytes of some storages, in a file: whoever writes over these for a moment needs no memory for what was there."""
+
+    def __init__(self, storages: list[UntypedStorage]):
+        self.places = [view(s.ptr, s.size_bytes) for s in storages if s.ptr]
+        self.file = _nameless_file() if self.places else None
+        for place in self.places:
+            written = 0
+            while self.file is not None and written < len(place):
+                written += self.file.write(place[written:])
+
+    def put_back(self) -> None:
+        """What was there is there again."""
+        if self.file is None:
+            return
+        self.file.seek(0)
+        for place in self.places:
+            read = 0
+            while read < len(place):
+                read += self.file.readinto(place[read:])
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+def _nameless_file() -> Any:
+    """A file that is gone when it is closed; where the system has none without a name, another module has to be imported."""
+    try:
+        folder = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - nobody else can open it
+        return os.fdopen(os.open(folder, os.O_RDWR | os.O_TMPFILE, 0o600), "r+b", buffering=0)
+    except (AttributeError, OSError):
+        return importlib.import_module("tempfile").TemporaryFile(buffering=0)
+
+
+def to_the_end(action: Callable[[], Any]) -> Any:
+    """Do something that can be done twice, whatever interrupts it; the interruption goes on afterwards."""
+    interruption: BaseException | None = None
+    while True:
+        try:
+            found = action()
+            break
+        except KeyboardInterrupt as problem:
+            interruption = problem
+    if interruption is not None:
+        raise interruption
+    return found
 
 
 class Rehearsal:
@@ -144,12 +196,13 @@ class Rehearsal:
 
     def _put_back(self, copies: list[tuple[int, bytes, Any]]) -> None:
         while copies:
-            address, old, kind = copies.pop()
+            address, old, kind = copies[-1]
             self._found.append((address, Print(address, len(old), kind)))
             ctypes.memmove(address, old, len(old))
+            copies.pop()
 
     def undo(self) -> list[tuple[int, Print]]:
-        """Put everything back that was changed; what it had become."""
+        """Put everything back that was changed; what it had become. To be called again if it was interrupted."""
         self._put_back(self._copies)
         self._put_back(self.saved)
         for generator, mark in self._generators:
@@ -169,4 +222,4 @@ def extent(t: Tensor) -> int:
     return (1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides))) * t.dtype.itemsize
 
 
-__all__ = ["PIECE", "Rehearsal", "changed_by", "extent"]
+__all__ = ["PIECE", "Rehearsal", "SetAside", "changed_by", "extent", "to_the_end"]
