@@ -212,7 +212,7 @@ def capturing(capture: graphs.CUDAGraph, where: device, pool: Any = None) -> Ite
             threads.set_stream(index, capture.stream)
 
     cache, casts.cache, recording.on = casts.cache, {}, True
-    with streams.StreamContext(_stream(index)):
+    with streams.StreamContext(stream_of(index)):
         try:
             capture.capture_begin(pool, "relaxed")
             try:
@@ -257,11 +257,11 @@ def copied(capture: Any, target: int, source: int, nbytes: int, where: device) -
 _streams: dict[int, streams.Stream] = {}
 
 
-def _stream(index: int) -> streams.Stream:
+def stream_of(index: int) -> streams.Stream:
     """Where calls are captured."""
     if index not in _streams:
         _streams[index] = streams.Stream(device("cuda", index))
     return _streams[index]
 
 
-__all__ = ["GraphProgram", "Observer", "address", "capturing", "copied", "static_copies"]
+__all__ = ["GraphProgram", "Observer", "address", "capturing", "copied", "static_copies", "stream_of"]

@@ -1,13 +1,14 @@
 """Compiled functions on a GPU: the work of a call is captured into one CUDA graph, and later calls run the graph.
 
 The first call runs as it is. The second is observed: what cannot be captured (a look at values, work on the CPU, changes of Python's
-state) is a reason to leave the function as it is. The third runs as it is, everything is put back, it is captured, the graph runs, and
-both are compared. What is new in each call (where arguments and results lie, the numbers of optimizers) is patched into
+state) is a reason to leave the function as it is. The third runs as it is, everything is put back, it is captured twice (to find out
+what memory the graph needs, and with each buffer in its place), the graph runs, and both are compared. What is new in each call (where arguments and results lie, the numbers of optimizers) is patched into
 the graph; gradients stay where they are, in the graph's memory."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from ..autograd.engine import run_backward
-from ..backends.nvidia import cublaslt, graphs, threads
+from ..backends.nvidia import cublaslt, driver, graphs, threads
+from ..backends.nvidia.memory import DeviceMemory
+from ..backends.nvidia.planned import Planned, Sketch
 from ..core.backend import backend_of
 from ..core.device import cpu, device
 from ..core.dtype import float32
@@ -28,7 +31,7 @@ from ..ops.creation.construct import from_numpy
 from ..ops.shape.joining import cat
 from . import preparing
 from .captured_derivative import CapturedDerivative, CapturedNode
-from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies
+from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
 from .comparing import WEIGHTS, kind_of, modes_off, numbers
 from .guards import Guard, TensorItem, observe
 from .program import Program, Stale
@@ -39,6 +42,7 @@ from .results import Results, is_live
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
 _FEW = 1 << 12
 _PIECE = 1 << 22  # numbers that are compared at once
+_SPARE = 1 << 16  # bytes of free memory that a graph does not take
 _ON_HOST = 1 << 24  # bytes that are compared on the host: kernels for that would have to be compiled first
 
 
@@ -156,10 +160,8 @@ class GraphRecorded(Recorded):
         theirs = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
         self._undo(before, arguments)
         try:
-            before.give_back()
-            cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
-            self._give_back()
-            made = self._capture(tensors, run)
+            self._make_room(before)
+            made = self._capture(tensors, run, self._plan(tensors, run, before, arguments))
             self.program.capture.replay()
             gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
             left.put_back()
@@ -184,11 +186,48 @@ class GraphRecorded(Recorded):
             old.put_back()
         self._give_back()
 
-    def _give_back(self) -> None:
-        backend_of(self.where).memory(self.where).empty_cache()  # type: ignore[attr-defined]
+    def _make_room(self, before: _Before) -> None:
+        """Before a call is captured, let go of what it would not use."""
+        before.give_back()
+        cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
+        self._give_back()
 
-    def _capture(self, tensors: list[Tensor], run: Callable[..., Any]) -> list[UntypedStorage]:
-        """Capture a call. Nothing has run yet when this returns storages for its results."""
+    def _give_back(self) -> None:
+        self._memory().empty_cache()
+
+    def _memory(self) -> DeviceMemory:
+        return backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
+
+    def _plan(self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[_Copy]) -> Any:
+        """Memory for the graph. What it must hold is known from a capture that is thrown away; None where there cannot be one."""
+        index = self.where.index or 0
+        stream, outside, memory = stream_of(index).cuda_stream, threads.mine.streams[index], self._memory()
+        sketch = Sketch(stream)
+        if not sketch.begin(memory):
+            return None
+        try:
+            self._capture(tensors, run, graphs.handle_of(index, sketch))
+        except driver.CudaError:  # not with such addresses
+            self._undo(before, arguments)
+            self._make_room(before)
+            return None
+        grads = {slot.header.slot for slot in self.grads if slot.header is not None}
+        sizes = [_SPARE, *(one.size for i, one in enumerate(self.slots) if i not in grads)]
+        self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
+        del self.program
+        self._undo(before, arguments)
+        if sketch.alive:
+            gc.collect()
+        if sketch.alive:
+            raise NotRecordable("something that it makes is kept where no later call would look for it")
+        self._make_room(before)
+        spare = [UntypedStorage(size, self.where) for size in sizes]  # for results, which do not belong to the graph
+        found = Planned(stream, memory, outside, sketch.spans)
+        del spare
+        return graphs.handle_of(index, found)
+
+    def _capture(self, tensors: list[Tensor], run: Callable[..., Any], pool: Any) -> list[UntypedStorage]:
+        """Capture a call, in memory of this pool. Nothing has run yet when this returns storages for its results."""
         prepared, where = self.prepared, self.where
         capture = graphs.CUDAGraph(keep_graph=True)
         observer = Observer(capture)
@@ -197,7 +236,7 @@ class GraphRecorded(Recorded):
             observer.know(storage, "state")
         state = {id(t): t for t in prepared.state}
         grads_before = {i: t.grad if t.is_leaf else None for i, t in state.items()}
-        with capturing(capture, where) as callers:
+        with capturing(capture, where, pool) as callers:
             inputs, statics = static_copies(tensors, observer, where)
             for t, static in zip(tensors, statics):
                 static.requires_grad = t.requires_grad

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.backend import Backend
 from ...core.device import device
-from ...core.storage import tell_looked
+from ...core.storage import UntypedStorage, tell_looked
 from ...kernels import cuda_lists
 from . import alarms, driver, graphs, pinned, sharing, threads
 from .memory import DeviceMemory
@@ -117,9 +117,7 @@ class CudaBackend(Backend):
         memory = self.memories[index]
         stream = threads.mine.streams[index]
         if memory.capturing is not None:  # a graph must keep it: nobody else may write there while it is replayed
-            address = memory.allocate(nbytes)
-            memory.release(address)
-            return address
+            return UntypedStorage(nbytes, where).ptr  # whoever watches the capture holds it while other streams might use it
         size, address = self._scratch.get((index, stream), (0, 0))
         if size < nbytes:
             if size:

@@ -67,7 +67,7 @@ class Pool:
 
     def __init__(self, stream: int, private: bool = False):
         self.stream, self.private = stream, private
-        self.bins: collections.defaultdict[int, list[Block]] = collections.defaultdict(list)
+        self.bins: Any = collections.defaultdict(list)  # blocks by size
         self.free: dict[bool, list[Block]] = {True: [], False: []}  # of small and of other segments, by size
         self.segments: dict[int, int] = {}  # address -> size
         self.graphs = 1 if private else 0  # graphs that use it
@@ -104,17 +104,21 @@ class Pool:
         at = bisect.bisect_left(blocks, (size, 0), key=Block.order)
         if at == len(blocks):
             return None
-        block = blocks.pop(at)
-        block.free = False
+        block = blocks[at]
+        self.take(block, size)
+        return block
+
+    def take(self, block: Block, size: int) -> None:
+        """Use a free block, cut to this size where the rest is worth keeping."""
+        self._remove(block)
         rest = block.size - size
-        if rest >= ROUND if small else rest > _LARGE_REST:
-            tail = Block(block.address + size, rest, self, small)
+        if rest >= ROUND if block.small else rest > _LARGE_REST:
+            tail = Block(block.address + size, rest, self, block.small)
             tail.before, tail.after, tail.free = block, block.after, True
             if block.after is not None:
                 block.after.before = tail
             block.after, block.size = tail, size
-            bisect.insort(blocks, tail, key=Block.order)
-        return block
+            bisect.insort(self.free[block.small], tail, key=Block.order)
 
     def flush(self) -> bool:
         """Empty the bins, so that neighbours join; whether there was anything."""
@@ -124,6 +128,24 @@ class Pool:
                 self.put(blocks.pop())
                 found = True
         return found
+
+    def grow(self, memory: DeviceMemory, size: int) -> None:
+        """Get a segment for a block of this size."""
+        wanted = segment_size(size)
+        self.put(Block(memory.new_segment(self, wanted, size), wanted, self, size <= SMALL))
+
+    def bytes(self) -> int:
+        """How much memory it has."""
+        return sum(self.segments.values())
+
+    def give_back(self, memory: DeviceMemory) -> bool:
+        """Give segments in which nothing is used back to the driver, but for those of graphs; whether there are none left."""
+        self.flush()
+        for block in [] if self.private and self.graphs else self.whole_segments():
+            self._remove(block)
+            driver.call("cuMemFree_v2", block.address)
+            memory.reserved -= self.segments.pop(block.address)
+        return not self.segments
 
     def whole_segments(self) -> list[Block]:
         """Free blocks that are a whole segment each."""
@@ -179,6 +201,10 @@ class DeviceMemory:
 
     # -- looking for memory -----------------------------------------------------------------------------------------
 
+    def is_captured(self, stream: int) -> bool:
+        """Whether work on a stream is becoming part of a graph."""
+        return self.capturing is not None and stream in self.capturing_streams
+
     def _pool(self, stream: int) -> Pool:
         if self.capturing is not None and stream in self.capturing_streams:
             return self.capturing
@@ -196,13 +222,13 @@ class DeviceMemory:
             if block is None and pool.flush():
                 block = pool.best(size)
             if block is None:
-                self._grow(pool, size)
+                pool.grow(self, size)
                 block = pool.best(size)
                 assert block is not None
             return block
 
-    def _grow(self, pool: Pool, size: int) -> None:
-        wanted = segment_size(size)
+    def new_segment(self, pool: Pool, wanted: int, size: int) -> int:
+        """The address of memory from the driver for a pool that needs a block of some size."""
         address = self._from_driver(wanted)
         if address is None:
             self.retries += 1
@@ -215,7 +241,7 @@ class DeviceMemory:
         self.segment_count += 1
         self.reserved += wanted
         self.reserved_peak = max(self.reserved_peak, self.reserved)
-        pool.put(Block(address, wanted, pool, size <= SMALL))
+        return address
 
     def _from_driver(self, size: int) -> int | None:
         if self.limit is not None and self.reserved + size > self.limit:
@@ -298,16 +324,9 @@ class DeviceMemory:
             threads.activate(self.index)
             driver.call("cuCtxSynchronize")
             self.settle()
-            for pool in [*self.pools.values(), *self.abandoned]:
-                pool.flush()
-                for block in pool.whole_segments():
-                    if pool.private and pool.graphs:
-                        continue
-                    pool._remove(block)
-                    size = pool.segments.pop(block.address)
-                    driver.call("cuMemFree_v2", block.address)
-                    self.reserved -= size
-            self.abandoned = [pool for pool in self.abandoned if pool.segments]
+            self.abandoned = [pool for pool in self.abandoned if not pool.give_back(self)]
+            for pool in self.pools.values():
+                pool.give_back(self)
 
     def leave(self, pool: Pool) -> None:
         """A graph that used this pool is gone."""
