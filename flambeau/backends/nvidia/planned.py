@@ -74,7 +74,9 @@ class Sketch(Pool):
         threads.activate(memory.index)
         place = ctypes.c_uint64()
         with relaxed():
-            driver.check(driver.functions().cuMemAllocManaged(ctypes.byref(place), wanted, _ATTACHED), "cuMemAllocManaged")
+            driver.check(
+                driver.functions().cuMemAllocManaged(ctypes.byref(place), wanted, _ATTACHED), "cuMemAllocManaged"
+            )
         self.segments[place.value] = wanted
         self.put(Block(place.value, wanted, self, size <= SMALL))
 
