@@ -458,3 +458,76 @@ def test_errors_name_the_line():
     line = f.__code__.co_firstlineno + 1
     with pytest.raises(RuntimeError, match=rf"f cannot be one graph: .* \(.*test_splitting.py:{line}\)"):
         compiled(flambeau.ones(2))
+
+
+def test_a_number_that_changes_in_every_call():
+    """A step's number, or a weight that is annealed: what does not read it is compiled."""
+    model = nn.Linear(3, 2)
+    twin = nn.Linear(3, 2)
+    twin.load_state_dict(model.state_dict())
+    log: list = []
+
+    def run(net, log, x, number, weight=1.0):
+        net.zero_grad()
+        loss = net(x).square().mean()
+        scaled = loss * weight
+        scaled.backward()
+        if number % 3 == 0:
+            log.append((number, loss.item()))
+        return scaled
+
+    def step(x, number, weight=1.0):
+        model.zero_grad()
+        loss = model(x).square().mean()
+        scaled = loss * weight
+        scaled.backward()
+        if number % 3 == 0:
+            log.append((number, loss.item()))
+        return scaled
+
+    expected: list = []
+    compiled = flambeau.compile(step)
+    x = flambeau.randn(5, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for k in range(14):
+            got = compiled(x, k, weight=0.1 * k)
+            same(got.detach(), run(twin, expected, x, k, weight=0.1 * k).detach())
+            same(model.weight.grad, twin.weight.grad)
+    assert log == expected
+    behind = compiled._compiled
+    assert behind.varying == {"number", "weight"}
+    assert any(r.checked for part in behind.parts() for r in part.recordings())
+
+
+class _Annealed(nn.Module):
+    """Divides by a number that somebody changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.heat = nn.Linear(4, 8), nn.Linear(8, 4), 1.0
+
+    def forward(self, x):
+        h = self.first(x).relu()
+        h = h / self.heat
+        return self.second(h)
+
+
+@pytest.mark.parametrize("every", [1, 20])
+def test_state_that_changes_again_and_again(every):
+    """What changes in every call splits the function at what reads it; what changes now and then is recorded again each time."""
+    model = _Annealed()
+    compiled = flambeau.compile(model)
+    x = flambeau.randn(3, 4)
+    with warnings.catch_warnings(), flambeau.no_grad():
+        warnings.simplefilter("ignore")
+        for k in range(30 if every == 1 else 220):
+            if k % every == 0:
+                model.heat *= 0.99
+            same(compiled(x), model(x))
+    behind = compiled._compiled._compiled
+    if every == 1:
+        calls = [sum(r.calls for r in part.recordings()) for part in behind.parts()]
+        assert len(calls) == 2 and min(calls) > 10 and len(behind.reasons) == 1
+    else:
+        assert not behind.parts() and not behind.reasons and len(behind.causes) == 10
