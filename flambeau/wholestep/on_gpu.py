@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ from ..core.tensor import Tensor, empty_strided, new_tensor
 from ..ops.creation.construct import from_numpy
 from ..ops.shape.joining import cat
 from . import preparing
+from .beside import MOST
 from .captured_derivative import CapturedDerivative, CapturedNode
 from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
 from .comparing import WEIGHTS, kind_of, modes_off, numbers
@@ -155,13 +157,14 @@ class GraphRecorded(Recorded):
         before = _Before(self)
         arguments = [_Copy(t) for t in tensors]
         result = run({})
+        limit = self._memory().reserved
         left = _Left(self)
         values, changed = [sums(t) for t in before.tensors], [_Copy(tensors[i]) for i, _ in self.argument_bumps]
         theirs = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
         self._undo(before, arguments)
         try:
             self._make_room(before)
-            made = self._capture(tensors, run, self._plan(tensors, run, before, arguments))
+            made = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
             self.program.capture.replay()
             gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
             left.put_back()
@@ -190,6 +193,7 @@ class GraphRecorded(Recorded):
         """Before a call is captured, let go of what it would not use."""
         before.give_back()
         cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
+        backend_of(self.where).forget_scratch(self.where)  # type: ignore[attr-defined]
         self._give_back()
 
     def _give_back(self) -> None:
@@ -198,39 +202,47 @@ class GraphRecorded(Recorded):
     def _memory(self) -> DeviceMemory:
         return backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
 
-    def _plan(self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[_Copy]) -> Any:
-        """Memory for the graph. What it must hold is known from a capture that is thrown away; None where there cannot be one."""
+    def _plan(
+        self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[_Copy], limit: int
+    ) -> tuple[Any, int]:
+        """Memory for the graph, and how much work may go on beside the rest in it: less, where all memory would come to more than
+        the limit. What the graph must hold is known from captures that are thrown away; None where there cannot be one."""
         index = self.where.index or 0
         stream, outside, memory = stream_of(index).cuda_stream, threads.mine.streams[index], self._memory()
-        sketch = Sketch(stream)
-        if not sketch.begin(memory):
-            return None
-        try:
-            self._capture(tensors, run, graphs.handle_of(index, sketch))
-        except driver.CudaError:  # not with such addresses
+        for most in (MOST, 1, 0):
+            sketch = Sketch(stream)
+            if not sketch.begin(memory):
+                return None, most
+            try:
+                self._capture(tensors, run, graphs.handle_of(index, sketch), most)
+            except driver.CudaError:  # not with such addresses
+                self._undo(before, arguments)
+                self._make_room(before)
+                return None, most
+            grads = {slot.header.slot for slot in self.grads if slot.header is not None}
+            sizes = [_SPARE, *(one.size for i, one in enumerate(self.slots) if i not in grads)]
+            self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
+            del self.program
             self._undo(before, arguments)
+            if sketch.alive:
+                gc.collect()
+            if sketch.alive:
+                raise NotRecordable("something that it makes is kept where no later call would look for it")
             self._make_room(before)
-            return None
-        grads = {slot.header.slot for slot in self.grads if slot.header is not None}
-        sizes = [_SPARE, *(one.size for i, one in enumerate(self.slots) if i not in grads)]
-        self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
-        del self.program
-        self._undo(before, arguments)
-        if sketch.alive:
-            gc.collect()
-        if sketch.alive:
-            raise NotRecordable("something that it makes is kept where no later call would look for it")
-        self._make_room(before)
-        spare = [UntypedStorage(size, self.where) for size in sizes]  # for results, which do not belong to the graph
-        found = Planned(stream, memory, outside, sketch.spans)
-        del spare
-        return graphs.handle_of(index, found)
+            spare = [
+                UntypedStorage(size, self.where) for size in sizes
+            ]  # for results, which do not belong to the graph
+            pool = Planned.make(memory, sketch, outside, limit if most else math.inf)
+            del spare
+            if pool is not None:
+                return graphs.handle_of(index, pool), most
+        raise AssertionError("there is a plan without a limit")
 
-    def _capture(self, tensors: list[Tensor], run: Callable[..., Any], pool: Any) -> list[UntypedStorage]:
-        """Capture a call, in memory of this pool. Nothing has run yet when this returns storages for its results."""
+    def _capture(self, tensors: list[Tensor], run: Callable[..., Any], pool: Any, most: int) -> list[UntypedStorage]:
+        """Capture a call, in memory of this pool, with so many pieces of work beside the rest. Nothing has run yet when this returns storages for its results."""
         prepared, where = self.prepared, self.where
         capture = graphs.CUDAGraph(keep_graph=True)
-        observer = Observer(capture)
+        observer = Observer(capture, most=most)
         known = list(prepared.storages.values())
         for storage in known:
             observer.know(storage, "state")
@@ -272,7 +284,7 @@ class GraphRecorded(Recorded):
             raise NotRecordable("it does not do the same in each call")
         if results.live:
             self.backward = CapturedDerivative(results.live, statics, state, where)
-            self.backward.capture(capture.pool(), known, self._sample_grads())
+            self.backward.capture(capture.pool(), known, self._sample_grads(), most)
             self.program.after = self.backward.graph
         return made
 

@@ -93,6 +93,15 @@ class CudaBackend(Backend):
     def release(self, address: int, nbytes: int, where: device) -> None:
         self.memories[where.index or 0].release(address)
 
+    @contextlib.contextmanager
+    def lasting(self, where: device) -> Iterator[None]:
+        memory = self.memory(where)
+        memory.lasting = True
+        try:
+            yield
+        finally:
+            memory.lasting = False
+
     def record_stream(self, address: int, stream: int, where: device) -> None:
         self.memory(where).record_stream(address, stream)
 
@@ -128,6 +137,13 @@ class CudaBackend(Backend):
             address = memory.allocate(size)
             self._scratch[index, stream] = size, address
         return address
+
+    def forget_scratch(self, where: device) -> None:
+        """Free the current stream's scratch memory; the next launch that needs some gets other memory."""
+        index = where.index or 0
+        _, address = self._scratch.pop((index, threads.mine.streams[index]), (0, 0))
+        if address:
+            self.memories[index].release(address)
 
     # -- copies -----------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import collections
 import ctypes
+import math
 from typing import Any
 
 from ...core.errors import OutOfMemoryError
@@ -20,6 +21,7 @@ SMALL, SMALL_SEGMENT = 1 << 20, 2 << 20  # blocks up to the one size share segme
 MEDIUM, MEDIUM_SEGMENT = 10 << 20, 20 << 20
 LARGE_ROUND = 2 << 20
 _LARGE_REST = 1 << 20  # of a large segment, less than this is not worth a block of its own
+_LASTING = 4  # what stays is not cut out of a block that is larger by more than this: it would be missing in one piece from then on
 _mine = threads.mine
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: memory may be allocated while a graph is captured
 
@@ -97,12 +99,12 @@ class Pool:
         del blocks[bisect.bisect_left(blocks, block.order(), key=Block.order)]
         block.free = False
 
-    def best(self, size: int) -> Block | None:
-        """The smallest free block of at least `size`, cut to it where the rest is worth keeping."""
+    def best(self, size: int, most: float = math.inf) -> Block | None:
+        """The smallest free block of at least `size` and at most another size, cut to it where the rest is worth keeping."""
         small = size <= SMALL
         blocks = self.free[small]
         at = bisect.bisect_left(blocks, (size, 0), key=Block.order)
-        if at == len(blocks):
+        if at == len(blocks) or blocks[at].size > most:
             return None
         block = blocks[at]
         self.take(block, size)
@@ -165,6 +167,7 @@ class DeviceMemory:
         self.capturing_streams: frozenset[int] = frozenset()
         self.waiting: collections.deque[tuple[list[int], Block]] = collections.deque()  # until events of other streams
         self.held_back: list[Block] = []  # freed while a graph is captured, with work of other streams to wait for
+        self.lasting = False  # whether what is made now will stay for good
         self.limit: int | None = None
         self.allocated = self.peak = self.reserved = self.reserved_peak = 0
         self.total_freed = self.frees = 0
@@ -218,11 +221,18 @@ class DeviceMemory:
             pool = self._pool(stream)
             if self.waiting:
                 self.settle()
-            block = pool.best(size)
+            most = max(_LASTING * size, MEDIUM_SEGMENT) if self.lasting else math.inf
+            block = pool.best(size, most)
             if block is None and pool.flush():
-                block = pool.best(size)
+                block = pool.best(size, most)
             if block is None:
-                pool.grow(self, size)
+                try:
+                    pool.grow(self, size)
+                except OutOfMemoryError:
+                    if not self.lasting:
+                        raise
+                    self.lasting = False  # what was to be spared is needed now
+                    return self._find(size, stream)
                 block = pool.best(size)
                 assert block is not None
             return block

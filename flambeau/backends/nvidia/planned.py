@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,8 +59,8 @@ class Sketch(Pool):
             return False
         return True
 
-    def best(self, size: int) -> Block | None:
-        block = super().best(size)
+    def best(self, size: int, most: float = math.inf) -> Block | None:
+        block = super().best(size, most)
         if block is not None:
             self.alive[block.address] = len(self.spans)
             self.spans.append([size, len(self.spans), _FOR_GOOD])
@@ -91,7 +92,7 @@ class Sketch(Pool):
 
 class Plan(NamedTuple):
     """For each block in turn its size, the hole it lies in (the one behind the last is memory of its own), and where in that; how
-    much of each hole is used, and how large the memory of its own is."""
+    much of each hole is used, and how large the memory of its own is, as the driver gives it."""
 
     places: list[tuple[int, int, int]]
     used: list[int]
@@ -136,44 +137,51 @@ def plan(spans: list[list[int]], holes: list[int]) -> Plan:
                 if at is not None:
                     places[i] = size, number, at
                     break
-    return Plan(places, [room.used for room in rooms[:-1]], rooms[-1].used)
+    return Plan(places, [room.used for room in rooms[:-1]], -(-rooms[-1].used // LARGE_ROUND) * LARGE_ROUND)
 
 
 class Planned(Pool):
     """The memory of a graph whose blocks are asked for as in the sketch. Should that differ, there is more memory, as in other pools."""
 
-    def __init__(self, stream: int, memory: DeviceMemory, outside: int, spans: list[list[int]]):
-        """`outside` is the stream whose free memory may be used."""
+    def __init__(self, stream: int, memory: DeviceMemory, lender: Pool, free: list[Block], found: Plan):
         super().__init__(stream, private=True)
         self.bins = _Straight(self)
         self.graphs = 0
-        with memory.lock:
-            self.lender = memory.pools.get(outside) or Pool(outside)
-            self.lender.flush()
-            free = [b for blocks in self.lender.free.values() for b in blocks if b.size >= _LEAST_HOLE]
-            found = plan(spans, [b.size for b in free])
-            self.holes = [b for b, used in zip(free, found.used) if used]
-            for block, used in zip(free, found.used):
-                if used:
-                    self.lender.take(block, used)
+        self.lender = lender
+        self.holes = [b for b, used in zip(free, found.used) if used]
+        for block, used in zip(free, found.used):
+            if used:
+                lender.take(block, used)
         starts = [b.address for b in free]
         self.own: Block | None = None
         if found.rest:
-            size = -(-found.rest // LARGE_ROUND) * LARGE_ROUND
-            self.own = Block(memory.new_segment(self, size, size), size, self, False)
+            self.own = Block(memory.new_segment(self, found.rest, found.rest), found.rest, self, False)
             starts.append(self.own.address)
         self.script = [(size, starts[number] + at) for size, number, at in found.places]
         self.next = 0  # in the script
         self.alive: list[tuple[int, int]] = []  # from, to: what lies where the script says
 
-    def best(self, size: int) -> Block | None:
+    @staticmethod
+    def make(memory: DeviceMemory, sketch: Sketch, outside: int, limit: float = math.inf) -> Planned | None:
+        """Memory for what was sketched, of which a part may be free memory of the stream `outside`; None if more would have to be
+        reserved than the limit allows."""
+        with memory.lock:
+            lender = memory.pools.get(outside) or Pool(outside)
+            lender.flush()
+            free = [b for blocks in lender.free.values() for b in blocks if b.size >= _LEAST_HOLE]
+            found = plan(sketch.spans, [b.size for b in free])
+            if memory.reserved + found.rest > limit:
+                return None
+            return Planned(sketch.stream, memory, lender, free, found)
+
+    def best(self, size: int, most: float = math.inf) -> Block | None:
         if self.next < len(self.script):
             wanted, address = self.script[self.next]
             self.next = self.next + 1 if wanted == size else len(self.script)
             if wanted == size and self._is_free(address, address + size):
                 bisect.insort(self.alive, (address, address + size))
                 return Block(address, size, self, False)
-        return super().best(size)
+        return super().best(size, most)
 
     def _is_free(self, start: int, end: int) -> bool:
         at = bisect.bisect_left(self.alive, (start, 0))
