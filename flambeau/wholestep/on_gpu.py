@@ -207,10 +207,9 @@ class GraphRecorded(Recorded):
     ) -> tuple[Any, int]:
         """Memory for the graph, and how much work may go on beside the rest in it: less, where all memory would come to more than
         the limit. What the graph must hold is known from captures that are thrown away; None where there cannot be one."""
-        index = self.where.index or 0
-        stream, outside, memory = stream_of(index).cuda_stream, threads.mine.streams[index], self._memory()
+        index, memory = self.where.index or 0, self._memory()
         for most in (MOST, 1, 0):
-            sketch = Sketch(stream)
+            sketch = Sketch(stream_of(index).cuda_stream)
             if not sketch.begin(memory):
                 return None, most
             try:
@@ -219,24 +218,29 @@ class GraphRecorded(Recorded):
                 self._undo(before, arguments)
                 self._make_room(before)
                 return None, most
-            grads = {slot.header.slot for slot in self.grads if slot.header is not None}
-            sizes = [_SPARE, *(one.size for i, one in enumerate(self.slots) if i not in grads)]
-            self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
-            del self.program
-            self._undo(before, arguments)
-            if sketch.alive:
-                gc.collect()
-            if sketch.alive:
-                raise NotRecordable("something that it makes is kept where no later call would look for it")
-            self._make_room(before)
+            results = self._forget_capture(sketch, before)
             spare = [
-                UntypedStorage(size, self.where) for size in sizes
-            ]  # for results, which do not belong to the graph
-            pool = Planned.make(memory, sketch, outside, limit if most else math.inf)
+                UntypedStorage(size, self.where) for size in (_SPARE, *results)
+            ]  # which do not belong to the graph
+            pool = Planned.make(memory, sketch, threads.mine.streams[index], limit if most else math.inf)
             del spare
             if pool is not None:
-                return graphs.handle_of(index, pool), most
-        raise AssertionError("there is a plan without a limit")
+                break
+        return graphs.handle_of(index, pool), most  # type: ignore[arg-type]
+
+    def _forget_capture(self, sketch: Sketch, before: _Before) -> list[int]:
+        """Let go of a capture that is not run. The sizes of its results."""
+        grads = {slot.header.slot for slot in self.grads if slot.header is not None}
+        sizes = [one.size for i, one in enumerate(self.slots) if i not in grads]
+        self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
+        del self.program
+        before.restore(has_run=False)
+        if sketch.alive:
+            gc.collect()
+        if sketch.alive:
+            raise NotRecordable("something that it makes is kept where no later call would look for it")
+        self._make_room(before)
+        return sizes
 
     def _capture(self, tensors: list[Tensor], run: Callable[..., Any], pool: Any, most: int) -> list[UntypedStorage]:
         """Capture a call, in memory of this pool, with so many pieces of work beside the rest. Nothing has run yet when this returns storages for its results."""
@@ -395,10 +399,11 @@ class _Before:
         self.copies = [_Copy(t) for t in self.tensors]
         self.sums = [sums(t) for t in self.tensors]
 
-    def restore(self) -> None:
+    def restore(self, has_run: bool = True) -> None:
+        """Put everything back. Where nothing has run on the device, its values are still there."""
         for gradient in self.grads:
-            gradient.put_back()
-        for copy in self.copies:
+            gradient.put_back(has_run)
+        for copy in self.copies if has_run else ():
             copy.put_back()
         self.left.put_back()
 
@@ -433,10 +438,10 @@ class _Gradient:
         grad: Any = self.leaf.grad
         return _Bytes(grad) if _on_device(grad) else None
 
-    def put_back(self) -> None:
+    def put_back(self, with_values: bool) -> None:
         old = self._old()
-        if self.bytes is not None and (old is None or not old._storage.ptr):
-            old, self.is_ours = self.bytes.tensor(), True
+        if self.bytes is not None and (old is None or (with_values and not old._storage.ptr)):
+            old, self.is_ours = self.bytes.tensor(with_values), True
             self.loose = weakref.ref(old)
         if self.leaf.grad is not old:
             self.leaf.grad = old
@@ -498,11 +503,12 @@ class _Bytes:
     def raw(self) -> bytes:
         return ctypes.string_at(self.memory.ptr, self.size) if self.size else b""
 
-    def tensor(self) -> Tensor:
-        """A tensor like it, on its device."""
-        return new_tensor(
-            self._there(0, self.size), self.shape, self._strides, 0, self.dtype, self.device, self._contig
-        )
+    def tensor(self, with_values: bool = True) -> Tensor:
+        """A tensor like it, on its device, or one whose memory was given back."""
+        memory = self._there(0, self.size) if with_values else UntypedStorage(0, self.device)
+        if not with_values:
+            memory.version = -1
+        return new_tensor(memory, self.shape, self._strides, 0, self.dtype, self.device, self._contig)
 
     def piece(self, at: int, count: int) -> Tensor:
         """Some of the elements, in the order in which they lie in memory."""
