@@ -17,6 +17,7 @@ from ...backends import nvidia
 from ...core import dtype as dt
 from ...core.settings import cudnn_switches
 from ...core.tensor import Tensor
+from . import conv32_patches
 from .launching import address, function
 
 _COMMON = r"""
@@ -265,7 +266,8 @@ extern "C" __global__ void __launch_bounds__(128) weigh(float* out, const float*
 }
 """
 
-_BLOCKS = 264  # two for each multiprocessor of a large GPU
+_PATCHES, _QUADS, _EACH = True, False, 4
+_BLOCKS = _WEIGH_BLOCKS = 264  # two for each multiprocessor of a large GPU
 _SHAPE, _PICTURE = struct.Struct("<20i"), struct.Struct("<8i")
 
 
@@ -302,9 +304,9 @@ class _Plan:
     """The launches of a convolution: `run` computes a result from the source and the weight, or from pictures and gradients."""
 
     def __init__(
-        self, text: str, kernel: str, blocks: int, splits: int, numbers: tuple, kinds: tuple, count: int, where: Any
-    ) -> None:
-        self.kernel = function(text, kernel, kinds, where)
+        self, text: str, kernel: str, blocks: int, splits: int, numbers: tuple, kinds: tuple, count: int, where: Any, shared: int = 0
+    ) -> None:  # fmt: skip
+        self.kernel = function(text, kernel, kinds, where, shared)
         self.add = function(_COMMON, "add_parts", "qqqq", where) if splits > 1 else None
         self.blocks, self.splits, self.numbers, self.count, self.where = blocks, splits, numbers, count, where
 
@@ -319,6 +321,12 @@ class _Plan:
 
 @functools.lru_cache(4096)
 def _plan(kind: str, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> _Plan:
+    if (
+        _PATCHES
+        and window[0] == (1, 1)
+        and (x[1] % 16 == 0 == y[3] % 4 if kind == "weight" else (x, y)[kind == "input"][1] % 8 == 0)
+    ):
+        return _patches(kind, x, w, y, window, where)
     return _weight(x, w, y, window, where) if kind == "weight" else _product(kind == "input", x, w, y, window, where)
 
 
@@ -335,11 +343,30 @@ def _product(back: bool, x: tuple, w: tuple, y: tuple, window: tuple, where: Any
     )  # fmt: skip
     pixels = out[0] * sizes[0] * sizes[1]
     blocks = -(-pixels // 64) * (rows // 64) * apart * apart
-    splits = _splits(blocks, channels // 16)
+    splits = _splits(blocks, channels // 16, _BLOCKS)
     text = _defines(KH=kh, KW=kw) + _COMMON + _PRODUCT + (_ONCE if apart == 1 else _BACK)
     kinds = (*"qqq", _SHAPE.size, "q", "i")
     name = "convolve" if apart == 1 else "convolve_back"
     return _Plan(text, name, blocks * splits, splits, (shape, pixels, splits), kinds, math.prod(out), where)
+
+
+def _patches(kind: str, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> _Plan:
+    _, ((high, _), (left, _)), _, _ = window
+    back, weigh = kind == "input", kind == "weight"
+    out, source = (x, y) if back else (y, x)
+    (batch, rows, tall, wide), channels = out, source[1]
+    tile = 4 if tall <= 4 and wide <= 4 else 8
+    around = (high - 2, left - 2) if back else (-high, -left)
+    shape = _PICTURE.pack(channels, rows, tall, wide, *source[2:], *around)
+    steps = -(-batch // (64 // tile**2)) * -(-tall // tile) * -(-wide // tile)
+    blocks = (channels // 16 if weigh else steps) * (rows // 64)
+    splits = _splits(blocks, steps if weigh else channels // 16, _WEIGH_BLOCKS if weigh else _BLOCKS)
+    names = _defines(TILE=tile, BACK=int(back), QUADS=int(_QUADS and not back), EACH=_EACH)
+    text = names + (conv32_patches.WEIGH if weigh else conv32_patches.CONVOLVE)
+    kinds, shared = (*"qqq", _PICTURE.size, "i", "i"), conv32_patches.shared_bytes(tile, weigh)
+    count = math.prod(w if weigh else out)
+    name = "weigh_patches" if weigh else "convolve_patches"
+    return _Plan(text, name, blocks * splits, splits, (shape, batch, splits), kinds, count, where, shared)
 
 
 def _weight(x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> _Plan:
@@ -350,14 +377,14 @@ def _weight(x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> _Plan:
     text = _defines(KH=w[2], KW=w[3], ST=step, RH=down, SEG=across, STAGES=3) + _COMMON + _WEIGHT
     shape = _PICTURE.pack(channels, rows, *sizes, *results, high, left)
     blocks = -(-channels // 16) * (rows // 64)
-    splits = _splits(blocks, batch * -(-results[0] // down) * -(-results[1] // across))
+    splits = _splits(blocks, batch * -(-results[0] // down) * -(-results[1] // across), _BLOCKS)
     kinds = (*"qqq", _PICTURE.size, "i", "i")
     return _Plan(text, "weigh", blocks * splits, splits, (shape, batch, splits), kinds, math.prod(w), where)
 
 
-def _splits(blocks: int, most: int) -> int:
+def _splits(blocks: int, most: int, wanted: int) -> int:
     """In how many parts a sum is computed, so that every multiprocessor has two blocks."""
-    return max(1, min(_BLOCKS // blocks, most))
+    return max(1, min(wanted // blocks, most))
 
 
 def _defines(**values: Any) -> str:
