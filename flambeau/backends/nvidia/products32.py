@@ -14,61 +14,80 @@ _TEXT = r"""
 typedef long long i64;
 #define BM (8 * TM)
 #define BN (8 * TN)
-#define LEFT (BM + 4)  // floats from one row in shared memory to the next
-#define RIGHT (BN + 4)
-#define STAGE (BK * (LEFT + RIGHT))
+#define BK 32
+#define STAGE (BK * (BM + BN))
 struct alignas(16) quad { float v[4]; };
-template <int BYTES> __device__ __forceinline__ void bring(float* to, const float* from, bool there) {
 #ifdef __CUDA_ARCH__
-  unsigned place;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(place) : "l"(to));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(place), "l"(from), "n"(BYTES), "r"(there ? BYTES : 0) : "memory");
+typedef unsigned place;  // in shared memory
+__device__ __forceinline__ place place_of(float* p) {
+  place r;
+  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(r) : "l"(p));
+  return r;
+}
+__device__ __forceinline__ place ahead(place p, int floats) { return p + 4 * floats; }
+__device__ __forceinline__ void bring(place to, const float* from, bool there) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+}
+__device__ __forceinline__ void brought() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LATER> __device__ __forceinline__ void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory"); }
 #else
-  for (int i = 0; i < BYTES / 4; ++i) to[i] = there ? from[i] : 0.f;
-#endif
+typedef float* place;
+inline place place_of(float* p) { return p; }
+inline place ahead(place p, int floats) { return p + floats; }
+inline void bring(place to, const float* from, bool there) {
+  for (int i = 0; i < 4; ++i) to[i] = there ? from[i] : 0.f;
 }
-__device__ __forceinline__ void brought() {
-#ifdef __CUDA_ARCH__
-  asm volatile("cp.async.commit_group;" ::: "memory");
+inline void brought() {}
+template <int LATER> void wait_for_all_but() {}
 #endif
-}
-template <int LATER> __device__ __forceinline__ void wait_for_all_but() {
-#ifdef __CUDA_ARCH__
-  asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
-#endif
-}
-// BK x WIDE of a matrix into rows of `step` floats; ALONG: in memory, neighbours differ in the index of the sum.
-template <bool ALONG, int WIDE> __device__ __forceinline__ void bring_tile(float* to, int step, const float* from, i64 apart, int first, int wide,
+// A matrix whose neighbours in memory differ in the index of the sum (ALONG) lies in shared memory as [row][32], else as [32][row].
+// Which four numbers of a row come where is shifted from row to row, so that threads with different rows meet different banks.
+template <bool FIRST> __device__ __forceinline__ int shift(int row) { return FIRST ? row & 7 : row >> 2 & 7; }
+template <bool ALONG, int WIDE, bool FIRST> __device__ __forceinline__ void bring_tile(place to, const float* from, i64 apart, int first, int wide,
     int k, int end, int t) {
-  if (ALONG) {
-    const int inner = t & 7, outer = t >> 3;
-    _Pragma("unroll") for (int m = 0; m < BK / 8; ++m)
-      _Pragma("unroll") for (int i = 0; i < WIDE / 8; ++i) {
-        const int r = outer + 8 * i, c = inner + 8 * m;
-        bring<4>(to + c * step + r, from + (first + r) * apart + k + c, first + r < wide && k + c < end);
-      }
-  } else {
-    _Pragma("unroll") for (int i = 0; i < BK * WIDE / 256; ++i) {
-      const int e = t + 64 * i, r = e % (WIDE / 4) * 4, c = e / (WIDE / 4);
-      bring<16>(to + c * step + r, from + (k + c) * apart + first + r, first + r < wide && k + c < end);
+  _Pragma("unroll") for (int i = 0; i < WIDE / 8; ++i) {
+    const int e = t + 64 * i;
+    if (ALONG) {
+      const int r = e / 8, c = e % 8;
+      bring(ahead(to, r * BK + 4 * (c ^ shift<FIRST>(r))), from + (first + r) * apart + k + 4 * c, first + r < wide && k + 4 * c < end);
+    } else {
+      const int r = e % (WIDE / 4) * 4, c = e / (WIDE / 4);
+      bring(ahead(to, c * WIDE + r), from + (k + c) * apart + first + r, first + r < wide && k + c < end);
     }
+  }
+}
+// Four steps of the sum, of the rows of a thread: of the first matrix y + 8 i (where ALONG), else 4 y + i % 4 + 32 (i / 4).
+template <bool ALONG, int WIDE, int MINE, bool FIRST> __device__ __forceinline__ void take(float (*into)[4], const float* tile, int k, int y) {
+  if (ALONG) {
+    _Pragma("unroll") for (int i = 0; i < MINE; ++i) {
+      const int r = FIRST ? y + 8 * i : 4 * y + i % 4 + 32 * (i / 4);
+      const quad q = *(const quad*)(tile + r * BK + 4 * (k ^ shift<FIRST>(r)));
+      _Pragma("unroll") for (int m = 0; m < 4; ++m) into[i][m] = q.v[m];
+    }
+  } else {
+    _Pragma("unroll") for (int i = 0; i < MINE / 4; ++i)
+      _Pragma("unroll") for (int m = 0; m < 4; ++m) {
+        const quad q = *(const quad*)(tile + (4 * k + m) * WIDE + 32 * i + 4 * y);
+        _Pragma("unroll") for (int j = 0; j < 4; ++j) into[4 * i + j][m] = q.v[j];
+      }
   }
 }
 
 extern "C" __global__ void __launch_bounds__(64 * GROUPS) multiply(float* out, i64 out_step, const float* a, i64 a_step, const float* b,
     i64 b_step, const float* bias, int rows, int columns, int inner, int splits) {
-  __shared__ quad space[GROUPS * STAGES * STAGE / 4];
+  extern __shared__ quad space[];
   const int t = threadIdx.x & 63, group = threadIdx.x >> 6, tx = t & 7, ty = t >> 3;
   const int across = (columns + BN - 1) / BN, tiles = across * ((rows + BM - 1) / BM);
   const int tile = blockIdx.x % tiles, split = blockIdx.x / tiles, row = tile / across * BM, column = tile % across * BN;
-  const int share = (inner + splits - 1) / splits, start = split * share, stop = start + share < inner ? start + share : inner;
+  const int share = (inner / 4 + splits - 1) / splits * 4, start = split * share, stop = start + share < inner ? start + share : inner;
   const int steps = (stop - start + GROUPS * BK - 1) / (GROUPS * BK);
   float* mine = space[0].v + group * (STAGES * STAGE);
+  const place here = place_of(mine);
   auto fetch = [&](int step) {
-    float* stage = mine + step % STAGES * STAGE;
+    const place stage = ahead(here, step % STAGES * STAGE);
     const int k = start + (step * GROUPS + group) * BK;
-    bring_tile<A_ALONG, BM>(stage, LEFT, a, a_step, row, rows, k, stop, t);
-    bring_tile<B_ALONG, BN>(stage + BK * LEFT, RIGHT, b, b_step, column, columns, k, stop, t);
+    bring_tile<A_ALONG, BM, true>(stage, a, a_step, row, rows, k, stop, t);
+    bring_tile<B_ALONG, BN, false>(ahead(stage, BK * BM), b, b_step, column, columns, k, stop, t);
   };
   float sums[TM][TN];
   _Pragma("unroll") for (int i = 0; i < TM; ++i) _Pragma("unroll") for (int j = 0; j < TN; ++j) sums[i][j] = 0.f;
@@ -82,28 +101,26 @@ extern "C" __global__ void __launch_bounds__(64 * GROUPS) multiply(float* out, i
     if (step + STAGES - 1 < steps) fetch(step + STAGES - 1);
     brought();
     const float* stage = mine + step % STAGES * STAGE;
-    _Pragma("unroll") for (int k = 0; k < BK; ++k) {
-      quad left[TM / 4], right[TN / 4];
-      _Pragma("unroll") for (int i = 0; i < TM / 4; ++i) left[i] = *(const quad*)(stage + k * LEFT + 32 * i + 4 * ty);
-      _Pragma("unroll") for (int j = 0; j < TN / 4; ++j) right[j] = *(const quad*)(stage + BK * LEFT + k * RIGHT + 32 * j + 4 * tx);
-      _Pragma("unroll") for (int i = 0; i < TM; ++i)
-        _Pragma("unroll") for (int j = 0; j < TN; ++j) sums[i][j] += left[i / 4].v[i % 4] * right[j / 4].v[j % 4];
+    _Pragma("unroll 2") for (int k = 0; k < BK / 4; ++k) {
+      float left[TM][4], right[TN][4];
+      take<A_ALONG, BM, TM, true>(left, stage, k, ty);
+      take<B_ALONG, BN, TN, false>(right, stage + BK * BM, k, tx);
+      _Pragma("unroll") for (int m = 0; m < 4; ++m)
+        _Pragma("unroll") for (int i = 0; i < TM; ++i)
+          _Pragma("unroll") for (int j = 0; j < TN; ++j) sums[i][j] += left[i][m] * right[j][m];
     }
   }
   // One group after the other hands its sums to the first.
   wait_for_all_but<0>();
   float* exchange = space[0].v;
-  _Pragma("unroll") for (int other = 1; other < GROUPS; ++other)
-    _Pragma("unroll") for (int i = 0; i < TM; ++i) {
-      if (i % 4 == 0) __syncthreads();
-      if (group == other) _Pragma("unroll") for (int j = 0; j < TN; ++j) exchange[(i % 4 * TN + j) * 64 + t] = sums[i][j];
-      if (i % 4 == 3) {
-        __syncthreads();
-        if (group == 0)
-          _Pragma("unroll") for (int m = 0; m < 4; ++m)
-            _Pragma("unroll") for (int j = 0; j < TN; ++j) sums[i - 3 + m][j] += exchange[(m * TN + j) * 64 + t];
-      }
-    }
+  _Pragma("unroll") for (int other = 1; other < GROUPS; ++other) {
+    __syncthreads();
+    if (group == other)
+      _Pragma("unroll") for (int i = 0; i < TM; ++i) _Pragma("unroll") for (int j = 0; j < TN; ++j) exchange[(i * TN + j) * 64 + t] = sums[i][j];
+    __syncthreads();
+    if (group == 0)
+      _Pragma("unroll") for (int i = 0; i < TM; ++i) _Pragma("unroll") for (int j = 0; j < TN; ++j) sums[i][j] += exchange[(i * TN + j) * 64 + t];
+  }
   if (group) return;
   out += (i64)split * rows * columns;
   _Pragma("unroll") for (int j = 0; j < TN / 4; ++j) {
@@ -112,7 +129,7 @@ extern "C" __global__ void __launch_bounds__(64 * GROUPS) multiply(float* out, i
     quad more = {};
     if (bias) more = *(const quad*)(bias + c);
     _Pragma("unroll") for (int i = 0; i < TM; ++i) {
-      const int r = row + i / 4 * 32 + 4 * ty + i % 4;
+      const int r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4);
       if (r >= rows) continue;
       quad q;
       _Pragma("unroll") for (int m = 0; m < 4; ++m) q.v[m] = sums[i][4 * j + m] + more.v[m];
@@ -139,13 +156,12 @@ extern "C" __global__ void __launch_bounds__(256) add_up(float* out, i64 out_ste
 
 @functools.cache
 def _kernels(where: Any, tile: tuple[int, int], groups: int, along: tuple[bool, bool]) -> tuple[Any, Any]:
-    stages = 4 if groups < 4 else 2 if max(tile) > 4 else 4
-    sizes = (
-        f"#define TM {tile[0]}\n#define TN {tile[1]}\n#define GROUPS {groups}\n#define STAGES {stages}\n#define BK 8\n"
-    )
+    stages = 3 if groups < 4 else 2
+    sizes = f"#define TM {tile[0]}\n#define TN {tile[1]}\n#define GROUPS {groups}\n#define STAGES {stages}\n"
     lie = f"#define A_ALONG {int(along[0])}\n#define B_ALONG {int(along[1])}\n"
     module = nvidia.load_source(sizes + lie + _TEXT, where)
-    return module.function("multiply", tuple("qqqqqqqiiii")), module.function("add_up", tuple("qqqqiii"))
+    shared = 4 * groups * max(stages * 32 * 8 * sum(tile), 64 * tile[0] * tile[1] if groups > 1 else 0)
+    return module.function("multiply", tuple("qqqqqqqiiii"), shared), module.function("add_up", tuple("qqqqiii"))
 
 
 class Plan:
