@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(64 * GROUPS) multiply(float* out, i
     const int c = column + 32 * j + 4 * tx;
     if (c >= columns) continue;
     quad more = {};
-    if (bias) more = *(const quad*)(bias + c);
+    if (bias) _Pragma("unroll") for (int m = 0; m < 4; ++m) more.v[m] = bias[c + m];
     _Pragma("unroll") for (int i = 0; i < TM; ++i) {
       const int r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4);
       if (r >= rows) continue;
@@ -190,4 +190,56 @@ class Plan:
         self.add_up(-(-rows * columns // 1024), 256, out, out_step, parts.ptr, bias, rows, columns, self.splits)
 
 
-__all__ = ["Plan"]
+_LEAST, _MOST = 1 << 22, 1 << 28  # multiplications
+# Tiles, groups, and the share of a multiprocessor's arithmetic that they reach when it is full.
+_WAYS = (((8, 8), 2, 0.8), ((8, 4), 2, 0.7), ((4, 8), 2, 0.7), ((8, 4), 4, 0.7), ((6, 4), 4, 0.65), ((4, 4), 4, 0.55))
+_SPLITS = (1, 2, 4, 6, 8, 12)
+_WARPS = 8  # that keep a multiprocessor busy
+
+
+@functools.cache
+def chosen(sizes: tuple[int, int, int], along: tuple[bool, bool], processors: int) -> tuple[tuple[int, int], int, int]:
+    """(tile, groups, splits) by an estimate of the time that each takes, in cycles."""
+    rows, columns, inner = sizes
+
+    def cycles(way: tuple[tuple[int, int], int, float], splits: int) -> float:
+        (tm, tn), groups, share = way
+        blocks = -(-rows // (8 * tm)) * -(-columns // (8 * tn)) * splits
+        each = -(-blocks // processors)
+        busy = min(1.0, 2 * groups * each / _WARPS)
+        return each * 64 * tm * tn * (inner / splits) / (128 * share * busy) + (
+            4000 + rows * columns * splits / 200 if splits > 1 else 0
+        )
+
+    ways = [w for w in _WAYS if along[0] or w[0][0] % 4 == 0]
+    able = [(w, s) for w in ways for s in _SPLITS if s == 1 or inner >= 64 * s * w[1]]
+    way, splits = min(able, key=lambda pair: cycles(*pair))
+    return way[0], way[1], splits
+
+
+def plan(
+    where: Any,
+    sizes: tuple[int, int, int],
+    out: tuple[bool, int],
+    a: tuple[bool, int],
+    b: tuple[bool, int],
+    alignment: int,
+) -> Plan | None:
+    """The product of matrices that lie by rows or by columns (True or False), with steps from one of these to the next. None if it is not
+    one for these kernels."""
+    rows, columns, inner = sizes
+    if (
+        not out[0]
+        or alignment < 16
+        or not _LEAST <= rows * columns * inner <= _MOST
+        or min(rows, columns) < 32
+        or inner < 64
+    ):
+        return None
+    if any(n % 4 for n in (*sizes, out[1], a[1], b[1])):
+        return None
+    along = (a[0], not b[0])
+    return Plan(where, sizes, (out[1], a[1], b[1]), along, *chosen(sizes, along, nvidia.processors(where)))
+
+
+__all__ = ["Plan", "chosen", "plan"]
