@@ -47,6 +47,33 @@ launches = fake.calls["cuLaunchKernel"]
 F.scaled_dot_product_attention(q, q, q)
 assert fake.calls["cuLaunchKernel"] == launches + 1
 """,
+    "attention of float32 by products": """
+import ctypes
+import numpy as np
+from flambeau.ops.on_cuda import attention, attention_blocks
+def matrices(t):
+    memory = (ctypes.c_float * (t._storage.size_bytes // 4)).from_address(t._storage.ptr)
+    return np.lib.stride_tricks.as_strided(np.frombuffer(memory, np.float32)[t._offset:], t.shape, [4 * s for s in t._strides])
+def product(name, out, a, b, bias=None, alpha=1, beta=0):
+    # there is no library here
+    result = matrices(out)
+    result[...] = matrices(a) @ matrices(b) + (result if beta else 0)
+attention_blocks.product, attention._is_short = product, lambda *given: False
+attention_blocks._ROWS, attention_blocks._SPACE = 16, 2048
+for heads, shared, rows, source, causal, turned in (
+    (3, 3, 40, 40, True, True), (4, 2, 33, 70, False, False), (2, 1, 70, 33, True, False), (2, 2, 20, 50, True, True), (1, 1, 1, 9, False, True),
+):
+    shape = lambda h, n: (2, n, h, 8) if turned else (2, h, n, 8)
+    base = [fl.randn(*shape(h, n)) for h, n in ((heads, rows), (shared, source), (shared, source))]
+    def attend(device):
+        leaves = [t.to(device).detach().requires_grad_() for t in base]
+        q, k, v = (t.transpose(1, 2) if turned else t for t in leaves)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != shared)
+        logs = y.grad_fn._saved_logs
+        y.backward(weights(y))
+        return y, logs, *(t.grad for t in leaves)
+    alike(attend)
+""",
     "convolutions of float32": """
 fl.backends.cudnn.allow_tf32 = False
 for batch, channels, results, size, stride, padding in ((2, 64, 64, (4, 4), 1, 1), (1, 19, 64, (6, 10), 1, 1), (1, 64, 64, (8, 8), 2, 1)):
