@@ -1,7 +1,8 @@
 """Small matrix products of float32 without tensor cores: cuBLAS takes two or three times as long for them as their arithmetic.
 
 A block has a tile of the result, and each of its groups of 64 threads a share of the sum: `TM` by `TN` numbers in a thread's registers,
-operands passing by in shared memory. Where that makes too few blocks, several share a tile, and a second kernel adds up."""
+operands passing by in shared memory. Where that makes too few blocks, several share a tile, and a second kernel adds up. A product can
+give the sums of its first factor's rows along: with the gradient of a weight comes that of the bias."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ template <bool ALONG, int WIDE, int MINE, bool FIRST> __device__ __forceinline__
 }
 
 extern "C" __global__ void __launch_bounds__(64 * GROUPS) multiply(float* out, i64 out_step, const float* a, i64 a_step, const float* b,
-    i64 b_step, const float* bias, int rows, int columns, int inner, int splits) {
+    i64 b_step, float* bias, int rows, int columns, int inner, int splits) {  // SUMS: to `bias` go the sums of a's rows
   extern __shared__ quad space[];
   const int t = threadIdx.x & 63, group = threadIdx.x >> 6, tx = t & 7, ty = t >> 3;
   const int across = (columns + BN - 1) / BN, tiles = across * ((rows + BM - 1) / BM);
@@ -89,8 +90,11 @@ extern "C" __global__ void __launch_bounds__(64 * GROUPS) multiply(float* out, i
     bring_tile<A_ALONG, BM, true>(stage, a, a_step, row, rows, k, stop, t);
     bring_tile<B_ALONG, BN, false>(ahead(stage, BK * BM), b, b_step, column, columns, k, stop, t);
   };
-  float sums[TM][TN];
-  _Pragma("unroll") for (int i = 0; i < TM; ++i) _Pragma("unroll") for (int j = 0; j < TN; ++j) sums[i][j] = 0.f;
+  float sums[TM][TN], totals[TM];
+  _Pragma("unroll") for (int i = 0; i < TM; ++i) {
+    totals[i] = 0.f;
+    _Pragma("unroll") for (int j = 0; j < TN; ++j) sums[i][j] = 0.f;
+  }
   _Pragma("unroll") for (int i = 0; i < STAGES - 1; ++i) {
     if (i < steps) fetch(i);
     brought();
@@ -108,6 +112,8 @@ extern "C" __global__ void __launch_bounds__(64 * GROUPS) multiply(float* out, i
       _Pragma("unroll") for (int m = 0; m < 4; ++m)
         _Pragma("unroll") for (int i = 0; i < TM; ++i)
           _Pragma("unroll") for (int j = 0; j < TN; ++j) sums[i][j] += left[i][m] * right[j][m];
+      if (SUMS && column == 0)
+        _Pragma("unroll") for (int i = 0; i < TM; ++i) totals[i] += (left[i][0] + left[i][1]) + (left[i][2] + left[i][3]);
     }
   }
   // One group after the other hands its sums to the first.
@@ -120,14 +126,24 @@ extern "C" __global__ void __launch_bounds__(64 * GROUPS) multiply(float* out, i
     __syncthreads();
     if (group == 0)
       _Pragma("unroll") for (int i = 0; i < TM; ++i) _Pragma("unroll") for (int j = 0; j < TN; ++j) sums[i][j] += exchange[(i * TN + j) * 64 + t];
+    if (!SUMS || column) continue;
+    __syncthreads();
+    if (group == other) _Pragma("unroll") for (int i = 0; i < TM; ++i) exchange[i * 64 + t] = totals[i];
+    __syncthreads();
+    if (group == 0) _Pragma("unroll") for (int i = 0; i < TM; ++i) totals[i] += exchange[i * 64 + t];
   }
   if (group) return;
+  if (SUMS && column == 0 && tx == 0)
+    _Pragma("unroll") for (int i = 0; i < TM; ++i) {
+      const int r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4);
+      if (r < rows) bias[(i64)split * rows + r] = totals[i];
+    }
   out += (i64)split * rows * columns;
   _Pragma("unroll") for (int j = 0; j < TN / 4; ++j) {
     const int c = column + 32 * j + 4 * tx;
     if (c >= columns) continue;
     quad more = {};
-    if (bias) _Pragma("unroll") for (int m = 0; m < 4; ++m) more.v[m] = bias[c + m];
+    if (!SUMS && bias) _Pragma("unroll") for (int m = 0; m < 4; ++m) more.v[m] = bias[c + m];
     _Pragma("unroll") for (int i = 0; i < TM; ++i) {
       const int r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4);
       if (r >= rows) continue;
@@ -138,41 +154,48 @@ extern "C" __global__ void __launch_bounds__(64 * GROUPS) multiply(float* out, i
   }
 }
 
-extern "C" __global__ void __launch_bounds__(256) add_up(float* out, i64 out_step, const float* parts, const float* bias, int rows,
+extern "C" __global__ void __launch_bounds__(256) add_up(float* out, i64 out_step, const float* parts, float* bias, int rows,
     int columns, int splits) {
-  const i64 i = blockIdx.x * (i64)256 + threadIdx.x, wide = columns / 4;
-  if (i >= rows * wide) return;
-  quad sum = ((const quad*)parts)[i];
-  for (int z = 1; z < splits; ++z) {
-    const quad p = ((const quad*)parts)[z * (rows * wide) + i];
+  const i64 i = blockIdx.x * (i64)256 + threadIdx.x, wide = columns / 4, all = rows * wide;
+  const bool more = SUMS && i >= all;  // sums of rows follow those of the product
+  const i64 at = more ? splits * all + i - all : i, apart = more ? rows / 4 : all;
+  if (i >= all + (SUMS ? rows / 4 : 0)) return;
+  quad sum = ((const quad*)parts)[at];
+  _Pragma("unroll 4") for (int z = 1; z < splits; ++z) {
+    const quad p = ((const quad*)parts)[at + z * apart];
     _Pragma("unroll") for (int j = 0; j < 4; ++j) sum.v[j] += p.v[j];
   }
-  const i64 c = i % wide * 4;
-  if (bias) _Pragma("unroll") for (int j = 0; j < 4; ++j) sum.v[j] += bias[c + j];
+  const i64 c = more ? (i - all) * 4 : i % wide * 4;
+  if (more) {
+    _Pragma("unroll") for (int j = 0; j < 4; ++j) bias[c + j] = sum.v[j];
+    return;
+  }
+  if (!SUMS && bias) _Pragma("unroll") for (int j = 0; j < 4; ++j) sum.v[j] += bias[c + j];
   *(quad*)(out + i / wide * out_step + c) = sum;
 }
 """
 
 
 @functools.cache
-def _kernels(where: Any, tile: tuple[int, int], groups: int, along: tuple[bool, bool]) -> tuple[Any, Any]:
+def _kernels(where: Any, tile: tuple[int, int], groups: int, along: tuple[bool, bool], sums: bool) -> tuple[Any, Any]:
     stages = 3 if groups < 4 else 2
     sizes = f"#define TM {tile[0]}\n#define TN {tile[1]}\n#define GROUPS {groups}\n#define STAGES {stages}\n"
-    lie = f"#define A_ALONG {int(along[0])}\n#define B_ALONG {int(along[1])}\n"
+    lie = f"#define A_ALONG {int(along[0])}\n#define B_ALONG {int(along[1])}\n#define SUMS {int(sums)}\n"
     module = nvidia.load_source(sizes + lie + _TEXT, where)
     shared = 4 * groups * max(stages * 32 * 8 * sum(tile), 64 * tile[0] * tile[1] if groups > 1 else 0)
     return module.function("multiply", tuple("qqqqqqqiiii"), shared), module.function("add_up", tuple("qqqqiii"))
 
 
 class Plan:
-    """One product, ready to be called with addresses: out = a @ b + bias, all matrices with gaps only between rows (or columns)."""
+    """One product, ready to be called with addresses: out = a @ b + bias, all matrices with gaps only between rows (or columns). With
+    `sums`, those of a's rows are written to where else the bias is."""
 
     def __init__(
         self, where: Any, sizes: tuple[int, int, int], steps: tuple[int, int, int], along: tuple[bool, bool],
-        tile: tuple[int, int], groups: int, splits: int,
+        tile: tuple[int, int], groups: int, splits: int, sums: bool = False,
     ) -> None:  # fmt: skip
-        self.where, self.sizes, self.steps, self.splits = where, sizes, steps, splits
-        self.multiply, self.add_up = _kernels(where, tile, groups, along)
+        self.where, self.sizes, self.steps, self.splits, self.sums = where, sizes, steps, splits, sums
+        self.multiply, self.add_up = _kernels(where, tile, groups, along, sums)
         rows, columns, _ = sizes
         self.blocks = -(-rows // (8 * tile[0])) * -(-columns // (8 * tile[1])) * splits
         self.threads = 64 * groups
@@ -183,11 +206,25 @@ class Plan:
         if self.splits == 1:
             self.multiply(self.blocks, self.threads, out, out_step, a, a_step, b, b_step, bias, rows, columns, inner, 1)
             return
-        parts = nvidia.workspace(4 * rows * columns * self.splits, self.where)
+        numbers = rows * columns + (rows if self.sums else 0)
+        parts = nvidia.workspace(4 * numbers * self.splits, self.where)
+        totals = parts.ptr + 4 * rows * columns * self.splits if self.sums else 0
         self.multiply(
-            self.blocks, self.threads, parts.ptr, columns, a, a_step, b, b_step, 0, rows, columns, inner, self.splits
+            self.blocks,
+            self.threads,
+            parts.ptr,
+            columns,
+            a,
+            a_step,
+            b,
+            b_step,
+            totals,
+            rows,
+            columns,
+            inner,
+            self.splits,
         )
-        self.add_up(-(-rows * columns // 1024), 256, out, out_step, parts.ptr, bias, rows, columns, self.splits)
+        self.add_up(-(-numbers // 1024), 256, out, out_step, parts.ptr, bias, rows, columns, self.splits)
 
 
 _LEAST, _MOST = 1 << 22, 1 << 28  # multiplications
@@ -224,6 +261,7 @@ def plan(
     a: tuple[bool, int],
     b: tuple[bool, int],
     alignment: int,
+    sums: bool = False,
 ) -> Plan | None:
     """The product of matrices that lie by rows or by columns (True or False), with steps from one of these to the next. None if it is not
     one for these kernels."""
@@ -239,7 +277,7 @@ def plan(
     if any(n % 4 for n in (*sizes, out[1], a[1], b[1])):
         return None
     along = (a[0], not b[0])
-    return Plan(where, sizes, (out[1], a[1], b[1]), along, *chosen(sizes, along, nvidia.processors(where)))
+    return Plan(where, sizes, (out[1], a[1], b[1]), along, *chosen(sizes, along, nvidia.processors(where)), sums)
 
 
 __all__ = ["Plan", "chosen", "plan"]
