@@ -113,6 +113,15 @@ for rows, n, d, has_bias in ((40, 40, fl.float32, True), (600, 20, fl.float64, F
         return [t.grad for t in leaves if t.grad is not None]
     alike(normalise)
 """,
+    "joining": """
+for shapes, dim, launches in ((((3, 8), (3, 4), (3, 12)), 1, 1), (((2, 4), (3, 4)), 0, 1), (((2, 3), (2, 5)), 1, 2), (((2, 0), (2, 4)), -1, 1)):
+    parts = [fl.randn(*s) for s in shapes]
+    given = [t.cuda() for t in parts]
+    before = fake.calls["cuLaunchKernel"]
+    found = fl.cat(given, dim)
+    assert fake.calls["cuLaunchKernel"] == before + launches
+    assert fl.equal(found.cpu(), fl.cat(parts, dim))
+""",
     "max pooling": """
 for settings in (dict(kernel_size=2), dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=(2, 3), stride=(3, 2), padding=1, ceil_mode=True)):
     x = fl.randn(2, 3, 9, 8)
