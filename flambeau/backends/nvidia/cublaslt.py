@@ -350,8 +350,8 @@ def _own_plan(out: Any, a: Any, b: Any, key: tuple, alpha: complex, beta: comple
     plain = alpha == 1 and beta == 0 and key[9] in ("", "bias") and len(out.shape) == len(a.shape) == len(b.shape) == 2
     if not plain or a.dtype is not dt.float32 or matmul_switches.allow_tf32:
         return None
-    lie = [_required(t) for t in (out, a, b)]
-    return products32.plan(out.device, (*out.shape, a.shape[1]), *lie, key[12] or 256)
+    sizes = (out.shape[0], out.shape[1], a.shape[1])
+    return products32.plan(out.device, sizes, _required(out), _required(a), _required(b), key[12] or 256)
 
 
 # -- products that were computed before ---------------------------------------------------------------------------------------

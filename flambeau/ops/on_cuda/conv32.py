@@ -20,29 +20,9 @@ from ...core.tensor import Tensor
 from . import conv32_patches
 from .launching import address, function
 
-_COMMON = r"""
-struct alignas(16) quad { float v[4]; };
-// Four bytes from global to shared memory, or zero, without waiting.
-__device__ __forceinline__ void bring(float* to, const float* from, bool there) {
-#ifdef __CUDA_ARCH__
-  unsigned place;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(place) : "l"(to));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(place), "l"(from), "r"(there ? 4 : 0) : "memory");
-#else
-  *to = there ? *from : 0.f;
-#endif
-}
-__device__ __forceinline__ void brought() {
-#ifdef __CUDA_ARCH__
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int LATER> __device__ __forceinline__ void wait_for_all_but() {
-#ifdef __CUDA_ARCH__
-  asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
-#endif
-}
-extern "C" __global__ void __launch_bounds__(256) add_parts(float* out, const float* parts, i64 count, i64 quads) {
+_COMMON = (
+    conv32_patches.COPIES
+    + r"""extern "C" __global__ void __launch_bounds__(256) add_parts(float* out, const float* parts, i64 count, i64 quads) {
   const i64 i = blockIdx.x * (i64)256 + threadIdx.x;
   if (i >= quads) return;
   quad sum = ((const quad*)parts)[i];
@@ -53,6 +33,7 @@ extern "C" __global__ void __launch_bounds__(256) add_parts(float* out, const fl
   ((quad*)out)[i] = sum;
 }
 """
+)
 
 # A result's pixel (a, b) sums taps (i, j) of a window: the source's pixel (step * a + down + turn * i, step * b + right + turn * j) times
 # the weight's tap (first + skip * i, second + skip * j).
@@ -77,6 +58,7 @@ template <int TH, int TW> __device__ __forceinline__ void product(float* space, 
   const i64 first = which % tiles * 64;
   const int split = (int)(which / tiles);
   float* mine = space + group * (2 * STAGE);  // of a stage; stages are 4 * STAGE apart
+  const place start = place_of(mine);
   // The pixel whose window this thread brings.
   const i64 pixel = first + t, picture = pixel / plane;
   const int at = (int)(pixel - picture * plane), above = at / s.wide * s.step + s.down, left = at % s.wide * s.step + s.right;
@@ -95,16 +77,22 @@ template <int TH, int TW> __device__ __forceinline__ void product(float* space, 
   }
   const int per = (s.channels + splits - 1) / splits, begin = split * per, end = begin + per < s.channels ? begin + per : s.channels;
   const int steps = (end - begin + 2 * CHANNELS - 1) / (2 * CHANNELS);
+  int next = begin + group * CHANNELS;  // the channel that comes next
+  const float* weights = w + (i64)next * s.channel_step;
+  source += (i64)next * source_plane;
   auto fetch = [&](int step) {
-    float* stage = mine + step % STAGES * (4 * STAGE);
+    const place stage = ahead(start, step % STAGES * (4 * STAGE));
     _Pragma("unroll") for (int m = 0; m < CHANNELS; ++m) {
-      const int c = begin + (2 * step + group) * CHANNELS + m;
-      const bool live = c < end;
-      const float *weights = w + (i64)c * s.channel_step, *place = source + (i64)c * source_plane;
-      _Pragma("unroll") for (int i = 0; i < TAPS; ++i) bring(stage + m * (TAPS * STRIDE) + to[i], weights + from[i], live);
+      const bool live = next + m < end;
+      _Pragma("unroll") for (int i = 0; i < TAPS; ++i) bring<4>(ahead(stage, m * (TAPS * STRIDE) + to[i]), weights + from[i], live);
       _Pragma("unroll") for (int k = 0; k < TAPS; ++k)
-        bring(stage + STAGE + (m * TAPS + k) * STRIDE + t, place + s.turn * (k / TW * s.source_wide + k % TW), live && (inside >> k & 1));
+        bring<4>(ahead(stage, STAGE + (m * TAPS + k) * STRIDE + t), source + s.turn * (k / TW * s.source_wide + k % TW), live && (inside >> k & 1));
+      weights += s.channel_step;
+      source += source_plane;
     }
+    next += 2 * CHANNELS;
+    weights += (i64)CHANNELS * s.channel_step;
+    source += (i64)CHANNELS * source_plane;
   };
   float sums[8][8];
   _Pragma("unroll") for (int i = 0; i < 8; ++i) _Pragma("unroll") for (int j = 0; j < 8; ++j) sums[i][j] = 0.f;
@@ -215,21 +203,22 @@ extern "C" __global__ void __launch_bounds__(128) weigh(float* out, const float*
   const int first_out = which % (s.results / 64) * 64, split = which / (s.results / 64);
   const int per = (batch * steps + splits - 1) / splits, begin = split * per;
   const int end = begin + per < batch * steps ? begin + per : batch * steps;
+  const place start = place_of(space[0].v);
   auto fetch = [&](int step) {
     const int n = step / steps, rest = step % steps, high = rest / across * RH, wide = rest % across * SEG;
-    float *xs = space[0].v + (step - begin) % STAGES * STAGE, *gs = xs + PATCH;
+    const place xs = ahead(start, (step - begin) % STAGES * STAGE), gs = ahead(xs, PATCH);
     const float* pictures = x + ((i64)n * s.channels + first_in) * plane;
     const int above = high * ST - s.down, left = wide * ST - s.right;
     _Pragma("unroll") for (int i = 0; i < (PR * PC * 16 + 127) / 128; ++i) {
       const int e = t + 128 * i, c = e % PC, r = e / PC % PR, m = e / (PR * PC), row = above + r, column = left + c;
       const bool there = row >= 0 && row < s.high && column >= 0 && column < s.wide && first_in + m < s.channels;
       if (PR * PC * 16 % 128 == 0 || e < PR * PC * 16)
-        bring(xs + (r * PC + c) * 17 + m, pictures + (m * plane + row * s.wide + column), there);
+        bring<4>(ahead(xs, (r * PC + c) * 17 + m), pictures + (m * plane + row * s.wide + column), there);
     }
     const float* grads = g + ((i64)n * s.results + first_out + (t >> 3)) * result_plane;
     _Pragma("unroll") for (int i = 0; i < PIX / 2; ++i) {
       const int p = i / 4 * 8 + (t & 7), m = (t >> 3) + i % 4 * 16, r = high + p / SEG, c = wide + p % SEG;
-      bring(gs + p * 64 + (m ^ 4 * (p & 7)), grads + (i % 4 * 16 * result_plane + r * s.result_wide + c), r < s.result_high && c < s.result_wide);
+      bring<4>(ahead(gs, p * 64 + (m ^ 4 * (p & 7))), grads + (i % 4 * 16 * result_plane + r * s.result_wide + c), r < s.result_high && c < s.result_wide);
     }
   };
   float sums[8][TAPS];

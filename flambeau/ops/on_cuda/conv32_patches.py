@@ -9,8 +9,8 @@ tile after the other."""
 
 from __future__ import annotations
 
-_HEAD = r"""
-struct shape { int channels, results, high, wide, source_high, source_wide, down, right; };
+# Copies from global to shared memory that nobody waits for until their results are needed.
+COPIES = r"""
 struct alignas(16) quad { float v[4]; };
 struct alignas(8) two { float v[2]; };
 #ifdef __CUDA_ARCH__
@@ -37,10 +37,17 @@ template <int BYTES> void bring(place to, const float* from, bool there) {
 inline void brought() {}
 template <int LATER> void wait_for_all_but() {}
 #endif
+"""
+
+_HEAD = (
+    COPIES
+    + r"""
+struct shape { int channels, results, high, wide, source_high, source_wide, down, right; };
 // TILE is 8 or 4.
 #define EDGE (TILE + 2)
 #define PICTURES (64 / (TILE * TILE))
 """
+)
 
 CONVOLVE = (
     _HEAD
@@ -281,4 +288,4 @@ def shared_bytes(tile: int, weights: bool) -> int:
     return 4 * 4 * (2304 + 4 * (240 if tile == 8 else 208))
 
 
-__all__ = ["CONVOLVE", "WEIGH", "shared_bytes"]
+__all__ = ["CONVOLVE", "COPIES", "WEIGH", "shared_bytes"]
