@@ -269,7 +269,7 @@ def takes(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> bool:
 
 @functools.lru_cache(4096)
 def _fits(kind: str, x: tuple, w: tuple, y: tuple, window: tuple) -> bool:
-    if len(x) != 4 or w[2:] != (3, 3):
+    if len(x) != 4 or w[2:] != (3, 3) or 0 in x or 0 in y:
         return False
     (step, other), ((high, low), (left, right)), dilation, groups = window
     if groups != 1 or dilation != (1, 1) or step != other or high != low or left != right:
