@@ -9,38 +9,17 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ...kernels.cuda_copies import COPIES
 from .. import nvidia
 
-_TEXT = r"""
+_TEXT = (
+    COPIES
+    + r"""
 typedef long long i64;
 #define BM (8 * TM)
 #define BN (8 * TN)
 #define BK 32
 #define STAGE (BK * (BM + BN))
-struct alignas(16) quad { float v[4]; };
-#ifdef __CUDA_ARCH__
-typedef unsigned place;  // in shared memory
-__device__ __forceinline__ place place_of(float* p) {
-  place r;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(r) : "l"(p));
-  return r;
-}
-__device__ __forceinline__ place ahead(place p, int floats) { return p + 4 * floats; }
-__device__ __forceinline__ void bring(place to, const float* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
-}
-__device__ __forceinline__ void brought() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LATER> __device__ __forceinline__ void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory"); }
-#else
-typedef float* place;
-inline place place_of(float* p) { return p; }
-inline place ahead(place p, int floats) { return p + floats; }
-inline void bring(place to, const float* from, bool there) {
-  for (int i = 0; i < 4; ++i) to[i] = there ? from[i] : 0.f;
-}
-inline void brought() {}
-template <int LATER> void wait_for_all_but() {}
-#endif
 // A matrix whose neighbours in memory differ in the index of the sum (ALONG) lies in shared memory as [row][32], else as [32][row].
 // Which four numbers of a row come where is shifted from row to row, so that threads with different rows meet different banks.
 template <bool FIRST> __device__ __forceinline__ int shift(int row) { return FIRST ? row & 7 : row >> 2 & 7; }
@@ -50,10 +29,10 @@ template <bool ALONG, int WIDE, bool FIRST> __device__ __forceinline__ void brin
     const int e = t + 64 * i;
     if (ALONG) {
       const int r = e / 8, c = e % 8;
-      bring(ahead(to, r * BK + 4 * (c ^ shift<FIRST>(r))), from + (first + r) * apart + k + 4 * c, first + r < wide && k + 4 * c < end);
+      bring<16>(ahead(to, r * BK + 4 * (c ^ shift<FIRST>(r))), from + (first + r) * apart + k + 4 * c, first + r < wide && k + 4 * c < end);
     } else {
       const int r = e % (WIDE / 4) * 4, c = e / (WIDE / 4);
-      bring(ahead(to, c * WIDE + r), from + (k + c) * apart + first + r, first + r < wide && k + c < end);
+      bring<16>(ahead(to, c * WIDE + r), from + (k + c) * apart + first + r, first + r < wide && k + c < end);
     }
   }
 }
@@ -174,6 +153,7 @@ extern "C" __global__ void __launch_bounds__(256) add_up(float* out, i64 out_ste
   *(quad*)(out + i / wide * out_step + c) = sum;
 }
 """
+)
 
 
 @functools.cache
@@ -274,7 +254,7 @@ def plan(
         or inner < 64
     ):
         return None
-    if any(n % 4 for n in (*sizes, out[1], a[1], b[1])):
+    if any(n % 4 for n in (*sizes, out[1], a[1], b[1])) or nvidia.capability(where) < (8, 0):
         return None
     along = (a[0], not b[0])
     return Plan(where, sizes, (out[1], a[1], b[1]), along, *chosen(sizes, along, nvidia.processors(where)), sums)

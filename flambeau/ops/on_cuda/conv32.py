@@ -17,11 +17,12 @@ from ...backends import nvidia
 from ...core import dtype as dt
 from ...core.settings import cudnn_switches
 from ...core.tensor import Tensor
+from ...kernels.cuda_copies import COPIES
 from . import conv32_patches
 from .launching import address, function
 
 _COMMON = (
-    conv32_patches.COPIES
+    COPIES
     + r"""extern "C" __global__ void __launch_bounds__(256) add_parts(float* out, const float* parts, i64 count, i64 quads) {
   const i64 i = blockIdx.x * (i64)256 + threadIdx.x;
   if (i >= quads) return;
@@ -264,12 +265,12 @@ def takes(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> bool:
     """Whether these kernels are for such a convolution (or the gradient that `kind` names)."""
     if x.dtype is not dt.float32 or cudnn_switches.allow_tf32 or not (x._contig and w._contig and y._contig):
         return False
-    return not (address(x) | address(w) | address(y)) % 16 and _fits(kind, x.shape, w.shape, y.shape, window)
+    return not (address(x) | address(w) | address(y)) % 16 and _fits(kind, x.shape, w.shape, y.shape, window, x.device)
 
 
 @functools.lru_cache(4096)
-def _fits(kind: str, x: tuple, w: tuple, y: tuple, window: tuple) -> bool:
-    if len(x) != 4 or w[2:] != (3, 3) or 0 in x or 0 in y:
+def _fits(kind: str, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> bool:
+    if nvidia.capability(where) < (8, 0) or len(x) != 4 or w[2:] != (3, 3) or 0 in x or 0 in y:
         return False
     (step, other), ((high, low), (left, right)), dilation, groups = window
     if groups != 1 or dilation != (1, 1) or step != other or high != low or left != right:

@@ -9,35 +9,7 @@ tile after the other."""
 
 from __future__ import annotations
 
-# Copies from global to shared memory that nobody waits for until their results are needed.
-COPIES = r"""
-struct alignas(16) quad { float v[4]; };
-struct alignas(8) two { float v[2]; };
-#ifdef __CUDA_ARCH__
-typedef unsigned place;  // in shared memory
-__device__ __forceinline__ place place_of(float* p) {
-  place r;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(r) : "l"(p));
-  return r;
-}
-__device__ __forceinline__ place ahead(place p, int floats) { return p + 4 * floats; }
-template <int BYTES> __device__ __forceinline__ void bring(place to, const float* from, bool there) {
-  if (BYTES == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
-  else asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(there ? 4 : 0) : "memory");
-}
-__device__ __forceinline__ void brought() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LATER> __device__ __forceinline__ void wait_for_all_but() { asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory"); }
-#else
-typedef float* place;
-inline place place_of(float* p) { return p; }
-inline place ahead(place p, int floats) { return p + floats; }
-template <int BYTES> void bring(place to, const float* from, bool there) {
-  for (int i = 0; i < BYTES / 4; ++i) to[i] = there ? from[i] : 0.f;
-}
-inline void brought() {}
-template <int LATER> void wait_for_all_but() {}
-#endif
-"""
+from ...kernels.cuda_copies import COPIES
 
 _HEAD = (
     COPIES
@@ -288,4 +260,4 @@ def shared_bytes(tile: int, weights: bool) -> int:
     return 4 * 4 * (2304 + 4 * (240 if tile == 8 else 208))
 
 
-__all__ = ["CONVOLVE", "COPIES", "WEIGH", "shared_bytes"]
+__all__ = ["CONVOLVE", "WEIGH", "shared_bytes"]
