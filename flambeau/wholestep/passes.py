@@ -24,11 +24,13 @@ from .loops import Loop, Place, parsed, used
 from .ordering import free_earlier, recompute
 from .placing import place
 from .products import prefer_primitives
+from .repeated import multiply_once
 
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
 _POINTERS = 14  # of a joined loop
 _NODES = 400  # of its formulas
 _BRIEF = 1 << 15
+_ROUNDED = (join_biases, prefer_primitives, multiply_once)  # passes after which sums may be rounded otherwise
 
 
 class Stage(NamedTuple):
@@ -54,10 +56,11 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("joining what follows", join_followers),
         ("joining biases", join_biases),
         ("preferring primitives", prefer_primitives),
+        ("multiplying rows once", multiply_once),
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
     ):
-        if (graph.exact and work in (join_biases, prefer_primitives)) or (graph.portable and work is fewer_products):
+        if (graph.exact and work in _ROUNDED) or (graph.portable and work in (fewer_products, multiply_once)):
             continue
         before = [id(step) for step in graph.steps]
         work(graph, results)
