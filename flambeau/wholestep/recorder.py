@@ -119,6 +119,7 @@ class Recorder(modes.Mode):
     prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
 
     def __init__(self) -> None:
+        self.interruption: KeyboardInterrupt | None = None  # one that came while a native call was written down
         self.graph = Graph()
         self.memory = Memory()
         self.leaf: _Leaf | None = None
@@ -152,6 +153,8 @@ class Recorder(modes.Mode):
                 yield self
         finally:
             native_call.recorder.value = None
+        if self.interruption is not None:
+            raise self.interruption
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if overriding_arguments(args, kwargs):
@@ -337,6 +340,9 @@ class Recorder(modes.Mode):
             self._launched(kernel, list(words))
         except Exception as error:  # an error cannot leave a callback
             self._problem(f"{type(error).__name__}: {error}")
+        except KeyboardInterrupt as error:
+            self._problem("it was interrupted")
+            self.interruption = error
 
     def _launched(self, kernel: int, given: list[Any]) -> None:
         signature = jit.signatures[kernel]
