@@ -23,14 +23,12 @@ from .loops import Loop, Place, parsed, used
 from .ordering import free_earlier, recompute
 from .placing import place
 from .products import prefer_primitives
-from .repeated import multiply_once
 
-convolutions, followers = late("convolutions"), late("followers")
+convolutions, followers, repeated = late("convolutions"), late("followers"), late("repeated")
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
 _POINTERS = 14  # of a joined loop
 _NODES = 400  # of its formulas
 _BRIEF = 1 << 15
-_ROUNDED = (join_biases, prefer_primitives, multiply_once)  # passes after which sums may be rounded otherwise
 
 
 class Stage(NamedTuple):
@@ -60,7 +58,9 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
     ):
-        if (graph.exact and work in _ROUNDED) or (graph.portable and work in (fewer_products, multiply_once)):
+        if (graph.exact and work in (join_biases, prefer_primitives, multiply_once)) or (
+            graph.portable and work in (fewer_products, multiply_once)
+        ):
             continue
         before = [id(step) for step in graph.steps]
         work(graph, results)
@@ -77,6 +77,13 @@ def fewer_products(graph: Graph, results: set[int]) -> None:
         b is not None and b.name == "block_rows" for b in blocks
     ):
         convolutions.fewer_products(graph, results)
+
+
+def multiply_once(graph: Graph, results: set[int]) -> None:
+    """Let products of rows of a table be computed with each row once, where a table is read."""
+    known = [jit.facts.get(s.address) for s in graph.steps if isinstance(s, Launch)]
+    if any(k is not None and k.name == "embedding" for k in known):
+        repeated.multiply_once(graph, results)
 
 
 def join_followers(graph: Graph, results: set[int]) -> None:

@@ -25,7 +25,10 @@ from .convolutions import new_buffer
 from .graph import Graph, Launch, Ref, Test
 from .loops import used
 
-_FEWEST, _NARROWEST = 64, 64  # rows that are read, and columns of both matrices: below, copying takes as long as multiplying
+_FEWEST, _NARROWEST = (
+    64,
+    64,
+)  # rows that are read, and columns of both matrices: below, copying takes as long as multiplying
 _WORTH_IT = 0.75  # as many of the rows at most differ, in the recorded call
 _PRODUCTS = 4  # whose sizes are written
 _ROWS, _INNER, _LETTERS, _STEPS = 6, 8, slice(4, 6), slice(9, 12)  # where a product has its numbers
@@ -55,11 +58,13 @@ class _Reading:
 
     def __init__(self, graph: Graph, results: set[int], step: Launch, given: dict[str, Any]):
         self.graph, self.results, self.step = graph, results, step
-        self.out, self.index = given["out"], given["index"]
+        self.out, self.index, self.error = given["out"], given["index"], given["error"]
         self.count, self.rows, self.dim = given["count"], given["n"], given["dim"]
         self.users: dict[int, list[Any]] = {}
         for s in graph.steps:
-            for b in used(s):
+            for b in (
+                {s.place.buffer} if isinstance(s, Test) else used(s)
+            ):  # a failed test makes its call again, and no other
                 self.users.setdefault(b, []).append(s)
         self.forward: list[tuple[Launch, DirectProduct]] = []
         self.weights: list[tuple[Launch, DirectProduct]] = []
@@ -67,6 +72,11 @@ class _Reading:
 
     def fits(self) -> bool:
         if self.count < _FEWEST or self.dim < _NARROWEST or not self._whole(self.out, self.count * self.dim):
+            return False
+        after = self.graph.steps[self.graph.steps.index(self.step) + 1 :][:1]
+        if (
+            not after or not isinstance(after[0], Test) or after[0].place != self.error
+        ):  # all indices are good behind it
             return False
         if any(self._writes(s, self.index) for s in self.graph.steps) or not self._repeats():
             return False
@@ -78,6 +88,8 @@ class _Reading:
                 return False
         for user, _ in self.weights:
             self._find_tables(user.arguments[2])
+        if any(self._changes(grad) for grad in {user.arguments[2] for user, _ in self.weights}):
+            return False
         return bool(self.forward) and len([*self.forward, *self.weights, *self.tables]) <= _PRODUCTS
 
     def _whole(self, ref: Any, elements: int) -> bool:
@@ -93,6 +105,12 @@ class _Reading:
             return False
         written = step.writes() if isinstance(step, Launch) else step.refs()
         return any(r.buffer == ref.buffer for r in written)
+
+    def _changes(self, grad: Ref) -> bool:
+        """Whether a gradient is written to after its first use by one of the products."""
+        steps = self.graph.steps
+        first = min(steps.index(user) for user, *_ in [*self.weights, *self.tables] if user.arguments[2] == grad)
+        return any(self._writes(step, grad) for step in steps[first:])
 
     def _repeats(self) -> bool:
         """Whether rows occurred several times in the recorded call: what its arguments were is still there."""
@@ -123,8 +141,9 @@ class _Reading:
             product = as_direct(user.plan) if isinstance(user, Launch) and user.plan is not None else None
             if product is None or user.arguments[2] != grad:
                 continue
-            out, (rows, columns, _), steps = user.arguments[1], product.table[_ROWS : _ROWS + 3], product.table[_STEPS]
-            if product.table[4] != ord("N") or rows != self.count or columns != steps[2]:
+            rows, columns, inner = product.table[_ROWS : _ROWS + 3]
+            out, steps = user.arguments[1], product.table[_STEPS]
+            if product.table[4] != ord("N") or rows != self.count or inner != steps[0] or columns != steps[2]:
                 continue
             others = [s for s in self.users[out.buffer] if s is not user]
             known = jit.facts.get(others[0].address) if len(others) == 1 and isinstance(others[0], Launch) else None
@@ -145,34 +164,30 @@ class _Reading:
             *(ctypes.addressof(p.table) + 8 * _INNER for _, p in self.weights),
         ]
         places += places[:1] * (_PRODUCTS - len(places))
-        at = graph.steps.index(self.step) + 1
-        while at < len(graph.steps) and isinstance(graph.steps[at], Test):  # all indices are good
-            at += 1
+        given = [place, first, seen, self.index, *places, self.count, self.rows]
+        at = graph.steps.index(self.step) + 2  # behind the test
         graph.steps[at:at] = [
-            _launch("rows that differ", kernels.number_rows, "q" * 8, 2, [place, first, seen, self.index, *places, self.count, self.rows]),
+            _launch("numbers of rows", kernels.number_rows, "q" * 8, 2, given),
             _launch("rows that differ", kernels.gather_first, "fq", 2, [self.out, place, self.count, self.dim]),
-        ]  # fmt: skip
+        ]
         for user, product in self.forward:
             columns = product.table[_ROWS + 1]
             spread = _launch(user.name, kernels.spread_rows, "fq", 2, [user.arguments[1], place, self.count, columns])
             self._replace(user, [_with(user, product), spread])
         summed: dict[Ref, Ref] = {}
-        for user, product, adding in self.tables:
-            self._sum(user, user.arguments[2], product.table[_INNER], place, summed)
-            self._replace(user, [_with(user, product, summed[user.arguments[2]])])
+        later = [(user, p, p.table[_INNER]) for user, p, _ in self.tables]
+        later += [(user, p, p.table[_ROWS]) for user, p in self.weights]
+        for user, product, columns in sorted(later, key=lambda each: graph.steps.index(each[0])):
+            grad, steps = user.arguments[2], []
+            if grad not in summed:
+                summed[grad] = new_buffer(graph, 4 * self.count * columns)
+                given = [summed[grad], grad, place, self.count, columns]
+                steps = [_launch("sums of equal rows", kernels.add_rows, "ffq", 2, given)]
+            self._replace(user, [*steps, _with(user, product, summed[grad])])
+        for _, _, adding in self.tables:
             known = jit.facts[adding.address].parameters
             arguments = [first if name == "index" else a for name, a in zip(known, adding.arguments)]
             self._replace(adding, [Launch(adding.name, adding.address, adding.signature, arguments)])
-        for user, product in self.weights:
-            self._sum(user, user.arguments[2], product.table[_ROWS], place, summed)
-            self._replace(user, [_with(user, product, summed[user.arguments[2]])])
-
-    def _sum(self, user: Launch, grad: Ref, columns: int, place: Ref, summed: dict[Ref, Ref]) -> None:
-        """Before a step that is the first to use it, the sums of rows of a gradient."""
-        if grad not in summed:
-            summed[grad] = new_buffer(self.graph, 4 * self.count * columns)
-            arguments = [summed[grad], grad, place, self.count, columns]
-            self._replace(user, [_launch(user.name, kernels.add_rows, "ffq", 2, arguments), user])
 
     def _replace(self, step: Launch, steps: list[Launch]) -> None:
         at = self.graph.steps.index(step)
