@@ -33,7 +33,9 @@ def attention_weights(
         limit = minimum(first + i + 1, n) if causal else n
         top = like(out, -inf)
         for j in range(limit):
-            top = maximum(top, masked_score(out if scores is None else scores, mask, scale, base, start, column_step, j))
+            top = maximum(
+                top, masked_score(out if scores is None else scores, mask, scale, base, start, column_step, j)
+            )
         if top == -inf:
             for j in simd(n):
                 out[base + j] = 0
@@ -64,6 +66,8 @@ def attention_weights_backward(grad_scores, grad, weights, scale, rows, length, 
         for j in range(limit):
             total += (grad_scores if grad is None else grad)[base + j] * weights[base + j]
         for j in simd(limit):
-            grad_scores[base + j] = ((grad_scores if grad is None else grad)[base + j] - total) * weights[base + j] * scale
+            grad_scores[base + j] = (
+                ((grad_scores if grad is None else grad)[base + j] - total) * weights[base + j] * scale
+            )
         for j in simd(limit, n):
             grad_scores[base + j] = 0

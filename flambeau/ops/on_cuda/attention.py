@@ -27,7 +27,9 @@ def _aligned(t: Tensor) -> Tensor:
 def _is_short(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether one kernel does it all; for more rows or features, matrix products are faster."""
     features = query.shape[3]
-    return max(query.shape[2], key.shape[2]) <= 512 and features <= 64 and not features % 16 and features == value.shape[3]
+    return (
+        max(query.shape[2], key.shape[2]) <= 512 and features <= 64 and not features % 16 and features == value.shape[3]
+    )
 
 
 def _takes(query: Tensor, value: Tensor) -> bool:
@@ -72,7 +74,9 @@ def _(
 ) -> None:  # fmt: skip
     if query.dtype is dt.float32:
         if _is_short(query, key, value):
-            attention32.backward(grads, _rows(g), _rows(out), logs, _rows(query), _rows(key), _rows(value), scale, causal)
+            attention32.backward(
+                grads, _rows(g), _rows(out), logs, _rows(query), _rows(key), _rows(value), scale, causal
+            )
         else:
             attention_blocks.backward(grads, g, query, key, value, scale, causal)
         return

@@ -66,7 +66,9 @@ def _multiply(out: Tensor, a: Tensor, b: Tensor, more: bool = False) -> None:
     product("baddbmm_cuda", out, a, b, None, 1, int(more))
 
 
-def _weights(space: Tensor, q: Tensor, k: Tensor, logs: Tensor | None, scale: float, start: int, causal: bool) -> Tensor:
+def _weights(
+    space: Tensor, q: Tensor, k: Tensor, logs: Tensor | None, scale: float, start: int, causal: bool
+) -> Tensor:
     """softmax(scale * q @ k.T) of a block whose first row is number `start`, and the logarithms of its sums."""
     (heads, rows, _), seen = q.shape, k.shape[1]
     weights = space._view((heads, rows, seen), (rows * seen, seen, 1), space._offset)
