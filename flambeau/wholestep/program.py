@@ -126,7 +126,6 @@ class Program:
         self.origins: list[Any] = []  # the step of the graph that each is made for
         self.failures: list[Callable[[], None] | None] = []
         self.segments: list[Segment] = []
-        self.numbers: dict[int, tuple[float, ...]] = {}  # of each update, in the last run
         self.plans: list[Any] = []
         self._cells: list[tuple] = []
         self._zero = ctypes.c_int64()
@@ -307,6 +306,8 @@ class Program:
         self.patch_count = len(rows) // 3
         self.values = (ctypes.c_int64 * (len(self.names) + 1))()
         self.doubles = (ctypes.c_double * (len(self.names) + 1)).from_buffer(self.values)
+        self.floats = (ctypes.c_float * (2 * len(self.values))).from_buffer(self.values)
+        self.prologues = [self._prologue(i, update) for i, update in enumerate(self.graph.updates)]
         self.status = ctypes.c_int64()
         touched = {r.buffer for s in self.graph.steps for r in s.refs() if r.buffer >= 0}
         self.bytes = sum(self.graph.buffers[b].size for b in touched)
@@ -495,21 +496,24 @@ class Program:
 
     def _find_numbers(self, options: list[dict[str, Any]]) -> None:
         """What updates compute once for all parameters."""
-        old: dict[int, list[float]] = {}
-        for position, _, cell in self._cells:
-            old.setdefault(position, []).append(cell.value)
-        for position, (update, given) in enumerate(zip(self.graph.updates, options)):
-            scalars = old.get(position, [])
-            results = update.prologue(*scalars, *(given[n] for n in update.names))
-            count = len(update.scalars)
-            self.numbers[position] = tuple(results[count:])
-            for k, value in enumerate(results[count:]):
-                slot = self._value.get(Number(position, k))
-                if slot is not None:
-                    self.doubles[slot] = value
-            for k, kind in enumerate(update.dtypes):
-                for store, value in ((False, scalars[k]), (True, results[k])):
-                    self.values[self._value[Cell(position, k, store)]] = _bits(value, kind.itemsize)
+        doubles = self.doubles
+        for (prologue, names, cells, places), given in zip(self.prologues, options):
+            scalars = [cell.value for cell, _, _, _ in cells]
+            results = prologue(*scalars, *[given[n] for n in names])
+            for k, slot in places:
+                doubles[slot] = results[k]
+            for old, new, (_, kind, before, after) in zip(scalars, results, cells):
+                kind[before], kind[after] = old, new
+
+    def _prologue(self, position: int, update: Any) -> tuple:
+        """Of an update: what computes its numbers, from which options and scalars, and where they and those go."""
+        count, slot = len(update.scalars), self._value
+        cells = []
+        for (at, k, cell), d in zip((c for c in self._cells if c[0] == position), update.dtypes):
+            kind, size = (self.floats, 2) if d.itemsize == 4 else (self.doubles, 1)
+            cells.append((cell, kind, size * slot[Cell(at, k, False)], size * slot[Cell(at, k, True)]))
+        numbers = [name for name in slot if type(name) is Number and name.update == position]
+        return update.prologue, update.names, cells, [(count + n.position, slot[n]) for n in numbers]
 
     def _fail(self, instruction: int) -> None:
         failure = self.failures[instruction]
@@ -569,12 +573,6 @@ class _Collector(storages.Watcher):
     def made(self, new: UntypedStorage) -> None:
         if new.ptr and new.device is cpu and new.capacity:
             self.found.append(new)
-
-
-def _bits(value: float, size: int) -> int:
-    return (
-        struct.unpack("i", struct.pack("f", value))[0] if size == 4 else struct.unpack("q", struct.pack("d", value))[0]
-    )
 
 
 def _signed(word: int) -> int:

@@ -109,7 +109,8 @@ class _Reading:
     def _changes(self, grad: Ref) -> bool:
         """Whether a gradient is written to after its first use by one of the products."""
         steps = self.graph.steps
-        first = min(steps.index(user) for user, *_ in [*self.weights, *self.tables] if user.arguments[2] == grad)
+        users = [user for user, _ in self.weights] + [user for user, _, _ in self.tables]
+        first = min(steps.index(user) for user in users if user.arguments[2] == grad)
         return any(self._writes(step, grad) for step in steps[first:])
 
     def _repeats(self) -> bool:

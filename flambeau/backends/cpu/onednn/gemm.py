@@ -303,7 +303,8 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
     arguments = {dnnl.ARG_SRC: memories[source], dnnl.ARG_WEIGHTS: memories[weights], dnnl.ARG_DST: memories[0]}
     if bias is not None:
         arguments[dnnl.ARG_BIAS] = memories[3]
-    build.described = Product(*(None if t is None else _layout_of(t) for t in (dst, a, b, bias)))
+    row_layout = None if bias is None else _layout_of(bias)
+    build.described = Product(_layout_of(dst), _layout_of(a), _layout_of(b), row_layout)
     build.step(created, arguments, _GENERAL_SIZE if general else CODE_SIZE)
     return PrimitivePlan(build)
 
