@@ -24,7 +24,8 @@ from .ordering import free_earlier, recompute
 from .placing import place
 from .products import prefer_primitives
 
-convolutions, followers, repeated = late("convolutions"), late("followers"), late("repeated")
+convolutions, followers = late("convolutions"), late("followers")
+repeated, lanes = late("repeated"), late("lanes")
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
 _POINTERS = 14  # of a joined loop
 _NODES = 400  # of its formulas
@@ -57,9 +58,10 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("multiplying rows once", multiply_once),
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
+        ("running side by side", side_by_side),
     ):
         if (graph.exact and work in (join_biases, prefer_primitives, multiply_once)) or (
-            graph.portable and work in (fewer_products, multiply_once)
+            graph.portable and work in (fewer_products, multiply_once, side_by_side)
         ):
             continue
         before = [id(step) for step in graph.steps]
@@ -73,7 +75,7 @@ def fewer_products(graph: Graph, results: set[int]) -> None:
     """Let convolutions be computed otherwise, where there are some."""
     known = [s for s in graph.steps if isinstance(s, Launch)]
     blocks = [jit.facts.get(s.address) for s in known]
-    if any(getattr(s.plan, "described", None) for s in known) or any(
+    if any(hasattr(getattr(s.plan, "described", None), "kind") for s in known) or any(
         b is not None and b.name == "block_rows" for b in blocks
     ):
         convolutions.fewer_products(graph, results)
@@ -84,6 +86,13 @@ def multiply_once(graph: Graph, results: set[int]) -> None:
     known = [jit.facts.get(s.address) for s in graph.steps if isinstance(s, Launch)]
     if any(k is not None and k.name == "embedding" for k in known):
         repeated.multiply_once(graph, results)
+
+
+def side_by_side(graph: Graph, results: set[int]) -> None:
+    """Let the rows of a batch go through the time of a recurrent layer on threads of their own, where there is one."""
+    known = [jit.facts.get(s.address) for s in graph.steps if isinstance(s, Launch)]
+    if any(k is not None and "_step" in k.name for k in known):
+        lanes.side_by_side(graph, results)
 
 
 def join_followers(graph: Graph, results: set[int]) -> None:

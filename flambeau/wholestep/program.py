@@ -130,6 +130,8 @@ class Program:
         self._cells: list[tuple] = []
         self._zero = ctypes.c_int64()
         self._others: dict[int, tuple[Any, int]] = {}  # steps that stand for other calls, and where those are
+        self._forks: dict[int, list[list[int]]] = {}  # what runs steps side by side: by its number those of the steps
+        self._lists: list[tuple[int, int]] = []  # words that take the addresses of steps
         self._flags: dict[int, Any] = {}  # of these, what tells of infinities and nan
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
@@ -140,7 +142,8 @@ class Program:
         first = 0
         for position in range(len(self.graph.updates)):
             self._add_cells(position, False)
-        for step in self.graph.steps:
+        steps = self.graph.steps
+        for k, step in enumerate(steps):
             if isinstance(step, Call):
                 if len(self.instructions) > first:
                     self.segments.append(Segment(first, len(self.instructions) - first, None))
@@ -148,14 +151,14 @@ class Program:
                 first = len(self.instructions)
             elif isinstance(step, Test):
                 self._add(driver.tester(step.size), 0, "p", [step.place], self._failing(step), step)
-            else:
-                self._add(
-                    driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name
-                )
+            elif step.lane is None:
+                self._add_launch(step)
                 if step.plan is not None:
                     self._add_plan(step.plan)
                 if step.other is not None:
                     self._make_room(step)
+            elif k == 0 or not isinstance(steps[k - 1], Launch) or (steps[k - 1].lane or (-1,))[0] != step.lane[0]:
+                self._add_fork([s for s in steps[k:] if isinstance(s, Launch) and s.lane and s.lane[0] == step.lane[0]])
         for position in range(len(self.graph.updates)):
             self._add_cells(position, True)
         if len(self.instructions) > first or not self.segments:
@@ -165,7 +168,32 @@ class Program:
             for call in step.other.calls:
                 arguments = [step.arguments[a.position] if type(a) is Same else a for a in call.arguments]
                 self._add(driver.caller(call.signature), call.address, call.signature, arguments, None)
+        for fork, lists in self._forks.items():  # once more, in an order of their own
+            at = self.instructions[fork][2] + 2
+            for each in lists:
+                self._lists.append((at, len(self.instructions)))
+                self.words[at + 1] = len(each)
+                at += 2
+                for i in each:
+                    self.instructions.append(self.instructions[i])
         self._fix()
+
+    def _add_launch(self, step: Launch) -> None:
+        self._add(driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name)
+
+    def _add_fork(self, group: list[Launch]) -> None:
+        """Steps that run side by side: first what runs them all, then each of them, for those who run one after the other."""
+        lists: dict[int, list[int]] = {}
+        fork = len(self.instructions)
+        count = len({step.lane for step in group})
+        self._add(driver.forker(), 0, "l" * (2 + 2 * count), [1 + len(group), count, *[0] * (2 * count)], None)
+        for step in group:
+            assert step.lane is not None
+            lists.setdefault(step.lane[1], []).append(len(self.instructions))
+            self._add_launch(step)
+        self._forks[fork] = list(lists.values())
+        for plan in {id(step.plan): step.plan for step in group if step.plan is not None}.values():
+            self._add_plan(plan)
 
     def _add(
         self,
@@ -302,6 +330,8 @@ class Program:
             rows += [base + 8 * word, self._value[name], offset]
         steps = [w for caller, function, at in self.instructions for w in (caller, function, base + 8 * at)]
         self.steps = np.array([*map(_signed, steps), 0], np.int64)
+        for word, first in self._lists:
+            self.block[word] = self.steps.ctypes.data + 24 * first
         self.patches = np.array([*rows, 0], np.int64)
         self.patch_count = len(rows) // 3
         self.values = (ctypes.c_int64 * (len(self.names) + 1))()
@@ -409,6 +439,8 @@ class Program:
                 self._call(call)
                 rehearsal.after(call)
             for i in range(first, first + count):
+                if i in self._forks:  # the steps themselves follow
+                    continue
                 widths = rehearsal.widths(self.origins[i])
                 rehearsal.before(self.origins[i], widths is not None)
                 started = time.perf_counter()
