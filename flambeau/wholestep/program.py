@@ -126,6 +126,7 @@ class Program:
         self.origins: list[Any] = []  # the step of the graph that each is made for
         self.failures: list[Callable[[], None] | None] = []
         self.segments: list[Segment] = []
+        self.numbers: dict[int, tuple[float, ...]] = {}  # of each update, in the last run
         self.plans: list[Any] = []
         self._cells: list[tuple] = []
         self._zero = ctypes.c_int64()
@@ -529,9 +530,10 @@ class Program:
     def _find_numbers(self, options: list[dict[str, Any]]) -> None:
         """What updates compute once for all parameters."""
         doubles = self.doubles
-        for (prologue, names, cells, places), given in zip(self.prologues, options):
+        for position, ((prologue, names, cells, places), given) in enumerate(zip(self.prologues, options)):
             scalars = [cell.value for cell, _, _, _ in cells]
             results = prologue(*scalars, *[given[n] for n in names])
+            self.numbers[position] = results[len(cells) :]
             for k, slot in places:
                 doubles[slot] = results[k]
             for old, new, (_, kind, before, after) in zip(scalars, results, cells):
