@@ -116,7 +116,8 @@ class _Reading:
     def _repeats(self) -> bool:
         """Whether rows occurred several times in the recorded call: what its arguments were is still there."""
         buffer = self.graph.buffers[self.index.buffer]
-        if buffer.source != "state" and not (type(buffer.source) is tuple and buffer.source[0] == "argument"):
+        held = buffer.storage
+        if held is None or held.ptr != buffer.address or self.index.offset + 8 * self.count > held.size_bytes:
             return False
         read = (ctypes.c_int64 * self.count).from_address(buffer.address + self.index.offset)
         return len(set(read)) <= _WORTH_IT * self.count
