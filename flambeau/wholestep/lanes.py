@@ -2,7 +2,7 @@
 
 The steps of a recurrent layer follow each other, and each is a small product and a loop over its gates. Cut in two, threads would meet
 after every one of them, and each would read what the other has just written. But rows of a batch have nothing to do with each other
-until the layer is through: so one thread computes all steps of the first rows, another one those of the rest."""
+until the layer is through: so one thread computes all steps of the first rows, another one those of the next."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ _STATES = {
 
 
 def side_by_side(graph: Graph, results: set[int]) -> None:
-    """Split the time steps of recurrent layers into those of some rows and those of the others, for two threads."""
-    if threads.library() is None or threads.get_num_threads() < 2:
+    """Split the time steps of recurrent layers into those of some rows and those of others, as many as there are threads."""
+    count = threads.get_num_threads()
+    if threads.library() is None or count < 2:
         return
     steps: list[Any] = []
     run: list[_Rows] = []
@@ -36,7 +37,7 @@ def side_by_side(graph: Graph, results: set[int]) -> None:
         if rows is not None and (not run or rows.batch == run[0].batch):
             run.append(rows)
             continue
-        steps += _split(run, len(steps))
+        steps += _split(run, len(steps), count)
         run = [] if rows is None else [rows]
         if rows is None and step is not None:
             steps.append(step)
@@ -74,17 +75,17 @@ def _rows(step: Launch) -> _Rows | None:
     return _Rows(step, given["batch"], given["first"], states, others, set())
 
 
-def _split(run: list[_Rows], group: int) -> list[Launch]:
-    """The steps of a run for two threads, or as they were."""
+def _split(run: list[_Rows], group: int, lanes: int) -> list[Launch]:
+    """The steps of a run for several threads, or as they were: where rows are few, all threads are better off with a step each."""
     plain = [rows.step for rows in run]
-    if len(run) < _FEWEST_STEPS or run[0].batch < 2 * _FEWEST_ROWS or not _apart(run):
+    if len(run) < _FEWEST_STEPS or run[0].batch < lanes * _FEWEST_ROWS or not _apart(run):
         return plain
-    half = run[0].batch // 2
+    ends = [run[0].batch * lane // lanes for lane in range(lanes + 1)]
     plans: dict[Any, Any] = {}
     found: list[Launch] = []
     for rows in run:
-        for lane, (begin, count) in enumerate(((0, half), (half, rows.batch - half))):
-            made = _part(rows, begin, count, plans, lane)
+        for lane, (begin, end) in enumerate(zip(ends, ends[1:])):
+            made = _part(rows, begin, end - begin, plans, lane)
             if made is None:
                 return plain
             found.append(dataclasses.replace(made, lane=(group, lane)))

@@ -35,7 +35,8 @@ def lanes(compiled):
     """How many steps of each lane there are, by group."""
     (recorded,) = compiled._compiled.recordings()
     found = [s.lane for s in recorded.program.graph.steps if getattr(s, "lane", None) is not None]
-    return [[found.count((group, lane)) for lane in (0, 1)] for group in dict.fromkeys(g for g, _ in found)]
+    groups = {g: sorted({lane for other, lane in found if other == g}) for g, _ in found}
+    return [[found.count((group, lane)) for lane in its] for group, its in groups.items()]
 
 
 @needs_threads
@@ -63,6 +64,19 @@ def test_rows_go_through_time_on_threads_of_their_own(kind, options, groups, bat
         flambeau.testing.assert_close(q, p)
     found = lanes(compiled)
     assert len(found) == (0 if batch < 8 else groups) and all(a == b >= 8 for a, b in found)
+
+
+@needs_threads
+@pytest.mark.parametrize(("batch", "expected"), [(13, 3), (11, 0)])
+def test_there_are_as_many_lanes_as_threads_if_rows_are_enough(batch, expected):
+    flambeau.set_num_threads(3)
+    model, other = nn.LSTM(24, 64), nn.LSTM(24, 64)
+    other.load_state_dict(model.state_dict())
+    eager, compiled = training_step(model), flambeau.compile(training_step(other))
+    for _ in range(5):
+        x = flambeau.randn(9, batch, 24)
+        flambeau.testing.assert_close(compiled(x), eager(x))
+    assert all(len(each) == expected for each in lanes(compiled)) and bool(lanes(compiled)) == bool(expected)
 
 
 @needs_threads
