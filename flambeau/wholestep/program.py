@@ -55,9 +55,11 @@ from ..core.tensor import new_tensor
 from . import driver
 from .arena import arrange
 from .comparing import Print
-from .graph import Call, Graph, Held, Launch, Number, Ref, Same, Test, mapped
+from .graph import Call, Graph, Held, Launch, Number, Ref, Relaid, Same, Test, mapped
+from .late import late
 from .rehearsal import PIECE, Rehearsal
 
+as_recorded = late("as_recorded")
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
 _LARGE = 1 << 20  # an arena of more bytes than this is worth giving back
@@ -134,6 +136,7 @@ class Program:
         self._forks: dict[int, list[list[int]]] = {}  # what runs steps side by side: by its number those of the steps
         self._lists: list[tuple[int, int]] = []  # words that take the addresses of steps
         self._flags: dict[int, Any] = {}  # of these, what tells of infinities and nan
+        self._relaid: dict[int, Relaid] = {}  # steps with pictures in another layout than in the recorded calls
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
         self._build()
@@ -154,6 +157,8 @@ class Program:
                 self._add(driver.tester(step.size), 0, "p", [step.place], self._failing(step), step)
             elif step.lane is None:
                 self._add_launch(step)
+                if step.relaid is not None and not step.is_loop:  # every element of a loop is the same
+                    self._relaid[len(self.instructions) - 1] = step.relaid
                 if step.plan is not None:
                     self._add_plan(step.plan)
                 if step.other is not None:
@@ -444,6 +449,7 @@ class Program:
                     continue
                 widths = rehearsal.widths(self.origins[i])
                 rehearsal.before(self.origins[i], widths is not None)
+                beside = as_recorded.AsRecorded(self, self.origins[i]) if i in self._relaid else None
                 started = time.perf_counter()
                 if widths is None:
                     self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
@@ -454,6 +460,8 @@ class Program:
                     self._fail(i)
                 if i in self._others:
                     self._compare(i, *self._others[i])
+                if beside is not None:
+                    beside.finish()
                 rehearsal.after(self.origins[i])
 
     def _run_in_pieces(self, i: int, widths: np.ndarray, rehearsal: Rehearsal) -> None:
@@ -518,6 +526,7 @@ class Program:
         others: list[Any] = []
         if self.rehearsal is not None:
             others = [call.plan for step, _ in self._others.values() for call in step.other.calls if call.plan]
+            others += [call.plan for relaid in self._relaid.values() for call in relaid.calls if call.plan]
         if work.address != self.bound or work.size < self.workspace_size or others:
             used = [p for p in [*self.scratch, *others] if p.scratch_size]
             work.reserve(max([self.workspace_size, *(p.scratch_size for p in used)]))
