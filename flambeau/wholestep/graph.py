@@ -116,6 +116,9 @@ class Launch:
     plan: Any = None  # of oneDNN, kept alive
     weight: int = 1  # how many recorded calls it stands for
     other: Other | None = None
+    lane: tuple[int, int] | None = (
+        None  # steps in a row with the same first number run side by side: those of each second one in order
+    )
     relaid: Relaid | None = None
 
     def refs(self) -> Iterator[Ref]:
