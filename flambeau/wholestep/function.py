@@ -82,7 +82,7 @@ class Last:
     def takes(self, args: tuple) -> bool:
         state = self.recorded.state_addresses
         for t, (shape, strides, d, where, inference) in zip(args, self.layouts):
-            if type(t) is not Tensor or t._autograd is not None or t._base is not None or t.dtype is not d:
+            if type(t) is not Tensor or t._autograd is not None or t._base is not None or t.dtype is not d or t.__dict__:
                 return False
             if t.shape != shape or t._strides != strides or t.device is not where:
                 return False
@@ -383,6 +383,7 @@ class CompiledFunction:
         """Run the function as it is, with a node in front of its graph that learns the derivative."""
         table = cut(given, [])
         result = self.function(*replaced(args, table), **replaced(kwargs, table))
+        take_histories(given, table, [])
         inside = {id(table.get(id(t), t)) for t in given.tensors}
         live = [t for t in tensors_in(result) if id(t) not in inside and is_live(t, inside)]
         return attached(derivative, given, table, result, live)
@@ -530,13 +531,20 @@ def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
     if a gradient comes by."""
     if not grad_mode.enabled:
         return {}
-    return {id(t): Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
+    table = {id(t): Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
+    for t in given.tensors:
+        if id(t) in table and t.__dict__:
+            table[id(t)].__dict__.update(t.__dict__)
+    return table
 
 
 def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str]) -> None:
-    """Arguments that a function changed in place have the history that their stand-ins got."""
+    """Arguments that a function changed in place have the history that their stand-ins got, and the attributes."""
     for t in given.tensors:
         inside = table.get(id(t))
+        if inside is not None and inside.__dict__ != t.__dict__:
+            t.__dict__.clear()
+            t.__dict__.update(inside.__dict__)
         if inside is None or isinstance(inside.grad_fn, Boundary):
             continue
         told.append("it changes an argument that has a history")
