@@ -90,9 +90,7 @@ class Arguments:
         if kind is tuple or kind is list:
             return kind, tuple([self._describe(v) for v in value])
         if kind is dict:
-            return kind, tuple(
-                [(atom(k) if type(k) in ATOMS else k, self._describe(v)) for k, v in value.items()]
-            )
+            return kind, tuple([(atom(k) if type(k) in ATOMS else k, self._describe(v)) for k, v in value.items()])
         self.objects.append(value)
         return "object", id(value)
 

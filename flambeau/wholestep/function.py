@@ -74,15 +74,19 @@ class Last:
 
     def __init__(self, recorded: Recorded, tensors: list[Tensor], settings: tuple):
         self.recorded, self.settings = recorded, settings
-        self.layouts = [
-            (t.shape, t._strides, t.dtype, t.device, t._storage.version >= INFERENCE) for t in tensors
-        ]
+        self.layouts = [(t.shape, t._strides, t.dtype, t.device, t._storage.version >= INFERENCE) for t in tensors]
         self.several = len(tensors) > 1
 
     def takes(self, args: tuple) -> bool:
         state = self.recorded.state_addresses
         for t, (shape, strides, d, where, inference) in zip(args, self.layouts):
-            if type(t) is not Tensor or t._autograd is not None or t._base is not None or t.dtype is not d or t.__dict__:
+            if (
+                type(t) is not Tensor
+                or t._autograd is not None
+                or t._base is not None
+                or t.dtype is not d
+                or t.__dict__
+            ):
                 return False
             if t.shape != shape or t._strides != strides or t.device is not where:
                 return False
@@ -271,7 +275,9 @@ class CompiledFunction:
     def _find_parts(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
         """Run the function with a mark before each statement, split it at those that cannot be recorded."""
         found = find(self.function, self.source)
-        assert not isinstance(found, str)
+        if isinstance(found, str):  # a hook that was not there when it was recorded
+            self.found[key] = Unfit(why)
+            return self._eager(args, kwargs, f"{why}; it cannot be split: {found}")
         source, first = found
         marks = Marks(source)
         reach = self._reach(given)

@@ -233,7 +233,9 @@ class Program:
         """A step has met infinities or nan, which it spreads further than the calls that it stands for: these are made."""
         self._flags[number].value = 0
         step, k = self._others[number]
-        self.scratch += [call.plan for call in step.other.calls if call.plan is not None and call.plan not in self.scratch]
+        self.scratch += [
+            call.plan for call in step.other.calls if call.plan is not None and call.plan not in self.scratch
+        ]
         self.bound = -1
         self._bind_scratch()
         count = len(step.other.calls)

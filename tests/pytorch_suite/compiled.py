@@ -13,7 +13,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-WAYS = {"repeated": ("8", ""), "repeated, not compiled": ("8", "1"), "once": ("0", ""), "once, not compiled": ("0", "1")}
+WAYS = {
+    "repeated": ("8", ""),
+    "repeated, not compiled": ("8", "1"),
+    "once": ("0", ""),
+    "once, not compiled": ("0", "1"),
+}
 
 
 def run(file: str, way: str, log: Path, select: str, limit: int) -> dict[str, dict]:
@@ -26,7 +31,9 @@ def run(file: str, way: str, log: Path, select: str, limit: int) -> dict[str, di
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="PyTorch's tests of torch.compile: what is wrong, and what is PyTorch's inside.")
+    parser = argparse.ArgumentParser(
+        description="PyTorch's tests of torch.compile: what is wrong, and what is PyTorch's inside."
+    )
     parser.add_argument("files", nargs="+")
     parser.add_argument("-k", dest="select", default="")
     parser.add_argument("--limit", type=int, default=60, help="seconds of one test")
@@ -54,8 +61,15 @@ def tell(name: str, found: dict[str, dict[str, dict]]) -> None:
             skipped += 1
         elif "passed" not in (outcome("once, not compiled", test), outcome("repeated, not compiled", test)):
             inner += 1
-        elif any(outcome(w, test) == "failed" and outcome(f"{w}, not compiled", test) == "passed" for w in ("once", "repeated")):
-            way = "once" if outcome("once", test) == "failed" and outcome("once, not compiled", test) == "passed" else "repeated"
+        elif any(
+            outcome(w, test) == "failed" and outcome(f"{w}, not compiled", test) == "passed"
+            for w in ("once", "repeated")
+        ):
+            way = (
+                "once"
+                if outcome("once", test) == "failed" and outcome("once, not compiled", test) == "passed"
+                else "repeated"
+            )
             wrong.append(f"  {test}, {way}: {found[way].get(test, {}).get('error', 'it did not run')}")
         elif outcome("repeated, not compiled", test) == "passed":
             native += 1

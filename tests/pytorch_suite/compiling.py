@@ -166,7 +166,11 @@ def repeated(torch: Any, face: Any, function: Any, times: int) -> Any:
         if not _inside.busy and not torch.compiler.is_compiling():
             _inside.busy = True
             seeds = random.getstate(), np.random.get_state(), torch.get_rng_state()
-            state = [] if module is None else [(t, t.detach().clone()) for t in module.state_dict().values() if type(t) is torch.Tensor]
+            state = (
+                []
+                if module is None
+                else [(t, t.detach().clone()) for t in module.state_dict().values() if type(t) is torch.Tensor]
+            )
             try:
                 for _ in range(times):
                     _call_once(torch, face, module, args, kwargs)
@@ -212,7 +216,11 @@ def _call_once(torch: Any, face: Any, module: Any, args: tuple, kwargs: dict) ->
     result = face(*copies.of(args), **copies.of(kwargs))
     if not torch.is_grad_enabled():
         return
-    found = [t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad and t.grad_fn is not None]
+    found = [
+        t
+        for t in torch.utils._pytree.tree_leaves(result)
+        if isinstance(t, torch.Tensor) and t.requires_grad and t.grad_fn is not None
+    ]
     leaves = [*copies.tensors, *(() if module is None else (p for p in module.parameters() if p.requires_grad))]
     if found and leaves:
         torch.autograd.grad(sum(t.abs().sum().to(torch.float64) for t in found), leaves, allow_unused=True)
@@ -224,13 +232,21 @@ def applies(path: Path) -> bool:
 
 def install(torch: Any) -> None:
     """Before a test file is loaded."""
-    compiler, options = importlib.import_module("flambeau.compiler"), importlib.import_module("flambeau.core.compile_options")
+    compiler, options = (
+        importlib.import_module("flambeau.compiler"),
+        importlib.import_module("flambeau.core.compile_options"),
+    )
     times, plain = int(os.environ.get("SUITE_REPEAT", 0)), bool(os.environ.get("SUITE_UNCOMPILED"))
     make, check = compiler._compiled_function, options.check_compile_options
 
     def relaxed(**given: Any) -> None:
         backend = given.get("backend")
-        check(**{**given, "backend": None if callable(backend) or type(backend) is str and backend in _BACKENDS else backend})
+        check(
+            **{
+                **given,
+                "backend": None if callable(backend) or type(backend) is str and backend in _BACKENDS else backend,
+            }
+        )
 
     def compiled_function(function: Callable, given: dict[str, Any]) -> Any:
         given = {**given, "backend": None, "fullgraph": False, "run_as_it_is": plain}
@@ -285,6 +301,7 @@ def install(torch: Any) -> None:
     skip = unittest.skip("needs Triton and a GPU")
     names = "requires_cuda_and_triton requires_gpu_and_triton requires_gpu requires_cuda requires_xpu_and_triton"
     _module("torch.testing._internal.triton_utils", dict.fromkeys(names.split(), skip))
+
 
 _BACKENDS = frozenset(("eager", "aot_eager", "aot_eager_decomp_partition", "inductor", "aot_eager_default_partitioner", "aot_ts", "invoke_subgraph",
                        "eager_noexcept", "aot_eager_decomp_partition_with_mode", "ts", "pre_dispatch_eager", "cudagraphs"))  # fmt: skip
@@ -360,7 +377,12 @@ def _same(torch: Any, a: Any, b: Any, *args: Any, tol: float = 1e-4, **options: 
         return a == b or abs(a - b) <= tol * max(1, abs(b)) or (a != a and b != b)
     if isinstance(a, np.ndarray):
         return bool(np.allclose(a, b, rtol=tol, atol=tol, equal_nan=True))
-    if type(a).__module__ not in ("builtins", "enum") and type(a) is type(b) and hasattr(a, "__dict__") and type(a).__eq__ is object.__eq__:
+    if (
+        type(a).__module__ not in ("builtins", "enum")
+        and type(a) is type(b)
+        and hasattr(a, "__dict__")
+        and type(a).__eq__ is object.__eq__
+    ):
         return _same(torch, vars(a), vars(b), tol=tol)
     return bool(a == b)
 
@@ -376,7 +398,9 @@ def _testing(torch: Any) -> dict[str, Any]:
             for args, right in zip(given, correct):
                 self.assertTrue(same(compiled(*args), right))
 
-    def rand_strided(size: Any, stride: Any, dtype: Any = torch.float32, device: Any = "cpu", extra_size: int = 0) -> Any:
+    def rand_strided(
+        size: Any, stride: Any, dtype: Any = torch.float32, device: Any = "cpu", extra_size: int = 0
+    ) -> Any:
         needed = 1 + extra_size + sum((n - 1) * s for n, s in zip(size, stride)) if 0 not in size else extra_size
         real = dtype.is_floating_point or dtype.is_complex
         flat = torch.randn(needed, dtype=dtype) if real else torch.randint(0, 2, (needed,)).to(dtype)
@@ -394,7 +418,9 @@ def _testing(torch: Any) -> dict[str, Any]:
 
     later = sys.version_info >= (3, 12)
     same_test = lambda f: f  # noqa: E731
-    kinds = "CompileCounter CompileCounterWithBackend EagerAndRecordGraphs AotEagerAndRecordGraphs InductorAndRecordGraphs"
+    kinds = (
+        "CompileCounter CompileCounterWithBackend EagerAndRecordGraphs AotEagerAndRecordGraphs InductorAndRecordGraphs"
+    )
     return {
         **dict.fromkeys(kinds.split(), Counter), "same": same, "standard_test": standard_test, "rand_strided": rand_strided,
         "reduce_to_scalar_loss": loss, "make_test_cls_with_patches": with_patches, "reset_rng_state": lambda *args: torch.manual_seed(1337),

@@ -228,7 +228,9 @@ def _statements(path: Path, root: Path | None = None, seen: set[Path] | None = N
     """What importing the file evaluates, in the test files beside it (or in folders there) that it imports from too."""
     root, seen = root or path.parent, {path} if seen is None else seen
     for node in _run_at_import(ast.parse(path.read_text())):
-        names = node.names if isinstance(node, (ast.Import, ast.ImportFrom)) and not getattr(node, "module", None) else []
+        names = (
+            node.names if isinstance(node, (ast.Import, ast.ImportFrom)) and not getattr(node, "module", None) else []
+        )
         for file in (root / f"{alias.name}.py" for alias in names):  # import it, from . import it
             if file not in seen and file.exists():
                 seen.add(file)

@@ -273,7 +273,9 @@ def test_what_is_not_worth_it_stays():
 def test_infinities_and_nan_go_as_far_as_in_a_direct_convolution(odd):
     """Winograd's algorithm would spread them over its tiles; later calls use it again."""
     flambeau.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 32, 3, padding=1)).requires_grad_(False)
+    model = nn.Sequential(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 32, 3, padding=1)).requires_grad_(
+        False
+    )
     fast = flambeau.compile(model)
     picture = flambeau.randn(4, 32, 19, 16)
     for _ in range(SETTLED):

@@ -29,7 +29,9 @@ class Training:
 
     def everything(self) -> list[Any]:
         states = [v for s in self.optimizer.state.values() for v in s.values()]
-        return [t.clone() for t in [*self.model.state_dict().values(), *states, *(p.grad for p in self.model.parameters())]]
+        return [
+            t.clone() for t in [*self.model.state_dict().values(), *states, *(p.grad for p in self.model.parameters())]
+        ]
 
 
 def data(number: int) -> tuple[Any, Any]:
