@@ -28,7 +28,7 @@ class SetAside:
 
     def __init__(self, storages: list[UntypedStorage]):
         self.places = [(ctypes.c_char * s.size_bytes).from_address(s.ptr) for s in storages if s.ptr]
-        self.file = tempfile.TemporaryFile(buffering=0) if self.places else None
+        self.file = tempfile.TemporaryFile(buffering=0) if self.places else None  # noqa: SIM115 - see `close`
         for place in self.places:
             written = 0
             while self.file is not None and written < len(place):
