@@ -15,11 +15,8 @@ from ..core.graph import INFERENCE, grad_mode
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
-from .guards import (
-    ATOMS,
-    layout_of,
-)
 
+ATOMS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 _GPU_THREADS = f"{__name__.partition('.')[0]}.backends.nvidia.threads"
 DYNAMIC, STATIC = "_dynamo_dynamic_indices", "_dynamo_static_indices"  # what marks of sizes are called on tensors
 generation = [0]  # counts resets: recordings of an earlier one are not used
@@ -143,6 +140,15 @@ def atom(value: Any) -> tuple:
     return kind, repr(value) if kind is complex else value
 
 
+def layout_of(t: Any) -> Any:
+    """None, or shape, strides and dtype of a strided tensor without history."""
+    if t is None:
+        return None
+    if t.is_sparse or not t.is_leaf:
+        return "unusual"
+    return t.shape, t._strides, t.dtype, t.requires_grad
+
+
 def _chosen_gpu() -> int:
     """The device that "cuda" means, where GPUs are in use."""
     room = sys.modules.get(_GPU_THREADS)
@@ -168,4 +174,4 @@ def settings_key() -> tuple:
     )  # fmt: skip
 
 
-__all__ = ["DYNAMIC", "STATIC", "Arguments", "generation", "settings_key"]
+__all__ = ["ATOMS", "DYNAMIC", "STATIC", "Arguments", "generation", "layout_of", "settings_key"]

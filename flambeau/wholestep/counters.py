@@ -30,7 +30,6 @@ class CountedItem(DictItem):
         return f"{self.what}[{other!r}] is no integer any more" if other is not None else super().difference()
 
     def steps(self) -> list[tuple[Any, str, int]]:
-        """By how much the numbers have changed since."""
         return [(self.held, n, self.held[n] - old) for n, old in self.before.items() if self.held[n] != old]
 
 
@@ -45,15 +44,6 @@ class CountedCell(CellItem):
     def steps(self) -> list[tuple[Any, str, int]]:
         new = self.cell.cell_contents
         return [(self.cell, "", new - self.seen)] if new != self.seen else []
-
-
-def count(steps: list[tuple[Any, str, int]]) -> None:
-    """Do what a recorded call did to its numbers."""
-    for held, name, step in steps:
-        if type(held) is dict:
-            held[name] += step
-        else:
-            held.cell_contents += step
 
 
 def set_free(reach: Reach) -> None:
@@ -117,9 +107,4 @@ def _other_uses(tree: ast.AST) -> set[str]:
     return found
 
 
-def steps_of(items: list[Item]) -> list[tuple[Any, str, int]]:
-    """What the call since has added to the numbers that are only counted."""
-    return [step for i in items if isinstance(i, (CountedItem, CountedCell)) for step in i.steps()]
-
-
-__all__ = ["count", "set_free", "steps_of"]
+__all__ = ["CountedCell", "CountedItem", "set_free"]

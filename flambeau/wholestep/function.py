@@ -10,13 +10,14 @@ call before it is recorded."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import threading
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backends.cpu import jit, native_call
 from ..core import modes
@@ -31,18 +32,23 @@ from ..core.tensor import Tensor
 from ..nn.modules import module as module_room
 from ..nn.modules.module import Module
 from .arguments import Arguments, generation, settings_key
-from .counters import set_free
-from .differentiable import Boundary, Derivative, FunctionNode
-from .guards import Item
-from .marking import Marks, makers, unreachable, users_of
+from .late import late
 from .preparing import Changes, Prepared
 from .program import Stale
 from .reach import Reach, Unreachable
 from .recorded import Recorded, tensors_in
 from .recorder import NotRecordable, Recorder
 from .results import is_live, replaced, saved_storages, write_back
-from .source import Source, uses_only_attributes
-from .splitting import Split, find, is_plain
+
+if TYPE_CHECKING:
+    from .differentiable import Derivative
+    from .guards import Item
+    from .source import Source
+    from .splitting import Split
+
+counters, differentiable, marking, on_gpu, source_room, splitting = map(
+    late, ("counters", "differentiable", "marking", "on_gpu", "source", "splitting")
+)
 
 _GLOBAL_HOOKS = [
     getattr(module_room, f"_global_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre")
@@ -50,6 +56,10 @@ _GLOBAL_HOOKS = [
 _TRIES = 4  # recordings that a function gets which changes Python's state
 _LIMIT = 8  # recordings for different arguments and states
 _WORTH = 16  # calls after which a recording was worth the trouble: where there are too many, it may go
+_FREE_SIZES = (
+    6  # sizes that are recorded when they are first seen; later ones if recordings were used at all, on average
+)
+_PATIENCE = 3  # calls of one more size that run as they are first, otherwise
 _SIZES = 64  # recordings that differ only in sizes: of more than these, the oldest are forgotten
 _DEEPEST = 8  # parts of parts
 _VALUES = 4  # values of a number among the arguments, after which the function is split at statements that read it
@@ -185,12 +195,18 @@ class CompiledFunction:
             if len(self.patterns) >= 8 * self.limit:
                 return self._eager(args, kwargs, "its arguments are of a new kind again and again")
             before = next((k for k in reversed(alike) if type(self.found.get(k)) is list), None)
+            wait = 1 if before is None else self._wait(alike)
             alike.append(key)
-            if before is None:
-                self.found[key] = 1
-                return self._as_it_is(args, kwargs)
-            self.causes.append(_new_sizes(before[0], key[0]))
-            self._forget(alike)
+            if before is not None:
+                self.causes.append(_new_sizes(before[0], key[0]))
+                self._forget(alike)
+            if wait:
+                first, self.found[key] = before is None and not self.found, wait
+                with allocator.sparing() if first and not self.depth else contextlib.nullcontext():
+                    return self._as_it_is(args, kwargs)
+        if type(entry) is int and entry > 1:
+            self.found[key] = entry - 1
+            return self._as_it_is(args, kwargs)
         if type(entry) is Unfit:
             return self._as_it_is(args, kwargs)
         if type(entry) is Unsplit:
@@ -213,7 +229,9 @@ class CompiledFunction:
             return False
         for k, v in plain.items():
             self.values.setdefault(k, set()).add(v)
-        found = find(self.function, self.source) if any(len(v) >= _VALUES for v in self.values.values()) else ""
+        found = (
+            splitting.find(self.function, self.source) if any(len(v) >= _VALUES for v in self.values.values()) else ""
+        )
         if isinstance(found, str):
             return False
         a = found[0].tree.args
@@ -224,6 +242,20 @@ class CompiledFunction:
             if len(v) >= _VALUES
         }
         return True
+
+    def _wait(self, alike: list[tuple]) -> int:
+        """How many calls of a new size run as they are before one is recorded: none, but where sizes hardly ever come back."""
+        known = [r for k in alike if type(e := self.found.get(k)) is list for r in e]
+        return 0 if len(known) <= _FREE_SIZES or 2 * sum(r.calls for r in known) >= len(known) else _PATIENCE
+
+    def note(self, kinds: list[tuple[tuple, tuple]]) -> None:
+        """There were first calls: their keys, and their patterns."""
+        for key, pattern in kinds:
+            try:
+                self.found[key] = 1
+                self.patterns.setdefault(pattern, []).append(key)
+            except TypeError:  # an argument that cannot be hashed
+                pass
 
     def _forget(self, alike: list[tuple]) -> None:
         """Of too many recordings that differ only in sizes, the oldest goes."""
@@ -243,7 +275,7 @@ class CompiledFunction:
 
     def _by_parts(self, args: tuple, kwargs: dict) -> Any:
         assert self.split is not None
-        if self._first and isinstance(self._first[0], Module) and not is_plain(self._first[0]):
+        if self._first and isinstance(self._first[0], Module) and not splitting.is_plain(self._first[0]):
             return self.function(*args, **kwargs)
         return self.split.function(*self._first, *args, **kwargs)
 
@@ -263,7 +295,7 @@ class CompiledFunction:
 
     def _unfit(self, key: tuple, why: str, place: str) -> None:
         """The function cannot be recorded for arguments of this kind: next time it is split, if it can be."""
-        unsplit = "" if self.fullgraph or self.depth >= _DEEPEST else find(self.function, self.source)
+        unsplit = "" if self.fullgraph or self.depth >= _DEEPEST else splitting.find(self.function, self.source)
         if isinstance(unsplit, str):
             self.found[key] = Unfit(why)
             where = f" ({place})" if place else ""
@@ -274,14 +306,14 @@ class CompiledFunction:
     # -- parts ------------------------------------------------------------------------------------------------------
     def _find_parts(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
         """Run the function with a mark before each statement, split it at those that cannot be recorded."""
-        found = find(self.function, self.source)
+        found = splitting.find(self.function, self.source)
         if isinstance(found, str):  # a hook that was not there when it was recorded
             self.found[key] = Unfit(why)
             return self._eager(args, kwargs, f"{why}; it cannot be split: {found}")
         source, first = found
-        marks = Marks(source)
+        marks = marking.Marks(source)
         reach = self._reach(given)
-        set_free(reach)
+        counters.set_free(reach)
         prepared, table, result = self._watched(
             _recorder(reach, given),
             reach,
@@ -293,14 +325,14 @@ class CompiledFunction:
             marks.begin,
         )
         bad = marks.end()
-        bad |= makers(source, result)
-        bad |= users_of(source, self.varying)
+        bad |= marking.makers(source, result)
+        bad |= marking.users_of(source, self.varying)
         self._split_at(source, first, bad, key, why)
         return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
 
     def _split_at(self, source: Source, first: tuple, bad: dict[Any, str], key: tuple, why: str) -> bool:
         """Split the function at these statements, if anything is gained by that."""
-        split = Split(source, bad, self._part, self.varying) if bad else None
+        split = splitting.Split(source, bad, self._part, self.varying) if bad else None
         if split is None or not (split.parts or split.calls_others):
             self.found[key] = Unfit(why)
             self._say(why)
@@ -313,7 +345,7 @@ class CompiledFunction:
 
     def _part(self, function: Any, source: Source | None, name: str) -> CompiledFunction:
         part = CompiledFunction(function, self.options, name, source, self.depth + 1)
-        found = find(self.function, self.source)
+        found = splitting.find(self.function, self.source)
         if source is not None and not isinstance(found, str):
             whole, first = found
             names = whole.function.__code__.co_varnames
@@ -328,10 +360,10 @@ class CompiledFunction:
         aside = None
         if self.aside is not None and self.source is not None:
             held, code, name = self.aside
-            aside = (held, code) if uses_only_attributes(self.source.tree, name) else None
+            aside = (held, code) if source_room.uses_only_attributes(self.source.tree, name) else None
         reach = Reach(aside).explore(roots)
         if self.tries or self.causes:  # something changes: it may be a number that is only counted
-            set_free(reach)
+            counters.set_free(reach)
         return reach
 
     @staticmethod
@@ -342,11 +374,11 @@ class CompiledFunction:
         self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, changed: Item | None = None
     ) -> Any:
         """The function's state cannot be known, or changes: split it at the statements that are the cause, before anything runs."""
-        found = find(self.function, self.source)
+        found = splitting.find(self.function, self.source)
         if not self.fullgraph and self.depth < _DEEPEST and not isinstance(found, str):
             source, first = found
             objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
-            if self._split_at(source, first, unreachable(source, objects, first, changed), key, why):
+            if self._split_at(source, first, marking.unreachable(source, objects, first, changed), key, why):
                 return self._by_parts(args, kwargs)
         self.found[key] = Unfit(why)
         return self._eager(args, kwargs, why)
@@ -491,7 +523,7 @@ def _recorder(reach: Reach, given: Arguments) -> Recorder:
     """What watches a function: one that works on a GPU is captured, not written down."""
     if not any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
         return Recorder()
-    return importlib.import_module(f"{__package__}.on_gpu").observer()
+    return on_gpu.observer()
 
 
 class _Busy(Exception):
@@ -537,7 +569,7 @@ def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
     if a gradient comes by."""
     if not grad_mode.enabled:
         return {}
-    table = {id(t): Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
+    table = {id(t): differentiable.Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
     for t in given.tensors:
         if id(t) in table and t.__dict__:
             table[id(t)].__dict__.update(t.__dict__)
@@ -548,10 +580,12 @@ def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str]) 
     """Arguments that a function changed in place have the history that their stand-ins got, and the attributes."""
     for t in given.tensors:
         inside = table.get(id(t))
-        if inside is not None and inside.__dict__ != t.__dict__:
+        if inside is not None and {n: id(v) for n, v in inside.__dict__.items()} != {
+            n: id(v) for n, v in t.__dict__.items()
+        }:
             t.__dict__.clear()
             t.__dict__.update(inside.__dict__)
-        if inside is None or isinstance(inside.grad_fn, Boundary):
+        if inside is None or isinstance(inside.grad_fn, differentiable.Boundary):
             continue
         told.append("it changes an argument that has a history")
         if t._base is not None:
@@ -567,7 +601,7 @@ def attached(
 ) -> Any:
     """The result of a function that ran as it is, with one node in front of its graph."""
     tensors = given.tensors
-    node = FunctionNode(derivative, tensors, saved_storages(live), live)
+    node = differentiable.FunctionNode(derivative, tensors, saved_storages(live), live)
     inside = [table.get(id(t), t) for t in tensors]
     node.inner = [inside[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
     wrapped = {id(t): node.wrap(t, k) for k, t in enumerate(live)}

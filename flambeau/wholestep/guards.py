@@ -16,9 +16,9 @@ from ..core.graph import AutogradState
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from . import driver
+from .arguments import ATOMS, layout_of
 
 MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "nothing"})()
-ATOMS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 
 
 def same(old: Any, new: Any) -> bool:
@@ -49,6 +49,10 @@ class Item:
     def difference(self) -> str:
         """What has changed, or nothing."""
         raise NotImplementedError
+
+    def steps(self) -> list[tuple[Any, str, int]]:
+        """By how much numbers in a dict (with a name) or a cell (without) have changed that are only counted."""
+        return []
 
     def reads(self, other: Item) -> bool:
         """Whether it watches what has changed in another item."""
@@ -233,15 +237,6 @@ class AutogradItem(Item):
     def settle(self) -> None:
         """What is there now is what should be there."""
         self.seen = self._state()
-
-
-def layout_of(t: Any) -> Any:
-    """None, or shape, strides and dtype of a strided tensor without history."""
-    if t is None:
-        return None
-    if t.is_sparse or not t.is_leaf:
-        return "unusual"
-    return t.shape, t._strides, t.dtype, t.requires_grad
 
 
 class GroupItem(DictItem):
@@ -442,5 +437,5 @@ _TENSOR_SLOTS = [_slot(Tensor, n) for n in _TENSOR_FIELDS] if SLOTS_ARE_KNOWN el
 GRADIENTS_ARE_KNOWN = SLOTS_ARE_KNOWN and DICTS_HAVE_VERSIONS
 _POINTER_SLOT = _slot(UntypedStorage, "ptr") if SLOTS_ARE_KNOWN else 0
 
-__all__ = ["ATOMS", "GRADIENTS_ARE_KNOWN", "AutogradItem", "CellItem", "ClassItem", "CollectionItem", "DictItem", "GroupItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
-           "TensorItem", "layout_of", "Words", "gradient_rows", "observe", "same"]  # fmt: skip
+__all__ = ["GRADIENTS_ARE_KNOWN", "AutogradItem", "CellItem", "ClassItem", "CollectionItem", "DictItem", "GroupItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
+           "TensorItem", "Words", "gradient_rows", "observe", "same"]  # fmt: skip

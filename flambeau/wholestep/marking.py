@@ -8,7 +8,8 @@ from typing import Any
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.tensor import Size, Tensor
-from .guards import ATOMS, AutogradItem, Item
+from .arguments import ATOMS
+from .guards import AutogradItem, Item
 from .reach import Reach, Unreachable
 from .source import Source, uses_only_attributes
 from .splitting import alone, header, marked, statements

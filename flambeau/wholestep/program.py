@@ -56,13 +56,14 @@ from . import driver
 from .arena import arrange
 from .comparing import Print
 from .graph import Call, Graph, Held, Launch, Number, Ref, Same, Test, mapped
-from .rehearsal import Rehearsal
+from .rehearsal import PIECE, Rehearsal
 
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
 _LARGE = 1 << 20  # an arena of more bytes than this is worth giving back
 _PAGE = mmap.PAGESIZE
-_DONTNEED = getattr(mmap, "MADV_DONTNEED", 4)
+_HUGE_PAGE = 1 << 21
+_DONTNEED, _NOHUGEPAGE = getattr(mmap, "MADV_DONTNEED", 4), getattr(mmap, "MADV_NOHUGEPAGE", 15)
 _LIBC = ctypes.CDLL(None)
 
 
@@ -93,8 +94,16 @@ def _arena(size: int) -> UntypedStorage:
         known = UntypedStorage(
             max(size if known is None else size + size // 4, 1)
         )  # memory that is not used costs nothing
+        _end_in_small_pages(known, size)
         _shared.held = weakref.ref(known)
     return known
+
+
+def _end_in_small_pages(arena: UntypedStorage, size: int) -> None:
+    """The huge page in which what is used of an arena ends would be taken as a whole."""
+    start, stop = (arena.ptr + size) // _HUGE_PAGE * _HUGE_PAGE, (arena.ptr + arena.capacity) // _PAGE * _PAGE
+    if arena.ptr <= start < stop and arena.capacity >= _HUGE_PAGE:
+        _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _NOHUGEPAGE)
 
 
 class Program:
@@ -399,15 +408,33 @@ class Program:
                 self._call(call)
                 rehearsal.after(call)
             for i in range(first, first + count):
-                rehearsal.before(self.origins[i])
+                widths = rehearsal.widths(self.origins[i])
+                rehearsal.before(self.origins[i], widths is not None)
                 started = time.perf_counter()
-                self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+                if widths is None:
+                    self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+                else:
+                    self._run_in_pieces(i, np.array([0, *widths]), rehearsal)
                 rehearsal.times.append((self.step_names[i], time.perf_counter() - started))
                 if self.status.value:
                     self._fail(i)
                 if i in self._others:
                     self._compare(i, *self._others[i])
                 rehearsal.after(self.origins[i])
+
+    def _run_in_pieces(self, i: int, widths: np.ndarray, rehearsal: Rehearsal) -> None:
+        """A loop, some elements at a time, so that no more has to be copied at once."""
+        at = self.instructions[i][2]
+        block = self.block[at : at + len(widths)]
+        usual = block.copy()
+        whole = int(usual[0])
+        for first in range(0, whole, PIECE):
+            block[:] = usual + first * widths
+            block[0] = min(PIECE, whole - first)
+            rehearsal.piece(self.origins[i], first, int(block[0]), whole)
+            self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+            rehearsal.after(self.origins[i])
+        block[:] = usual
 
     def _compare(self, i: int, step: Launch, k: int) -> None:
         """Make the call that a step stands for, whose results stay, so that later steps find what they would in an eager call; from

@@ -26,9 +26,8 @@ from ..core.tensor import Tensor
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
-from . import source
+from .arguments import ATOMS
 from .guards import (
-    ATOMS,
     AutogradItem,
     CellItem,
     ClassItem,
@@ -39,6 +38,9 @@ from .guards import (
     SlotsItem,
     TensorItem,
 )
+from .late import late
+
+source = late("source")
 
 _PACKAGE = __name__.partition(".")[0]
 _PURE_MODULES = frozenset(

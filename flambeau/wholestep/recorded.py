@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.allocator import allocator
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .arguments import Arguments
 from .comparing import TensorPrint
-from .counters import count
-from .differentiable import Derivative, FunctionNode
 from .guards import (
     GRADIENTS_ARE_KNOWN,
     Guard,
     Words,
     gradient_rows,
 )
-from .passes import Stage
+from .late import late
 from .program import Program, Stale
 from .rehearsal import Rehearsal, SetAside, extent, to_the_end
 from .results import Header, Results
+
+if TYPE_CHECKING:
+    from .differentiable import Derivative
+    from .passes import Stage
+
+differentiable = late("differentiable")
 
 
 class GradSlot:
@@ -42,7 +46,9 @@ class Recorded:
         self.slots = results.slots
         self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
         self.argument_bumps: list[tuple[int, int]] = []
-        self.counted: list[tuple[Any, str, int]] = []  # numbers that the call only adds to, and how much
+        self.counted: list[
+            tuple[Any, str, int]
+        ] = []  # numbers that the call only adds to: in a dict or a cell, and how much
         self.inputs: list[
             tuple[Tensor, int]
         ] = []  # leaves whose gradients it reads wherever they are, and how often it changes them
@@ -97,7 +103,7 @@ class Recorded:
         """The results, with a node that knows their derivative."""
         assert self.derivative is not None
         saved = [made[s] if type(s) is int else s for s in self.saves]
-        return self.make(tensors, made, FunctionNode(self.derivative, tensors, saved))
+        return self.make(tensors, made, differentiable.FunctionNode(self.derivative, tensors, saved))
 
     def _options(self) -> list[dict[str, Any]]:
         return [o() for o in self.options]
@@ -136,8 +142,11 @@ class Recorded:
 
     def _leave(self, tensors: list[Tensor], made: list[UntypedStorage], reused: bool) -> None:
         """What eager would have left behind besides values in memory."""
-        if self.counted:
-            count(self.counted)
+        for held, name, step in self.counted:
+            if name:
+                held[name] += step
+            else:
+                held.cell_contents += step
         for storage, times in self.bumps:
             storage.version += times
         for i, times in self.argument_bumps:

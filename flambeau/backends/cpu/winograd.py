@@ -91,7 +91,7 @@ def work(
     sizes: Sizes, swapped: bool = False, gradient: bool = False, last: tuple[bool, bool, bool] = (False, False, False)
 ) -> Work:
     """For a convolution, or (`swapped`) one with the weight of the convolution that it is the gradient of, or (`gradient`) the
-    gradient of the weight. `last` says whether input, output (or dy) and weight lie channels last; dw never does."""
+    gradient of the weight. `last` says whether input, output (or dy) and weight (or dw) lie channels last."""
     high, wide = sizes.tiles
     tiles, shares = high * wide, max(1, min(threads.get_num_threads(), sizes.images))
     pairs = sizes.inputs * sizes.outputs

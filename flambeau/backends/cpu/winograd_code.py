@@ -653,7 +653,7 @@ def _row_blocks(f: _Function, first: Value, last: Value) -> list[tuple[int, Valu
 def _summing(lanes: int) -> str:
     """dw = G' (the sum of all shares' totals) G, and db is the sum of theirs."""
     f = _Part("sum_part", GRADIENT, lanes)
-    square = f.mul("%inputs", "%outputs")
+    square, lasting = f.mul("%inputs", "%outputs"), f.new("icmp ne i64 %weight_last, 0")
     with f.when(f.new("icmp ne ptr %db, null")), f.when(f.new("icmp eq i64 %rank, 0")):
         first_total = _gradient_places(f, 0)[-1]
         with f.loop("%outputs", 0, lanes) as c:
@@ -678,10 +678,14 @@ def _summing(lanes: int) -> str:
                     value = f.load(f.at(further, f.mul(square, i)))
                     f.store(f.new(f"fadd {f.vector} {f.load(sums[i])}, {value}"), sums[i])
             grid = [[f.load(sums[4 * i + j]) for j in range(4)] for i in range(4)]
-            to = f.at("%dw", f.mul(f.add(f.mul(k, "%inputs"), c), 9))
-            found = [value for line in f.both_ways(_transposed(_G), grid) for value in line]
-            for value in found:
+            values = [value for line in f.both_ways(_transposed(_G), grid) for value in line]
+            for value in values:
                 f.look(value, seen)
-            f.store_nines(found, to)
+            with f.when(f.new(f"xor i1 {lasting}, true")):
+                f.store_nines(values, f.at("%dw", f.mul(f.add(f.mul(k, "%inputs"), c), 9)))
+            with f.when(lasting):
+                to = f.at("%dw", f.mul(f.mul(k, "%inputs"), 9), c)
+                for e, value in enumerate(values):
+                    f.store(value, f.at(to, f.mul("%inputs", e)))
     f.tell(seen)
     return f.text()
