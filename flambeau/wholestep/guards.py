@@ -27,8 +27,10 @@ def same(old: Any, new: Any) -> bool:
         return True
     if type(old) is not type(new):
         return False
+    if type(old) is float or type(old) is complex:
+        return repr(old) == repr(new)  # so that nan is nan, and 0.0 is not -0.0
     if type(old) in ATOMS:
-        return old == new or (old != old and new != new)
+        return old == new
     if type(old) is tuple:
         return len(old) == len(new) and all(map(same, old, new))
     return False
@@ -75,7 +77,7 @@ class DictItem(Item):
 
     def difference(self) -> str:
         held, seen = self.held, self.seen
-        if self.names is None and (len(held) != len(seen) or any(a is not b and a != b for a, b in zip(held, seen))):
+        if self.names is None and (len(held) != len(seen) or not all(map(same, seen, held))):
             return f"the keys of {self.what} changed"
         for name, old in seen.items():
             new = held.get(name, MISSING)
