@@ -15,8 +15,8 @@ import flambeau
 from ...autograd.function import Function
 from ...autograd.grad_mode import grad_mode
 from ...core.tensor import Tensor
-from .calls import REDUCTIONS, F, special
 from .overloads import OpOverload, aten
+from .specials import REDUCTIONS, SPECIAL, F, special
 
 Backward = Callable[[Tensor], Sequence[Any]]
 _RULES: dict[str, Callable] = {}
@@ -660,19 +660,14 @@ for _rank in (2, 3):
     special(f"_adaptive_avg_pool{_rank}d_backward")(_adaptive_backward(_rank))
 
 
-def _resized(mode: str) -> tuple[Callable, Callable]:
-    def resize(input: Tensor, size: Any, *rest: Any) -> Tensor:
-        return F.interpolate(input, tuple(size), None, mode, rest[0] if mode == "bilinear" else None)
-
-    def backward(grad: Tensor, size: Any, input_size: list, *rest: Any) -> Tensor:
-        return _pulled_back(lambda x: resize(x, size, *rest), (grad.new_zeros(input_size),), grad)[0]
-
-    return resize, backward
+def _resized_backward(name: str) -> Callable:
+    return lambda grad, size, input_size, *rest: _pulled_back(
+        lambda x: SPECIAL[name](x, size, *rest), (grad.new_zeros(input_size),), grad
+    )[0]
 
 
-for _name, _mode in (("upsample_nearest2d", "nearest"), ("upsample_bilinear2d", "bilinear")):
-    for _key, _function in zip((f"{_name}.default", f"{_name}_backward"), _resized(_mode)):
-        special(_key)(_function)
+for _name in ("upsample_nearest2d", "upsample_bilinear2d"):
+    special(f"{_name}_backward")(_resized_backward(_name))
 
 
 @special("_softmax_backward_data")
