@@ -17,7 +17,6 @@ from typing import Any
 
 from ..core.dtype import dtype
 from ..core.tensor import Tensor
-from ..library.aten import gradients as _gradients  # noqa: F401  it adds operators
 from ..library.aten.calls import _function, record_of
 from ..library.aten.schemas import REQUIRED, Argument, FunctionSchema, table
 

@@ -17,7 +17,7 @@ from ...ops import OPS, namespace
 from ...ops.machinery.record import Op
 from ...ops.pointwise.foreach import FOREACH
 from ...ops.sparse import products
-from . import layer_calls  # noqa: F401  it adds to the table
+from . import backward_calls, layer_calls  # noqa: F401  they add to the table
 from .specials import SPECIAL, F, special
 
 
