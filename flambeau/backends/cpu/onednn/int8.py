@@ -71,19 +71,6 @@ def _aligned(size: int) -> np.ndarray:
     return whole[start : start + size]
 
 
-def _constant(build: Builder, desc: Descriptor | int, array: np.ndarray) -> Memory:
-    """Memory whose place never changes; the plan keeps it alive."""
-    if isinstance(desc, Descriptor):
-        build.keep.append(desc)
-    memory = Memory(desc if isinstance(desc, int) else desc.address, build.parts)
-    status = dnnl.library().set_data_handle(memory.address, array.ctypes.data)
-    if status:
-        raise dnnl.failure(status, "memory_set_data_handle", build.what())
-    build.parts.arrays.append(array)
-    build.size += array.nbytes
-    return memory
-
-
 def _find(key: tuple, make: Callable[[], PrimitivePlan | None]) -> PrimitivePlan | None:
     cache = _plans.cache
     plan = cache.young.get(key, _MISSING)
@@ -122,7 +109,7 @@ def _make_matmul(a: Any, weights: Weights) -> PrimitivePlan | None:
     held = query(created, dnnl.QUERY_WEIGHTS)
     arguments = {
         dnnl.ARG_SRC: build.user_memory(source),
-        dnnl.ARG_WEIGHTS: _constant(build, held, weights.in_layout(held)),
+        dnnl.ARG_WEIGHTS: build.constant(held, weights.in_layout(held)),
     }
     arguments[dnnl.ARG_DST] = build.user_memory(target)
     build.step(created, arguments)
@@ -155,7 +142,7 @@ class _Attributes:
     def __init__(self, lib: dnnl.Library):
         self.lib = lib
         self.owned = Owned(lib.create("primitive_attr_create"), lib.functions["primitive_attr_destroy"])
-        lib.call("primitive_attr_set_scratchpad_mode", self.owned.address, 1)
+        lib.call("primitive_attr_set_scratchpad_mode", self.owned.address, dnnl.USER_SCRATCHPAD)
         self.numbers: dict[int, tuple[Descriptor, np.ndarray]] = {}
 
     def scale(self, argument: int, value: float) -> None:
@@ -186,7 +173,7 @@ class _Attributes:
         self.numbers[argument] = Descriptor.strided(shape, operands.contiguous_strides(shape), TYPES[kind]), values
 
     def memories(self, build: Builder) -> dict[int, Memory]:
-        return {argument: _constant(build, desc, values) for argument, (desc, values) in self.numbers.items()}
+        return {argument: build.constant(desc, values) for argument, (desc, values) in self.numbers.items()}
 
 
 _WITH_NUMBERS = {"multiply": dnnl.BINARY_MUL, "add": dnnl.BINARY_ADD}
@@ -239,7 +226,7 @@ def _make_conv(
     held = query(created, dnnl.QUERY_WEIGHTS)
     arguments = {
         dnnl.ARG_SRC: build.user_memory(source),
-        dnnl.ARG_WEIGHTS: _constant(build, held, weights.in_layout(held)),
+        dnnl.ARG_WEIGHTS: build.constant(held, weights.in_layout(held)),
     }
     arguments[dnnl.ARG_DST] = build.user_memory(target)
     build.step(created, {**arguments, **attributes.memories(build)})

@@ -60,7 +60,7 @@ _STATUS_NAMES = (
     "invalid_data_type",
 )
 
-_CPU_ENGINE, _IN_ORDER_STREAM, _USER_SCRATCHPAD = 1, 1, 1
+_CPU_ENGINE, _IN_ORDER_STREAM, USER_SCRATCHPAD = 1, 1, 1
 _FILE_NAMES = ("libdnnl.so.3", "libdnnl.3.dylib", "dnnl.dll")
 
 
@@ -97,6 +97,7 @@ _STATUS_FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "post_ops_create": (_out,),
     "post_ops_append_binary": (_ptr, _int, _ptr),
     "post_ops_append_eltwise": (_ptr, _int, _f32, _f32),
+    "post_ops_append_sum": (_ptr, _f32, ctypes.c_int32, _int),
     "post_ops_destroy": (_ptr,),
     "memory_desc_clone": (_out, _ptr),
     "memory_desc_create_with_strides": (_out, _int, _dims, _int, _dims),
@@ -165,7 +166,7 @@ class Library:
         self.stream = self.create("stream_create", self.engine, _IN_ORDER_STREAM)
         # Scratchpads are ours: the library's own are tied to the thread that created the primitive.
         self.attributes = self.create("primitive_attr_create")
-        self.call("primitive_attr_set_scratchpad_mode", self.attributes, _USER_SCRATCHPAD)
+        self.call("primitive_attr_set_scratchpad_mode", self.attributes, USER_SCRATCHPAD)
 
     def call(self, name: str, *args: Any, about: str = "") -> None:
         """Calls a function that returns a status; raises RuntimeError unless it is success."""

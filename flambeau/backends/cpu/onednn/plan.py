@@ -295,6 +295,17 @@ class Builder:
         self.user.append(memory)
         return memory
 
+    def constant(self, desc: Descriptor | int, array: np.ndarray) -> Memory:
+        """Memory whose place never changes; the plan keeps it alive."""
+        self.keep.append(desc)
+        memory = Memory(desc if isinstance(desc, int) else desc.address, self.parts)
+        status = dnnl.library().set_data_handle(memory.address, array.ctypes.data)
+        if status:
+            raise dnnl.failure(status, "memory_set_data_handle", self.what())
+        self.parts.arrays.append(array)
+        self.size += array.nbytes
+        return memory
+
     def scratch_memory(self, desc: int) -> Memory:
         memory = Memory(desc, self.parts, self.scratch_size)
         self.scratch.append((memory.address, self.scratch_size))
