@@ -5,14 +5,6 @@ from __future__ import annotations
 from . import absent, indexing, neural, pointwise, products, quantization, recurrent, reductions, shapes, vision
 
 __all__ = [
-    "absent",
-    "indexing",
-    "neural",
-    "pointwise",
-    "products",
-    "quantization",
-    "recurrent",
-    "reductions",
-    "shapes",
+    "absent", "indexing", "neural", "pointwise", "products", "quantization", "recurrent", "reductions", "shapes",
     "vision",
-]
+]  # fmt: skip
