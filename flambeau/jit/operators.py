@@ -18,7 +18,7 @@ from ..core.layout import layout, memory_format
 from ..core.quantized import qscheme
 from ..core.tensor import Tensor
 from ..library import aten as _aten  # noqa: F401  the whole room before its parts: see naming.load
-from ..library.aten.calls import special_call
+from ..library.aten.calls import record_of, special_call
 from .plain_operators import NUMBERS, PLAIN
 from .schema import REQUIRED, Schema, schemas_of
 from .types import LAYOUT, MEMORY_FORMAT, SCALAR_TYPE, TENSOR, ListType, OptionalType, Type
@@ -84,6 +84,12 @@ def takes_tensor(schema: Schema) -> bool:
         return kind is TENSOR or (isinstance(kind, (ListType, OptionalType)) and holds(kind.element))
 
     return any(holds(a.type) for a in schema.arguments)
+
+
+def draws(symbol: str) -> bool:
+    """Whether an operator (`aten::dropout`) draws random numbers."""
+    record = record_of(symbol.removeprefix("aten::"))
+    return record is not None and record.kind == "random"
 
 
 _SPACES = (("linalg_", "linalg"), ("fft_", "fft"), ("special_", "special"), ("sparse_", "sparse"))

@@ -15,7 +15,7 @@ import flambeau as torch
 
 from ..core.pytree import tree_map_only
 from ..core.tensor import Tensor
-from . import enabled, recursive
+from . import enabled, operators, recursive
 from . import signatures as notes
 from .functions import Function
 from .inlining import inlined
@@ -262,15 +262,12 @@ def _compare_graphs(first: Graph, second: Graph) -> None:
             raise TracingCheckError(None, f"Tensor-valued Constant nodes differed in value across invocations. This often indicates that the tracer has encountered untraceable code.\n{a}\n{b}")  # fmt: skip
 
 
-_RANDOM = ("aten::dropout", "aten::feature_dropout", "aten::alpha_dropout", "aten::rand", "aten::bernoulli", "aten::normal", "aten::multinomial", "aten::rrelu", "aten::uniform")  # fmt: skip
-
-
 def _random_nodes(block: Block) -> list[Node]:
     """Nodes that draw random numbers; dropout does unless it is known to do nothing."""
     found = []
     for node in block.nodes_:
         still = "dropout" in node.kind_ and node.inputs_[-1].node.attributes.get("value") is False
-        if node.kind_.startswith(_RANDOM) and not still:
+        if operators.draws(node.kind_) and not still:
             found.append(node)
         found += [n for inner in node.blocks_ for n in _random_nodes(inner)]
     return found
