@@ -17,17 +17,17 @@ from ..kernels import geometry
 from ..kernels.elementwise import passing
 from .constants import fold
 from .convolutions import fewer_products
-from .epilogues import join_biases
+from .epilogues import join_epilogues
 from .followers import join_followers
 from .graph import LONG, Graph, Launch, Ref, Test
-from .loops import Loop, Place, parsed, used
+from .loops import Loop, Place, emitted, parsed, used
+from .norms import spread_norms
 from .ordering import free_earlier, recompute
 from .placing import place
 
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
 _POINTERS = 14  # of a joined loop
 _NODES = 400  # of its formulas
-_BRIEF = 1 << 15
 
 
 class Stage(NamedTuple):
@@ -45,17 +45,18 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
     for name, work in (
         ("sharing", share),
         ("convolving with fewer products", fewer_products),
+        ("evaluating norms in loops", spread_norms),
         ("fusing loops", fuse),
         ("fusing reductions", fuse_reductions),
         ("dropping dead steps", drop_dead),
         ("placing results", place),
         ("folding constants", fold),
         ("joining what follows", join_followers),
-        ("joining biases", join_biases),
+        ("joining epilogues", join_epilogues),
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
     ):
-        if (graph.exact and work is join_biases) or (graph.portable and work is fewer_products):
+        if (graph.exact and work is join_epilogues) or (graph.portable and work is fewer_products):
             continue
         before = [id(step) for step in graph.steps]
         work(graph, results)
@@ -223,7 +224,7 @@ def fuse(graph: Graph, results: set[int]) -> None:
         slots.insert(place, loop)
     needed = _needed_after(slots, results, graph)
     graph.steps = [
-        s if not isinstance(s, Loop) else s.launch if s.launch is not None else _emitted(s, keep)
+        s if not isinstance(s, Loop) else s.launch if s.launch is not None else emitted(s, keep)
         for s, keep in zip(slots, needed)
         if not isinstance(s, Loop) or keep
     ]
@@ -262,29 +263,6 @@ def _needed_after(slots: list[Any], results: set[int], graph: Graph) -> list[lis
                 keep = list(s.results)
         found.append(keep)
     return found
-
-
-def _emitted(loop: Loop, keep: list[Place]) -> Launch:
-    """A loop as a native call."""
-    roots = tuple(loop.results[p][0] for p in keep)
-    used = sorted({x.args[0] for x in walk(roots) if x.op == "arg"})
-    roots = tuple(simplify(r, True) for r in replace_arguments(roots, {k: arg(i) for i, k in enumerate(used)}))
-    reads = [loop.reads[k] for k in used]
-    out_dtypes = tuple(loop.results[p][1] for p in keep)
-    in_dtypes = tuple(d for _, d in reads)
-    places = [*keep, *(p for p, _ in reads if type(p) is tuple)]
-    rank, sizes, strides, kinds_of_places = geometry.plan(loop.sizes, [p[1] for p in places])
-    pointer_kinds = iter(kinds_of_places[len(keep) :])
-    kinds = kinds_of_places[: len(keep)]
-    kinds += "".join(next(pointer_kinds) if type(p) is tuple else passing(d) for p, d in reads)
-    brief = math.prod(loop.sizes) * out_dtypes[0].itemsize < _BRIEF
-    fn = compiled.map_kernel(roots, in_dtypes, out_dtypes, kinds, rank, brief=brief)
-    first: Any = sizes[0]
-    if rank > 1 or "s" in kinds:
-        first = array("q", [*sizes, *(s for operand in strides for s in operand)]).tobytes()
-    given = [first, *(p[0] for p in keep), *(p[0] if type(p) is tuple else p for p, _ in reads)]
-    address = jit.address_of(fn)
-    return Launch("+".join(dict.fromkeys(loop.names)), address, jit.signatures[address], given, weight=loop.weight)
 
 
 # -- reductions ---------------------------------------------------------------------------------------------------------

@@ -141,10 +141,10 @@ class Program:
                 self._add(
                     driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name
                 )
-                if step.plan is not None:
-                    self._add_plan(step.plan)
                 if step.other is not None:
                     self._make_room(step)
+                if step.plan is not None:
+                    self._add_plan(step.plan)
         for position in range(len(self.graph.updates)):
             self._add_cells(position, True)
         if len(self.instructions) > first or not self.segments:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from flambeau.backends.cpu import operands, threads
 from flambeau.backends.cpu.onednn import direct
@@ -18,6 +19,7 @@ from flambeau.backends.cpu.onednn.plan import (
     PrimitivePlan,
     ThreadPlans,
 )
+from flambeau.backends.cpu.onednn.postops import CHANNEL, Attributes, Step
 from flambeau.backends.cpu.onednn.sequence import STATUS
 from flambeau.core import dtype as dtypes
 from flambeau.core.device import cpu
@@ -75,7 +77,7 @@ def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
     places = dst.data_ptr(), a.data_ptr(), b.data_ptr()
     if not all(places) or last == 0:
         operands.check_memory(dst, a, b, bias)
-    plan.runner(plan.address, *places, last, None, None)
+    plan.runner(plan.address, *places, last, None, None, None)
     if plan.table[STATUS]:
         plan.fail()
     return True
@@ -102,6 +104,7 @@ def known_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None = None) -
         a._storage.ptr + a._offset * step,
         b._storage.ptr + b._offset * step,
         last,
+        None,
         None,
         None,
     )
@@ -243,7 +246,8 @@ def _batch_merges(layout: _Layout, axis: int) -> bool:
     return sizes == [1, 1] or (1 not in sizes and layout.merges(axis))
 
 
-def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
+def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True, steps: Sequence[Step] = ()) -> Any:
+    """What computes dst = a @ b (+ bias), or None; with `steps`, which are done with the sums, only a primitive does."""
     if type(b) is Packed:
         return packed_product(dst, a, b, bias)
     operands.check_matmul(dst, a, b, bias)
@@ -264,10 +268,10 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
         return None
     vector = len(c.shape) == 2 and 1 in c.shape and dst.dtype is dtypes.float32
     if vector and math.prod(c.shape) * left.shape[1] >= _LARGE_FOR_A_VECTOR:
-        return _VectorProduct(c, left, right, bias)
+        return None if steps else _VectorProduct(c, left, right, bias)
     swapped = c.strides[-1] != 1  # a column-major result: compute its transpose, whose rows are dense
     if swapped or (bias is not None and bias.shape[0] > 1 and bias._strides[0] != 1):
-        if bias is not None:
+        if bias is not None or any(step.operand == CHANNEL for step in steps):
             return None
         for layout in (c, left, right):
             layout.transpose()
@@ -287,6 +291,7 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
     memories = [build.user_memory(descriptor) for descriptor in descriptors]
     general = _prefers_gemm(c, left, right, swapped) and data_type == dnnl.DATA_TYPES[dtypes.float32]
     source, weights = (2, 1) if swapped else (1, 2)
+    attributes = Attributes(steps, (c.shape, c.strides), len(c.shape) - 1) if steps else None
     created = build.primitive_desc(
         "matmul_primitive_desc_create",
         dnnl.library().engine,
@@ -294,7 +299,7 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
         descriptors[weights],
         descriptors[3] if bias is not None else None,
         descriptors[0],
-        dnnl.library().attributes,
+        dnnl.library().attributes if attributes is None else attributes.owned,
         prefer="gemm" if general else None,
     )
     if created is None:
@@ -302,13 +307,35 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
     arguments = {dnnl.ARG_SRC: memories[source], dnnl.ARG_WEIGHTS: memories[weights], dnnl.ARG_DST: memories[0]}
     if bias is not None:
         arguments[dnnl.ARG_BIAS] = memories[3]
+    if attributes is not None:
+        arguments.update(attributes.memories(build))
+    build.described = Product(*(None if t is None else _layout_of(t) for t in (dst, a, b, bias)))
     build.step(created, arguments, _GENERAL_SIZE if general else CODE_SIZE)
     return PrimitivePlan(build)
 
 
-def with_its_bias(product: direct.DirectProduct) -> PrimitivePlan | None:
-    """The primitive for a direct product with a bias, which adds that on the way instead of in a pass of its own; None where that
-    gains nothing. It is for those who run it often: it takes longer to make."""
+class Product(NamedTuple):
+    """What a plan computes: result = left @ right (+ bias), each as it lies."""
+
+    result: operands.Shaped
+    left: operands.Shaped
+    right: operands.Shaped
+    bias: operands.Shaped | None
+
+    def followed(self, steps: Sequence[Step]) -> PrimitivePlan | None:
+        """The primitive that adds a bias on the way, and does these steps with the sums, if there is one. It is for those who run it
+        often: it takes longer to make than a direct product."""
+        if self.result.dtype is not dtypes.float32:
+            return None
+        return _make(self.result, self.left, self.right, self.bias, False, steps)
+
+
+def _layout_of(t: Any) -> operands.Shaped:
+    return operands.Shaped(tuple(t.shape), tuple(t._strides), t.dtype)
+
+
+def described(product: direct.DirectProduct) -> Product | None:
+    """What a direct product with a bias, or without, computes; None where a primitive gains nothing."""
     rows, columns, inner = product.table[6:9]
     if rows * columns <= _WORTH_A_PRIMITIVE or product.table[12]:
         return None
@@ -317,7 +344,7 @@ def with_its_bias(product: direct.DirectProduct) -> PrimitivePlan | None:
         operands.Shaped(shape, (step, 1) if letter == ord("N") else (1, step))
         for shape, letter, step in zip(((rows, inner), (inner, columns)), letters, steps)
     )
-    return _make(operands.Shaped((rows, columns), (steps[2], 1)), a, b, operands.Shaped((columns,), (1,)), False)
+    return Product(operands.Shaped((rows, columns), (steps[2], 1)), a, b, operands.Shaped((columns,), (1,)))
 
 
 def _make_quickly(dst: Any, a: Any, b: Any, bias: Any) -> direct.DirectProduct | None:
