@@ -6,7 +6,8 @@
     python benchmarks/first_calls.py --write            # put the table into docs/compile.md
 
 A process imports the library, makes model, data and optimizer, and calls the step eight times; the first three calls of a compiled
-function run as they are, are recorded, and are compared, the others run natively. Memory is the high-water mark of a call over what
+function run as they are, are recorded, and are compared, the others run natively. As with an installed package, Python's bytecode is
+there (a process that is not measured writes it); what compiling imports counts as compiled's. Memory is the high-water mark of a call over what
 the process had before the first one: of its resident pages (they are counted anew for each call) or of the GPU's allocator. Seconds
 are those of the first three calls together: of the CPU, because the machine may be busy, or of the wall's clock on a GPU.
 """
@@ -92,6 +93,7 @@ def spawn(name: str, mode: str, device: str, cache: str) -> list[list[float]]:
     """What a process of its own says."""
     root = str(Path(__file__).parent.parent)
     environment = {**os.environ, "FLAMBEAU_CACHE_DIR": cache, "CUDA_CACHE_PATH": f"{cache}-nvidia", "PYTHONPATH": root}
+    environment.update(PYTHONDONTWRITEBYTECODE="", PYTHONPYCACHEPREFIX=str(Path(cache).parent / "bytecode"))
     command = [sys.executable, __file__, "--child", mode, "--only", name, "--device", device]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -103,6 +105,7 @@ def measure(name: str, device: str, torch: bool, calls: bool) -> str:
     """One line of the table."""
     clock = 0 if device != "cpu" else 1
     with tempfile.TemporaryDirectory() as cache:
+        spawn(name, "compiled", device, f"{cache}/unmeasured")
         eager_cold = spawn(name, "eager", device, f"{cache}/eager")
         cold = spawn(name, "compiled", device, f"{cache}/cold")
         warm = spawn(name, "compiled", device, f"{cache}/cold")

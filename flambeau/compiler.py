@@ -78,17 +78,29 @@ class OptimizedModule(Module):
 
 def _compiled_function(function: Callable, options: dict[str, Any]) -> Any:
     """The function, recorded when it is called; `compiled.explain()` tells how that went."""
-    behind = _room("function").CompiledFunction(function, options)
+    behind: list[Any] = [None]
+
+    def opened() -> Any:
+        if behind[0] is None:
+            made = _room("function").CompiledFunction(function, options)
+            made.note(first.kinds)
+            face._compiled = behind[0] = made
+        return behind[0]
 
     @functools.wraps(function, assigned=[n for n in functools.WRAPPER_ASSIGNMENTS if hasattr(function, n)], updated=())
     def compiled(*args: Any, **kwargs: Any) -> Any:
-        return behind(*args, **kwargs)
+        known = behind[0]
+        if known is None:
+            if not first.called and f"{__package__}.wholestep.function" not in sys.modules:
+                return first(*args, **kwargs)
+            known = opened()
+        return known(*args, **kwargs)
 
     face: Any = compiled
+    first = face._compiled = _room("first_call").FirstCall(function, opened, options.get("dynamic") is False)
     face._torchdynamo_orig_callable = function
-    face._compiled = behind
-    face.explain = lambda: _room("show").explain(behind)  # few look at it: nothing is imported for it before
-    face.picture = lambda: _room("show").svg(behind)
+    face.explain = lambda: _room("show").explain(opened())  # few look at it: nothing is imported for it before
+    face.picture = lambda: _room("show").svg(opened())
     return face
 
 
@@ -117,10 +129,10 @@ def compile(model: Callable | None = None, **options: Any) -> Any:
         raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
     if options.get("disable"):
         return model
-    if isinstance(model, Module):
-        return OptimizedModule(model, options)
     if options.get("backend") in _AS_IT_IS:
         options = {**options, "run_as_it_is": True}
+    if isinstance(model, Module):
+        return OptimizedModule(model, options)
     return _compiled_function(model, options)
 
 
@@ -178,7 +190,7 @@ def is_exporting() -> bool:
 
 def reset() -> None:
     """Forget all recordings: functions are recorded again when they are called."""
-    room = sys.modules.get(f"{__package__}.wholestep.function")
+    room = sys.modules.get(f"{__package__}.wholestep.arguments")
     if room is not None:
         room.generation[0] += 1
 

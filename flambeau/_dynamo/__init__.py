@@ -1,5 +1,6 @@
 """Names of PyTorch's graph capture that programs use; see `flambeau.compiler`."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from ..compiler import (
 )
 from ..core import naming as _naming
 from ..wholestep.arguments import DYNAMIC, STATIC
-from . import config
+from . import config, exc
 from .eval_frame import is_dynamo_supported
 
 
@@ -53,6 +54,20 @@ def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner
 
 
+def optimize(backend: Any = "inductor", *, nopython: bool = False, dynamic: bool | None = None, **others: Any) -> Any:
+    """The former name of `compile`: `optimize()(model)`."""
+    return functools.partial(compile, backend=backend, fullgraph=nopython, dynamic=dynamic)
+
+
+def optimize_assert(backend: Any = "inductor", **options: Any) -> Any:
+    """Like `optimize`, with an error where a function cannot be one graph."""
+    return optimize(backend, **{**options, "nopython": True})
+
+
+def graph_break(msg: str = "") -> None:
+    """Does nothing: a compiled function is split only where it has to be."""
+
+
 def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
     """Say that a size of a tensor changes from call to call: a new size is then no new kind of argument, whatever
     `compile(dynamic=)` says. It is recorded when it first comes, and does not count as another compilation."""
@@ -86,6 +101,6 @@ def __getattr__(name: str) -> Any:
     return _naming.submodule(__name__, name)
 
 
-__all__ = ["ExplainOutput", "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "explain",
+__all__ = ["ExplainOutput", "OptimizedModule", "allow_in_graph", "assume_constant_result", "config", "disable", "exc", "explain", "graph_break",
            "is_compiling", "is_dynamo_supported", "list_backends", "mark_dynamic", "mark_static", "mark_static_address",
-           "maybe_mark_dynamic", "reset"]  # fmt: skip
+           "maybe_mark_dynamic", "optimize", "optimize_assert", "reset"]  # fmt: skip

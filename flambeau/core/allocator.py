@@ -13,6 +13,8 @@ import os
 import sys
 from collections.abc import Iterator
 
+from .locks import new_lock
+
 _libc = ctypes.CDLL(None)
 _aligned_alloc = _libc.aligned_alloc
 _aligned_alloc.restype = ctypes.c_void_p
@@ -29,9 +31,12 @@ if _madvise is not None:
 ALIGNMENT = 64
 _HUGE_PAGE, _MADV_HUGEPAGE = 1 << 21, 14
 _ADDRESS_SPACE = 1 << 48
-# Blocks of this size and more are mapped by themselves, and gone when they are given back. The C library would put them into one area
-# with everything else once some were freed: in huge pages, of which small ones that come later keep whole ones.
-MAPPED = _HUGE_PAGE if sys.platform == "linux" and _madvise is not None else _ADDRESS_SPACE
+# Blocks of this size and more are counted one by one and given back when too many lie around; smaller ones are only
+# ever moved between the lists of free blocks and their tensors, which costs next to nothing.
+LARGE = 1 << 17
+# They are mapped by themselves, and gone when they are given back. The C library would put them into one area with everything else
+# once some were freed, of which small ones that come later keep whole pages.
+MAPPED = LARGE if sys.platform == "linux" and _madvise is not None else _ADDRESS_SPACE
 _mmap = _libc.mmap
 _mmap.restype = ctypes.c_void_p
 _mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -67,9 +72,12 @@ def _fresh_block(size: int) -> int | None:
     if size < MAPPED:
         return _aligned_alloc(ALIGNMENT, size)
     access, kind = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    start = _mmap(None, size + _HUGE_PAGE, access, kind, -1, 0)
+    spare = _HUGE_PAGE if size >= _HUGE_PAGE else 0
+    start = _mmap(None, size + spare, access, kind, -1, 0)
     if start is None or start == _NOT_MAPPED:
         return None
+    if not spare:
+        return start
     pointer = -(-start // _HUGE_PAGE) * _HUGE_PAGE
     for first, last in ((start, pointer), (pointer + size, start + size + _HUGE_PAGE)):  # what is too much
         if last > first:
@@ -102,11 +110,6 @@ def make_sure_of(size: int, purpose: str) -> None:
             allocator.empty_cache()
 
 
-# Blocks of this size and more are counted one by one and given back when too many lie around; smaller ones are only
-# ever moved between the lists of free blocks and their tensors, which costs next to nothing.
-LARGE = 1 << 20
-
-
 class CachingAllocator:
     """Blocks by size class, with the statistics `flambeau.cpu.memory_stats()` shows."""
 
@@ -117,7 +120,8 @@ class CachingAllocator:
         self.large_cached = 0
         self.peak = 0
         self.system_calls = 0
-        self.cache_limit = _default_cache_limit()
+        self.cache_limit = self._usual_limit = _default_cache_limit()
+        self._sparing, self._lock = 0, new_lock()  # how many want no block kept, in which threads ever
 
     def allocate(self, size: int) -> int:
         """A block of exactly `size` bytes, which must be a size class (see round_size)."""
@@ -188,11 +192,17 @@ class CachingAllocator:
         """Inside, no block of the past is kept, and large ones go back to the system as soon as they are freed: for work that is done
         once, and beside which there should be room for something else."""
         self.empty_cache()
-        limit, self.cache_limit = self.cache_limit, 0
+        with self._lock:
+            if not self._sparing:
+                self._usual_limit, self.cache_limit = self.cache_limit, 0
+            self._sparing += 1
         try:
             yield
         finally:
-            self.cache_limit = limit
+            with self._lock:
+                self._sparing -= 1
+                if not self._sparing:
+                    self.cache_limit = self._usual_limit
 
     def stats(self) -> dict[str, int]:
         """The peak counts large blocks in use; small ones count from when they are first needed, for good."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
-# Names of PyTorch's, with the tag by which `list_backends` leaves them out; all of them mean "run it as it is" for now.
+# Names of PyTorch's, with the tag by which `list_backends` leaves them out.
 BACKENDS = {"aot_eager": "debug", "cudagraphs": "", "eager": "debug", "inductor": ""}
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 
@@ -33,3 +35,27 @@ def check_compile_options(
     if isinstance(backend, str):
         raise RuntimeError(f"Invalid backend: {backend!r}, expected one of: {', '.join(BACKENDS)}")
     raise NotImplementedError("compile(backend=function) needs captured graphs, which are not in Flambeau yet")
+
+
+class SettingsPatch(contextlib.ContextDecorator):
+    """Settings of a module have other values inside a `with` block, or whenever a decorated function runs: `config.patch(name=value)`,
+    `config.patch("name", value)`, `config.patch({"name": value})`."""
+
+    def __init__(self, settings: ModuleType, *given: Any, **named: Any):
+        first = given[0] if given else {}
+        self.settings = settings
+        self.values: dict[str, Any] = {**(first if isinstance(first, Mapping) else {first: given[1]}), **named}
+        self.before: list[dict[str, Any]] = []
+
+    def __enter__(self) -> None:
+        space = vars(self.settings)
+        self.before.append({name: space[name] for name in self.values if name in space})
+        space.update(self.values)
+
+    def __exit__(self, *exc: Any) -> None:
+        before = self.before.pop()
+        for name in self.values:
+            if name in before:
+                setattr(self.settings, name, before[name])
+            else:
+                delattr(self.settings, name)

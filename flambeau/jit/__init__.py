@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Optional, Union, get_args, get_origin
 
 from ..futures import Future
 from ..nn import Module
-from .marks import Mark, drop, export, ignore, overload, unused
+from .marks import drop, export, ignore, overload, unused
 
 __all__ = [
     "Attribute", "CompilationUnit", "Error", "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "annotate", "export",
@@ -313,7 +313,6 @@ def _hide_source_ranges() -> Iterator[None]:
 
 _overload = _overload_method = overload
 _drop = drop
-_Mark = Mark
 _script_if_tracing = script_if_tracing
 
 del annotations  # the mark of `from __future__`; the module of that name is found by __getattr__

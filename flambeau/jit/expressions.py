@@ -49,7 +49,6 @@ _COMPARE = {
     ast.Eq: ("aten::eq", "__eq__"), ast.NotEq: ("aten::ne", "__ne__"), ast.Lt: ("aten::lt", "__lt__"), ast.LtE: ("aten::le", "__le__"),
     ast.Gt: ("aten::gt", "__gt__"), ast.GtE: ("aten::ge", "__ge__"),
 }  # fmt: skip
-_BROADCAST_MATH = {"aten::floordiv": "aten::floor_divide"}
 
 
 class Expressions:

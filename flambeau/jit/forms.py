@@ -110,6 +110,22 @@ _POOL = """def {name}(input: Tensor, kernel_size: {size}, stride: Optional[{size
         stride = torch.jit.annotate(List[int], [])
     return aten.{op}(input, kernel_size, stride, padding{given})
 """
+_VALUE = """def {name}({declared}) -> Tensor:
+    return {value}
+"""
+_BROADCAST = """def {name}(input: Tensor, target: Tensor, {declared}) -> Tensor:
+    expanded_input, expanded_target = aten.broadcast_tensors([input, target])
+    return aten.{name}(expanded_input, expanded_target, _reduction(reduction){given})
+"""
+_SOFTMAX = """def {name}(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
+    if dim is None:
+        dim = 0 if input.dim() == 0 or input.dim() == 1 or input.dim() == 3 else 1
+    if dtype is None:
+        ret = aten.{op}({input}, dim)
+    else:
+        ret = aten.{op}({input}, dim, dtype=dtype)
+    return ret
+"""
 _ADAPTIVE = """def {name}(input: Tensor, output_size: {size}) -> {result}:
     return aten.{op}(input, {given}){part}
 """
@@ -131,11 +147,82 @@ _DROPOUTS = {
     "dropout2d": ("feature_dropout", True), "dropout3d": ("feature_dropout", True),
 }  # fmt: skip
 
+_REDUCED = 'size_average: Optional[bool] = None, reduce: Optional[bool] = None, reduction: str = "mean"'
+_AFFINE = "weight: Optional[Tensor] = None, bias: Optional[Tensor] = None"
+_WINDOW = ", ".join(
+    f"{word}: BroadcastingList2[int] = {n}" for word, n in (("dilation", 1), ("padding", 0), ("stride", 1))
+)
+_BY_CLASS = """input: Tensor, target: Tensor, weight: Optional[Tensor] = None, size_average: Optional[bool] = None,
+    ignore_index: int = -100, reduce: Optional[bool] = None, reduction: str = "mean\""""
+_PLAIN = "input: Tensor"
+_PAIR = "input: Tensor, target: Tensor, weight: Optional[Tensor] = None"
+# name: (its parameters, what it returns)
+_VALUES = {
+    "glu": ("input: Tensor, dim: int = -1", "aten.glu(input, dim)"),
+    "gelu": ('input: Tensor, approximate: str = "none"', "aten.gelu(input, approximate=approximate)"),
+    "tanh": (_PLAIN, "aten.tanh(input)"),
+    "sigmoid": (_PLAIN, "aten.sigmoid(input)"),
+    "tanhshrink": (_PLAIN, "input - aten.tanh(input)"),
+    "softsign": (_PLAIN, "input / (aten.abs(input) + 1)"),
+    "logsigmoid": (_PLAIN, "aten.log_sigmoid(input)"),
+    "instance_norm": (
+        f"input: Tensor, running_mean: Optional[Tensor] = None, running_var: Optional[Tensor] = None, {_AFFINE}, "
+        "use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5",
+        "aten.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)",
+    ),
+    "layer_norm": (
+        f"input: Tensor, normalized_shape: List[int], {_AFFINE}, eps: float = 1e-5",
+        "aten.layer_norm(input, normalized_shape, weight, bias, eps, True)",
+    ),
+    "group_norm": (
+        f"input: Tensor, num_groups: int, {_AFFINE}, eps: float = 1e-5",
+        "aten.group_norm(input, num_groups, weight, bias, eps, True)",
+    ),
+    "pad": (
+        'input: Tensor, pad: List[int], mode: str = "constant", value: Optional[float] = None',
+        "aten.pad(input, pad, mode, value)",
+    ),
+    "unfold": (
+        f"input: Tensor, kernel_size: BroadcastingList2[int], {_WINDOW}",
+        "aten.im2col(input, kernel_size, dilation, padding, stride)",
+    ),
+    "fold": (
+        f"input: Tensor, output_size: BroadcastingList2[int], kernel_size: BroadcastingList2[int], {_WINDOW}",
+        "aten.col2im(input, output_size, kernel_size, dilation, padding, stride)",
+    ),
+    "cross_entropy": (
+        f"{_BY_CLASS}, label_smoothing: float = 0.0",
+        "aten.cross_entropy_loss(input, target, weight, _reduction(reduction), ignore_index, label_smoothing)",
+    ),
+    "nll_loss": (_BY_CLASS, "aten.nll_loss_nd(input, target, weight, _reduction(reduction), ignore_index)"),
+    "binary_cross_entropy": (
+        f"{_PAIR}, {_REDUCED}", "aten.binary_cross_entropy(input, target, weight, _reduction(reduction))",
+    ),
+    "binary_cross_entropy_with_logits": (
+        f"{_PAIR}, {_REDUCED}, pos_weight: Optional[Tensor] = None",
+        "aten.binary_cross_entropy_with_logits(input, target, weight, pos_weight, _reduction(reduction))",
+    ),
+}  # fmt: skip
+# name: (its parameters after the tensors, what the operator is given after the reduction)
+_BROADCASTS = {
+    "mse_loss": (_REDUCED, ""),
+    "l1_loss": (_REDUCED, ""),
+    "huber_loss": ('reduction: str = "mean", delta: float = 1.0', ", delta"),
+}
+
 
 def texts() -> dict[str, str]:
     """The forms that are not written out, by name."""
     out = {n: _INPLACE.format(name=n, declared=d, op=op, given=g) for n, (d, op, g) in _ACTIVATIONS.items()}
     out |= {n: _DROPOUT.format(name=n, op=op, training=t) for n, (op, t) in _DROPOUTS.items()}
+    out |= {n: _VALUE.format(name=n, declared=d, value=v) for n, (d, v) in _VALUES.items()}
+    out |= {n: _BROADCAST.format(name=n, declared=d, given=g) for n, (d, g) in _BROADCASTS.items()}
+    for name, op, input in (
+        ("softmax",) * 2 + ("input",),
+        ("log_softmax",) * 2 + ("input",),
+        ("softmin", "softmax", "-input"),
+    ):
+        out[name] = _SOFTMAX.format(name=name, op=op, input=input)
     for d in (1, 2, 3):
         size, both = f"BroadcastingList{d}[int]", "Tuple[Tensor, Tensor]"
         more = f", dilation: {size} = 1, ceil_mode: bool = False", ", dilation, ceil_mode"
@@ -161,60 +248,6 @@ def texts() -> dict[str, str]:
     return out
 
 
-def glu(input: Tensor, dim: int = -1) -> Tensor:
-    return aten.glu(input, dim)
-
-
-def tanh(input: Tensor) -> Tensor:
-    return aten.tanh(input)
-
-
-def sigmoid(input: Tensor) -> Tensor:
-    return aten.sigmoid(input)
-
-
-def tanhshrink(input: Tensor) -> Tensor:
-    return input - aten.tanh(input)
-
-
-def softsign(input: Tensor) -> Tensor:
-    return input / (aten.abs(input) + 1)
-
-
-def logsigmoid(input: Tensor) -> Tensor:
-    return aten.log_sigmoid(input)
-
-
-def softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
-    if dim is None:
-        dim = 0 if input.dim() == 0 or input.dim() == 1 or input.dim() == 3 else 1
-    if dtype is None:
-        ret = aten.softmax(input, dim)
-    else:
-        ret = aten.softmax(input, dim, dtype=dtype)
-    return ret
-
-
-def log_softmax(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
-    if dim is None:
-        dim = 0 if input.dim() == 0 or input.dim() == 1 or input.dim() == 3 else 1
-    if dtype is None:
-        ret = aten.log_softmax(input, dim)
-    else:
-        ret = aten.log_softmax(input, dim, dtype=dtype)
-    return ret
-
-
-def softmin(input: Tensor, dim: Optional[int] = None, _stacklevel: int = 3, dtype: Optional[int] = None) -> Tensor:
-    if dim is None:
-        dim = 0 if input.dim() == 0 or input.dim() == 1 or input.dim() == 3 else 1
-    if dtype is None:
-        ret = aten.softmax(-input, dim)
-    else:
-        ret = aten.softmax(-input, dim, dtype=dtype)
-    return ret
-
-
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
@@ -237,18 +270,6 @@ def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 def _list_with_default(out_size: List[int], defaults: List[int]) -> List[int]:
     return out_size
-
-
-def _sizes_with_default(out_size: List[Optional[int]], defaults: List[int]) -> List[int]:
-    sizes = torch.jit.annotate(List[int], [])
-    before = len(defaults) - len(out_size)
-    for i in range(len(out_size)):
-        size = out_size[i]
-        if size is None:
-            sizes.append(defaults[before + i])
-        else:
-            sizes.append(size)
-    return sizes
 
 
 def lp_pool2d(
@@ -302,35 +323,6 @@ def _verify_batch_size(size: List[int]) -> None:
         size_prods *= size[i + 2]
     if size_prods == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {size}")
-
-
-def instance_norm(
-    input: Tensor,
-    running_mean: Optional[Tensor] = None,
-    running_var: Optional[Tensor] = None,
-    weight: Optional[Tensor] = None,
-    bias: Optional[Tensor] = None,
-    use_input_stats: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    return aten.instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, True)
-
-
-def layer_norm(
-    input: Tensor,
-    normalized_shape: List[int],
-    weight: Optional[Tensor] = None,
-    bias: Optional[Tensor] = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    return aten.layer_norm(input, normalized_shape, weight, bias, eps, True)
-
-
-def group_norm(
-    input: Tensor, num_groups: int, weight: Optional[Tensor] = None, bias: Optional[Tensor] = None, eps: float = 1e-5
-) -> Tensor:
-    return aten.group_norm(input, num_groups, weight, bias, eps, True)
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
@@ -417,31 +409,6 @@ def embedding_bag(
         include_last_offset,
         padding_idx,
     )[0]
-
-
-def pad(input: Tensor, pad: List[int], mode: str = "constant", value: Optional[float] = None) -> Tensor:
-    return aten.pad(input, pad, mode, value)
-
-
-def unfold(
-    input: Tensor,
-    kernel_size: BroadcastingList2[int],
-    dilation: BroadcastingList2[int] = 1,
-    padding: BroadcastingList2[int] = 0,
-    stride: BroadcastingList2[int] = 1,
-) -> Tensor:
-    return aten.im2col(input, kernel_size, dilation, padding, stride)
-
-
-def fold(
-    input: Tensor,
-    output_size: BroadcastingList2[int],
-    kernel_size: BroadcastingList2[int],
-    dilation: BroadcastingList2[int] = 1,
-    padding: BroadcastingList2[int] = 0,
-    stride: BroadcastingList2[int] = 1,
-) -> Tensor:
-    return aten.col2im(input, output_size, kernel_size, dilation, padding, stride)
 
 
 def grid_sample(
@@ -546,53 +513,6 @@ def _reduction(reduction: str) -> int:
     return ret
 
 
-def cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Optional[Tensor] = None,
-    size_average: Optional[bool] = None,
-    ignore_index: int = -100,
-    reduce: Optional[bool] = None,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    return aten.cross_entropy_loss(input, target, weight, _reduction(reduction), ignore_index, label_smoothing)
-
-
-def nll_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Optional[Tensor] = None,
-    size_average: Optional[bool] = None,
-    ignore_index: int = -100,
-    reduce: Optional[bool] = None,
-    reduction: str = "mean",
-) -> Tensor:
-    return aten.nll_loss_nd(input, target, weight, _reduction(reduction), ignore_index)
-
-
-def mse_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: Optional[bool] = None,
-    reduce: Optional[bool] = None,
-    reduction: str = "mean",
-) -> Tensor:
-    expanded_input, expanded_target = aten.broadcast_tensors([input, target])
-    return aten.mse_loss(expanded_input, expanded_target, _reduction(reduction))
-
-
-def l1_loss(
-    input: Tensor,
-    target: Tensor,
-    size_average: Optional[bool] = None,
-    reduce: Optional[bool] = None,
-    reduction: str = "mean",
-) -> Tensor:
-    expanded_input, expanded_target = aten.broadcast_tensors([input, target])
-    return aten.l1_loss(expanded_input, expanded_target, _reduction(reduction))
-
-
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -605,34 +525,6 @@ def smooth_l1_loss(
     if beta == 0.0:
         return aten.l1_loss(expanded_input, expanded_target, _reduction(reduction))
     return aten.smooth_l1_loss(expanded_input, expanded_target, _reduction(reduction), beta)
-
-
-def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0) -> Tensor:
-    expanded_input, expanded_target = aten.broadcast_tensors([input, target])
-    return aten.huber_loss(expanded_input, expanded_target, _reduction(reduction), delta)
-
-
-def binary_cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Optional[Tensor] = None,
-    size_average: Optional[bool] = None,
-    reduce: Optional[bool] = None,
-    reduction: str = "mean",
-) -> Tensor:
-    return aten.binary_cross_entropy(input, target, weight, _reduction(reduction))
-
-
-def binary_cross_entropy_with_logits(
-    input: Tensor,
-    target: Tensor,
-    weight: Optional[Tensor] = None,
-    size_average: Optional[bool] = None,
-    reduce: Optional[bool] = None,
-    reduction: str = "mean",
-    pos_weight: Optional[Tensor] = None,
-) -> Tensor:
-    return aten.binary_cross_entropy_with_logits(input, target, weight, pos_weight, _reduction(reduction))
 
 
 def kl_div(
@@ -651,10 +543,6 @@ def kl_div(
     if reduction == "batchmean" and input.dim() != 0:
         reduced = reduced / input.size(0)
     return reduced
-
-
-def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    return aten.gelu(input, approximate=approximate)
 
 
 def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:

@@ -210,12 +210,6 @@ class Node:
         self.blocks_.append(block)
         return block
 
-    def insert_input(self, index: int, value: Value) -> None:
-        later = self.inputs_[index:]
-        self.drop_inputs(index)
-        for v in (value, *later):
-            self.add_input(v)
-
     def replace_input(self, index: int, value: Value) -> None:
         self.inputs_[index].uses.remove((self, index))
         self.inputs_[index] = value
@@ -270,10 +264,6 @@ class Node:
         if self.owner is not None:
             self.owner.nodes_.remove(self)
             self.owner = None
-
-    def replace_all_by(self, other: Node) -> None:
-        for mine, its in zip(self.outputs_, other.outputs_):
-            mine.replace_by(its)
 
     def __str__(self) -> str:
         return print_node(self, 0).rstrip("\n")

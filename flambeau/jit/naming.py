@@ -56,9 +56,3 @@ def mangled(name: str) -> str:
         if made not in _taken:
             _taken.add(made)
             return made
-
-
-def forget_names() -> None:
-    """Start anew: for tests that compare names."""
-    _taken.clear()
-    _counter[0] = 0

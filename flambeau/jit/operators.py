@@ -690,10 +690,6 @@ def _ctc(
     return torch.nn.functional.ctc_loss(log_probs, targets, inputs, lengths, blank, _reduction_word(reduction), zero)
 
 
-def _chunks(x: Tensor, chunks: int, dim: int = 0) -> list:
-    return list(x.chunk(chunks, dim))
-
-
 def _random_like(name: str) -> Callable:
     def run(x: Tensor, *values: Any) -> Tensor:
         *before, d, lay, device, pin, fmt = values
@@ -701,10 +697,6 @@ def _random_like(name: str) -> Callable:
         return getattr(torch, name)(x, *before, **{k: v for k, v in given.items() if v is not None}, **_kept(fmt))
 
     return run
-
-
-def _norm_to(*values: Any) -> Tensor:
-    return torch.norm(*values)
 
 
 def _batch_norm(
@@ -765,10 +757,6 @@ def _einsum(equation: str, operands: list, path: Any = None) -> Tensor:
     return torch.einsum(equation, *operands)
 
 
-def _reshape_like(x: Tensor, other: Tensor) -> Tensor:
-    return x.reshape(other.shape)
-
-
 def _infer_size(a: list, b: list) -> list:
     return list(torch.broadcast_shapes(tuple(a), tuple(b)))
 
@@ -805,13 +793,6 @@ def _std_like(name: str) -> Callable:
 
 def _detach_data(x: Tensor) -> Tensor:
     return x.data
-
-
-def _rnn(name: str) -> Callable:
-    def run(*values: Any) -> Any:
-        return getattr(torch, name)(*values)
-
-    return run
 
 
 TABLE: dict[str, Callable] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
@@ -35,7 +35,6 @@ from .types import (
     UnionType,
 )
 
-INT_MAX = 9223372036854775807
 _LONG = 40
 _RESERVED = frozenset(
     {
@@ -45,8 +44,6 @@ _RESERVED = frozenset(
     }
 )  # fmt: skip
 
-TypeName = Callable[[Type], str]
-
 
 class ConstMap(NamedTuple):
     """The tensors that a text calls CONSTANTS.c0, CONSTANTS.c1, ..."""
@@ -55,10 +52,6 @@ class ConstMap(NamedTuple):
 
     def __getattr__(self, name: str) -> Any:
         return self.const_mapping[name]
-
-
-def type_text(kind: Type) -> str:
-    return kind.code
 
 
 class Printer:

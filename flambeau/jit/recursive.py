@@ -101,11 +101,6 @@ def _container(kind: type) -> str:
 _store: dict[tuple, Concrete] = {}
 
 
-def forget_types() -> None:
-    """Forget the compiled types of all modules."""
-    _store.clear()
-
-
 def infer(module: Any, share: bool = True, memo: dict[int, Concrete] | None = None) -> Concrete:
     """The concrete type of a module."""
     from .module import ScriptModule  # noqa: PLC0415  modules, classes and functions need one another

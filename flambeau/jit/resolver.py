@@ -387,7 +387,7 @@ def _forms() -> dict[str, Function]:
         for name, fn in vars(forms).items()
         if inspect.isfunction(fn) and fn.__globals__ is vars(forms) and fn is not forms.texts
     }
-    names = PythonResolver(forms.softmax)  # what the forms that are written out see
+    names = PythonResolver(forms.batch_norm)  # what the forms that are written out see
     for name, text in forms.texts().items():
         found[name] = Function(f"{space}.{name}", text_definition(text, names))
     return found

@@ -11,15 +11,12 @@ from ..backends.cpu import heavy, threads
 from ..core import settings
 from ..core.casts import casts
 from ..core.device import default_device
-from ..core.graph import grad_mode
+from ..core.graph import INFERENCE, grad_mode
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
-from .guards import (
-    ATOMS,
-    layout_of,
-)
 
+ATOMS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 _GPU_THREADS = f"{__name__.partition('.')[0]}.backends.nvidia.threads"
 DYNAMIC, STATIC = "_dynamo_dynamic_indices", "_dynamo_static_indices"  # what marks of sizes are called on tensors
 generation = [0]  # counts resets: recordings of an earlier one are not used
@@ -76,7 +73,8 @@ class Arguments:
                 return "sparse"
             history = None if meta is None else (value.requires_grad, meta.grad_fn is None, layout_of(meta.grad))
             base = value._base is not None and value._base.requires_grad
-            return kind, value.shape, value._strides, value.dtype, value.device, history, base
+            flags = base + 2 * (value._storage.version >= INFERENCE)
+            return kind, value.shape, value._strides, value.dtype, value.device, history, flags
         if kind in ATOMS:
             return kind, value if value == value else repr(value)
         if kind is list or kind is dict:
@@ -113,6 +111,15 @@ class Arguments:
         return any(a[1] > b[0] for a, b in zip(spans, spans[1:]))
 
 
+def layout_of(t: Any) -> Any:
+    """None, or shape, strides and dtype of a strided tensor without history."""
+    if t is None:
+        return None
+    if t.is_sparse or not t.is_leaf:
+        return "unusual"
+    return t.shape, t._strides, t.dtype, t.requires_grad
+
+
 def _chosen_gpu() -> int:
     """The device that "cuda" means, where GPUs are in use."""
     room = sys.modules.get(_GPU_THREADS)
@@ -138,4 +145,4 @@ def settings_key() -> tuple:
     )  # fmt: skip
 
 
-__all__ = ["DYNAMIC", "STATIC", "Arguments", "generation", "settings_key"]
+__all__ = ["ATOMS", "DYNAMIC", "STATIC", "Arguments", "generation", "layout_of", "settings_key"]

@@ -71,7 +71,10 @@ _SMALL = 1 << 13
 _ROW, _PIECE = 32, 1 << 20  # numbers in a sum, and bytes that are looked at together
 _TOLERANCE = {2: 1e-2, 4: 2e-5, 8: 1e-9}  # by the size of numbers
 _OF_SUMS = {2: 1e-2, 4: 1.6e-4, 8: 8e-9}
-WEIGHTS = np.random.default_rng(0).uniform(0.5, 1.5, _ROW) * np.where(np.arange(_ROW) * 7 % 5 < 2, 1, -1)
+WEIGHTS = (0.5 + np.arange(1, _ROW + 1) * 0.6180339887498949 % 1) * np.where(np.arange(_ROW) * 7 % 5 < 2, 1, -1)
+_look = ctypes.pythonapi.PyMemoryView_FromMemory  # makes no type of its own for each size, as arrays of ctypes would
+_look.restype, _look.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
+_READ = 0x100
 _KINDS: dict[str, Any] = {
     "float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": np.uint16,
     "complex64": np.float32, "complex128": np.float64,
@@ -85,14 +88,14 @@ def kind_of(d: Any) -> Any:
 
 def numbers(address: int, size: int, kind: Any) -> np.ndarray:
     """Numbers in memory, as float32 or float64."""
-    raw = np.frombuffer(memoryview((ctypes.c_char * size).from_address(address)), kind)
+    raw = np.frombuffer(_look(address, size, _READ), kind)
     if kind is np.uint16:
         return (raw.astype(np.uint32) << 16).view(np.float32)
     return raw.astype(np.float32) if kind is np.float16 else raw
 
 
 def _digest(address: int, size: int) -> bytes:
-    return hashlib.blake2b((ctypes.c_char * size).from_address(address), digest_size=16).digest()
+    return hashlib.blake2b(_look(address, size, _READ), digest_size=16).digest()
 
 
 def _rows(address: int, size: int, kind: Any) -> Iterator[np.ndarray]:

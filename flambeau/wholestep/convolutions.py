@@ -57,7 +57,7 @@ def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], in
         plan = told.gradients("dx")
         made.append(_launch(graph, step.name, "convolve", work, places, _SPREAD, plan))
     if "dw" in places:
-        work = winograd.work(sizes, gradient=True, last=(last["x"], last["dy"], False))
+        work = winograd.work(sizes, gradient=True, last=(last["x"], last["dy"], last["dw"]))
         plan = told.gradients(*(n for n in ("dw", "db") if n in places))
         made.append(_launch(graph, step.name, "weight_gradient", work, places, _GRADIENT, plan))
     found = [launch for launch in made if launch is not None]
@@ -67,11 +67,11 @@ def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], in
 def _sizes(told: Described) -> winograd.Sizes | None:
     """The sizes of a convolution that is worth it."""
     window = told.window
-    plain = told.dtype is float32 and window.groups == 1 and window.before == window.after
+    plain = told.dtype is float32 and window.groups == 1 and window.before == window.after and len(window.stride) == 2
     if not plain or any(n != 1 for n in (*window.stride, *window.dilation)):
         return None
     if not all(
-        _is_dense(shape, strides) or (name not in ("dw", "db", "bias") and strides == channels_last_strides(shape))
+        _is_dense(shape, strides) or (name not in ("db", "bias") and strides == channels_last_strides(shape))
         for name, (shape, strides) in told.tensors.items()
     ):
         return None

@@ -18,7 +18,7 @@ from .comparing import TensorPrint
 from .passes import Stage
 from .program import Program
 from .recorder import NotRecordable, Recorder
-from .rehearsal import Rehearsal
+from .rehearsal import Rehearsal, to_the_end
 from .results import Results, leaves_of
 
 HISTORY = "it differentiates an argument that has a history"
@@ -139,10 +139,12 @@ class Derivative:
         assert self.program is not None
         made = [UntypedStorage(slot.size) for slot in self.slots]
         tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]
-        self.program.rehearsal = Rehearsal(self.program, tensors, made)
-        found = [None if g is None else TensorPrint(g) for g in self.run(node, grads, made)]
-        self.program.rehearsal.undo()
-        self.program.rehearsal = None
+        rehearsal = self.program.rehearsal = Rehearsal(self.program, tensors, made)
+        try:
+            found = [None if g is None else TensorPrint(g) for g in self.run(node, grads, made)]
+        finally:
+            self.program.rehearsal = None
+            to_the_end(rehearsal.undo)
         self.program.rest()
         return found
 

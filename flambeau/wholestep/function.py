@@ -10,13 +10,14 @@ call before it is recorded."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import threading
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..backends.cpu import jit, native_call
 from ..core import modes
@@ -24,31 +25,44 @@ from ..core.allocator import allocator
 from ..core.casts import casts
 from ..core.device import cpu
 from ..core.generator import default_generator
-from ..core.graph import grad_mode, unusual
+from ..core.graph import INFERENCE, grad_mode, unusual, user_frame
 from ..core.locks import new_lock
 from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor
 from ..nn.modules import module as module_room
 from ..nn.modules.module import Module
 from .arguments import Arguments, generation, settings_key
-from .differentiable import Boundary, Derivative, FunctionNode
-from .marking import Marks, makers, unreachable
+from .late import late
 from .preparing import Changes, Prepared
 from .program import Stale
 from .reach import Reach, Unreachable
 from .recorded import Recorded, tensors_in
 from .recorder import NotRecordable, Recorder
 from .results import is_live, replaced, saved_storages, write_back
-from .source import Source, uses_only_attributes
-from .splitting import Split, find, is_plain
+
+if TYPE_CHECKING:
+    from .differentiable import Derivative
+    from .guards import Item
+    from .source import Source
+    from .splitting import Split
+
+counters, differentiable, marking, on_gpu, source_room, splitting = map(
+    late, ("counters", "differentiable", "marking", "on_gpu", "source", "splitting")
+)
 
 _GLOBAL_HOOKS = [
     getattr(module_room, f"_global_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
 _TRIES = 4  # recordings that a function gets which changes Python's state
 _LIMIT = 8  # recordings for different arguments and states
+_WORTH = 16  # calls after which a recording was worth the trouble: where there are too many, it may go
+_FREE_SIZES = (
+    6  # sizes that are recorded when they are first seen; later ones if recordings were used at all, on average
+)
+_PATIENCE = 3  # calls of one more size that run as they are first, otherwise
 _SIZES = 64  # recordings that differ only in sizes: of more than these, the oldest are forgotten
 _DEEPEST = 8  # parts of parts
+_VALUES = 4  # values of a number among the arguments, after which the function is split at statements that read it
 
 
 class _Recording(threading.local):
@@ -70,17 +84,19 @@ class Last:
 
     def __init__(self, recorded: Recorded, tensors: list[Tensor], settings: tuple):
         self.recorded, self.settings = recorded, settings
-        self.layouts = [(t.shape, t._strides, t.dtype, t.device) for t in tensors]
+        self.layouts = [(t.shape, t._strides, t.dtype, t.device, t._storage.version >= INFERENCE) for t in tensors]
         self.several = len(tensors) > 1
 
     def takes(self, args: tuple) -> bool:
         state = self.recorded.state_addresses
-        for t, (shape, strides, d, where) in zip(args, self.layouts):
+        for t, (shape, strides, d, where, inference) in zip(args, self.layouts):
             if type(t) is not Tensor or t._autograd is not None or t._base is not None or t.dtype is not d:
                 return False
             if t.shape != shape or t._strides != strides or t.device is not where:
                 return False
             storage = t._storage
+            if (storage.version >= INFERENCE) is not inference:
+                return False
             if storage.ptr in state or (
                 storage.owner is not None and (self.several or self.recorded._in_state(storage))
             ):
@@ -127,6 +143,8 @@ class CompiledFunction:
         # why calls run as they are
         self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
         self.tries = 0
+        self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
+        self.varying: set[str] = set()  # parameters that are numbers and have had many values
         self.exact = False  # whether passes must keep every bit
         self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
         self.seconds = 0.0
@@ -163,18 +181,26 @@ class CompiledFunction:
             entry = self.found.get(key)
         except TypeError:  # an argument that cannot be hashed
             return self._eager(args, kwargs, "an argument cannot be compared")
+        if entry is None and self._varies(args, kwargs):
+            return self._find_parts(given, key, args, kwargs, "a number among its arguments changes again and again")
         if entry is None:  # the first call of this kind
             pattern = (given.pattern(self.options.get("dynamic") is False), key[1])
             alike = self.patterns.setdefault(pattern, [])
             if len(self.patterns) >= 8 * self.limit:
                 return self._eager(args, kwargs, "its arguments are of a new kind again and again")
             before = next((k for k in reversed(alike) if type(self.found.get(k)) is list), None)
+            wait = 1 if before is None else self._wait(alike)
             alike.append(key)
-            if before is None:
-                self.found[key] = 1
-                return self._as_it_is(args, kwargs)
-            self.causes.append(_new_sizes(before[0], key[0]))
-            self._forget(alike)
+            if before is not None:
+                self.causes.append(_new_sizes(before[0], key[0]))
+                self._forget(alike)
+            if wait:
+                first, self.found[key] = before is None and not self.found, wait
+                with allocator.sparing() if first and not self.depth else contextlib.nullcontext():
+                    return self._as_it_is(args, kwargs)
+        if type(entry) is int and entry > 1:
+            self.found[key] = entry - 1
+            return self._as_it_is(args, kwargs)
         if type(entry) is Unfit:
             return self._as_it_is(args, kwargs)
         if type(entry) is Unsplit:
@@ -189,6 +215,41 @@ class CompiledFunction:
                     return self._run(recorded, given, args, kwargs, key)
             self.causes.append(cause)
         return self._record(given, key, args, kwargs)
+
+    def _varies(self, args: tuple, kwargs: dict) -> bool:
+        """Whether numbers among the arguments have had so many values that the function is better split at what reads them."""
+        plain = {k: v for k, v in (*enumerate(args), *kwargs.items()) if type(v) in (int, float)}
+        if not plain or self.fullgraph or self.depth >= _DEEPEST or self.varying:
+            return False
+        for k, v in plain.items():
+            self.values.setdefault(k, set()).add(v)
+        found = (
+            splitting.find(self.function, self.source) if any(len(v) >= _VALUES for v in self.values.values()) else ""
+        )
+        if isinstance(found, str):
+            return False
+        a = found[0].tree.args
+        names = [p.arg for p in (*a.posonlyargs, *a.args)][len(found[1]) :]
+        self.varying = {
+            names[k] if type(k) is int and k < len(names) else str(k)
+            for k, v in self.values.items()
+            if len(v) >= _VALUES
+        }
+        return True
+
+    def _wait(self, alike: list[tuple]) -> int:
+        """How many calls of a new size run as they are before one is recorded: none, but where sizes hardly ever come back."""
+        known = [r for k in alike if type(e := self.found.get(k)) is list for r in e]
+        return 0 if len(known) <= _FREE_SIZES or 2 * sum(r.calls for r in known) >= len(known) else _PATIENCE
+
+    def note(self, kinds: list[tuple[tuple, tuple]]) -> None:
+        """There were first calls: their keys, and their patterns."""
+        for key, pattern in kinds:
+            try:
+                self.found[key] = 1
+                self.patterns.setdefault(pattern, []).append(key)
+            except TypeError:  # an argument that cannot be hashed
+                pass
 
     def _forget(self, alike: list[tuple]) -> None:
         """Of too many recordings that differ only in sizes, the oldest goes."""
@@ -208,7 +269,7 @@ class CompiledFunction:
 
     def _by_parts(self, args: tuple, kwargs: dict) -> Any:
         assert self.split is not None
-        if self._first and isinstance(self._first[0], Module) and not is_plain(self._first[0]):
+        if self._first and isinstance(self._first[0], Module) and not splitting.is_plain(self._first[0]):
             return self.function(*args, **kwargs)
         return self.split.function(*self._first, *args, **kwargs)
 
@@ -220,26 +281,31 @@ class CompiledFunction:
         if why not in self.reasons:
             self.reasons.append(why)
             if self.fullgraph:
-                raise RuntimeError(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
+                unsupported = importlib.import_module(f"{__package__.partition('.')[0]}._dynamo.exc").Unsupported
+                raise unsupported(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
             if len(self.reasons) == 1 and not self.depth:
-                warnings.warn(f"{self.name} {what}: {why}", UserWarning, stacklevel=4)
+                file, _, line = user_frame().rpartition(":")
+                warnings.warn_explicit(f"{self.name} {what}: {why}", UserWarning, file, int(line))
 
-    def _unfit(self, key: tuple, why: str) -> None:
+    def _unfit(self, key: tuple, why: str, place: str) -> None:
         """The function cannot be recorded for arguments of this kind: next time it is split, if it can be."""
-        if self.fullgraph or self.depth >= _DEEPEST or isinstance(find(self.function, self.source), str):
+        unsplit = "" if self.fullgraph or self.depth >= _DEEPEST else splitting.find(self.function, self.source)
+        if isinstance(unsplit, str):
             self.found[key] = Unfit(why)
-            self._say(why)
+            where = f" ({place})" if place else ""
+            self._say(f"{why}{where}" + (f"; it cannot be split: {unsplit}" if unsplit else ""))
         else:
             self.found[key] = Unsplit(why)
 
     # -- parts ------------------------------------------------------------------------------------------------------
     def _find_parts(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
         """Run the function with a mark before each statement, split it at those that cannot be recorded."""
-        found = find(self.function, self.source)
+        found = splitting.find(self.function, self.source)
         assert not isinstance(found, str)
         source, first = found
-        marks = Marks(source)
+        marks = marking.Marks(source)
         reach = self._reach(given)
+        counters.set_free(reach)
         prepared, table, result = self._watched(
             _recorder(reach, given),
             reach,
@@ -251,13 +317,14 @@ class CompiledFunction:
             marks.begin,
         )
         bad = marks.end()
-        bad |= makers(source, result)
+        bad |= marking.makers(source, result)
+        bad |= marking.users_of(source, self.varying)
         self._split_at(source, first, bad, key, why)
         return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
 
     def _split_at(self, source: Source, first: tuple, bad: dict[Any, str], key: tuple, why: str) -> bool:
         """Split the function at these statements, if anything is gained by that."""
-        split = Split(source, bad, self._part) if bad else None
+        split = splitting.Split(source, bad, self._part, self.varying) if bad else None
         if split is None or not (split.parts or split.calls_others):
             self.found[key] = Unfit(why)
             self._say(why)
@@ -270,7 +337,7 @@ class CompiledFunction:
 
     def _part(self, function: Any, source: Source | None, name: str) -> CompiledFunction:
         part = CompiledFunction(function, self.options, name, source, self.depth + 1)
-        found = find(self.function, self.source)
+        found = splitting.find(self.function, self.source)
         if source is not None and not isinstance(found, str):
             whole, first = found
             names = whole.function.__code__.co_varnames
@@ -282,23 +349,28 @@ class CompiledFunction:
 
     def _reach(self, given: Arguments) -> Reach:
         roots = [(self.name, self.function), *self._objects(given)]
+        aside = None
         if self.aside is not None and self.source is not None:
             held, code, name = self.aside
-            if uses_only_attributes(self.source.tree, name):
-                return Reach((held, code)).explore(roots)
-        return Reach().explore(roots)
+            aside = (held, code) if source_room.uses_only_attributes(self.source.tree, name) else None
+        reach = Reach(aside).explore(roots)
+        if self.tries or self.causes:  # something changes: it may be a number that is only counted
+            counters.set_free(reach)
+        return reach
 
     @staticmethod
     def _objects(given: Arguments) -> list[tuple[str, Any]]:
         return [(f"argument {type(o).__name__}", o) for o in given.objects]
 
-    def _unreached(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
-        """The function's state cannot be known: split it at the statements that are the cause, before anything runs."""
-        found = find(self.function, self.source)
+    def _unreached(
+        self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, changed: Item | None = None
+    ) -> Any:
+        """The function's state cannot be known, or changes: split it at the statements that are the cause, before anything runs."""
+        found = splitting.find(self.function, self.source)
         if not self.fullgraph and self.depth < _DEEPEST and not isinstance(found, str):
             source, first = found
             objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
-            if self._split_at(source, first, unreachable(source, objects), key, why):
+            if self._split_at(source, first, marking.unreachable(source, objects, first, changed), key, why):
                 return self._by_parts(args, kwargs)
         self.found[key] = Unfit(why)
         return self._eager(args, kwargs, why)
@@ -354,9 +426,14 @@ class CompiledFunction:
         )
         if not resized and sum(max(counts, default=0) for counts in kinds) >= self.limit:
             why = f"there are {self.limit} recordings already; the last one was because {(self.causes or ['of new arguments'])[-1]}"
-            if type(entry) is not list:
+            changed = entry[-1].guard.changed if type(entry) is list else None
+            if type(entry) is list and entry[-1].calls >= _WORTH:
+                entry.pop()  # the one that was not used for longest: it was worth its while
+            elif changed is None:
                 self.found[key] = Unfit(why)
-            return self._eager(args, kwargs, why)
+                return self._eager(args, kwargs, why)
+            else:
+                return self._unreached(given, key, args, kwargs, why, changed)
         started = time.perf_counter()
         try:
             reach = self._reach(given)
@@ -380,10 +457,14 @@ class CompiledFunction:
         except Changes as problem:  # it may be the last time: state that is made once
             self.tries += 1
             if self.tries >= _TRIES:
-                self._unfit(key, str(problem))
+                self._unfit(key, str(problem), recorder.place)
             return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
-        except NotRecordable as problem:
-            self._unfit(key, str(problem))
+        except Exception as problem:
+            if isinstance(problem, NotRecordable):
+                self._unfit(key, str(problem), recorder.place)
+            else:  # a mistake in this room: what the function has done counts, and a warning tells of it
+                self.found[key] = Unfit(f"compiling it failed with {type(problem).__name__}: {problem}")
+                self._say(self.found[key].why)
             return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
         recorded.seconds = time.perf_counter() - started
         self.seconds += recorded.seconds
@@ -410,9 +491,10 @@ class CompiledFunction:
             begin(recorder, prepared)
         if not _one_at_a_time.acquire(blocking=False):
             raise _Busy
-        recording.on, cache, casts.cache = True, casts.cache, {}
-        seed = default_generator.state_bytes()
+        cache = casts.cache
         try:
+            recording.on, casts.cache = True, {}
+            seed = default_generator.state_bytes()
             with allocator.sparing(), recorder.recording():
                 result = function(*args, **kwargs)
         finally:
@@ -432,7 +514,7 @@ def _recorder(reach: Reach, given: Arguments) -> Recorder:
     """What watches a function: one that works on a GPU is captured, not written down."""
     if not any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
         return Recorder()
-    return importlib.import_module(f"{__package__}.on_gpu").observer()
+    return on_gpu.observer()
 
 
 class _Busy(Exception):
@@ -478,14 +560,14 @@ def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
     if a gradient comes by."""
     if not grad_mode.enabled:
         return {}
-    return {id(t): Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
+    return {id(t): differentiable.Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
 
 
 def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str]) -> None:
     """Arguments that a function changed in place have the history that their stand-ins got."""
     for t in given.tensors:
         inside = table.get(id(t))
-        if inside is None or isinstance(inside.grad_fn, Boundary):
+        if inside is None or isinstance(inside.grad_fn, differentiable.Boundary):
             continue
         told.append("it changes an argument that has a history")
         if t._base is not None:
@@ -501,7 +583,7 @@ def attached(
 ) -> Any:
     """The result of a function that ran as it is, with one node in front of its graph."""
     tensors = given.tensors
-    node = FunctionNode(derivative, tensors, saved_storages(live), live)
+    node = differentiable.FunctionNode(derivative, tensors, saved_storages(live), live)
     inside = [table.get(id(t), t) for t in tensors]
     node.inner = [inside[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
     wrapped = {id(t): node.wrap(t, k) for k, t in enumerate(live)}

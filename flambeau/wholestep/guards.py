@@ -16,9 +16,9 @@ from ..core.graph import AutogradState
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from . import driver
+from .arguments import ATOMS, layout_of
 
 MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "nothing"})()
-ATOMS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 
 
 def same(old: Any, new: Any) -> bool:
@@ -48,6 +48,18 @@ class Item:
         """What has changed, or nothing."""
         raise NotImplementedError
 
+    def steps(self) -> list[tuple[Any, str, int]]:
+        """By how much numbers in a dict (with a name) or a cell (without) have changed that are only counted."""
+        return []
+
+    def reads(self, other: Item) -> bool:
+        """Whether it watches what has changed in another item."""
+        mine, theirs = (
+            getattr(self, "held", getattr(self, "cell", self)),
+            getattr(other, "held", getattr(other, "cell", other)),
+        )
+        return mine is theirs
+
 
 class DictItem(Item):
     """All entries of a dict, or some."""
@@ -70,6 +82,12 @@ class DictItem(Item):
             if old is not new and not same(old, new):
                 return f"{self.what}[{name!r}] was {_shown(old)}, is {_shown(new)}"
         return ""
+
+    def reads(self, other: Item) -> bool:
+        if not isinstance(other, DictItem) or other.held is not self.held:
+            return False
+        changed = {n for n, old in other.seen.items() if not same(old, other.held.get(n, MISSING))}
+        return self.names is None or bool(changed.intersection(self.names))
 
 
 class ListItem(Item):
@@ -146,6 +164,22 @@ class SlotsItem(Item):
         return ""
 
 
+class ClassItem(Item):
+    """The class of an object. Whoever has one keeps the object: no other can take its place in memory."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: Any):
+        self.what, self.held, self.seen = what, held, type(held)
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        return [(id(self.held) + 8, id(self.seen))] if CLASSES_ARE_KNOWN else None
+
+    def difference(self) -> str:
+        new = type(self.held)
+        return "" if new is self.seen else f"{self.what} was a {self.seen.__name__}, is a {new.__name__}"
+
+
 class TensorItem(Item):
     """A tensor's header and where its memory is."""
 
@@ -203,15 +237,6 @@ class AutogradItem(Item):
         self.seen = self._state()
 
 
-def layout_of(t: Any) -> Any:
-    """None, or shape, strides and dtype of a strided tensor without history."""
-    if t is None:
-        return None
-    if t.is_sparse or not t.is_leaf:
-        return "unusual"
-    return t.shape, t._strides, t.dtype, t.requires_grad
-
-
 class GroupItem(DictItem):
     """A group of an optimizer's parameters. Its numbers may change: they are inputs of the update, which `options` has."""
 
@@ -250,6 +275,7 @@ class Guard:
 
     def __init__(self, observed: Observed):
         self.items = [item for item, _ in observed]
+        self.changed: Item | None = None  # what was different when something last was
         self.slow: list[Item] = []
         self.spans: list[tuple[Item, int, int]] = []
         self.owner: list[int] = []
@@ -278,6 +304,7 @@ class Guard:
             item, first, size = self.spans[self.owner[row]]
             found = item.difference()
             if found:
+                self.changed = item
                 return found
             rows = item.rows()
             if rows is None or len(rows) != size:
@@ -287,6 +314,7 @@ class Guard:
         for item in self.slow:
             found = item.difference()
             if found:
+                self.changed = item
                 return found
         return ""
 
@@ -399,6 +427,7 @@ def _slots_are_known() -> bool:
     return all(_word(id(t) + o)[1] == id(v) for o, v in zip(offsets, values))
 
 
+CLASSES_ARE_KNOWN = sys.implementation.name == "cpython" and _word(id(MISSING) + 8)[1] == id(type(MISSING))
 SETS_ARE_KNOWN = _sets_are_known()
 DICTS_HAVE_VERSIONS = _dicts_have_versions()
 SLOTS_ARE_KNOWN = _slots_are_known()
@@ -406,5 +435,5 @@ _TENSOR_SLOTS = [_slot(Tensor, n) for n in _TENSOR_FIELDS] if SLOTS_ARE_KNOWN el
 GRADIENTS_ARE_KNOWN = SLOTS_ARE_KNOWN and DICTS_HAVE_VERSIONS
 _POINTER_SLOT = _slot(UntypedStorage, "ptr") if SLOTS_ARE_KNOWN else 0
 
-__all__ = ["ATOMS", "GRADIENTS_ARE_KNOWN", "AutogradItem", "CellItem", "CollectionItem", "DictItem", "GroupItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
-           "TensorItem", "layout_of", "Words", "gradient_rows", "observe", "same"]  # fmt: skip
+__all__ = ["GRADIENTS_ARE_KNOWN", "AutogradItem", "CellItem", "ClassItem", "CollectionItem", "DictItem", "GroupItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
+           "TensorItem", "Words", "gradient_rows", "observe", "same"]  # fmt: skip

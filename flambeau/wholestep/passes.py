@@ -16,15 +16,16 @@ from ..expr.simplify import simplify
 from ..kernels import geometry
 from ..kernels.elementwise import passing
 from .constants import fold
-from .convolutions import fewer_products
 from .epilogues import join_epilogues
-from .followers import join_followers
 from .graph import LONG, Graph, Launch, Ref, Test
+from .late import late
 from .loops import Loop, Place, emitted, parsed, used
 from .norms import spread_norms
 from .ordering import free_earlier, recompute
 from .placing import place
+from .products import prefer_primitives
 
+convolutions, followers = late("convolutions"), late("followers")
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
 _POINTERS = 14  # of a joined loop
 _NODES = 400  # of its formulas
@@ -53,16 +54,35 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("folding constants", fold),
         ("joining what follows", join_followers),
         ("joining epilogues", join_epilogues),
+        ("preferring primitives", prefer_primitives),
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
     ):
-        if (graph.exact and work is join_epilogues) or (graph.portable and work is fewer_products):
+        if (graph.exact and work in (join_epilogues, prefer_primitives)) or (
+            graph.portable and work is fewer_products
+        ):
             continue
         before = [id(step) for step in graph.steps]
         work(graph, results)
         if [id(step) for step in graph.steps] != before:
             trail.append(_stage(name, graph))
     return trail
+
+
+def fewer_products(graph: Graph, results: set[int]) -> None:
+    """Let convolutions be computed otherwise, where there are some."""
+    known = [s for s in graph.steps if isinstance(s, Launch)]
+    blocks = [jit.facts.get(s.address) for s in known]
+    if any(hasattr(getattr(s.plan, "described", None), "window") for s in known) or any(
+        b is not None and b.name == "block_rows" for b in blocks
+    ):
+        convolutions.fewer_products(graph, results)
+
+
+def join_followers(graph: Graph, results: set[int]) -> None:
+    """Let those do what follows."""
+    if any(isinstance(s, Launch) and s.other is not None for s in graph.steps):
+        followers.join_followers(graph, results)
 
 
 def _stage(name: str, graph: Graph) -> Stage:

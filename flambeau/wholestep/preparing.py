@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.device import cpu
 from ..core.graph import GONE
@@ -14,7 +14,6 @@ from ..core.tensor import Tensor
 from ..optim.elementwise import ElementwiseOptimizer
 from . import passes
 from .arguments import Arguments
-from .differentiable import Derivative
 from .guards import (
     AutogradItem,
     DictItem,
@@ -25,11 +24,17 @@ from .guards import (
     TensorItem,
     observe,
 )
+from .late import late
 from .program import Program
 from .reach import Reach
 from .recorded import GradSlot, Recorded, extent
 from .recorder import NotRecordable, Recorder
 from .results import Results, leaves_of, saved_storages
+
+if TYPE_CHECKING:
+    from .differentiable import Derivative
+
+differentiable = late("differentiable")
 
 
 class Changes(NotRecordable):
@@ -144,7 +149,8 @@ class Prepared:
         return recorded
 
     def _note_changes(self, recorded: Recorded) -> None:
-        """How often the call has changed which memory, and where the state is."""
+        """How often the call has changed which memory, what it has counted, and where the state is."""
+        recorded.counted = [step for item in self.reach.items for step in item.steps()]
         recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v and id(s) in self.storages]
         recorded.argument_bumps = [
             (i, t._storage.version - old)
@@ -167,7 +173,7 @@ class Prepared:
             leaves.append(positions.get(id(leaf), leaf))
         saved = saved_storages(results.live)
         saves = [slot if slot is not None else self._standing(s) for slot, s in zip(results.keep(saved), saved)]
-        return Derivative(leaves, results.live, dict(self.storages), len(saved)), saves
+        return differentiable.Derivative(leaves, results.live, dict(self.storages), len(saved)), saves
 
     def _standing(self, storage: UntypedStorage) -> UntypedStorage:
         """A storage of the state; for that of an argument, which comes with each call, something empty."""

@@ -32,6 +32,7 @@ Whoever makes a program has recorded the graph on one device, and guards it (`re
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import struct
 import threading
@@ -42,6 +43,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..backends.cpu import winograd
 from ..backends.cpu.onednn import plan as onednn_plan
 from ..backends.cpu.onednn import sequence
 from ..core import storage as storages
@@ -54,13 +56,14 @@ from . import driver
 from .arena import arrange
 from .comparing import Print
 from .graph import Call, Graph, Held, Launch, Number, Ref, Same, Test, mapped
-from .rehearsal import Rehearsal
+from .rehearsal import PIECE, Rehearsal
 
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
 _LARGE = 1 << 20  # an arena of more bytes than this is worth giving back
 _PAGE = mmap.PAGESIZE
-_DONTNEED = getattr(mmap, "MADV_DONTNEED", 4)
+_HUGE_PAGE = 1 << 21
+_DONTNEED, _NOHUGEPAGE = getattr(mmap, "MADV_DONTNEED", 4), getattr(mmap, "MADV_NOHUGEPAGE", 15)
 _LIBC = ctypes.CDLL(None)
 
 
@@ -91,8 +94,16 @@ def _arena(size: int) -> UntypedStorage:
         known = UntypedStorage(
             max(size if known is None else size + size // 4, 1)
         )  # memory that is not used costs nothing
+        _end_in_small_pages(known, size)
         _shared.held = weakref.ref(known)
     return known
+
+
+def _end_in_small_pages(arena: UntypedStorage, size: int) -> None:
+    """The huge page in which what is used of an arena ends would be taken as a whole."""
+    start, stop = (arena.ptr + size) // _HUGE_PAGE * _HUGE_PAGE, (arena.ptr + arena.capacity) // _PAGE * _PAGE
+    if arena.ptr <= start < stop and arena.capacity >= _HUGE_PAGE:
+        _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(stop - start), _NOHUGEPAGE)
 
 
 class Program:
@@ -120,6 +131,7 @@ class Program:
         self._cells: list[tuple] = []
         self._zero = ctypes.c_int64()
         self._others: dict[int, tuple[Any, int]] = {}  # steps that stand for other calls, and where those are
+        self._flags: dict[int, Any] = {}  # of these, what tells of infinities and nan
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
         self._build()
@@ -214,12 +226,31 @@ class Program:
     def _make_room(self, step: Launch) -> None:
         """For the calls that a step stands for: tests that find nothing, which these may take the places of."""
         assert step.other is not None
-        self._others[len(self.instructions) - 1] = (step, 0)
+        number = len(self.instructions) - 1
+        self._others[number] = (step, 0)
+        flag = ctypes.c_int64.from_address(winograd.odd(self.words[-1])) if winograd.tells(step.address) else None
         for _ in step.other.calls[1:]:
             self._add(driver.tester(8), 0, "p", [ctypes.addressof(self._zero)], None)
         for call in step.other.calls:
             if call.plan is not None:
                 self._add_test(call.plan)
+        if flag is not None:
+            self._flags[number] = flag
+            self._add(driver.tester(8), 0, "p", [ctypes.addressof(flag)], functools.partial(self._again, number))
+
+    def _again(self, number: int) -> None:
+        """A step has met infinities or nan, which it spreads further than the calls that it stands for: these are made."""
+        self._flags[number].value = 0
+        step, k = self._others[number]
+        self.scratch += [
+            call.plan for call in step.other.calls if call.plan is not None and call.plan not in self.scratch
+        ]
+        self.bound = -1
+        self._bind_scratch()
+        count = len(step.other.calls)
+        self.runner(self.steps_at + 24 * k, count, self.patches_at, self.patch_count, self.values_at, self.status_at)
+        if self.status.value:
+            raise RuntimeError(f"{step.name} failed when it was made again")
 
     def _add_test(self, plan: Any) -> None:
         place = ctypes.addressof(plan.table) + 8 * sequence.STATUS
@@ -343,7 +374,7 @@ class Program:
         if only is not None:
             self.runner(self.steps_at, only.size, self.patches_at, self.patch_count, self.values_at, self.status_at)
             if self.status.value:
-                self._fail(self.status.value - 1)
+                self._go_on(0, only.size)
             return
         fresh = self.patch_count
         for first, count, call in self.segments:
@@ -357,7 +388,16 @@ class Program:
             self.runner(start, count, self.patches_at, fresh, self.values_at, self.status_at)
             fresh = 0
             if self.status.value:
-                self._fail(first + self.status.value - 1)
+                self._go_on(first, count)
+
+    def _go_on(self, first: int, count: int) -> None:
+        """One of these native steps asks for something, if only that an error is raised; afterwards come those behind it."""
+        end = first + count
+        while self.status.value:
+            first += self.status.value
+            self._fail(first - 1)
+            start = self.steps_at + 24 * first
+            self.runner(start, end - first, self.patches_at, self.patch_count, self.values_at, self.status_at)
 
     def _rehearse(self, rehearsal: Rehearsal) -> None:
         """As `_run`, one native step after the other."""
@@ -368,15 +408,33 @@ class Program:
                 self._call(call)
                 rehearsal.after(call)
             for i in range(first, first + count):
-                rehearsal.before(self.origins[i])
+                widths = rehearsal.widths(self.origins[i])
+                rehearsal.before(self.origins[i], widths is not None)
                 started = time.perf_counter()
-                self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+                if widths is None:
+                    self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+                else:
+                    self._run_in_pieces(i, np.array([0, *widths]), rehearsal)
                 rehearsal.times.append((self.step_names[i], time.perf_counter() - started))
                 if self.status.value:
                     self._fail(i)
                 if i in self._others:
                     self._compare(i, *self._others[i])
                 rehearsal.after(self.origins[i])
+
+    def _run_in_pieces(self, i: int, widths: np.ndarray, rehearsal: Rehearsal) -> None:
+        """A loop, some elements at a time, so that no more has to be copied at once."""
+        at = self.instructions[i][2]
+        block = self.block[at : at + len(widths)]
+        usual = block.copy()
+        whole = int(usual[0])
+        for first in range(0, whole, PIECE):
+            block[:] = usual + first * widths
+            block[0] = min(PIECE, whole - first)
+            rehearsal.piece(self.origins[i], first, int(block[0]), whole)
+            self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+            rehearsal.after(self.origins[i])
+        block[:] = usual
 
     def _compare(self, i: int, step: Launch, k: int) -> None:
         """Make the call that a step stands for, whose results stay, so that later steps find what they would in an eager call; from
@@ -385,6 +443,8 @@ class Program:
         places = [(self.address(step.arguments[p]), size) for p, size in step.other.results]
         ours = [(Print(place, size), place) for place, size in places]
         count = len(step.other.calls)
+        if i in self._flags:
+            self._flags[i].value = 0  # whatever it met, the other calls are made now
         self.runner(self.steps_at + 24 * k, count, self.patches_at, 0, self.values_at, self.status_at)
         if not all(mine.matches(place) for mine, place in ours):
             self.steps[3 * i : 3 * (i + count)] = self.steps[3 * k : 3 * (k + count)]

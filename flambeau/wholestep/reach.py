@@ -26,11 +26,11 @@ from ..core.tensor import Tensor
 from ..nn.modules.module import Module
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
-from . import source
+from .arguments import ATOMS
 from .guards import (
-    ATOMS,
     AutogradItem,
     CellItem,
+    ClassItem,
     CollectionItem,
     DictItem,
     Item,
@@ -38,6 +38,9 @@ from .guards import (
     SlotsItem,
     TensorItem,
 )
+from .late import late
+
+source = late("source")
 
 _PACKAGE = __name__.partition(".")[0]
 _PURE_MODULES = frozenset(
@@ -50,6 +53,9 @@ _OUTSIDE = frozenset(
     ("distributed", "horovod", "save", "load")
 )  # names of this library's that reach outside the process
 _BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr"))
+# What of a tensor is another thing in each call: where it lies, how often it was changed, where it comes from.
+_OF_ONE_CALL = frozenset(("data_ptr", "storage_offset", "storage", "untyped_storage", "_version", "grad_fn", "_base", "is_shared", "is_pinned",
+                          "_is_view", "is_set_to", "share_memory_", "_use_count", "__array_interface__"))  # fmt: skip
 # Methods that this library calls on objects of users.
 _CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad", "__call__"))
 # Names by which code gets at modules inside a module without naming them.
@@ -154,6 +160,8 @@ class Reach:
         self.codes.add(code)
         self.names.update(code.co_names)
         names = set(code.co_names)
+        if names & _OF_ONE_CALL:
+            raise Unreachable(f"{what} asks a tensor for {min(names & _OF_ONE_CALL)}")
         if names & _BY_COMPUTED_NAME:
             self.computed = True
         loaded = _globals_of(code)
@@ -274,6 +282,8 @@ class Reach:
         own = _trusted(cls.__module__)
         if self.aside is not None and o is not self.aside[0] and isinstance(o, type(self.aside[0])):
             raise _Reentered  # another object with the same method
+        if not own or isinstance(o, Module):
+            self.items.append(ClassItem(what, o))
         held = getattr(o, "__dict__", None)
         slots = [n for c in cls.__mro__ for n in _slots(c)]
         # Of a module, this library reads what begins with an underscore; what its own layers read besides is not known.

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core.allocator import allocator
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .arguments import Arguments
 from .comparing import TensorPrint
-from .differentiable import Derivative, FunctionNode
 from .guards import (
     GRADIENTS_ARE_KNOWN,
     Guard,
     Words,
     gradient_rows,
 )
-from .passes import Stage
+from .late import late
 from .program import Program, Stale
-from .rehearsal import Rehearsal, extent
+from .rehearsal import Rehearsal, SetAside, extent, to_the_end
 from .results import Header, Results
+
+if TYPE_CHECKING:
+    from .differentiable import Derivative
+    from .passes import Stage
+
+differentiable = late("differentiable")
 
 
 class GradSlot:
@@ -41,6 +46,9 @@ class Recorded:
         self.slots = results.slots
         self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
         self.argument_bumps: list[tuple[int, int]] = []
+        self.counted: list[
+            tuple[Any, str, int]
+        ] = []  # numbers that the call only adds to: in a dict or a cell, and how much
         self.inputs: list[
             tuple[Tensor, int]
         ] = []  # leaves whose gradients it reads wherever they are, and how often it changes them
@@ -95,7 +103,7 @@ class Recorded:
         """The results, with a node that knows their derivative."""
         assert self.derivative is not None
         saved = [made[s] if type(s) is int else s for s in self.saves]
-        return self.make(tensors, made, FunctionNode(self.derivative, tensors, saved))
+        return self.make(tensors, made, differentiable.FunctionNode(self.derivative, tensors, saved))
 
     def _options(self) -> list[dict[str, Any]]:
         return [o() for o in self.options]
@@ -134,12 +142,17 @@ class Recorded:
 
     def _leave(self, tensors: list[Tensor], made: list[UntypedStorage], reused: bool) -> None:
         """What eager would have left behind besides values in memory."""
-        for storage, count in self.bumps:
-            storage.version += count
-        for i, count in self.argument_bumps:
-            tensors[i]._storage.version += count
-        for leaf, count in self.inputs:
-            leaf.grad._storage.version += count  # type: ignore[union-attr]
+        for held, name, step in self.counted:
+            if name:
+                held[name] += step
+            else:
+                held.cell_contents += step
+        for storage, times in self.bumps:
+            storage.version += times
+        for i, times in self.argument_bumps:
+            tensors[i]._storage.version += times
+        for leaf, times in self.inputs:
+            leaf.grad._storage.version += times  # type: ignore[union-attr]
         if not reused or self.drops_grads:
             for slot in self.grads:
                 if type(slot.holder) is int:
@@ -221,31 +234,40 @@ class Recorded:
             and held._storage.ptr not in self.state_addresses
         )
 
-    def _spare_storages(self) -> list[UntypedStorage]:
-        """Memory for the results of a rehearsal: that of gradients which the function is going to drop, where there are some."""
+    def _spare_storages(self) -> tuple[list[UntypedStorage], SetAside]:
+        """Memory for the results of a rehearsal: that of gradients which the function is going to drop, where there are some; and what
+        is in these, which is put back before the function runs."""
         found: list[Any] = [None] * len(self.slots)
         for slot in self.grads:
             if slot.header is not None and type(slot.holder) is not int:
                 held = slot.holder.grad
                 if self._is_spare(held, slot, 4):
                     found[slot.header.slot] = held._storage
-        return [UntypedStorage(slot.size) if mine is None else mine for slot, mine in zip(self.slots, found)]
+        try:
+            aside = SetAside([storage for storage in found if storage is not None])
+        except OSError:  # no place for files: there is memory
+            found, aside = [None] * len(self.slots), SetAside([])
+        return [UntypedStorage(slot.size) if mine is None else mine for slot, mine in zip(self.slots, found)], aside
 
     def _rehearse(self, tensors: list[Tensor]) -> tuple[str, list, list, list]:
         """Run the program and undo it: what went wrong, and prints of what the state, the results and the gradients came to be."""
-        made = self._spare_storages()
+        made, aside = self._spare_storages()
         shown = {t._storage.ptr for t in tensors_in(self.make(tensors, made, None))}
-        rehearsal = self.program.rehearsal = Rehearsal(self.program, tensors, made, shown)
         problem, ours, gradients = "", [], []
+        rehearsal = Rehearsal(self.program, tensors, made, shown)
         self.times = rehearsal.times
         try:
+            self.program.rehearsal = rehearsal
             self.program.run(tensors, made, self._options())
             ours = [TensorPrint(t) for t in tensors_in(self.make(tensors, made, None))]
             gradients = [None if s.header is None else TensorPrint(s.header.make(made)) for s in self.grads]
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
-        self.program.rehearsal = None
-        states = rehearsal.undo()
+        finally:
+            self.program.rehearsal = None
+            states = to_the_end(rehearsal.undo)
+            to_the_end(aside.put_back)
+            aside.close()
         self.program.rest()
         return problem, states, ours, gradients
 

@@ -19,6 +19,7 @@ from ..backends.cpu.onednn import direct, plan, sequence
 from ..core import modes, storage
 from ..core.device import cpu
 from ..core.generator import Generator, default_generator
+from ..core.graph import user_frame
 from ..core.overrides import overriding_arguments
 from ..core.tensor import Tensor
 from ..ops.index.bad_index import bad_index
@@ -114,9 +115,11 @@ class Recorder(modes.Mode):
     """Records what happens between `__enter__` and `__exit__` of `recording()`, in this thread."""
 
     only_host = True  # whether it knows only memory of the host
+    place = ""  # the user's line that the first problem is about
     prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
 
     def __init__(self) -> None:
+        self.interruption: KeyboardInterrupt | None = None  # one that came while a native call was written down
         self.graph = Graph()
         self.memory = Memory()
         self.leaf: _Leaf | None = None
@@ -150,6 +153,8 @@ class Recorder(modes.Mode):
                 yield self
         finally:
             native_call.recorder.value = None
+        if self.interruption is not None:
+            raise self.interruption
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if overriding_arguments(args, kwargs):
@@ -260,6 +265,8 @@ class Recorder(modes.Mode):
 
     # -- what is told -----------------------------------------------------------------------------------------------
     def _problem(self, why: str) -> None:
+        if not self.problems:
+            self.place = user_frame()
         self.problems.append(why)
 
     def made(self, new: storage.UntypedStorage) -> None:
@@ -333,6 +340,9 @@ class Recorder(modes.Mode):
             self._launched(kernel, list(words))
         except Exception as error:  # an error cannot leave a callback
             self._problem(f"{type(error).__name__}: {error}")
+        except KeyboardInterrupt as error:
+            self._problem("it was interrupted")
+            self.interruption = error
 
     def _launched(self, kernel: int, given: list[Any]) -> None:
         signature = jit.signatures[kernel]

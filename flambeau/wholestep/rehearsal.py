@@ -6,19 +6,62 @@ arena gives back what no later step uses."""
 from __future__ import annotations
 
 import ctypes
+import tempfile
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.generator import default_generator
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .comparing import Print, kind_of
-from .graph import Launch, Test
+from .graph import Launch, Test, operands
 
 if TYPE_CHECKING:
     from .program import Program
 
 _GARBAGE = 0xCB
 _WORTHWHILE = 1 << 20  # bytes
+PIECE = 1 << 15  # elements of a loop that are done together
+
+
+class SetAside:
+    """The bytes of some storages, in a file: whoever writes over these for a moment needs no memory for what was there."""
+
+    def __init__(self, storages: list[UntypedStorage]):
+        self.places = [(ctypes.c_char * s.size_bytes).from_address(s.ptr) for s in storages if s.ptr]
+        self.file = tempfile.TemporaryFile(buffering=0) if self.places else None  # noqa: SIM115
+        for place in self.places:
+            written = 0
+            while self.file is not None and written < len(place):
+                written += self.file.write(memoryview(place)[written:])
+
+    def put_back(self) -> None:
+        """What was there is there again."""
+        if self.file is None:
+            return
+        self.file.seek(0)
+        for place in self.places:
+            read = 0
+            while read < len(place):
+                read += self.file.readinto(memoryview(place)[read:])
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+def to_the_end(action: Callable[[], Any]) -> Any:
+    """Do something that can be done twice, whatever interrupts it; the interruption goes on afterwards."""
+    interruption: BaseException | None = None
+    while True:
+        try:
+            found = action()
+            break
+        except KeyboardInterrupt as problem:
+            interruption = problem
+    if interruption is not None:
+        raise interruption
+    return found
 
 
 class Rehearsal:
@@ -94,7 +137,32 @@ class Rehearsal:
         sharing = [t for t in tensors if t._storage.ptr == first and first]
         return [(t._storage.ptr + t._offset * t.dtype.itemsize, extent(t), kind_of(t.dtype)) for t in sharing]
 
-    def before(self, step: Any) -> None:
+    def widths(self, step: Any) -> list[int] | None:
+        """Of a loop over a formula that can be run some elements at a time: the bytes from one element to the next behind each of its
+        arguments but the first, which says how many there are. Then `piece` copies what it changes instead of `before`."""
+        places = self._brief.get(self._number.get(id(step), -1), [])
+        if not places or not isinstance(step, Launch) or type(step.arguments[0]) is not int:
+            return None
+        known = operands(step)
+        count = step.arguments[0]
+        if known is None or count <= PIECE:
+            return None
+        widths, starts = [], set()
+        for place, width in (*known[0], *known[1]):
+            dense = type(place) is tuple and place[1] == (1,)
+            widths.append(width if dense else 0)
+            if dense:
+                starts.add((self.program.address(place[0]), count * width))
+        return widths if all((at, size) in starts for at, size, _ in places) else None
+
+    def piece(self, step: Any, first: int, count: int, whole: int) -> None:
+        """Some of a loop's elements are about to be computed."""
+        for address, size, kind in self._brief[self._number[id(step)]]:
+            width = size // whole
+            at = address + first * width
+            self._copies.append((at, ctypes.string_at(at, count * width), kind))
+
+    def before(self, step: Any, in_pieces: bool = False) -> None:
         """A step is about to run."""
         number = self._number.get(id(step), -1)
         for address, size in self._filled.pop(number, ()):
@@ -102,7 +170,7 @@ class Rehearsal:
         for address, size, kind in self._changed.pop(number, ()):
             self.saved.append((address, ctypes.string_at(address, size), kind))
             self._since += size
-        for address, size, kind in self._brief.pop(number, ()):
+        for address, size, kind in () if in_pieces else self._brief.pop(number, ()):
             self._copies.append((address, ctypes.string_at(address, size), kind))
             self._since += size
         if self._since > _WORTHWHILE:
@@ -118,12 +186,13 @@ class Rehearsal:
 
     def _put_back(self, copies: list[tuple[int, bytes, Any]]) -> None:
         while copies:
-            address, old, kind = copies.pop()
+            address, old, kind = copies[-1]
             self._found.append((address, Print(address, len(old), kind)))
             ctypes.memmove(address, old, len(old))
+            copies.pop()
 
     def undo(self) -> list[tuple[int, Print]]:
-        """Put everything back that was changed; what it had become."""
+        """Put everything back that was changed; what it had become. To be called again if it was interrupted."""
         self._put_back(self._copies)
         self._put_back(self.saved)
         for generator, mark in self._generators:
@@ -143,4 +212,4 @@ def extent(t: Tensor) -> int:
     return (1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides))) * t.dtype.itemsize
 
 
-__all__ = ["Rehearsal", "changed_by", "extent"]
+__all__ = ["PIECE", "Rehearsal", "SetAside", "changed_by", "extent", "to_the_end"]

@@ -11,7 +11,7 @@ from ..core.graph import GONE, AccumulateGrad, AutogradState, Node, SavedTensor
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
 from ..nn.parameter import Parameter
-from .guards import ATOMS
+from .arguments import ATOMS
 from .recorder import Memory, NotRecordable
 
 

@@ -11,6 +11,7 @@ import copy
 import inspect
 import textwrap
 import types
+from collections.abc import Sequence
 from typing import Any
 
 _FUTURE = 0
@@ -96,10 +97,25 @@ def of(function: Any) -> Source | str:
     if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return "it is a generator or a coroutine"
     try:
-        again = _code(tree, list(code.co_freevars), code)
+        same = _same(_code(tree, list(code.co_freevars), code), code) or _same(
+            _code(tree, list(code.co_freevars), code, _imported(code)), code
+        )
     except (SyntaxError, ValueError):
         return "its source cannot be compiled by itself"
-    return Source(function, tree) if _same(again, code) else "its source is not what was compiled"
+    return Source(function, tree) if same else "its source is not what was compiled"
+
+
+def _imported(code: types.CodeType) -> list[str]:
+    """Names that the module around a function imports: CPython compiles calls of their attributes otherwise."""
+    found: set[str] = set()
+    left: list[ast.AST] = [ast.parse("".join(inspect.findsource(code)[0]))]
+    while left:
+        node = left.pop()
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            found.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        elif not isinstance(node, (*SCOPES, ast.expr)):
+            left.extend(ast.iter_child_nodes(node))
+    return sorted(found - {"*"})
 
 
 def uses_only_attributes(tree: ast.AST, name: str) -> bool:
@@ -113,15 +129,18 @@ def uses_only_attributes(tree: ast.AST, name: str) -> bool:
     return all(id(n) in bases for n in named if n.id == name) and not any(n.id == "super" for n in named)
 
 
-def _code(tree: ast.FunctionDef, around: list[str], like: types.CodeType) -> types.CodeType:
-    """The code of a function whose definition stands inside one with these variables."""
+def _code(
+    tree: ast.FunctionDef, around: list[str], like: types.CodeType, imported: Sequence[str] = ()
+) -> types.CodeType:
+    """The code of a function whose definition stands inside one with these variables, in a module that imports these names."""
     inner = copy.copy(tree)
     inner.name = _INNER
     arguments = ast.arguments(
         posonlyargs=[], args=[ast.arg(arg=n) for n in around], kwonlyargs=[], kw_defaults=[], defaults=[]
     )
     outside = ast.FunctionDef(name=_INNER, args=arguments, body=[inner], decorator_list=[])
-    module = located(ast.Module(body=[located(outside, tree)], type_ignores=[]), tree)
+    imports = [located(ast.Import([ast.alias(name)]), tree) for name in imported]
+    module = located(ast.Module(body=[*imports, located(outside, tree)], type_ignores=[]), tree)
     code = compile(module, like.co_filename, "exec", like.co_flags & _FUTURE, True)
     for _ in range(2):
         code = next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == _INNER)

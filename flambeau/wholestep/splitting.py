@@ -109,10 +109,17 @@ def alone(given: Source, s: ast.stmt) -> types.FunctionType | None:
 
 class Split:
     """A function that calls compiled parts. `bad` are the statements that stay, and why; `compiled` makes a compiled function of
-    a part (its source, its name) or of a function or module that a statement which stays calls (no source, no name)."""
+    a part (its source, its name) or of a function or module that a statement which stays calls (no source, no name). `varying` are
+    variables that no part should be given: they are other numbers in each call."""
 
-    def __init__(self, given: Source, bad: dict[ast.stmt, str], compiled: Callable[[Any, Source | None, str], Any]):
-        self.source, self.bad, self._compiled = given, bad, compiled
+    def __init__(
+        self,
+        given: Source,
+        bad: dict[ast.stmt, str],
+        compiled: Callable[[Any, Source | None, str], Any],
+        varying: set[str],
+    ):
+        self.source, self.bad, self._compiled, self.varying = given, bad, compiled, varying
         self.parts: list[Any] = []
         self.inner: dict[Any, Any] = {}
         self.calls_others = False  # whether a statement that stays may call something that can be compiled
@@ -232,7 +239,7 @@ class Split:
         """A statement that stays, and assignments before it of what it reads values from: `f(x).item()` becomes two."""
         place = "test" if isinstance(s, ast.If) else "iter" if isinstance(s, ast.For) else "value"
         root = getattr(s, place, None)
-        if not isinstance(root, ast.expr) or isinstance(s, (ast.While, ast.AugAssign)):
+        if not isinstance(root, ast.expr) or isinstance(s, (ast.While, ast.AugAssign)) or loads(root) & self.varying:
             return [], s
         found: list[ast.stmt] = []
         root = copy.deepcopy(root)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from . import compiling
 from .pretended import pretend_devices
 
 INTERNAL = "torch.testing._internal"
@@ -52,6 +53,11 @@ class Placeholder:
 
     def __contains__(self, item: Any) -> bool:
         return False
+
+    def __iter__(self) -> Iterator[Any]:
+        if _loading[0]:
+            return iter(())
+        raise NotThere(f"{self.__name__} is not there")
 
     def __mro_entries__(self, bases: tuple) -> tuple:
         def refuse(*args: Any, **kwargs: Any) -> None:
@@ -157,6 +163,9 @@ def load(path: Path) -> ModuleType:
     """The test file as a module, with placeholders for what it asks for in vain while it is loaded."""
     sys.path[:0] = [str(path.parent), str(path.parents[1])]
     statements = list(_statements(path))
+    judged = compiling.applies(path) and "flambeau" in sys.modules
+    if judged:
+        compiling.install(importlib.import_module("torch"))
     for statement in statements:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
@@ -175,7 +184,7 @@ def load(path: Path) -> ModuleType:
         torch.autograd._force_original_view_tracking = lambda mode: contextlib.nullcontext()  # type: ignore[attr-defined]
     if importlib.util.find_spec("triton") is None:  # asked for inside functions that run at import
         sys.modules["torch.utils._triton"] = triton = ModuleType("torch.utils._triton")
-        triton.has_triton = lambda: False  # type: ignore[attr-defined]
+        triton.__getattr__ = _no_triton  # type: ignore[method-assign]
     for statement in statements:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
@@ -193,8 +202,16 @@ def load(path: Path) -> ModuleType:
     if "flambeau" in sys.modules:
         _ranks_are_processes(statements)
     module = importlib.import_module(path.stem)
+    if judged:
+        compiling.adapt(module)
     _loading[0] = False
     return module
+
+
+def _no_triton(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return lambda *args: False
 
 
 def _ranks_are_processes(statements: list[ast.AST]) -> None:
@@ -211,8 +228,17 @@ def _statements(path: Path, root: Path | None = None, seen: set[Path] | None = N
     """What importing the file evaluates, in the test files beside it (or in folders there) that it imports from too."""
     root, seen = root or path.parent, {path} if seen is None else seen
     for node in _run_at_import(ast.parse(path.read_text())):
+        names = (
+            node.names if isinstance(node, (ast.Import, ast.ImportFrom)) and not getattr(node, "module", None) else []
+        )
+        for file in (root / f"{alias.name}.py" for alias in names):  # import it, from . import it
+            if file not in seen and file.exists():
+                seen.add(file)
+                yield from _statements(file, root, seen)
         if isinstance(node, ast.ImportFrom) and node.module:
-            beside: Path | None = root.joinpath(*node.module.split(".")).with_suffix(".py")
+            folders = [root, *([root.parent] if compiling.applies(path) else [])]
+            files = [folder.joinpath(*node.module.split(".")).with_suffix(".py") for folder in folders]
+            beside: Path | None = next((file for file in files if file.exists()), files[0])
             if node.module.startswith(tuple(f"{INTERNAL}.{name}" for name in _WHEEL)):
                 beside = wheel_file(node.module)
             if beside is not None and beside not in seen and beside.exists():

@@ -266,3 +266,37 @@ def test_what_is_not_worth_it_stays():
     assert not pays(winograd.Sizes(8, 33, 16, 16, 64, (1, 1)))  # that fill no vector
     assert not pays(winograd.Sizes(1, 64, 4, 4, 64, (1, 1)))  # few tiles
     assert not pays(winograd.Sizes(8, 64, 16, 16, 64, (3, 1)))  # more zeros around than a window has
+
+
+@needs_vectors
+@pytest.mark.parametrize("odd", [flambeau.nan, flambeau.inf, -flambeau.inf, 3e38])
+def test_infinities_and_nan_go_as_far_as_in_a_direct_convolution(odd):
+    """Winograd's algorithm would spread them over its tiles; later calls use it again."""
+    flambeau.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 32, 3, padding=1)).requires_grad_(
+        False
+    )
+    fast = flambeau.compile(model)
+    picture = flambeau.randn(4, 32, 19, 16)
+    for _ in range(SETTLED):
+        fast(picture)
+    assert "Winograd" in fast.explain()
+    spoiled = picture.clone()
+    spoiled[1, 3, 6, 7] = odd
+    for x in (spoiled, picture, spoiled):
+        flambeau.testing.assert_close(fast(x), model(x), rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
+@needs_vectors
+def test_gradients_with_infinities_are_those_of_a_direct_convolution():
+    steps = Steps(lambda: nn.Conv2d(32, 32, 3))
+    picture = flambeau.randn(4, 32, 18, 18)
+    steps.check(picture)
+    spoiled = picture.clone()
+    spoiled[1, 3, 0, 0] = flambeau.inf  # in the window of one element of the weight only
+    steps.models[1].load_state_dict(steps.models[0].state_dict())
+    for step in steps.steps:
+        step(spoiled)
+    ours, theirs = steps.models[1].weight.grad, steps.models[0].weight.grad
+    assert flambeau.equal(ours.isnan(), theirs.isnan()) and flambeau.equal(ours.isinf(), theirs.isinf())
+    assert not theirs.isfinite().all()

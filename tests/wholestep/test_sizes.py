@@ -113,3 +113,16 @@ def test_recordings_share_their_memory():
             assert function(x).item() == pytest.approx(((x @ x).tanh() @ x).sum().item(), rel=1e-6)
     recordings = function._compiled.recordings()
     assert len(recordings) == 4 and len({r.program.arena.ptr for r in recordings}) == 1
+
+
+def test_sizes_that_never_come_back():
+    """Recording each of them would take longer than running them as they are."""
+    compiled = flambeau.compile(lambda x: x.exp().cumsum(0) * 2)
+    for n in (2, 2, 2, 2, *range(3, 40)):
+        x = flambeau.randn(n, 3)
+        flambeau.testing.assert_close(compiled(x), x.exp().cumsum(0) * 2)
+    behind = compiled._compiled
+    assert 2 < len(behind.recordings()) < 10 and not behind.reasons
+    for _ in range(6):
+        compiled(flambeau.randn(39, 3))
+    assert len(behind.recordings()) < 11 and behind.recordings()[-1].calls > 0

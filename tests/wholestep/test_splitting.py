@@ -425,3 +425,109 @@ def test_methods_of_objects():
             results = [step(flambeau.full((2, 3), 1.0 + i / 3), scale=0.5) for i in range(9)]
         outcomes.append([results, trainer.history, trainer.rate, [p.detach() for p in trainer.model.parameters()]])
     same(*outcomes)
+
+
+def test_functions_of_imported_modules(tmp_path):
+    """CPython compiles `F.relu(x)` otherwise where the file imports F: the source is recognised nevertheless."""
+    file = tmp_path / "imports_functional.py"
+    file.write_text(
+        "import flambeau\nimport flambeau.nn.functional as F\nseen = []\n"
+        "def f(x):\n    y = F.relu(x)\n    seen.append(y.sum().item())\n    return F.gelu(y)\n"
+    )
+    found: dict = {"__name__": "imports_functional"}
+    exec(compile(file.read_text(), str(file), "exec"), found)
+    f = flambeau.compile(found["f"])
+    x = flambeau.randn(3, 4)
+    with pytest.warns(UserWarning, match=r"is split.*imports_functional.py:6") as said:
+        results = [f(x) for _ in range(6)]
+    assert said[0].filename == __file__  # the line that called it
+    assert len(f._compiled.parts()) == 2 and len(found["seen"]) == 6
+    assert all(flambeau.equal(r, F.gelu(F.relu(x))) for r in results)
+
+
+def test_errors_name_the_line():
+    """Where a function must be one graph and cannot be, the line is named."""
+
+    def f(x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+    compiled = flambeau.compile(f, fullgraph=True)
+    compiled(flambeau.ones(2))
+    line = f.__code__.co_firstlineno + 1
+    with pytest.raises(RuntimeError, match=rf"f cannot be one graph: .* \(.*test_splitting.py:{line}\)"):
+        compiled(flambeau.ones(2))
+
+
+def test_a_number_that_changes_in_every_call():
+    """A step's number, or a weight that is annealed: what does not read it is compiled."""
+    model = nn.Linear(3, 2)
+    twin = nn.Linear(3, 2)
+    twin.load_state_dict(model.state_dict())
+    log: list = []
+
+    def run(net, log, x, number, weight=1.0):
+        net.zero_grad()
+        loss = net(x).square().mean()
+        scaled = loss * weight
+        scaled.backward()
+        if number % 3 == 0:
+            log.append((number, loss.item()))
+        return scaled
+
+    def step(x, number, weight=1.0):
+        model.zero_grad()
+        loss = model(x).square().mean()
+        scaled = loss * weight
+        scaled.backward()
+        if number % 3 == 0:
+            log.append((number, loss.item()))
+        return scaled
+
+    expected: list = []
+    compiled = flambeau.compile(step)
+    x = flambeau.randn(5, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for k in range(14):
+            got = compiled(x, k, weight=0.1 * k)
+            same(got.detach(), run(twin, expected, x, k, weight=0.1 * k).detach())
+            same(model.weight.grad, twin.weight.grad)
+    assert log == expected
+    behind = compiled._compiled
+    assert behind.varying == {"number", "weight"}
+    assert any(r.checked for part in behind.parts() for r in part.recordings())
+
+
+class _Annealed(nn.Module):
+    """Divides by a number that somebody changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.heat = nn.Linear(4, 8), nn.Linear(8, 4), 1.0
+
+    def forward(self, x):
+        h = self.first(x).relu()
+        h = h / self.heat
+        return self.second(h)
+
+
+@pytest.mark.parametrize("every", [1, 20])
+def test_state_that_changes_again_and_again(every):
+    """What changes in every call splits the function at what reads it; what changes now and then is recorded again each time."""
+    model = _Annealed()
+    compiled = flambeau.compile(model)
+    x = flambeau.randn(3, 4)
+    with warnings.catch_warnings(), flambeau.no_grad():
+        warnings.simplefilter("ignore")
+        for k in range(30 if every == 1 else 220):
+            if k % every == 0:
+                model.heat *= 0.99
+            same(compiled(x), model(x))
+    behind = compiled._compiled._compiled
+    if every == 1:
+        calls = [sum(r.calls for r in part.recordings()) for part in behind.parts()]
+        assert len(calls) == 2 and min(calls) > 10 and len(behind.reasons) == 1
+    else:
+        assert not behind.parts() and not behind.reasons and len(behind.causes) == 10

@@ -1,7 +1,8 @@
 """Convolutions with windows of 3 x 3 by Winograd's algorithm F(2x2, 3x3): 16 products for 4 results instead of 36.
 
 Results are rounded in another order than those of a direct convolution, to about as many digits (its sums are of differences of
-neighbouring pixels). An infinity or nan reaches all four results of a tile that contains it, not only those whose window does.
+neighbouring pixels). An infinity or nan reaches all four results of a tile that contains it, not only those whose window does: the
+functions say in the field `odd` of their table that there was one, and whoever calls them does it again in another way.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def work(
     sizes: Sizes, swapped: bool = False, gradient: bool = False, last: tuple[bool, bool, bool] = (False, False, False)
 ) -> Work:
     """For a convolution, or (`swapped`) one with the weight of the convolution that it is the gradient of, or (`gradient`) the
-    gradient of the weight. `last` says whether input, output (or dy) and weight lie channels last; dw never does."""
+    gradient of the weight. `last` says whether input, output (or dy) and weight (or dw) lie channels last."""
     high, wide = sizes.tiles
     tiles, shares = high * wide, max(1, min(threads.get_num_threads(), sizes.images))
     pairs = sizes.inputs * sizes.outputs
@@ -114,7 +115,7 @@ def work(
         "tiles": tiles, "block": block, "input_row": input_width * sizes.inputs, "output_row": output_width * sizes.outputs,
         "input_step": input_step, "output_step": output_step, "numbers": numbers, "swapped": int(swapped),
         "terms": terms, "positive": 0,
-        "input_last": last[0], "output_last": last[1], "weight_last": last[2],
+        "input_last": last[0], "output_last": last[1], "weight_last": last[2], "odd": 0,
     }  # fmt: skip
     top, left = sizes.padding
     places = [
@@ -138,9 +139,20 @@ def is_positive(table: bytes) -> bool:
     return table == positive(table)
 
 
+def tells(address: int) -> bool:
+    """Whether there is one of the native functions at an address."""
+    known = jit.facts.get(address)
+    return known is not None and known.name in _PARAMETERS and known.parameters[-1] == "table"
+
+
+def odd(place: int) -> int:
+    """Where the functions tell of infinities and nan, in a table at this address."""
+    return place + 8 * winograd_code.FIELDS.index("odd")
+
+
 def _tile_places(group: int, high: int, wide: int, space: int, row: int, channels: int) -> list[int]:
     """Where the first pixel of each tile of a group of pictures is."""
     return [i * space + 2 * y * row + 2 * x * channels for i in range(group) for y in range(high) for x in range(wide)]
 
 
-__all__: list[Any] = ["Sizes", "Work", "function", "is_positive", "pays", "positive", "work"]
+__all__: list[Any] = ["Sizes", "Work", "function", "is_positive", "odd", "pays", "positive", "tells", "work"]

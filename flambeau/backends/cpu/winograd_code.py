@@ -14,7 +14,7 @@ ROWS = 6  # rows of a product that are kept in registers, with `vectors` vectors
 FIELDS = (
     "images", "group", "shares", "groups", "inputs", "outputs", "input_pixels", "output_pixels", "input_space", "output_space",
     "tiles", "block", "input_row", "output_row", "input_step", "output_step", "numbers", "swapped", "terms", "positive",
-    "input_last", "output_last", "weight_last",
+    "input_last", "output_last", "weight_last", "odd",
 )  # fmt: skip
 # The matrices of F(2x2, 3x3): a result is A' [(G g G') * (B' d B)] A, product by product. Rows are (coefficient, which) pairs.
 _B = (((1, 0), (-1, 2)), ((1, 1), (1, 2)), ((-1, 1), (1, 2)), ((1, 1), (-1, 3)))
@@ -336,6 +336,20 @@ class _Part(_Function):
         with self.loop(last, first) as share:
             yield share
 
+    def look(self, value: str, seen: str) -> None:
+        """Remember in the vector `seen`, which begins as zeros, whether a value is infinite or nan: it is nan then."""
+        zeros = self.new(f"fmul {self.vector} {value}, zeroinitializer")
+        self.store(self.new(f"fadd {self.vector} {self.load(seen)}, {zeros}"), seen)
+
+    def tell(self, seen: str) -> None:
+        """Say in the table that there was such a value."""
+        found = self.load(seen)
+        lanes = self.new(f"fcmp uno {self.vector} {found}, {found}")
+        bits = self.new(f"bitcast <{self.lanes} x i1> {lanes} to i{self.lanes}")
+        with self.when(self.new(f"icmp ne i{self.lanes} {bits}, 0")):
+            place = self.new(f"getelementptr i64, ptr %table, i64 {FIELDS.index('odd')}")
+            self.do(f"store i64 1, ptr {place}")
+
     def clear(self, pointer: str, numbers: Value) -> None:
         self.do(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 0, i64 {self.mul(numbers, 4)}, i1 false)")
 
@@ -476,6 +490,8 @@ def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) ->
     """The 2 x 2 results of each tile from its 16 sums."""
     ones = f"<{', '.join(['float 1.0'] * f.lanes)}>"
     given = {name: f.new(f"icmp ne ptr %{name}, null") for name in ("bias", "scale")}
+    seen = f.slot(f.vector)
+    f.store("zeroinitializer", seen)
     with f.loop(some) as t:
         place = f.at(results, f.number(f.output_tile, f.add(first, t)))
         source = f.at(sums, f.mul(t, "%outputs"))
@@ -490,9 +506,11 @@ def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) ->
             grid = [[f.load(f.at(source, f.mul("%output_step", 4 * i + j), c)) for j in range(4)] for i in range(4)]
             for i, line in enumerate(f.both_ways(_A, grid)):
                 for j, value in enumerate(line):
+                    f.look(value, seen)
                     value = f.new(f"fmul {f.vector} {value}, {by_channel['scale']}")
                     value = f.new(f"fadd {f.vector} {value}, {by_channel['bias']}")
                     f.store(value, f.at(place, f.mul("%output_row", i), f.mul("%outputs", j), c))
+    f.tell(seen)
 
 
 def _weights(lanes: int, vectors: int) -> str:
@@ -635,7 +653,7 @@ def _row_blocks(f: _Function, first: Value, last: Value) -> list[tuple[int, Valu
 def _summing(lanes: int) -> str:
     """dw = G' (the sum of all shares' totals) G, and db is the sum of theirs."""
     f = _Part("sum_part", GRADIENT, lanes)
-    square = f.mul("%inputs", "%outputs")
+    square, lasting = f.mul("%inputs", "%outputs"), f.new("icmp ne i64 %weight_last, 0")
     with f.when(f.new("icmp ne ptr %db, null")), f.when(f.new("icmp eq i64 %rank, 0")):
         first_total = _gradient_places(f, 0)[-1]
         with f.loop("%outputs", 0, lanes) as c:
@@ -645,6 +663,8 @@ def _summing(lanes: int) -> str:
                 value = f.load(f.at(first_total, f.mul(other, "%numbers"), c))
                 f.store(f.new(f"fadd {f.vector} {f.load(kept)}, {value}"), kept)
             f.store(f.load(kept), f.at("%db", c))
+    seen = f.slot(f.vector)
+    f.store("zeroinitializer", seen)
     with f.shares() as share:
         first, last = f.range("%outputs", share, "%shares")
         with f.loop(last, first) as k, f.loop("%inputs", 0, lanes) as c:
@@ -658,6 +678,14 @@ def _summing(lanes: int) -> str:
                     value = f.load(f.at(further, f.mul(square, i)))
                     f.store(f.new(f"fadd {f.vector} {f.load(sums[i])}, {value}"), sums[i])
             grid = [[f.load(sums[4 * i + j]) for j in range(4)] for i in range(4)]
-            to = f.at("%dw", f.mul(f.add(f.mul(k, "%inputs"), c), 9))
-            f.store_nines([value for line in f.both_ways(_transposed(_G), grid) for value in line], to)
+            values = [value for line in f.both_ways(_transposed(_G), grid) for value in line]
+            for value in values:
+                f.look(value, seen)
+            with f.when(f.new(f"xor i1 {lasting}, true")):
+                f.store_nines(values, f.at("%dw", f.mul(f.add(f.mul(k, "%inputs"), c), 9)))
+            with f.when(lasting):
+                to = f.at("%dw", f.mul(f.mul(k, "%inputs"), 9), c)
+                for e, value in enumerate(values):
+                    f.store(value, f.at(to, f.mul("%inputs", e)))
+    f.tell(seen)
     return f.text()

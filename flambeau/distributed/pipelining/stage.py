@@ -346,10 +346,6 @@ class PipelineStage(_PipelineStageBase):
         self.inputs = None if input_args is None else _as_tuple(input_args)
         self._outputs_meta = None if output_args is None else _as_tuple(output_args)
 
-    def get_outputs_meta(self) -> Any:
-        """The results that were said to be expected."""
-        return self._outputs_meta
-
 
 class _PipelineStage(_PipelineStageBase):
     """A stage of a model that `pipeline()` has split."""

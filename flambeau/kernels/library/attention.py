@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.dtype import bool_
-from ..loops import exp, inf, like, loop_kernel, maximum, minimum, prange, scalar_function, simd
+from ..loops import exp, inf, like, log, loop_kernel, maximum, minimum, prange, scalar_function, simd
 
 
 @scalar_function
@@ -20,25 +20,31 @@ def masked_score(scores, mask, scale, base, start, column_step, j):
 
 @loop_kernel
 def attention_weights(
-    out, scores, mask, scale, batch, heads, length, n, batch_step, head_step, row_step, column_step, *, causal
-):
-    """out = softmax(scale * scores + mask) over rows of n; `causal` lets row i see columns 0 ... i. The mask may be
-    broadcast: its steps say how far apart its elements lie. A row that sees nothing becomes zeros."""
+    out, logs, scores, mask, scale, batch, heads, length, n, batch_step, head_step, row_step, column_step, first, log_step,
+    *, causal,
+):  # fmt: skip
+    """out = softmax(scale * scores + mask) over rows of n; `causal` lets row i see columns 0 ... first + i. The mask may be
+    broadcast: its steps say how far apart its elements lie. A row that sees nothing becomes zeros. Where no scores
+    are given, `out` has them. `logs`, where it is wanted, are the logarithms of the sums, `log_step` from one matrix to the next."""
     for row in prange(batch * heads * length, 4 * n):
         base = row * n
         i = row % length
         start = row // length // heads * batch_step + row // length % heads * head_step + i * row_step
-        limit = minimum(i + 1, n) if causal else n
-        top = like(scores, -inf)
+        limit = minimum(first + i + 1, n) if causal else n
+        top = like(out, -inf)
         for j in range(limit):
-            top = maximum(top, masked_score(scores, mask, scale, base, start, column_step, j))
+            top = maximum(
+                top, masked_score(out if scores is None else scores, mask, scale, base, start, column_step, j)
+            )
         if top == -inf:
             for j in simd(n):
                 out[base + j] = 0
+            if logs is not None:
+                logs[row // length * log_step + i] = top
         else:
-            total = like(scores, 0)
+            total = like(out, 0)
             for j in range(limit):
-                e = exp(masked_score(scores, mask, scale, base, start, column_step, j) - top)
+                e = exp(masked_score(out if scores is None else scores, mask, scale, base, start, column_step, j) - top)
                 total += e
                 out[base + j] = e
             share = 1 / total
@@ -46,18 +52,22 @@ def attention_weights(
                 out[base + j] = out[base + j] * share
             for j in simd(limit, n):
                 out[base + j] = 0
+            if logs is not None:
+                logs[row // length * log_step + i] = top + log(total)
 
 
 @loop_kernel
-def attention_weights_backward(grad_scores, grad, weights, scale, rows, length, n, *, causal):
-    """The gradient of the scores before scaling, from that of the weights."""
+def attention_weights_backward(grad_scores, grad, weights, scale, rows, length, n, first, *, causal):
+    """The gradient of the scores before scaling, from that of the weights, or from what `grad_scores` has."""
     for row in prange(rows, 3 * n):
         base = row * n
-        limit = minimum(row % length + 1, n) if causal else n
-        total = like(grad, 0)
+        limit = minimum(first + row % length + 1, n) if causal else n
+        total = like(weights, 0)
         for j in range(limit):
-            total += grad[base + j] * weights[base + j]
+            total += (grad_scores if grad is None else grad)[base + j] * weights[base + j]
         for j in simd(limit):
-            grad_scores[base + j] = (grad[base + j] - total) * weights[base + j] * scale
+            grad_scores[base + j] = (
+                ((grad_scores if grad is None else grad)[base + j] - total) * weights[base + j] * scale
+            )
         for j in simd(limit, n):
             grad_scores[base + j] = 0

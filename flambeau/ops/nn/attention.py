@@ -44,7 +44,7 @@ def attention_weights_backward(grad: Tensor, weights: Tensor, scale: float, caus
 def _(out: Tensor, grad: Tensor, weights: Tensor, scale: float, causal: bool) -> None:
     length, n = weights.shape[-2:]
     rows = numel_of(weights.shape[:-1])
-    kernels.attention_weights_backward(out, dense(grad), dense(weights), scale, rows, length, n, causal=causal)
+    kernels.attention_weights_backward(out, dense(grad), dense(weights), scale, rows, length, n, 0, causal=causal)
 
 
 def _scores_grad(g: Tensor, out: Tensor, scale: float, causal: bool) -> Tensor:
@@ -79,7 +79,7 @@ def _(out: Tensor, scores: Tensor, mask: Any, scale: float, causal: bool) -> Non
             mask = dense(mask.expand(scores.shape)).reshape(batch, 1, length, n)
         steps = expand_strides(mask.shape, mask._strides, (batch, heads, length, n))
     kernels.attention_weights(
-        out, dense(scores), mask, scale, batch, heads, length, n, *steps, causal=causal
+        out, None, dense(scores), mask, scale, batch, heads, length, n, *steps, 0, 0, causal=causal
     )  # fmt: skip
 
 
@@ -216,8 +216,6 @@ _FUSED = {
     "meta": (frozenset((dt.float32, dt.float64)), True),
     "cuda": (frozenset((dt.float16, dt.bfloat16, dt.float32)), False),
 }
-# Where a fused kernel is for short sequences of few features only: longest, widest. Beyond, matrix products are faster.
-_SHORT = {("cuda", dt.float32): (512, 64)}
 
 
 def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: bool) -> bool:
@@ -232,10 +230,6 @@ def _flash_takes(query: Tensor, key: Tensor, value: Tensor, mask: Any, grouped: 
     *of_value, value_dim = value.shape
     if 0 in query.shape or 0 in key.shape or value_dim == 0 or max(dim, value_dim) > _WIDEST:
         return False
-    if (query.device.type, query.dtype) in _SHORT:
-        longest, widest = _SHORT[query.device.type, query.dtype]
-        if max(rows, source) > longest or dim > widest or dim % 16 or dim != value_dim:
-            return False
     if of_value != [key_batch, shared, source] or (batch, dim) != (key_batch, key_dim):
         return False
     if heads != shared and not grouped:

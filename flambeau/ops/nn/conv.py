@@ -120,7 +120,7 @@ def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants:
     """The gradients of a convolution with respect to input, weight and bias, as far as wanted, in one pass over dy."""
     every = (
         _like(input.shape, input, weight),
-        (weight.shape, weight.dtype, weight.device),
+        _like(weight.shape, weight),
         ((weight.shape[0],), weight.dtype, weight.device),
     )
     return [layout for layout, wanted in zip(every, wants) if wanted]
@@ -150,6 +150,7 @@ def _is_large_for_its_pictures(dw: Tensor, dy: Tensor, input: Tensor, window: Wi
         and window[3] == 1
         and dw.shape[2] * dw.shape[3] > 1
         and dw.numel() >= _LARGE_WEIGHT
+        and dw.is_contiguous()
         and input.is_contiguous()
         and dy.is_contiguous()
         and dy.shape[2] * dy.shape[3] <= _SMALL_PICTURE

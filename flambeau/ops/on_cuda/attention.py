@@ -1,4 +1,5 @@
-"""Attention on NVIDIA GPUs: cuDNN's fused kernels for half-width floats, operators where the library refuses."""
+"""Attention on NVIDIA GPUs: cuDNN's fused kernels for half-width floats, operators where the library refuses; for float32 a kernel, or
+products where sequences are long."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from ...core.tensor import Tensor
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..nn.attention import _plain_gradients, _repeated_heads, _rows, flash_attention, flash_gradients
-from . import attention32
+from . import attention32, attention_blocks
 
 _REFUSED: set[tuple] = set()  # shapes for which cuDNN has no kernel
 
@@ -21,6 +22,14 @@ def _aligned(t: Tensor) -> Tensor:
     step = 16 // t.dtype.itemsize
     fits = t._strides[3] == 1 and not any(s % step for s, n in zip(t._strides[:3], t.shape) if n > 1)
     return t if fits and t.data_ptr() % 16 == 0 else dense(t._bare_alias().contiguous())
+
+
+def _is_short(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether one kernel does it all; for more rows or features, matrix products are faster."""
+    features = query.shape[3]
+    return (
+        max(query.shape[2], key.shape[2]) <= 512 and features <= 64 and not features % 16 and features == value.shape[3]
+    )
 
 
 def _takes(query: Tensor, value: Tensor) -> bool:
@@ -40,8 +49,11 @@ def _by_operators(out: list[Tensor], query: Any, key: Any, value: Any, scale: fl
 
 @flash_attention.on("cuda")
 def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> None:
-    if query.dtype is dt.float32 and query.shape[3] == value.shape[3]:
-        attention32.forward(out[0], out[1], _rows(query), _rows(key), _rows(value), scale, causal)
+    if query.dtype is dt.float32:
+        if _is_short(query, key, value):
+            attention32.forward(out[0], out[1], _rows(query), _rows(key), _rows(value), scale, causal)
+        else:
+            attention_blocks.forward(out[0], out[1], query, key, value, scale, causal)
         return
     kind = (query.shape, key.shape, value.shape, causal)
     if not _takes(query, value) or kind in _REFUSED:
@@ -60,8 +72,13 @@ def _(
     grads: list[Tensor], g: Any, out: Any, logs: Tensor, query: Any, key: Any, value: Any, mask: Any, scale: float,
     causal: bool,
 ) -> None:  # fmt: skip
-    if query.dtype is dt.float32 and query.shape[3] == value.shape[3]:
-        attention32.backward(grads, _rows(g), _rows(out), logs, _rows(query), _rows(key), _rows(value), scale, causal)
+    if query.dtype is dt.float32:
+        if _is_short(query, key, value):
+            attention32.backward(
+                grads, _rows(g), _rows(out), logs, _rows(query), _rows(key), _rows(value), scale, causal
+            )
+        else:
+            attention_blocks.backward(grads, g, query, key, value, scale, causal)
         return
     kind = ("backward", query.shape, key.shape, value.shape, causal)
     if _takes(query, value) and kind not in _REFUSED:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...backends import nvidia
 from ...core.tensor import Tensor
+from . import attention_tiles
 from .launching import address, function
 
 _COMMON = r"""
@@ -225,9 +226,36 @@ def _sizes(query: Tensor, key: Tensor, scale: float, causal: bool) -> tuple:
     return heads, heads // key.shape[1], query.shape[2], key.shape[2], scale, int(causal)
 
 
+_ALL_SIZES = struct.Struct("<4qfi")
+_OWN = 32  # rows of a block
+
+
+def _tiles() -> str:
+    return f"#define OWN {_OWN}\n" + attention_tiles.TEXT
+
+
+def _in_tiles(*tensors: Tensor) -> bool:
+    """Whether the kernels for 32 features take these: rows begin at multiples of 16 bytes."""
+    return tensors[0].shape[3] == 32 and not any(
+        address(t) % 16 or t._strides[3] != 1 or any(s % 4 for s in t._strides[:3]) for t in tensors
+    )
+
+
 def forward(out: Tensor, logs: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, causal: bool) -> None:
     """out = attention of the queries, whose features are adjacent, and logs = the logarithms of the sums of its softmax."""
     batch, heads, rows, features = query.shape
+    if _in_tiles(query, key, value, out):
+        run = function(_tiles(), "attend", (32, "q", 32, 32, 32, _ALL_SIZES.size), query.device)
+        blocks = -(-rows // _OWN) * batch * heads
+        run(
+            blocks,
+            128,
+            _view(out),
+            address(logs),
+            *map(_view, (query, key, value)),
+            _ALL_SIZES.pack(*_sizes(query, key, scale, causal)),
+        )
+        return
     run = _function("attend", _ATTEND, _FORWARD, query)
     run(
         _blocks(rows, features) * batch * heads, 128, address(out), *out._strides[:3], address(logs), _view(query), _view(key), _view(value),
@@ -241,6 +269,14 @@ def backward(
     """The gradients of query, key and value; the features of all are adjacent."""
     batch, heads, rows, features = query.shape
     dq, dk, dv = grads
+    if _in_tiles(query, key, value, out, g, dq, dk, dv):
+        run = function(_tiles(), "differentiate", (32, 32, 32, "q", *(32,) * 5, _ALL_SIZES.size, "q"), query.device)
+        to_keys, to_queries = (-(-t.shape[2] // _OWN) * batch * t.shape[1] for t in (key, query))
+        run(
+            to_keys + to_queries, 128, _view(dq), _view(dk), _view(dv), address(logs), *map(_view, (g, out, query, key, value)),
+            _ALL_SIZES.pack(*_sizes(query, key, scale, causal)), to_keys,
+        )  # fmt: skip
+        return
     delta = nvidia.workspace(4 * batch * heads * rows, query.device)
     sizes = _sizes(query, key, scale, causal)
     views = [_view(t) for t in (g, out, query, key, value)]

@@ -15,6 +15,7 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.together import in_place_of
 from ..nn.conv import Window, conv_forward, conv_grads, conv_input_grad, conv_transpose_forward, conv_weight_grad
+from . import conv32
 
 # -- formats --------------------------------------------------------------------------------------------------------------
 
@@ -74,6 +75,9 @@ def _inside(wide: Tensor, lows: list[int], highs: list[int]) -> Tensor:
 
 def _convolve(kind: str, x: Tensor, w: Tensor, y: Tensor, window: Window) -> None:
     """Compute y, x or w, whichever `kind` names, from the other two."""
+    if conv32.takes(kind, x, w, y, window):
+        conv32.convolve(kind, x, w, y, window)
+        return
     if cudnn_conv.run_known(kind, x, w, y, window):
         return
     result = {"forward": y, "input": x, "weight": w}[kind]

@@ -29,8 +29,11 @@ def weights(y):
 
 _PROGRAMS = {
     "attention of float32": """
-for heads, shared, rows, source, causal, turned in ((2, 2, 40, 40, True, True), (4, 2, 33, 70, False, False), (2, 1, 70, 33, True, False)):
-    shape = lambda h, n: (1, n, h, 16) if turned else (1, h, n, 16)
+for heads, shared, rows, source, causal, turned, features in (
+    (2, 2, 40, 40, True, True, 16), (4, 2, 33, 70, False, False, 16), (2, 1, 70, 33, True, False, 16),
+    (2, 2, 70, 70, True, True, 32), (4, 2, 33, 70, False, False, 32), (2, 1, 70, 33, True, False, 32),
+):
+    shape = lambda h, n: (1, n, h, features) if turned else (1, h, n, features)
     base = [fl.randn(*shape(h, n)) for h, n in ((heads, rows), (shared, source), (shared, source))]
     def attend(device):
         leaves = [t.to(device).detach().requires_grad_() for t in base]
@@ -43,6 +46,53 @@ q = fl.randn(1, 1, 4, 16).cuda()
 launches = fake.calls["cuLaunchKernel"]
 F.scaled_dot_product_attention(q, q, q)
 assert fake.calls["cuLaunchKernel"] == launches + 1
+""",
+    "attention of float32 by products": """
+import ctypes
+import numpy as np
+from flambeau.ops.on_cuda import attention, attention_blocks
+def matrices(t):
+    memory = (ctypes.c_float * (t._storage.size_bytes // 4)).from_address(t._storage.ptr)
+    return np.lib.stride_tricks.as_strided(np.frombuffer(memory, np.float32)[t._offset:], t.shape, [4 * s for s in t._strides])
+def product(name, out, a, b, bias=None, alpha=1, beta=0):
+    # there is no library here
+    result = matrices(out)
+    result[...] = matrices(a) @ matrices(b) + (result if beta else 0)
+attention_blocks.product, attention._is_short = product, lambda *given: False
+attention_blocks._ROWS, attention_blocks._SPACE = 16, 2048
+for heads, shared, rows, source, causal, turned in (
+    (3, 3, 40, 40, True, True), (4, 2, 33, 70, False, False), (2, 1, 70, 33, True, False), (2, 2, 20, 50, True, True), (1, 1, 1, 9, False, True),
+):
+    shape = lambda h, n: (2, n, h, 8) if turned else (2, h, n, 8)
+    base = [fl.randn(*shape(h, n)) for h, n in ((heads, rows), (shared, source), (shared, source))]
+    def attend(device):
+        leaves = [t.to(device).detach().requires_grad_() for t in base]
+        q, k, v = (t.transpose(1, 2) if turned else t for t in leaves)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != shared)
+        logs = y.grad_fn._saved_logs
+        y.backward(weights(y))
+        return y, logs, *(t.grad for t in leaves)
+    alike(attend)
+""",
+    "convolutions of float32": """
+fl.backends.cudnn.allow_tf32 = False
+for batch, channels, results, size, stride, padding in ((2, 64, 64, (4, 4), 1, 1), (1, 19, 64, (6, 10), 1, 1), (1, 64, 64, (8, 8), 2, 1)):
+    x, w = fl.randn(batch, channels, *size), fl.randn(results, channels, 3, 3).div(10)
+    def convolve(device):
+        leaf, weight = (t.to(device).detach().requires_grad_(t is w or channels == 64) for t in (x, w))
+        y = F.conv2d(leaf, weight, stride=stride, padding=padding)
+        y.backward(weights(y))
+        return y, *(t.grad for t in (leaf, weight) if t.grad is not None)
+    alike(convolve)
+""",
+    "gradients of layer normalisation": """
+for rows, n, d, has_bias in ((40, 40, fl.float32, True), (600, 20, fl.float64, False), (5, 16, fl.bfloat16, True)):
+    x, w, b = fl.randn(rows, n), fl.randn(n), fl.randn(n)
+    def normalise(device):
+        leaves = [t.to(device).to(d).detach().requires_grad_() for t in (x, w, b)]
+        F.layer_norm(leaves[0], (n,), leaves[1], leaves[2] if has_bias else None).backward(weights(leaves[0]))
+        return [t.grad for t in leaves if t.grad is not None]
+    alike(normalise)
 """,
     "max pooling": """
 for settings in (dict(kernel_size=2), dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=(2, 3), stride=(3, 2), padding=1, ceil_mode=True)):

@@ -45,6 +45,7 @@ _LONG_COLUMNS, _FEW_ROWS = (
     16,
 )  # packing long columns of a transposed right operand is slow, but for a few rows it is not done
 _WORTH_A_PRIMITIVE = 1 << 16  # elements of a result
+_SMALLEST_PRIMITIVE = 5e4  # multiply-adds, below which running one takes longer than a direct product
 _GENERAL_SIZE = 8 << 10  # bytes of a primitive without code of its own
 _NARROW, _SMALL_MATRIX = 16, 1 << 18  # rows or columns, and multiply-adds, of each matrix of a batch
 
@@ -309,7 +310,8 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True, steps: S
         arguments[dnnl.ARG_BIAS] = memories[3]
     if attributes is not None:
         arguments.update(attributes.memories(build))
-    build.described = Product(*(None if t is None else _layout_of(t) for t in (dst, a, b, bias)))
+    else:
+        build.described = Product(*(None if t is None else _layout_of(t) for t in (dst, a, b, bias)))
     build.step(created, arguments, _GENERAL_SIZE if general else CODE_SIZE)
     return PrimitivePlan(build)
 
@@ -441,3 +443,18 @@ def _leading(layout: _Layout) -> tuple[bytes, int]:
     if column_step == 1 and row_step >= layout.shape[1]:
         return b"N", row_step
     return b"T", column_step
+
+
+def as_primitive(product: direct.DirectProduct, biased: bool) -> PrimitivePlan | None:
+    """The primitive for a direct product, for those who run it often: it takes longer to make. None where it gains nothing: only a
+    transposed right operand takes a direct product long to lay out, and only where it has more than a few rows is that done."""
+    rows, columns, inner = product.table[6:9]
+    if product.table[5] != ord("T") or product.table[12] or rows < _FEW_ROWS:
+        return None
+    if rows * columns * inner < _SMALLEST_PRIMITIVE:
+        return None
+    left, right, step = product.table[9:12]
+    a = operands.Shaped((rows, inner), (left, 1) if product.table[4] == ord("N") else (1, left))
+    b, bias = operands.Shaped((inner, columns), (1, right)), operands.Shaped((columns,), (1,))
+    plan = _make(operands.Shaped((rows, columns), (step, 1)), a, b, bias if biased else None, False)
+    return plan if type(plan) is PrimitivePlan else None

@@ -1,0 +1,110 @@
+"""Numbers that a function only counts up or down: `self.calls += 1`.
+
+Such a number decides nothing, because no code reads it but to add to it. So it is not compared before a recording runs, and is counted
+on afterwards by what the recorded call has added. Whether it is one is found out from the source of all code that can be reached."""
+
+from __future__ import annotations
+
+import ast
+import types
+from typing import Any
+
+from . import source
+from .guards import CellItem, DictItem, Item
+from .reach import Reach
+
+_STEPS = (ast.Add, ast.Sub)
+
+
+class CountedItem(DictItem):
+    """Entries of a dict, without the numbers that are only counted: of these only that they are integers."""
+
+    __slots__ = ("before",)
+
+    def __init__(self, item: DictItem, counted: list[str]):
+        super().__init__(item.what, item.held, tuple(n for n in item.names if n not in counted))
+        self.before = {n: item.held[n] for n in counted}
+
+    def difference(self) -> str:
+        other = next((n for n in self.before if type(self.held.get(n)) is not int), None)
+        return f"{self.what}[{other!r}] is no integer any more" if other is not None else super().difference()
+
+    def steps(self) -> list[tuple[Any, str, int]]:
+        return [(self.held, n, self.held[n] - old) for n, old in self.before.items() if self.held[n] != old]
+
+
+class CountedCell(CellItem):
+    """A variable of an enclosing function that is only counted."""
+
+    __slots__ = ()
+
+    def difference(self) -> str:
+        return "" if type(self.cell.cell_contents) is int else f"{self.what} is no integer any more"
+
+    def steps(self) -> list[tuple[Any, str, int]]:
+        new = self.cell.cell_contents
+        return [(self.cell, "", new - self.seen)] if new != self.seen else []
+
+
+def set_free(reach: Reach) -> None:
+    """Take the numbers that are only counted out of what guards a recording."""
+    if reach.computed or any(code.co_name in ("__setattr__", "__getattribute__") for code in reach.codes):
+        return
+    whole = {id(i.held) for i in reach.items if type(i) is DictItem and i.names is None}
+    numbers = {k: found for k, item in enumerate(reach.items) if (found := _numbers(item, whole))}
+    if not numbers:
+        return
+    counted = _only_counted(reach, set().union(*(uses for found in numbers.values() for uses in found.values())))
+    for k, found in numbers.items():
+        item, mine = reach.items[k], [name for name, uses in found.items() if uses <= counted]
+        if mine and isinstance(item, CellItem):
+            reach.items[k] = CountedCell(item.what, item.cell)
+        elif mine and isinstance(item, DictItem):
+            reach.items[k] = CountedItem(item, mine)
+
+
+def _numbers(item: Item, whole: set[int]) -> dict[str, set[str]]:
+    """The integers that an item watches, each with the ways in which code can name it: `.n` as an attribute, `n` as a variable."""
+    if type(item) is CellItem and type(item.seen) is int:
+        name = item.what.partition(" ")[0]
+        return {name: {name}}
+    if type(item) is not DictItem or item.names is None or id(item.held) in whole or "__module__" in item.held:
+        return {}  # what has a module is a class: its attributes cannot be set through its dict
+    around = "__name__" in item.held  # globals of a module
+    return {n: {f".{n}", n} if around else {f".{n}"} for n, value in item.seen.items() if type(value) is int}
+
+
+def _only_counted(reach: Reach, candidates: set[str]) -> set[str]:
+    """Which of these all code uses only in statements `... += ...` and `... -= ...`, if at all."""
+    functions = [f for f in reach.seen.values() if isinstance(f, types.FunctionType) and f.__code__ in reach.codes]
+    for f in functions:
+        used = {n for n in candidates if n.lstrip(".") in _names(f.__code__)}
+        if used:
+            given = source.of(f)
+            candidates = candidates - (used if isinstance(given, str) else _other_uses(given.tree))
+    return candidates
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """Names and texts in code, and in the code of functions inside it."""
+    found = {*code.co_names, *code.co_freevars, *(c for c in code.co_consts if isinstance(c, str))}
+    return found.union(*(_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
+
+
+def _other_uses(tree: ast.AST) -> set[str]:
+    """What is used otherwise than to be added to. Texts count: they may be names of attributes."""
+    targets = {id(s.target) for s in ast.walk(tree) if isinstance(s, ast.AugAssign) and isinstance(s.op, _STEPS)}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in targets:
+            continue
+        if isinstance(node, ast.Attribute):
+            found.add(f".{node.attr}")
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= {node.value, f".{node.value}"}
+    return found
+
+
+__all__ = ["CountedCell", "CountedItem", "set_free"]
