@@ -9,8 +9,8 @@ from typing import Any
 from ..backends.cpu import jit
 from ..backends.cpu.onednn import sequence
 from ..backends.cpu.onednn.conv import Described
-from ..backends.cpu.onednn.direct import DirectProduct
-from ..backends.cpu.onednn.gemm import Product, described
+from ..backends.cpu.onednn.direct import AddedProduct, DirectProduct
+from ..backends.cpu.onednn.gemm import Product, described, takes_more
 from ..backends.cpu.onednn.postops import CHANNEL, EACH, Step
 from ..core.dtype import float32
 from ..core.tensor import contiguous_strides
@@ -20,6 +20,10 @@ from .loops import Loop, parsed
 
 _RESULT, _BIAS = 1, 4  # which arguments of a product or a convolution they are
 _MOST = 1 + sequence.POINTERS
+# Elements of a result up to which an operand of its size is read on the way: measured, larger ones take up to 5 % longer than a loop
+# does, because tiles of them come from memory in an order that no processor foresees.
+_NEAR = 1 << 18
+_ADDED = Step("accumulate")
 
 
 def join_epilogues(graph: Graph, results: set[int]) -> None:
@@ -61,21 +65,17 @@ class _Chain:
 
 def _joined(graph: Graph, results: set[int], i: int, told: Any, plans: dict[Any, Any]) -> bool:
     """Join what follows step i, and say whether that has moved down to where the last of it was."""
-    step, runner = graph.steps[i], sequence.runner(False)
-    biased = type(step.arguments[_BIAS]) is Ref
-    first = told if biased or type(told) is not Product else told._replace(bias=None)
+    step = graph.steps[i]
     chains = [_Chain(i, i, step.arguments[_RESULT])]
     while not graph.portable and (longer := _longer(graph, results, chains[-1], told)) is not None:
         chains.append(longer)
     for chain in reversed(chains):
-        if runner is None or not (chain.steps or (biased and type(step.plan) is DirectProduct)):
-            return False
-        key = (step.plan.address, chain.steps)
+        key = (step.plan.address, chain.steps, type(step.arguments[_BIAS]) is Ref)
         if key not in plans:
-            plans[key] = first.followed(chain.steps), step.plan  # which is kept, because its address is part of the key
+            plans[key] = _plan(step, chain, told), step.plan  # which is kept, because its address is part of the key
         plan = plans[key][0]
-        if plan is not None and not plan.before and not plan.after:
-            made = graph.steps[chain.last] = _launch(step, chain, plan, jit.address_of(runner))
+        if plan is not None:
+            made = graph.steps[chain.last] = _launch(step, chain, plan)
             gone = {id(s) for s in (step, *chain.loops)}
             graph.steps = [s for s in graph.steps if id(s) not in gone]
             graph.rounded_otherwise |= made.other is None
@@ -83,16 +83,30 @@ def _joined(graph: Graph, results: set[int], i: int, told: Any, plans: dict[Any,
     return False
 
 
-def _launch(step: Launch, chain: _Chain, plan: Any, runner: int) -> Launch:
+def _plan(step: Launch, chain: _Chain, told: Any) -> Any:
+    """What computes a chain, if it is worth it."""
+    direct, biased = type(step.plan) is DirectProduct, type(step.arguments[_BIAS]) is Ref
+    if any(s.operand == EACH or s == _ADDED for s in chain.steps) and _size(told) > _NEAR:
+        return None
+    if direct and chain.steps == (_ADDED,):
+        return AddedProduct(step.plan)
+    if not (takes_more(step.plan) and (chain.steps or biased) if direct else chain.steps):
+        return None
+    plan = (told if biased or type(told) is not Product else told._replace(bias=None)).followed(chain.steps)
+    return None if plan is None or plan.before or plan.after or sequence.runner(False) is None else plan
+
+
+def _launch(step: Launch, chain: _Chain, plan: Any) -> Launch:
     """One step that does what the product or convolution and the loops do."""
-    signature = jit.signatures[runner]
+    address = step.address if type(plan) is AddedProduct else jit.address_of(sequence.runner(False))
+    signature = jit.signatures[address]
     tensors = [a for a in step.arguments[_RESULT:] if type(a) is Ref]
     given = [chain.out, *tensors[1:], *chain.operands]
-    other = None if any(s.kind == "accumulate" for s in chain.steps) or not chain.loops else _other(step, chain, given)
+    other = None if _ADDED in chain.steps or not chain.loops else _other(step, chain, given)
     names = "".join(f", {loop.name}" for loop in chain.loops)
     padding = [None] * (len(signature) - 1 - len(given))
     weight = step.weight + sum(loop.weight for loop in chain.loops)
-    return Launch(f"{step.name}{names}", runner, signature, [plan.address, *given, *padding], plan, weight, other)
+    return Launch(f"{step.name}{names}", address, signature, [plan.address, *given, *padding], plan, weight, other)
 
 
 def _other(step: Launch, chain: _Chain, given: list[Ref]) -> Other:
@@ -105,13 +119,12 @@ def _other(step: Launch, chain: _Chain, given: list[Ref]) -> Other:
 
     calls = [OtherCall(step.address, step.signature, list(map(same, step.arguments)), step.plan)]
     calls += [OtherCall(s.address, s.signature, list(map(same, s.arguments))) for s in chain.loops]
-    return Other(tuple(calls), ((_RESULT, _size(step)),))
+    return Other(tuple(calls), ((_RESULT, 4 * _size(_told(step))),))
 
 
-def _size(step: Launch) -> int:
-    told: Any = described(step.plan) if type(step.plan) is DirectProduct else step.plan.described
-    shape = told.result.shape if type(told) is Product else told.tensors["y"][0]
-    return 4 * math.prod(shape)
+def _size(told: Any) -> int:
+    """How many elements the result has."""
+    return math.prod(told.result.shape if type(told) is Product else told.tensors["y"][0])
 
 
 # -- what follows ---------------------------------------------------------------------------------------------------------
@@ -134,15 +147,15 @@ def _longer(graph: Graph, results: set[int], chain: _Chain, told: Any) -> _Chain
     if kind is not float32 or not (alone or out == y) or out.buffer in earlier:
         return None
     found = _steps(root, loop, y, told)
-    if found is None:
+    if not found:
         return None
-    steps, operands = zip(*found) if found else ((), ())
+    steps, operands = zip(*found)
     refs = [r for r in operands if r is not None]
     if out in refs:  # adds to what is there
         position = operands.index(out)
         if operands.count(out) > 1 or steps[position] != Step("add", (), EACH):
             return None
-        steps = (*steps[:position], Step("accumulate"), *steps[position + 1 :])
+        steps = (*steps[:position], _ADDED, *steps[position + 1 :])
         refs.remove(out)
     taken = {r.buffer for r in chain.operands}
     if out.buffer in taken | {r.buffer for r in refs}:
@@ -154,9 +167,7 @@ def _longer(graph: Graph, results: set[int], chain: _Chain, told: Any) -> _Chain
     tensors = sum(type(a) is Ref for a in step.arguments)
     if tensors + len(chain.operands) + len(refs) > sequence.POINTERS:
         return None
-    return _Chain(
-        chain.at, j, out, (*chain.steps, *steps), (*chain.operands, *refs), (*chain.loops, graph.steps[j])
-    )
+    return _Chain(chain.at, j, out, (*chain.steps, *steps), (*chain.operands, *refs), (*chain.loops, graph.steps[j]))
 
 
 def _touches(step: Launch, read: set[int], written: int) -> bool:
@@ -185,6 +196,9 @@ def _steps(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
             x = x.args[0]
         if is_const(x):
             return x.args[0] if type(x.args[0]) in (int, float) else None
+        if x.op == "neg":
+            value = operand(x.args[0])
+            return -value if type(value) in (int, float) else None
         if x.op != "arg":
             return None
         place, kind = loop.reads[x.args[0]]
@@ -206,6 +220,8 @@ def _steps(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
 
     def then(op: str, x: Expr, other: Expr, first: bool) -> _Found | None:
         """Steps for x, and an operation with something else; whether x comes `first` in that."""
+        if op == "add" and other.op == "neg":
+            op, other, first = "sub", other.args[0], True
         inner, value = visit(x), operand(other)
         if inner is None or value is None:
             return None

@@ -19,16 +19,20 @@ _NAMES = ("apply_planes", "apply_columns")
 def spread_norms(graph: Graph, results: set[int]) -> None:
     """Make a loop over a formula of each batch norm by given statistics, so that it can join with the loops around it. One that
     follows a convolution by Winograd's algorithm is left to that."""
-    made = {r.buffer for s in graph.steps if isinstance(s, Launch) and s.other is not None for r in s.writes()}
+    launches = [s for s in graph.steps if isinstance(s, Launch)]
+    made = {r.buffer for s in launches if s.other is not None for r in s.writes()}
+    changed = {r.buffer for s in graph.steps for r in (s.writes() if isinstance(s, Launch) else s.refs())}
+    first: list[Any] = []  # what makes factors of numbers that nobody changes, out of the way of other loops
     steps: list[Any] = []
     for step in graph.steps:
         has = None if not isinstance(step, Launch) else operands_of(graph, results, step)
         if has is None or has["x"].buffer in made:
             steps.append(step)
             continue
-        first, scale, shift = by_channel(graph, step, has, None)
-        steps += [first, _over_elements(step, has, scale, shift)]
-    graph.steps = steps
+        loop, scale, shift = by_channel(graph, step, has, None)
+        (steps if any(r.buffer in changed for r in loop.reads()) else first).append(loop)
+        steps.append(_over_elements(step, has, scale, shift))
+    graph.steps = first + steps
 
 
 def operands_of(graph: Graph, results: set[int], norm: Launch) -> dict[str, Any] | None:

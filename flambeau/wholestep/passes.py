@@ -58,9 +58,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
     ):
-        if (graph.exact and work in (join_epilogues, prefer_primitives)) or (
-            graph.portable and work is fewer_products
-        ):
+        if (graph.exact and work in (join_epilogues, prefer_primitives)) or (graph.portable and work is fewer_products):
             continue
         before = [id(step) for step in graph.steps]
         work(graph, results)

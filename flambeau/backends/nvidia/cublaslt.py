@@ -42,6 +42,10 @@ _LEAST_WORKSPACE = 1 << 20
 _LIMIT = 4096  # plans kept by a thread
 
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relubias": 6, "gelu": 32, "gelubias": 36}
+_SUM_FIRST, _SUM_SECOND = (
+    256,
+    512,
+)  # instead of adding a bias, give sums of what the library has as its first or second factor
 
 
 class _Heuristic(ctypes.Structure):
@@ -100,7 +104,7 @@ def forget_workspace(where: Any, stream: int) -> None:
     """Free what products of this thread in one stream have used; plans ask for other memory when they run there again."""
     if _local.workspaces.pop((where, stream), None) is not None:
         for plan in _local.plans.values():
-            if plan.stream == stream:
+            if plan is not None and plan.stream == stream:
                 plan.stream = -1
 
 
@@ -177,7 +181,10 @@ class _Plan:
             layouts.append(_layout(t, order, step))
         layouts.append(_layout(out, row_major, ld))
         self.kept = tuple(layouts)
-        self._set(_EPILOGUE, c_uint32(EPILOGUES[epilogue]))
+        if epilogue == "sumsbias":
+            self._set(_EPILOGUE, c_uint32(_SUM_SECOND if self.flipped else _SUM_FIRST))
+        else:
+            self._set(_EPILOGUE, c_uint32(EPILOGUES[epilogue]))
         if scales:
             self._set(_FAST_ACCUMULATION, ctypes.c_int8(1))
         if epilogue.endswith("bias"):
@@ -341,6 +348,33 @@ def matmul(
             _local.products.clear()
         plan = _local.plans[key] = _Plan(out, a, b, key[9], (alpha, beta), key[12] or 256, False)
     run(plan, out, a, b, bias)
+
+
+def sum_columns(out: Any, a: Any, b: Any, sums: Any) -> bool:
+    """out = a @ b, and sums = those of the rows of a. False, having done nothing, where the library does not do both at once."""
+    if a.dtype not in BIASED or 0 in a.shape or 1 in (*out.shape, *a.shape) or not _sums_pay(out, a):
+        return False
+    if any(matrix_order(t.shape, t._strides) is None for t in (out, a, b)):
+        return False
+    key = plan_key(out, a, b, sums, "sums", 1, 0)
+    plan = _local.plans.get(key, _MISSING)
+    if plan is _MISSING:
+        nvidia.activate(out.device)
+        try:
+            plan = _Plan(out, a, b, "sumsbias", (1, 0), key[12] or 256, False)
+        except nvidia.CudaError:  # the heuristic knows no such algorithm
+            plan = None
+        _local.plans[key] = plan
+    if plan is not None:
+        run(plan, out, a, b, sums)
+    return plan is not None
+
+
+def _sums_pay(out: Any, a: Any) -> bool:
+    return True
+
+
+_MISSING = object()
 
 
 # -- products that were computed before ---------------------------------------------------------------------------------------

@@ -337,16 +337,28 @@ def _layout_of(t: Any) -> operands.Shaped:
 
 
 def described(product: direct.DirectProduct) -> Product | None:
-    """What a direct product with a bias, or without, computes; None where a primitive gains nothing."""
-    rows, columns, inner = product.table[6:9]
-    if rows * columns <= _WORTH_A_PRIMITIVE or product.table[12]:
+    """What a direct product computes, with a bias; None where its operands are swapped."""
+    if product.table[12]:
         return None
-    letters, steps = product.table[4:6], product.table[9:12]
+    (rows, columns, inner), letters, steps = product.table[6:9], product.table[4:6], product.table[9:12]
     a, b = (
         operands.Shaped(shape, (step, 1) if letter == ord("N") else (1, step))
         for shape, letter, step in zip(((rows, inner), (inner, columns)), letters, steps)
     )
     return Product(operands.Shaped((rows, columns), (steps[2], 1)), a, b, operands.Shaped((columns,), (1,)))
+
+
+def takes_more(product: direct.DirectProduct) -> bool:
+    """Whether a primitive in the place of a direct product gains something where it has more to do than to multiply: not where the left
+    operand is transposed, nor for small results."""
+    rows, columns, _ = product.table[6:9]
+    return product.table[4] == ord("N") and (rows * columns > _WORTH_A_PRIMITIVE or _lays_out_long(product))
+
+
+def _lays_out_long(product: direct.DirectProduct) -> bool:
+    """Only a transposed right operand takes a direct product long to lay out, and only where it has more than a few rows is that done."""
+    rows, columns, inner = product.table[6:9]
+    return product.table[5] == ord("T") and rows >= _FEW_ROWS and rows * columns * inner >= _SMALLEST_PRIMITIVE
 
 
 def _make_quickly(dst: Any, a: Any, b: Any, bias: Any) -> direct.DirectProduct | None:
@@ -446,15 +458,7 @@ def _leading(layout: _Layout) -> tuple[bytes, int]:
 
 
 def as_primitive(product: direct.DirectProduct, biased: bool) -> PrimitivePlan | None:
-    """The primitive for a direct product, for those who run it often: it takes longer to make. None where it gains nothing: only a
-    transposed right operand takes a direct product long to lay out, and only where it has more than a few rows is that done."""
-    rows, columns, inner = product.table[6:9]
-    if product.table[5] != ord("T") or product.table[12] or rows < _FEW_ROWS:
-        return None
-    if rows * columns * inner < _SMALLEST_PRIMITIVE:
-        return None
-    left, right, step = product.table[9:12]
-    a = operands.Shaped((rows, inner), (left, 1) if product.table[4] == ord("N") else (1, left))
-    b, bias = operands.Shaped((inner, columns), (1, right)), operands.Shaped((columns,), (1,))
-    plan = _make(operands.Shaped((rows, columns), (step, 1)), a, b, bias if biased else None, False)
+    """The primitive for a direct product, for those who run it often: it takes longer to make. None where it gains nothing."""
+    told = described(product) if _lays_out_long(product) else None
+    plan = None if told is None else (told if biased else told._replace(bias=None)).followed(())
     return plan if type(plan) is PrimitivePlan else None
