@@ -262,7 +262,8 @@ def _steps(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
         if condition.op != "gt" or condition.args[0] is not u or not is_const(condition.args[1], 0) or low.op != "mul":
             return None
         slopes = [b for a, b in (low.args, low.args[::-1]) if a is u]
-        slope, inner = operand(slopes[0]) if slopes else None, visit(u)
+        slope: Any = operand(slopes[0]) if slopes else None
+        inner = visit(u)
         if inner is None or type(slope) not in (int, float) or slope == 0 or not math.isfinite(slope):
             return None
         return [*inner, (Step("leaky_relu", (float(slope),)), None)]

@@ -77,6 +77,8 @@ def by_channel(graph: Graph, norm: Launch, has: dict[str, Any], bias: Ref | None
 
 def _over_elements(norm: Launch, has: dict[str, Any], scale: Ref, shift: Ref) -> Launch:
     """The loop over elements: x * scale + shift."""
+    sizes: tuple[int, ...]
+    walked: tuple[int, ...]
     if "space" in has:
         sizes, walked = (has["batch"], has["channels"], has["space"]), (0, 1, 0)
     else:

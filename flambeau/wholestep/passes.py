@@ -13,7 +13,6 @@ from ..backends.cpu import jit
 from ..core.dtype import dtype, opmath
 from ..expr.node import Expr, arg, cast, replace_arguments, walk
 from ..expr.simplify import simplify
-from ..kernels import geometry
 from ..kernels.elementwise import passing
 from .constants import fold
 from .epilogues import join_epilogues

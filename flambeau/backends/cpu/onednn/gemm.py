@@ -311,7 +311,8 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True, steps: S
     if attributes is not None:
         arguments.update(attributes.memories(build))
     else:
-        build.described = Product(*(None if t is None else _layout_of(t) for t in (dst, a, b, bias)))
+        row_of = None if bias is None else _layout_of(bias)
+        build.described = Product(_layout_of(dst), _layout_of(a), _layout_of(b), row_of)
     build.step(created, arguments, _GENERAL_SIZE if general else CODE_SIZE)
     return PrimitivePlan(build)
 
