@@ -104,9 +104,11 @@ def _launch(step: Launch, chain: _Chain, plan: Any) -> Launch:
     given = [chain.out, *tensors[1:], *chain.operands]
     other = None if _ADDED in chain.steps or not chain.loops else _other(step, chain, given)
     names = "".join(f", {loop.name}" for loop in chain.loops)
-    padding = [None] * (len(signature) - 1 - len(given))
-    weight = step.weight + sum(loop.weight for loop in chain.loops)
-    return Launch(f"{step.name}{names}", address, signature, [plan.address, *given, *padding], plan, weight, other)
+    arguments = [plan.address, *given, *[None] * (len(signature) - 1 - len(given))]
+    weight, relaid = step.weight + sum(loop.weight for loop in chain.loops), step.relaid
+    for loop in chain.loops:
+        relaid = None if relaid is None or loop.relaid is None else relaid.then(*loop.relaid)
+    return Launch(f"{step.name}{names}", address, signature, arguments, plan, weight, other, relaid)
 
 
 def _other(step: Launch, chain: _Chain, given: list[Ref]) -> Other:
@@ -139,7 +141,7 @@ def _longer(graph: Graph, results: set[int], chain: _Chain, told: Any) -> _Chain
         return None
     j = after[0]
     loop = parsed(graph.steps[j], 0)
-    if loop is None or len(loop.results) != 1:
+    if loop is None or len(loop.results) != 1 or (step.relaid is not None and graph.steps[j].relaid is None):
         return None
     (out, _), (root, kind) = next(iter(loop.results.items()))
     alone = len(after) == 1 and graph.buffers[y.buffer].source == "new" and y.buffer not in results

@@ -8,7 +8,7 @@ from ..backends import compiled
 from ..backends.cpu import winograd
 from ..core.dtype import float32
 from .graph import Graph, Launch, Other, OtherCall, Same
-from .norms import by_channel, operands_of
+from .norms import by_channel, operands_of, spare
 
 _Y, _BIAS, _SCALE, _EXTRA, _TABLE = 0, 4, 5, 6, 7  # arguments of the native function
 
@@ -79,7 +79,10 @@ def _and_then(step: Launch, follower: Launch, arguments: list[Any], call: OtherC
     assert step.other is not None
     other = Other((*step.other.calls, call), step.other.results)
     name = f"{step.name}, {follower.name}"
-    return Launch(name, step.address, step.signature, arguments, weight=step.weight + follower.weight, other=other)
+    both = step.relaid, follower.relaid
+    relaid = None if both[0] is None or both[1] is None else both[0].then(*both[1])
+    weight = step.weight + follower.weight
+    return Launch(name, step.address, step.signature, arguments, weight=weight, other=other, relaid=relaid)
 
 
 def _with_norm(graph: Graph, results: set[int], step: Launch, norm: Launch) -> list[Launch]:
@@ -87,7 +90,7 @@ def _with_norm(graph: Graph, results: set[int], step: Launch, norm: Launch) -> l
     step."""
     given = step.arguments
     has = operands_of(graph, results, norm)
-    if has is None or "space" not in has or given[_SCALE] is not None or given[_EXTRA] is not None:
+    if has is None or given[_SCALE] is not None or given[_EXTRA] is not None:
         return []
     if has["x"] != given[_Y] or winograd.is_positive(given[_TABLE]):
         return []
@@ -96,7 +99,8 @@ def _with_norm(graph: Graph, results: set[int], step: Launch, norm: Launch) -> l
     channels, scale, shift = by_channel(graph, norm, has, given[_BIAS])
     arguments = list(given)
     arguments[_Y], arguments[_BIAS], arguments[_SCALE] = has["out"], shift, scale
-    instead = {"out": Same(_Y), "x": Same(_Y), "rstd": Same(_SCALE)}  # in place, and where nobody looks afterwards
+    # In place, and where nobody looks afterwards.
+    instead = {"out": Same(_Y), "x": Same(_Y), "rstd": Same(_SCALE), "factors": spare(scale, has)}
     again = [instead.get(name, a) for name, a in has.items()]
     first = _unsame(step, given)
     return [channels, _and_then(first, norm, arguments, OtherCall(norm.address, norm.signature, again))]
@@ -108,7 +112,10 @@ def _unsame(step: Launch, given: list[Any]) -> Launch:
     first, *rest = step.other.calls
     arguments = [given[_BIAS] if a == Same(_BIAS) else a for a in first.arguments]
     other = Other((first._replace(arguments=arguments), *rest), step.other.results)
-    return Launch(step.name, step.address, step.signature, step.arguments, weight=step.weight, other=other)
+    weight = step.weight
+    return Launch(
+        step.name, step.address, step.signature, step.arguments, weight=weight, other=other, relaid=step.relaid
+    )
 
 
 __all__ = ["join_followers"]

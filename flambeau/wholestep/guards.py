@@ -243,7 +243,7 @@ class GroupItem(DictItem):
     __slots__ = ("optimizer", "options", "choices")
 
     def __init__(self, what: str, group: dict, optimizer: Any, options: dict[str, Any]):
-        super().__init__(what, group, tuple(k for k, v in group.items() if type(v) not in (int, float)))
+        super().__init__(what, group, tuple(k for k, v in group.items() if not _is_number(v)))
         self.optimizer, self.options, self.choices = optimizer, options, _choices(options)
 
     def difference(self) -> str:
@@ -255,6 +255,11 @@ class GroupItem(DictItem):
             return f"an option of {self.what} was switched on or off"
         self.options = options
         return ""
+
+
+def _is_number(value: Any) -> bool:
+    """Whether an option is a number, or several (the betas of Adam)."""
+    return type(value) in (int, float) or (type(value) is tuple and bool(value) and all(map(_is_number, value)))
 
 
 def _choices(options: dict[str, Any]) -> tuple:

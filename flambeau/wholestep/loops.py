@@ -18,7 +18,7 @@ from ..kernels import geometry
 from ..kernels.elementwise import passing
 from .graph import Launch, Ref, Test, places_of
 
-_BRIEF = 1 << 15
+_BRIEF = 1 << 15  # bytes
 Place = tuple[Ref, tuple[int, ...]]  # where an operand begins, and its strides in elements
 
 

@@ -54,7 +54,7 @@ def operands_of(graph: Graph, results: set[int], norm: Launch) -> dict[str, Any]
 def by_channel(graph: Graph, norm: Launch, has: dict[str, Any], bias: Ref | None) -> tuple[Launch, Ref, Ref]:
     """The loop over channels that makes the factors and addends of a batch norm whose input has yet to get a bias, and where they are:
     scale = weight / sqrt(var + eps), shift = (bias of the input - mean) * scale + bias."""
-    scale, shift = (new_buffer(graph, 4 * has["channels"]) for _ in range(2))
+    scale, shift = (new_buffer(graph, size * has["channels"]) for size in (12, 4))
     reads = [(has["mean"], "c"), (has["var"], "c"), (has["eps"], "d")]
 
     def further(place: Ref) -> Expr:
@@ -73,6 +73,11 @@ def by_channel(graph: Graph, norm: Launch, has: dict[str, Any], bias: Ref | None
     address = jit.address_of(kernel)
     arguments = [has["channels"], scale, shift, *(place for place, _ in reads)]
     return Launch(f"{norm.name} by channels", address, jit.signatures[address], arguments), scale, shift
+
+
+def spare(scale: Ref, has: dict[str, Any]) -> Ref:
+    """Room behind the factors for those that a norm makes itself, where it is computed once more."""
+    return Ref(scale.buffer, 4 * has["channels"])
 
 
 def _over_elements(norm: Launch, has: dict[str, Any], scale: Ref, shift: Ref) -> Launch:
@@ -96,4 +101,4 @@ def new_buffer(graph: Graph, size: int, source: str = "new") -> Ref:
     return Ref(graph.buffers[-1].index, 0)
 
 
-__all__ = ["by_channel", "new_buffer", "operands_of", "spread_norms"]
+__all__ = ["by_channel", "new_buffer", "operands_of", "spare", "spread_norms"]

@@ -24,7 +24,7 @@ from .ordering import free_earlier, recompute
 from .placing import place
 from .products import prefer_primitives
 
-convolutions, followers = late("convolutions"), late("followers")
+convolutions, followers, layouts = late("convolutions"), late("followers"), late("layouts")
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
 _POINTERS = 14  # of a joined loop
 _NODES = 400  # of its formulas
@@ -44,6 +44,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
     trail = [_stage("recording", graph)]
     for name, work in (
         ("sharing", share),
+        ("keeping layouts", keep_layouts),
         ("convolving with fewer products", fewer_products),
         ("evaluating norms in loops", spread_norms),
         ("fusing loops", fuse),
@@ -57,7 +58,8 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
     ):
-        if (graph.exact and work in (join_epilogues, prefer_primitives)) or (graph.portable and work is fewer_products):
+        rounds = work in (join_epilogues, prefer_primitives, keep_layouts)
+        if (graph.exact and rounds) or (graph.portable and work is fewer_products):
             continue
         before = [id(step) for step in graph.steps]
         work(graph, results)
@@ -66,14 +68,24 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
     return trail
 
 
+def keep_layouts(graph: Graph, results: set[int]) -> None:
+    """Let pictures lie otherwise between convolutions, where there are some."""
+    if graph.layouts is not False and _convolves(graph):
+        layouts.keep_layouts(graph, results)
+
+
 def fewer_products(graph: Graph, results: set[int]) -> None:
     """Let convolutions be computed otherwise, where there are some."""
+    if _convolves(graph):
+        convolutions.fewer_products(graph, results)
+
+
+def _convolves(graph: Graph) -> bool:
     known = [s for s in graph.steps if isinstance(s, Launch)]
     blocks = [jit.facts.get(s.address) for s in known]
-    if any(hasattr(getattr(s.plan, "described", None), "window") for s in known) or any(
+    return any(hasattr(getattr(s.plan, "described", None), "window") for s in known) or any(
         b is not None and b.name == "block_rows" for b in blocks
-    ):
-        convolutions.fewer_products(graph, results)
+    )
 
 
 def join_followers(graph: Graph, results: set[int]) -> None:
@@ -292,8 +304,8 @@ def fuse_reductions(graph: Graph, results: set[int]) -> None:
         for buffer in used(step):
             users.setdefault(buffer, []).append(i)
     for i, step in enumerate(graph.steps):
-        if not isinstance(step, Launch) or step.address not in compiled.reductions:
-            continue
+        if not isinstance(step, Launch) or step.address not in compiled.reductions or step.relaid is not None:
+            continue  # a step in another layout is compared with what was recorded
         for ref in step.reads():
             of = graph.buffers[ref.buffer]
             if of.source != "new" or ref.buffer in results or len(users[ref.buffer]) != 2 or users[ref.buffer][1] != i:

@@ -55,9 +55,11 @@ from ..core.tensor import new_tensor
 from . import driver
 from .arena import arrange
 from .comparing import Print
-from .graph import Call, Graph, Held, Launch, Number, Ref, Same, Test, mapped
+from .graph import Call, Graph, Held, Launch, Number, Ref, Relaid, Same, Test, mapped
+from .late import late
 from .rehearsal import PIECE, Rehearsal
 
+as_recorded = late("as_recorded")
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
 _LARGE = 1 << 20  # an arena of more bytes than this is worth giving back
@@ -132,6 +134,7 @@ class Program:
         self._zero = ctypes.c_int64()
         self._others: dict[int, tuple[Any, int]] = {}  # steps that stand for other calls, and where those are
         self._flags: dict[int, Any] = {}  # of these, what tells of infinities and nan
+        self._relaid: dict[int, Relaid] = {}  # steps with pictures in another layout than in the recorded calls
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
         self._build()
@@ -153,6 +156,8 @@ class Program:
                 self._add(
                     driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name
                 )
+                if step.relaid is not None and not step.is_loop:  # every element of a loop is the same
+                    self._relaid[len(self.instructions) - 1] = step.relaid
                 if step.other is not None:
                     self._make_room(step)
                 if step.plan is not None:
@@ -410,6 +415,7 @@ class Program:
             for i in range(first, first + count):
                 widths = rehearsal.widths(self.origins[i])
                 rehearsal.before(self.origins[i], widths is not None)
+                beside = as_recorded.AsRecorded(self, self.origins[i]) if i in self._relaid else None
                 started = time.perf_counter()
                 if widths is None:
                     self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
@@ -420,6 +426,8 @@ class Program:
                     self._fail(i)
                 if i in self._others:
                     self._compare(i, *self._others[i])
+                if beside is not None:
+                    beside.finish()
                 rehearsal.after(self.origins[i])
 
     def _run_in_pieces(self, i: int, widths: np.ndarray, rehearsal: Rehearsal) -> None:
@@ -484,6 +492,7 @@ class Program:
         others: list[Any] = []
         if self.rehearsal is not None:
             others = [call.plan for step, _ in self._others.values() for call in step.other.calls if call.plan]
+            others += [call.plan for relaid in self._relaid.values() for call in relaid.calls if call.plan]
         if work.address != self.bound or work.size < self.workspace_size or others:
             used = [p for p in [*self.scratch, *others] if p.scratch_size]
             work.reserve(max([self.workspace_size, *(p.scratch_size for p in used)]))

@@ -243,10 +243,12 @@ def _ends(node: Node) -> bool:
     return node.label == "CompiledArgumentBackward"
 
 
-def held_storages(node: Node) -> list[UntypedStorage]:
-    """The memory that a node keeps for its derivative."""
-    if isinstance(node, AccumulateGrad) or _ends(node):
+def held_storages(node: Node, seen: set[int] | None = None) -> list[UntypedStorage]:
+    """The memory that a node keeps for its derivative. `seen` are nodes that are looked at already: some are held by what they hold."""
+    seen = set() if seen is None else seen
+    if isinstance(node, AccumulateGrad) or _ends(node) or id(node) in seen:
         return []
+    seen.add(id(node))
     found: list[UntypedStorage] = []
     fields = [
         *vars(node).values(),
@@ -263,7 +265,7 @@ def held_storages(node: Node) -> list[UntypedStorage]:
             if value.tensor is not None:
                 found.append(value.tensor._storage)
         elif isinstance(value, Node):
-            found += held_storages(value)
+            found += held_storages(value, seen)
         elif isinstance(value, FunctionCtx):
             pending += vars(value).values()
         elif isinstance(value, (list, tuple)):

@@ -325,6 +325,13 @@ class Product(NamedTuple):
     right: operands.Shaped
     bias: operands.Shaped | None
 
+    kind = "product"  # as opposed to those of convolutions
+
+    @property
+    def tensors(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Shape and strides of its tensors by name, in order."""
+        return {name: (t.shape, t._strides) for name, t in self._asdict().items() if t is not None}
+
     def followed(self, steps: Sequence[Step]) -> PrimitivePlan | None:
         """The primitive that adds a bias on the way, and does these steps with the sums, if there is one. It is for those who run it
         often: it takes longer to make than a direct product."""
