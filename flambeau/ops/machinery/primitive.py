@@ -209,8 +209,8 @@ class Needs:
             self.wanted[name] = next(rest) if count < 0 else list(itertools.islice(rest, count))
         self.joint = next((rule for rule in op.joint if all(_flag(self.wanted[n]) for n in rule[0])), None)
         taken: tuple[str, ...] = () if self.joint is None else self.joint[0]
-        rules = [rule for rule in op.rules if not any(n in taken for n in rule[0])]
-        rules += [] if self.joint is None else [self.joint]
+        rules = [] if self.joint is None else [self.joint]
+        rules += [rule for rule in op.rules if not any(n in taken for n in rule[0])]
         self.rules = [rule for rule in rules if any(_flag(self.wanted[n]) for n in rule[0])]
         reads = dict.fromkeys(read for _, _, reads in self.rules for read in reads if read != "needs")
         self.reads = [(read, *_header_field(read, (*op.names, op.star))) for read in reads]

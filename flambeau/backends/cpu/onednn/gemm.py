@@ -325,7 +325,10 @@ class Product(NamedTuple):
     right: operands.Shaped
     bias: operands.Shaped | None
 
-    kind = "product"  # as opposed to those of convolutions
+    @property
+    def kind(self) -> str:
+        """As opposed to those of convolutions."""
+        return "product"
 
     @property
     def tensors(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
