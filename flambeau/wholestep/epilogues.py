@@ -108,7 +108,7 @@ def _launch(step: Launch, chain: _Chain, plan: Any) -> Launch:
     weight, relaid = step.weight + sum(loop.weight for loop in chain.loops), step.relaid
     for loop in chain.loops:
         relaid = None if relaid is None or loop.relaid is None else relaid.then(*loop.relaid)
-    return Launch(f"{step.name}{names}", address, signature, arguments, plan, weight, other, relaid)
+    return Launch(f"{step.name}{names}", address, signature, arguments, plan, weight, other, relaid=relaid)
 
 
 def _other(step: Launch, chain: _Chain, given: list[Ref]) -> Other:

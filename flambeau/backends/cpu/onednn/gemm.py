@@ -473,3 +473,26 @@ def as_primitive(product: direct.DirectProduct, biased: bool) -> PrimitivePlan |
     told = described(product) if _lays_out_long(product) else None
     plan = None if told is None else (told if biased else told._replace(bias=None)).followed(())
     return plan if type(plan) is PrimitivePlan else None
+
+
+def as_direct(plan: Any) -> direct.DirectProduct | None:
+    """A direct product that computes what the plan of a product of float32 matrices does, with a table of its own, whose numbers may be
+    changed; None where there is none."""
+    if type(plan) is direct.DirectProduct:
+        numbers = plan.table[4:13]
+        letters: Any = tuple(bytes([letter]) for letter in numbers[:2])
+        sizes, steps, swapped = numbers[2:5], numbers[5:8], bool(numbers[8])
+    else:
+        told = getattr(plan, "described", None)
+        if type(told) is not Product or told.result.dtype is not dtypes.float32 or len(told.result.shape) != 2:
+            return None
+        rows, columns, inner = *told.result.shape, told.left.shape[1]
+        left, right = _dense_side(told.left, rows, inner), _dense_side(told.right, inner, columns)
+        if left is None or right is None or told.result._strides[1] != 1:
+            return None
+        letters, sizes, swapped = (left[0], right[0]), (rows, columns, inner), False
+        steps = (left[1], right[1], told.result._strides[0])
+    runner = direct.runner(False)
+    if runner is None or swapped:
+        return None
+    return direct.DirectProduct(letters, sizes, steps, False, False, runner)
