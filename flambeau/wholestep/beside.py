@@ -63,7 +63,7 @@ class Beside:
                 result = function(*args, **kwargs)
         finally:
             self.making = None
-        made = [t._storage for t in (result if isinstance(result, tuple) else (result,))]
+        made = [t._storage for t in (result if isinstance(result, (tuple, list)) else (result,))]
         held[:] = [*(t._storage for t in given), *(s for s in held if not any(s is m for m in made))]
         writes = tuple((s.ptr, s.ptr + s.size_bytes) for s in (*held[len(given) :], *made))
         reads = frozenset(t._storage.ptr for t in given)
