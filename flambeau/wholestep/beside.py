@@ -63,9 +63,9 @@ class Beside:
                 result = function(*args, **kwargs)
         finally:
             self.making = None
-        memory = result._storage
-        held[:] = [*(t._storage for t in given), *(s for s in held if s is not memory)]
-        writes = tuple((s.ptr, s.ptr + s.size_bytes) for s in (*held[len(given) :], memory))
+        made = [t._storage for t in (result if isinstance(result, (tuple, list)) else (result,))]
+        held[:] = [*(t._storage for t in given), *(s for s in held if not any(s is m for m in made))]
+        writes = tuple((s.ptr, s.ptr + s.size_bytes) for s in (*held[len(given) :], *made))
         reads = frozenset(t._storage.ptr for t in given)
         self.pieces.append(_Piece(self.second.record_event(), reads, writes, held))
         return result
@@ -99,7 +99,10 @@ class Beside:
 
 
 def _is_of_a_parameter(op: Any, args: tuple) -> bool:
-    """Whether this looks like the gradient of a weight, a product that begins with a transposed matrix, or of a bias, a sum of rows."""
+    """Whether this looks like the gradient of a weight, a product that begins with a transposed matrix, or of a bias, a sum of rows, or
+    like both at once."""
+    if op.key == "internal.linear_grads":
+        return True
     if op.key == "mm" and len(args) == 2:
         left = args[0]
         return left._strides[0] == 1 < left._strides[1] and len(left.shape) == 2
