@@ -9,7 +9,7 @@ import ctypes
 import functools
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ..backends import compiled
@@ -85,6 +85,26 @@ class Other(NamedTuple):
     results: tuple[tuple[int, int], ...]  # positions of the step's arguments, and bytes
 
 
+class Relaid(NamedTuple):
+    """The native calls, as they were recorded, that a step gives the same as, with pictures in another layout. In the first run both are
+    made, and must agree."""
+
+    calls: tuple[Launch, ...]
+    pictures: dict[int, tuple[int, Any]]  # by the buffer of a recorded call: the step's, and a `pictures.Picture`
+
+    def exchanged(self, old: int, new: int) -> Relaid:
+        """The same, of a step that has got another buffer."""
+        calls = [replace(call, arguments=_exchanged(call.arguments, old, new)) for call in self.calls]
+        return Relaid(tuple(calls), {b: (new if mine == old else mine, p) for b, (mine, p) in self.pictures.items()})
+
+    def then(self, calls: tuple[Launch, ...], pictures: dict[int, tuple[int, Any]]) -> Relaid:
+        return Relaid((*self.calls, *calls), {**self.pictures, **pictures})
+
+
+def _exchanged(arguments: list[Any], old: int, new: int) -> list[Any]:
+    return [Ref(new, a.offset) if type(a) is Ref and a.buffer == old else a for a in arguments]
+
+
 @dataclass(eq=False, slots=True)
 class Launch:
     """A native call. Arguments are Refs, numbers, bytes, None, or an int that stands for an address that never changes."""
@@ -96,9 +116,18 @@ class Launch:
     plan: Any = None  # of oneDNN, kept alive
     weight: int = 1  # how many recorded calls it stands for
     other: Other | None = None
+    lane: tuple[int, int] | None = (
+        None  # steps in a row with the same first number run side by side: those of each second one in order
+    )
+    relaid: Relaid | None = None
 
     def refs(self) -> Iterator[Ref]:
         return (a for a in self.arguments if type(a) is Ref)
+
+    def exchanged(self, old: int, new: int) -> Launch:
+        """The same step with one buffer exchanged."""
+        relaid = None if self.relaid is None else self.relaid.exchanged(old, new)
+        return replace(self, arguments=_exchanged(self.arguments, old, new), relaid=relaid)
 
     @property
     def written(self) -> frozenset[int] | None:
@@ -125,7 +154,12 @@ class Launch:
     def is_formula(self) -> bool:
         """Whether it is a loop over a formula, or a reduction of one: its results depend on nothing but what it reads, and it writes
         all of them."""
-        return self.address in compiled.maps or self.address in compiled.reductions
+        return self.is_loop or self.address in compiled.reductions
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether it is a loop over a formula."""
+        return self.address in compiled.maps
 
 
 def operands(step: Launch) -> tuple[list, list] | None:
@@ -225,6 +259,10 @@ class Graph:
     exact: bool = False  # whether passes must keep every bit
     portable: bool = False  # whether all steps must be calls that a program without Python can make
     rounded_otherwise: bool = False  # whether one has not
+    layouts: bool | None = (
+        False  # whether pictures may lie otherwise between steps; None: where that is expected to take less time
+    )
+    relaid: list[str] = field(default_factory=list)  # the operators whose steps have them so
     recomputes: bool = False  # whether long formulas, too, are computed again rather than kept
     recomputed: list[tuple[str, int]] = field(
         default_factory=list
@@ -289,6 +327,7 @@ __all__ = [
     "Other",
     "OtherCall",
     "Ref",
+    "Relaid",
     "Same",
     "Test",
     "Update",

@@ -27,8 +27,10 @@ def same(old: Any, new: Any) -> bool:
         return True
     if type(old) is not type(new):
         return False
+    if type(old) is float or type(old) is complex:
+        return repr(old) == repr(new)  # so that nan is nan, and 0.0 is not -0.0
     if type(old) in ATOMS:
-        return old == new or (old != old and new != new)
+        return old == new
     if type(old) is tuple:
         return len(old) == len(new) and all(map(same, old, new))
     return False
@@ -75,7 +77,7 @@ class DictItem(Item):
 
     def difference(self) -> str:
         held, seen = self.held, self.seen
-        if self.names is None and (len(held) != len(seen) or any(a is not b and a != b for a, b in zip(held, seen))):
+        if self.names is None and (len(held) != len(seen) or not all(map(same, seen, held))):
             return f"the keys of {self.what} changed"
         for name, old in seen.items():
             new = held.get(name, MISSING)
@@ -243,7 +245,7 @@ class GroupItem(DictItem):
     __slots__ = ("optimizer", "options", "choices")
 
     def __init__(self, what: str, group: dict, optimizer: Any, options: dict[str, Any]):
-        super().__init__(what, group, tuple(k for k, v in group.items() if type(v) not in (int, float)))
+        super().__init__(what, group, tuple(k for k, v in group.items() if not _is_number(v)))
         self.optimizer, self.options, self.choices = optimizer, options, _choices(options)
 
     def difference(self) -> str:
@@ -255,6 +257,11 @@ class GroupItem(DictItem):
             return f"an option of {self.what} was switched on or off"
         self.options = options
         return ""
+
+
+def _is_number(value: Any) -> bool:
+    """Whether an option is a number, or several (the betas of Adam)."""
+    return type(value) in (int, float) or (type(value) is tuple and bool(value) and all(map(_is_number, value)))
 
 
 def _choices(options: dict[str, Any]) -> tuple:
