@@ -97,9 +97,9 @@ class AsRecorded:
         made, names = {r.buffer for r in self.step.writes()}, dict[int, str]()
         for call in self.relaid.calls:
             known = jit.facts.get(call.address)
-            described = getattr(call.plan, "described", None)
-            told = described.tensors if described is not None else () if known is None else known.parameters
-            places = zip(told, call.arguments[described is not None :])
+            tensors = getattr(getattr(call.plan, "described", None), "tensors", None)  # of a convolution
+            told = tensors if tensors is not None else () if known is None else known.parameters
+            places = zip(told, call.arguments[tensors is not None :])
             names.update({a.buffer: name for name, a in places if type(a) is Ref})
         largest, count = {"": 0.0}, 1
         for of, (last, picture) in self.relaid.pictures.items():

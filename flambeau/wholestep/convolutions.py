@@ -42,7 +42,7 @@ def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], in
     if known is not None and known.name == "block_rows":
         return _of_product(graph, steps[i : i + 3])
     told: Any = getattr(step.plan, "described", None)
-    sizes = None if told is None else sizes_of(told)
+    sizes = sizes_of(told) if type(told) is Described else None
     if sizes is None:
         return [], 1
     places = dict(zip(told.tensors, step.arguments[1:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import zlib
 from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from .placing import place
 from .products import prefer_primitives
 
 convolutions, followers, layouts = late("convolutions"), late("followers"), late("layouts")
+repeated, lanes = late("repeated"), late("lanes")
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
 _POINTERS = 14  # of a joined loop
 _NODES = 400  # of its formulas
@@ -33,14 +35,19 @@ class Stage(NamedTuple):
     """What a graph looked like after a pass: its text, how many steps it had, and how many bytes these read and wrote."""
 
     name: str
-    text: str
+    packed: Any  # the text, in few bytes
     steps: int
     bytes: int
+
+    @property
+    def text(self) -> str:
+        return zlib.decompress(self.packed).decode()
 
 
 def run(graph: Graph, results: set[int]) -> list[Stage]:
     """All passes in order. What the graph looked like after each that changed something."""
-    trail = [_stage("recording", graph)]
+    lines: dict[int, tuple] = {}
+    trail = [_stage("recording", graph, lines)]
     for name, work in (
         ("sharing", share),
         ("keeping layouts", keep_layouts),
@@ -53,16 +60,18 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("joining what follows", join_followers),
         ("joining biases", join_biases),
         ("preferring primitives", prefer_primitives),
+        ("multiplying rows once", multiply_once),
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
+        ("running side by side", side_by_side),
     ):
-        rounds = work in (join_biases, prefer_primitives, keep_layouts)
-        if (graph.exact and rounds) or (graph.portable and work is fewer_products):
+        rounds = work in (join_biases, prefer_primitives, multiply_once, keep_layouts)
+        if (graph.exact and rounds) or (graph.portable and work in (fewer_products, multiply_once, side_by_side)):
             continue
         before = [id(step) for step in graph.steps]
         work(graph, results)
         if [id(step) for step in graph.steps] != before:
-            trail.append(_stage(name, graph))
+            trail.append(_stage(name, graph, lines))
     return trail
 
 
@@ -81,9 +90,23 @@ def fewer_products(graph: Graph, results: set[int]) -> None:
 def _convolves(graph: Graph) -> bool:
     known = [s for s in graph.steps if isinstance(s, Launch)]
     blocks = [jit.facts.get(s.address) for s in known]
-    return any(getattr(s.plan, "described", None) for s in known) or any(
+    return any(hasattr(getattr(s.plan, "described", None), "kind") for s in known) or any(
         b is not None and b.name == "block_rows" for b in blocks
     )
+
+
+def multiply_once(graph: Graph, results: set[int]) -> None:
+    """Let products of rows of a table be computed with each row once, where a table is read."""
+    known = [jit.facts.get(s.address) for s in graph.steps if isinstance(s, Launch)]
+    if any(k is not None and k.name == "embedding" for k in known):
+        repeated.multiply_once(graph, results)
+
+
+def side_by_side(graph: Graph, results: set[int]) -> None:
+    """Let the rows of a batch go through the time of a recurrent layer on threads of their own, where there is one."""
+    known = [jit.facts.get(s.address) for s in graph.steps if isinstance(s, Launch)]
+    if any(k is not None and "_step" in k.name for k in known):
+        lanes.side_by_side(graph, results)
 
 
 def join_followers(graph: Graph, results: set[int]) -> None:
@@ -92,9 +115,9 @@ def join_followers(graph: Graph, results: set[int]) -> None:
         followers.join_followers(graph, results)
 
 
-def _stage(name: str, graph: Graph) -> Stage:
+def _stage(name: str, graph: Graph, lines: dict[int, tuple]) -> Stage:
     moved = sum(graph.buffers[b].size for step in graph.steps for b in {r.buffer for r in step.refs()} if b >= 0)
-    return Stage(name, graph.text(), len(graph.steps), moved)
+    return Stage(name, zlib.compress(graph.text(lines).encode(), 1), len(graph.steps), moved)
 
 
 # -- the same thing twice -----------------------------------------------------------------------------------------------

@@ -367,11 +367,9 @@ class Finder:
                 yield Convolution(i, steps[i : i + 3], *product, steps[i + 2])
                 continue
             told = getattr(step.plan, "described", None)
-            if (
-                told is None
-                or told.kind not in ("forward", "backward")
-                or len(next(iter(told.tensors.values()))[0]) != 4
-            ):
+            if type(told) is not Described or told.kind not in ("forward", "backward"):
+                continue
+            if len(next(iter(told.tensors.values()))[0]) != 4:
                 continue
             first, end = i - len(step.plan.before), i + 1 + len(step.plan.after)
             if first >= 0 and all(isinstance(s, Launch) for s in steps[first:end]):
