@@ -95,41 +95,38 @@ extern "C" __global__ void __launch_bounds__(64 * GROUPS) multiply(float* out, i
         _Pragma("unroll") for (int i = 0; i < TM; ++i) totals[i] += (left[i][0] + left[i][1]) + (left[i][2] + left[i][3]);
     }
   }
-  // One group after the other hands its sums to the first.
+  // Every group writes its sums; each then adds up and stores every GROUPS-th four of them.
   wait_for_all_but<0>();
-  float* exchange = space[0].v;
-  _Pragma("unroll") for (int other = 1; other < GROUPS; ++other) {
+  constexpr int FOURS = TM * TN / 4;
+  float* others = space[GROUPS * FOURS * 64].v;
+  if (GROUPS > 1) {
     __syncthreads();
-    if (group == other)
-      _Pragma("unroll") for (int i = 0; i < TM; ++i) _Pragma("unroll") for (int j = 0; j < TN; ++j) exchange[(i * TN + j) * 64 + t] = sums[i][j];
-    __syncthreads();
-    if (group == 0)
-      _Pragma("unroll") for (int i = 0; i < TM; ++i) _Pragma("unroll") for (int j = 0; j < TN; ++j) sums[i][j] += exchange[(i * TN + j) * 64 + t];
-    if (!SUMS || column) continue;
-    __syncthreads();
-    if (group == other) _Pragma("unroll") for (int i = 0; i < TM; ++i) exchange[i * 64 + t] = totals[i];
-    __syncthreads();
-    if (group == 0) _Pragma("unroll") for (int i = 0; i < TM; ++i) totals[i] += exchange[i * 64 + t];
-  }
-  if (group) return;
-  if (SUMS && column == 0 && tx == 0)
-    _Pragma("unroll") for (int i = 0; i < TM; ++i) {
-      const int r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4);
-      if (r < rows) bias[(i64)split * rows + r] = totals[i];
-    }
-  out += (i64)split * rows * columns;
-  _Pragma("unroll") for (int j = 0; j < TN / 4; ++j) {
-    const int c = column + 32 * j + 4 * tx;
-    if (c >= columns) continue;
-    quad more = {};
-    if (!SUMS && bias) _Pragma("unroll") for (int m = 0; m < 4; ++m) more.v[m] = bias[c + m];
-    _Pragma("unroll") for (int i = 0; i < TM; ++i) {
-      const int r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4);
-      if (r >= rows) continue;
+    _Pragma("unroll") for (int u = 0; u < FOURS; ++u) {
       quad q;
-      _Pragma("unroll") for (int m = 0; m < 4; ++m) q.v[m] = sums[i][4 * j + m] + more.v[m];
-      *(quad*)(out + r * out_step + c) = q;
+      _Pragma("unroll") for (int m = 0; m < 4; ++m) q.v[m] = sums[4 * u / TN][4 * u % TN + m];
+      space[(group * FOURS + u) * 64 + t] = q;
     }
+    if (SUMS && column == 0) _Pragma("unroll") for (int i = 0; i < TM; ++i) others[(group * TM + i) * 64 + t] = totals[i];
+    __syncthreads();
+  }
+  out += (i64)split * rows * columns;
+  _Pragma("unroll") for (int u = 0; u < FOURS; ++u) {
+    const int i = 4 * u / TN, r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4), c = column + 4 * u % TN * 8 + 4 * tx;
+    if ((GROUPS > 1 && u % GROUPS != group) || r >= rows || c >= columns) continue;
+    quad q;
+    _Pragma("unroll") for (int m = 0; m < 4; ++m) q.v[m] = (SUMS || !bias ? 0.f : bias[c + m]) + (GROUPS > 1 ? 0.f : sums[i][4 * u % TN + m]);
+    if (GROUPS > 1)
+      _Pragma("unroll") for (int other = 0; other < GROUPS; ++other) {
+        const quad p = space[(other * FOURS + u) * 64 + t];
+        _Pragma("unroll") for (int m = 0; m < 4; ++m) q.v[m] += p.v[m];
+      }
+    *(quad*)(out + r * out_step + c) = q;
+  }
+  if (!SUMS || column || tx || group) return;
+  _Pragma("unroll") for (int i = 0; i < TM; ++i) {
+    const int r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4);
+    if (GROUPS > 1) _Pragma("unroll") for (int other = 1; other < GROUPS; ++other) totals[i] += others[(other * TM + i) * 64 + t];
+    if (r < rows) bias[(i64)split * rows + r] = totals[i];
   }
 }
 
@@ -162,7 +159,8 @@ def _kernels(where: Any, tile: tuple[int, int], groups: int, along: tuple[bool, 
     sizes = f"#define TM {tile[0]}\n#define TN {tile[1]}\n#define GROUPS {groups}\n#define STAGES {stages}\n"
     lie = f"#define A_ALONG {int(along[0])}\n#define B_ALONG {int(along[1])}\n#define SUMS {int(sums)}\n"
     module = nvidia.load_source(sizes + lie + _TEXT, where)
-    shared = 4 * groups * max(stages * 32 * 8 * sum(tile), 64 * tile[0] * tile[1] if groups > 1 else 0)
+    each = 64 * tile[0] * (tile[1] + int(sums)) if groups > 1 else 0  # floats that a group leaves for others
+    shared = 4 * groups * max(stages * 32 * 8 * sum(tile), each)
     return module.function("multiply", tuple("qqqqqqqiiii"), shared), module.function("add_up", tuple("qqqqiii"))
 
 
@@ -209,7 +207,15 @@ class Plan:
 
 _LEAST, _MOST = 1 << 22, 1 << 28  # multiplications
 # Tiles, groups, and the share of a multiprocessor's arithmetic that they reach when it is full.
-_WAYS = (((8, 8), 2, 0.8), ((8, 4), 2, 0.7), ((4, 8), 2, 0.7), ((8, 4), 4, 0.7), ((6, 4), 4, 0.65), ((4, 4), 4, 0.55))
+_WAYS = (
+    ((8, 8), 2, 0.8),
+    ((8, 4), 2, 0.7),
+    ((4, 8), 2, 0.7),
+    ((8, 4), 4, 0.7),
+    ((6, 4), 4, 0.65),
+    ((4, 4), 4, 0.55),
+    ((12, 8), 4, 0.85),
+)
 _SPLITS = (1, 2, 4, 6, 8, 12)
 _WARPS = 8  # that keep a multiprocessor busy
 
