@@ -229,10 +229,7 @@ class _Plan:
 
     def run(self, out: int, a: int, b: int, bias: int, scales: tuple[int, int] | None = None) -> None:
         stream = nvidia.current_stream(self.where)
-        if stream != self.stream:
-            self.words[_STREAM] = stream
-            self.words[_SPACE] = _workspace(self.where, stream, self.words[_SIZE])
-            self.stream = stream
+        held = None if stream == self.stream else self._enter(stream)
         if bias != self.bias:
             if bias:
                 self._set(_BIAS_POINTER, c_void_p(bias))
@@ -244,8 +241,20 @@ class _Plan:
             self.call(self.table, out, b, a)
         else:
             self.call(self.table, out, a, b)
+        del held
         if self.words[_STATUS]:
             _check(self.words[_STATUS], "cublasLtMatmul")
+
+    def _enter(self, stream: int) -> UntypedStorage | None:
+        """Run on another stream than before. A graph has a workspace for this product only, which is to be held until it is captured."""
+        self.words[_STREAM], need = stream, self.words[_SIZE]
+        if not self.where.memory.is_captured(stream):
+            self.words[_SPACE], self.stream = _workspace(self.where, stream, need), stream
+            return None
+        self.stream = -1
+        space = nvidia.workspace(need, self.where) if need else None
+        self.words[_SPACE] = 0 if space is None else space.ptr
+        return space
 
     def __del__(self, finalizing: Any = sys.is_finalizing) -> None:
         if finalizing():  # the driver may be gone
