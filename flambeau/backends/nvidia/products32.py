@@ -11,6 +11,7 @@ from typing import Any
 
 from ...kernels.cuda_copies import COPIES
 from .. import nvidia
+from . import driver
 
 _TEXT = (
     COPIES
@@ -153,15 +154,23 @@ extern "C" __global__ void __launch_bounds__(256) add_up(float* out, i64 out_ste
 )
 
 
+def _shared(tile: tuple[int, int], groups: int, sums: bool) -> int:
+    """Bytes of shared memory that a block needs: for operands, and then for what groups leave for each other."""
+    each = 64 * tile[0] * (tile[1] + int(sums)) if groups > 1 else 0
+    return 4 * groups * max(_stages(groups) * 32 * 8 * sum(tile), each)
+
+
+def _stages(groups: int) -> int:
+    return 3 if groups < 4 else 2
+
+
 @functools.cache
 def _kernels(where: Any, tile: tuple[int, int], groups: int, along: tuple[bool, bool], sums: bool) -> tuple[Any, Any]:
-    stages = 3 if groups < 4 else 2
-    sizes = f"#define TM {tile[0]}\n#define TN {tile[1]}\n#define GROUPS {groups}\n#define STAGES {stages}\n"
+    sizes = f"#define TM {tile[0]}\n#define TN {tile[1]}\n#define GROUPS {groups}\n#define STAGES {_stages(groups)}\n"
     lie = f"#define A_ALONG {int(along[0])}\n#define B_ALONG {int(along[1])}\n#define SUMS {int(sums)}\n"
     module = nvidia.load_source(sizes + lie + _TEXT, where)
-    each = 64 * tile[0] * (tile[1] + int(sums)) if groups > 1 else 0  # floats that a group leaves for others
-    shared = 4 * groups * max(stages * 32 * 8 * sum(tile), each)
-    return module.function("multiply", tuple("qqqqqqqiiii"), shared), module.function("add_up", tuple("qqqqiii"))
+    multiply = module.function("multiply", tuple("qqqqqqqiiii"), _shared(tile, groups, sums))
+    return multiply, module.function("add_up", tuple("qqqqiii"))
 
 
 class Plan:
@@ -205,7 +214,7 @@ class Plan:
         self.add_up(-(-numbers // 1024), 256, out, out_step, parts.ptr, bias, rows, columns, self.splits)
 
 
-_LEAST, _MOST = 1 << 22, 1 << 28  # multiplications
+_LEAST, _MOST = 1 << 22, 1 << 27  # multiplications
 # Tiles, groups, and the share of a multiprocessor's arithmetic that they reach when it is full.
 _WAYS = (
     ((8, 8), 2, 0.8),
@@ -221,7 +230,9 @@ _WARPS = 8  # that keep a multiprocessor busy
 
 
 @functools.cache
-def chosen(sizes: tuple[int, int, int], along: tuple[bool, bool], processors: int) -> tuple[tuple[int, int], int, int]:
+def chosen(
+    sizes: tuple[int, int, int], along: tuple[bool, bool], processors: int, shared: int = 227 << 10
+) -> tuple[tuple[int, int], int, int]:
     """(tile, groups, splits) by an estimate of the time that each takes, in cycles."""
     rows, columns, inner = sizes
 
@@ -234,7 +245,7 @@ def chosen(sizes: tuple[int, int, int], along: tuple[bool, bool], processors: in
             4000 + rows * columns * splits / 200 if splits > 1 else 0
         )
 
-    ways = [w for w in _WAYS if along[0] or w[0][0] % 4 == 0]
+    ways = [w for w in _WAYS if (along[0] or w[0][0] % 4 == 0) and _shared(w[0], w[1], True) <= shared]
     able = [(w, s) for w in ways for s in _SPLITS if s == 1 or inner >= 64 * s * w[1]]
     way, splits = min(able, key=lambda pair: cycles(*pair))
     return way[0], way[1], splits
@@ -263,7 +274,9 @@ def plan(
     if any(n % 4 for n in (*sizes, out[1], a[1], b[1])) or nvidia.capability(where) < (8, 0):
         return None
     along = (a[0], not b[0])
-    return Plan(where, sizes, (out[1], a[1], b[1]), along, *chosen(sizes, along, nvidia.processors(where)), sums)
+    shared = driver.attribute("shared_memory_per_block_optin", where.index or 0)
+    way = chosen(sizes, along, nvidia.processors(where), shared)
+    return Plan(where, sizes, (out[1], a[1], b[1]), along, *way, sums)
 
 
 __all__ = ["Plan", "chosen", "plan"]
