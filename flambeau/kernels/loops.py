@@ -212,15 +212,9 @@ class LoopKernel:
             f" native({', '.join(passed)})\n"
         )
         space: dict[str, Any] = {
-            "table": table,
-            "build": build,
-            "slow": slow,
-            "elsewhere": elsewhere,
-            "compiled": compiled.get,
-            "cpu": cpu,
-            "FROM_NUMPY": FROM_NUMPY,
-            "address": _array_address,
-        }
+            "table": table, "build": build, "slow": slow, "elsewhere": elsewhere, "compiled": compiled.get,
+            "cpu": cpu, "FROM_NUMPY": FROM_NUMPY, "address": _array_address,
+        }  # fmt: skip
         exec(source, space)  # the text is made of operand positions only
         return space["entry"]
 

@@ -102,7 +102,13 @@ class Last:
     def takes(self, args: tuple) -> bool:
         state = self.recorded.state_addresses
         for t, (shape, strides, d, where, inference) in zip(args, self.layouts):
-            if type(t) is not Tensor or t._autograd is not None or t._base is not None or t.dtype is not d:
+            if (
+                type(t) is not Tensor
+                or t._autograd is not None
+                or t._base is not None
+                or t.dtype is not d
+                or t.__dict__
+            ):
                 return False
             if t.shape != shape or t._strides != strides or t.device is not where:
                 return False
@@ -314,7 +320,9 @@ class CompiledFunction:
     def _find_parts(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
         """Run the function with a mark before each statement, split it at those that cannot be recorded."""
         found = splitting.find(self.function, self.source)
-        assert not isinstance(found, str)
+        if isinstance(found, str):  # a hook that was not there when it was recorded
+            self.found[key] = Unfit(why)
+            return self._eager(args, kwargs, f"{why}; it cannot be split: {found}")
         source, first = found
         marks = marking.Marks(source)
         reach = self._reach(given)
@@ -435,6 +443,7 @@ class CompiledFunction:
         table = cut(given, [])
         with _undivided():
             result = self.function(*replaced(args, table), **replaced(kwargs, table))
+        take_histories(given, table, [])
         inside = {id(table.get(id(t), t)) for t in given.tensors}
         live = [t for t in tensors_in(result) if id(t) not in inside and is_live(t, inside)]
         return attached(derivative, given, table, result, live)
@@ -584,13 +593,22 @@ def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
     if a gradient comes by."""
     if not grad_mode.enabled:
         return {}
-    return {id(t): differentiable.Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
+    table = {id(t): differentiable.Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
+    for t in given.tensors:
+        if id(t) in table and t.__dict__:
+            table[id(t)].__dict__.update(t.__dict__)
+    return table
 
 
 def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str]) -> None:
-    """Arguments that a function changed in place have the history that their stand-ins got."""
+    """Arguments that a function changed in place have the history that their stand-ins got, and the attributes."""
     for t in given.tensors:
         inside = table.get(id(t))
+        if inside is not None and {n: id(v) for n, v in inside.__dict__.items()} != {
+            n: id(v) for n, v in t.__dict__.items()
+        }:
+            t.__dict__.clear()
+            t.__dict__.update(inside.__dict__)
         if inside is None or isinstance(inside.grad_fn, differentiable.Boundary):
             continue
         told.append("it changes an argument that has a history")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import zlib
 from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -34,14 +35,19 @@ class Stage(NamedTuple):
     """What a graph looked like after a pass: its text, how many steps it had, and how many bytes these read and wrote."""
 
     name: str
-    text: str
+    packed: Any  # the text, in few bytes
     steps: int
     bytes: int
+
+    @property
+    def text(self) -> str:
+        return zlib.decompress(self.packed).decode()
 
 
 def run(graph: Graph, results: set[int]) -> list[Stage]:
     """All passes in order. What the graph looked like after each that changed something."""
-    trail = [_stage("recording", graph)]
+    lines: dict[int, tuple] = {}
+    trail = [_stage("recording", graph, lines)]
     for name, work in (
         ("sharing", share),
         ("keeping layouts", keep_layouts),
@@ -65,7 +71,7 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         before = [id(step) for step in graph.steps]
         work(graph, results)
         if [id(step) for step in graph.steps] != before:
-            trail.append(_stage(name, graph))
+            trail.append(_stage(name, graph, lines))
     return trail
 
 
@@ -109,9 +115,9 @@ def join_followers(graph: Graph, results: set[int]) -> None:
         followers.join_followers(graph, results)
 
 
-def _stage(name: str, graph: Graph) -> Stage:
+def _stage(name: str, graph: Graph, lines: dict[int, tuple]) -> Stage:
     moved = sum(graph.buffers[b].size for step in graph.steps for b in {r.buffer for r in step.refs()} if b >= 0)
-    return Stage(name, graph.text(), len(graph.steps), moved)
+    return Stage(name, zlib.compress(graph.text(lines).encode(), 1), len(graph.steps), moved)
 
 
 # -- the same thing twice -----------------------------------------------------------------------------------------------

@@ -38,12 +38,10 @@ import struct
 import threading
 import time
 import weakref
+from array import array
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ..backends.cpu import winograd
 from ..backends.cpu.onednn import plan as onednn_plan
 from ..backends.cpu.onednn import sequence
 from ..core import storage as storages
@@ -56,10 +54,11 @@ from . import driver
 from .arena import arrange
 from .comparing import Print
 from .graph import Call, Graph, Held, Launch, Number, Ref, Relaid, Same, Test, mapped
-from .late import late
+from .late import Late, late
 from .rehearsal import PIECE, Rehearsal
 
 as_recorded = late("as_recorded")
+winograd = Late(f"{__name__.partition('.')[0]}.backends.cpu.winograd")
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
 _LARGE = 1 << 20  # an arena of more bytes than this is worth giving back
@@ -321,8 +320,8 @@ class Program:
 
     def _fix(self) -> None:
         """From now on nothing moves."""
-        self.block = np.array([*map(_signed, self.words), 0], np.int64)
-        base = self.block.ctypes.data
+        self.block = array("q", [*map(_signed, self.words), 0])
+        base = self.block.buffer_info()[0]
         rows = []
         named = [name for _, name, _ in self._patches]
         calls = [s if isinstance(s, Call) else s.again for s in self.graph.steps if isinstance(s, (Call, Test))]
@@ -335,10 +334,10 @@ class Program:
         for word, name, offset in self._patches:
             rows += [base + 8 * word, self._value[name], offset]
         steps = [w for caller, function, at in self.instructions for w in (caller, function, base + 8 * at)]
-        self.steps = np.array([*map(_signed, steps), 0], np.int64)
+        self.steps = array("q", [*map(_signed, steps), 0])
         for word, first in self._lists:
-            self.block[word] = self.steps.ctypes.data + 24 * first
-        self.patches = np.array([*rows, 0], np.int64)
+            self.block[word] = self.steps.buffer_info()[0] + 24 * first
+        self.patches = array("q", [*rows, 0])
         self.patch_count = len(rows) // 3
         self.values = (ctypes.c_int64 * (len(self.names) + 1))()
         self.doubles = (ctypes.c_double * (len(self.names) + 1)).from_buffer(self.values)
@@ -350,7 +349,7 @@ class Program:
         self.runner = driver.runner(self.bytes < _BRIEF_BYTES)
         self.scratch = [p for p in self.plans if p.scratch_size]
         self.bound = -1
-        self.steps_at, self.patches_at = self.steps.ctypes.data, self.patches.ctypes.data
+        self.steps_at, self.patches_at = self.steps.buffer_info()[0], self.patches.buffer_info()[0]
         self.values_at, self.status_at = ctypes.addressof(self.values), ctypes.addressof(self.status)
         value = self._value.get
         self.argument_values = [
@@ -454,7 +453,7 @@ class Program:
                 if widths is None:
                     self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
                 else:
-                    self._run_in_pieces(i, np.array([0, *widths]), rehearsal)
+                    self._run_in_pieces(i, widths, rehearsal)
                 rehearsal.times.append((self.step_names[i], time.perf_counter() - started))
                 if self.status.value:
                     self._fail(i)
@@ -464,19 +463,21 @@ class Program:
                     beside.finish()
                 rehearsal.after(self.origins[i])
 
-    def _run_in_pieces(self, i: int, widths: np.ndarray, rehearsal: Rehearsal) -> None:
+    def _run_in_pieces(self, i: int, widths: list[int], rehearsal: Rehearsal) -> None:
         """A loop, some elements at a time, so that no more has to be copied at once."""
         at = self.instructions[i][2]
-        block = self.block[at : at + len(widths)]
-        usual = block.copy()
-        whole = int(usual[0])
-        for first in range(0, whole, PIECE):
-            block[:] = usual + first * widths
-            block[0] = min(PIECE, whole - first)
-            rehearsal.piece(self.origins[i], first, int(block[0]), whole)
-            self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
-            rehearsal.after(self.origins[i])
-        block[:] = usual
+        usual = self.block[at : at + 1 + len(widths)]
+        whole = usual[0]
+        try:
+            for first in range(0, whole, PIECE):
+                count = self.block[at] = min(PIECE, whole - first)
+                for k, width in enumerate(widths, 1):
+                    self.block[at + k] = usual[k] + first * width
+                rehearsal.piece(self.origins[i], first, count, whole)
+                self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+                rehearsal.after(self.origins[i])
+        finally:
+            self.block[at : at + len(usual)] = usual
 
     def _compare(self, i: int, step: Launch, k: int) -> None:
         """Make the call that a step stands for, whose results stay, so that later steps find what they would in an eager call; from

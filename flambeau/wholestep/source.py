@@ -8,6 +8,7 @@ import __future__
 
 import ast
 import copy
+import functools
 import inspect
 import textwrap
 import types
@@ -110,8 +111,14 @@ def of(function: Any) -> Source | str:
 
 def _imported(code: types.CodeType) -> list[str]:
     """Names that the module around a function imports: CPython compiles calls of their attributes otherwise."""
+    return _imports("".join(inspect.findsource(code)[0]))
+
+
+@functools.lru_cache(16)
+def _imports(text: str) -> list[str]:
+    """Names that a module of this text imports."""
     found: set[str] = set()
-    left: list[ast.AST] = [ast.parse("".join(inspect.findsource(code)[0]))]
+    left: list[ast.AST] = [ast.parse(text)]
     while left:
         node = left.pop()
         if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -365,6 +365,8 @@ def target(function: Any) -> tuple[Any, tuple, str]:
     if isinstance(function, Module):
         if type(function).__call__ is not Module.__call__:
             return None, (), "its class has a way of its own of being called"
+        if not is_plain(function):
+            return None, (), "it has hooks, or a forward of its own"
         return type(function).forward, (function,), ""
     return function, (), ""
 
