@@ -23,18 +23,9 @@ def _version(package: str) -> str:
 def cpu_features() -> list[str]:
     """The vector instruction sets the kernels may use."""
     wanted = (
-        "sse4_2",
-        "avx",
-        "avx2",
-        "fma",
-        "f16c",
-        "avx512f",
-        "avx512bw",
-        "avx512vl",
-        "avx512_bf16",
-        "avx512_vnni",
+        "sse4_2", "avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512_bf16", "avx512_vnni",
         "amx_bf16",
-    )
+    )  # fmt: skip
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
             flags = next((line for line in file if line.startswith("flags")), "").split()

@@ -17,15 +17,9 @@ from .core.generator import Generator, default_generator, initial_seed, manual_s
 from .core.tensor import Tensor
 
 __all__ = [
-    "Generator",
-    "default_generator",
-    "fork_rng",
-    "get_rng_state",
-    "initial_seed",
-    "manual_seed",
-    "seed",
+    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed",
     "set_rng_state",
-]
+]  # fmt: skip
 
 
 def get_rng_state() -> Tensor:

@@ -44,28 +44,9 @@ _OF_PROFILER = (
 
 
 __all__ = [
-    "Function",
-    "FunctionCtx",
-    "GradcheckError",
-    "Variable",
-    "anomaly_mode",
-    "backward",
-    "detect_anomaly",
-    "enable_grad",
-    "functional",
-    "grad",
-    "gradcheck",
-    "gradgradcheck",
-    "graph",
-    "inference_mode",
-    "is_anomaly_check_nan_enabled",
-    "is_anomaly_enabled",
-    "is_grad_enabled",
-    "is_inference_mode_enabled",
-    "is_multithreading_enabled",
-    "no_grad",
-    "once_differentiable",
-    "set_detect_anomaly",
-    "set_grad_enabled",
+    "Function", "FunctionCtx", "GradcheckError", "Variable", "anomaly_mode", "backward", "detect_anomaly",
+    "enable_grad", "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode",
+    "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled",
+    "is_multithreading_enabled", "no_grad", "once_differentiable", "set_detect_anomaly", "set_grad_enabled",
     "set_multithreading_enabled",
-]
+]  # fmt: skip

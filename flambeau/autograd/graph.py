@@ -178,13 +178,6 @@ def allow_mutation_on_saved_tensors() -> Iterator[_Copies]:
 
 
 __all__ = [
-    "GradientEdge",
-    "Node",
-    "allow_mutation_on_saved_tensors",
-    "disable_saved_tensors_hooks",
-    "get_gradient_edge",
-    "increment_version",
-    "register_multi_grad_hook",
-    "save_on_cpu",
-    "saved_tensors_hooks",
-]
+    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
+    "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
+]  # fmt: skip

@@ -13,16 +13,9 @@ from .profiler_settings import DeviceType
 from .profiler_table import Table, _format_time
 
 __all__ = [
-    "EventList",
-    "EventMetadata",
-    "FormattedTimesMixin",
-    "FunctionEvent",
-    "FunctionEventAvg",
-    "Interval",
-    "Kernel",
-    "MemRecordsAcc",
-    "StringTable",
-]
+    "EventList", "EventMetadata", "FormattedTimesMixin", "FunctionEvent", "FunctionEventAvg", "Interval", "Kernel",
+    "MemRecordsAcc", "StringTable",
+]  # fmt: skip
 
 MEMORY_EVENT_NAME = "[memory]"
 OUT_OF_MEMORY_EVENT_NAME = "[OutOfMemory]"

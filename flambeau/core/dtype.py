@@ -11,20 +11,9 @@ class dtype:
     """An element type. There is exactly one object per type, so `is` compares them."""
 
     __slots__ = (
-        "name",
-        "itemsize",
-        "kind",
-        "numpy",
-        "is_floating_point",
-        "is_complex",
-        "is_signed",
-        "category",
-        "letter",
-        "legacy_name",
-        "index",
-        "typecode",
-        "__weakref__",
-    )
+        "name", "itemsize", "kind", "numpy", "is_floating_point", "is_complex", "is_signed", "category", "letter",
+        "legacy_name", "index", "typecode", "__weakref__",
+    )  # fmt: skip
 
     name: str
     itemsize: int
@@ -137,15 +126,9 @@ qint8, quint8, qint32, quint4x2, quint2x4 = QUANTIZED_DTYPES
 
 # PyTorch's other spellings of the same objects.
 ALIASES = {
-    "half": float16,
-    "float": float32,
-    "double": float64,
-    "short": int16,
-    "int": int32,
-    "long": int64,
-    "cfloat": complex64,
-    "cdouble": complex128,
-}
+    "half": float16, "float": float32, "double": float64, "short": int16, "int": int32, "long": int64,
+    "cfloat": complex64, "cdouble": complex128,
+}  # fmt: skip
 
 _REAL = {complex64: float32, complex128: float64}
 _COMPLEX = {float64: complex128, float32: complex64}

@@ -47,17 +47,9 @@ class Generator:
     """
 
     __slots__ = (
-        "__weakref__",
-        "_device",
-        "_engine",
-        "_kept_float",
-        "_native",
-        "_seed",
-        "_seeder",
-        "_untouched",
-        "kept_normal",
-        "lock",
-    )
+        "__weakref__", "_device", "_engine", "_kept_float", "_native", "_seed", "_seeder", "_untouched",
+        "kept_normal", "lock",
+    )  # fmt: skip
 
     kept_normal: float | None  # second value of a Box-Muller pair, waiting for the next call
 

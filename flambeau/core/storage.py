@@ -113,19 +113,9 @@ class UntypedStorage:
     are rare and left unset until needed."""
 
     __slots__ = (
-        "ptr",
-        "size_bytes",
-        "capacity",
-        "owner",
-        "device",
-        "version",
-        "watched",
-        "last_write",
-        "aliases",
-        "fixed",
-        "origin",
-        "__weakref__",
-    )
+        "ptr", "size_bytes", "capacity", "owner", "device", "version", "watched", "last_write", "aliases", "fixed",
+        "origin", "__weakref__",
+    )  # fmt: skip
 
     ptr: int
     size_bytes: int

@@ -82,18 +82,9 @@ class Tensor(TensorMethods):
     """A multi-dimensional array of one dtype, with PyTorch's interface."""
 
     __slots__ = (
-        "_storage",
-        "shape",
-        "_strides",
-        "_offset",
-        "dtype",
-        "device",
-        "_contig",
-        "_autograd",
-        "_base",
-        "__dict__",
+        "_storage", "shape", "_strides", "_offset", "dtype", "device", "_contig", "_autograd", "_base", "__dict__",
         "__weakref__",
-    )
+    )  # fmt: skip
 
     _storage: UntypedStorage
     shape: Size

@@ -26,7 +26,6 @@ from ..core.layout import strided
 from ..core.size import make_size
 from ..core.storage import UntypedStorage, tell_looked, watchers
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
-from ..library.aten import gradients as _gradients  # noqa: F401  it adds operators
 from ..library.aten.calls import _function
 from ..library.native import add_class
 from ..library.registration import Library, fallthrough_kernel

@@ -17,7 +17,6 @@ from typing import Any
 
 from ..core.dtype import dtype
 from ..core.tensor import Tensor
-from ..library.aten import gradients as _gradients  # noqa: F401  it adds operators
 from ..library.aten.calls import _function, record_of
 from ..library.aten.schemas import REQUIRED, Argument, FunctionSchema, table
 
@@ -25,55 +24,13 @@ FOLDER = Path(__file__).parents[1] / "include" / "ATen"
 _HEAD = "// Written by `python -m flambeau.cpp.headers` from the operators' schemas. Do not change it by hand.\n"
 
 # Written by hand in Tensor.h and ATen.h: what needs no call of Python, or is different in C++.
-_BY_HAND = frozenset(
-    [
-        "tensor",
-        "as_tensor",
-        "size",
-        "stride",
-        "dim",
-        "numel",
-        "item",
-        "to",
-        "index",
-        "index_put",
-        "index_put_",
-        "backward",
-        "requires_grad_",
-        "retain_grad",
-        "data",
-        "cpu",
-        "cuda",
-        "is_floating_point",
-        "is_complex",
-        "is_contiguous",
-        "storage_offset",
-        "element_size",
-        "get_device",
-        "is_leaf",
-        "output_nr",
-        "_version",
-        "layout",
-        "device",
-        "dtype",
-        "from_file",
-        "set_data",
-        "numpy",
-        "tolist",
-        "contiguous_format",
-        "sym_size",
-        "sym_stride",
-        "sym_numel",
-        "sym_storage_offset",
-        "type",
-        "ndimension",
-        "nbytes",
-        "itemsize",
-        "is_same_size",
-        "print",
-        "einsum",
-    ]
-)
+_BY_HAND = frozenset([
+    "tensor", "as_tensor", "size", "stride", "dim", "numel", "item", "to", "index", "index_put", "index_put_",
+    "backward", "requires_grad_", "retain_grad", "data", "cpu", "cuda", "is_floating_point", "is_complex",
+    "is_contiguous", "storage_offset", "element_size", "get_device", "is_leaf", "output_nr", "_version", "layout",
+    "device", "dtype", "from_file", "set_data", "numpy", "tolist", "contiguous_format", "sym_size", "sym_stride",
+    "sym_numel", "sym_storage_offset", "type", "ndimension", "nbytes", "itemsize", "is_same_size", "print", "einsum",
+])  # fmt: skip
 _ONLY_IN_CPP = ("slice", "alias", "numpy_T", "polygamma")  # methods there, not in Python
 # What a program does before it has started Python (flambeau/native.h): an undefined tensor where it must start.
 _NATIVE = {
@@ -86,70 +43,24 @@ _NATIVE = {
     "detach": "native_alias(self)",
     "contiguous": "native_contiguous(self, memory_format)",
 }
-_KEYWORDS = frozenset(
-    [
-        "and",
-        "or",
-        "not",
-        "xor",
-        "bool",
-        "int",
-        "float",
-        "double",
-        "long",
-        "short",
-        "char",
-        "default",
-        "register",
-        "union",
-        "new",
-        "delete",
-        "switch",
-        "case",
-        "this",
-        "auto",
-        "class",
-    ]
-)
+_KEYWORDS = frozenset([
+    "and", "or", "not", "xor", "bool", "int", "float", "double", "long", "short", "char", "default", "register",
+    "union", "new", "delete", "switch", "case", "this", "auto", "class",
+])  # fmt: skip
 _PLAIN = {
-    "Tensor": "const Tensor &",
-    "Tensor?": "const optional<Tensor> &",
-    "Tensor[]": "TensorList ",
-    "int": "int64_t ",
-    "int?": "optional<int64_t> ",
-    "int[]": "IntArrayRef ",
-    "int[]?": "OptionalIntArrayRef ",
-    "float": "double ",
-    "float?": "optional<double> ",
-    "float[]": "ArrayRef<double> ",
-    "float[]?": "optional<ArrayRef<double>> ",
-    "bool": "bool ",
-    "bool?": "optional<bool> ",
-    "Scalar": "const Scalar &",
-    "Scalar?": "const optional<Scalar> &",
-    "Scalar[]": "ArrayRef<Scalar> ",
-    "str": "string_view ",
-    "str?": "optional<string_view> ",
-    "ScalarType": "ScalarType ",
-    "ScalarType?": "optional<ScalarType> ",
-    "MemoryFormat": "MemoryFormat ",
-    "MemoryFormat?": "optional<MemoryFormat> ",
-    "Layout?": "optional<Layout> ",
-    "Device": "Device ",
-    "Device?": "optional<Device> ",
-    "Generator": "Generator ",
-    "Generator?": "optional<Generator> ",
-}
+    "Tensor": "const Tensor &", "Tensor?": "const optional<Tensor> &", "Tensor[]": "TensorList ", "int": "int64_t ",
+    "int?": "optional<int64_t> ", "int[]": "IntArrayRef ", "int[]?": "OptionalIntArrayRef ", "float": "double ",
+    "float?": "optional<double> ", "float[]": "ArrayRef<double> ", "float[]?": "optional<ArrayRef<double>> ",
+    "bool": "bool ", "bool?": "optional<bool> ", "Scalar": "const Scalar &", "Scalar?": "const optional<Scalar> &",
+    "Scalar[]": "ArrayRef<Scalar> ", "str": "string_view ", "str?": "optional<string_view> ",
+    "ScalarType": "ScalarType ", "ScalarType?": "optional<ScalarType> ", "MemoryFormat": "MemoryFormat ",
+    "MemoryFormat?": "optional<MemoryFormat> ", "Layout?": "optional<Layout> ", "Device": "Device ",
+    "Device?": "optional<Device> ", "Generator": "Generator ", "Generator?": "optional<Generator> ",
+}  # fmt: skip
 _RESULTS = {
-    "Tensor": "Tensor",
-    "Tensor[]": "std::vector<Tensor>",
-    "bool": "bool",
-    "int": "int64_t",
-    "float": "double",
-    "Scalar": "Scalar",
-    "ScalarType": "ScalarType",
-    "int[]": "std::vector<int64_t>",
-}
+    "Tensor": "Tensor", "Tensor[]": "std::vector<Tensor>", "bool": "bool", "int": "int64_t", "float": "double",
+    "Scalar": "Scalar", "ScalarType": "ScalarType", "int[]": "std::vector<int64_t>",
+}  # fmt: skip
 _OPTIONS = ("dtype", "layout", "device", "pin_memory")
 
 

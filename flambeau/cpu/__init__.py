@@ -14,19 +14,9 @@ from ..core.uninterrupted import uninterrupted
 from . import amp as amp
 
 __all__ = [
-    "Event",
-    "Stream",
-    "StreamContext",
-    "current_device",
-    "current_stream",
-    "device_count",
-    "get_capabilities",
-    "is_available",
-    "is_initialized",
-    "set_device",
-    "stream",
-    "synchronize",
-]
+    "Event", "Stream", "StreamContext", "current_device", "current_stream", "device_count", "get_capabilities",
+    "is_available", "is_initialized", "set_device", "stream", "synchronize",
+]  # fmt: skip
 
 
 def is_available() -> bool:

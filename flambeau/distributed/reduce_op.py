@@ -90,14 +90,9 @@ def kind_of(op: Any) -> RedOpType:
 # -- arithmetic on memory -------------------------------------------------------------------------------------------------
 
 _UFUNCS = {
-    RedOpType.SUM: np.add,
-    RedOpType.PRODUCT: np.multiply,
-    RedOpType.MIN: np.minimum,
-    RedOpType.MAX: np.maximum,
-    RedOpType.BAND: np.bitwise_and,
-    RedOpType.BOR: np.bitwise_or,
-    RedOpType.BXOR: np.bitwise_xor,
-}
+    RedOpType.SUM: np.add, RedOpType.PRODUCT: np.multiply, RedOpType.MIN: np.minimum, RedOpType.MAX: np.maximum,
+    RedOpType.BAND: np.bitwise_and, RedOpType.BOR: np.bitwise_or, RedOpType.BXOR: np.bitwise_xor,
+}  # fmt: skip
 _KERNELS = {
     RedOpType.SUM: "add",
     RedOpType.PRODUCT: "mul",

@@ -33,27 +33,11 @@ from .serialize import load, save
 from .unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 
 __all__ = [
-    "AdditionalInputs",
-    "Constraint",
-    "Dim",
-    "ExportBackwardSignature",
-    "ExportGraphSignature",
-    "ExportedProgram",
-    "FlatArgsAdapter",
-    "ModuleCallEntry",
-    "ModuleCallSignature",
-    "ShapesCollection",
-    "UnflattenedModule",
-    "Unsupported",
-    "default_decompositions",
-    "dims",
-    "export",
-    "export_for_training",
-    "load",
-    "register_dataclass",
-    "save",
-    "unflatten",
-]
+    "AdditionalInputs", "Constraint", "Dim", "ExportBackwardSignature", "ExportGraphSignature", "ExportedProgram",
+    "FlatArgsAdapter", "ModuleCallEntry", "ModuleCallSignature", "ShapesCollection", "UnflattenedModule",
+    "Unsupported", "default_decompositions", "dims", "export", "export_for_training", "load", "register_dataclass",
+    "save", "unflatten",
+]  # fmt: skip
 
 
 def export(

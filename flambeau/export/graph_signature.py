@@ -8,20 +8,10 @@ from enum import Enum, auto
 from typing import Any
 
 __all__ = [
-    "ConstantArgument",
-    "CustomObjArgument",
-    "ExportBackwardSignature",
-    "ExportGraphSignature",
-    "InputKind",
-    "InputSpec",
-    "OutputKind",
-    "OutputSpec",
-    "SymBoolArgument",
-    "SymFloatArgument",
-    "SymIntArgument",
-    "TensorArgument",
-    "TokenArgument",
-]
+    "ConstantArgument", "CustomObjArgument", "ExportBackwardSignature", "ExportGraphSignature", "InputKind",
+    "InputSpec", "OutputKind", "OutputSpec", "SymBoolArgument", "SymFloatArgument", "SymIntArgument",
+    "TensorArgument", "TokenArgument",
+]  # fmt: skip
 
 
 @dataclass

@@ -32,23 +32,9 @@ from .symbols import Expression, Symbol
 from .tensors import dtype_of, format_of, layout_of, meta_tensor
 
 _ARITHMETIC = {
-    "add",
-    "sub",
-    "mul",
-    "floordiv",
-    "truediv",
-    "mod",
-    "pow",
-    "neg",
-    "pos",
-    "eq",
-    "ne",
-    "lt",
-    "le",
-    "gt",
-    "ge",
+    "add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "neg", "pos", "eq", "ne", "lt", "le", "gt", "ge",
     "getitem",
-}
+}  # fmt: skip
 
 
 def _target(name: str) -> Any:

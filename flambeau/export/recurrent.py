@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.tensor import Tensor
 from ..library.aten import aten
-from .decompositions import composite
+from .composites import composite
 
 Layer = Callable[[Tensor, Any, Sequence[Tensor], bool], tuple[Tensor, Any]]
 

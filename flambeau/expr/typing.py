@@ -8,38 +8,11 @@ from ..core.dtype import dtype, opmath
 from .node import PREDICATES, Expr, walk
 
 # Functions whose result is floating point whatever they are given.
-_FLOAT_RESULT = frozenset(
-    [
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sqrt",
-        "rsqrt",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "erf",
-        "erfc",
-        "erfinv",
-        "lgamma",
-        "digamma",
-        "atan2",
-        "div",
-    ]
-)
+_FLOAT_RESULT = frozenset([
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "atan2",
+    "div",
+])  # fmt: skip
 
 
 def _weak_dtype(value: object) -> dtype:

@@ -23,24 +23,7 @@ from .proxy import Proxy
 from .subgraph_rewriter import replace_pattern
 
 __all__ = [
-    "CodeGen",
-    "Graph",
-    "GraphModule",
-    "Interpreter",
-    "Node",
-    "PH",
-    "Proxy",
-    "ProxyableClassMeta",
-    "Tracer",
-    "Transformer",
-    "has_side_effect",
-    "immutable_collections",
-    "interpreter",
-    "map_arg",
-    "node",
-    "proxy",
-    "replace_pattern",
-    "symbolic_trace",
-    "traceback",
-    "wrap",
-]
+    "CodeGen", "Graph", "GraphModule", "Interpreter", "Node", "PH", "Proxy", "ProxyableClassMeta", "Tracer",
+    "Transformer", "has_side_effect", "immutable_collections", "interpreter", "map_arg", "node", "proxy",
+    "replace_pattern", "symbolic_trace", "traceback", "wrap",
+]  # fmt: skip

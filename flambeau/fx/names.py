@@ -21,40 +21,14 @@ from ..serialization.names import written_name
 
 # Functions that PyTorch compiles, where it keeps them; what else `nn.functional` has is written in Python there.
 COMPILED_NN = [
-    "avg_pool2d",
-    "avg_pool3d",
-    "elu_",
-    "gelu",
-    "hardtanh_",
-    "leaky_relu_",
-    "linear",
-    "logsigmoid",
-    "one_hot",
-    "scaled_dot_product_attention",
-    "softplus",
-    "softshrink",
-]
+    "avg_pool2d", "avg_pool3d", "elu_", "gelu", "hardtanh_", "leaky_relu_", "linear", "logsigmoid", "one_hot",
+    "scaled_dot_product_attention", "softplus", "softshrink",
+]  # fmt: skip
 PYTHON_FUNCTIONS = [
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "block_diag",
-    "broadcast_shapes",
-    "broadcast_tensors",
-    "cartesian_prod",
-    "cdist",
-    "chain_matmul",
-    "einsum",
-    "lu",
-    "meshgrid",
-    "norm",
-    "split",
-    "stft",
-    "tensordot",
-    "unique",
-    "unique_consecutive",
-    "unravel_index",
-]
+    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors",
+    "cartesian_prod", "cdist", "chain_matmul", "einsum", "lu", "meshgrid", "norm", "split", "stft", "tensordot",
+    "unique", "unique_consecutive", "unravel_index",
+]  # fmt: skip
 _ALIASES = {"logsigmoid": "log_sigmoid"}
 _SHARED = ("layer_norm", "rms_norm")
 _OPERATOR_MODULES = ("linalg", "fft", "special")

@@ -15,7 +15,7 @@ from ..core.return_types import NamedResult
 from ..core.tensor import Tensor
 from ..overrides import resolve_name
 from .immutable_collections import immutable_dict, immutable_list
-from .names import function_name, qualified_name, type_repr
+from .names import qualified_name, type_repr
 from .operator_schemas import normalize_function, normalize_module
 
 __all__ = ["Argument", "ArgumentT", "Node", "Target", "has_side_effect", "map_aggregate", "map_arg"]
@@ -40,18 +40,18 @@ DTYPE_LETTERS = {
 }  # fmt: skip
 
 _side_effectful_functions: set[Callable] = {flambeau._assert, operator.setitem}
-# Operators that draw random numbers: two calls are not one, and a call moves the generator.
-_RANDOM = {
-    "rand", "randn", "randint", "rand_like", "randn_like", "randint_like", "randperm", "bernoulli", "multinomial", "normal",
-    "poisson", "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu", "dropout1d", "dropout2d",
-    "dropout3d", "gumbel_softmax",
-}  # fmt: skip
 
 
 def has_side_effect(fn: Callable) -> Callable:
     """A decorator: calls of this function are never dead code."""
     _side_effectful_functions.add(fn)
     return fn
+
+
+def _draws(target: Any) -> bool:
+    """Whether an operator draws random numbers: two calls are not one, and a call moves the generator."""
+    record = getattr(getattr(target, "_overloadpacket", target), "op", None)
+    return getattr(record, "kind", "") == "random"
 
 
 def dtype_letters(kind: dtype) -> str:
@@ -358,13 +358,12 @@ class Node:
         if schema is not None:
             if schema.is_mutable or not schema.returns:
                 return True
-            return impure_random and function_name(self.target).split(".")[0] in _RANDOM
-        name = resolve_name(self.target)
-        if name is None:
+            return impure_random and _draws(self.target)
+        if resolve_name(self.target) is None:
             return False
         if self.kwargs.get("out") is not None:
             return True
-        return impure_random and name.rpartition(".")[2] in _RANDOM
+        return impure_random and _draws(self.target)
 
     def normalized_arguments(
         self,

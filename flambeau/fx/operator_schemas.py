@@ -13,14 +13,9 @@ from ..core.naming import torch_name
 from .names import home_of
 
 __all__ = [
-    "ArgsKwargsPair",
-    "check_for_mutable_operation",
-    "create_type_hint",
-    "get_signature_for_torch_op",
-    "normalize_function",
-    "normalize_module",
-    "type_matches",
-]
+    "ArgsKwargsPair", "check_for_mutable_operation", "create_type_hint", "get_signature_for_torch_op",
+    "normalize_function", "normalize_module", "type_matches",
+]  # fmt: skip
 
 
 class ArgsKwargsPair(NamedTuple):

@@ -31,16 +31,9 @@ from .operator_schemas import check_for_mutable_operation
 from .spelling import spelled
 
 __all__ = [
-    "Attribute",
-    "GraphAppendingTracer",
-    "ParameterProxy",
-    "Proxy",
-    "Scope",
-    "ScopeContextManager",
-    "TraceError",
-    "TracerBase",
-    "assert_fn",
-]
+    "Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "Scope", "ScopeContextManager", "TraceError",
+    "TracerBase", "assert_fn",
+]  # fmt: skip
 
 _COPY_META_FIELDS = [
     "nn_module_stack", "torch_fn", "source_fn_stack", "original_aten", "recompute", "ac_graph_id", "has_backward_hook",

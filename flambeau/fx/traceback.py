@@ -14,22 +14,11 @@ from .graph import Graph
 from .node import Node
 
 __all__ = [
-    "NodeSource",
-    "NodeSourceAction",
-    "annotate",
-    "annotate_fn",
-    "format_stack",
-    "get_current_meta",
-    "get_graph_provenance_json",
-    "has_preserved_node_meta",
-    "preserve_node_meta",
-    "reset_grad_fn_seq_nr",
-    "set_current_meta",
-    "set_current_replay_node",
-    "get_current_replay_node",
-    "set_grad_fn_seq_nr",
+    "NodeSource", "NodeSourceAction", "annotate", "annotate_fn", "format_stack", "get_current_meta",
+    "get_graph_provenance_json", "has_preserved_node_meta", "preserve_node_meta", "reset_grad_fn_seq_nr",
+    "set_current_meta", "set_current_replay_node", "get_current_replay_node", "set_grad_fn_seq_nr",
     "set_stack_trace",
-]
+]  # fmt: skip
 
 GRADIENT_ACC_SPECIAL_STACK = "Gradient addition node due to multiple use of tensor around:"
 

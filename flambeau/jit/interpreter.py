@@ -17,7 +17,7 @@ from ..autograd.profiler import record_function
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..futures import Future
-from . import operators
+from . import operators, plain_operators
 from .ir import Block, Graph, Node, Value
 from .matching import Named, try_match
 from .naming import unmangled
@@ -700,7 +700,7 @@ def _loop(program: Program, node: Node, ins: list[int]) -> Step:
 
 def _print(program: Program, node: Node, ins: list[int]) -> Step:
     def step(r: Registers) -> None:
-        print(*[operators.shown(r[i]) for i in ins])
+        print(*[plain_operators.shown(r[i]) for i in ins])
 
     return step
 

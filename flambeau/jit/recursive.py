@@ -784,12 +784,6 @@ def _compile_hooks(module: Any, kind: ClassType) -> None:
 
 
 __all__ = [
-    "BOOL",
-    "FunctionValue",
-    "IgnoredFunction",
-    "ModuleValue",
-    "OptionalType",
-    "PythonObject",
-    "function_for",
+    "BOOL", "FunctionValue", "IgnoredFunction", "ModuleValue", "OptionalType", "PythonObject", "function_for",
     "script_module",
-]
+]  # fmt: skip

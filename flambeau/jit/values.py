@@ -826,12 +826,6 @@ def number_types() -> tuple[Type, ...]:
 
 
 __all__ = [
-    "TENSOR",
-    "BuiltinFunction",
-    "CastValue",
-    "ClassValue",
-    "FunctionValue",
-    "SimpleValue",
-    "Sugared",
+    "TENSOR", "BuiltinFunction", "CastValue", "ClassValue", "FunctionValue", "SimpleValue", "Sugared",
     "number_types",
-]
+]  # fmt: skip

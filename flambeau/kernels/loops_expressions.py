@@ -32,19 +32,12 @@ from .loops_values import (
 from .scalar_function import ScalarFunction, resolve
 
 _ARITHMETIC: dict[type, tuple[str, Callable]] = {
-    ast.Add: ("add", operator.add),
-    ast.Sub: ("sub", operator.sub),
-    ast.Mult: ("mul", operator.mul),
-    ast.Div: ("div", operator.truediv),
-    ast.FloorDiv: ("floordiv", operator.floordiv),
-    ast.Mod: ("mod", operator.mod),
-    ast.Pow: ("pow", operator.pow),
-    ast.BitAnd: ("and", operator.and_),
-    ast.BitOr: ("or", operator.or_),
-    ast.BitXor: ("xor", operator.xor),
-    ast.LShift: ("shl", operator.lshift),
+    ast.Add: ("add", operator.add), ast.Sub: ("sub", operator.sub), ast.Mult: ("mul", operator.mul),
+    ast.Div: ("div", operator.truediv), ast.FloorDiv: ("floordiv", operator.floordiv),
+    ast.Mod: ("mod", operator.mod), ast.Pow: ("pow", operator.pow), ast.BitAnd: ("and", operator.and_),
+    ast.BitOr: ("or", operator.or_), ast.BitXor: ("xor", operator.xor), ast.LShift: ("shl", operator.lshift),
     ast.RShift: ("shr", operator.rshift),
-}
+}  # fmt: skip
 _UNARY: dict[type, Callable] = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 _BITWISE = ("and", "or", "xor")
 _INTEGERS_ONLY = (*_BITWISE, "shl", "shr")

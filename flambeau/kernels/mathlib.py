@@ -19,36 +19,18 @@ Lowering = Callable[..., Expr]
 
 _BOTH, _SINGLE = (FLOAT32, FLOAT64), (FLOAT32,)
 _TABLE: dict[str, tuple[Lowering, tuple[Format, ...]]] = {
-    "exp": (mathlib_exp.exp, _BOTH),
-    "exp2": (mathlib_exp.exp2, _BOTH),
-    "expm1": (mathlib_exp.expm1, _BOTH),
-    "sinh": (mathlib_exp.sinh, _BOTH),
-    "cosh": (mathlib_exp.cosh, _BOTH),
-    "tanh": (mathlib_exp.tanh, _BOTH),
-    "log": (mathlib_log.log, _BOTH),
-    "log2": (mathlib_log.log2, _BOTH),
-    "log10": (mathlib_log.log10, _BOTH),
-    "log1p": (mathlib_log.log1p, _BOTH),
-    "sin": (mathlib_trig.sin, _SINGLE),
-    "cos": (mathlib_trig.cos, _SINGLE),
-    "tan": (mathlib_trig.tan, _SINGLE),
-    "asin": (mathlib_trig.asin, _BOTH),
-    "acos": (mathlib_trig.acos, _BOTH),
-    "atan": (mathlib_trig.atan, _BOTH),
-    "atan2": (mathlib_trig.atan2, _BOTH),
-    "asinh": (mathlib_log.asinh, _SINGLE),
-    "acosh": (mathlib_log.acosh, _SINGLE),
-    "atanh": (mathlib_log.atanh, _SINGLE),
-    "pow": (mathlib_log.pow_, _SINGLE),
-    "fmod": (mathlib_division.fmod, _SINGLE),
-    "mod": (mathlib_division.mod, _SINGLE),
-    "floordiv": (mathlib_division.floordiv, _SINGLE),
-    "erf": (mathlib_special.erf, _BOTH),
-    "erfc": (mathlib_special.erfc, _BOTH),
-    "erfinv": (mathlib_special.erfinv, _BOTH),
-    "lgamma": (mathlib_special.lgamma, _SINGLE),
-    "digamma": (mathlib_special.digamma, _BOTH),
-}
+    "exp": (mathlib_exp.exp, _BOTH), "exp2": (mathlib_exp.exp2, _BOTH), "expm1": (mathlib_exp.expm1, _BOTH),
+    "sinh": (mathlib_exp.sinh, _BOTH), "cosh": (mathlib_exp.cosh, _BOTH), "tanh": (mathlib_exp.tanh, _BOTH),
+    "log": (mathlib_log.log, _BOTH), "log2": (mathlib_log.log2, _BOTH), "log10": (mathlib_log.log10, _BOTH),
+    "log1p": (mathlib_log.log1p, _BOTH), "sin": (mathlib_trig.sin, _SINGLE), "cos": (mathlib_trig.cos, _SINGLE),
+    "tan": (mathlib_trig.tan, _SINGLE), "asin": (mathlib_trig.asin, _BOTH), "acos": (mathlib_trig.acos, _BOTH),
+    "atan": (mathlib_trig.atan, _BOTH), "atan2": (mathlib_trig.atan2, _BOTH), "asinh": (mathlib_log.asinh, _SINGLE),
+    "acosh": (mathlib_log.acosh, _SINGLE), "atanh": (mathlib_log.atanh, _SINGLE), "pow": (mathlib_log.pow_, _SINGLE),
+    "fmod": (mathlib_division.fmod, _SINGLE), "mod": (mathlib_division.mod, _SINGLE),
+    "floordiv": (mathlib_division.floordiv, _SINGLE), "erf": (mathlib_special.erf, _BOTH),
+    "erfc": (mathlib_special.erfc, _BOTH), "erfinv": (mathlib_special.erfinv, _BOTH),
+    "lgamma": (mathlib_special.lgamma, _SINGLE), "digamma": (mathlib_special.digamma, _BOTH),
+}  # fmt: skip
 
 
 def lower(x: Expr, types: dict[int, dtype]) -> Expr | None:

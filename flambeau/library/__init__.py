@@ -29,18 +29,7 @@ from .registration import (
 impl_abstract = register_fake
 
 __all__ = [
-    "CustomOpDef",
-    "Library",
-    "custom_op",
-    "define",
-    "fallthrough_kernel",
-    "impl",
-    "impl_abstract",
-    "infer_schema",
-    "register_autocast",
-    "register_autograd",
-    "register_fake",
-    "register_kernel",
-    "register_torch_dispatch",
+    "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "impl", "impl_abstract", "infer_schema",
+    "register_autocast", "register_autograd", "register_fake", "register_kernel", "register_torch_dispatch",
     "register_vmap",
-]
+]  # fmt: skip

@@ -10,23 +10,6 @@ from .normalizations import cumprod, cumsum, log_softmax, logaddexp, normalize, 
 from .reductions import amax, amin, argmax, argmin, logsumexp, mean, median, norm, prod, std, sum, var
 
 __all__ = [
-    "amax",
-    "amin",
-    "argmax",
-    "argmin",
-    "cumprod",
-    "cumsum",
-    "log_softmax",
-    "logaddexp",
-    "logsumexp",
-    "mean",
-    "median",
-    "norm",
-    "normalize",
-    "prod",
-    "softmax",
-    "softmin",
-    "std",
-    "sum",
-    "var",
-]
+    "amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean",
+    "median", "norm", "normalize", "prod", "softmax", "softmin", "std", "sum", "var",
+]  # fmt: skip

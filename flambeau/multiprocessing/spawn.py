@@ -16,14 +16,9 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "ProcessContext",
-    "ProcessException",
-    "ProcessExitedException",
-    "ProcessRaisedException",
-    "SpawnContext",
-    "spawn",
-    "start_processes",
-]
+    "ProcessContext", "ProcessException", "ProcessExitedException", "ProcessRaisedException", "SpawnContext",
+    "spawn", "start_processes",
+]  # fmt: skip
 
 _PR_SET_PDEATHSIG = 1  # of Linux's prctl: the signal a process gets when its parent dies
 

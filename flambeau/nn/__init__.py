@@ -15,23 +15,10 @@ from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedPara
 functional.grad = grad  # it is made of functional itself
 
 __all__ = [
-    "Buffer",
-    "DataParallel",
-    "Parameter",
-    "UninitializedBuffer",
-    "UninitializedParameter",
-    "_reduction",
-    "attention",
-    "common_types",
-    "factory_kwargs",
-    "functional",
-    "grad",
-    "init",
-    "modules",
-    "parallel",
-    "parameter",
+    "Buffer", "DataParallel", "Parameter", "UninitializedBuffer", "UninitializedParameter", "_reduction",
+    "attention", "common_types", "factory_kwargs", "functional", "grad", "init", "modules", "parallel", "parameter",
     "utils",
-]
+]  # fmt: skip
 __all__ += modules.__all__
 
 

@@ -32,15 +32,8 @@ __all__ = [
 ]  # fmt: skip
 
 _LINEAR = (
-    "linear",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "sigmoid",
-)
+    "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid",
+)  # fmt: skip
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:

@@ -21,20 +21,7 @@ producer_name = "pytorch"
 producer_version = "2.13.0"
 
 __all__ = [
-    "ONNXProgram",
-    "OnnxExporterError",
-    "OnnxModule",
-    "OperatorExportTypes",
-    "TensorProtoDataType",
-    "TrainingMode",
-    "drawing",
-    "errors",
-    "export",
-    "is_in_onnx_export",
-    "load",
-    "register_custom_op_symbolic",
-    "select_model_mode_for_export",
-    "symbolic_helper",
-    "unregister_custom_op_symbolic",
-    "utils",
-]
+    "ONNXProgram", "OnnxExporterError", "OnnxModule", "OperatorExportTypes", "TensorProtoDataType", "TrainingMode",
+    "drawing", "errors", "export", "is_in_onnx_export", "load", "register_custom_op_symbolic",
+    "select_model_mode_for_export", "symbolic_helper", "unregister_custom_op_symbolic", "utils",
+]  # fmt: skip

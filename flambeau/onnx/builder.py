@@ -429,14 +429,9 @@ class Builder:
 
 
 _INTEGERS: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": operator.add,
-    "Sub": operator.sub,
-    "Mul": operator.mul,
-    "Div": operator.floordiv,
-    "Mod": operator.mod,
-    "Min": min,
-    "Max": max,
-}
+    "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "Div": operator.floordiv, "Mod": operator.mod,
+    "Min": min, "Max": max,
+}  # fmt: skip
 _KINDS = ("_i", "_f", "_s", "_t", "_g")
 
 

@@ -18,22 +18,10 @@ from .functions import form_of_function
 from .registry import custom_form, form_of, operator_named, reason
 
 # Arguments that say where or how, never what.
-_IGNORED = frozenset(
-    [
-        "layout",
-        "device",
-        "pin_memory",
-        "memory_format",
-        "requires_grad",
-        "non_blocking",
-        "copy",
-        "generator",
-        "implicit",
-        "stable",
-        "sparse_grad",
-        "unsafe",
-    ]
-)
+_IGNORED = frozenset([
+    "layout", "device", "pin_memory", "memory_format", "requires_grad", "non_blocking", "copy", "generator",
+    "implicit", "stable", "sparse_grad", "unsafe",
+])  # fmt: skip
 
 
 class Slot:

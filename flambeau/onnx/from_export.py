@@ -18,14 +18,9 @@ from .serialize import as_output
 HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # where this library's own files are
 _MANY = 500  # nodes: models with more show how far they are
 _SIZES = {
-    operator.add: "Add",
-    operator.sub: "Sub",
-    operator.mul: "Mul",
-    operator.floordiv: "Div",
-    operator.mod: "Mod",
-    min: "Min",
-    max: "Max",
-}
+    operator.add: "Add", operator.sub: "Sub", operator.mul: "Mul", operator.floordiv: "Div", operator.mod: "Mod",
+    min: "Min", max: "Max",
+}  # fmt: skip
 
 
 def described(meta: dict[str, Any], value: Any = None) -> Any:

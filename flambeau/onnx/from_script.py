@@ -19,7 +19,7 @@ from ..jit.types import ClassType, FunctionType
 from .builder import Builder, Value
 from .converter import Converter, Described, Slot
 from .errors import OnnxExporterError
-from .forms.pointwise import compare
+from .forms.comparisons import compare
 
 _NONE = object()  # what a branch that was not taken would have given
 

@@ -35,14 +35,9 @@ from .from_export import HOUSE, ProgramReader, _place, operator_of
 
 _MODULES = os.path.join(HOUSE, "nn", "modules") + os.sep
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "remainder": operator.mod,
-    "min": min,
-    "max": max,
-}
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv,
+    "remainder": operator.mod, "min": min, "max": max,
+}  # fmt: skip
 
 
 class SizedRecorder(TracedSizes, Recorder):

@@ -12,24 +12,9 @@ from .dtypes import NUMBER, array_of, tensor_of
 from .errors import UnsupportedOperatorError
 
 IR_VERSION = {
-    7: 3,
-    8: 3,
-    9: 4,
-    10: 5,
-    11: 6,
-    12: 7,
-    13: 7,
-    14: 7,
-    15: 8,
-    16: 8,
-    17: 8,
-    18: 8,
-    19: 9,
-    20: 9,
-    21: 10,
-    22: 10,
+    7: 3, 8: 3, 9: 4, 10: 5, 11: 6, 12: 7, 13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10,
     23: 11,
-}
+}  # fmt: skip
 
 
 def onnx_package() -> Any:

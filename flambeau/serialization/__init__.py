@@ -30,32 +30,13 @@ from .writer import DEFAULT_PROTOCOL, save
 MAP_LOCATION = _Callable[[_Storage, str], _Storage] | _device | str | dict[str, str] | None  # what load takes for it
 
 __all__ = [
-    "DEFAULT_PROTOCOL",
-    "LoadEndianness",
-    "SourceChangeWarning",
-    "StorageType",
-    "add_safe_globals",
-    "clear_safe_globals",
-    "default_restore_location",
-    "get_crc32_options",
-    "get_default_load_endianness",
-    "get_default_mmap_options",
-    "get_safe_globals",
-    "get_unsafe_globals_in_checkpoint",
-    "load",
-    "load_sharded",
-    "load_sharded_checkpoint",
-    "location_tag",
-    "register_package",
-    "safe_globals",
-    "save",
-    "save_sharded",
-    "set_crc32_options",
-    "set_default_load_endianness",
-    "set_default_mmap_options",
-    "skip_data",
+    "DEFAULT_PROTOCOL", "LoadEndianness", "SourceChangeWarning", "StorageType", "add_safe_globals",
+    "clear_safe_globals", "default_restore_location", "get_crc32_options", "get_default_load_endianness",
+    "get_default_mmap_options", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "load_sharded",
+    "load_sharded_checkpoint", "location_tag", "register_package", "safe_globals", "save", "save_sharded",
+    "set_crc32_options", "set_default_load_endianness", "set_default_mmap_options", "skip_data",
     "validate_cuda_device",
-]
+]  # fmt: skip
 
 _SHARDED = ("load_sharded", "load_sharded_checkpoint", "save_sharded")
 

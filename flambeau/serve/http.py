@@ -51,18 +51,8 @@ class Request:
     """One HTTP request."""
 
     __slots__ = (
-        "method",
-        "target",
-        "path",
-        "query",
-        "headers",
-        "lower",
-        "body",
-        "id",
-        "started",
-        "keep_alive",
-        "version",
-    )
+        "method", "target", "path", "query", "headers", "lower", "body", "id", "started", "keep_alive", "version",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.method = ""

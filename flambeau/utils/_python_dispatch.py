@@ -174,30 +174,13 @@ def is_traceable_wrapper_subclass_type(t: type) -> bool:
     )
 
 
-# Operators whose derivatives are operators of their own in PyTorch, and not made of others here.
-_WITH_BACKWARD = frozenset(
-    [
-        "adaptive_avg_pool2d",
-        "batch_norm",
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-        "layer_norm",
-        "max_pool2d",
-    ]
-)
-
-
 class _AskClasses(TorchDispatchMode):
     """Hands each operator to the first class among its arguments' that answers operators, below autograd."""
 
     def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         parts = _composite().get(overload)
         if parts is not None:
-            if overload._overloadpacket.__name__ in _WITH_BACKWARD:
+            if overload.own_backward:
                 ruled = gradients.recorded(overload, args, kwargs)
                 if ruled is not NotImplemented:
                     return ruled

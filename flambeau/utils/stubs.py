@@ -26,25 +26,10 @@ from .tensor import Tensor
 
 class TensorMethods:
 """
-_KNOWN = frozenset(
-    [
-        "int",
-        "float",
-        "bool",
-        "str",
-        "bytes",
-        "None",
-        "complex",
-        "Tensor",
-        "Any",
-        "tuple",
-        "list",
-        "dict",
-        "Callable",
-        "Iterator",
-        "Sequence",
-    ]
-)
+_KNOWN = frozenset([
+    "int", "float", "bool", "str", "bytes", "None", "complex", "Tensor", "Any", "tuple", "list", "dict", "Callable",
+    "Iterator", "Sequence",
+])  # fmt: skip
 _OMITTED = (frozenset(vars(object)) | {"__annotations__", "__dict__", "__slots__", "__weakref__"}) - {
     "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__",
 }  # fmt: skip

@@ -17,22 +17,9 @@ from .. import utils as _utils  # noqa: F401  the whole room before its parts: s
 from ..utils.pillow import decode, pillow
 
 __all__ = [
-    "ImageReadMode",
-    "decode_avif",
-    "decode_gif",
-    "decode_heic",
-    "decode_image",
-    "decode_jpeg",
-    "decode_png",
-    "decode_webp",
-    "encode_jpeg",
-    "encode_png",
-    "read_file",
-    "read_image",
-    "write_file",
-    "write_jpeg",
-    "write_png",
-]
+    "ImageReadMode", "decode_avif", "decode_gif", "decode_heic", "decode_image", "decode_jpeg", "decode_png",
+    "decode_webp", "encode_jpeg", "encode_png", "read_file", "read_image", "write_file", "write_jpeg", "write_png",
+]  # fmt: skip
 
 
 class ImageReadMode(Enum):

@@ -75,6 +75,10 @@ _CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad"
 # Names by which code gets at modules inside a module without naming them.
 _ALL_CHILDREN = frozenset(("children", "modules", "named_children", "named_modules", "_modules", "apply", "get_submodule", "deepcopy",
                            "copy", "compile", "jit", "func", "functional_call", "export", "fx"))  # fmt: skip
+# Names by which code gets at more of an optimizer than its parameters.
+_OF_OPTIMIZERS = frozenset(
+    {n for n in dir(Optimizer) if not n.startswith("__")} - {"zero_grad"} | {"param_groups", "state", "defaults", "deepcopy", "copy"}
+)  # fmt: skip
 _NOT_CALLED = frozenset(("__init__", "__new__", "__del__", "__repr__", "__str__", "__reduce__", "__reduce_ex__", "__getstate__",
                          "__setstate__", "__init_subclass__", "__class_getitem__", "__deepcopy__", "__copy__", "__dir__"))  # fmt: skip
 _PLAIN = (*ATOMS, dtype, device, range, slice, enum.Enum, types.CodeType, Generator, Node)
@@ -211,6 +215,8 @@ class Reach:
     def _builtin(self, what: str, f: Any) -> None:
         owner = getattr(f, "__self__", None)
         module = (getattr(f, "__module__", None) or "").partition(".")[0]
+        if f is tuple.__new__:
+            return  # how named tuples are made
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             self._add(what, owner)  # the append of a list
         elif module == "builtins":
@@ -303,7 +309,14 @@ class Reach:
 
     def _optimizer(self, what: str, o: Optimizer) -> None:
         self.optimizers.append(o)
-        self._object(what, o)
+        if not _trusted(type(o).__module__) or self.computed or self.names & _OF_OPTIMIZERS:
+            self._object(what, o)
+            return
+        # Only gradients are cleared: what the optimizer knows of its parameters besides does not matter.
+        self.items += [DictItem(what, o.__dict__, ("param_groups",)), ListItem(f"{what}.param_groups", o.param_groups)]
+        for i, group in enumerate(o.param_groups):
+            self.items.append(DictItem(f"{what}.param_groups[{i}]", group, ("params",)))
+            self._add(f"{what}.param_groups[{i}]['params']", group["params"])
 
     def _object(self, what: str, o: Any) -> None:
         cls = type(o)

@@ -40,6 +40,7 @@ class Source:
         self.cells = dict(zip(code.co_freevars, function.__closure__ or ()))
         self.locals = frozenset((*code.co_varnames, *code.co_cellvars))
         self.outer = [s for s in ast.walk(tree) if isinstance(s, (ast.Global, ast.Nonlocal))]
+        self.decorators: list[Any] = []  # what is around it: `no_grad()`
 
     @property
     def parameters(self) -> set[str]:
@@ -56,6 +57,8 @@ class Source:
             code, f.__globals__, f.__name__, f.__defaults__, tuple(cells[n] for n in code.co_freevars)
         )
         made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
+        for decorator in self.decorators:
+            made = decorator(made)
         return made
 
     def part(self, name: str, inputs: list[str], body: list[ast.stmt], extras: dict[str, Any]) -> Source:

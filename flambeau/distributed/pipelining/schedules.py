@@ -258,16 +258,11 @@ def _check_torch_compile_compatibility(stages: list[Any], schedule_name: str) ->
 def get_schedule_class(schedule_name: str) -> type[_PipelineSchedule]:
     """The schedule of this name, however it is capitalised: "1F1B", "GPipe", "Interleaved1F1B", ..."""
     known: dict[str, type[_PipelineSchedule]] = {
-        "1F1B": Schedule1F1B,
-        "Interleaved1F1B": ScheduleInterleaved1F1B,
-        "GPipe": ScheduleGPipe,
-        "LoopedBFS": ScheduleLoopedBFS,
-        "InterleavedZeroBubble": ScheduleInterleavedZeroBubble,
-        "PipelineScheduleSingle": PipelineScheduleSingle,
-        "PipelineScheduleMulti": PipelineScheduleMulti,
-        "ZBVZeroBubble": ScheduleZBVZeroBubble,
-        "DualPipeV": ScheduleDualPipeV,
-    }
+        "1F1B": Schedule1F1B, "Interleaved1F1B": ScheduleInterleaved1F1B, "GPipe": ScheduleGPipe,
+        "LoopedBFS": ScheduleLoopedBFS, "InterleavedZeroBubble": ScheduleInterleavedZeroBubble,
+        "PipelineScheduleSingle": PipelineScheduleSingle, "PipelineScheduleMulti": PipelineScheduleMulti,
+        "ZBVZeroBubble": ScheduleZBVZeroBubble, "DualPipeV": ScheduleDualPipeV,
+    }  # fmt: skip
     for name, kind in known.items():
         if name.lower() == schedule_name.lower():
             return kind

@@ -14,13 +14,6 @@ from . import (
 )
 
 __all__ = [
-    "graph_drawer",
-    "graph_manipulation",
-    "operator_support",
-    "param_fetch",
-    "pass_manager",
-    "shape_prop",
-    "split_module",
-    "split_utils",
-    "tools_common",
-]
+    "graph_drawer", "graph_manipulation", "operator_support", "param_fetch", "pass_manager", "shape_prop",
+    "split_module", "split_utils", "tools_common",
+]  # fmt: skip

@@ -27,23 +27,10 @@ _COLOURS = {
     "output": "PowderBlue",
 }
 _TARGET_COLOURS = [
-    "CadetBlue1",
-    "Coral",
-    "DarkOliveGreen1",
-    "DarkSeaGreen1",
-    "GhostWhite",
-    "Khaki1",
-    "LavenderBlush1",
-    "LightSkyBlue",
-    "MistyRose1",
-    "MistyRose2",
-    "PaleTurquoise2",
-    "PeachPuff1",
-    "Salmon",
-    "Thistle1",
-    "Thistle3",
+    "CadetBlue1", "Coral", "DarkOliveGreen1", "DarkSeaGreen1", "GhostWhite", "Khaki1", "LavenderBlush1",
+    "LightSkyBlue", "MistyRose1", "MistyRose2", "PaleTurquoise2", "PeachPuff1", "Salmon", "Thistle1", "Thistle3",
     "Wheat1",
-]
+]  # fmt: skip
 _BOX = {"style": '"filled,rounded"', "fontcolor": "#000000"}
 
 

@@ -6,8 +6,8 @@ the same. The others are below."""
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import flambeau
@@ -17,28 +17,20 @@ from ...ops import OPS, namespace
 from ...ops.machinery.record import Op
 from ...ops.pointwise.foreach import FOREACH
 from ...ops.sparse import products
-
-F: Any = SimpleNamespace(**namespace("nn.functional"))
-REDUCTIONS = ("none", "mean", "sum")
-_SPECIAL: dict[str, Callable] = {}
+from . import backward_calls, layer_calls  # noqa: F401  they add to the table
+from .specials import SPECIAL, F, special
 
 
-def special(*names: str) -> Callable[[Callable], Callable]:
-    """The decorated function is what runs for these operators (`softmax`) or overloads (`slice.Tensor`)."""
-
-    def note(function: Callable) -> Callable:
-        for name in names:
-            _SPECIAL[name] = function
-        return function
-
-    return note
+def special_call(name: str, overload: str) -> Callable | None:
+    """What runs for an overload ("default" is one, too) that is not the function of its name."""
+    return SPECIAL.get(f"{name}.{overload}") or SPECIAL.get(name)
 
 
 @functools.cache
 def _function(name: str, overload: str) -> Callable:
-    for key in (f"{name}.{overload}", name):
-        if key in _SPECIAL:
-            return _SPECIAL[key]
+    found = special_call(name, overload)
+    if found is not None:
+        return found
     if name in FOREACH:
         return FOREACH[name]
     for space in ("linalg", "fft", "special"):
@@ -82,16 +74,20 @@ def run(overload: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 @special("slice.Tensor")
 def _slice(self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
-    return self[(slice(None),) * (dim % self.dim()) + (slice(start, _bounded(end), step),)]
+    rank = self.dim()
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+    end = None if end is None or end >= 2**62 else end
+    return self[(slice(None),) * (dim % rank) + (slice(start, end, step),)]
 
 
-def _bounded(end: Any) -> Any:
-    return None if end is None or end >= 2**62 else end
+def _places(indices: list) -> tuple:
+    return tuple(slice(None) if i is None else i for i in indices)
 
 
-@special("index.Tensor")
+@special("index.Tensor", "index.Tensor_hacked_twin")
 def _index(self: Tensor, indices: list) -> Tensor:
-    return self[tuple(slice(None) if i is None else i for i in indices)]
+    return self[_places(indices)]
 
 
 @special("index_put")
@@ -99,18 +95,17 @@ def _index_put(self: Tensor, indices: list, values: Tensor, accumulate: bool = F
     if all(i is not None for i in indices):
         return self.index_put(tuple(indices), values, accumulate)
     result = self.clone()
-    result[tuple(slice(None) if i is None else i for i in indices)] = values
+    result[_places(indices)] = values
     return result
 
 
-@special("index_put_.default")
-def _index_put_in_place(self: Tensor, indices: list, values: Tensor, accumulate: bool = False) -> Tensor:
+@special("index_put_", "_index_put_impl_")
+def _index_put_in_place(
+    self: Tensor, indices: list, values: Tensor, accumulate: bool = False, unsafe: bool = False
+) -> Tensor:
+    if all(i is not None for i in indices):
+        return self.index_put_(tuple(indices), values, accumulate)
     return self.copy_(_index_put(self, indices, values, accumulate))
-
-
-@special("numpy_T")
-def _reversed(self: Tensor) -> Tensor:
-    return self.permute(*range(self.dim() - 1, -1, -1))
 
 
 @special("_unsafe_view", "view.default", "_reshape_alias")
@@ -118,64 +113,20 @@ def _view(self: Tensor, size: list[int], *strides: Any) -> Tensor:
     return self.reshape(size) if strides else self.view(size)
 
 
-@special("expand")
-def _expand(self: Tensor, size: list[int], *, implicit: bool = False) -> Tensor:
-    return self.expand(size)
-
-
-@special("im2col")
-def _im2col(self: Tensor, kernel_size: list, dilation: list, padding: list, stride: list) -> Tensor:
-    return F.unfold(self, kernel_size, dilation, padding, stride)
-
-
-@special("col2im")
-def _col2im(self: Tensor, output_size: list, kernel_size: list, dilation: list, padding: list, stride: list) -> Tensor:
-    return F.fold(self, output_size, kernel_size, dilation, padding, stride)
-
-
-@special("sym_size.int")
-def _size(self: Tensor, dim: int) -> int:
-    return self.size(dim)
-
-
-@special("sym_size.default")
-def _sizes(self: Tensor) -> list[int]:
-    return list(self.shape)
-
-
-@special("sym_stride.int")
-def _stride(self: Tensor, dim: int) -> int:
-    return self.stride(dim)
-
-
-@special("sym_numel")
-def _numel(self: Tensor) -> int:
-    return self.numel()
-
-
-@special("sym_storage_offset")
-def _storage_offset(self: Tensor) -> int:
-    return self.storage_offset()
-
-
-@special("split.Tensor", "split.sizes", "split_with_sizes")
-def _split(self: Tensor, split_size: Any, dim: int = 0) -> Any:
-    return flambeau.split(self, split_size, dim)
-
-
-@special("einsum")
-def _einsum(equation: str, tensors: list, *, path: Any = None) -> Tensor:
-    return flambeau.einsum(equation, *tensors)
-
-
-@special("meshgrid")
-def _meshgrid(tensors: list, *, indexing: str = "ij") -> Any:
-    return flambeau.meshgrid(*tensors, indexing=indexing)
-
-
-@special("broadcast_tensors")
-def _broadcast_tensors(tensors: list) -> Any:
-    return flambeau.broadcast_tensors(*tensors)
+SPECIAL["expand"] = lambda self, size, implicit=False: self.expand(size)
+SPECIAL["im2col"], SPECIAL["col2im"] = F.unfold, F.fold
+SPECIAL["sym_size.int"] = lambda self, dim: self.size(dim)
+SPECIAL["sym_size.default"] = lambda self: list(self.shape)
+SPECIAL["sym_stride.int"] = lambda self, dim: self.stride(dim)
+SPECIAL["sym_numel"] = lambda self: self.numel()
+SPECIAL["sym_storage_offset"] = lambda self: self.storage_offset()
+SPECIAL["split.Tensor"] = SPECIAL["split.sizes"] = SPECIAL["split_with_sizes"] = flambeau.split
+SPECIAL["einsum"] = lambda equation, tensors, path=None: flambeau.einsum(equation, *tensors)
+SPECIAL["meshgrid"] = lambda tensors, indexing="ij": flambeau.meshgrid(*tensors, indexing=indexing)
+SPECIAL["broadcast_tensors"] = lambda tensors: flambeau.broadcast_tensors(*tensors)
+SPECIAL["numpy_T"] = lambda self: self.permute(*range(self.dim() - 1, -1, -1))
+for _name, _attribute in (("mT", "mT"), ("mH", "mH"), ("matrix_H", "H")):
+    SPECIAL[_name] = operator.attrgetter(_attribute)
 
 
 # -- copies and dtypes ----------------------------------------------------------------------------------------------------
@@ -196,11 +147,9 @@ def _detach(self: Tensor) -> Tensor:
     return self.detach_() if not self._is_view() else self.detach()
 
 
-@special("to.dtype")
-def _to_dtype(
-    self: Tensor, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
-) -> Tensor:
-    return self.to(dtype, non_blocking, copy, **_format(memory_format))
+@special("to.dtype", "to.other")
+def _to(self: Tensor, like: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Tensor:
+    return self.to(like, non_blocking, copy, **_format(memory_format))
 
 
 @special("to.device")
@@ -210,38 +159,22 @@ def _to_device(
     return self.to(device, dtype, non_blocking, copy, **_format(memory_format))
 
 
-@special("to.other")
-def _to_other(
-    self: Tensor, other: Tensor, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
-) -> Tensor:
-    return self.to(other, non_blocking, copy, **_format(memory_format))
+def _moving(copies: bool) -> Callable:
+    def moved(
+        self: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None,
+        non_blocking: bool = False, copy: bool = copies, memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
+        given = {"non_blocking": non_blocking, "copy": copy, **_format(memory_format)}
+        return self.to(device or self.device, dtype or self.dtype, **given)
+
+    return moved
 
 
-@special("to.dtype_layout", "_to_copy")
-def _to_copy(
-    self: Tensor,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    non_blocking: bool = False,
-    copy: bool = True,
-    memory_format: Any = None,
-) -> Tensor:
-    return self.to(
-        device or self.device, dtype or self.dtype, non_blocking=non_blocking, copy=copy, **_format(memory_format)
-    )
-
-
-@special("_pin_memory")
-def _pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    return self.pin_memory(device)
-
-
-@special("_sparse_addmm")
-def _sparse_addmm(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    return products.sparse_addmm(self, mat1, mat2, beta, alpha)
+SPECIAL["to.dtype_layout"], SPECIAL["_to_copy"] = _moving(False), _moving(True)
+SPECIAL["_pin_memory"] = lambda self, device=None: self.pin_memory(device)
+SPECIAL["_sparse_addmm"] = lambda self, mat1, mat2, beta=1, alpha=1: products.sparse_addmm(
+    self, mat1, mat2, beta, alpha
+)
 
 
 @special("_sparse_mm_reduce_impl")
@@ -279,236 +212,6 @@ def _scalar_tensor(s: Any, **options: Any) -> Tensor:
     return flambeau.tensor(s, **{k: v for k, v in options.items() if k in ("dtype", "device") and v is not None})
 
 
-# -- nn -------------------------------------------------------------------------------------------------------------------
-
-
-@special("softmax")
-def _softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    return flambeau.softmax(self, dim, dtype=dtype)
-
-
-@special("log_softmax")
-def _log_softmax(self: Tensor, dim: int, dtype: Any = None) -> Tensor:
-    return flambeau.log_softmax(self, dim, dtype=dtype)
-
-
-@special("_softmax")
-def _softmax_kernel(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    return flambeau.softmax(self, dim, dtype=flambeau.float32 if half_to_float else None)
-
-
-@special("_log_softmax")
-def _log_softmax_kernel(self: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    return flambeau.log_softmax(self, dim, dtype=flambeau.float32 if half_to_float else None)
-
-
-@special("dropout")
-def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    return F.dropout(input, p, train)
-
-
-@special("feature_dropout")
-def _feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    return F.dropout2d(input, p, train)
-
-
-@special("batch_norm")
-def _batch_norm(
-    input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float, cudnn: bool
-) -> Tensor:
-    return F.batch_norm(input, mean, var, weight, bias, training, momentum, eps)
-
-
-@special("instance_norm")
-def _instance_norm(
-    input: Tensor,
-    weight: Any,
-    bias: Any,
-    mean: Any,
-    var: Any,
-    use_input: bool,
-    momentum: float,
-    eps: float,
-    cudnn: bool,
-) -> Tensor:
-    return F.instance_norm(input, mean, var, weight, bias, use_input, momentum, eps)
-
-
-@special("layer_norm")
-def _layer_norm(
-    input: Tensor, shape: list[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
-) -> Tensor:
-    return F.layer_norm(input, shape, weight, bias, eps)
-
-
-@special("native_layer_norm")
-def _native_layer_norm(input: Tensor, shape: list[int], weight: Any, bias: Any, eps: float) -> tuple:
-    dims = tuple(range(-len(shape), 0))
-    mean = input.mean(dims, keepdim=True)
-    rstd = (input.var(dims, correction=0, keepdim=True) + eps).rsqrt()
-    return F.layer_norm(input, shape, weight, bias, eps), mean, rstd
-
-
-@special("_native_batch_norm_legit_no_training")
-def _native_batch_norm_eval(
-    input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: float, eps: float
-) -> tuple:
-    empty = input.new_empty(0)
-    return F.batch_norm(input, mean, var, weight, bias, False, momentum, eps), empty, empty
-
-
-@special("_native_batch_norm_legit_functional")
-def _native_batch_norm_functional(
-    input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
-) -> tuple:
-    new_mean, new_var = mean.clone(), var.clone()
-    out = F.batch_norm(input, new_mean, new_var, weight, bias, training, momentum, eps)
-    dims = [d for d in range(input.dim()) if d != 1]
-    return out, input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt(), new_mean, new_var
-
-
-@special("_native_batch_norm_legit.no_stats")
-def _native_batch_norm_alone(
-    input: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
-) -> tuple:
-    dims = [d for d in range(input.dim()) if d != 1]
-    out = F.batch_norm(input, None, None, weight, bias, True, momentum, eps)
-    return out, input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt()
-
-
-@special("group_norm")
-def _group_norm(
-    input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
-) -> Tensor:
-    return F.group_norm(input, num_groups, weight, bias, eps)
-
-
-@special("embedding")
-def _embedding(
-    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
-) -> Tensor:
-    padding = None if padding_idx == -1 else padding_idx
-    return F.embedding(indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
-
-
-@special("convolution")
-def _convolution(
-    input: Tensor,
-    weight: Tensor,
-    bias: Any,
-    stride: list,
-    padding: list,
-    dilation: list,
-    transposed: bool,
-    extra: list,
-    groups: int,
-) -> Tensor:
-    rank = input.dim() - 2
-    if transposed:
-        functions = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
-        return functions[rank - 1](input, weight, bias, stride, padding, extra, groups, dilation)
-    return (F.conv1d, F.conv2d, F.conv3d)[rank - 1](input, weight, bias, stride, padding, dilation, groups)
-
-
-def _pool(name: str, returns_indices: bool) -> Callable:
-    def pool(
-        self: Tensor,
-        kernel_size: list,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-    ) -> Any:
-        function = getattr(F, name)
-        return function(self, kernel_size, stride or None, padding, dilation, ceil_mode, return_indices=returns_indices)
-
-    return pool
-
-
-for _rank in (1, 2, 3):
-    _SPECIAL[f"max_pool{_rank}d"] = _pool(f"max_pool{_rank}d", False)
-    _SPECIAL[f"max_pool{_rank}d_with_indices"] = _pool(f"max_pool{_rank}d", True)
-
-
-def _adaptive_max(name: str) -> Callable:
-    def pool(self: Tensor, output_size: list) -> Any:
-        return getattr(F, name)(self, output_size, return_indices=True)
-
-    return pool
-
-
-for _rank in (1, 2, 3):
-    _SPECIAL[f"adaptive_max_pool{_rank}d"] = _adaptive_max(f"adaptive_max_pool{_rank}d")
-
-
-def _average(name: str) -> Callable:
-    def pool(self: Tensor, kernel_size: list, stride: Any = None, *rest: Any) -> Tensor:
-        return getattr(F, name)(self, kernel_size, stride or None, *rest)
-
-    return pool
-
-
-for _rank in (1, 2, 3):
-    _SPECIAL[f"avg_pool{_rank}d"] = _average(f"avg_pool{_rank}d")
-
-
-def _resize(mode: str, aligned: bool, **more: Any) -> Callable:
-    def with_scales(input: Tensor, output_size: Any, *rest: Any) -> Tensor:
-        corners = rest[0] if aligned else None
-        scales = rest[1] if aligned else rest[0]
-        return F.interpolate(input, output_size, scales if output_size is None else None, mode, corners, **more)
-
-    return with_scales
-
-
-for _name, _mode, _aligned in (
-    ("nearest1d", "nearest", False),
-    ("nearest2d", "nearest", False),
-    ("nearest3d", "nearest", False),
-    ("linear1d", "linear", True),
-    ("bilinear2d", "bilinear", True),
-    ("bicubic2d", "bicubic", True),
-    ("trilinear3d", "trilinear", True),
-):
-    _SPECIAL[f"upsample_{_name}.vec"] = _resize(_mode, _aligned)
-for _rank in (1, 2, 3):
-    _SPECIAL[f"_upsample_nearest_exact{_rank}d.vec"] = _resize("nearest-exact", False)
-for _mode in ("bilinear", "bicubic"):
-    _SPECIAL[f"_upsample_{_mode}2d_aa.vec"] = _resize(_mode, True, antialias=True)
-
-
-def _loss(name: str, *between: str) -> Callable:
-    """A loss that knows its reduction as a number; `between` are the parameters after the target, in order."""
-
-    def loss(self: Tensor, target: Tensor, *args: Any) -> Tensor:
-        given = dict(zip(between, args))
-        reduction = REDUCTIONS[given.pop("reduction", 1)]
-        return getattr(F, name)(self, target, reduction=reduction, **given)
-
-    return loss
-
-
-_SPECIAL["mse_loss"] = _loss("mse_loss", "reduction")
-_SPECIAL["l1_loss"] = _loss("l1_loss", "reduction")
-_SPECIAL["smooth_l1_loss"] = _loss("smooth_l1_loss", "reduction", "beta")
-_SPECIAL["huber_loss"] = _loss("huber_loss", "reduction", "delta")
-_SPECIAL["soft_margin_loss"] = _loss("soft_margin_loss", "reduction")
-_SPECIAL["multilabel_margin_loss"] = _loss("multilabel_margin_loss", "reduction")
-_SPECIAL["binary_cross_entropy"] = _loss("binary_cross_entropy", "weight", "reduction")
-_SPECIAL["binary_cross_entropy_with_logits"] = _loss(
-    "binary_cross_entropy_with_logits", "weight", "pos_weight", "reduction"
-)
-_SPECIAL["cross_entropy_loss"] = _loss("cross_entropy", "weight", "reduction", "ignore_index", "label_smoothing")
-_SPECIAL["nll_loss"] = _SPECIAL["nll_loss_nd"] = _SPECIAL["nll_loss2d"] = _loss(
-    "nll_loss", "weight", "reduction", "ignore_index"
-)
-
-
-@special("log_sigmoid")
-def _log_sigmoid(self: Tensor) -> Tensor:
-    return F.logsigmoid(self)
-
-
 @special("_unique2")
 def _unique2(self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> tuple:
     found = flambeau.unique(self, sorted, True, True)
@@ -522,55 +225,19 @@ def _unique_dim(
     return tuple(flambeau.unique(self, sorted, True, True, dim=dim))
 
 
-@special("kl_div")
-def _kl_div(self: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
-    return F.kl_div(self, target, reduction=REDUCTIONS[reduction], log_target=log_target)
-
-
-def _recurrent(kind: str) -> Callable:
-    def run_layers(
-        input: Tensor,
-        hx: Any,
-        params: list,
-        has_biases: bool,
-        layers: int,
-        dropout: float,
-        train: bool,
-        both: bool,
-        first: bool,
-    ) -> Any:
-        return getattr(flambeau, kind)(input, hx, params, has_biases, layers, dropout, train, both, first)
-
-    return run_layers
-
-
-for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
-    _SPECIAL[f"{_name}.input"] = _recurrent(_name)
-
-
 # -- numbers --------------------------------------------------------------------------------------------------------------
 
-
-@special("rsub")
-def _rsub(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    return other - self * alpha if alpha != 1 else other - self
-
-
-@special("pow.Scalar")
-def _pow(self: Any, exponent: Tensor) -> Tensor:
-    return flambeau.pow(self, exponent)
+SPECIAL["rsub"] = lambda self, other, alpha=1: other - self * alpha if alpha != 1 else other - self
+SPECIAL["pow.Scalar"] = flambeau.pow
+SPECIAL["_local_scalar_dense"] = lambda self: self.item()
 
 
-@special("var.correction")
-def _var(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
-    return flambeau.var(self, dim, correction=1 if correction is None else correction, keepdim=keepdim)
+def _spread(name: str) -> Callable:
+    def spread(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
+        return getattr(flambeau, name)(self, dim, correction=1 if correction is None else correction, keepdim=keepdim)
+
+    return spread
 
 
-@special("std.correction")
-def _std(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
-    return flambeau.std(self, dim, correction=1 if correction is None else correction, keepdim=keepdim)
-
-
-@special("_local_scalar_dense")
-def _local_scalar_dense(self: Tensor) -> Any:
-    return self.item()
+for _name in ("var", "std"):
+    SPECIAL[f"{_name}.correction"] = _spread(_name)

@@ -2,7 +2,7 @@
 
 While a program is recorded whose gradients are wanted, an operator with a rule here is called through it: the rule makes the calls of
 the forward pass and returns the function that makes those of the backward pass. The values are computed by this library's derivatives
-of the same functions (see the end). Operators without a rule are differentiated as always, step by step."""
+of the same functions (`backward_calls`). Operators without a rule are differentiated as always, step by step."""
 
 from __future__ import annotations
 
@@ -10,25 +10,22 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import flambeau
-
 from ...autograd.function import Function
 from ...autograd.grad_mode import grad_mode
 from ...core.tensor import Tensor
-from .calls import REDUCTIONS, F, special
 from .overloads import OpOverload, aten
 
 Backward = Callable[[Tensor], Sequence[Any]]
-_RULES: dict[str, Callable] = {}
 
 
-def rule(*names: str) -> Callable[[Callable], Callable]:
+def rule(*overloads: OpOverload, own_backward: bool = False) -> Callable[[Callable], Callable]:
     """The decorated function takes which tensors need gradients (by position) and an operator's arguments, and returns its
-    result and a function from the result's gradient to those of the arguments, in order."""
+    result and a function from the result's gradient to those of the arguments, in order. `own_backward`: PyTorch has an operator for
+    the derivative, though the operator is made of others."""
 
     def note(function: Callable) -> Callable:
-        for name in names:
-            _RULES[name] = function
+        for overload in overloads:
+            overload.gradient, overload.own_backward = function, own_backward
         return function
 
     return note
@@ -38,7 +35,7 @@ def recorded(overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Make a call through its rule; NotImplemented where there is none, or nothing asks for gradients."""
     if not grad_mode.enabled:
         return NotImplemented
-    found = _RULES.get(f"{overload._overloadpacket.__name__}.{overload._overloadname}")
+    found = overload.gradient
     if found is None or not any(isinstance(a, Tensor) and a.requires_grad for a in (*args, *kwargs.values())):
         return NotImplemented
     names = [a.name for a in overload._schema.arguments]
@@ -100,13 +97,16 @@ def _convolution(transposed: bool, rank: int) -> Callable:
     return conv
 
 
-for _rank in (1, 2, 3):
-    _RULES[f"conv{_rank}d.default"] = _convolution(False, _rank)
-for _rank, _suffix in ((1, "default"), (2, "input"), (3, "input")):
-    _RULES[f"conv_transpose{_rank}d.{_suffix}"] = _convolution(True, _rank)
+for _rank, _plain, _transposed in (
+    (1, aten.conv1d.default, aten.conv_transpose1d.default),
+    (2, aten.conv2d.default, aten.conv_transpose2d.input),
+    (3, aten.conv3d.default, aten.conv_transpose3d.input),
+):
+    rule(_plain, own_backward=True)(_convolution(False, _rank))
+    rule(_transposed, own_backward=True)(_convolution(True, _rank))
 
 
-@rule("linear.default")
+@rule(aten.linear.default)
 def _linear(needs: list, input: Tensor, weight: Tensor, bias: Any = None) -> tuple[Any, Backward]:
     shape = list(input.shape)
     flat = input if input.dim() == 2 else aten.view.default(input, [math.prod(shape[:-1]), shape[-1]])
@@ -130,7 +130,7 @@ def _linear(needs: list, input: Tensor, weight: Tensor, bias: Any = None) -> tup
     return out, backward
 
 
-@rule("mm.default")
+@rule(aten.mm.default)
 def _mm(needs: list, self: Tensor, mat2: Tensor) -> tuple[Any, Backward]:
     def backward(g: Tensor) -> Sequence[Any]:
         second = aten.mm.default(aten.t.default(self), g) if needs[1] else None
@@ -139,7 +139,7 @@ def _mm(needs: list, self: Tensor, mat2: Tensor) -> tuple[Any, Backward]:
     return aten.mm.default(self, mat2), backward
 
 
-@rule("bmm.default")
+@rule(aten.bmm.default)
 def _bmm(needs: list, self: Tensor, mat2: Tensor) -> tuple[Any, Backward]:
     def backward(g: Tensor) -> Sequence[Any]:
         second = aten.bmm.default(aten.transpose.int(self, 1, 2), g) if needs[1] else None
@@ -148,7 +148,7 @@ def _bmm(needs: list, self: Tensor, mat2: Tensor) -> tuple[Any, Backward]:
     return aten.bmm.default(self, mat2), backward
 
 
-@rule("matmul.default")
+@rule(aten.matmul.default)
 def _matmul(needs: list, self: Tensor, other: Tensor) -> tuple[Any, Backward]:
     if self.dim() == 2 and other.dim() == 2:
         return _mm(needs, self, other)
@@ -180,7 +180,7 @@ def _reduced(grad: Tensor, like: Tensor) -> Tensor:
     return grad if grad.shape == like.shape else aten.view.default(grad, list(like.shape))
 
 
-@rule("batch_norm.default")
+@rule(aten.batch_norm.default, own_backward=True)
 def _batch_norm(
     needs: list, input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float, cudnn: bool
 ) -> tuple[Any, Backward]:  # fmt: skip
@@ -194,7 +194,7 @@ def _batch_norm(
     )
 
 
-@rule("layer_norm.default")
+@rule(aten.layer_norm.default, own_backward=True)
 def _layer_norm(
     needs: list, input: Tensor, shape: list, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
 ) -> tuple[Any, Backward]:
@@ -208,7 +208,7 @@ def _layer_norm(
     return out, backward
 
 
-@rule("group_norm.default")
+@rule(aten.group_norm.default)
 def _group_norm(
     needs: list, input: Tensor, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn: bool = True
 ) -> tuple[Any, Backward]:
@@ -223,7 +223,7 @@ def _group_norm(
     return out, backward
 
 
-@rule("embedding.default")
+@rule(aten.embedding.default)
 def _embedding(
     needs: list, weight: Tensor, indices: Tensor, padding: int = -1, scale: bool = False, sparse: bool = False
 ) -> tuple[Any, Backward]:
@@ -233,7 +233,7 @@ def _embedding(
     return out, lambda g: (aten.embedding_dense_backward.default(g, indices, weight.size(0), padding, scale),)
 
 
-@rule("dropout.default")
+@rule(aten.dropout.default)
 def _dropout(needs: list, input: Tensor, p: float, train: bool) -> tuple[Any, Backward]:
     if not train or p == 0:
         return aten.clone.default(input), lambda g: (g,)
@@ -242,7 +242,7 @@ def _dropout(needs: list, input: Tensor, p: float, train: bool) -> tuple[Any, Ba
     return out, lambda g: (aten.native_dropout_backward.default(g, mask, scale),)
 
 
-@rule("scaled_dot_product_attention.default")
+@rule(aten.scaled_dot_product_attention.default)
 def _attention(
     needs: list, query: Tensor, key: Tensor, value: Tensor, mask: Any = None, p: float = 0.0, causal: bool = False, scale: Any = None, gqa: bool = False
 ) -> tuple[Any, Backward]:  # fmt: skip
@@ -292,10 +292,10 @@ def _avg_pool(rank: int) -> Callable:
     return pool
 
 
-for _rank in (1, 2, 3):
-    _RULES[f"max_pool{_rank}d.default"] = _max_pool(_rank)
-for _rank in (2, 3):
-    _RULES[f"avg_pool{_rank}d.default"] = _avg_pool(_rank)
+for _rank, _max in ((1, aten.max_pool1d), (2, aten.max_pool2d), (3, aten.max_pool3d)):
+    rule(_max.default, own_backward=_rank == 2)(_max_pool(_rank))  # the others have kernels of their own
+for _rank, _average in ((2, aten.avg_pool2d), (3, aten.avg_pool3d)):
+    rule(_average.default)(_avg_pool(_rank))
 
 
 def _adaptive(rank: int) -> Callable:
@@ -311,8 +311,8 @@ def _adaptive(rank: int) -> Callable:
     return pool
 
 
-for _rank in (2, 3):
-    _RULES[f"adaptive_avg_pool{_rank}d.default"] = _adaptive(_rank)
+rule(aten.adaptive_avg_pool2d.default, own_backward=True)(_adaptive(2))
+rule(aten.adaptive_avg_pool3d.default)(_adaptive(3))
 
 
 def _resize(name: str, aligned: bool) -> Callable:
@@ -328,8 +328,8 @@ def _resize(name: str, aligned: bool) -> Callable:
     return resize
 
 
-_RULES["upsample_nearest2d.vec"] = _resize("upsample_nearest2d", False)
-_RULES["upsample_bilinear2d.vec"] = _resize("upsample_bilinear2d", True)
+rule(aten.upsample_nearest2d.vec)(_resize("upsample_nearest2d", False))
+rule(aten.upsample_bilinear2d.vec)(_resize("upsample_bilinear2d", True))
 
 
 # -- losses and softmax --------------------------------------------------------------------------------------------------------
@@ -349,10 +349,11 @@ def _soft(name: str) -> Callable:
     return soft
 
 
-_RULES["softmax.int"], _RULES["log_softmax.int"] = _soft("softmax"), _soft("log_softmax")
+rule(aten.softmax.int)(_soft("softmax"))
+rule(aten.log_softmax.int)(_soft("log_softmax"))
 
 
-@rule("nll_loss_nd.default", "nll_loss.default")
+@rule(aten.nll_loss_nd.default, aten.nll_loss.default)
 def _nll(needs: list, self: Tensor, target: Tensor, weight: Any = None, reduction: int = 1, ignore: int = -100) -> tuple[Any, Backward]:  # fmt: skip
     name = "nll_loss2d" if self.dim() == 4 else "nll_loss"
     out, total = getattr(aten, f"{name}_forward").default(self, target, weight, reduction, ignore)
@@ -360,13 +361,13 @@ def _nll(needs: list, self: Tensor, target: Tensor, weight: Any = None, reductio
     return out, lambda g: (back(g, self, target, weight, reduction, ignore, total),)
 
 
-@rule("cross_entropy_loss.default")
+@rule(aten.cross_entropy_loss.default)
 def _cross_entropy(
     needs: list, self: Tensor, target: Tensor, weight: Any = None, reduction: int = 1, ignore: int = -100, smoothing: float = 0.0
 ) -> tuple[Any, Backward]:  # fmt: skip
     if smoothing or target.is_floating_point() or self.dim() not in (1, 2, 4):
         raise NotImplementedError("a graph of the gradients of this form of cross entropy")
-    logs, back_logs = _RULES["log_softmax.int"](needs, self, 0 if self.dim() == 1 else 1)
+    logs, back_logs = aten.log_softmax.int.gradient(needs, self, 0 if self.dim() == 1 else 1)
     out, back_loss = _nll(needs, logs, target, weight, reduction, ignore)
     return out, lambda g: back_logs(back_loss(g)[0])
 
@@ -388,7 +389,7 @@ def _pair_loss(name: str) -> Callable:
 
 
 for _name in ("mse_loss", "smooth_l1_loss", "huber_loss"):
-    _RULES[f"{_name}.default"] = _pair_loss(_name)
+    rule(getattr(aten, _name).default)(_pair_loss(_name))
 
 
 # -- activations ------------------------------------------------------------------------------------------------------------------
@@ -406,40 +407,40 @@ def _of_input(name: str, *defaults: Any) -> Callable:
 
 
 for _name, _defaults in (("silu", ()), ("mish", ()), ("hardswish", ()), ("hardsigmoid", ()), ("hardtanh", (-1, 1)), ("softplus", (1, 20)), ("glu", (-1,))):  # fmt: skip
-    _RULES[f"{_name}.default"] = _of_input(_name, *_defaults)
+    rule(getattr(aten, _name).default)(_of_input(_name, *_defaults))
 
 
-@rule("relu.default")
+@rule(aten.relu.default)
 def _relu(needs: list, self: Tensor) -> tuple[Any, Backward]:
     out = aten.relu.default(self)
     return out, lambda g: (aten.threshold_backward.default(g, out, 0),)
 
 
-@rule("tanh.default")
+@rule(aten.tanh.default)
 def _tanh(needs: list, self: Tensor) -> tuple[Any, Backward]:
     out = aten.tanh.default(self)
     return out, lambda g: (aten.tanh_backward.default(g, out),)
 
 
-@rule("sigmoid.default")
+@rule(aten.sigmoid.default)
 def _sigmoid(needs: list, self: Tensor) -> tuple[Any, Backward]:
     out = aten.sigmoid.default(self)
     return out, lambda g: (aten.sigmoid_backward.default(g, out),)
 
 
-@rule("gelu.default")
+@rule(aten.gelu.default)
 def _gelu(needs: list, self: Tensor, approximate: str = "none") -> tuple[Any, Backward]:
     out = aten.gelu.default(self, approximate=approximate)
     return out, lambda g: (aten.gelu_backward.default(g, self, approximate=approximate),)
 
 
-@rule("leaky_relu.default")
+@rule(aten.leaky_relu.default)
 def _leaky_relu(needs: list, self: Tensor, slope: Any = 0.01) -> tuple[Any, Backward]:
     out = aten.leaky_relu.default(self, slope)
     return out, lambda g: (aten.leaky_relu_backward.default(g, self, slope, False),)
 
 
-@rule("elu.default")
+@rule(aten.elu.default)
 def _elu(needs: list, self: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> tuple[Any, Backward]:
     out = aten.elu.default(self, alpha, scale, input_scale)
     return out, lambda g: (aten.elu_backward.default(g, alpha, scale, input_scale, False, self),)
@@ -448,25 +449,25 @@ def _elu(needs: list, self: Tensor, alpha: Any = 1, scale: Any = 1, input_scale:
 # -- views and sums ----------------------------------------------------------------------------------------------------------------
 
 
-@rule("sum.default")
+@rule(aten.sum.default)
 def _sum(needs: list, self: Tensor, dtype: Any = None) -> tuple[Any, Backward]:
     shape = list(self.shape)
     return aten.sum.default(self, dtype=dtype), lambda g: (aten.expand.default(g, shape),)
 
 
-@rule("select.int")
+@rule(aten.select.int)
 def _select(needs: list, self: Tensor, dim: int, index: int) -> tuple[Any, Backward]:
     shape = list(self.shape)
     return aten.select.int(self, dim, index), lambda g: (aten.select_backward.default(g, shape, dim, index),)
 
 
-@rule("cumsum.default")
+@rule(aten.cumsum.default)
 def _cumsum(needs: list, self: Tensor, dim: int, dtype: Any = None) -> tuple[Any, Backward]:
     out = aten.cumsum.default(self, dim, dtype=dtype)
     return out, lambda g: (aten.flip.default(aten.cumsum.default(aten.flip.default(g, [dim]), dim), [dim]),)
 
 
-@rule("roll.default")
+@rule(aten.roll.default)
 def _roll(needs: list, self: Tensor, shifts: list, dims: Any = ()) -> tuple[Any, Backward]:
     turned = [-s for s in reversed(shifts)]
     out = aten.roll.default(self, shifts, dims)
@@ -490,7 +491,8 @@ def _picked(name: str) -> Callable:
     return pick
 
 
-_RULES["max.dim"], _RULES["min.dim"], _RULES["sort.default"] = _picked("max"), _picked("min"), _picked("sort")
+for _name, _picking in (("max", aten.max.dim), ("min", aten.min.dim), ("sort", aten.sort.default)):
+    rule(_picking)(_picked(_name))
 
 
 def _extreme(name: str) -> Callable:
@@ -512,260 +514,17 @@ def _extreme(name: str) -> Callable:
     return pick
 
 
-_RULES["amax.default"], _RULES["amin.default"] = _extreme("amax"), _extreme("amin")
+rule(aten.amax.default)(_extreme("amax"))
+rule(aten.amin.default)(_extreme("amin"))
 
 
-@rule("im2col.default")
+@rule(aten.im2col.default)
 def _im2col(needs: list, self: Tensor, *window: Any) -> tuple[Any, Backward]:
     size, given = list(self.shape[-2:]), [_expanded(v, 2) for v in window]
     return aten.im2col.default(self, *given), lambda g: (aten.col2im.default(g, size, *given),)
 
 
-# -- the values -----------------------------------------------------------------------------------------------------------------------
-
-
-def _pulled_back(
-    function: Callable, inputs: Sequence[Any], grad: Tensor, mask: Sequence[bool] | None = None
-) -> list[Any]:
-    """The gradients of a function's inputs; None for those that `mask` leaves out and those that are no tensors."""
-    wanted = [isinstance(t, Tensor) and (mask is None or mask[i]) for i, t in enumerate(inputs)]
-    with flambeau.enable_grad():
-        own = [t.detach().requires_grad_(w) if isinstance(t, Tensor) else t for t, w in zip(inputs, wanted)]
-        found = iter(flambeau.autograd.grad(function(*own), [t for t, w in zip(own, wanted) if w], grad))
-    return [next(found) if w else None for w in wanted]
-
-
-@special("convolution_backward")
-def _convolution_backward(grad: Tensor, input: Tensor, weight: Tensor, sizes: Any, *window: Any) -> tuple:
-    *shape, mask = window
-    bias = None if sizes is None else grad.new_zeros(sizes)
-    return tuple(_pulled_back(lambda x, w, b: _run(aten.convolution.default, x, w, b, *shape), (input, weight, bias), grad, mask))  # fmt: skip
-
-
-def _run(overload: OpOverload, *args: Any) -> Any:
-    return overload.run(args, {})
-
-
-@special("native_batch_norm")
-def _native_batch_norm(input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
-    dims = [d for d in range(input.dim()) if d != 1]
-    saved = input.mean(dims) if training else input.new_empty(0)
-    inverse = (input.var(dims, correction=0) + eps).rsqrt() if training else input.new_empty(0)
-    return F.batch_norm(input, mean, var, weight, bias, training, momentum, eps), saved, inverse
-
-
-@special("native_batch_norm_backward")
-def _native_batch_norm_backward(
-    grad: Tensor, input: Tensor, weight: Any, mean: Any, var: Any, saved: Any, inverse: Any, train: bool, eps: float, mask: list
-) -> tuple:  # fmt: skip
-    bias = None if weight is None else flambeau.zeros_like(weight)
-    stats = (None, None) if train else (mean, var)
-    return tuple(_pulled_back(lambda x, w, b: F.batch_norm(x, *stats, w, b, train, 0.0, eps), (input, weight, bias), grad, mask))  # fmt: skip
-
-
-def _normalized_backward(grad: Tensor, shown: Tensor, rstd: Tensor, dims: tuple[int, ...]) -> Tensor:
-    """The gradient of what was normalized, from that of the normalized values `shown`."""
-    return rstd * (grad - grad.mean(dims, keepdim=True) - shown * (grad * shown).mean(dims, keepdim=True))
-
-
-@special("native_layer_norm_backward")
-def _native_layer_norm_backward(grad: Tensor, input: Tensor, shape: list, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: list) -> tuple:  # fmt: skip
-    dims, before = tuple(range(-len(shape), 0)), tuple(range(input.dim() - len(shape)))
-    shown = (input - mean) * rstd
-    scaled = grad if weight is None else grad * weight
-    return (
-        _normalized_backward(scaled, shown, rstd, dims) if mask[0] else None,
-        (grad * shown).sum(before) if mask[1] and before else grad * shown if mask[1] else None,
-        grad.sum(before) if mask[2] and before else grad if mask[2] else None,
-    )
-
-
-@special("native_group_norm")
-def _native_group_norm(input: Tensor, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> tuple:  # fmt: skip
-    rows = input.reshape(n, groups, c * hw // groups)
-    return F.group_norm(input, groups, weight, bias, eps), rows.mean(-1), (rows.var(-1, correction=0) + eps).rsqrt()
-
-
-@special("native_group_norm_backward")
-def _native_group_norm_backward(grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Any, n: int, c: int, hw: int, groups: int, mask: list) -> tuple:  # fmt: skip
-    rows = (n, groups, -1)
-    shown = (input.reshape(rows) - mean.unsqueeze(-1)) * rstd.unsqueeze(-1)
-    channels = tuple(d for d in range(input.dim()) if d != 1)
-    scaled = grad if weight is None else grad * weight.reshape(1, c, *[1] * (input.dim() - 2))
-    inner = _normalized_backward(scaled.reshape(rows), shown, rstd.unsqueeze(-1), (-1,)).reshape(input.shape)
-    return (
-        inner if mask[0] else None,
-        (grad * shown.reshape(input.shape)).sum(channels) if mask[1] else None,
-        grad.sum(channels) if mask[2] else None,
-    )
-
-
-@special("embedding_dense_backward")
-def _embedding_dense_backward(grad: Tensor, indices: Tensor, count: int, padding: int, scale: bool) -> Tensor:
-    weight = grad.new_zeros(count, grad.size(-1))
-    given = None if padding == -1 else padding
-    return _pulled_back(lambda w: F.embedding(indices, w, given, scale_grad_by_freq=scale), (weight,), grad)[0]
-
-
-@special("native_dropout_backward")
-def _native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
-    return grad * mask * scale
-
-
-@special("_scaled_dot_product_flash_attention_for_cpu")
-def _flash(query: Tensor, key: Tensor, value: Tensor, p: float = 0.0, causal: bool = False, *, attn_mask: Any = None, scale: Any = None) -> tuple:  # fmt: skip
-    factor = scale if scale is not None else query.size(-1) ** -0.5
-    scores = query @ key.transpose(-2, -1) * factor
-    if causal:
-        scores = scores.masked_fill(flambeau.ones(scores.shape[-2:], dtype=flambeau.bool).triu(1), -math.inf)
-    if attn_mask is not None:
-        scores = scores + attn_mask
-    out = F.scaled_dot_product_attention(query, key, value, attn_mask, p, causal, scale=scale)
-    return out, scores.logsumexp(-1)
-
-
-@special("_scaled_dot_product_flash_attention_for_cpu_backward")
-def _flash_backward(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, p: float, causal: bool, *, attn_mask: Any = None, scale: Any = None
-) -> tuple:  # fmt: skip
-    if p:
-        raise NotImplementedError("the backward pass of attention with dropout in a graph")
-
-    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask, 0.0, causal, scale=scale)
-
-    return tuple(_pulled_back(attention, (query, key, value), grad))
-
-
-def _pool_backward(name: str) -> Callable:
-    def run(grad: Tensor, self: Tensor, kernel: list, stride: list, padding: list, *rest: Any) -> Tensor:
-        options = rest[:-1] if name.startswith("max") else rest  # the last are the places of the largest elements
-        return _pulled_back(lambda x: getattr(F, name)(x, kernel, stride or None, padding, *options), (self,), grad)[0]
-
-    return run
-
-
-for _rank in (2, 3):
-    special(f"max_pool{_rank}d_with_indices_backward")(_pool_backward(f"max_pool{_rank}d"))
-    special(f"avg_pool{_rank}d_backward")(_pool_backward(f"avg_pool{_rank}d"))
-
-
-def _adaptive_backward(rank: int) -> Callable:
-    function = f"adaptive_avg_pool{rank}d"
-    return lambda grad, self: _pulled_back(lambda x: getattr(F, function)(x, tuple(grad.shape[-rank:])), (self,), grad)[0]  # fmt: skip
-
-
-for _rank in (2, 3):
-    special(f"_adaptive_avg_pool{_rank}d")(getattr(F, f"adaptive_avg_pool{_rank}d"))
-    special(f"_adaptive_avg_pool{_rank}d_backward")(_adaptive_backward(_rank))
-
-
-def _resized(mode: str) -> tuple[Callable, Callable]:
-    def resize(input: Tensor, size: Any, *rest: Any) -> Tensor:
-        return F.interpolate(input, tuple(size), None, mode, rest[0] if mode == "bilinear" else None)
-
-    def backward(grad: Tensor, size: Any, input_size: list, *rest: Any) -> Tensor:
-        return _pulled_back(lambda x: resize(x, size, *rest), (grad.new_zeros(input_size),), grad)[0]
-
-    return resize, backward
-
-
-for _name, _mode in (("upsample_nearest2d", "nearest"), ("upsample_bilinear2d", "bilinear")):
-    for _key, _function in zip((f"{_name}.default", f"{_name}_backward"), _resized(_mode)):
-        special(_key)(_function)
-
-
-@special("_softmax_backward_data")
-def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: Any) -> Tensor:
-    product = grad * output
-    return product - output * product.sum(dim, keepdim=True)
-
-
-@special("_log_softmax_backward_data")
-def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: Any) -> Tensor:
-    return grad - output.exp() * grad.sum(dim, keepdim=True)
-
-
-@special("nll_loss_forward", "nll_loss2d_forward")
-def _nll_forward(self: Tensor, target: Tensor, weight: Any, reduction: int, ignore: int) -> tuple:
-    out = F.nll_loss(self, target, weight, ignore_index=ignore, reduction=REDUCTIONS[reduction])
-    kept = target != ignore
-    weights = flambeau.ones_like(target, dtype=self.dtype) if weight is None else weight[target * kept]
-    return out, (weights * kept).sum() if reduction == 1 else self.new_zeros(())
-
-
-@special("nll_loss_backward", "nll_loss2d_backward")
-def _nll_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any, reduction: int, ignore: int, total: Tensor) -> Tensor:  # fmt: skip
-    options = {"ignore_index": ignore, "reduction": REDUCTIONS[reduction]}
-    return _pulled_back(lambda x: F.nll_loss(x, target, weight, **options), (self,), grad)[0]
-
-
-def _loss_backward(name: str, *options: str) -> Callable:
-    def run(grad: Tensor, self: Tensor, target: Tensor, reduction: int, *more: Any) -> Tensor:
-        given = {"reduction": REDUCTIONS[reduction], **dict(zip(options, more))}
-        return _pulled_back(lambda x: getattr(F, name)(x, target, **given), (self,), grad)[0]
-
-    return run
-
-
-for _name, *_options in (("mse_loss",), ("smooth_l1_loss", "beta"), ("huber_loss", "delta")):
-    special(f"{_name}_backward")(_loss_backward(_name, *_options))
-
-
-def _activation_backward(name: str) -> Callable:
-    return lambda grad, self, *numbers: _pulled_back(lambda x: getattr(F, name)(x, *numbers), (self,), grad)[0]
-
-
-for _name in ("silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "softplus", "glu"):
-    special(f"{_name}_backward")(_activation_backward(_name))
-
-
-@special("gelu_backward")
-def _gelu_backward(grad: Tensor, self: Tensor, *, approximate: str = "none") -> Tensor:
-    return _pulled_back(lambda x: F.gelu(x, approximate=approximate), (self,), grad)[0]
-
-
-@special("threshold_backward")
-def _threshold_backward(grad: Tensor, self: Tensor, threshold: Any) -> Tensor:
-    return flambeau.where(self <= threshold, 0.0, grad)
-
-
-@special("tanh_backward")
-def _tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
-    return grad * (1 - output * output)
-
-
-@special("sigmoid_backward")
-def _sigmoid_backward(grad: Tensor, output: Tensor) -> Tensor:
-    return grad * (1 - output) * output
-
-
-@special("leaky_relu_backward")
-def _leaky_relu_backward(grad: Tensor, self: Tensor, slope: Any, is_result: bool) -> Tensor:
-    return flambeau.where(self > 0, grad, grad * slope)
-
-
-@special("elu_backward")
-def _elu_backward(grad: Tensor, alpha: Any, scale: Any, input_scale: Any, is_result: bool, value: Tensor) -> Tensor:
-    below = value + alpha * scale if is_result else scale * alpha * (value * input_scale).exp()
-    return flambeau.where(value <= 0, grad * input_scale * below, grad * scale)
-
-
-@special("select_backward")
-def _select_backward(grad: Tensor, sizes: list, dim: int, index: int) -> Tensor:
-    whole = grad.new_zeros(sizes)
-    whole.select(dim, index).copy_(grad)
-    return whole
-
-
-@special("slice_backward")
-def _slice_backward(grad: Tensor, sizes: list, dim: int, start: int, end: int, step: int) -> Tensor:
-    whole = grad.new_zeros(sizes)
-    _run(aten.slice.Tensor, whole, dim, start, end, step).copy_(grad)
-    return whole
-
-
-@rule("slice.Tensor")
+@rule(aten.slice.Tensor)
 def _slice(needs: list, self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> tuple[Any, Backward]:  # fmt: skip
     shape = list(self.shape)
     bounds = (0 if start is None else start, 9223372036854775807 if end is None else end, step)

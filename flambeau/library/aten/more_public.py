@@ -153,16 +153,9 @@ def _embedding_bag(
             per_sample_weights = aten.reshape.default(per_sample_weights, [-1])
     number = ("sum", "mean", "max").index(mode)
     given = (
-        weight,
-        input,
-        offsets,
-        scale_grad_by_freq,
-        number,
-        sparse,
-        per_sample_weights,
-        include_last_offset,
+        weight, input, offsets, scale_grad_by_freq, number, sparse, per_sample_weights, include_last_offset,
         padding_idx,
-    )
+    )  # fmt: skip
     return aten.embedding_bag.padding_idx(*given)[0]
 
 

@@ -26,6 +26,9 @@ recording = _Recording()
 class OpOverload:
     """One overload of an operator: `torch.ops.aten.add.Tensor`."""
 
+    gradient: Any = None  # its derivative as calls of PyTorch's operators: see `gradients`
+    own_backward = False  # whether that is one operator of PyTorch, though this one is made of others
+
     def __init__(self, packet: OpOverloadPacket, schema: FunctionSchema) -> None:
         self._overloadpacket, self._schema = packet, schema
         self._overloadname = schema.overload_name or "default"

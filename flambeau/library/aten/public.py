@@ -25,16 +25,8 @@ _PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}
 _READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__bool__"}
 # What is no operator: shapes and other knowledge about tensors.
 _KNOWLEDGE = {
-    "is_floating_point",
-    "is_complex",
-    "numel",
-    "is_tensor",
-    "result_type",
-    "can_cast",
-    "size",
-    "dim",
-    "stride",
-}
+    "is_floating_point", "is_complex", "numel", "is_tensor", "result_type", "can_cast", "size", "dim", "stride",
+}  # fmt: skip
 
 
 class DataDependent(RuntimeError):
@@ -432,14 +424,9 @@ for _rank in (1, 2, 3):
 
 
 _RESIZES = {
-    ("nearest", 3): "nearest1d",
-    ("nearest", 4): "nearest2d",
-    ("nearest", 5): "nearest3d",
-    ("linear", 3): "linear1d",
-    ("bilinear", 4): "bilinear2d",
-    ("bicubic", 4): "bicubic2d",
-    ("trilinear", 5): "trilinear3d",
-}
+    ("nearest", 3): "nearest1d", ("nearest", 4): "nearest2d", ("nearest", 5): "nearest3d", ("linear", 3): "linear1d",
+    ("bilinear", 4): "bilinear2d", ("bicubic", 4): "bicubic2d", ("trilinear", 5): "trilinear3d",
+}  # fmt: skip
 
 
 @entry("nn.functional.pad")

@@ -59,26 +59,9 @@ from .transformer import (
 from .upsampling import *
 
 _FILES = (
-    activation,
-    adaptive,
-    batchnorm,
-    channelshuffle,
-    container,
-    conv,
-    distance,
-    dropout,
-    flatten,
-    fold,
-    instancenorm,
-    linear,
-    loss,
-    normalization,
-    padding,
-    pixelshuffle,
-    pooling,
-    sparse,
-    upsampling,
-)
+    activation, adaptive, batchnorm, channelshuffle, container, conv, distance, dropout, flatten, fold, instancenorm,
+    linear, loss, normalization, padding, pixelshuffle, pooling, sparse, upsampling,
+)  # fmt: skip
 
 __all__ = [
     "GRU", "GRUCell", "LSTM", "LSTMCell", "Module", "RNN", "RNNBase", "RNNCell", "RNNCellBase",

@@ -28,16 +28,9 @@ class RNNBase(Module):
     """What the recurrent networks share: weights per layer and direction, packed input, hidden states."""
 
     __constants__ = [
-        "mode",
-        "input_size",
-        "hidden_size",
-        "num_layers",
-        "bias",
-        "batch_first",
-        "dropout",
-        "bidirectional",
+        "mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional",
         "proj_size",
-    ]
+    ]  # fmt: skip
 
     def __init__(
         self,

@@ -20,14 +20,9 @@ from ..modules.module import Module
 from ..parameter import Parameter
 
 __all__ = [
-    "ParametrizationList",
-    "cached",
-    "is_parametrized",
-    "register_parametrization",
-    "remove_parametrizations",
-    "transfer_parametrizations_and_params",
-    "type_before_parametrizations",
-]
+    "ParametrizationList", "cached", "is_parametrized", "register_parametrization", "remove_parametrizations",
+    "transfer_parametrizations_and_params", "type_before_parametrizations",
+]  # fmt: skip
 
 
 class _Cache:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from . import absent, indexing, neural, pointwise, products, quantization, recurrent, reductions, shapes, vision
+from . import (
+    absent,
+    activations,
+    comparisons,
+    creation,
+    indexing,
+    losses,
+    neural,
+    pointwise,
+    pooling,
+    products,
+    quantization,
+    recurrent,
+    reductions,
+    resizing,
+    shapes,
+    vision,
+)
 
 __all__ = [
-    "absent",
-    "indexing",
-    "neural",
-    "pointwise",
-    "products",
-    "quantization",
-    "recurrent",
-    "reductions",
-    "shapes",
-    "vision",
-]
+    "absent", "activations", "comparisons", "creation", "indexing", "losses", "neural", "pointwise", "pooling",
+    "products", "quantization", "recurrent", "reductions", "resizing", "shapes", "vision",
+]  # fmt: skip

@@ -11,8 +11,10 @@ import flambeau
 
 from ..builder import LARGEST, Absent, Builder, Value
 from ..registry import aten, form
-from .pointwise import broadcast, compare, div, truth
-from .shapes import cat, filled, full_like, permute, unsqueeze
+from .comparisons import compare, truth
+from .creation import filled, full_like
+from .pointwise import broadcast, div
+from .shapes import cat, permute, unsqueeze
 
 
 @form(aten.slice)

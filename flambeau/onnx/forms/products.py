@@ -8,9 +8,9 @@ import flambeau
 
 from ..builder import Builder, Value
 from ..registry import aten, form
+from .creation import filled
 from .pointwise import add, broadcast, mul
 from .reductions import vector_norm
-from .shapes import filled
 
 
 def product_shape(a: Value, b: Value) -> Any:

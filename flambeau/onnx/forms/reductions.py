@@ -13,7 +13,8 @@ import flambeau
 from ...core.dtype import dtype as DType  # noqa: N812
 from ..builder import Builder, Value
 from ..registry import aten, form
-from .pointwise import as_float, compare, truth
+from .comparisons import compare, truth
+from .pointwise import as_float
 
 
 def dims_of(x: Value, dim: Any) -> list[int] | None:

@@ -6,14 +6,5 @@ from . import elementwise, layers, pooling, recurrent, reductions, sequences, sh
 from .table import NODES, Call
 
 __all__ = [
-    "NODES",
-    "Call",
-    "elementwise",
-    "layers",
-    "pooling",
-    "recurrent",
-    "reductions",
-    "sequences",
-    "shapes",
-    "signals",
-]
+    "NODES", "Call", "elementwise", "layers", "pooling", "recurrent", "reductions", "sequences", "shapes", "signals",
+]  # fmt: skip

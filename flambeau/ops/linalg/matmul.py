@@ -341,16 +341,9 @@ def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alp
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> NewTensor:
     """beta * input + alpha * mat1 @ mat2"""
     key = (
-        input.shape,
-        input.dtype,
-        input.device,
-        mat1.shape,
-        mat1.dtype,
-        mat1.device,
-        mat2.shape,
-        mat2.dtype,
+        input.shape, input.dtype, input.device, mat1.shape, mat1.dtype, mat1.device, mat2.shape, mat2.dtype,
         mat2.device,
-    )
+    )  # fmt: skip
     return _sums.get(key) or remember(_sums, key, _checked_sum(input, mat1, mat2))
 
 

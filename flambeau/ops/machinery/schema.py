@@ -22,14 +22,8 @@ from ...core.tensor import Tensor
 _REQUIRED = inspect.Parameter.empty
 Number = typing.Union[int, float, bool]  # as in `types`
 _BASIC: dict[Any, str] = {
-    Tensor: "Tensor",
-    int: "SymInt",
-    float: "float",
-    bool: "bool",
-    str: "str",
-    dtype: "ScalarType",
-    device: "Device",
-}
+    Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str", dtype: "ScalarType", device: "Device",
+}  # fmt: skip
 _RETURNED = ("Tensor", "Tensor[]", "SymInt", "float", "bool", "Scalar")
 
 

@@ -17,16 +17,6 @@ from .measurement import (
 from .timer import Language, Timer, timer
 
 __all__ = [
-    "Colorize",
-    "Compare",
-    "Language",
-    "Measurement",
-    "TaskSpec",
-    "Timer",
-    "ordered_unique",
-    "select_unit",
-    "set_torch_threads",
-    "timer",
-    "trim_sigfig",
-    "unit_to_english",
-]
+    "Colorize", "Compare", "Language", "Measurement", "TaskSpec", "Timer", "ordered_unique", "select_unit",
+    "set_torch_threads", "timer", "trim_sigfig", "unit_to_english",
+]  # fmt: skip

@@ -14,15 +14,9 @@ from flambeau.core.tensor import Tensor
 from flambeau.ops import namespace
 
 __all__ = [
-    "ChainDataset",
-    "ConcatDataset",
-    "Dataset",
-    "IterableDataset",
-    "StackDataset",
-    "Subset",
-    "TensorDataset",
+    "ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset", "TensorDataset",
     "random_split",
-]
+]  # fmt: skip
 
 _T_co = TypeVar("_T_co", covariant=True)
 

@@ -7,14 +7,6 @@ from ._boxes import BoundingBoxes, BoundingBoxFormat, is_rotated_bounding_format
 from ._kinds import Image, KeyPoints, Mask, Video
 
 __all__ = [
-    "BoundingBoxFormat",
-    "BoundingBoxes",
-    "Image",
-    "KeyPoints",
-    "Mask",
-    "TVTensor",
-    "Video",
-    "is_rotated_bounding_format",
-    "set_return_type",
-    "wrap",
-]
+    "BoundingBoxFormat", "BoundingBoxes", "Image", "KeyPoints", "Mask", "TVTensor", "Video",
+    "is_rotated_bounding_format", "set_return_type", "wrap",
+]  # fmt: skip

@@ -11,11 +11,6 @@ from ...fsdp import (
 from ...fsdp._fully_shard._fully_shard import UnshardHandle
 
 __all__ = [
-    "CPUOffloadPolicy",
-    "FSDPModule",
-    "MixedPrecisionPolicy",
-    "OffloadPolicy",
-    "UnshardHandle",
-    "fully_shard",
+    "CPUOffloadPolicy", "FSDPModule", "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle", "fully_shard",
     "register_fsdp_forward_method",
-]
+]  # fmt: skip

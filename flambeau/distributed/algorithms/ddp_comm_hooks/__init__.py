@@ -13,14 +13,8 @@ from . import powerSGD_hook as powerSGD
 from . import quantization_hooks as quantization
 
 __all__ = [
-    "DDPCommHookType",
-    "debugging",
-    "default",
-    "post_localSGD",
-    "powerSGD",
-    "quantization",
-    "register_ddp_comm_hook",
-]
+    "DDPCommHookType", "debugging", "default", "post_localSGD", "powerSGD", "quantization", "register_ddp_comm_hook",
+]  # fmt: skip
 
 
 def _plain(hook: Any, model: Any, state: Any) -> None:

@@ -4,12 +4,5 @@ from .logs import DefaultLogsSpecs, LogsSpecs, Std, to_map
 from .workers import RunResult, SignalException, Workers, handled_signals
 
 __all__ = [
-    "DefaultLogsSpecs",
-    "LogsSpecs",
-    "RunResult",
-    "SignalException",
-    "Std",
-    "Workers",
-    "handled_signals",
-    "to_map",
-]
+    "DefaultLogsSpecs", "LogsSpecs", "RunResult", "SignalException", "Std", "Workers", "handled_signals", "to_map",
+]  # fmt: skip

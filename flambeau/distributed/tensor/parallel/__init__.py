@@ -16,13 +16,6 @@ from .style import (
 )
 
 __all__ = [
-    "ColwiseParallel",
-    "ParallelStyle",
-    "PrepareModuleInput",
-    "PrepareModuleInputOutput",
-    "PrepareModuleOutput",
-    "RowwiseParallel",
-    "SequenceParallel",
-    "loss_parallel",
-    "parallelize_module",
-]
+    "ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput",
+    "RowwiseParallel", "SequenceParallel", "loss_parallel", "parallelize_module",
+]  # fmt: skip

@@ -15,14 +15,9 @@ from .._api import DTensor, distribute_module, distribute_tensor
 from ..placement_types import Placement, Replicate, Shard
 
 __all__ = [
-    "ColwiseParallel",
-    "ParallelStyle",
-    "PrepareModuleInput",
-    "PrepareModuleInputOutput",
-    "PrepareModuleOutput",
-    "RowwiseParallel",
-    "SequenceParallel",
-]
+    "ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput",
+    "RowwiseParallel", "SequenceParallel",
+]  # fmt: skip
 
 
 class ParallelStyle(ABC):

@@ -6,14 +6,6 @@ class Units:
 
     def __init__(self) -> None:
         self.units = {
-            "ms": "Milliseconds",
-            "s": "Seconds",
-            "percent": "Percent",
-            "count": "Count",
-            "MB": "Megabytes",
-            "GB": "Gigabytes",
-            "kB": "Kilobytes",
-            "B": "Bytes",
-            "": "unit",
-            None: "unit",
-        }
+            "ms": "Milliseconds", "s": "Seconds", "percent": "Percent", "count": "Count", "MB": "Megabytes",
+            "GB": "Gigabytes", "kB": "Kilobytes", "B": "Bytes", "": "unit", None: "unit",
+        }  # fmt: skip

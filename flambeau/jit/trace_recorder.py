@@ -1,0 +1,545 @@
+"""The mode that records a program's operators into a graph: see `tracer`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import flambeau as torch
+
+from ..core import modes
+from ..core.native_class import CustomClass
+from ..core.tensor import Tensor
+from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
+from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from . import cleanup, operators
+from . import signatures as notes
+from .emitter import Emitter
+from .functions import Function
+from .inlining import inline
+from .ir import Block, Graph, Value
+from .matching import Named, carry_out, match_call
+from .module import ScriptModule
+from .resolver import form_by_name
+from .schema import schemas_of, symbol_of
+from .source import Range, Source
+from .traced_sizes import TracedInt, TracedSizes, plain, tensors_in
+from .tracing_state import active, set_active
+from .types import (
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    FLOAT,
+    INT,
+    NONE,
+    STRING,
+    TENSOR,
+    ClassType,
+    DictType,
+    ListType,
+    ShapedTensor,
+    TupleType,
+    Type,
+    unshaped,
+)
+from .values import FunctionValue
+
+FORWARD = "prim::TracedModuleForward"
+
+# Operators of Flambeau that are called otherwise in graphs.
+_OTHER_NAMES = {"slice_dim": "slice", "permute_dims": "permute", "where_tensor": "where", "put_at_": "index_put_"}
+_END = 9223372036854775807  # what a slice without an end is written with
+_CASTS = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32", "short": "int16",
+    "char": "int8", "byte": "uint8", "bool": "bool",
+}  # fmt: skip
+UNTRACEABLE = (
+    "Type '{}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced"
+)
+_NUMBER_WORDS = {bool: "boolean", int: "integer", float: "float"}
+
+
+class TracerWarning(Warning):
+    """Something that a trace does not show: Python values that depend on tensors, results that differ."""
+
+
+class TracingCheckError(Exception):
+    """A trace that does not do what the Python code does."""
+
+    def __init__(self, graph_diff_error: Any, tensor_compare_error: Any, extra_msg: Any = None):
+        self.message = "Tracing failed sanity checks!\n"
+        for text in (extra_msg, graph_diff_error, tensor_compare_error):
+            self.message += f"{text}\n" if text is not None else ""
+        super().__init__(self.message)
+
+
+class Frame:
+    """A module whose forward is being recorded."""
+
+    def __init__(self, block: Block, module: Any, path: str, self_value: Value | None):
+        self.block, self.module, self.path, self.self_value = block, module, path, self_value
+        self.attributes: dict[str, Value] = {}
+
+
+class Tracer(TracedSizes, modes.Mode):
+    """Records into one graph."""
+
+    reads_python = True  # subscripts above all, before their numbers are taken apart
+
+    def __init__(self, root: Any = None, root_type: ClassType | None = None):
+        self.graph = Graph()
+        self.recording = True
+        self.known: dict[int, tuple[Any, Value]] = {}
+        TracedSizes.__init__(self)
+        self.script_modules: dict[int, Any] = {}
+        self.paths: dict[int, str] = {}
+        self.modules: dict[int, str] = {}
+        self.warned: set = set()
+        self_value = self.graph.add_input("self", root_type) if root_type is not None else None
+        self.frames = [Frame(self.graph, root, "", self_value)]
+        if root is not None:
+            for name, held in [
+                *root.named_parameters(remove_duplicate=False),
+                *root.named_buffers(remove_duplicate=False),
+            ]:
+                self.paths.setdefault(id(held), name)
+            for name, module in root.named_modules():
+                for label, held in vars(module).items():
+                    if isinstance(held, CustomClass):
+                        self.paths.setdefault(id(held), f"{name}.{label}" if name else label)
+            for name, held in root.named_modules():
+                self.modules.setdefault(id(held), name)
+        self.types: dict[str, ClassType] = {}
+
+    # -- values ----------------------------------------------------------------------------------------------------------
+    @property
+    def frame(self) -> Frame:
+        return self.frames[-1]
+
+    def insert(self, symbol: str, values: Sequence[Value]) -> Value:
+        with self.graph.at(self.frame.block):
+            match = match_call(self.graph, None, schemas_of(symbol), [Named(v) for v in values], [])
+            return carry_out(self.graph, symbol, match, user_range())
+
+    def constant(self, value: Any, kind: Type) -> Value:
+        with self.graph.at(self.frame.block):
+            return self.graph.constant(value, kind)
+
+    def value(self, thing: Any) -> Value:
+        """The graph's value of a Python value."""
+        if isinstance(thing, Tensor):
+            return self.tensor(thing)
+        if isinstance(thing, TracedInt) and thing.tracer is self:
+            return thing.make()
+        kinds: dict[type, Type] = {
+            bool: BOOL,
+            int: INT,
+            TracedInt: INT,
+            float: FLOAT,
+            complex: COMPLEX,
+            str: STRING,
+            type(None): NONE,
+        }
+        kind = kinds.get(type(thing))
+        if kind is not None:
+            return self.constant(int(thing) if type(thing) is TracedInt else thing, kind)
+        if operators.is_numbered(thing):
+            return self.constant(operators.number_of(thing), INT)
+        if isinstance(thing, torch.device):
+            return self.constant(thing, DEVICE)
+        if isinstance(thing, (list, tuple)):
+            return self._container(thing)
+        if isinstance(thing, dict):
+            pairs = [(self.value(k), self.value(v)) for k, v in thing.items()]
+            held = unshaped(pairs[0][1].type) if pairs else TENSOR
+            with self.graph.at(self.frame.block):
+                return self.graph.dict_of(DictType(pairs[0][0].type if pairs else STRING, held), pairs)
+        if isinstance(thing, torch.Generator):
+            return self.constant(None, NONE)
+        if isinstance(thing, int):
+            return self.constant(int(thing), INT)
+        if isinstance(thing, CustomClass):
+            path = self.paths.get(id(thing))
+            return self.constant(thing, notes.class_type(type(thing))) if path is None else self._attribute(path, thing)
+        if hasattr(thing, "__index__") or hasattr(thing, "__float__"):
+            number = thing.__index__() if hasattr(thing, "__index__") else float(thing)
+            return self.constant(number, INT if isinstance(number, int) else FLOAT)
+        raise RuntimeError(UNTRACEABLE.format(type(thing).__name__))
+
+    def _container(self, things: Any) -> Value:
+        values = [self.value(t) for t in things]
+        kinds = {str(unshaped(v.type)) for v in values}
+        with self.graph.at(self.frame.block):
+            if isinstance(things, list) or (len(kinds) == 1 and values and values[0].type is INT):
+                if len(kinds) <= 1:
+                    return self.graph.list_of(unshaped(values[0].type) if values else INT, values)
+                if kinds == {"Tensor", "NoneType"}:
+                    return self.graph.list_of(notes.optional_of(TENSOR), values)
+            return self.graph.tuple_of(values)
+
+    def tensor(self, thing: Tensor) -> Value:
+        found = self.known.get(id(thing))
+        if found is not None:
+            value = found[1]
+            if not value.has_name():
+                name = variable_name(thing)
+                if name:
+                    value.set_name(name)
+            return value
+        path = self.paths.get(id(thing))
+        if path is not None:
+            return self._attribute(path, thing)
+        if (
+            thing.requires_grad
+            and thing.is_leaf
+            and thing.grad_fn is None
+            and not isinstance(thing, torch.nn.Parameter)
+            or (thing.requires_grad and thing.grad_fn is None)
+        ):
+            raise RuntimeError("Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or input, or detaching the gradient\n" + f"Tensor:\n{thing}")  # fmt: skip
+        value = self.constant(thing.detach() if thing.requires_grad else thing, TENSOR)
+        self.known[id(thing)] = (thing, value)
+        return value
+
+    def _attribute(self, path: str, thing: Any) -> Value:
+        """A parameter or buffer: read from the innermost module that holds it."""
+        frame = next(
+            f
+            for f in reversed(self.frames)
+            if f.self_value is not None and (not f.path or path.startswith(f.path + "."))
+        )
+        rest = path[len(frame.path) + 1 :] if frame.path else path
+        if rest in frame.attributes:
+            return frame.attributes[rest]
+        value = frame.self_value
+        assert value is not None
+        walked: list[str] = []
+        for part in rest.split("."):
+            walked.append(part)
+            key = ".".join(walked)
+            if key not in frame.attributes:
+                kind = value.type
+                assert isinstance(kind, ClassType)
+                node = self.graph.create("prim::GetAttr", [value])
+                node.attributes["name"] = part
+                node.outputs_[0].type = kind.attributes.get(part, TENSOR)
+                # At the beginning of the block, where it can be used again.
+                index = sum(n.kind_ == "prim::GetAttr" for n in frame.block.nodes_)
+                frame.block.nodes_.insert(min(index, len(frame.block.nodes_)), node)
+                node.owner = frame.block
+                if not part.isdigit():
+                    node.outputs_[0].set_name(part)
+                frame.attributes[key] = node.outputs_[0]
+            value = frame.attributes[key]
+        return value
+
+    def set_value(self, thing: Any, value: Value) -> None:
+        """What the program computed is known as this value from now on."""
+        if isinstance(thing, Tensor):
+            self.known[id(thing)] = (thing, value)
+            value.type = tensor_type(thing)
+            self._trace_shape(thing, value)
+        elif isinstance(thing, (tuple, list)) and not isinstance(thing, torch.Size):
+            kind = value.type
+            with self.graph.at(self.frame.block):
+                if isinstance(kind, TupleType):
+                    parts = self.graph.unpack(value)
+                else:
+                    node = self.graph.create("prim::ListUnpack", [value], len(thing), user_range())
+                    parts = list(self.graph.insert(node).outputs_)
+                    for part in parts:
+                        part.type = kind.element if isinstance(kind, ListType) else TENSOR
+            for item, part in zip(thing, parts):
+                self.set_value(item, part)
+        elif isinstance(thing, dict) and isinstance(value.type, DictType):
+            for key, item in thing.items():
+                self.set_value(item, self.insert("aten::__getitem__", [value, self.value(key)]))
+
+    def _trace_shape(self, thing: Tensor, value: Value) -> None:
+        self.trace_shape(thing, lambda dim: self.insert("aten::size", [value, self.constant(dim, INT)]))
+
+    def listening(self) -> bool:
+        return active() is self and self.recording
+
+    def combine(self, symbol: str, left: Any, right: Any) -> Value:
+        return self.insert(f"aten::{symbol}", [self.value(left), self.value(right)])
+
+    # -- the mode --------------------------------------------------------------------------------------------------------
+    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if not self.recording:
+            return function(*args, **kwargs)
+        name = _OTHER_NAMES.get(op.name, op.name)
+        if name in ("item", "tolist", "numpy"):
+            return self._python_value(name, function, args, kwargs)
+        if name == "tensor" and not any(isinstance(a, Tensor) for a in args):
+            return self._run(function, args, kwargs)
+        call = self._subscript(*args) if name == "__getitem__" else self._node_for(name, op, args, kwargs)
+        if call is None:  # made of operators that have names in graphs: record those
+            before, self.reads_python = self.reads_python, False
+            try:
+                with self:
+                    result = self._run(modes.unwatched(function), args, kwargs, recording=True)
+            finally:
+                self.reads_python = before
+            self._check_seen(name, args, kwargs, result)
+            return result
+        result = self._run(function, args, kwargs)
+        self._take(call, result, args)
+        return result
+
+    def _subscript(self, tensor: Tensor, key: Any) -> Value | None:
+        """The nodes of `tensor[key]`, with the numbers as the program has them; None for keys with tensors or lists."""
+        items = key if isinstance(key, tuple) else (key,)
+        if not all(i is None or i is ... or type(i) in (int, TracedInt, slice) for i in items):
+            return None
+        value, dim = self.tensor(tensor), 0
+        for item in items:
+            if item is ...:
+                dim += tensor.dim() - sum(i is not None and i is not ... for i in items)
+            elif item is None:
+                value, dim = self.insert("aten::unsqueeze", [value, self.constant(dim, INT)]), dim + 1
+            elif isinstance(item, slice):
+                bounds = (
+                    0 if item.start is None else item.start,
+                    _END if item.stop is None else item.stop,
+                    item.step or 1,
+                )
+                numbers = [self.value(b.item() if isinstance(b, Tensor) else b) for b in bounds]
+                value, dim = self.insert("aten::slice", [value, self.constant(dim, INT), *numbers]), dim + 1
+            else:
+                value = self.insert("aten::select", [value, self.constant(dim, INT), self.value(item)])
+        return value if value is not self.tensor(tensor) else None
+
+    def _check_seen(self, name: str, args: tuple, kwargs: dict, result: Any) -> None:
+        """What an operator makes of recorded tensors must be recorded: it would be a constant of the graph otherwise."""
+        from_known = any(id(t) in self.known for t in tensors_in((args, kwargs)))
+        if from_known and any(id(t) not in self.known for t in tensors_in(result)):
+            raise NotImplementedError(
+                f"tracing a call of {name}: TorchScript has no operator for it, or not with these arguments"
+            )
+
+    def _node_for(self, name: str, op: Any, args: tuple, kwargs: dict) -> Value | None:
+        """Insert the operator's node; its output."""
+        if name in _CASTS and len(args) == 1 and not kwargs:
+            return self.insert(
+                "aten::to", [self.value(args[0]), self.constant(operators.number_of(getattr(torch, _CASTS[name])), INT)]
+            )
+        if name == "true_positions":
+            flat = self.insert("aten::flatten", [self.value(args[0]), self.constant(0, INT), self.constant(-1, INT)])
+            places = self.insert("aten::nonzero", [flat])
+            return self.insert("aten::select", [places, self.constant(1, INT), self.constant(0, INT)])
+        if name == "interpolate" and isinstance(kwargs.get("scale_factor"), int):
+            kwargs = {**kwargs, "scale_factor": float(kwargs["scale_factor"])}
+        if name == "einsum" and len(args) > 1 and not isinstance(args[1], (list, tuple)):
+            args = (args[0], list(args[1:]))
+        form = form_by_name(name) if "nn.functional" in op.namespaces or name in ("interpolate",) else None
+        symbol = symbol_of(op) if name == op.name else f"aten::{name}"
+        if form is None and not schemas_of(symbol):
+            return None
+        before = len(self.frame.block.nodes_)
+        try:
+            given = [Named(self.value(a)) for a in args]
+            named = [Named(self.value(v), None, k) for k, v in kwargs.items()]
+            with self.graph.at(self.frame.block):
+                if form is not None:
+                    return self._through_form(form, given, named)
+                schemas = schemas_of(symbol)
+                renamed = [
+                    Named(
+                        n.value,
+                        None,
+                        "self" if n.name == "input" and all(s.index_of("input") is None for s in schemas) else n.name,
+                    )
+                    for n in named
+                ]
+                return carry_out(
+                    self.graph, symbol, match_call(self.graph, None, schemas, given, renamed), user_range()
+                )
+        except RuntimeError as problem:
+            if "requires grad as a constant" in str(problem):
+                raise
+            for node in reversed(self.frame.block.nodes_[before:]):
+                if not any(v.uses for v in node.outputs_):
+                    node.destroy()
+            return None
+
+    def _through_form(self, form: Any, given: list[Named], named: list[Named]) -> Value:
+        """A function of nn.functional: the operators of its compiled form, as far as the arguments decide which."""
+        place = user_range()
+        block = self.frame.block
+        before = list(block.nodes_)
+        out = form.call(place, _Context(self), given, named).as_value(place, _Context(self))
+        holder = self.graph.insert(self.graph.create("prim::Keep", [out], 0))
+        inline(block)
+        cleanup.lower_tuples(block)
+        cleanup.fold_constants(block)
+        value = holder.inputs_[0]
+        holder.destroy()
+        for node in block.nodes_:
+            if node not in before:
+                node.range = place
+        return value
+
+    def _take(self, out: Value, result: Any, args: tuple) -> None:
+        self.set_value(result, out)
+
+    def _run(self, function: Callable, args: tuple, kwargs: dict, recording: bool = False) -> Any:
+        """Run an operator on plain numbers and shapes."""
+        before, self.recording = self.recording, recording
+        try:
+            return self.run_plain(function, args, kwargs, shapes=not recording)
+        finally:
+            self.recording = before
+
+    def _python_value(self, name: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+        result = self._run(function, args, kwargs)
+        word = {"tolist": "list", "numpy": "NumPy array"}.get(name) or _NUMBER_WORDS.get(type(result), "number")
+        warn(f"Converting a tensor to a Python {word} might cause the trace to be incorrect. We can't record the data flow of Python values, so this value will be treated as a constant in the future. This means that the trace might not generalize to other inputs!")  # fmt: skip
+        return result
+
+    # -- compiled code -----------------------------------------------------------------------------------------------------
+    def call_script(self, function: Function, args: tuple, kwargs: dict) -> Any:
+        """A compiled function or method called while tracing: the graph calls it too."""
+        if not self.recording:
+            return function.run(function.bind(plain(args), plain(kwargs)))
+        arguments = list(args)
+        first: list[Named] = []
+        if function.owner is not None:
+            first = [Named(self._module_value(arguments.pop(0)))]
+        given = [*first, *(Named(self.value(a)) for a in arguments)]
+        named = [Named(self.value(v), None, k) for k, v in kwargs.items()]
+        place = user_range()
+        with self.graph.at(self.frame.block):
+            if function.owner is None:
+                out = (
+                    FunctionValue([function]).call(place, _Context(self), given, named).as_value(place, _Context(self))
+                )
+            else:
+                match = match_call(self.graph, place, [function.schema], given, named)
+                node = self.graph.create("prim::CallMethod", [plan() for plan in match.plans], 1, place)
+                node.attributes["name"] = function.base_name
+                out = self.graph.insert(node).outputs_[0]
+                out.type = function.schema.result_type()
+        before, self.recording = self.recording, False
+        try:
+            with _without(self):
+                result = self._run(lambda *a, **k: function.run(function.bind(a, k)), args, kwargs)
+        finally:
+            self.recording = before
+        self.set_value(result, out)
+        return result
+
+    def _module_value(self, module: Any) -> Value:
+        path = self.modules.get(id(module))
+        if path is None:
+            raise RuntimeError("a compiled module that is called while tracing must be a submodule of what is traced")
+        return self._attribute(path, module) if path else self.frames[0].self_value  # type: ignore[return-value]
+
+    # -- submodules ------------------------------------------------------------------------------------------------------
+    def enter(self, module: Any, args: tuple) -> None:
+        path = self.modules.get(id(module))
+        if (
+            not self.recording
+            or path is None
+            or not path
+            or isinstance(module, ScriptModule)
+            or module is self.frame.module
+        ):
+            return
+        if self.frame.path and not path.startswith(self.frame.path + "."):
+            return
+        owner = self._attribute(path, module)
+        node = self.graph.create(FORWARD, [owner], 0, user_range())
+        node.attributes["name"] = path
+        self.frame.block.append(node)
+        block = node.add_block()
+        inside = block.add_input("", owner.type)
+        inside.set_name("self")
+        self.frames.append(Frame(block, module, path, inside))
+
+    def leave(self, module: Any, args: tuple, result: Any) -> None:
+        if len(self.frames) > 1 and self.frame.module is module:
+            self.frames.pop()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        handles = [register_module_forward_pre_hook(self.enter), register_module_forward_hook(self.leave)]
+        before = set_active(self)
+        try:
+            with self:
+                yield
+        finally:
+            set_active(before)
+            for handle in handles:
+                handle.remove()
+            self.restore_shapes()
+
+
+class _Context(Emitter):
+    """What values of the compiler need of an emitter, for calls that the tracer makes."""
+
+    def __init__(self, tracer: Tracer):
+        self.tracer, self.graph = tracer, tracer.graph
+
+    def call_operator(self, place: Any, symbol: str, args: Any, kwargs: Any, owner: Any = None) -> Value:
+        return carry_out(
+            self.graph, symbol, match_call(self.graph, place, schemas_of(symbol), args, kwargs, owner), place
+        )
+
+
+@contextlib.contextmanager
+def _without(mode: modes.Mode) -> Iterator[None]:
+    there = mode in modes.own.stack
+    if there:
+        modes.own.stack.take(mode)
+    try:
+        yield
+    finally:
+        if there:
+            modes.own.stack.push(mode)
+
+
+def tensor_type(tensor: Tensor) -> Type:
+    """`Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu)`."""
+    if tensor.layout is not torch.strided:
+        return TENSOR
+    words = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}  # fmt: skip
+    word = words.get(str(tensor.dtype).rpartition(".")[2])
+    if word is None:
+        return TENSOR
+    shape, strides = [int(n) for n in tensor.shape], [int(n) for n in tensor.stride()]
+    parts = [*map(str, shape)]
+    if shape:
+        parts.append(f"strides=[{', '.join(map(str, strides))}]")
+    parts += [f"requires_grad={int(tensor.requires_grad)}", f"device={tensor.device}"]
+    return ShapedTensor(f"{word}({', '.join(parts)})", tensor.dtype, shape, strides)
+
+
+# -- where the user's code is -------------------------------------------------------------------------------------------------
+
+
+def _user_frame() -> tuple[Any, int]:
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "flambeau":
+        frame, level = frame.f_back, level + 1
+    return frame, level
+
+
+def user_range() -> Range:
+    frame, _ = _user_frame()
+    source = Source("", frame.f_code.co_filename, frame.f_lineno)
+    return Range(source, 0, 0, 0, 1)
+
+
+def variable_name(tensor: Tensor) -> str:
+    """What the user's code calls a tensor: the names that PyTorch's traced graphs show too."""
+    frame, _ = _user_frame()
+    return next((name for name, held in frame.f_locals.items() if held is tensor and not name.startswith("_")), "")
+
+
+def warn(text: str) -> None:
+    _, level = _user_frame()
+    warnings.warn(text, TracerWarning, stacklevel=level)
