@@ -353,7 +353,7 @@ class GraphRecorded(Recorded):
         if self.backward is None:
             return ""
         inside = {id(t) for t in tensors}
-        live = [t for t in tensors_in(result) if is_live(t, inside)]
+        live = [t for t in {id(t): t for t in tensors_in(result)}.values() if is_live(t, inside)]
         leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in self.backward.leaves]
         if len(live) != len(self.backward.layouts):
             return "it does not do the same in each call"
