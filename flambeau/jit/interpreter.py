@@ -6,7 +6,6 @@ import collections
 import copy
 import enum
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..autograd.profiler import record_function
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..futures import Future
-from . import operators, plain_operators
+from . import operators
 from .ir import Block, Graph, Node, Value
 from .matching import Named, try_match
 from .naming import unmangled
@@ -255,7 +254,7 @@ def _fulfilling(value: Any, kind: InterfaceType) -> Any:
     """An object that has the methods of an interface."""
     from . import classes  # noqa: PLC0415  modules, classes and functions need one another
 
-    actual: Any = getattr(value, "script_type", None) or classes.known_class(type(value))
+    actual: Any = getattr(value, "script_type", None) or classes.compiled.get(type(value))
     if actual is None:
         raise TypeError(f"Cannot cast {value} to {kind}: the value is not a TorchScript compatible type, did you forget to turn it into a user defined TorchScript class?")  # fmt: skip
     why: list[str] = []
@@ -352,8 +351,6 @@ def fits(value: Any, kind: Type) -> bool:
 
 
 # -- programs ---------------------------------------------------------------------------------------------------------------
-
-_depth = threading.local()
 
 
 class Program:
@@ -700,7 +697,7 @@ def _loop(program: Program, node: Node, ins: list[int]) -> Step:
 
 def _print(program: Program, node: Node, ins: list[int]) -> Step:
     def step(r: Registers) -> None:
-        print(*[plain_operators.shown(r[i]) for i in ins])
+        print(*[str(r[i]) for i in ins])
 
     return step
 
