@@ -7,8 +7,8 @@
     python benchmarks/compile.py --device cuda         # on a GPU: several calls in a row, until their work is done
 
 Figures are times per call relative to PyTorch eager: smaller is better. Short calls are timed several in a row, as they are made in
-training and in serving: whoever goes first would else find the caches full of the others' parameters. The first call of a compiled
-function, with what it compiles, is given beside them.
+training and in serving: whoever goes first would else find the caches full of the others' parameters. Between contenders there is a
+pause, until the threads of the last one sleep. The first call of a compiled function, with what it compiles, is given beside them.
 """
 
 from __future__ import annotations
@@ -167,6 +167,7 @@ def measure(
     stop = time.perf_counter() + seconds
     while time.perf_counter() < stop or len(samples["PyTorch"]) < 5:
         for which, row in rows.items():
+            time.sleep(_REST)
             row(1)
             start = clock()
             row(count)
@@ -176,6 +177,7 @@ def measure(
 
 _ROW = 10  # calls between two looks at the clock, at most
 _LONG = 0.02  # seconds that a row of calls takes at least, if it need not be longer than that
+_REST = 0.02  # seconds before each row: PyTorch's threads go on waiting actively for 3 to 5 ms after a call, on a core that others need
 
 
 class _Row:

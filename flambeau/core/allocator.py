@@ -189,8 +189,8 @@ class CachingAllocator:
 
     @contextlib.contextmanager
     def sparing(self) -> Iterator[None]:
-        """Inside, no block of the past is kept, and large ones go back to the system as soon as they are freed: for work that is done
-        once, and beside which there should be room for something else."""
+        """Inside, no block of the past is kept, and large ones go back to the system as soon as they are freed; small ones do
+        afterwards. For work that is done once, and beside which there should be room for something else."""
         self.empty_cache()
         with self._lock:
             if not self._sparing:
@@ -203,6 +203,7 @@ class CachingAllocator:
                 self._sparing -= 1
                 if not self._sparing:
                     self.cache_limit = self._usual_limit
+            self.empty_cache()
 
     def stats(self) -> dict[str, int]:
         """The peak counts large blocks in use; small ones count from when they are first needed, for good."""

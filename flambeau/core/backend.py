@@ -6,6 +6,7 @@ which kernel is missing."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import threading
@@ -45,6 +46,10 @@ class Backend:
     def release(self, address: int, nbytes: int, where: device) -> None:
         """Give a block back."""
         raise NotImplementedError(f"{type(self).__name__} cannot release memory")
+
+    def lasting(self, where: device) -> contextlib.AbstractContextManager:
+        """Inside, what is made on the device will be there for long: it may be better off in another place."""
+        return contextlib.nullcontext()
 
     def read(self, host: int, address: int, nbytes: int, where: device) -> None:
         """Copy bytes from the device to host memory; they are there when this returns."""

@@ -51,6 +51,7 @@ ON_HOST = "on_host"  # a constant of this name is True on the CPU and False on o
 Compiler = Callable[[Callable[[], ir.Kernel], str], Callable]
 _compiler: Compiler | None = None
 _compiler_chosen = False
+made: dict[Callable, tuple[LoopKernel, dict[str, Any], dict[str, Any]]] = {}  # what native functions were compiled from
 
 
 def use_compiler(compiler: Compiler | None) -> None:
@@ -267,7 +268,9 @@ class LoopKernel:
                 raise NotImplementedError(f"{self!r}: the device '{where}' compiles no kernels")
             return backend.compile_for(lambda: self._lower(bindings, known), key, where)
         assert _compiler is not None
-        return _compiler(lambda: self._lower(bindings, known), key)
+        found = _compiler(lambda: self._lower(bindings, known), key)
+        made[found] = (self, dict(zip(self.positional, kinds)), known)
+        return found
 
 
 @functools.cache

@@ -188,7 +188,7 @@ class Update:
                 continue
             if p.grad.is_sparse:
                 owner._sparse_gradient(group, p, options)
-            elif not kept or kept[0] in owner.state[p] or not owner._begin(group, owner.state[p], p, p.grad):
+            elif not kept or kept[0] in owner.state[p] or not _begin(owner, group, p):
                 dense.append(p)
         if dense:
             states = [[owner.state[p][name] for p in dense] for name in kept]
@@ -284,6 +284,13 @@ _dense = functools.lru_cache(4096)(
     lambda shape, strides: 0 not in shape and is_non_overlapping_and_dense(shape, strides)
 )
 _FLOATS = {dt.float32: ctypes.c_float, dt.float64: ctypes.c_double}
+
+
+def _begin(owner: Owner, group: dict[str, Any], p: Tensor) -> bool:
+    """Fill the state of a parameter, which stays for as long as the optimizer does. Whether its first update is done, too."""
+    grad: Any = p.grad
+    with backend_of(p.device).lasting(p.device):
+        return owner._begin(group, owner.state[p], p, grad)
 
 
 def _store(cell: Tensor, value: float) -> None:

@@ -17,8 +17,9 @@ from ..autograd import Function, backward, enable_grad, no_grad
 from ..autograd.graph import saved_tensors_hooks
 from ..core.backend import backend_of
 from ..core.device import device as Device
+from ..core.generator import default_generator
 from ..core.tensor import Tensor
-from ..random import fork_rng, get_rng_state, set_rng_state
+from ..random import fork_rng
 from ._pytree import tree_leaves
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class _Surroundings:
 
     def __init__(self, args: tuple, preserve_rng_state: bool) -> None:
         self.devices, self.states = get_device_states(*args) if preserve_rng_state else ([], [])
-        self.state = get_rng_state() if preserve_rng_state else None
+        self.state = default_generator.state_bytes() if preserve_rng_state else None
         kinds = {"cpu", *(d.type for d in _devices(args))}
         self.precision = [_autocast_as_now(kind) for kind in sorted(kinds) if is_autocast_available(kind)]
 
@@ -52,9 +53,10 @@ class _Surroundings:
     def again(self) -> Iterator[None]:
         """Inside, the second run finds the same."""
         with ExitStack() as stack:
-            if self.state is not None:
+            drawn = self.state is not None and default_generator.state_bytes() != self.state
+            if self.devices or drawn:  # otherwise nothing random has happened since
                 stack.enter_context(fork_rng(devices=self.devices))
-                set_rng_state(self.state)
+                default_generator.set_state_bytes(self.state or b"")
                 set_device_states(self.devices, self.states)
             for setting in self.precision:
                 stack.enter_context(setting)

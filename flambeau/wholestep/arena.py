@@ -11,11 +11,18 @@ Lives = dict[int, tuple[int, int]]
 def lifetimes(graph: Graph, wanted: set[int]) -> Lives:
     """First and last step in which each buffer of the function's own is used."""
     found: Lives = {}
+    ends: dict[int, int] = {}  # of steps that run side by side, the last
     for i, step in enumerate(graph.steps):
+        if isinstance(step, Launch) and step.lane is not None:
+            ends[step.lane[0]] = i
+    starts: dict[int, int] = {}
+    for i, step in enumerate(graph.steps):
+        lane = step.lane if isinstance(step, Launch) else None
+        first, last = (i, i) if lane is None else (starts.setdefault(lane[0], i), ends[lane[0]])
         refs = [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]
         for ref in refs:
             if ref.buffer in wanted:
-                found[ref.buffer] = (found.get(ref.buffer, (i, i))[0], i)
+                found[ref.buffer] = (found.get(ref.buffer, (first, i))[0], last)
     return found
 
 

@@ -62,7 +62,10 @@ class Arguments:
         tensors = self.tensors
         if len(args) != len(tensors) or any(a is not t for a, t in zip(args, tensors)) or self.key[-1]:
             return False
-        return all(type(t) is Tensor and t._autograd is None and t._base is None and not t.is_sparse for t in tensors)
+        return all(
+            type(t) is Tensor and t._autograd is None and t._base is None and not t.is_sparse and not t.__dict__
+            for t in tensors
+        )
 
     def _describe(self, value: Any) -> Any:
         kind = type(value)
@@ -73,35 +76,53 @@ class Arguments:
                 return "sparse"
             history = None if meta is None else (value.requires_grad, meta.grad_fn is None, layout_of(meta.grad))
             base = value._base is not None and value._base.requires_grad
-            flags = base + 2 * (value._storage.version >= INFERENCE)
+            flags: Any = base + 2 * (value._storage.version >= INFERENCE)
+            if value.__dict__:
+                flags = flags, self._attributes(value)
             return kind, value.shape, value._strides, value.dtype, value.device, history, flags
         if kind in ATOMS:
-            return kind, value if value == value else repr(value)
+            return atom(value)
         if kind is list or kind is dict:
             self.containers.append(value)
         if kind is tuple or kind is list:
             return kind, tuple([self._describe(v) for v in value])
         if kind is dict:
-            return kind, tuple([(k, self._describe(v)) for k, v in value.items()])
+            return kind, tuple([(atom(k) if type(k) in ATOMS else k, self._describe(v)) for k, v in value.items()])
         self.objects.append(value)
         return "object", id(value)
 
+    def _attributes(self, t: Tensor) -> tuple:
+        """What a program has hung on a tensor."""
+        found = []
+        for name, value in t.__dict__.items():
+            if name not in (DYNAMIC, STATIC):
+                if type(value) not in ATOMS:
+                    self.objects.append(value)
+                found.append((name, atom(value) if type(value) in ATOMS else id(value)))
+        return tuple(found)
+
     def _shared(self) -> Any:
-        """Which tensors share memory, and how far from each other they begin."""
+        """Which tensors share memory, how far from each other they begin, and which are one; which lists and dicts are one."""
         tensors = self.tensors
-        if len(tensors) < 2:
-            return None
-        seen: dict[int, int] = {}
         found: list[Any] = []
+        if len(self.containers) > 1:
+            first_of: dict[int, int] = {}
+            for i, held in enumerate(self.containers):
+                if first_of.setdefault(id(held), i) != i:
+                    found.append((first_of[id(held)], i))
+        if len(tensors) < 2:
+            return tuple(found) or None
+        seen: dict[int, int] = {}
+        one: dict[int, int] = {}
         if any(t._storage.owner is not None for t in tensors if not t.is_sparse) and self._overlapping():
             found.append(id(self))  # unlike any other call
         for i, t in enumerate(tensors):
             at = getattr(t._storage, "ptr", 0) or 0
             first = seen.setdefault(at, i)
             if first != i and at:
-                found.append(
-                    (first, i, t._offset * t.dtype.itemsize - tensors[first]._offset * tensors[first].dtype.itemsize)
-                )
+                apart = t._offset * t.dtype.itemsize - tensors[first]._offset * tensors[first].dtype.itemsize
+                found.append((first, i, apart, one.get(id(t))))
+            one.setdefault(id(t), i)
         return tuple(found)
 
     def _overlapping(self) -> bool:
@@ -109,6 +130,14 @@ class Arguments:
         storages = {t._storage.ptr: t._storage for t in self.tensors if not t.is_sparse}
         spans = sorted((s.ptr, s.ptr + s.size_bytes) for s in storages.values() if s.ptr)
         return any(a[1] > b[0] for a, b in zip(spans, spans[1:]))
+
+
+def atom(value: Any) -> tuple:
+    """A plain value as a part of a key: equal only to one that can stand for it (1 is not 1.0, and 0.0 is not -0.0)."""
+    kind = type(value)
+    if kind is float:
+        return kind, value if value and value == value else repr(value)
+    return kind, repr(value) if kind is complex else value
 
 
 def layout_of(t: Any) -> Any:

@@ -15,7 +15,7 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .graph import mapped
 
-_MOST = 3  # pieces at a time: what they read cannot be used again meanwhile
+MOST = 3  # pieces at a time: what they read cannot be used again meanwhile
 _NO_WORK = ("composite", "view")
 
 
@@ -29,9 +29,10 @@ class _Piece(NamedTuple):
 
 
 class Beside:
-    """The second stream of a capture. `_stream` is where it goes on; both have memory of the graph."""
+    """The second stream of a capture, which is given at most so many pieces at a time; both have memory of the graph."""
 
-    def __init__(self, capture: graphs.CUDAGraph):
+    def __init__(self, capture: graphs.CUDAGraph, most: int):
+        self.most = most
         where = device("cuda", capture.index)
         self.first = streams.Stream(where, handle=capture.stream)
         self.second = _second(capture.index)
@@ -47,12 +48,12 @@ class Beside:
         mapped((args, kwargs), Tensor, given.append)
         changes = bool(op.writes) or op.name.endswith("_") or kwargs.get("out") is not None
         self.wait_for([t._storage for t in given if hasattr(t, "_storage")], changes)
-        if not changes and _is_of_a_parameter(op, args):
+        if self.most and not changes and _is_of_a_parameter(op, args):
             return lambda *args, **kwargs: self._run(function, given, args, kwargs)
         return function
 
     def _run(self, function: Callable, given: list[Tensor], args: tuple, kwargs: dict) -> Any:
-        while len(self.pieces) >= _MOST:
+        while len(self.pieces) >= self.most:
             self._join(1)
         self.second.wait_stream(self.first)
         held: list[UntypedStorage] = []
@@ -114,4 +115,4 @@ def _second(index: int) -> streams.Stream:
     return _seconds[index]
 
 
-__all__ = ["Beside"]
+__all__ = ["MOST", "Beside"]

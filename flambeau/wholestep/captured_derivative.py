@@ -32,10 +32,10 @@ class CapturedDerivative(Derivative):
         self.watched = [s for s in saved_storages(live) if id(s) in known]
         self.where, self._live, self._inside = where, live, inside
 
-    def capture(self, pool: Any, storages: list[UntypedStorage], grads: list[Tensor]) -> None:
+    def capture(self, pool: Any, storages: list[UntypedStorage], grads: list[Tensor], most: int) -> None:
         """Capture the backward pass for gradients of the results like these."""
         graph = graphs.CUDAGraph(keep_graph=True)
-        observer = Observer(graph)
+        observer = Observer(graph, most=most)
         for known in storages:
             observer.know(known, "state")
         with capturing(graph, self.where, pool) as callers:

@@ -15,7 +15,7 @@ from ..core.device import cpu, device
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
 from ..optim.fused import Update as FusedUpdate
-from .beside import Beside
+from .beside import MOST, Beside
 from .function import recording
 from .graph import Graph, Ref, Update
 from .program import Program
@@ -31,7 +31,7 @@ class Observer(Recorder):
 
     only_host = False
 
-    def __init__(self, capture: graphs.CUDAGraph | None = None, prepare: Any = None):
+    def __init__(self, capture: graphs.CUDAGraph | None = None, prepare: Any = None, most: int = MOST):
         self.graph, self.memory = Graph(), Memory()
         self.graph.buffers = self.memory.buffers
         self.leaf = None
@@ -45,10 +45,11 @@ class Observer(Recorder):
         self.touched: set[int] = set()  # buffers that existed before and that operators were given
         self.patches: list[list[patches.KernelPatch]] = []  # of each update
         self.beside: Beside | None = None
+        self.most = most  # pieces of work on a second stream
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Recorder]:
-        self.beside = beside = None if self.capture is None else Beside(self.capture)
+        self.beside = beside = None if self.capture is None else Beside(self.capture, self.most)
         with storages.watch(self), self:
             yield self
         self.beside = None
@@ -212,7 +213,7 @@ def capturing(capture: graphs.CUDAGraph, where: device, pool: Any = None) -> Ite
             threads.set_stream(index, capture.stream)
 
     cache, casts.cache, recording.on = casts.cache, {}, True
-    with streams.StreamContext(_stream(index)):
+    with streams.StreamContext(stream_of(index)):
         try:
             capture.capture_begin(pool, "relaxed")
             try:
@@ -257,11 +258,11 @@ def copied(capture: Any, target: int, source: int, nbytes: int, where: device) -
 _streams: dict[int, streams.Stream] = {}
 
 
-def _stream(index: int) -> streams.Stream:
+def stream_of(index: int) -> streams.Stream:
     """Where calls are captured."""
     if index not in _streams:
         _streams[index] = streams.Stream(device("cuda", index))
     return _streams[index]
 
 
-__all__ = ["GraphProgram", "Observer", "address", "capturing", "copied", "static_copies"]
+__all__ = ["GraphProgram", "Observer", "address", "capturing", "copied", "static_copies", "stream_of"]

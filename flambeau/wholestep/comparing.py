@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
+from array import array
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ..backends.cpu import jit
 from ..core.casts import casts
 from ..core.graph import grad_mode
 from ..core.tensor import Tensor
@@ -30,14 +33,15 @@ class Print:
             return ctypes.string_at(address, self.size) == self.bytes or self._close(address)
         if self.sums is None:
             return _digest(address, self.size) == self.digest
-        sums = _sums(address, self.size, self.kind)
-        if np.array_equal(sums, self.sums):
+        found = _sums(address, self.size, self.kind)
+        if found == self.sums:
             return True
+        sums, known = (np.frombuffer(s, s.typecode) for s in (found, self.sums))
         row, largest = _magnitudes(address, self.size, self.kind)
         limit = _OF_SUMS[np.dtype(self.kind).itemsize]
         with np.errstate(invalid="ignore"):
-            near = np.abs(sums - self.sums) <= limit * (row + max(largest, 1e-6))
-        return bool(np.all(near | (sums == self.sums)))
+            near = np.abs(sums - known) <= limit * (row + max(largest, 1e-6))
+        return bool(np.all(near | (sums == known)))
 
     def _close(self, address: int) -> bool:
         if self.bytes is None or self.kind is None or self.size % np.dtype(self.kind).itemsize:
@@ -71,10 +75,10 @@ _SMALL = 1 << 13
 _ROW, _PIECE = 32, 1 << 20  # numbers in a sum, and bytes that are looked at together
 _TOLERANCE = {2: 1e-2, 4: 2e-5, 8: 1e-9}  # by the size of numbers
 _OF_SUMS = {2: 1e-2, 4: 1.6e-4, 8: 8e-9}
-WEIGHTS = (0.5 + np.arange(1, _ROW + 1) * 0.6180339887498949 % 1) * np.where(np.arange(_ROW) * 7 % 5 < 2, 1, -1)
+WEIGHTS = np.array([(0.5 + (k + 1) * 0.6180339887498949 % 1) * (1 if k * 7 % 5 < 2 else -1) for k in range(_ROW)])
 _look = ctypes.pythonapi.PyMemoryView_FromMemory  # makes no type of its own for each size, as arrays of ctypes would
 _look.restype, _look.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
-_READ = 0x100
+_WRITABLE = 0x200
 _KINDS: dict[str, Any] = {
     "float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": np.uint16,
     "complex64": np.float32, "complex128": np.float64,
@@ -88,14 +92,19 @@ def kind_of(d: Any) -> Any:
 
 def numbers(address: int, size: int, kind: Any) -> np.ndarray:
     """Numbers in memory, as float32 or float64."""
-    raw = np.frombuffer(_look(address, size, _READ), kind)
+    raw = np.frombuffer(view(address, size), kind)
     if kind is np.uint16:
         return (raw.astype(np.uint32) << 16).view(np.float32)
     return raw.astype(np.float32) if kind is np.float16 else raw
 
 
+def view(address: int, size: int) -> memoryview:
+    """Bytes in memory, which somebody else keeps alive."""
+    return _look(address, size, _WRITABLE)
+
+
 def _digest(address: int, size: int) -> bytes:
-    return hashlib.blake2b(_look(address, size, _READ), digest_size=16).digest()
+    return hashlib.blake2b(view(address, size), digest_size=16).digest()
 
 
 def _rows(address: int, size: int, kind: Any) -> Iterator[np.ndarray]:
@@ -106,19 +115,65 @@ def _rows(address: int, size: int, kind: Any) -> Iterator[np.ndarray]:
         yield (values if len(values) % _ROW == 0 else np.pad(values, (0, -len(values) % _ROW))).reshape(-1, _ROW)
 
 
-def _sums(address: int, size: int, kind: Any) -> np.ndarray:
+def _sums(address: int, size: int, kind: Any) -> array:
     """Of each row of numbers a weighted sum. Infinities and nan count by their kind and place."""
-    found = []
-    for rows in _rows(address, size, kind):
-        weights = WEIGHTS.astype(rows.dtype)
-        with np.errstate(invalid="ignore", over="ignore"):
-            sums = rows @ weights
-        if not np.isfinite(sums).all():
-            odd = ~np.isfinite(rows)
-            kinds = np.where(np.isnan(rows), 3.0, np.where(rows > 0, 5.0, 7.0)) * odd
-            sums = np.where(odd, 0.0, rows).astype(np.float64) @ WEIGHTS + 1e30 * (kinds @ WEIGHTS)
-        found.append(sums.astype(rows.dtype))
-    return np.concatenate(found)
+    letter = {np.float32: "f", np.float64: "d"}.get(kind)
+    if letter is not None:
+        width = array(letter).itemsize
+        rows, rest = divmod(size // width, _ROW)
+        found, odd = array(letter, bytes((rows + bool(rest)) * width)), array(letter, [0])
+        native, out, flag = _summing(letter), found.buffer_info()[0], odd.buffer_info()[0]
+        native(address, rows, out, flag)
+        if rest:
+            last = array(letter, bytes(_ROW * width))
+            ctypes.memmove(last.buffer_info()[0], address + rows * _ROW * width, rest * width)
+            native(last.buffer_info()[0], 1, out + rows * width, flag)
+        if odd[0] == 0:
+            return found
+    return array(letter or "f", b"".join(_odd_sums(rows).tobytes() for rows in _rows(address, size, kind)))
+
+
+def _odd_sums(rows: np.ndarray) -> np.ndarray:
+    """The sums of rows in which there may be infinities and nan."""
+    odd = ~np.isfinite(rows)
+    kinds = np.where(np.isnan(rows), 3.0, np.where(rows > 0, 5.0, 7.0)) * odd
+    with np.errstate(invalid="ignore", over="ignore"):
+        return (np.where(odd, 0.0, rows).astype(np.float64) @ WEIGHTS + 1e30 * (kinds @ WEIGHTS)).astype(rows.dtype)
+
+
+@functools.cache
+def _summing(letter: str) -> Any:
+    """sums(numbers, rows, place for the sums, place for a number that is not zero afterwards if a sum is not finite). NumPy could do
+    this, too, but its code for it and a library of linear algebra would have to be in memory."""
+    kind, name, size = ("float", "f32", 4) if letter == "f" else ("double", "f64", 8)
+    bits = array("Q", array("d", array(letter, WEIGHTS.tolist())).tobytes())  # as LLVM writes numbers of both kinds
+    weights = ", ".join(f"{kind} 0x{word:016X}" for word in bits)
+    text = f"""declare {kind} @llvm.vector.reduce.fadd.v{_ROW}{name}({kind}, <{_ROW} x {kind}>)
+define void @sums(ptr %numbers, i64 %rows, ptr %sums, ptr %odd) {{
+  %before = load {kind}, ptr %odd
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %0 ], [ %j, %one ]
+  %sign = phi {kind} [ %before, %0 ], [ %after, %one ]
+  %more = icmp slt i64 %i, %rows
+  br i1 %more, label %one, label %end
+one:
+  %row_at = getelementptr <{_ROW} x {kind}>, ptr %numbers, i64 %i
+  %row = load <{_ROW} x {kind}>, ptr %row_at, align {size}
+  %weighted = fmul <{_ROW} x {kind}> %row, <{weights}>
+  %sum = call reassoc {kind} @llvm.vector.reduce.fadd.v{_ROW}{name}({kind} 0.0, <{_ROW} x {kind}> %weighted)
+  %sum_at = getelementptr {kind}, ptr %sums, i64 %i
+  store {kind} %sum, ptr %sum_at
+  %nothing = fmul {kind} %sum, 0.0
+  %after = fadd {kind} %sign, %nothing
+  %j = add i64 %i, 1
+  br label %loop
+end:
+  store {kind} %sign, ptr %odd
+  ret void
+}}
+"""
+    return jit.support_function(text, "sums", "plpp", True)
 
 
 def _magnitudes(address: int, size: int, kind: Any) -> tuple[np.ndarray, float]:
@@ -139,4 +194,4 @@ class modes_off:  # noqa: N801 - reads like a keyword
         grad_mode.enabled, casts.active = self.before, self.cast
 
 
-__all__ = ["WEIGHTS", "Print", "TensorPrint", "kind_of", "modes_off", "numbers"]
+__all__ = ["WEIGHTS", "Print", "TensorPrint", "kind_of", "modes_off", "numbers", "view"]

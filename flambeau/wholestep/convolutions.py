@@ -42,7 +42,7 @@ def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], in
     if known is not None and known.name == "block_rows":
         return _of_product(graph, steps[i : i + 3])
     told: Any = getattr(step.plan, "described", None)
-    sizes = None if told is None else _sizes(told)
+    sizes = sizes_of(told) if type(told) is Described else None
     if sizes is None:
         return [], 1
     places = dict(zip(told.tensors, step.arguments[1:]))
@@ -60,10 +60,12 @@ def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], in
         plan = told.gradients(*(n for n in ("dw", "db") if n in places))
         made.append(_launch(graph, step.name, "weight_gradient", work, places, _GRADIENT, plan))
     found = [launch for launch in made if launch is not None]
+    for launch in found:
+        launch.relaid = step.relaid
     return found if len(found) == len(made) else [], 1
 
 
-def _sizes(told: Described) -> winograd.Sizes | None:
+def sizes_of(told: Described) -> winograd.Sizes | None:
     """The sizes of a convolution that is worth it."""
     window = told.window
     plain = told.dtype is float32 and window.groups == 1 and window.before == window.after and len(window.stride) == 2
@@ -118,10 +120,26 @@ def new_buffer(graph: Graph, size: int, source: str = "new") -> Ref:
 
 
 def _of_product(graph: Graph, steps: list[Any]) -> tuple[list[Launch], int]:
-    """The gradient of a large weight, which eager calls compute as a product of two matrices: blocks of the input, and dy with its
-    channels outermost. Nobody else reads these."""
-    if len(steps) < 3 or not all(isinstance(s, Launch) for s in steps) or getattr(steps[2].plan, "steps", None) is None:
+    """The gradient of a large weight, which eager calls compute as a product of two matrices, by Winograd's algorithm."""
+    told = as_gradient(steps)
+    if told is None:
         return [], 1
+    described, given = told
+    sizes = sizes_of(described)
+    assert sizes is not None
+    work, plan = winograd.work(sizes, gradient=True), described.gradients("dw")
+    made = _launch(graph, steps[2].name, "weight_gradient", work, given, _GRADIENT, plan)
+    return ([], 1) if made is None else ([made], 3)
+
+
+def as_gradient(steps: list[Any]) -> tuple[Described, dict[str, Any]] | None:
+    """The gradient of a large weight as a product of two matrices, blocks of the input, and dy with its channels outermost, which nobody
+    else reads: what a convolution computes from which places, where Winograd's algorithm is worth it."""
+    known = jit.facts.get(steps[0].address) if isinstance(steps[0], Launch) else None
+    if known is None or known.name != "block_rows" or len(steps) < 3 or not all(isinstance(s, Launch) for s in steps):
+        return None
+    if getattr(steps[2].plan, "steps", None) is None:
+        return None
     blocks, copy, product = steps
     to, x, images, inputs, height, width, *rest = blocks.arguments
     places, kernel, stride, before, dilation = (tuple(rest[k : k + 2]) for k in range(0, 10, 2))
@@ -131,14 +149,14 @@ def _of_product(graph: Graph, steps: list[Any]) -> tuple[list[Launch], int]:
     plain = kernel == (3, 3) and stride == dilation == (1, 1) and sizes.result == places
     written, read = copy.writes(), copy.reads()
     if not plain or right != to or written != [left] or len(read) != 1 or not winograd.pays(sizes):
-        return [], 1
+        return None
     shapes = {"dw": (outputs, inputs, 3, 3), "dy": (images, outputs, *places), "x": (images, inputs, height, width)}
     tensors = {name: (shape, contiguous_strides(shape)) for name, shape in shapes.items()}
-    window = operands.geometry(2, 1, before, 1, 1)
-    plan = Described("backward", tensors, float32, window).gradients("dw")
-    given = {"dw": dw, "x": x, "dy": read[0]}
-    made = _launch(graph, product.name, "weight_gradient", winograd.work(sizes, gradient=True), given, _GRADIENT, plan)
-    return ([], 1) if made is None else ([made], 3)
+    return Described("backward", tensors, float32, operands.geometry(2, 1, before, 1, 1)), {
+        "dw": dw,
+        "x": x,
+        "dy": read[0],
+    }
 
 
 def _elements(step: Launch) -> int:
@@ -149,4 +167,4 @@ def _elements(step: Launch) -> int:
     return first if type(first) is int else math.prod(struct.unpack(f"{len(first) // 8}q", first)[: known[4]])
 
 
-__all__ = ["fewer_products", "new_buffer"]
+__all__ = ["as_gradient", "fewer_products", "new_buffer", "sizes_of"]

@@ -6,10 +6,14 @@ memory that the derivative reads, and the versions this memory had."""
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 from ..autograd.engine import run_backward
-from ..core.dtype import uint8
+from ..autograd.function import FunctionNode as UsersNode
+from ..autograd.grad_mode import no_grad
+from ..core.dtype import float32, uint8
 from ..core.graph import RETRY_MESSAGE, AutogradState, Node, grad_mode, gradient_edge
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided
@@ -19,9 +23,10 @@ from .passes import Stage
 from .program import Program
 from .recorder import NotRecordable, Recorder
 from .rehearsal import Rehearsal, to_the_end
-from .results import Results, leaves_of
+from .results import Results, leaves_of, nodes_of
 
 HISTORY = "it differentiates an argument that has a history"
+_PATIENCE = 2  # calls whose results may stay undifferentiated before the derivative is found without
 DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
 
 
@@ -68,7 +73,25 @@ class Derivative:
         self.watched: list[UntypedStorage] = []  # of the state
         self.problem = ""
         self.checked = False
+        self.undifferentiated = 0  # calls since the recording for which no backward pass came
         self.trail: list[Stage] = []
+
+    def try_out(self, results: list[Tensor]) -> None:
+        """Results are not differentiated, it seems: find the derivative with gradients that are made up, so that the function can be
+        one native call nevertheless. Where code of the user's would run in a backward pass, nothing is done."""
+        self.undifferentiated += 1
+        if self.undifferentiated <= _PATIENCE or self.problem:
+            return
+        node = next((t.grad_fn for t in results if isinstance(t.grad_fn, FunctionNode)), None)
+        if node is None or node.live is None or node.derivative is not self or not node.is_quiet():
+            self.undifferentiated = -sys.maxsize
+            return
+        grads = [_made_up(*layout) for layout in self.layouts]
+        try:
+            with no_grad():
+                node.found(list(grads), grads)
+        except RuntimeError:  # what it needs has been changed: nobody can differentiate this, and nobody wants to
+            self.undifferentiated = -sys.maxsize
 
     def gradients(self, grads: list) -> list[Tensor]:
         """Incoming gradients as the program expects them: zeros for those that did not come, laid out like the results."""
@@ -156,6 +179,13 @@ class Derivative:
         self.checked = not self.problem
 
 
+def _made_up(shape: tuple, strides: tuple, d: Any, where: Any) -> Tensor:
+    """A gradient that nothing cancels out."""
+    n = math.prod(shape)
+    values = empty_strided((n,), (1,), float32, where).fill_(1).cumsum(0).cos()
+    return empty_strided(shape, strides, d, where).copy_(values.reshape(shape))
+
+
 class CompiledNode(Node):
     """From the results of a compiled function to the leaves that it read; `memory` must not change until it is walked."""
 
@@ -228,6 +258,11 @@ class FunctionNode(CompiledNode):
         if ours is not None:
             derivative.compare(ours, found)
         return derivative.arrived(found, came)
+
+    def is_quiet(self) -> bool:
+        """Whether walking the function's own graph runs no code of the user's."""
+        nodes = [node for t in self.live or () for node in nodes_of(t.grad_fn)]
+        return not any(isinstance(n, UsersNode) or n.hooks or n.prehooks or n.retain for n in nodes)
 
     def eager(self, grads: list[Tensor]) -> list:
         """The gradients of the leaves by the function's own graph, which ends at its arguments."""

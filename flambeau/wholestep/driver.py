@@ -1,8 +1,8 @@
 """The native function that runs a list of steps: one call from Python, however many kernels there are.
 
 A step is three 64-bit words: the address of a *caller*, and what it is given: a function and a block of arguments, one word each. A
-caller exists once for every signature; it reads the block, calls the function, and returns 0 to go on. Before the first step,
-addresses that are new in every call are written into the blocks."""
+caller exists once for every signature; it reads the block, calls the function, and returns 0 to go on, 1 where it failed, or how many
+steps further to go on. Before the first step, addresses that are new in every call are written into the blocks."""
 
 from __future__ import annotations
 
@@ -97,6 +97,13 @@ end:
 
 
 @functools.cache
+def forker() -> int:
+    """A caller that runs lists of steps side by side, each in order. Block: how many steps further to go on, how many lists there are,
+    then for each its address and how many steps it has. None of the steps may fail."""
+    return jit.support_code(_FORK, "fork", "pp")
+
+
+@functools.cache
 def checker() -> Any:
     """check(rows, count, place for the result): the number of the first row (address, expected word) whose word in memory is
     another one, or the count."""
@@ -138,9 +145,13 @@ one:
   %block = load ptr, ptr %block_at
   %status = call i64 %caller(ptr %function, ptr %block)
   %fine = icmp eq i64 %status, 0
-  br i1 %fine, label %done, label %failed
+  br i1 %fine, label %done, label %other
+other:
+  %bad = icmp eq i64 %status, 1
+  br i1 %bad, label %failed, label %done
 done:
-  %j = add i64 %i, 1
+  %further = phi i64 [ 1, %one ], [ %status, %other ]
+  %j = add i64 %i, %further
   br label %loop
 failed:
   %number = add i64 %i, 1
@@ -148,6 +159,54 @@ failed:
   ret void
 end:
   store i64 0, ptr %result
+  ret void
+}
+"""
+
+_FORK = """
+declare void @flambeau_parallel(ptr, ptr, i64)
+define i64 @fork(ptr %function, ptr %block) {
+  %further = load i64, ptr %block
+  %count_at = getelementptr i64, ptr %block, i64 1
+  %count = load i64, ptr %count_at
+  call void @flambeau_parallel(ptr @lane, ptr %block, i64 %count)
+  ret i64 %further
+}
+define internal void @lane(ptr %block, i64 %rank, i64 %size) {
+  %count_at = getelementptr i64, ptr %block, i64 1
+  %count = load i64, ptr %count_at
+  br label %lists
+lists:
+  %list = phi i64 [ %rank, %0 ], [ %list_next, %ended ]
+  %more_lists = icmp slt i64 %list, %count
+  br i1 %more_lists, label %begin, label %end
+begin:
+  %twice = mul i64 %list, 2
+  %place = add i64 %twice, 2
+  %steps_at = getelementptr i64, ptr %block, i64 %place
+  %steps = load ptr, ptr %steps_at
+  %size_at = getelementptr i64, ptr %steps_at, i64 1
+  %steps_count = load i64, ptr %size_at
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %begin ], [ %j, %one ]
+  %more = icmp slt i64 %i, %steps_count
+  br i1 %more, label %one, label %ended
+one:
+  %start = mul i64 %i, 3
+  %caller_at = getelementptr i64, ptr %steps, i64 %start
+  %caller = load ptr, ptr %caller_at
+  %callee_at = getelementptr i64, ptr %caller_at, i64 1
+  %callee = load ptr, ptr %callee_at
+  %arguments_at = getelementptr i64, ptr %caller_at, i64 2
+  %arguments = load ptr, ptr %arguments_at
+  %status = call i64 %caller(ptr %callee, ptr %arguments)
+  %j = add i64 %i, 1
+  br label %loop
+ended:
+  %list_next = add i64 %list, %size
+  br label %lists
+end:
   ret void
 }
 """
@@ -176,4 +235,4 @@ end:
 }
 """
 
-__all__ = ["caller", "cell_caller", "checker", "runner", "tester"]
+__all__ = ["caller", "cell_caller", "checker", "forker", "runner", "tester"]

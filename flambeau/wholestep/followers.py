@@ -82,14 +82,22 @@ def _and_then(step: Launch, follower: Launch, arguments: list[Any], call: OtherC
     assert step.other is not None
     other = Other((*step.other.calls, call), step.other.results)
     name = f"{step.name}, {follower.name}"
-    return Launch(name, step.address, step.signature, arguments, weight=step.weight + follower.weight, other=other)
+    both = step.relaid, follower.relaid
+    relaid = None if both[0] is None or both[1] is None else both[0].then(*both[1])
+    weight = step.weight + follower.weight
+    return Launch(name, step.address, step.signature, arguments, weight=weight, other=other, relaid=relaid)
 
 
 def _with_norm(graph: Graph, results: set[int], step: Launch, norm: Launch) -> list[Launch]:
     """A convolution and a batch norm by given statistics: a loop that makes a scale and a bias of these for each channel, and one
     step."""
     known, given = jit.facts.get(norm.address), step.arguments
-    if known is None or known.name != "apply_planes" or given[_SCALE] is not None or given[_EXTRA] is not None:
+    if (
+        known is None
+        or known.name not in ("apply_planes", "apply_columns")
+        or given[_SCALE] is not None
+        or given[_EXTRA] is not None
+    ):
         return []
     has = dict(zip(known.parameters, norm.arguments))
     statistics = [has[n] for n in ("mean", "var", "weight", "bias") if has.get(n) is not None]
@@ -99,10 +107,16 @@ def _with_norm(graph: Graph, results: set[int], step: Launch, norm: Launch) -> l
         return []
     if has["x"] != given[_Y] or any(graph.buffers[r.buffer].source != "state" for r in fixed):
         return []
-    scale, shift = (new_buffer(graph, 4 * has["channels"]) for _ in range(2))
+    scale, shift = (new_buffer(graph, size * has["channels"]) for size in (12, 4))
     arguments = list(given)
     arguments[_Y], arguments[_BIAS], arguments[_SCALE] = has["out"], shift, scale
-    instead = {"out": Same(_Y), "x": Same(_Y), "rstd": Same(_SCALE)}  # in place, and where nobody looks afterwards
+    spare = Ref(scale.buffer, 4 * has["channels"])
+    instead = {
+        "out": Same(_Y),
+        "x": Same(_Y),
+        "rstd": Same(_SCALE),
+        "factors": spare,
+    }  # in place, and where nobody looks afterwards
     again = [instead.get(name, a) for name, a in zip(known.parameters, norm.arguments)]
     first = _unsame(step, given)
     joined = _and_then(first, norm, arguments, OtherCall(norm.address, norm.signature, again))
@@ -115,7 +129,10 @@ def _unsame(step: Launch, given: list[Any]) -> Launch:
     first, *rest = step.other.calls
     arguments = [given[_BIAS] if a == Same(_BIAS) else a for a in first.arguments]
     other = Other((first._replace(arguments=arguments), *rest), step.other.results)
-    return Launch(step.name, step.address, step.signature, step.arguments, weight=step.weight, other=other)
+    weight = step.weight
+    return Launch(
+        step.name, step.address, step.signature, step.arguments, weight=weight, other=other, relaid=step.relaid
+    )
 
 
 def _by_channel(norm: Launch, has: dict[str, Any], bias: Ref | None, scale: Ref, shift: Ref) -> Launch:

@@ -16,7 +16,7 @@ import importlib
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ..backends.cpu import jit, native_call
@@ -72,6 +72,18 @@ class _Recording(threading.local):
 
 
 recording = _Recording()
+
+
+@contextlib.contextmanager
+def _undivided() -> Iterator[None]:
+    """Inside, compiled functions that are called run as they are: what they do belongs to the function that calls them."""
+    before, recording.on = recording.on, True
+    try:
+        yield
+    finally:
+        recording.on = before
+
+
 available = jit.available() and native_call.supported()
 _one_at_a_time = new_lock()
 stance = ["default"]  # what `compiler.set_stance` says
@@ -90,7 +102,13 @@ class Last:
     def takes(self, args: tuple) -> bool:
         state = self.recorded.state_addresses
         for t, (shape, strides, d, where, inference) in zip(args, self.layouts):
-            if type(t) is not Tensor or t._autograd is not None or t._base is not None or t.dtype is not d:
+            if (
+                type(t) is not Tensor
+                or t._autograd is not None
+                or t._base is not None
+                or t.dtype is not d
+                or t.__dict__
+            ):
                 return False
             if t.shape != shape or t._strides != strides or t.device is not where:
                 return False
@@ -146,6 +164,7 @@ class CompiledFunction:
         self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
         self.varying: set[str] = set()  # parameters that are numbers and have had many values
         self.exact = False  # whether passes must keep every bit
+        self.layouts = True  # whether pictures may lie otherwise than in eager calls
         self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
         self.seconds = 0.0
         self.last: Last | None = None  # the recording that was run last, if its arguments were plain
@@ -301,7 +320,9 @@ class CompiledFunction:
     def _find_parts(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
         """Run the function with a mark before each statement, split it at those that cannot be recorded."""
         found = splitting.find(self.function, self.source)
-        assert not isinstance(found, str)
+        if isinstance(found, str):  # a hook that was not there when it was recorded
+            self.found[key] = Unfit(why)
+            return self._eager(args, kwargs, f"{why}; it cannot be split: {found}")
         source, first = found
         marks = marking.Marks(source)
         reach = self._reach(given)
@@ -387,19 +408,27 @@ class CompiledFunction:
                 self._say(derivative.problem)
                 return self._as_it_is(args, kwargs)
             if derivative is not None and derivative.program is None:
-                return run(args, kwargs)  # until a backward pass has shown what the derivative is
+                result = run(args, kwargs)  # until a backward pass has shown what the derivative is
+                derivative.try_out(tensors_in(result))
+                return result
             if not recorded.checked:
-                problem, result = recorded.check(
-                    given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
-                )
-                if problem and recorded.program.graph.rounded_otherwise:
+                with _undivided():
+                    problem, result = recorded.check(
+                        given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
+                    )
+                if problem and recorded.program.graph.relaid:
+                    # recorded once more, with everything as it lies in eager calls
+                    self.layouts, self.found[key] = False, 1
+                elif problem and recorded.program.graph.rounded_otherwise:
                     self.exact, self.found[key] = True, 1  # recorded once more, bit by bit
                 elif problem:
                     self.found[key] = Unfit(problem)
                     self._say(problem)
                 return result
             if derivative is not None and not derivative.checked:
-                return run(args, kwargs)
+                result = run(args, kwargs)
+                derivative.try_out(tensors_in(result))
+                return result
             if not kwargs and given.plain(args):
                 self.last = Last(recorded, given.tensors, key[1])
             return recorded.run(given.tensors)
@@ -412,7 +441,9 @@ class CompiledFunction:
     def _differentiably(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
         """Run the function as it is, with a node in front of its graph that learns the derivative."""
         table = cut(given, [])
-        result = self.function(*replaced(args, table), **replaced(kwargs, table))
+        with _undivided():
+            result = self.function(*replaced(args, table), **replaced(kwargs, table))
+        take_histories(given, table, [])
         inside = {id(table.get(id(t), t)) for t in given.tensors}
         live = [t for t in tensors_in(result) if id(t) not in inside and is_live(t, inside)]
         return attached(derivative, given, table, result, live)
@@ -443,7 +474,9 @@ class CompiledFunction:
         code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
         recorder.codes = frozenset(() if code is None else (code,))
         recorder.graph.exact = self.exact
-        recorder.graph.recomputes = bool((self.options.get("options") or {}).get("recompute"))
+        asked = self.options.get("options") or {}
+        recorder.graph.recomputes = bool(asked.get("recompute"))
+        recorder.graph.layouts = asked.get("layouts") if self.layouts else False
         try:
             prepared, table, result = self._watched(recorder, reach, given, key, args, kwargs, self.function)
         except _Busy:
@@ -560,13 +593,22 @@ def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
     if a gradient comes by."""
     if not grad_mode.enabled:
         return {}
-    return {id(t): differentiable.Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
+    table = {id(t): differentiable.Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
+    for t in given.tensors:
+        if id(t) in table and t.__dict__:
+            table[id(t)].__dict__.update(t.__dict__)
+    return table
 
 
 def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str]) -> None:
-    """Arguments that a function changed in place have the history that their stand-ins got."""
+    """Arguments that a function changed in place have the history that their stand-ins got, and the attributes."""
     for t in given.tensors:
         inside = table.get(id(t))
+        if inside is not None and {n: id(v) for n, v in inside.__dict__.items()} != {
+            n: id(v) for n, v in t.__dict__.items()
+        }:
+            t.__dict__.clear()
+            t.__dict__.update(inside.__dict__)
         if inside is None or isinstance(inside.grad_fn, differentiable.Boundary):
             continue
         told.append("it changes an argument that has a history")

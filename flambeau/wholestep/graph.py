@@ -9,7 +9,7 @@ import ctypes
 import functools
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ..backends import compiled
@@ -49,7 +49,7 @@ class Number(NamedTuple):
         return f"number {self.update}.{self.position}"
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Buffer:
     """Memory that steps use. `source` says whose it is: "new" (made by the function), "state" (a tensor the function found),
     ("argument", i), ("engine", generator), ("words", generator) or "workspace"."""
@@ -85,7 +85,27 @@ class Other(NamedTuple):
     results: tuple[tuple[int, int], ...]  # positions of the step's arguments, and bytes
 
 
-@dataclass(eq=False)
+class Relaid(NamedTuple):
+    """The native calls, as they were recorded, that a step gives the same as, with pictures in another layout. In the first run both are
+    made, and must agree."""
+
+    calls: tuple[Launch, ...]
+    pictures: dict[int, tuple[int, Any]]  # by the buffer of a recorded call: the step's, and a `pictures.Picture`
+
+    def exchanged(self, old: int, new: int) -> Relaid:
+        """The same, of a step that has got another buffer."""
+        calls = [replace(call, arguments=_exchanged(call.arguments, old, new)) for call in self.calls]
+        return Relaid(tuple(calls), {b: (new if mine == old else mine, p) for b, (mine, p) in self.pictures.items()})
+
+    def then(self, calls: tuple[Launch, ...], pictures: dict[int, tuple[int, Any]]) -> Relaid:
+        return Relaid((*self.calls, *calls), {**self.pictures, **pictures})
+
+
+def _exchanged(arguments: list[Any], old: int, new: int) -> list[Any]:
+    return [Ref(new, a.offset) if type(a) is Ref and a.buffer == old else a for a in arguments]
+
+
+@dataclass(eq=False, slots=True)
 class Launch:
     """A native call. Arguments are Refs, numbers, bytes, None, or an int that stands for an address that never changes."""
 
@@ -96,9 +116,18 @@ class Launch:
     plan: Any = None  # of oneDNN, kept alive
     weight: int = 1  # how many recorded calls it stands for
     other: Other | None = None
+    lane: tuple[int, int] | None = (
+        None  # steps in a row with the same first number run side by side: those of each second one in order
+    )
+    relaid: Relaid | None = None
 
     def refs(self) -> Iterator[Ref]:
         return (a for a in self.arguments if type(a) is Ref)
+
+    def exchanged(self, old: int, new: int) -> Launch:
+        """The same step with one buffer exchanged."""
+        relaid = None if self.relaid is None else self.relaid.exchanged(old, new)
+        return replace(self, arguments=_exchanged(self.arguments, old, new), relaid=relaid)
 
     @property
     def written(self) -> frozenset[int] | None:
@@ -125,7 +154,12 @@ class Launch:
     def is_formula(self) -> bool:
         """Whether it is a loop over a formula, or a reduction of one: its results depend on nothing but what it reads, and it writes
         all of them."""
-        return self.address in compiled.maps or self.address in compiled.reductions
+        return self.is_loop or self.address in compiled.reductions
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether it is a loop over a formula."""
+        return self.address in compiled.maps
 
 
 def operands(step: Launch) -> tuple[list, list] | None:
@@ -153,7 +187,7 @@ def places_of(step: Launch, kinds: str, rank: int) -> list[Any]:
     return [(a, next(strides)) if k in "cbs" else a for a, k in zip(rest, kinds)]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Test:
     """The number at a place must be zero; if not, the operator that reports an error there is called again, to raise it."""
 
@@ -174,7 +208,7 @@ class Held(NamedTuple):
     layout: tuple  # shape, strides, dtype, contiguous
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Call:
     """An operator that is called through Python: its arguments, and the buffers that it makes, in order."""
 
@@ -213,7 +247,7 @@ class Update(NamedTuple):
     parameters: frozenset[int]  # their ids
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Graph:
     """Everything that happened in one call of a function."""
 
@@ -225,31 +259,45 @@ class Graph:
     exact: bool = False  # whether passes must keep every bit
     portable: bool = False  # whether all steps must be calls that a program without Python can make
     rounded_otherwise: bool = False  # whether one has not
+    layouts: bool | None = (
+        False  # whether pictures may lie otherwise between steps; None: where that is expected to take less time
+    )
+    relaid: list[str] = field(default_factory=list)  # the operators whose steps have them so
     recomputes: bool = False  # whether long formulas, too, are computed again rather than kept
     recomputed: list[tuple[str, int]] = field(
         default_factory=list
     )  # what is: the operator, and bytes that are not kept
 
-    def text(self) -> str:
-        """The steps, one a line."""
+    def text(self, known: dict[int, tuple] | None = None) -> str:
+        """The steps, one a line. `known` keeps lines for the next time: few steps are others then."""
         lines = []
         for step in self.steps:
-            if isinstance(step, Launch):
-                others = [a for a in step.arguments if not isinstance(a, (Ref, bytes)) and a is not None]
-                if step.plan is not None:
-                    others = others[1:]  # where the plan's table is says nothing to people
-                written = step.written or ()
-                places = [(i, a) for i, a in enumerate(step.arguments) if type(a) is Ref]
-                given = ", ".join(map(repr, [*(a for i, a in places if i not in written), *others]))
-                made = ", ".join(repr(a) for i, a in places if i in written)
-                formula = _formula(step.address)
-                lines.append(f"{made + ' = ' if made else ''}{step.name}({given}){formula}")
-            elif isinstance(step, Test):
-                lines.append(f"test {step.name}: {step.place!r} is zero")
-            else:
-                held = ", ".join(map(repr, step.refs()))
-                lines.append(f"call {step.name}({held})  # {step.why}")
+            if known is None or not isinstance(step, Launch):
+                lines.append(_line(step))
+                continue
+            held, seen, line = known.get(id(step), (None, None, ""))
+            now = (step.name, step.address, step.plan, step.arguments)
+            if held is not step or seen != now:
+                line = _line(step)
+                known[id(step)] = step, (*now[:3], list(step.arguments)), line
+            lines.append(line)
         return "\n".join(lines)
+
+
+def _line(step: Any) -> str:
+    if isinstance(step, Test):
+        return f"test {step.name}: {step.place!r} is zero"
+    if not isinstance(step, Launch):
+        held = ", ".join(map(repr, step.refs()))
+        return f"call {step.name}({held})  # {step.why}"
+    others = [a for a in step.arguments if not isinstance(a, (Ref, bytes)) and a is not None]
+    if step.plan is not None:
+        others = others[1:]  # where the plan's table is says nothing to people
+    written = step.written or ()
+    places = [(i, a) for i, a in enumerate(step.arguments) if type(a) is Ref]
+    given = ", ".join(map(repr, [*(a for i, a in places if i not in written), *others]))
+    made = ", ".join(repr(a) for i, a in places if i in written)
+    return f"{made + ' = ' if made else ''}{step.name}({given}){_formula(step.address)}"
 
 
 @functools.lru_cache(1024)
@@ -279,6 +327,7 @@ __all__ = [
     "Other",
     "OtherCall",
     "Ref",
+    "Relaid",
     "Same",
     "Test",
     "Update",

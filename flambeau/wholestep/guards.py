@@ -6,11 +6,11 @@ no verdict yet: then the item compares values in Python, and takes the new word 
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import sys
+from array import array
 from typing import Any
-
-import numpy as np
 
 from ..core.graph import AutogradState
 from ..core.storage import UntypedStorage
@@ -27,8 +27,10 @@ def same(old: Any, new: Any) -> bool:
         return True
     if type(old) is not type(new):
         return False
+    if type(old) is float or type(old) is complex:
+        return repr(old) == repr(new)  # so that nan is nan, and 0.0 is not -0.0
     if type(old) in ATOMS:
-        return old == new or (old != old and new != new)
+        return old == new
     if type(old) is tuple:
         return len(old) == len(new) and all(map(same, old, new))
     return False
@@ -75,7 +77,7 @@ class DictItem(Item):
 
     def difference(self) -> str:
         held, seen = self.held, self.seen
-        if self.names is None and (len(held) != len(seen) or any(a is not b and a != b for a, b in zip(held, seen))):
+        if self.names is None and (len(held) != len(seen) or not all(map(same, seen, held))):
             return f"the keys of {self.what} changed"
         for name, old in seen.items():
             new = held.get(name, MISSING)
@@ -243,7 +245,7 @@ class GroupItem(DictItem):
     __slots__ = ("optimizer", "options", "choices")
 
     def __init__(self, what: str, group: dict, optimizer: Any, options: dict[str, Any]):
-        super().__init__(what, group, tuple(k for k, v in group.items() if type(v) not in (int, float)))
+        super().__init__(what, group, tuple(k for k, v in group.items() if not _is_number(v)))
         self.optimizer, self.options, self.choices = optimizer, options, _choices(options)
 
     def difference(self) -> str:
@@ -255,6 +257,11 @@ class GroupItem(DictItem):
             return f"an option of {self.what} was switched on or off"
         self.options = options
         return ""
+
+
+def _is_number(value: Any) -> bool:
+    """Whether an option is a number, or several (the betas of Adam)."""
+    return type(value) in (int, float) or (type(value) is tuple and bool(value) and all(map(_is_number, value)))
 
 
 def _choices(options: dict[str, Any]) -> tuple:
@@ -277,18 +284,21 @@ class Guard:
         self.items = [item for item, _ in observed]
         self.changed: Item | None = None  # what was different when something last was
         self.slow: list[Item] = []
-        self.spans: list[tuple[Item, int, int]] = []
-        self.owner: list[int] = []
-        words: list[int] = []
+        self.quick: list[Item] = []
+        self.starts = array("l")  # of each of these, its first row
+        self.table = array("q")
         for item, rows in observed:
             if rows is None:
                 self.slow.append(item)
                 continue
-            self.spans.append((item, len(self.owner), len(rows)))
-            self.owner += [len(self.spans) - 1] * len(rows)
-            words += [w for row in rows for w in row]
-        self.table = np.array([*words, 0, 0], np.int64)
-        self.at, self.count = self.table.ctypes.data, len(self.owner)
+            self.quick.append(item)
+            self.starts.append(len(self.table) // 2)
+            for row in rows:
+                self.table.extend(row)
+        self.count = len(self.table) // 2
+        self.starts.append(self.count)
+        self.table.extend((0, 0))
+        self.at = self.table.buffer_info()[0]
         self.result = ctypes.c_int64()
         self.result_at = ctypes.addressof(self.result)
         self.check = driver.checker()
@@ -301,16 +311,16 @@ class Guard:
             row = start + self.result.value
             if row >= self.count:
                 break
-            item, first, size = self.spans[self.owner[row]]
+            number = bisect.bisect_right(self.starts, row) - 1
+            item, first, start = self.quick[number], self.starts[number], self.starts[number + 1]
             found = item.difference()
             if found:
                 self.changed = item
                 return found
             rows = item.rows()
-            if rows is None or len(rows) != size:
+            if rows is None or len(rows) != start - first:
                 return f"{item.what} changed"
-            self.table[2 * first : 2 * (first + size)] = [w for pair in rows for w in pair]
-            start = first + size
+            self.table[2 * first : 2 * start] = array("q", [w for pair in rows for w in pair])
         for item in self.slow:
             found = item.difference()
             if found:
@@ -323,8 +333,8 @@ class Words:
     """Words of memory that should be what they were. Whoever makes one sees to it that the objects live."""
 
     def __init__(self, rows: list[tuple[int, int]]):
-        self.table = np.array([*(w for row in rows for w in row), 0, 0], np.int64)
-        self.at, self.count = self.table.ctypes.data, len(rows)
+        self.table = array("q", [*(w for row in rows for w in row), 0, 0])
+        self.at, self.count = self.table.buffer_info()[0], len(rows)
         self.result = ctypes.c_int64()
         self.result_at = ctypes.addressof(self.result)
         self.check = driver.checker()

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 import struct
+from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..backends import compiled
+from ..backends.cpu import jit
 from ..core.dtype import dtype
 from ..core.tensor import contiguous_strides
-from ..expr.node import Expr
+from ..expr.node import Expr, arg, replace_arguments, walk
+from ..expr.simplify import simplify
+from ..kernels import geometry
+from ..kernels.elementwise import passing
 from .graph import Launch, Ref, Test, places_of
 
+_BRIEF = 1 << 15  # bytes
 Place = tuple[Ref, tuple[int, ...]]  # where an operand begins, and its strides in elements
 
 
@@ -70,6 +76,29 @@ def parsed(step: Launch, at: int) -> Loop | None:
     return Loop(sizes, [step.name], reads, results, at, 1, step)
 
 
+def emitted(loop: Loop, keep: list[Place]) -> Launch:
+    """A loop as a native call."""
+    roots = tuple(loop.results[p][0] for p in keep)
+    used = sorted({x.args[0] for x in walk(roots) if x.op == "arg"})
+    roots = tuple(simplify(r, True) for r in replace_arguments(roots, {k: arg(i) for i, k in enumerate(used)}))
+    reads = [loop.reads[k] for k in used]
+    out_dtypes = tuple(loop.results[p][1] for p in keep)
+    in_dtypes = tuple(d for _, d in reads)
+    places = [*keep, *(p for p, _ in reads if type(p) is tuple)]
+    rank, sizes, strides, kinds_of_places = geometry.plan(loop.sizes, [p[1] for p in places])
+    pointer_kinds = iter(kinds_of_places[len(keep) :])
+    kinds = kinds_of_places[: len(keep)]
+    kinds += "".join(next(pointer_kinds) if type(p) is tuple else passing(d) for p, d in reads)
+    brief = math.prod(loop.sizes) * out_dtypes[0].itemsize < _BRIEF
+    fn = compiled.map_kernel(roots, in_dtypes, out_dtypes, kinds, rank, brief=brief)
+    first: Any = sizes[0]
+    if rank > 1 or "s" in kinds:
+        first = array("q", [*sizes, *(s for operand in strides for s in operand)]).tobytes()
+    given = [first, *(p[0] for p in keep), *(p[0] if type(p) is tuple else p for p, _ in reads)]
+    address = jit.address_of(fn)
+    return Launch("+".join(dict.fromkeys(loop.names)), address, jit.signatures[address], given, weight=loop.weight)
+
+
 def used(step: Any) -> set[int]:
     """The buffers that a step or a loop reads or writes."""
     if isinstance(step, Loop):
@@ -78,4 +107,4 @@ def used(step: Any) -> set[int]:
     return {r.buffer for r in refs}
 
 
-__all__ = ["Loop", "Place", "parsed", "used"]
+__all__ = ["Loop", "Place", "emitted", "parsed", "used"]

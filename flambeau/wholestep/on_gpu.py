@@ -1,13 +1,15 @@
 """Compiled functions on a GPU: the work of a call is captured into one CUDA graph, and later calls run the graph.
 
 The first call runs as it is. The second is observed: what cannot be captured (a look at values, work on the CPU, changes of Python's
-state) is a reason to leave the function as it is. The third runs as it is, everything is put back, it is captured, the graph runs, and
-both are compared. What is new in each call (where arguments and results lie, the numbers of optimizers) is patched into
+state) is a reason to leave the function as it is. The third runs as it is, everything is put back, it is captured twice (to find out
+what memory the graph needs, and with each buffer in its place), the graph runs, and both are compared. What is new in each call (where arguments and results lie, the numbers of optimizers) is patched into
 the graph; gradients stay where they are, in the graph's memory."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
+import math
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -16,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..autograd.engine import run_backward
-from ..backends.nvidia import cublaslt, graphs, threads
+from ..backends.nvidia import cublaslt, driver, graphs, threads
+from ..backends.nvidia.memory import DeviceMemory
+from ..backends.nvidia.planned import Planned, Sketch
 from ..core.backend import backend_of
 from ..core.device import cpu, device
 from ..core.dtype import float32
@@ -27,8 +31,9 @@ from ..core.tensor import Tensor, empty_strided, new_tensor
 from ..ops.creation.construct import from_numpy
 from ..ops.shape.joining import cat
 from . import preparing
+from .beside import MOST
 from .captured_derivative import CapturedDerivative, CapturedNode
-from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies
+from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
 from .comparing import WEIGHTS, kind_of, modes_off, numbers
 from .guards import Guard, TensorItem, observe
 from .program import Program, Stale
@@ -39,6 +44,7 @@ from .results import Results, is_live
 _NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
 _FEW = 1 << 12
 _PIECE = 1 << 22  # numbers that are compared at once
+_SPARE = 1 << 16  # bytes of free memory that a graph does not take
 _ON_HOST = 1 << 24  # bytes that are compared on the host: kernels for that would have to be compiled first
 
 
@@ -151,15 +157,14 @@ class GraphRecorded(Recorded):
         before = _Before(self)
         arguments = [_Copy(t) for t in tensors]
         result = run({})
+        limit = self._memory().reserved
         left = _Left(self)
         values, changed = [sums(t) for t in before.tensors], [_Copy(tensors[i]) for i, _ in self.argument_bumps]
         theirs = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
         self._undo(before, arguments)
         try:
-            before.give_back()
-            cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
-            self._give_back()
-            made = self._capture(tensors, run)
+            self._make_room(before)
+            made = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
             self.program.capture.replay()
             gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
             left.put_back()
@@ -184,20 +189,70 @@ class GraphRecorded(Recorded):
             old.put_back()
         self._give_back()
 
-    def _give_back(self) -> None:
-        backend_of(self.where).memory(self.where).empty_cache()  # type: ignore[attr-defined]
+    def _make_room(self, before: _Before) -> None:
+        """Before a call is captured, let go of what it would not use."""
+        before.give_back()
+        cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
+        backend_of(self.where).forget_scratch(self.where)  # type: ignore[attr-defined]
+        self._give_back()
 
-    def _capture(self, tensors: list[Tensor], run: Callable[..., Any]) -> list[UntypedStorage]:
-        """Capture a call. Nothing has run yet when this returns storages for its results."""
+    def _give_back(self) -> None:
+        self._memory().empty_cache()
+
+    def _memory(self) -> DeviceMemory:
+        return backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
+
+    def _plan(
+        self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[_Copy], limit: int
+    ) -> tuple[Any, int]:
+        """Memory for the graph, and how much work may go on beside the rest in it: less, where all memory would come to more than
+        the limit. What the graph must hold is known from captures that are thrown away; None where there cannot be one."""
+        index, memory = self.where.index or 0, self._memory()
+        for most in (MOST, 1, 0):
+            sketch = Sketch(stream_of(index).cuda_stream)
+            if not sketch.begin(memory):
+                return None, most
+            try:
+                self._capture(tensors, run, graphs.handle_of(index, sketch), most)
+            except driver.CudaError:  # not with such addresses
+                self._undo(before, arguments)
+                self._make_room(before)
+                return None, most
+            results = self._forget_capture(sketch, before)
+            spare = [
+                UntypedStorage(size, self.where) for size in (_SPARE, *results)
+            ]  # which do not belong to the graph
+            pool = Planned.make(memory, sketch, threads.mine.streams[index], limit if most else math.inf)
+            del spare
+            if pool is not None:
+                break
+        return graphs.handle_of(index, pool), most  # type: ignore[arg-type]
+
+    def _forget_capture(self, sketch: Sketch, before: _Before) -> list[int]:
+        """Let go of a capture that is not run. The sizes of its results."""
+        grads = {slot.header.slot for slot in self.grads if slot.header is not None}
+        sizes = [one.size for i, one in enumerate(self.slots) if i not in grads]
+        self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
+        del self.program
+        before.restore(has_run=False)
+        if sketch.alive:
+            gc.collect()
+        if sketch.alive:
+            raise NotRecordable("something that it makes is kept where no later call would look for it")
+        self._make_room(before)
+        return sizes
+
+    def _capture(self, tensors: list[Tensor], run: Callable[..., Any], pool: Any, most: int) -> list[UntypedStorage]:
+        """Capture a call, in memory of this pool, with so many pieces of work beside the rest. Nothing has run yet when this returns storages for its results."""
         prepared, where = self.prepared, self.where
         capture = graphs.CUDAGraph(keep_graph=True)
-        observer = Observer(capture)
+        observer = Observer(capture, most=most)
         known = list(prepared.storages.values())
         for storage in known:
             observer.know(storage, "state")
         state = {id(t): t for t in prepared.state}
         grads_before = {i: t.grad if t.is_leaf else None for i, t in state.items()}
-        with capturing(capture, where) as callers:
+        with capturing(capture, where, pool) as callers:
             inputs, statics = static_copies(tensors, observer, where)
             for t, static in zip(tensors, statics):
                 static.requires_grad = t.requires_grad
@@ -233,7 +288,7 @@ class GraphRecorded(Recorded):
             raise NotRecordable("it does not do the same in each call")
         if results.live:
             self.backward = CapturedDerivative(results.live, statics, state, where)
-            self.backward.capture(capture.pool(), known, self._sample_grads())
+            self.backward.capture(capture.pool(), known, self._sample_grads(), most)
             self.program.after = self.backward.graph
         return made
 
@@ -344,10 +399,11 @@ class _Before:
         self.copies = [_Copy(t) for t in self.tensors]
         self.sums = [sums(t) for t in self.tensors]
 
-    def restore(self) -> None:
+    def restore(self, has_run: bool = True) -> None:
+        """Put everything back. Where nothing has run on the device, its values are still there."""
         for gradient in self.grads:
-            gradient.put_back()
-        for copy in self.copies:
+            gradient.put_back(has_run)
+        for copy in self.copies if has_run else ():
             copy.put_back()
         self.left.put_back()
 
@@ -382,10 +438,10 @@ class _Gradient:
         grad: Any = self.leaf.grad
         return _Bytes(grad) if _on_device(grad) else None
 
-    def put_back(self) -> None:
+    def put_back(self, with_values: bool) -> None:
         old = self._old()
-        if self.bytes is not None and (old is None or not old._storage.ptr):
-            old, self.is_ours = self.bytes.tensor(), True
+        if self.bytes is not None and (old is None or (with_values and not old._storage.ptr)):
+            old, self.is_ours = self.bytes.tensor(with_values), True
             self.loose = weakref.ref(old)
         if self.leaf.grad is not old:
             self.leaf.grad = old
@@ -447,11 +503,12 @@ class _Bytes:
     def raw(self) -> bytes:
         return ctypes.string_at(self.memory.ptr, self.size) if self.size else b""
 
-    def tensor(self) -> Tensor:
-        """A tensor like it, on its device."""
-        return new_tensor(
-            self._there(0, self.size), self.shape, self._strides, 0, self.dtype, self.device, self._contig
-        )
+    def tensor(self, with_values: bool = True) -> Tensor:
+        """A tensor like it, on its device, or one whose memory was given back."""
+        memory = self._there(0, self.size) if with_values else UntypedStorage(0, self.device)
+        if not with_values:
+            memory.version = -1
+        return new_tensor(memory, self.shape, self._strides, 0, self.dtype, self.device, self._contig)
 
     def piece(self, at: int, count: int) -> Tensor:
         """Some of the elements, in the order in which they lie in memory."""

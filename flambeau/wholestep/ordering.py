@@ -8,7 +8,7 @@ from typing import Any
 from ..backends import compiled
 from ..expr.node import walk
 from .arena import Lives, in_place, lifetimes
-from .graph import LONG, Buffer, Graph, Launch, Ref
+from .graph import LONG, Buffer, Graph, Launch
 
 _AHEAD = 12  # how many steps are looked at for one that frees memory
 _SMALL = 1 << 16  # bytes that are not worth it
@@ -136,8 +136,8 @@ def _again(graph: Graph, b: int, worst: int, users: dict[int, list[int]], lives:
     graph.buffers.append(new)
     own.add(new.index)
     for i in later:
-        graph.steps[i] = _with(graph.steps[i], b, new.index)
-    again = replace(_with(step, b, new.index), name=f"{step.name} again")
+        graph.steps[i] = graph.steps[i].exchanged(b, new.index)
+    again = replace(step.exchanged(b, new.index), name=f"{step.name} again")
     graph.steps.insert(later[0], again)
     graph.recomputed.append((step.name, new.size))
     return True
@@ -154,12 +154,6 @@ def _is_short(step: Any, b: int, graph: Graph) -> bool:
 
 def _changes(step: Any, buffer: int) -> bool:
     return not isinstance(step, Launch) or any(r.buffer == buffer for r in step.writes())
-
-
-def _with(step: Launch, old: int, new: int) -> Launch:
-    """The same step with one buffer exchanged."""
-    arguments = [Ref(new, a.offset) if type(a) is Ref and a.buffer == old else a for a in step.arguments]
-    return replace(step, arguments=arguments)
 
 
 __all__ = ["free_earlier", "peak", "recompute"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import zlib
 from array import array
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,38 +14,43 @@ from ..backends.cpu import jit
 from ..core.dtype import dtype, opmath
 from ..expr.node import Expr, arg, cast, replace_arguments, walk
 from ..expr.simplify import simplify
-from ..kernels import geometry
 from ..kernels.elementwise import passing
 from .constants import fold
 from .epilogues import join_biases
 from .graph import LONG, Graph, Launch, Ref, Test
 from .late import late
-from .loops import Loop, Place, parsed, used
+from .loops import Loop, Place, emitted, parsed, used
 from .ordering import free_earlier, recompute
 from .placing import place
 from .products import prefer_primitives
 
-convolutions, followers = late("convolutions"), late("followers")
+convolutions, followers, layouts = late("convolutions"), late("followers"), late("layouts")
+repeated, lanes = late("repeated"), late("lanes")
 _BACK = 24  # how many groups of loops a loop looks back for one that it can join
 _POINTERS = 14  # of a joined loop
 _NODES = 400  # of its formulas
-_BRIEF = 1 << 15
 
 
 class Stage(NamedTuple):
     """What a graph looked like after a pass: its text, how many steps it had, and how many bytes these read and wrote."""
 
     name: str
-    text: str
+    packed: Any  # the text, in few bytes
     steps: int
     bytes: int
+
+    @property
+    def text(self) -> str:
+        return zlib.decompress(self.packed).decode()
 
 
 def run(graph: Graph, results: set[int]) -> list[Stage]:
     """All passes in order. What the graph looked like after each that changed something."""
-    trail = [_stage("recording", graph)]
+    lines: dict[int, tuple] = {}
+    trail = [_stage("recording", graph, lines)]
     for name, work in (
         ("sharing", share),
+        ("keeping layouts", keep_layouts),
         ("convolving with fewer products", fewer_products),
         ("fusing loops", fuse),
         ("fusing reductions", fuse_reductions),
@@ -54,26 +60,53 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("joining what follows", join_followers),
         ("joining biases", join_biases),
         ("preferring primitives", prefer_primitives),
+        ("multiplying rows once", multiply_once),
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
+        ("running side by side", side_by_side),
     ):
-        if (graph.exact and work in (join_biases, prefer_primitives)) or (graph.portable and work is fewer_products):
+        rounds = work in (join_biases, prefer_primitives, multiply_once, keep_layouts)
+        if (graph.exact and rounds) or (graph.portable and work in (fewer_products, multiply_once, side_by_side)):
             continue
         before = [id(step) for step in graph.steps]
         work(graph, results)
         if [id(step) for step in graph.steps] != before:
-            trail.append(_stage(name, graph))
+            trail.append(_stage(name, graph, lines))
     return trail
+
+
+def keep_layouts(graph: Graph, results: set[int]) -> None:
+    """Let pictures lie otherwise between convolutions, where there are some."""
+    if graph.layouts is not False and _convolves(graph):
+        layouts.keep_layouts(graph, results)
 
 
 def fewer_products(graph: Graph, results: set[int]) -> None:
     """Let convolutions be computed otherwise, where there are some."""
+    if _convolves(graph):
+        convolutions.fewer_products(graph, results)
+
+
+def _convolves(graph: Graph) -> bool:
     known = [s for s in graph.steps if isinstance(s, Launch)]
     blocks = [jit.facts.get(s.address) for s in known]
-    if any(getattr(s.plan, "described", None) for s in known) or any(
+    return any(hasattr(getattr(s.plan, "described", None), "kind") for s in known) or any(
         b is not None and b.name == "block_rows" for b in blocks
-    ):
-        convolutions.fewer_products(graph, results)
+    )
+
+
+def multiply_once(graph: Graph, results: set[int]) -> None:
+    """Let products of rows of a table be computed with each row once, where a table is read."""
+    known = [jit.facts.get(s.address) for s in graph.steps if isinstance(s, Launch)]
+    if any(k is not None and k.name == "embedding" for k in known):
+        repeated.multiply_once(graph, results)
+
+
+def side_by_side(graph: Graph, results: set[int]) -> None:
+    """Let the rows of a batch go through the time of a recurrent layer on threads of their own, where there is one."""
+    known = [jit.facts.get(s.address) for s in graph.steps if isinstance(s, Launch)]
+    if any(k is not None and "_step" in k.name for k in known):
+        lanes.side_by_side(graph, results)
 
 
 def join_followers(graph: Graph, results: set[int]) -> None:
@@ -82,9 +115,9 @@ def join_followers(graph: Graph, results: set[int]) -> None:
         followers.join_followers(graph, results)
 
 
-def _stage(name: str, graph: Graph) -> Stage:
+def _stage(name: str, graph: Graph, lines: dict[int, tuple]) -> Stage:
     moved = sum(graph.buffers[b].size for step in graph.steps for b in {r.buffer for r in step.refs()} if b >= 0)
-    return Stage(name, graph.text(), len(graph.steps), moved)
+    return Stage(name, zlib.compress(graph.text(lines).encode(), 1), len(graph.steps), moved)
 
 
 # -- the same thing twice -----------------------------------------------------------------------------------------------
@@ -241,7 +274,7 @@ def fuse(graph: Graph, results: set[int]) -> None:
         slots.insert(place, loop)
     needed = _needed_after(slots, results, graph)
     graph.steps = [
-        s if not isinstance(s, Loop) else s.launch if s.launch is not None else _emitted(s, keep)
+        s if not isinstance(s, Loop) else s.launch if s.launch is not None else emitted(s, keep)
         for s, keep in zip(slots, needed)
         if not isinstance(s, Loop) or keep
     ]
@@ -282,29 +315,6 @@ def _needed_after(slots: list[Any], results: set[int], graph: Graph) -> list[lis
     return found
 
 
-def _emitted(loop: Loop, keep: list[Place]) -> Launch:
-    """A loop as a native call."""
-    roots = tuple(loop.results[p][0] for p in keep)
-    used = sorted({x.args[0] for x in walk(roots) if x.op == "arg"})
-    roots = tuple(simplify(r, True) for r in replace_arguments(roots, {k: arg(i) for i, k in enumerate(used)}))
-    reads = [loop.reads[k] for k in used]
-    out_dtypes = tuple(loop.results[p][1] for p in keep)
-    in_dtypes = tuple(d for _, d in reads)
-    places = [*keep, *(p for p, _ in reads if type(p) is tuple)]
-    rank, sizes, strides, kinds_of_places = geometry.plan(loop.sizes, [p[1] for p in places])
-    pointer_kinds = iter(kinds_of_places[len(keep) :])
-    kinds = kinds_of_places[: len(keep)]
-    kinds += "".join(next(pointer_kinds) if type(p) is tuple else passing(d) for p, d in reads)
-    brief = math.prod(loop.sizes) * out_dtypes[0].itemsize < _BRIEF
-    fn = compiled.map_kernel(roots, in_dtypes, out_dtypes, kinds, rank, brief=brief)
-    first: Any = sizes[0]
-    if rank > 1 or "s" in kinds:
-        first = array("q", [*sizes, *(s for operand in strides for s in operand)]).tobytes()
-    given = [first, *(p[0] for p in keep), *(p[0] if type(p) is tuple else p for p, _ in reads)]
-    address = jit.address_of(fn)
-    return Launch("+".join(dict.fromkeys(loop.names)), address, jit.signatures[address], given, weight=loop.weight)
-
-
 # -- reductions ---------------------------------------------------------------------------------------------------------
 
 
@@ -315,8 +325,8 @@ def fuse_reductions(graph: Graph, results: set[int]) -> None:
         for buffer in used(step):
             users.setdefault(buffer, []).append(i)
     for i, step in enumerate(graph.steps):
-        if not isinstance(step, Launch) or step.address not in compiled.reductions:
-            continue
+        if not isinstance(step, Launch) or step.address not in compiled.reductions or step.relaid is not None:
+            continue  # a step in another layout is compared with what was recorded
         for ref in step.reads():
             of = graph.buffers[ref.buffer]
             if of.source != "new" or ref.buffer in results or len(users[ref.buffer]) != 2 or users[ref.buffer][1] != i:

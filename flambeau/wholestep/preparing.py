@@ -63,6 +63,7 @@ class Prepared:
         self.versions = [(s, s.version) for s in self.storages.values()]
         self.argument_versions = [t._storage.version for t in given.tensors]
         self.headers: list[Any] = [TensorItem(f"argument {i}", t) for i, t in enumerate(given.tensors)]
+        self.headers += [DictItem(f"attributes of argument {i}", t.__dict__) for i, t in enumerate(given.tensors)]
         for held in given.containers:
             self.headers.append(ListItem("a list", held) if type(held) is list else DictItem("a dict", held))
 

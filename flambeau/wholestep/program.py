@@ -38,12 +38,10 @@ import struct
 import threading
 import time
 import weakref
+from array import array
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from ..backends.cpu import winograd
 from ..backends.cpu.onednn import plan as onednn_plan
 from ..backends.cpu.onednn import sequence
 from ..core import storage as storages
@@ -55,9 +53,12 @@ from ..core.tensor import new_tensor
 from . import driver
 from .arena import arrange
 from .comparing import Print
-from .graph import Call, Graph, Held, Launch, Number, Ref, Same, Test, mapped
+from .graph import Call, Graph, Held, Launch, Number, Ref, Relaid, Same, Test, mapped
+from .late import Late, late
 from .rehearsal import PIECE, Rehearsal
 
+as_recorded = late("as_recorded")
+winograd = Late(f"{__name__.partition('.')[0]}.backends.cpu.winograd")
 _BRIEF_BYTES = 1 << 18  # programs that touch less than this keep the interpreter's lock
 _UNSIGNED = (1 << 64) - 1
 _LARGE = 1 << 20  # an arena of more bytes than this is worth giving back
@@ -131,7 +132,10 @@ class Program:
         self._cells: list[tuple] = []
         self._zero = ctypes.c_int64()
         self._others: dict[int, tuple[Any, int]] = {}  # steps that stand for other calls, and where those are
+        self._forks: dict[int, list[list[int]]] = {}  # what runs steps side by side: by its number those of the steps
+        self._lists: list[tuple[int, int]] = []  # words that take the addresses of steps
         self._flags: dict[int, Any] = {}  # of these, what tells of infinities and nan
+        self._relaid: dict[int, Relaid] = {}  # steps with pictures in another layout than in the recorded calls
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
         self._build()
@@ -141,7 +145,8 @@ class Program:
         first = 0
         for position in range(len(self.graph.updates)):
             self._add_cells(position, False)
-        for step in self.graph.steps:
+        steps = self.graph.steps
+        for k, step in enumerate(steps):
             if isinstance(step, Call):
                 if len(self.instructions) > first:
                     self.segments.append(Segment(first, len(self.instructions) - first, None))
@@ -149,14 +154,16 @@ class Program:
                 first = len(self.instructions)
             elif isinstance(step, Test):
                 self._add(driver.tester(step.size), 0, "p", [step.place], self._failing(step), step)
-            else:
-                self._add(
-                    driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name
-                )
+            elif step.lane is None:
+                self._add_launch(step)
+                if step.relaid is not None and not step.is_loop:  # every element of a loop is the same
+                    self._relaid[len(self.instructions) - 1] = step.relaid
                 if step.plan is not None:
                     self._add_plan(step.plan)
                 if step.other is not None:
                     self._make_room(step)
+            elif k == 0 or not isinstance(steps[k - 1], Launch) or (steps[k - 1].lane or (-1,))[0] != step.lane[0]:
+                self._add_fork([s for s in steps[k:] if isinstance(s, Launch) and s.lane and s.lane[0] == step.lane[0]])
         for position in range(len(self.graph.updates)):
             self._add_cells(position, True)
         if len(self.instructions) > first or not self.segments:
@@ -166,7 +173,32 @@ class Program:
             for call in step.other.calls:
                 arguments = [step.arguments[a.position] if type(a) is Same else a for a in call.arguments]
                 self._add(driver.caller(call.signature), call.address, call.signature, arguments, None)
+        for fork, lists in self._forks.items():  # once more, in an order of their own
+            at = self.instructions[fork][2] + 2
+            for each in lists:
+                self._lists.append((at, len(self.instructions)))
+                self.words[at + 1] = len(each)
+                at += 2
+                for i in each:
+                    self.instructions.append(self.instructions[i])
         self._fix()
+
+    def _add_launch(self, step: Launch) -> None:
+        self._add(driver.caller(step.signature), step.address, step.signature, step.arguments, None, step, step.name)
+
+    def _add_fork(self, group: list[Launch]) -> None:
+        """Steps that run side by side: first what runs them all, then each of them, for those who run one after the other."""
+        lists: dict[int, list[int]] = {}
+        fork = len(self.instructions)
+        count = len({step.lane for step in group})
+        self._add(driver.forker(), 0, "l" * (2 + 2 * count), [1 + len(group), count, *[0] * (2 * count)], None)
+        for step in group:
+            assert step.lane is not None
+            lists.setdefault(step.lane[1], []).append(len(self.instructions))
+            self._add_launch(step)
+        self._forks[fork] = list(lists.values())
+        for plan in {id(step.plan): step.plan for step in group if step.plan is not None}.values():
+            self._add_plan(plan)
 
     def _add(
         self,
@@ -288,8 +320,8 @@ class Program:
 
     def _fix(self) -> None:
         """From now on nothing moves."""
-        self.block = np.array([*map(_signed, self.words), 0], np.int64)
-        base = self.block.ctypes.data
+        self.block = array("q", [*map(_signed, self.words), 0])
+        base = self.block.buffer_info()[0]
         rows = []
         named = [name for _, name, _ in self._patches]
         calls = [s if isinstance(s, Call) else s.again for s in self.graph.steps if isinstance(s, (Call, Test))]
@@ -302,18 +334,22 @@ class Program:
         for word, name, offset in self._patches:
             rows += [base + 8 * word, self._value[name], offset]
         steps = [w for caller, function, at in self.instructions for w in (caller, function, base + 8 * at)]
-        self.steps = np.array([*map(_signed, steps), 0], np.int64)
-        self.patches = np.array([*rows, 0], np.int64)
+        self.steps = array("q", [*map(_signed, steps), 0])
+        for word, first in self._lists:
+            self.block[word] = self.steps.buffer_info()[0] + 24 * first
+        self.patches = array("q", [*rows, 0])
         self.patch_count = len(rows) // 3
         self.values = (ctypes.c_int64 * (len(self.names) + 1))()
         self.doubles = (ctypes.c_double * (len(self.names) + 1)).from_buffer(self.values)
+        self.floats = (ctypes.c_float * (2 * len(self.values))).from_buffer(self.values)
+        self.prologues = [self._prologue(i, update) for i, update in enumerate(self.graph.updates)]
         self.status = ctypes.c_int64()
         touched = {r.buffer for s in self.graph.steps for r in s.refs() if r.buffer >= 0}
         self.bytes = sum(self.graph.buffers[b].size for b in touched)
         self.runner = driver.runner(self.bytes < _BRIEF_BYTES)
         self.scratch = [p for p in self.plans if p.scratch_size]
         self.bound = -1
-        self.steps_at, self.patches_at = self.steps.ctypes.data, self.patches.ctypes.data
+        self.steps_at, self.patches_at = self.steps.buffer_info()[0], self.patches.buffer_info()[0]
         self.values_at, self.status_at = ctypes.addressof(self.values), ctypes.addressof(self.status)
         value = self._value.get
         self.argument_values = [
@@ -408,33 +444,40 @@ class Program:
                 self._call(call)
                 rehearsal.after(call)
             for i in range(first, first + count):
+                if i in self._forks:  # the steps themselves follow
+                    continue
                 widths = rehearsal.widths(self.origins[i])
                 rehearsal.before(self.origins[i], widths is not None)
+                beside = as_recorded.AsRecorded(self, self.origins[i]) if i in self._relaid else None
                 started = time.perf_counter()
                 if widths is None:
                     self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
                 else:
-                    self._run_in_pieces(i, np.array([0, *widths]), rehearsal)
+                    self._run_in_pieces(i, widths, rehearsal)
                 rehearsal.times.append((self.step_names[i], time.perf_counter() - started))
                 if self.status.value:
                     self._fail(i)
                 if i in self._others:
                     self._compare(i, *self._others[i])
+                if beside is not None:
+                    beside.finish()
                 rehearsal.after(self.origins[i])
 
-    def _run_in_pieces(self, i: int, widths: np.ndarray, rehearsal: Rehearsal) -> None:
+    def _run_in_pieces(self, i: int, widths: list[int], rehearsal: Rehearsal) -> None:
         """A loop, some elements at a time, so that no more has to be copied at once."""
         at = self.instructions[i][2]
-        block = self.block[at : at + len(widths)]
-        usual = block.copy()
-        whole = int(usual[0])
-        for first in range(0, whole, PIECE):
-            block[:] = usual + first * widths
-            block[0] = min(PIECE, whole - first)
-            rehearsal.piece(self.origins[i], first, int(block[0]), whole)
-            self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
-            rehearsal.after(self.origins[i])
-        block[:] = usual
+        usual = self.block[at : at + 1 + len(widths)]
+        whole = usual[0]
+        try:
+            for first in range(0, whole, PIECE):
+                count = self.block[at] = min(PIECE, whole - first)
+                for k, width in enumerate(widths, 1):
+                    self.block[at + k] = usual[k] + first * width
+                rehearsal.piece(self.origins[i], first, count, whole)
+                self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
+                rehearsal.after(self.origins[i])
+        finally:
+            self.block[at : at + len(usual)] = usual
 
     def _compare(self, i: int, step: Launch, k: int) -> None:
         """Make the call that a step stands for, whose results stay, so that later steps find what they would in an eager call; from
@@ -484,6 +527,7 @@ class Program:
         others: list[Any] = []
         if self.rehearsal is not None:
             others = [call.plan for step, _ in self._others.values() for call in step.other.calls if call.plan]
+            others += [call.plan for relaid in self._relaid.values() for call in relaid.calls if call.plan]
         if work.address != self.bound or work.size < self.workspace_size or others:
             used = [p for p in [*self.scratch, *others] if p.scratch_size]
             work.reserve(max([self.workspace_size, *(p.scratch_size for p in used)]))
@@ -495,21 +539,25 @@ class Program:
 
     def _find_numbers(self, options: list[dict[str, Any]]) -> None:
         """What updates compute once for all parameters."""
-        old: dict[int, list[float]] = {}
-        for position, _, cell in self._cells:
-            old.setdefault(position, []).append(cell.value)
-        for position, (update, given) in enumerate(zip(self.graph.updates, options)):
-            scalars = old.get(position, [])
-            results = update.prologue(*scalars, *(given[n] for n in update.names))
-            count = len(update.scalars)
-            self.numbers[position] = tuple(results[count:])
-            for k, value in enumerate(results[count:]):
-                slot = self._value.get(Number(position, k))
-                if slot is not None:
-                    self.doubles[slot] = value
-            for k, kind in enumerate(update.dtypes):
-                for store, value in ((False, scalars[k]), (True, results[k])):
-                    self.values[self._value[Cell(position, k, store)]] = _bits(value, kind.itemsize)
+        doubles = self.doubles
+        for position, ((prologue, names, cells, places), given) in enumerate(zip(self.prologues, options)):
+            scalars = [cell.value for cell, _, _, _ in cells]
+            results = prologue(*scalars, *[given[n] for n in names])
+            self.numbers[position] = results[len(cells) :]
+            for k, slot in places:
+                doubles[slot] = results[k]
+            for old, new, (_, kind, before, after) in zip(scalars, results, cells):
+                kind[before], kind[after] = old, new
+
+    def _prologue(self, position: int, update: Any) -> tuple:
+        """Of an update: what computes its numbers, from which options and scalars, and where they and those go."""
+        count, slot = len(update.scalars), self._value
+        cells = []
+        for (at, k, cell), d in zip((c for c in self._cells if c[0] == position), update.dtypes):
+            kind, size = (self.floats, 2) if d.itemsize == 4 else (self.doubles, 1)
+            cells.append((cell, kind, size * slot[Cell(at, k, False)], size * slot[Cell(at, k, True)]))
+        numbers = [name for name in slot if type(name) is Number and name.update == position]
+        return update.prologue, update.names, cells, [(count + n.position, slot[n]) for n in numbers]
 
     def _fail(self, instruction: int) -> None:
         failure = self.failures[instruction]
@@ -569,12 +617,6 @@ class _Collector(storages.Watcher):
     def made(self, new: UntypedStorage) -> None:
         if new.ptr and new.device is cpu and new.capacity:
             self.found.append(new)
-
-
-def _bits(value: float, size: int) -> int:
-    return (
-        struct.unpack("i", struct.pack("f", value))[0] if size == 4 else struct.unpack("q", struct.pack("d", value))[0]
-    )
 
 
 def _signed(word: int) -> int:

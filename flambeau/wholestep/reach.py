@@ -48,22 +48,28 @@ _PURE_MODULES = frozenset(
      "numbers", "dataclasses", "abc", "_abc", "types", "enum", "copy", "string", "re", "contextlib", "warnings", "_warnings",
      "inspect", "numpy", "__future__", "bisect", "_bisect", "heapq", "_heapq", "collections.abc", "_collections_abc", "copyreg")
 )  # fmt: skip
-_IMPURE_BUILTINS = frozenset(("print", "input", "open", "eval", "exec", "globals", "locals", "breakpoint", "compile"))
+_IMPURE_BUILTINS = frozenset(("print", "input", "open", "eval", "exec", "globals", "locals", "breakpoint", "compile", "id", "hash",
+                              "__import__"))  # fmt: skip
 _OUTSIDE = frozenset(
     ("distributed", "horovod", "save", "load")
 )  # names of this library's that reach outside the process
-_BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr"))
-# What of a tensor is another thing in each call: where it lies, how often it was changed, where it comes from.
+_BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr", "dir"))
+# What is another thing in each call: where a tensor lies, how often it was changed, where it comes from; what random numbers come next.
 _OF_ONE_CALL = frozenset(("data_ptr", "storage_offset", "storage", "untyped_storage", "_version", "grad_fn", "_base", "is_shared", "is_pinned",
-                          "_is_view", "is_set_to", "share_memory_", "_use_count", "__array_interface__"))  # fmt: skip
+                          "_is_view", "is_set_to", "share_memory_", "_use_count", "__array_interface__",
+                          "_profiler_enabled", "initial_seed", "seed", "get_rng_state", "get_state"))  # fmt: skip
 # Methods that this library calls on objects of users.
 _CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad", "__call__"))
 # Names by which code gets at modules inside a module without naming them.
 _ALL_CHILDREN = frozenset(("children", "modules", "named_children", "named_modules", "_modules", "apply", "get_submodule", "deepcopy",
                            "copy", "compile", "jit", "func", "functional_call", "export", "fx"))  # fmt: skip
+# Names by which code gets at more of an optimizer than its parameters.
+_OF_OPTIMIZERS = frozenset(
+    {n for n in dir(Optimizer) if not n.startswith("__")} - {"zero_grad"} | {"param_groups", "state", "defaults", "deepcopy", "copy"}
+)  # fmt: skip
 _NOT_CALLED = frozenset(("__init__", "__new__", "__del__", "__repr__", "__str__", "__reduce__", "__reduce_ex__", "__getstate__",
                          "__setstate__", "__init_subclass__", "__class_getitem__", "__deepcopy__", "__copy__", "__dir__"))  # fmt: skip
-_PLAIN = (*ATOMS, dtype, device, range, slice, enum.Enum, types.CodeType, Generator, types.MappingProxyType, Node)
+_PLAIN = (*ATOMS, dtype, device, range, slice, enum.Enum, types.CodeType, Generator, Node)
 
 
 class Unreachable(Exception):
@@ -107,6 +113,8 @@ class Reach:
                 self.aside = None
                 continue
             if before == (len(self.names), self.computed):
+                space = vars(builtins)
+                self.items.append(DictItem("builtins", space, tuple(n for n in self.names if n in space)))
                 return self
 
     def _add(self, what: str, value: Any) -> None:
@@ -161,16 +169,16 @@ class Reach:
         self.names.update(code.co_names)
         names = set(code.co_names)
         if names & _OF_ONE_CALL:
-            raise Unreachable(f"{what} asks a tensor for {min(names & _OF_ONE_CALL)}")
+            raise Unreachable(f"{what} asks for {min(names & _OF_ONE_CALL)}")
         if names & _BY_COMPUTED_NAME:
             self.computed = True
         loaded = _globals_of(code)
-        known = [n for n in loaded if n in space]
-        if known:
+        if loaded:
             where = space.get("__name__", "globals")
-            self.items.append(DictItem(f"globals of {where}", space, tuple(known)))
-            for name in known:
-                self._add(f"{name}", space[name])
+            self.items.append(DictItem(f"globals of {where}", space, loaded))
+            for name in loaded:
+                if name in space:
+                    self._add(f"{name}", space[name])
         for name in loaded:
             if name in _IMPURE_BUILTINS and name not in space and hasattr(builtins, name):
                 raise Unreachable(f"{what} calls {name}()")
@@ -191,6 +199,8 @@ class Reach:
     def _builtin(self, what: str, f: Any) -> None:
         owner = getattr(f, "__self__", None)
         module = (getattr(f, "__module__", None) or "").partition(".")[0]
+        if f is tuple.__new__:
+            return  # how named tuples are made
         if owner is not None and not isinstance(owner, (types.ModuleType, type)):
             self._add(what, owner)  # the append of a list
         elif module == "builtins":
@@ -217,6 +227,8 @@ class Reach:
         if _trusted(name) or name.partition(".")[0] in _PURE_MODULES:
             if name.partition(".")[0] == "numpy" and "random" in self.names:
                 raise Unreachable(f"{what} may draw random numbers of NumPy")
+            if "ops" in self.names:
+                self._operators()
             return
         if getattr(module, "__file__", None) is None or name.partition(".")[0] in sys.stdlib_module_names:
             raise Unreachable(f"{name} is used, which may do anything")
@@ -225,6 +237,14 @@ class Reach:
         self.items.append(DictItem(f"globals of {name}", space, used))
         for one in used:
             self._add(f"{name}.{one}", space[one])
+
+    def _operators(self) -> None:
+        """Operators that users have defined, as far as code names where they are found."""
+        for name, place in vars(sys.modules[f"{_PACKAGE}.ops"]).items():
+            if name in self.names and type(place).__name__ == "_Namespace":
+                for face in vars(place).values():
+                    if type(face).__name__ == "OperatorFace":
+                        self._add(f"ops.{name}.{face.__name__}", face)
 
     # -- containers -------------------------------------------------------------------------------------------------
     def _dict(self, what: str, held: dict) -> None:
@@ -253,6 +273,9 @@ class Reach:
     def _weak(self, what: str, held: Any) -> None:
         self._add(what, held())
 
+    def _proxy(self, what: str, held: types.MappingProxyType) -> None:
+        self._add(what, gc.get_referents(held)[0])
+
     # -- objects ----------------------------------------------------------------------------------------------------
     def _tensor(self, what: str, t: Tensor) -> None:
         if type(t) not in (Tensor, Parameter):
@@ -270,7 +293,14 @@ class Reach:
 
     def _optimizer(self, what: str, o: Optimizer) -> None:
         self.optimizers.append(o)
-        self._object(what, o)
+        if not _trusted(type(o).__module__) or self.computed or self.names & _OF_OPTIMIZERS:
+            self._object(what, o)
+            return
+        # Only gradients are cleared: what the optimizer knows of its parameters besides does not matter.
+        self.items += [DictItem(what, o.__dict__, ("param_groups",)), ListItem(f"{what}.param_groups", o.param_groups)]
+        for i, group in enumerate(o.param_groups):
+            self.items.append(DictItem(f"{what}.param_groups[{i}]", group, ("params",)))
+            self._add(f"{what}.param_groups[{i}]['params']", group["params"])
 
     def _object(self, what: str, o: Any) -> None:
         cls = type(o)
@@ -294,9 +324,13 @@ class Reach:
             used = (
                 None
                 if whole
-                else tuple(n for n in held if n in self.names or (inner and (n[0] == "_" or n == "training")))
+                else tuple(
+                    n for n in held if n in self.names or n in _CALLED or (inner and (n[0] == "_" or n == "training"))
+                )
             )
-            absent = () if whole else tuple(n for n in self.names if n not in held and not hasattr(cls, n))
+            absent = (
+                () if whole else tuple(n for n in self.names | _CALLED if n not in held)
+            )  # they may hide the class's
             self.items.append(DictItem(what, held, None if used is None else (*used, *absent)))
             parted = used is not None and inner and not self.names & _ALL_CHILDREN
             for name in held if used is None else used:
@@ -374,7 +408,8 @@ class Reach:
                 if not isinstance(value, _DESCRIPTORS):
                     self._add(f"{cls.__qualname__}.{name}", value)
         if isinstance(space, dict):
-            self.items.append(DictItem(cls.__qualname__, space, tuple(used)))
+            absent = tuple(n for n in self.names | _CALLED if n not in space)  # they may hide a base's
+            self.items.append(DictItem(cls.__qualname__, space, (*used, *absent)))
 
     def _is_aside(self, cls: type, value: Any) -> bool:
         """Whether this is the method that is set aside. Others of its object must not use the object as a whole."""
@@ -404,6 +439,7 @@ _VISITORS: list[tuple[Any, Callable]] = [
     ((tuple, frozenset), Reach._tuple),
     ((set, collections.deque), Reach._collection),
     (weakref.ref, Reach._weak),
+    (types.MappingProxyType, Reach._proxy),
 ]
 
 

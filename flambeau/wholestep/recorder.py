@@ -181,8 +181,13 @@ class Recorder(modes.Mode):
         given = self._described(args, kwargs)
         try:
             result = function(*args, **kwargs)
-        finally:
+        except BaseException:  # perhaps of a hook for saved tensors: what was done until then counts
             self.leaf = None
+            self._finish(leaf, op, given)
+            if leaf.problem:
+                self._problem(f"{leaf.name} ends with an exception")
+            raise
+        self.leaf = None
         self._finish(leaf, op, given)
         return result
 

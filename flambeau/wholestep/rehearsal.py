@@ -6,14 +6,15 @@ arena gives back what no later step uses."""
 from __future__ import annotations
 
 import ctypes
-import tempfile
+import importlib
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.generator import default_generator
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
-from .comparing import Print, kind_of
+from .comparing import Print, kind_of, view
 from .graph import Launch, Test, operands
 
 if TYPE_CHECKING:
@@ -21,19 +22,19 @@ if TYPE_CHECKING:
 
 _GARBAGE = 0xCB
 _WORTHWHILE = 1 << 20  # bytes
-PIECE = 1 << 15  # elements of a loop that are done together
+PIECE = 1 << 14  # elements of a loop that are done together
 
 
 class SetAside:
     """The bytes of some storages, in a file: whoever writes over these for a moment needs no memory for what was there."""
 
     def __init__(self, storages: list[UntypedStorage]):
-        self.places = [(ctypes.c_char * s.size_bytes).from_address(s.ptr) for s in storages if s.ptr]
-        self.file = tempfile.TemporaryFile(buffering=0) if self.places else None  # noqa: SIM115
+        self.places = [view(s.ptr, s.size_bytes) for s in storages if s.ptr]
+        self.file = _nameless_file() if self.places else None
         for place in self.places:
             written = 0
             while self.file is not None and written < len(place):
-                written += self.file.write(memoryview(place)[written:])
+                written += self.file.write(place[written:])
 
     def put_back(self) -> None:
         """What was there is there again."""
@@ -43,11 +44,20 @@ class SetAside:
         for place in self.places:
             read = 0
             while read < len(place):
-                read += self.file.readinto(memoryview(place)[read:])
+                read += self.file.readinto(place[read:])
 
     def close(self) -> None:
         if self.file is not None:
             self.file.close()
+
+
+def _nameless_file() -> Any:
+    """A file that is gone when it is closed; where the system has none without a name, another module has to be imported."""
+    try:
+        folder = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - nobody else can open it
+        return os.fdopen(os.open(folder, os.O_RDWR | os.O_TMPFILE, 0o600), "r+b", buffering=0)
+    except (AttributeError, OSError):
+        return importlib.import_module("tempfile").TemporaryFile(buffering=0)
 
 
 def to_the_end(action: Callable[[], Any]) -> Any:

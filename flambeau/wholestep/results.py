@@ -245,14 +245,8 @@ def _ends(node: Node) -> bool:
 
 def held_storages(node: Node) -> list[UntypedStorage]:
     """The memory that a node keeps for its derivative."""
-    if isinstance(node, AccumulateGrad) or _ends(node):
-        return []
     found: list[UntypedStorage] = []
-    fields = [
-        *vars(node).values(),
-        *(getattr(node, n, None) for c in type(node).__mro__ for n in c.__dict__.get("__slots__", ())),
-    ]
-    pending = [f for f in fields if not isinstance(f, Node)]
+    pending, seen = _fields(node), {id(node)}  # a node of a user's is kept by its own context
     while pending:
         value = pending.pop()
         if isinstance(value, UntypedStorage):
@@ -263,14 +257,24 @@ def held_storages(node: Node) -> list[UntypedStorage]:
             if value.tensor is not None:
                 found.append(value.tensor._storage)
         elif isinstance(value, Node):
-            found += held_storages(value)
+            pending += () if id(value) in seen else _fields(value)
+            seen.add(id(value))
         elif isinstance(value, FunctionCtx):
-            pending += vars(value).values()
+            pending += () if id(value) in seen else vars(value).values()
+            seen.add(id(value))
         elif isinstance(value, (list, tuple)):
             pending += [v for v in value if type(v) not in ATOMS and not _is_edge(v)]
         elif type(value) is dict:
             pending += value.values()
     return found
+
+
+def _fields(node: Node) -> list[Any]:
+    """What a node has, but for other nodes."""
+    if isinstance(node, AccumulateGrad) or _ends(node):
+        return []
+    slots = (getattr(node, n, None) for c in type(node).__mro__ for n in c.__dict__.get("__slots__", ()))
+    return [f for f in (*vars(node).values(), *slots) if not isinstance(f, Node)]
 
 
 def _is_edge(value: Any) -> bool:

@@ -80,15 +80,23 @@ def _program(program: Any) -> list[str]:
         f"{len(launches)} native calls in {sum(s.call is None for s in program.segments)} runs, {len(calls)} calls through Python{fused}",
         f"arena {program.arena_size} bytes for {own} bytes of buffers; {program.bytes} bytes are touched",
         *_memory(program),
+        *([f"channels lie last in {_counted(graph.relaid)}"] if graph.relaid else []),
         *(f"through Python: {c.name}, because {c.why}" for c in calls),
     ]
+
+
+def _counted(names: list[str]) -> str:
+    """Names, each with how often it is there."""
+    return ", ".join(
+        f"{name} ({count} times)" if count > 1 else name for name, count in collections.Counter(names).items()
+    )
 
 
 def _memory(program: Any) -> list[str]:
     """What the plan of the memory has gained, and how much a call needs at most besides what there is before it."""
     graph: Graph = program.graph
-    again = collections.Counter(name for name, _ in graph.recomputed)
-    told = ", ".join(f"{name} ({count} times)" if count > 1 else name for name, count in again.items())
+    again = [name for name, _ in graph.recomputed]
+    told = _counted(again)
     results = sum(graph.buffers[b].size for b in program.results if b >= 0)
     scratch = max((plan.scratch_size for plan in program.scratch), default=0)
     return [

@@ -8,6 +8,7 @@ import __future__
 
 import ast
 import copy
+import functools
 import inspect
 import textwrap
 import types
@@ -39,6 +40,7 @@ class Source:
         self.cells = dict(zip(code.co_freevars, function.__closure__ or ()))
         self.locals = frozenset((*code.co_varnames, *code.co_cellvars))
         self.outer = [s for s in ast.walk(tree) if isinstance(s, (ast.Global, ast.Nonlocal))]
+        self.decorators: list[Any] = []  # what is around it: `no_grad()`
 
     @property
     def parameters(self) -> set[str]:
@@ -55,6 +57,8 @@ class Source:
             code, f.__globals__, f.__name__, f.__defaults__, tuple(cells[n] for n in code.co_freevars)
         )
         made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
+        for decorator in self.decorators:
+            made = decorator(made)
         return made
 
     def part(self, name: str, inputs: list[str], body: list[ast.stmt], extras: dict[str, Any]) -> Source:
@@ -107,8 +111,14 @@ def of(function: Any) -> Source | str:
 
 def _imported(code: types.CodeType) -> list[str]:
     """Names that the module around a function imports: CPython compiles calls of their attributes otherwise."""
+    return _imports("".join(inspect.findsource(code)[0]))
+
+
+@functools.lru_cache(16)
+def _imports(text: str) -> list[str]:
+    """Names that a module of this text imports."""
     found: set[str] = set()
-    left: list[ast.AST] = [ast.parse("".join(inspect.findsource(code)[0]))]
+    left: list[ast.AST] = [ast.parse(text)]
     while left:
         node = left.pop()
         if isinstance(node, (ast.Import, ast.ImportFrom)):

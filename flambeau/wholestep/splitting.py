@@ -15,11 +15,13 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..autograd.grad_mode import no_grad
 from ..nn.modules.module import Module
 from . import source
 from .source import Source, located
 from .variables import BLOCKS, flow, loads, own_nodes, shared, stores
 
+_DECORATED = no_grad()(lambda: None).__code__
 _PACKAGE = __name__.partition(".")[0]
 _MOST_INNER = 64  # functions that one statement's calls may be of
 _READERS = frozenset(("item", "tolist", "numpy"))  # methods whose receiver can be computed before
@@ -363,6 +365,8 @@ def target(function: Any) -> tuple[Any, tuple, str]:
     if isinstance(function, Module):
         if type(function).__call__ is not Module.__call__:
             return None, (), "its class has a way of its own of being called"
+        if not is_plain(function):
+            return None, (), "it has hooks, or a forward of its own"
         return type(function).forward, (function,), ""
     return function, (), ""
 
@@ -378,9 +382,15 @@ def find(function: Any, known: Source | None) -> tuple[Source, tuple] | str:
     plain, first, why = target(function)
     if why:
         return why
+    decorators: list[Any] = []
+    while getattr(plain, "__code__", None) is _DECORATED:  # by no_grad() and its kind
+        around = dict(zip(_DECORATED.co_freevars, plain.__closure__))
+        decorators.insert(0, around["self"].cell_contents)
+        plain = around["function"].cell_contents
     given = known if known is not None else source.of(plain)
     if isinstance(given, str):
         return given
+    given.decorators = decorators
     why = refusal(given)
     return why or (given, first)
 

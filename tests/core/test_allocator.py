@@ -67,3 +67,14 @@ def test_large_blocks_go_back_at_once_where_that_is_wanted():
         assert not allocator.free_blocks[size]
     flambeau.empty(5 << 20, dtype=flambeau.uint8)
     assert allocator.free_blocks[size]
+
+
+def test_blocks_are_kept_again_when_the_last_who_wanted_none_is_done():
+    usual = allocator.cache_limit
+    first, second = allocator.sparing(), allocator.sparing()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert allocator.cache_limit == 0
+    second.__exit__(None, None, None)
+    assert allocator.cache_limit == usual

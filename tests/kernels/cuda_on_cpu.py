@@ -168,6 +168,7 @@ _HALF = (
     (r'asm\("cvt.f32.f16[^;]*;"[^;]*;', "f = (float)same_bits<_Float16>(h);"),
     (r'asm\("cvt.rn.f16.f32[^;]*;"[^;]*;', "h = same_bits<unsigned short>((_Float16)f);"),
     (r'asm\("cvt.rn.bf16.f32[^;]*;"[^;]*;', "h = to_bfloat(f);"),
+    (r"extern __shared__ (\w+) (\w+)\[\];", r"static \1 \2[(227 << 10) / sizeof(\1)];"),  # all that a block may have
 )
 _ENTRY = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\))?\s*(\w+)\(([^)]*)\)')
 

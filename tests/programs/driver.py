@@ -3,7 +3,8 @@ passes the program is ended (0: it ends by itself).
 
     python driver.py LOSSES SEED STOP program.py arguments...              with PyTorch
     python -m flambeau driver.py LOSSES SEED STOP program.py arguments...  with Flambeau
-"""
+
+With FLAMBEAU_PROGRAMS_COMPILED=1 in the environment Flambeau compiles every model that the program calls."""
 
 import os
 import random
@@ -30,9 +31,29 @@ def record_losses(path: str, stop: int) -> None:
     torch.Tensor.backward = backward
 
 
+def compile_models() -> None:
+    """Every model that is called by the program, not by another model, is compiled."""
+    call, inside = torch.nn.Module.__call__, [False]
+
+    def compiled(self, *args, **kwargs):
+        if inside[0]:
+            return call(self, *args, **kwargs)
+        if self._compiled_call_impl is None and not isinstance(self, torch._dynamo.OptimizedModule):
+            self.compile()
+        inside[0] = True
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            inside[0] = False
+
+    torch.nn.Module.__call__ = compiled
+
+
 if __name__ == "__main__":
     losses, seed, stop = sys.argv[1:4]
     record_losses(losses, int(stop))
+    if os.environ.get("FLAMBEAU_PROGRAMS_COMPILED") and "flambeau" in sys.modules:
+        compile_models()
     random.seed(int(seed))
     numpy.random.seed(int(seed))
     torch.manual_seed(int(seed))

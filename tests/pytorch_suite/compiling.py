@@ -17,6 +17,7 @@ import random
 import sys
 import threading
 import unittest
+from collections import Counter as Counter_
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -184,12 +185,30 @@ def repeated(torch: Any, face: Any, function: Any, times: int) -> Any:
                 random.setstate(seeds[0])
                 np.random.set_state(seeds[1])
                 torch.set_rng_state(seeds[2])
+            states[id(face)] = _state(face._compiled), face
             failures = [why for why in face._compiled.reasons if why.startswith("compiling it failed")]
             if failures:
                 raise AssertionError(failures[0])
         return face(*args, **kwargs)
 
     return call
+
+
+states: dict[int, tuple[str, Any]] = {}  # what became of each compiled function
+
+
+def _state(behind: Any) -> str:
+    if behind.split is not None:
+        return "in parts"
+    if any(r.calls for r in behind.recordings()):
+        return "native"
+    return f"as it is: {behind.reasons[-1].partition(' (')[0]}" if behind.reasons else "not native yet"
+
+
+def summary() -> list[str]:
+    """How many compiled functions came to run natively, and why others did not."""
+    counts = Counter_(state for state, _ in states.values())
+    return [f"{count} {state}" for state, count in counts.most_common(12)]
 
 
 def _call_once(torch: Any, face: Any, module: Any, args: tuple, kwargs: dict) -> None:

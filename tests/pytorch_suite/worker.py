@@ -105,7 +105,7 @@ def main(file: str, log: str, select: str, limit: str, library: str) -> None:
         import flambeau
 
         flambeau.install_as_torch()
-    from . import children, imports
+    from . import children, compiling, imports
 
     children.source = (str(Path(file).resolve()), library)
     imports.install(library == "flambeau")
@@ -127,6 +127,7 @@ def main(file: str, log: str, select: str, limit: str, library: str) -> None:
                 current = _change_class(current, type(test))
             test(result)
         notes = {"missing in Flambeau": sorted(imports.missing), "guessed by the stand-ins": sorted(guessed)}
+        notes["compiled functions"] = compiling.summary()
         result.write(notes={title: names for title, names in notes.items() if names})
 
 

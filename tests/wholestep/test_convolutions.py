@@ -29,14 +29,14 @@ def near(ours, theirs, where, limit=2e-5):
 class Steps:
     """The same model twice, one trained by a compiled step."""
 
-    def __init__(self, build, seed=0):
+    def __init__(self, build, seed=0, **options):
         self.models, self.steps = [], []
         for compiled in (False, True):
             flambeau.manual_seed(seed)
             model = build()
             step = self._step(model, flambeau.optim.SGD(model.parameters(), lr=0.01, momentum=0.9))
             self.models.append(model)
-            self.steps.append(flambeau.compile(step) if compiled else step)
+            self.steps.append(flambeau.compile(step, options=options) if compiled else step)
 
     @staticmethod
     def _step(model, optimizer):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import weakref
 
 import flambeau
 from flambeau import nn
-from flambeau.wholestep import ordering, passes
+from flambeau.wholestep import ordering, passes, rehearsal
 
 
 def wide_step():
@@ -140,3 +142,62 @@ def test_a_gradient_that_is_held_through_the_comparison_keeps_its_values():
         compiled(x)
         kept.append((model[2][2].bias.grad, model[2][2].bias.grad.clone()))
     assert all(grad.equal(values) for grad, values in kept)
+
+
+def test_the_first_call_imports_nothing_that_records():
+    code = """
+import sys
+import flambeau
+double = flambeau.compile(lambda x: x * 2)
+room = lambda: {n.rpartition(".")[2] for n in sys.modules if n.startswith("flambeau.wholestep.")}
+x = flambeau.ones(3)
+assert double(x).tolist() == [2, 2, 2]
+assert room() == {"arguments", "first_call"}, room()
+for _ in range(3):
+    assert double(x).tolist() == [2, 2, 2]
+assert double._compiled.recordings()[0].calls == 1, double.explain()
+late = room() & {"splitting", "marking", "source", "counters", "differentiable", "convolutions", "followers"}
+assert not late and "flambeau.backends.cpu.winograd" not in sys.modules, late
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_first_call_that_cannot_be_told_apart_is_followed_by_others():
+    function = flambeau.compile(lambda x, what: x * len(what))
+    for _ in range(4):
+        assert function(flambeau.ones(2), {1, 2}).tolist() == [2, 2]
+
+
+def test_loops_are_rehearsed_in_pieces(monkeypatch):
+    """Of a large parameter and its state only some elements are copied at a time, and all of them are compared."""
+    copies, pieces = [], []
+    put_back = rehearsal.Rehearsal._put_back
+
+    def watched(self, given):
+        copies.append(sum(len(old) for _, old, _ in given))
+        put_back(self, given)
+
+    piece = rehearsal.Rehearsal.piece
+    monkeypatch.setattr(rehearsal.Rehearsal, "_put_back", watched)
+    monkeypatch.setattr(rehearsal.Rehearsal, "piece", lambda self, *a: (pieces.append(a[1:]), piece(self, *a))[1])
+
+    def run(compile):
+        weight = flambeau.linspace(-1, 1, 3 * rehearsal.PIECE + 5).requires_grad_()
+        optimizer = flambeau.optim.Adam([weight], lr=0.1)
+
+        @compile
+        def step(x):
+            optimizer.zero_grad()
+            (weight * x).square().sum().backward()
+            optimizer.step()
+
+        for k in range(5):
+            step(flambeau.full((1,), 1.0 + k))
+        return weight.detach(), step
+
+    (mine, step), (theirs, _) = run(flambeau.compile), run(lambda f: f)
+    assert step._compiled.recordings()[0].calls == 2, step.explain()
+    flambeau.testing.assert_close(mine, theirs)
+    assert [p[0] for p in pieces] == [k * rehearsal.PIECE for k in range(4)] and pieces[-1][1] == 5
+    assert 0 < max(copies) <= 3 * 4 * rehearsal.PIECE

@@ -75,6 +75,7 @@ check(kept)
 assert len(compiled._compiled.causes) == 1 and "SCALE" in compiled._compiled.causes[0], compiled.explain()
 assert "one CUDA graph" in compiled.explain()
 
+from flambeau.backends.nvidia import graphs
 from flambeau.wholestep import on_gpu
 on_gpu._ON_HOST = -1  # from now on as if everything were large
 pair = twins(fl.optim.SGD, accumulate=True)  # gradients stay and are added to
@@ -87,6 +88,24 @@ for step, params, opt in pair:
     params[0].grad = fl.ones(4).cuda()
 for i in range(5):
     call(pair, compiled, i, [])
+
+from flambeau.backends.nvidia.planned import Planned
+for refused, scarce in ((801, False), (0, True)):  # there are no addresses to make a plan with; there is too little memory
+    fake.refuse["cuMemAllocManaged"] = refused
+    if not refused:
+        del fake.refuse["cuMemAllocManaged"]
+    made = Planned.make
+    if scarce:
+        Planned.make = lambda memory, sketch, outside, limit: made(memory, sketch, outside, -1 if limit < 1e30 else limit)
+    pair = twins(fl.optim.SGD)
+    compiled, kept = fl.compile(pair[1][0]), []
+    for i in range(6):
+        call(pair, compiled, i, kept)
+    check(kept)
+    assert "one CUDA graph" in compiled.explain()
+    pool = graphs._pools[0, compiled._compiled.recordings()[0].program.capture.pool()]
+    assert isinstance(pool, Planned) == scarce
+    Planned.make = made
 
 def changes(x):
     x += 1

@@ -18,6 +18,7 @@ from ...core.storage import UntypedStorage
 from ...core.tensor import new_tensor
 from .. import nvidia
 from ..cpu import jit, native_call
+from . import products32
 
 _E4M3, _E5M2 = dt.BY_NAME["float8_e4m3fn"], dt.BY_NAME["float8_e5m2"]
 
@@ -228,10 +229,7 @@ class _Plan:
 
     def run(self, out: int, a: int, b: int, bias: int, scales: tuple[int, int] | None = None) -> None:
         stream = nvidia.current_stream(self.where)
-        if stream != self.stream:
-            self.words[_STREAM] = stream
-            self.words[_SPACE] = _workspace(self.where, stream, self.words[_SIZE])
-            self.stream = stream
+        held = None if stream == self.stream else self._enter(stream)
         if bias != self.bias:
             if bias:
                 self._set(_BIAS_POINTER, c_void_p(bias))
@@ -243,8 +241,20 @@ class _Plan:
             self.call(self.table, out, b, a)
         else:
             self.call(self.table, out, a, b)
+        del held
         if self.words[_STATUS]:
             _check(self.words[_STATUS], "cublasLtMatmul")
+
+    def _enter(self, stream: int) -> UntypedStorage | None:
+        """Run on another stream than before. A graph has a workspace for this product only, which is to be held until it is captured."""
+        self.words[_STREAM], need = stream, self.words[_SIZE]
+        if not self.where.memory.is_captured(stream):
+            self.words[_SPACE], self.stream = _workspace(self.where, stream, need), stream
+            return None
+        self.stream = -1
+        space = nvidia.workspace(need, self.where) if need else None
+        self.words[_SPACE] = 0 if space is None else space.ptr
+        return space
 
     def __del__(self, finalizing: Any = sys.is_finalizing) -> None:
         if finalizing():  # the driver may be gone
@@ -302,12 +312,12 @@ def plan_key(out: Any, a: Any, b: Any, bias: Any, epilogue: str, alpha: complex,
     )  # fmt: skip
 
 
-def known_plan(out: Any, a: Any, b: Any, bias: Any, alpha: complex, beta: complex) -> _Plan | None:
+def known_plan(out: Any, a: Any, b: Any, bias: Any, alpha: complex, beta: complex) -> Any:
     """The plan for operands like these, if there is one."""
     return _local.plans.get(plan_key(out, a, b, bias, "", alpha, beta))
 
 
-def run(plan: _Plan, out: Any, a: Any, b: Any, bias: Any) -> None:
+def run(plan: Any, out: Any, a: Any, b: Any, bias: Any) -> None:
     plan.run(_address(out), _address(a), _address(b), 0 if bias is None else _address(bias))
 
 
@@ -339,8 +349,18 @@ def matmul(
         if len(_local.plans) >= _LIMIT:
             _local.plans.clear()
             _local.products.clear()
-        plan = _local.plans[key] = _Plan(out, a, b, key[9], (alpha, beta), key[12] or 256, False)
+        plan = _own_plan(out, a, b, key, alpha, beta) or _Plan(out, a, b, key[9], (alpha, beta), key[12] or 256, False)
+        _local.plans[key] = plan
     run(plan, out, a, b, bias)
+
+
+def _own_plan(out: Any, a: Any, b: Any, key: tuple, alpha: complex, beta: complex) -> Any:
+    """Small float32 products are computed by kernels of our own, which the library's do not reach."""
+    plain = alpha == 1 and beta == 0 and key[9] in ("", "bias") and len(out.shape) == len(a.shape) == len(b.shape) == 2
+    if not plain or a.dtype is not dt.float32 or matmul_switches.allow_tf32:
+        return None
+    sizes = (out.shape[0], out.shape[1], a.shape[1])
+    return products32.plan(out.device, sizes, _required(out), _required(a), _required(b), key[12] or 256)
 
 
 # -- products that were computed before ---------------------------------------------------------------------------------------
@@ -356,7 +376,7 @@ def _product_key(form: str, a: Any, b: Any, bias: Any) -> tuple:
     )  # fmt: skip
 
 
-def keep_product(form: str, a: Any, b: Any, bias: Any, out: Any, plan: _Plan | None) -> None:
+def keep_product(form: str, a: Any, b: Any, bias: Any, out: Any, plan: Any) -> None:
     """Remember that the plan computes the operator `form` of operands like a, b and bias, at their addresses."""
     if plan is not None and out._contig:
         size = out.dtype.itemsize

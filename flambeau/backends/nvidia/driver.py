@@ -38,6 +38,7 @@ _FUNCTIONS: dict[str, tuple] = {
     "cuCtxGetStreamPriorityRange": (_ptr, _ptr),
     "cuMemGetInfo_v2": (_ptr, _ptr),
     "cuMemAlloc_v2": (_ptr, _size),
+    "cuMemAllocManaged": (_ptr, _size, _u32),
     "cuMemFree_v2": (_u64,),
     "cuMemHostAlloc": (_ptr, _size, _u32),
     "cuMemFreeHost": (_ptr,),

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core.backend import Backend
 from ...core.device import device
-from ...core.storage import tell_looked
+from ...core.storage import UntypedStorage, tell_looked
 from ...kernels import cuda_lists
 from . import alarms, driver, graphs, pinned, sharing, threads
 from .memory import DeviceMemory
@@ -93,6 +93,15 @@ class CudaBackend(Backend):
     def release(self, address: int, nbytes: int, where: device) -> None:
         self.memories[where.index or 0].release(address)
 
+    @contextlib.contextmanager
+    def lasting(self, where: device) -> Iterator[None]:
+        memory = self.memory(where)
+        memory.lasting = True
+        try:
+            yield
+        finally:
+            memory.lasting = False
+
     def record_stream(self, address: int, stream: int, where: device) -> None:
         self.memory(where).record_stream(address, stream)
 
@@ -117,9 +126,9 @@ class CudaBackend(Backend):
         memory = self.memories[index]
         stream = threads.mine.streams[index]
         if memory.capturing is not None:  # a graph must keep it: nobody else may write there while it is replayed
-            address = memory.allocate(nbytes)
-            memory.release(address)
-            return address
+            return UntypedStorage(
+                nbytes, where
+            ).ptr  # whoever watches the capture holds it while other streams might use it
         size, address = self._scratch.get((index, stream), (0, 0))
         if size < nbytes:
             if size:
@@ -128,6 +137,13 @@ class CudaBackend(Backend):
             address = memory.allocate(size)
             self._scratch[index, stream] = size, address
         return address
+
+    def forget_scratch(self, where: device) -> None:
+        """Free the current stream's scratch memory; the next launch that needs some gets other memory."""
+        index = where.index or 0
+        _, address = self._scratch.pop((index, threads.mine.streams[index]), (0, 0))
+        if address:
+            self.memories[index].release(address)
 
     # -- copies -----------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,13 @@ def graph_pool_handle() -> tuple[int, int]:
     return 0, next(_handles)
 
 
+def handle_of(index: int, pool: Pool) -> tuple[int, int]:
+    """A token for a pool that has been made for graphs of one device."""
+    handle = graph_pool_handle()
+    _pools[index, handle] = pool
+    return handle
+
+
 class CUDAGraph:
     """Recorded work. Use `flambeau.cuda.graph` to record, and `replay` to run it."""
 
@@ -159,7 +166,7 @@ class CUDAGraph:
     def pool_bytes(self) -> int:
         """How much memory its pool has."""
         pool = None if self.handle is None else _pools.get((self.index, self.handle))
-        return 0 if pool is None else sum(pool.segments.values())
+        return 0 if pool is None else pool.bytes()
 
     def nodes(self) -> list[int]:
         """The handles of what is recorded so far, while it is captured."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import collections
 import ctypes
+import math
 from typing import Any
 
 from ...core.errors import OutOfMemoryError
@@ -20,6 +21,7 @@ SMALL, SMALL_SEGMENT = 1 << 20, 2 << 20  # blocks up to the one size share segme
 MEDIUM, MEDIUM_SEGMENT = 10 << 20, 20 << 20
 LARGE_ROUND = 2 << 20
 _LARGE_REST = 1 << 20  # of a large segment, less than this is not worth a block of its own
+_LASTING = 4  # what stays is not cut out of a block that is larger by more than this: it would be missing in one piece from then on
 _mine = threads.mine
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: memory may be allocated while a graph is captured
 
@@ -67,7 +69,7 @@ class Pool:
 
     def __init__(self, stream: int, private: bool = False):
         self.stream, self.private = stream, private
-        self.bins: collections.defaultdict[int, list[Block]] = collections.defaultdict(list)
+        self.bins: Any = collections.defaultdict(list)  # blocks by size
         self.free: dict[bool, list[Block]] = {True: [], False: []}  # of small and of other segments, by size
         self.segments: dict[int, int] = {}  # address -> size
         self.graphs = 1 if private else 0  # graphs that use it
@@ -97,24 +99,28 @@ class Pool:
         del blocks[bisect.bisect_left(blocks, block.order(), key=Block.order)]
         block.free = False
 
-    def best(self, size: int) -> Block | None:
-        """The smallest free block of at least `size`, cut to it where the rest is worth keeping."""
+    def best(self, size: int, most: float = math.inf) -> Block | None:
+        """The smallest free block of at least `size` and at most another size, cut to it where the rest is worth keeping."""
         small = size <= SMALL
         blocks = self.free[small]
         at = bisect.bisect_left(blocks, (size, 0), key=Block.order)
-        if at == len(blocks):
+        if at == len(blocks) or blocks[at].size > most:
             return None
-        block = blocks.pop(at)
-        block.free = False
+        block = blocks[at]
+        self.take(block, size)
+        return block
+
+    def take(self, block: Block, size: int) -> None:
+        """Use a free block, cut to this size where the rest is worth keeping."""
+        self._remove(block)
         rest = block.size - size
-        if rest >= ROUND if small else rest > _LARGE_REST:
-            tail = Block(block.address + size, rest, self, small)
+        if rest >= ROUND if block.small else rest > _LARGE_REST:
+            tail = Block(block.address + size, rest, self, block.small)
             tail.before, tail.after, tail.free = block, block.after, True
             if block.after is not None:
                 block.after.before = tail
             block.after, block.size = tail, size
-            bisect.insort(blocks, tail, key=Block.order)
-        return block
+            bisect.insort(self.free[block.small], tail, key=Block.order)
 
     def flush(self) -> bool:
         """Empty the bins, so that neighbours join; whether there was anything."""
@@ -124,6 +130,24 @@ class Pool:
                 self.put(blocks.pop())
                 found = True
         return found
+
+    def grow(self, memory: DeviceMemory, size: int) -> None:
+        """Get a segment for a block of this size."""
+        wanted = segment_size(size)
+        self.put(Block(memory.new_segment(self, wanted, size), wanted, self, size <= SMALL))
+
+    def bytes(self) -> int:
+        """How much memory it has."""
+        return sum(self.segments.values())
+
+    def give_back(self, memory: DeviceMemory) -> bool:
+        """Give segments in which nothing is used back to the driver, but for those of graphs; whether there are none left."""
+        self.flush()
+        for block in [] if self.private and self.graphs else self.whole_segments():
+            self._remove(block)
+            driver.call("cuMemFree_v2", block.address)
+            memory.reserved -= self.segments.pop(block.address)
+        return not self.segments
 
     def whole_segments(self) -> list[Block]:
         """Free blocks that are a whole segment each."""
@@ -143,6 +167,7 @@ class DeviceMemory:
         self.capturing_streams: frozenset[int] = frozenset()
         self.waiting: collections.deque[tuple[list[int], Block]] = collections.deque()  # until events of other streams
         self.held_back: list[Block] = []  # freed while a graph is captured, with work of other streams to wait for
+        self.lasting = False  # whether what is made now will stay for good
         self.limit: int | None = None
         self.allocated = self.peak = self.reserved = self.reserved_peak = 0
         self.total_freed = self.frees = 0
@@ -179,6 +204,10 @@ class DeviceMemory:
 
     # -- looking for memory -----------------------------------------------------------------------------------------
 
+    def is_captured(self, stream: int) -> bool:
+        """Whether work on a stream is becoming part of a graph."""
+        return self.capturing is not None and stream in self.capturing_streams
+
     def _pool(self, stream: int) -> Pool:
         if self.capturing is not None and stream in self.capturing_streams:
             return self.capturing
@@ -192,17 +221,24 @@ class DeviceMemory:
             pool = self._pool(stream)
             if self.waiting:
                 self.settle()
-            block = pool.best(size)
+            most = max(_LASTING * size, MEDIUM_SEGMENT) if self.lasting else math.inf
+            block = pool.best(size, most)
             if block is None and pool.flush():
-                block = pool.best(size)
+                block = pool.best(size, most)
             if block is None:
-                self._grow(pool, size)
+                try:
+                    pool.grow(self, size)
+                except OutOfMemoryError:
+                    if not self.lasting:
+                        raise
+                    self.lasting = False  # what was to be spared is needed now
+                    return self._find(size, stream)
                 block = pool.best(size)
                 assert block is not None
             return block
 
-    def _grow(self, pool: Pool, size: int) -> None:
-        wanted = segment_size(size)
+    def new_segment(self, pool: Pool, wanted: int, size: int) -> int:
+        """The address of memory from the driver for a pool that needs a block of some size."""
         address = self._from_driver(wanted)
         if address is None:
             self.retries += 1
@@ -215,7 +251,7 @@ class DeviceMemory:
         self.segment_count += 1
         self.reserved += wanted
         self.reserved_peak = max(self.reserved_peak, self.reserved)
-        pool.put(Block(address, wanted, pool, size <= SMALL))
+        return address
 
     def _from_driver(self, size: int) -> int | None:
         if self.limit is not None and self.reserved + size > self.limit:
@@ -298,16 +334,9 @@ class DeviceMemory:
             threads.activate(self.index)
             driver.call("cuCtxSynchronize")
             self.settle()
-            for pool in [*self.pools.values(), *self.abandoned]:
-                pool.flush()
-                for block in pool.whole_segments():
-                    if pool.private and pool.graphs:
-                        continue
-                    pool._remove(block)
-                    size = pool.segments.pop(block.address)
-                    driver.call("cuMemFree_v2", block.address)
-                    self.reserved -= size
-            self.abandoned = [pool for pool in self.abandoned if pool.segments]
+            self.abandoned = [pool for pool in self.abandoned if not pool.give_back(self)]
+            for pool in self.pools.values():
+                pool.give_back(self)
 
     def leave(self, pool: Pool) -> None:
         """A graph that used this pool is gone."""

@@ -24,7 +24,7 @@ _STATE = struct.Struct("<QQ")
 class CudaGenerator(Generator):
     """A source of random numbers on a GPU, with PyTorch's sequence for the same seed."""
 
-    __slots__ = ("offset", "captured", "place", "captured_by")
+    __slots__ = ("offset", "place")
 
     def __init__(self, device: Any = "cuda"):
         where = Device(device)
@@ -32,13 +32,12 @@ class CudaGenerator(Generator):
         self._engine = self._native = None
         self.lock = new_lock(GENERATOR)
         self.offset = 0
-        self.captured = 0  # how far the graph that is captured has drawn
-        self.captured_by: Any = None
         self.place: Any = None  # device memory with seed and offset, for graphs
         self._reset(DEFAULT_SEED)
 
     def _reset(self, seed: int) -> None:
-        if graphs.captured_on(self._device.index or 0) is not None and self.captured_by is not None:
+        graph = graphs.captured_on(self._device.index or 0)
+        if graph is not None and self in graph.generators:
             raise RuntimeError("cannot seed a CUDA generator while a graph that draws from it is captured")
         self._seed, self.offset = seed, 0
 
@@ -61,10 +60,8 @@ class CudaGenerator(Generator):
                 "a CUDA generator is used for the first time while a graph is captured: draw from it once before, for example by"
                 " running the work that is to be captured"
             )
-        if self.captured_by is not graph:
-            self.captured_by, self.captured = graph, 0
-        at, self.captured = self.captured, self.captured + count
-        graph.generators[self] = self.captured
+        at = graph.generators.get(self, 0)
+        graph.generators[self] = at + count
         return 0, at, self.place.ptr
 
     def prepare_capture(self) -> None:

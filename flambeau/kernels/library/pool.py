@@ -7,22 +7,17 @@ dimensions, and keeps the position of the largest element in its plane. nan coun
 
 from __future__ import annotations
 
-from ..loops import i32, i64, like, local, loop_kernel, maximum, minimum, prange, scalar_function, simd, unroll, where
+from ..loops import i32, i64, like, local, loop_kernel, maximum, minimum, prange, simd, unroll, where
 
 # Few stretches of a large window change its maximum: BLOCK elements, if at least WIDE, are compared as vectors first.
 BLOCK = 32
 WIDE = 8
-
-
-@scalar_function
-def clamped(index, low, high):
-    return minimum(maximum(index, low), high)
+LANES = 8  # windows in a row that are looked at together
 
 
 @loop_kernel
 def max_pool_rows(out, codes, x, planes, h, w, oh, ow, ph, pw, *, kh, kw, sh, sw):
-    """out (planes, oh, ow) from x (planes, h, w). A window that leaves the plane sees its border again instead of padding:
-    that changes no maximum. `codes` (ky * kw + kx) may be None."""
+    """out (planes, oh, ow) from x (planes, h, w), padding left out. `codes` (ky * kw + kx) may be None."""
     first = minimum((pw + sw - 1) // sw, ow)  # columns [first, last) have their windows inside
     last = maximum(minimum((w + pw - kw) // sw + 1 if w + pw >= kw else 0, ow), first)
     for plane in prange(planes, oh * ow * kh * kw):
@@ -32,27 +27,31 @@ def max_pool_rows(out, codes, x, planes, h, w, oh, ow, ph, pw, *, kh, kw, sh, sw
             corner = (plane * h + top) * w
             low = maximum(-top, 0)
             high = minimum(h - 1 - top, kh - 1)
-            for j in simd(first, last):
-                column = corner + j * sw - pw
-                best = x[column + low * w]
-                code = i32(0)
-                for ky in unroll(kh):
-                    for kx in unroll(kw):
-                        if ky + kx > 0:
-                            v = x[column + clamped(ky, low, high) * w + kx]
-                            better = v > best or v != v
-                            best = where(better, v, best)
-                            if codes is not None:
-                                code = where(better, i32(ky * kw + kx), code)
-                out[target + j] = best
-                if codes is not None:
-                    codes[target + j] = code
-            if codes is not None and (low > 0 or high < kh - 1):  # rows seen again: the codes name the real ones
-                for j in range(first, last):
-                    seen = codes[target + j]
-                    codes[target + j] = clamped(seen // kw, low, high) * kw + seen % kw
-            for edge in range(first + ow - last):
-                j = edge if edge < first else last + edge - first
+            whole = last - first if low == 0 and high == kh - 1 else 0
+            end = first + whole if whole >= LANES // 2 else first
+            for parts in unroll(
+                1, 3
+            ):  # eight columns at a time, or four; the last ones begin earlier, and some come twice
+                fits = whole >= LANES // parts and (parts == 1 or whole < LANES)
+                for block in range((whole + LANES // parts - 1) // (LANES // parts) if fits else 0):
+                    start = minimum(first + block * (LANES // parts), end - LANES // parts)
+                    for lane in simd(LANES // parts):
+                        column = corner + (start + lane) * sw - pw
+                        best = x[column]
+                        code = i32(0)
+                        for ky in unroll(kh):
+                            for kx in unroll(kw):
+                                if ky + kx > 0:
+                                    v = x[column + ky * w + kx]
+                                    better = v > best or v != v
+                                    best = where(better, v, best)
+                                    if codes is not None:
+                                        code = where(better, i32(ky * kw + kx), code)
+                        out[target + start + lane] = best
+                        if codes is not None:
+                            codes[target + start + lane] = code
+            for edge in range(first + ow - end):
+                j = edge if edge < first else end + edge - first
                 column = j * sw - pw
                 left = maximum(-column, 0)
                 right = minimum(w - column, kw)

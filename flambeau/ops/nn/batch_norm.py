@@ -41,7 +41,12 @@ def _has_columns(x: Tensor) -> bool:
 def _columns(x: Tensor) -> tuple[int, int, int]:
     """Rows, channels, and the number of chunks."""
     rows = x.shape[0] * numel_of(x.shape[2:])
-    return rows, x.shape[1], -(-rows // _ROWS) if rows > _ROWS else min(rows, 2)
+    return rows, x.shape[1], chunks_of(rows)
+
+
+def chunks_of(rows: int) -> int:
+    """How many parts the rows of channels are summed in."""
+    return -(-rows // _ROWS) if rows > _ROWS else min(rows, 2)
 
 
 def _in_format(t: Tensor, like: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Attention in float32 by matrix products, for sequences that are too long for one kernel: some heads and rows at a time.
 
-Weights of a block stay in the GPU's cache while they are needed, and are never kept: the backward computation makes them anew. Where
-rows see only what comes before them, a block multiplies only with the keys that its last row sees."""
+Weights are not kept: the backward computation makes them anew. Where rows see only what comes before them, a block multiplies only
+with the keys that its last row sees."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..nn.attention import _repeated_heads
 from .matmul import product
 
 _ROWS = 256  # of a block at least, where later rows see more
-_SPACE = 1 << 23  # weights of a block
+_SPACE = 1 << 26  # weights of a block: results have few columns, so that it takes many rows to keep a GPU busy
 
 
 def _folded(t: Any, group: int = 1) -> Tensor:

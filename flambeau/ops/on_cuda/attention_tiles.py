@@ -19,32 +19,29 @@ struct target { float* at; i64 batch, head, row; };
 struct sizes { i64 heads, group, rows, source; float scale; int causal; };
 __device__ __forceinline__ const float* rows_of(const view& t, i64 b, i64 h) { return t.at + b * t.batch + h * t.head; }
 
-// N rows from `first` on, of `rows`, into [feature][row].
-template <int N> __device__ __forceinline__ void bring(float* to, const float* from, i64 first, i64 step, i64 rows) {
+// A thread's quads of N rows from `first` on, of `rows`: all are asked for before one is waited for.
+template <int N> __device__ __forceinline__ void look(quad* q, const float* from, i64 first, i64 step, i64 rows) {
   _Pragma("unroll") for (int i = 0; i < N / 16; ++i) {
-    const int r = threadIdx.x / 8 + 16 * i, l = threadIdx.x % 8;
-    quad q = {};
-    if (first + r < rows) q = *(const quad*)(from + (first + r) * step + 4 * l);
-    _Pragma("unroll") for (int j = 0; j < 4; ++j) to[(4 * l + j) * N + (r ^ 4 * l)] = q.v[j];
+    const i64 r = first + threadIdx.x / 8 + 16 * i;
+    q[i] = quad{};
+    if (r < rows) q[i] = *(const quad*)(from + r * step + 4 * (threadIdx.x % 8));
   }
 }
-// The same of gradients; in shares[row] their products with the results, added up.
-template <int N> __device__ __forceinline__ void bring_with_shares(float* to, float* shares, const float* from, i64 step, const float* out,
-    i64 out_step, i64 first, i64 rows) {
+// They go to [feature][row].
+template <int N> __device__ __forceinline__ void put(float* to, const quad* q) {
+  const int l = threadIdx.x % 8;
   _Pragma("unroll") for (int i = 0; i < N / 16; ++i) {
-    const int r = threadIdx.x / 8 + 16 * i, l = threadIdx.x % 8;
-    quad q = {}, o = {};
-    if (first + r < rows) {
-      q = *(const quad*)(from + (first + r) * step + 4 * l);
-      o = *(const quad*)(out + (first + r) * out_step + 4 * l);
-    }
+    const int r = threadIdx.x / 8 + 16 * i;
+    _Pragma("unroll") for (int j = 0; j < 4; ++j) to[(4 * l + j) * N + (r ^ 4 * l)] = q[i].v[j];
+  }
+}
+// In shares[row], the products of gradients and results, added up.
+template <int N> __device__ __forceinline__ void share_out(float* shares, const quad* g, const quad* out) {
+  _Pragma("unroll") for (int i = 0; i < N / 16; ++i) {
     float share = 0.f;
-    _Pragma("unroll") for (int j = 0; j < 4; ++j) {
-      to[(4 * l + j) * N + (r ^ 4 * l)] = q.v[j];
-      share += q.v[j] * o.v[j];
-    }
+    _Pragma("unroll") for (int j = 0; j < 4; ++j) share += g[i].v[j] * out[i].v[j];
     _Pragma("unroll") for (int d = 1; d < 8; d *= 2) share += __shfl_xor_sync(0xffffffffu, share, d);
-    if (l == 0) shares[r] = share;
+    if (threadIdx.x % 8 == 0) shares[threadIdx.x / 8 + 16 * i] = share;
   }
 }
 // sums[a][b] += products of own and passing rows over the features
@@ -108,12 +105,16 @@ extern "C" __global__ void __launch_bounds__(128) attend(target out, float* logs
   float sums[E][4], best[A], total[A];
   clear<E>(sums);
   _Pragma("unroll") for (int a = 0; a < A; ++a) best[a] = MINUS, total[a] = 0.f;
-  bring<OWN>(qs, rows_of(q, b, h), start, q.row, s.rows);
   const i64 end = s.causal && start + OWN < s.source ? start + OWN : s.source;
   for (i64 first = 0; first < end; first += PASS) {
+    quad held[OWN / 16 + 2 * PASS / 16];
+    if (first == 0) look<OWN>(held, rows_of(q, b, h), start, q.row, s.rows);
+    look<PASS>(held + OWN / 16, keys, first, k.row, s.source);
+    look<PASS>(held + OWN / 16 + PASS / 16, values, first, v.row, s.source);
     __syncthreads();
-    bring<PASS>(ks, keys, first, k.row, s.source);
-    bring<PASS>(vs, values, first, v.row, s.source);
+    if (first == 0) put<OWN>(qs, held);
+    put<PASS>(ks, held + OWN / 16);
+    put<PASS>(vs, held + OWN / 16 + PASS / 16);
     __syncthreads();
     float p[A][4];
     clear<A>(p);
@@ -157,7 +158,8 @@ extern "C" __global__ void __launch_bounds__(128) attend(target out, float* logs
   leave(out, b, h, start, s.rows, sums);
 }
 
-// The weights and the gradients of the scores of one tile. Of queries and keys, `across` says which are the passing rows.
+// The weights and the gradients of the scores of one tile. ACROSS: queries are the passing rows, not the own ones. `logs` are those of
+// a thread's queries.
 template <bool ACROSS> __device__ __forceinline__ void slopes(float (*p)[4], float (*d)[4], i64 start, i64 first, const float* logs,
     const float* shares, const sizes& s) {
   _Pragma("unroll") for (int a = 0; a < A; ++a) {
@@ -165,7 +167,7 @@ template <bool ACROSS> __device__ __forceinline__ void slopes(float (*p)[4], flo
       const int own = own_row(a), passing = 4 * (threadIdx.x % 16) + c;
       const i64 query = ACROSS ? first + passing : start + own, key = ACROSS ? start + own : first + passing;
       const bool seen = query < s.rows && key < s.source && (!s.causal || key <= query);
-      p[a][c] = seen ? expf(p[a][c] * s.scale - logs[query]) : 0.f;
+      p[a][c] = seen ? expf(p[a][c] * s.scale - logs[ACROSS ? c : a]) : 0.f;
       d[a][c] = seen ? p[a][c] * (d[a][c] - shares[ACROSS ? passing : own]) * s.scale : 0.f;
     }
   }
@@ -183,19 +185,31 @@ extern "C" __global__ void __launch_bounds__(128) differentiate(target dq, targe
   if (keys_here) {
     const i64 kept = s.heads / s.group, tiles = (s.source + OWN - 1) / OWN, which = blockIdx.x % (for_keys / tiles);
     const i64 b = which / kept, h = which % kept, start = blockIdx.x / (for_keys / tiles) * OWN;
-    bring<OWN>(mine, rows_of(k, b, h), start, k.row, s.source);
-    bring<OWN>(mine2, rows_of(v, b, h), start, v.row, s.source);
+    bool known = false;
     for (i64 head = h * s.group; head < (h + 1) * s.group; ++head) {
       for (i64 first = s.causal ? start / PASS * PASS : 0; first < s.rows; first += PASS) {
+        quad own[OWN / 16], own2[OWN / 16], queries[PASS / 16], grads[PASS / 16], outs[PASS / 16];
+        if (!known) look<OWN>(own, rows_of(k, b, h), start, k.row, s.source), look<OWN>(own2, rows_of(v, b, h), start, v.row, s.source);
+        look<PASS>(queries, rows_of(q, b, head), first, q.row, s.rows);
+        look<PASS>(grads, rows_of(g, b, head), first, g.row, s.rows);
+        look<PASS>(outs, rows_of(out, b, head), first, out.row, s.rows);
+        float their_logs[4];
+        _Pragma("unroll") for (int c = 0; c < 4; ++c) {
+          const i64 query = first + 4 * (threadIdx.x % 16) + c;
+          their_logs[c] = query < s.rows ? logs[(b * s.heads + head) * s.rows + query] : 0.f;
+        }
         __syncthreads();
-        bring<PASS>(passing, rows_of(q, b, head), first, q.row, s.rows);
-        bring_with_shares<PASS>(passing2, shares, rows_of(g, b, head), g.row, rows_of(out, b, head), out.row, first, s.rows);
+        if (!known) put<OWN>(mine, own), put<OWN>(mine2, own2);
+        known = true;
+        put<PASS>(passing, queries);
+        put<PASS>(passing2, grads);
+        share_out<PASS>(shares, grads, outs);
         __syncthreads();
         clear<A>(p);
         clear<A>(d);
         scores(p, mine, passing);
         scores(d, mine2, passing2);
-        slopes<true>(p, d, start, first, logs + (b * s.heads + head) * s.rows, shares, s);
+        slopes<true>(p, d, start, first, their_logs, shares, s);
         __syncthreads();
         keep(tile, p);
         __syncthreads();
@@ -212,23 +226,38 @@ extern "C" __global__ void __launch_bounds__(128) differentiate(target dq, targe
     const i64 block = blockIdx.x - for_keys, tiles = (s.rows + OWN - 1) / OWN, many = (gridDim.x - for_keys) / tiles;
     const i64 which = block % many, b = which / s.heads, h = which % s.heads, start = (tiles - 1 - block / many) * OWN;
     const float *keys = rows_of(k, b, h / s.group), *values = rows_of(v, b, h / s.group);
-    float own_shares[A];
-    bring<OWN>(mine, rows_of(q, b, h), start, q.row, s.rows);
-    bring_with_shares<OWN>(mine2, shares, rows_of(g, b, h), g.row, rows_of(out, b, h), out.row, start, s.rows);
-    __syncthreads();
-    _Pragma("unroll") for (int a = 0; a < A; ++a) own_shares[a] = shares[own_row(a)];
+    float own_shares[A], own_logs[A];
+    _Pragma("unroll") for (int a = 0; a < A; ++a) {
+      const i64 query = start + own_row(a);
+      own_logs[a] = query < s.rows ? logs[(b * s.heads + h) * s.rows + query] : 0.f;
+    }
     const i64 end = s.causal && start + OWN < s.source ? start + OWN : s.source;
     for (i64 first = 0; first < end; first += PASS) {
+      quad own[OWN / 16], own2[OWN / 16], outs[OWN / 16], some[PASS / 16], others[PASS / 16];
+      if (first == 0) {
+        look<OWN>(own, rows_of(q, b, h), start, q.row, s.rows);
+        look<OWN>(own2, rows_of(g, b, h), start, g.row, s.rows);
+        look<OWN>(outs, rows_of(out, b, h), start, out.row, s.rows);
+      }
+      look<PASS>(some, keys, first, k.row, s.source);
+      look<PASS>(others, values, first, v.row, s.source);
       __syncthreads();
-      bring<PASS>(passing, keys, first, k.row, s.source);
-      bring<PASS>(passing2, values, first, v.row, s.source);
-      if (threadIdx.x % 16 == 0) _Pragma("unroll") for (int a = 0; a < A; ++a) shares[own_row(a)] = own_shares[a];
+      if (first == 0) {
+        put<OWN>(mine, own);
+        put<OWN>(mine2, own2);
+        share_out<OWN>(shares, own2, outs);
+      } else if (threadIdx.x % 16 == 0) {
+        _Pragma("unroll") for (int a = 0; a < A; ++a) shares[own_row(a)] = own_shares[a];
+      }
+      put<PASS>(passing, some);
+      put<PASS>(passing2, others);
       __syncthreads();
+      if (first == 0) _Pragma("unroll") for (int a = 0; a < A; ++a) own_shares[a] = shares[own_row(a)];
       clear<A>(p);
       clear<A>(d);
       scores(p, mine, passing);
       scores(d, mine2, passing2);
-      slopes<false>(p, d, start, first, logs + (b * s.heads + h) * s.rows, shares, s);
+      slopes<false>(p, d, start, first, own_logs, shares, s);
       __syncthreads();
       keep(tile, d);
       __syncthreads();

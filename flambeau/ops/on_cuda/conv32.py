@@ -17,31 +17,13 @@ from ...backends import nvidia
 from ...core import dtype as dt
 from ...core.settings import cudnn_switches
 from ...core.tensor import Tensor
+from ...kernels.cuda_copies import COPIES
+from . import conv32_patches
 from .launching import address, function
 
-_COMMON = r"""
-struct alignas(16) quad { float v[4]; };
-// Four bytes from global to shared memory, or zero, without waiting.
-__device__ __forceinline__ void bring(float* to, const float* from, bool there) {
-#ifdef __CUDA_ARCH__
-  unsigned place;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(place) : "l"(to));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(place), "l"(from), "r"(there ? 4 : 0) : "memory");
-#else
-  *to = there ? *from : 0.f;
-#endif
-}
-__device__ __forceinline__ void brought() {
-#ifdef __CUDA_ARCH__
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-template <int LATER> __device__ __forceinline__ void wait_for_all_but() {
-#ifdef __CUDA_ARCH__
-  asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
-#endif
-}
-extern "C" __global__ void __launch_bounds__(256) add_parts(float* out, const float* parts, i64 count, i64 quads) {
+_COMMON = (
+    COPIES
+    + r"""extern "C" __global__ void __launch_bounds__(256) add_parts(float* out, const float* parts, i64 count, i64 quads) {
   const i64 i = blockIdx.x * (i64)256 + threadIdx.x;
   if (i >= quads) return;
   quad sum = ((const quad*)parts)[i];
@@ -52,6 +34,7 @@ extern "C" __global__ void __launch_bounds__(256) add_parts(float* out, const fl
   ((quad*)out)[i] = sum;
 }
 """
+)
 
 # A result's pixel (a, b) sums taps (i, j) of a window: the source's pixel (step * a + down + turn * i, step * b + right + turn * j) times
 # the weight's tap (first + skip * i, second + skip * j).
@@ -76,6 +59,7 @@ template <int TH, int TW> __device__ __forceinline__ void product(float* space, 
   const i64 first = which % tiles * 64;
   const int split = (int)(which / tiles);
   float* mine = space + group * (2 * STAGE);  // of a stage; stages are 4 * STAGE apart
+  const place start = place_of(mine);
   // The pixel whose window this thread brings.
   const i64 pixel = first + t, picture = pixel / plane;
   const int at = (int)(pixel - picture * plane), above = at / s.wide * s.step + s.down, left = at % s.wide * s.step + s.right;
@@ -94,16 +78,22 @@ template <int TH, int TW> __device__ __forceinline__ void product(float* space, 
   }
   const int per = (s.channels + splits - 1) / splits, begin = split * per, end = begin + per < s.channels ? begin + per : s.channels;
   const int steps = (end - begin + 2 * CHANNELS - 1) / (2 * CHANNELS);
+  int next = begin + group * CHANNELS;  // the channel that comes next
+  const float* weights = w + (i64)next * s.channel_step;
+  source += (i64)next * source_plane;
   auto fetch = [&](int step) {
-    float* stage = mine + step % STAGES * (4 * STAGE);
+    const place stage = ahead(start, step % STAGES * (4 * STAGE));
     _Pragma("unroll") for (int m = 0; m < CHANNELS; ++m) {
-      const int c = begin + (2 * step + group) * CHANNELS + m;
-      const bool live = c < end;
-      const float *weights = w + (i64)c * s.channel_step, *place = source + (i64)c * source_plane;
-      _Pragma("unroll") for (int i = 0; i < TAPS; ++i) bring(stage + m * (TAPS * STRIDE) + to[i], weights + from[i], live);
+      const bool live = next + m < end;
+      _Pragma("unroll") for (int i = 0; i < TAPS; ++i) bring<4>(ahead(stage, m * (TAPS * STRIDE) + to[i]), weights + from[i], live);
       _Pragma("unroll") for (int k = 0; k < TAPS; ++k)
-        bring(stage + STAGE + (m * TAPS + k) * STRIDE + t, place + s.turn * (k / TW * s.source_wide + k % TW), live && (inside >> k & 1));
+        bring<4>(ahead(stage, STAGE + (m * TAPS + k) * STRIDE + t), source + s.turn * (k / TW * s.source_wide + k % TW), live && (inside >> k & 1));
+      weights += s.channel_step;
+      source += source_plane;
     }
+    next += 2 * CHANNELS;
+    weights += (i64)CHANNELS * s.channel_step;
+    source += (i64)CHANNELS * source_plane;
   };
   float sums[8][8];
   _Pragma("unroll") for (int i = 0; i < 8; ++i) _Pragma("unroll") for (int j = 0; j < 8; ++j) sums[i][j] = 0.f;
@@ -214,21 +204,22 @@ extern "C" __global__ void __launch_bounds__(128) weigh(float* out, const float*
   const int first_out = which % (s.results / 64) * 64, split = which / (s.results / 64);
   const int per = (batch * steps + splits - 1) / splits, begin = split * per;
   const int end = begin + per < batch * steps ? begin + per : batch * steps;
+  const place start = place_of(space[0].v);
   auto fetch = [&](int step) {
     const int n = step / steps, rest = step % steps, high = rest / across * RH, wide = rest % across * SEG;
-    float *xs = space[0].v + (step - begin) % STAGES * STAGE, *gs = xs + PATCH;
+    const place xs = ahead(start, (step - begin) % STAGES * STAGE), gs = ahead(xs, PATCH);
     const float* pictures = x + ((i64)n * s.channels + first_in) * plane;
     const int above = high * ST - s.down, left = wide * ST - s.right;
     _Pragma("unroll") for (int i = 0; i < (PR * PC * 16 + 127) / 128; ++i) {
       const int e = t + 128 * i, c = e % PC, r = e / PC % PR, m = e / (PR * PC), row = above + r, column = left + c;
       const bool there = row >= 0 && row < s.high && column >= 0 && column < s.wide && first_in + m < s.channels;
       if (PR * PC * 16 % 128 == 0 || e < PR * PC * 16)
-        bring(xs + (r * PC + c) * 17 + m, pictures + (m * plane + row * s.wide + column), there);
+        bring<4>(ahead(xs, (r * PC + c) * 17 + m), pictures + (m * plane + row * s.wide + column), there);
     }
     const float* grads = g + ((i64)n * s.results + first_out + (t >> 3)) * result_plane;
     _Pragma("unroll") for (int i = 0; i < PIX / 2; ++i) {
       const int p = i / 4 * 8 + (t & 7), m = (t >> 3) + i % 4 * 16, r = high + p / SEG, c = wide + p % SEG;
-      bring(gs + p * 64 + (m ^ 4 * (p & 7)), grads + (i % 4 * 16 * result_plane + r * s.result_wide + c), r < s.result_high && c < s.result_wide);
+      bring<4>(ahead(gs, p * 64 + (m ^ 4 * (p & 7))), grads + (i % 4 * 16 * result_plane + r * s.result_wide + c), r < s.result_high && c < s.result_wide);
     }
   };
   float sums[8][TAPS];
@@ -265,7 +256,8 @@ extern "C" __global__ void __launch_bounds__(128) weigh(float* out, const float*
 }
 """
 
-_BLOCKS = 264  # two for each multiprocessor of a large GPU
+_PATCHES, _QUADS, _EACH = True, False, 4
+_BLOCKS = _WEIGH_BLOCKS = 264  # two for each multiprocessor of a large GPU
 _SHAPE, _PICTURE = struct.Struct("<20i"), struct.Struct("<8i")
 
 
@@ -273,12 +265,12 @@ def takes(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> bool:
     """Whether these kernels are for such a convolution (or the gradient that `kind` names)."""
     if x.dtype is not dt.float32 or cudnn_switches.allow_tf32 or not (x._contig and w._contig and y._contig):
         return False
-    return not (address(x) | address(w) | address(y)) % 16 and _fits(kind, x.shape, w.shape, y.shape, window)
+    return not (address(x) | address(w) | address(y)) % 16 and _fits(kind, x.shape, w.shape, y.shape, window, x.device)
 
 
 @functools.lru_cache(4096)
-def _fits(kind: str, x: tuple, w: tuple, y: tuple, window: tuple) -> bool:
-    if len(x) != 4 or w[2:] != (3, 3):
+def _fits(kind: str, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> bool:
+    if nvidia.capability(where) < (8, 0) or len(x) != 4 or w[2:] != (3, 3) or 0 in x or 0 in y:
         return False
     (step, other), ((high, low), (left, right)), dilation, groups = window
     if groups != 1 or dilation != (1, 1) or step != other or high != low or left != right:
@@ -302,9 +294,9 @@ class _Plan:
     """The launches of a convolution: `run` computes a result from the source and the weight, or from pictures and gradients."""
 
     def __init__(
-        self, text: str, kernel: str, blocks: int, splits: int, numbers: tuple, kinds: tuple, count: int, where: Any
-    ) -> None:
-        self.kernel = function(text, kernel, kinds, where)
+        self, text: str, kernel: str, blocks: int, splits: int, numbers: tuple, kinds: tuple, count: int, where: Any, shared: int = 0
+    ) -> None:  # fmt: skip
+        self.kernel = function(text, kernel, kinds, where, shared)
         self.add = function(_COMMON, "add_parts", "qqqq", where) if splits > 1 else None
         self.blocks, self.splits, self.numbers, self.count, self.where = blocks, splits, numbers, count, where
 
@@ -319,6 +311,12 @@ class _Plan:
 
 @functools.lru_cache(4096)
 def _plan(kind: str, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> _Plan:
+    if (
+        _PATCHES
+        and window[0] == (1, 1)
+        and (x[1] % 16 == 0 == y[3] % 4 if kind == "weight" else (x, y)[kind == "input"][1] % 8 == 0)
+    ):
+        return _patches(kind, x, w, y, window, where)
     return _weight(x, w, y, window, where) if kind == "weight" else _product(kind == "input", x, w, y, window, where)
 
 
@@ -335,11 +333,30 @@ def _product(back: bool, x: tuple, w: tuple, y: tuple, window: tuple, where: Any
     )  # fmt: skip
     pixels = out[0] * sizes[0] * sizes[1]
     blocks = -(-pixels // 64) * (rows // 64) * apart * apart
-    splits = _splits(blocks, channels // 16)
+    splits = _splits(blocks, channels // 16, _BLOCKS)
     text = _defines(KH=kh, KW=kw) + _COMMON + _PRODUCT + (_ONCE if apart == 1 else _BACK)
     kinds = (*"qqq", _SHAPE.size, "q", "i")
     name = "convolve" if apart == 1 else "convolve_back"
     return _Plan(text, name, blocks * splits, splits, (shape, pixels, splits), kinds, math.prod(out), where)
+
+
+def _patches(kind: str, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> _Plan:
+    _, ((high, _), (left, _)), _, _ = window
+    back, weigh = kind == "input", kind == "weight"
+    out, source = (x, y) if back else (y, x)
+    (batch, rows, tall, wide), channels = out, source[1]
+    tile = 4 if tall <= 4 and wide <= 4 else 8
+    around = (high - 2, left - 2) if back else (-high, -left)
+    shape = _PICTURE.pack(channels, rows, tall, wide, *source[2:], *around)
+    steps = -(-batch // (64 // tile**2)) * -(-tall // tile) * -(-wide // tile)
+    blocks = (channels // 16 if weigh else steps) * (rows // 64)
+    splits = _splits(blocks, steps if weigh else channels // 16, _WEIGH_BLOCKS if weigh else _BLOCKS)
+    names = _defines(TILE=tile, BACK=int(back), QUADS=int(_QUADS and not back), EACH=_EACH)
+    text = names + (conv32_patches.WEIGH if weigh else conv32_patches.CONVOLVE)
+    kinds, shared = (*"qqq", _PICTURE.size, "i", "i"), conv32_patches.shared_bytes(tile, weigh)
+    count = math.prod(w if weigh else out)
+    name = "weigh_patches" if weigh else "convolve_patches"
+    return _Plan(text, name, blocks * splits, splits, (shape, batch, splits), kinds, count, where, shared)
 
 
 def _weight(x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> _Plan:
@@ -350,14 +367,14 @@ def _weight(x: tuple, w: tuple, y: tuple, window: tuple, where: Any) -> _Plan:
     text = _defines(KH=w[2], KW=w[3], ST=step, RH=down, SEG=across, STAGES=3) + _COMMON + _WEIGHT
     shape = _PICTURE.pack(channels, rows, *sizes, *results, high, left)
     blocks = -(-channels // 16) * (rows // 64)
-    splits = _splits(blocks, batch * -(-results[0] // down) * -(-results[1] // across))
+    splits = _splits(blocks, batch * -(-results[0] // down) * -(-results[1] // across), _BLOCKS)
     kinds = (*"qqq", _PICTURE.size, "i", "i")
     return _Plan(text, "weigh", blocks * splits, splits, (shape, batch, splits), kinds, math.prod(w), where)
 
 
-def _splits(blocks: int, most: int) -> int:
+def _splits(blocks: int, most: int, wanted: int) -> int:
     """In how many parts a sum is computed, so that every multiprocessor has two blocks."""
-    return max(1, min(_BLOCKS // blocks, most))
+    return max(1, min(wanted // blocks, most))
 
 
 def _defines(**values: Any) -> str:

@@ -13,9 +13,10 @@ from ...kernels.cuda_values import PRELUDE, loaded, memory_type, stored, value_t
 
 
 @functools.cache
-def function(source: str, name: str, kinds: str | tuple, where: device) -> Callable:
-    """The function `name` of a text, with one letter per parameter (see nvidia.load_source): f(grid, block, *values)."""
-    return nvidia.load_source(PRELUDE + source, where).function(name, tuple(kinds))
+def function(source: str, name: str, kinds: str | tuple, where: device, shared: int = 0) -> Callable:
+    """The function `name` of a text, with one letter per parameter (see nvidia.load_source): f(grid, block, *values). Blocks get that
+    many bytes of dynamic shared memory."""
+    return nvidia.load_source(PRELUDE + source, where).function(name, tuple(kinds), shared)
 
 
 def address(t: Tensor) -> int:

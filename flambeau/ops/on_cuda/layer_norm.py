@@ -21,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(1024) add_chunks(T* weight, T* bias
   i64 column = blockIdx.x * (i64)32 + lane;
   A sum = 0;
   if (column < 2 * n)
-    for (i64 c = warp; c < chunks; c += 32) sum += get(partial[c * 2 * n + column]);
+    _Pragma("unroll 8") for (i64 c = warp; c < chunks; c += 32) sum += get(partial[c * 2 * n + column]);
   sums[warp][lane] = sum;
   __syncthreads();
   sum = sums[lane][warp];

@@ -126,49 +126,66 @@ extern "C" __global__ void sums_columns(A* partial, const T* x, const T* g, cons
 """
 
 _FINISH = """
-// What the blocks found about one channel, added up by this block in a fixed order; the first thread has it.
-__device__ inline double summed(const A* parts, I channels, I chunks) {
-  __shared__ double warps[32];
-  double v = 0;
-  for (I i = threadIdx.x; i < chunks; i += blockDim.x) v += parts[2 * i * channels];
-  for (int step = 16; step; step >>= 1) v += __shfl_down_sync(0xffffffff, v, step);
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = v;
+// What the blocks found about one channel, both sums added up by this block in a fixed order; the first thread has them.
+struct Both { double first, second; };
+__device__ inline Both summed(const A* parts, I channels, I chunks) {
+  __shared__ double warps[2][32];
+  Both v = {0, 0};
+  for (I i = threadIdx.x; i < chunks; i += blockDim.x) {
+    v.first += parts[2 * i * channels];
+    v.second += parts[(2 * i + 1) * channels];
+  }
+  for (int step = 16; step; step >>= 1) {
+    v.first += __shfl_down_sync(0xffffffff, v.first, step);
+    v.second += __shfl_down_sync(0xffffffff, v.second, step);
+  }
+  if (blockDim.x == 32) return v;
+  if (threadIdx.x % 32 == 0) {
+    warps[0][threadIdx.x / 32] = v.first;
+    warps[1][threadIdx.x / 32] = v.second;
+  }
   __syncthreads();
   if (threadIdx.x == 0)
-    for (int i = 1; i < blockDim.x / 32; ++i) v += warps[i];
-  __syncthreads();
+    for (int i = 1; i < blockDim.x / 32; ++i) {
+      v.first += warps[0][i];
+      v.second += warps[1][i];
+    }
   return v;
 }
 
+// Everything is read before anything is computed: one wait instead of several.
 extern "C" __global__ void finish(A* factors, A* mean, A* rstd, const A* partial, const T* x, const W* weight, const W* bias,
     R* running_mean, R* running_var, I channels, I step, I chunks, double count, double momentum, double eps) {
   I c = blockIdx.x;
-  double first = summed(partial + c, channels, chunks), second = summed(partial + channels + c, channels, chunks);
+  double shift = near(x, c, step), gain = weight ? (double)get(weight[c]) : 1., offset = bias ? (double)get(bias[c]) : 0.;
+  A old_mean = running_mean ? get(running_mean[c]) : 0, old_var = running_var ? get(running_var[c]) : 0;
+  Both sums = summed(partial + c, channels, chunks);
   if (threadIdx.x) return;
-  double away = first / count, m = (double)near(x, c, step) + away, variance = second / count - away * away;
+  double away = sums.first / count, m = shift + away, variance = sums.second / count - away * away;
   variance = variance < 0 ? 0 : variance;
-  double r = rsqrt(variance + eps), scale = weight ? r * get(weight[c]) : r;
+  double r = rsqrt(variance + eps), scale = weight ? r * gain : r;
   mean[c] = (A)m;
   rstd[c] = (A)r;
   factors[c] = (A)scale;
-  factors[channels + c] = (A)((bias ? (double)get(bias[c]) : 0.) - m * scale);
-  if (running_mean) put(running_mean[c], (A)(get(running_mean[c]) * (1 - momentum) + m * momentum));
+  factors[channels + c] = (A)(offset - m * scale);
+  if (running_mean) put(running_mean[c], (A)(old_mean * (1 - momentum) + m * momentum));
   if (running_var)
-    put(running_var[c], (A)(get(running_var[c]) * (1 - momentum) + (count > 1 ? variance * count / (count - 1) : variance) * momentum));
+    put(running_var[c], (A)(old_var * (1 - momentum) + (count > 1 ? variance * count / (count - 1) : variance) * momentum));
 }
 
 extern "C" __global__ void finish_backward(A* factors, A* dw, A* db, const A* partial, const A* mean, const A* rstd,
     const W* weight, I channels, I chunks, double count, I training) {
   I c = blockIdx.x;
-  double plain = summed(partial + c, channels, chunks), moment = summed(partial + channels + c, channels, chunks);
+  double r = rstd[c], m = mean[c], scale = weight ? r * get(weight[c]) : r;
+  Both sums = summed(partial + c, channels, chunks);
   if (threadIdx.x) return;
-  double r = rstd[c], scale = weight ? r * get(weight[c]) : r;
+  double plain = sums.first, moment = sums.second;
   dw[c] = (A)(moment * r);
   db[c] = (A)plain;
   double slope = training ? -moment / count * r * r * scale : 0, average = training ? plain / count * scale : 0;
   factors[c] = (A)scale;
   factors[channels + c] = (A)slope;
-  factors[2 * channels + c] = (A)(-average - mean[c] * slope);
+  factors[2 * channels + c] = (A)(-average - m * slope);
 }
 """
 

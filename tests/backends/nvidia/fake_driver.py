@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import mmap
 import threading
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ class FakeDriver:
         self.devices, self.memory = devices, memory
         self.calls: collections.Counter[str] = collections.Counter()
         self.blocks: dict[int, Any] = {}
+        self.managed: dict[int, Any] = {}
         self.events: dict[int, int] = {}
         self.pending: set[int] = set()  # events that have not passed yet
         self.handles = iter(range(1000, 1 << 40))
@@ -95,8 +97,15 @@ class FakeDriver:
         _set(out, address)
         return 0
 
+    def _cuMemAllocManaged(self, out: Any, size: int, flags: int) -> None:
+        """Pages that are there when they are touched."""
+        pages = mmap.mmap(-1, size)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        self.managed[address] = pages
+        _set(out, address)
+
     def _cuMemFree(self, address: int) -> None:
-        del self.blocks[address]
+        del (self.managed if address in self.managed else self.blocks)[address]
 
     def _cuMemHostAlloc(self, out: Any, size: int, flags: int) -> None:
         block = ctypes.create_string_buffer(size)

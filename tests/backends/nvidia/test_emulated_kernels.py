@@ -76,7 +76,9 @@ for heads, shared, rows, source, causal, turned in (
 """,
     "convolutions of float32": """
 fl.backends.cudnn.allow_tf32 = False
-for batch, channels, results, size, stride, padding in ((2, 64, 64, (4, 4), 1, 1), (1, 19, 64, (6, 10), 1, 1), (1, 64, 64, (8, 8), 2, 1)):
+for batch, channels, results, size, stride, padding in (
+    (2, 64, 64, (4, 4), 1, 1), (1, 64, 64, (10, 12), 1, 1), (1, 19, 64, (6, 10), 1, 1), (1, 64, 64, (8, 8), 2, 1),
+):
     x, w = fl.randn(batch, channels, *size), fl.randn(results, channels, 3, 3).div(10)
     def convolve(device):
         leaf, weight = (t.to(device).detach().requires_grad_(t is w or channels == 64) for t in (x, w))
@@ -84,6 +86,23 @@ for batch, channels, results, size, stride, padding in ((2, 64, 64, (4, 4), 1, 1
         y.backward(weights(y))
         return y, *(t.grad for t in (leaf, weight) if t.grad is not None)
     alike(convolve)
+""",
+    "small products": """
+x, w, b = fl.randn(260, 128), fl.randn(128, 128).div(10), fl.randn(128)
+def linear(device):
+    leaves = [t.to(device).detach().requires_grad_() for t in (x, w, b)]
+    y = F.linear(*leaves)
+    y.backward(weights(y))
+    return y, *(t.grad for t in leaves)
+alike(linear, 1e-4, 1e-4)
+from flambeau.backends.nvidia import products32
+a, b = fl.randn(200, 68), fl.randn(200, 72)
+A, B, out, sums = a.cuda(), b.cuda(), fl.zeros(68, 72, device="cuda"), fl.zeros(68, device="cuda")
+plan = products32.Plan(out.device, (68, 72, 200), (72, 68, 72), (False, False), (4, 4), 2, 3, True)
+plan.run(*(t.data_ptr() for t in (out, A, B, sums)))
+fl.testing.assert_close(out.cpu(), a.t() @ b, rtol=1e-4, atol=1e-4)
+fl.testing.assert_close(sums.cpu(), a.sum(0), rtol=1e-4, atol=1e-4)
+assert products32.chosen((1536, 512, 128), (True, True), 132)[2] == 1 < products32.chosen((384, 128, 1536), (False, False), 132)[2]
 """,
     "gradients of layer normalisation": """
 for rows, n, d, has_bias in ((40, 40, fl.float32, True), (600, 20, fl.float64, False), (5, 16, fl.bfloat16, True)):
@@ -93,6 +112,15 @@ for rows, n, d, has_bias in ((40, 40, fl.float32, True), (600, 20, fl.float64, F
         F.layer_norm(leaves[0], (n,), leaves[1], leaves[2] if has_bias else None).backward(weights(leaves[0]))
         return [t.grad for t in leaves if t.grad is not None]
     alike(normalise)
+""",
+    "joining": """
+for shapes, dim, launches in ((((3, 8), (3, 4), (3, 12)), 1, 1), (((2, 4), (3, 4)), 0, 1), (((2, 3), (2, 5)), 1, 2), (((2, 0), (2, 4)), -1, 1)):
+    parts = [fl.randn(*s) for s in shapes]
+    given = [t.cuda() for t in parts]
+    before = fake.calls["cuLaunchKernel"]
+    found = fl.cat(given, dim)
+    assert fake.calls["cuLaunchKernel"] == before + launches
+    assert fl.equal(found.cpu(), fl.cat(parts, dim))
 """,
     "max pooling": """
 for settings in (dict(kernel_size=2), dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=(2, 3), stride=(3, 2), padding=1, ceil_mode=True)):

@@ -7,7 +7,7 @@ so a plan reorders into scratch space, computes, and reorders back.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from flambeau.backends.cpu import operands
@@ -19,6 +19,7 @@ from flambeau.backends.cpu.onednn.plan import (
     Memory,
     PrimitivePlan,
     ThreadPlans,
+    channels_last_strides,
     implementation,
     query,
     same_layout,
@@ -28,7 +29,7 @@ from flambeau.backends.cpu.operands import Geometry, Padding
 _plans = ThreadPlans(256 << 20)
 _hints = ThreadPlans(2 << 20)  # descriptors of forward convolutions, which those of their gradients are made from
 _MISSING = object()
-_SMALL_PICTURE, _LARGE_WEIGHT = 16, 1 << 17  # pixels, and numbers
+_SMALL_PICTURE, _LARGE_WEIGHT, _MANY_CHANNELS = 16, 1 << 17, 512  # pixels, and numbers
 _DESC_SIZE = 4 << 10  # of a primitive's descriptor in memory, about
 
 Sizes = int | Sequence[int]
@@ -105,6 +106,27 @@ class Described(NamedTuple):
         layouts = {name: (tuple(t.shape), tuple(t._strides)) for name, t in given.items()}
         return cls(kind, layouts, next(iter(given.values())).dtype, window)
 
+    def lying(self, last: Container[str]) -> Described:
+        """The same with some of its tensors channels last."""
+        layouts = self.tensors.items()
+        tensors = {
+            n: (shape, channels_last_strides(shape) if n in last else strides) for n, (shape, strides) in layouts
+        }
+        return self._replace(tensors=tensors)
+
+    def is_blocked(self) -> bool:
+        """Whether pictures are laid out in blocks for it, however they lie."""
+        every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items()}
+        x, w, y = (every.get(a) or every.get(b) for a, b in (("x", "dx"), ("w", "dw"), ("y", "dy")))
+        return _choose_layout(x, w, y, self.kind == "forward") == "any"
+
+    def plan(self) -> PrimitivePlan | None:
+        """A plan that computes this, made anew."""
+        if self.kind == "backward":
+            return self.gradients(*(n for n in ("dx", "dw", "db") if n in self.tensors))
+        every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items()}
+        return _make_forward(every["y"], every["x"], every["w"], every.get("bias"), self.window)
+
     def gradients(self, *names: str) -> PrimitivePlan | None:
         """The plan that computes only these gradients, from the tensors that they need."""
         needed = {*names, "dy", *(("w",) if "dx" in names else ()), *(("x",) if "dw" in names else ())}
@@ -124,7 +146,7 @@ class _Problem:
         self.data_type = dnnl.DATA_TYPES[y.dtype]
         out, inner, *kernel = w.shape
         self.w_shape = tuple(w.shape) if window.groups == 1 else (window.groups, out // window.groups, inner, *kernel)
-        self.layout = _choose_layout(x, w, y)
+        self.layout = _choose_layout(x, w, y, kind == "convolution")
         told = (kind, y.dtype.name, self.x_shape, tuple(w.shape), self.y_shape, window)
         self.build = Builder(
             lambda: "{} of {} input {}, weight {}, output {}, {}".format(*told),
@@ -238,12 +260,17 @@ def _is_channels_last(tensor: Any) -> bool:
     return tensor._strides[1] == 1 and tensor.shape[1] > 1 and math.prod(tensor.shape[2:]) > 1
 
 
-def _choose_layout(x: Any, w: Any, y: Any) -> str:
-    """Measured: the channels-last code is the fastest, but converting to that costs more than to a blocked layout. It goes over the
-    weight once for a few pixels of each picture, so where pictures are small and the weight is not, blocks are worth the conversion
-    (1024 to 2048 channels of 4x4 take 2.6 times as long without)."""
-    small = math.prod(y.shape[2:]) <= _SMALL_PICTURE and math.prod(w.shape) >= _LARGE_WEIGHT
-    return "channels last" if not small and (_is_channels_last(x) or _is_channels_last(y)) else "any"
+def _choose_layout(x: Any, w: Any, y: Any, forward: bool) -> str:
+    """Measured: the channels-last code is the fastest, but converting to that costs more than to a blocked layout. Where pictures are
+    small and the weight is not, blocks are worth the conversion: the channels-last code goes over the weight for a few pixels of each
+    picture, and that for windows of one pixel wants weights in an order which takes long to make (2048 to 512 channels of 7x7 take 2.8
+    times as long)."""
+    if not (_is_channels_last(x) or _is_channels_last(y)):
+        return "any"
+    weights, pixels = math.prod(w.shape), math.prod(y.shape[2:])
+    one = forward and w.shape[1] >= _MANY_CHANNELS and math.prod(w.shape[2:]) == 1
+    slow = one and 3 * weights > math.prod(x.shape) + math.prod(y.shape)
+    return "any" if slow or (pixels <= _SMALL_PICTURE and weights >= _LARGE_WEIGHT) else "channels last"
 
 
 def _takes(window: Geometry, *tensors: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau.backends.cpu import operands, threads
 from flambeau.backends.cpu.onednn import direct
@@ -303,8 +303,23 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
     arguments = {dnnl.ARG_SRC: memories[source], dnnl.ARG_WEIGHTS: memories[weights], dnnl.ARG_DST: memories[0]}
     if bias is not None:
         arguments[dnnl.ARG_BIAS] = memories[3]
+    row_layout = None if bias is None else _layout_of(bias)
+    build.described = Product(_layout_of(dst), _layout_of(a), _layout_of(b), row_layout)
     build.step(created, arguments, _GENERAL_SIZE if general else CODE_SIZE)
     return PrimitivePlan(build)
+
+
+class Product(NamedTuple):
+    """What a plan computes: result = left @ right (+ bias), each as it lies."""
+
+    result: operands.Shaped
+    left: operands.Shaped
+    right: operands.Shaped
+    bias: operands.Shaped | None
+
+
+def _layout_of(t: Any) -> operands.Shaped:
+    return operands.Shaped(tuple(t.shape), tuple(t._strides), t.dtype)
 
 
 def with_its_bias(product: direct.DirectProduct) -> PrimitivePlan | None:
@@ -430,3 +445,26 @@ def as_primitive(product: direct.DirectProduct, biased: bool) -> PrimitivePlan |
     b, bias = operands.Shaped((inner, columns), (1, right)), operands.Shaped((columns,), (1,))
     plan = _make(operands.Shaped((rows, columns), (step, 1)), a, b, bias if biased else None, False)
     return plan if type(plan) is PrimitivePlan else None
+
+
+def as_direct(plan: Any) -> direct.DirectProduct | None:
+    """A direct product that computes what the plan of a product of float32 matrices does, with a table of its own, whose numbers may be
+    changed; None where there is none."""
+    if type(plan) is direct.DirectProduct:
+        numbers = plan.table[4:13]
+        letters: Any = tuple(bytes([letter]) for letter in numbers[:2])
+        sizes, steps, swapped = numbers[2:5], numbers[5:8], bool(numbers[8])
+    else:
+        told = getattr(plan, "described", None)
+        if type(told) is not Product or told.result.dtype is not dtypes.float32 or len(told.result.shape) != 2:
+            return None
+        rows, columns, inner = *told.result.shape, told.left.shape[1]
+        left, right = _dense_side(told.left, rows, inner), _dense_side(told.right, inner, columns)
+        if left is None or right is None or told.result._strides[1] != 1:
+            return None
+        letters, sizes, swapped = (left[0], right[0]), (rows, columns, inner), False
+        steps = (left[1], right[1], told.result._strides[0])
+    runner = direct.runner(False)
+    if runner is None or swapped:
+        return None
+    return direct.DirectProduct(letters, sizes, steps, False, False, runner)

@@ -4,7 +4,7 @@ A product lays its right operand out anew each time; where rows are few, that ta
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn.plan import Builder, Descriptor, Owned, PrimitivePlan, ThreadPlans, query, same_layout
@@ -77,28 +77,52 @@ def _way(b: Any, rows: int) -> _Way | None:
     return _Way(created, layout, PrimitivePlan(build))
 
 
+class PackedRows(NamedTuple):
+    """What a plan computes: rows times a packed matrix (+ bias); `steps` are from row to row of the left matrix and of the result."""
+
+    rows: int
+    shape: tuple[int, int]
+    steps: tuple[int, int]
+    way: _Way
+    biased: bool
+
+    def plan(self, alone: bool = False) -> PrimitivePlan | None:
+        """The plan; one that runs `alone`, on one thread, may do so while others do. None where oneDNN has no code for it."""
+        inner, columns = self.shape
+        work = 0 if alone else self.rows * inner * columns
+        build = Builder(lambda: f"matmul of {(self.rows, inner)} @ packed {self.shape}", work)
+        kind = dnnl.DATA_TYPES[dtypes.float32]
+        lib = dnnl.library()
+        left = Descriptor.strided((self.rows, inner), (self.steps[0], 1), kind)
+        result = Descriptor.strided((self.rows, columns), (self.steps[1], 1), kind)
+        row = Descriptor.strided((1, columns), (columns, 1), kind) if self.biased else None
+        created = build.primitive_desc(
+            "matmul_primitive_desc_create", lib.engine, left, self.way.layout, row, result, lib.attributes
+        )
+        if created is None:
+            return None
+        arguments = {
+            argument: build.user_memory(layout)
+            for argument, layout in (
+                (dnnl.ARG_DST, result), (dnnl.ARG_SRC, left), (dnnl.ARG_WEIGHTS, self.way.layout), (dnnl.ARG_BIAS, row)
+            )
+            if layout is not None
+        }  # fmt: skip
+        build.described = self
+        build.step(created, arguments)
+        made = PrimitivePlan(build)
+        if alone:
+            made.keep_scratch()
+        return made
+
+
 def packed_product(dst: Any, a: Any, b: Packed, bias: Any) -> PrimitivePlan:
     """The plan of dst = a @ b (+ bias)."""
-    told = (tuple(a.shape), tuple(b.shape))
-    build = Builder(lambda: "matmul of {} @ packed {}".format(*told), a.shape[0] * a.shape[1] * b.shape[1])
-    kind = dnnl.DATA_TYPES[dtypes.float32]
-    lib = dnnl.library()
-    left, result = (Descriptor.strided(tuple(t.shape), tuple(t._strides), kind) for t in (a, dst))
-    row = None if bias is None else Descriptor.strided((1, dst.shape[1]), (dst.shape[1], 1), kind)
-    created = build.primitive_desc(
-        "matmul_primitive_desc_create", lib.engine, left, b.way.layout, row, result, lib.attributes
-    )
-    if created is None:
-        raise RuntimeError(f"oneDNN: no {build.what()}")
-    arguments = {
-        argument: build.user_memory(layout)
-        for argument, layout in (
-            (dnnl.ARG_DST, result), (dnnl.ARG_SRC, left), (dnnl.ARG_WEIGHTS, b.way.layout), (dnnl.ARG_BIAS, row)
-        )
-        if layout is not None
-    }  # fmt: skip
-    build.step(created, arguments)
-    return PrimitivePlan(build)
+    told = PackedRows(a.shape[0], tuple(b.shape), (a._strides[0], dst._strides[0]), b.way, bias is not None)
+    plan = told.plan()
+    if plan is None:
+        raise RuntimeError(f"oneDNN: no matmul of {tuple(a.shape)} @ packed {tuple(b.shape)}")
+    return plan
 
 
-__all__ = ["Packed", "packed", "packed_product"]
+__all__ = ["Packed", "PackedRows", "packed", "packed_product"]

@@ -237,8 +237,17 @@ class PrimitivePlan:
 
     def bind_scratch(self) -> None:
         base = _workspace.reserve(self.scratch_size)
-        if base == self.base:
-            return
+        if base != self.base:
+            self._bind(base)
+
+    def keep_scratch(self) -> None:
+        """Use scratch space of its own from now on, so that it may run while other plans do."""
+        own = np.empty(self.scratch_size + _ALIGNMENT, np.uint8)
+        self._parts.arrays.append(own)
+        self._bind(-(-own.ctypes.data // _ALIGNMENT) * _ALIGNMENT)
+        self.scratch_size = 0
+
+    def _bind(self, base: int) -> None:
         for memory, offset in self.scratch:
             status = self._set(memory, base + offset)
             if status:
