@@ -52,10 +52,24 @@ class Beside:
             return lambda *args, **kwargs: self._run(function, given, args, kwargs)
         return function
 
-    def _run(self, function: Callable, given: list[Tensor], args: tuple, kwargs: dict) -> Any:
+    def put(self, work: Callable[[], None], made: list[UntypedStorage], held: list[UntypedStorage]) -> None:
+        """Part of an operator's work, that its result does not wait for, on the second stream (unless all of it goes there)."""
+        if self.making is not None or not self.most:
+            work()
+            return
+        self._prepare()
+        with streams.StreamContext(self.second):
+            work()
+        writes = tuple((s.ptr, s.ptr + s.size_bytes) for s in (*made, *held))
+        self.pieces.append(_Piece(self.second.record_event(), frozenset(), writes, held))
+
+    def _prepare(self) -> None:
         while len(self.pieces) >= self.most:
             self._join(1)
         self.second.wait_stream(self.first)
+
+    def _run(self, function: Callable, given: list[Tensor], args: tuple, kwargs: dict) -> Any:
+        self._prepare()
         held: list[UntypedStorage] = []
         self.making = held
         try:
