@@ -381,11 +381,8 @@ def sum_columns(out: Any, a: Any, b: Any, sums: Any) -> bool:
 
 def _summing_plan(out: Any, a: Any, b: Any, key: tuple) -> Any:
     nvidia.activate(out.device)
-    own = _own_plan(out, a, b, key, 1, 0)
-    if own is not None:
-        return own
     try:
-        return _Plan(out, a, b, "sumsbias", (1, 0), key[12] or 256, False)
+        return _own_plan(out, a, b, key, 1, 0) or _Plan(out, a, b, "sumsbias", (1, 0), key[12] or 256, False)
     except nvidia.CudaError:  # the heuristic knows no such algorithm
         return None
 
