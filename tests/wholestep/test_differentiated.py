@@ -152,3 +152,17 @@ def test_what_the_derivative_does_not_read_may_change():
             x.mul_(2)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             y.backward()
+
+
+def test_derivatives_of_compiled_functions():
+    """Transformed functions run as they are, also when they have been recorded before."""
+    compiled = flambeau.compile(lambda x: (x * x * x).sum())
+    for _ in range(6):
+        x = flambeau.randn(3, requires_grad=True)
+        compiled(x).backward()
+    x, rows = flambeau.randn(3), flambeau.randn(4, 3)
+    for _ in range(3):
+        flambeau.testing.assert_close(flambeau.func.grad(compiled)(x), 3 * x * x)
+        flambeau.testing.assert_close(flambeau.func.hessian(compiled)(x), flambeau.diag(6 * x))
+        flambeau.testing.assert_close(flambeau.func.jacfwd(compiled)(x), 3 * x * x)
+        flambeau.testing.assert_close(flambeau.func.vmap(flambeau.func.grad(compiled))(rows), 3 * rows * rows)
