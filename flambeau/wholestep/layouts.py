@@ -10,15 +10,16 @@ import math
 from typing import Any
 
 from ..backends.cpu import winograd
-from .convolutions import new_buffer, sizes_of
+from .convolutions import sizes_of
 from .graph import Graph, Launch, Test
+from .norms import new_buffer
 from .pictures import Convolution, Elements, Finder, Norm, Picture, Pool, Unit, relaying
 
 # What things take on one core, in milliseconds for a million bytes (measured: a convolution by oneDNN with and without laying out
 # pictures, and what its channels-last code takes more for the weight; Winograd's, which reads and writes pictures in either order; a copy
-# from one layout to the other; max pooling).
-_LAID_OUT, _WEIGHTS, _BY_WINOGRAD, _COPIED, _POOLED = 0.065, 0.1, 0.01, 0.2, 0.05
-_FEW_CHANNELS = 16  # a loop over fewer at a time is slow
+# from one layout to the other; max pooling; batch norms of small pictures, or, the other way round, of few channels).
+_LAID_OUT, _WEIGHTS, _BY_WINOGRAD, _COPIED, _POOLED, _NORMALISED = 0.065, 0.1, 0.01, 0.2, 0.05, 0.05
+_FEW_CHANNELS, _SMALL_PICTURE = 16, 64  # channels, pixels
 _ARITHMETIC = 1e-8  # milliseconds
 _WORTHWHILE = 0.01  # of what all convolutions take
 
@@ -74,8 +75,9 @@ class _Estimate:
             for b, p in list(unit.pictures.items())[:1]:
                 if isinstance(unit, Pool):
                     self.own[groups.of[b]] += _POOLED * p.bytes / 1e6
-                elif isinstance(unit, Norm) and p.channels < _FEW_CHANNELS:
-                    self.own[groups.of[b]] -= _LAID_OUT * p.bytes / 1e6
+                elif isinstance(unit, Norm):
+                    worse, better = p.channels < _FEW_CHANNELS, p.pixels <= _SMALL_PICTURE
+                    self.own[groups.of[b]] += _NORMALISED * (better - worse) * p.bytes / 1e6
         self.near: dict[int, list[Convolution]] = {}
         for unit in self.convolutions:
             for group in {groups.of[b] for b in unit.pictures}:
