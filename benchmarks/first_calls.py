@@ -3,13 +3,15 @@
     python benchmarks/first_calls.py                    # memory from a warm cache of kernels, seconds from a cold and a warm one
     python benchmarks/first_calls.py --only GPT --calls
     python benchmarks/first_calls.py --device cuda      # on a GPU: its memory, and wall time
+    python benchmarks/first_calls.py --repeat 3         # the best of three
     python benchmarks/first_calls.py --write            # put the table into docs/compile.md
 
 A process imports the library, makes model, data and optimizer, and calls the step eight times; the first three calls of a compiled
 function run as they are, are recorded, and are compared, the others run natively. As with an installed package, Python's bytecode is
 there (a process that is not measured writes it); what compiling imports counts as compiled's. Memory is the high-water mark of a call over what
 the process had before the first one: of its resident pages (they are counted anew for each call) or of the GPU's allocator. Seconds
-are those of the first three calls together: of the CPU, because the machine may be busy, or of the wall's clock on a GPU.
+are those of the first call, and of the first three together: of the CPU, because the machine may be busy, or of the wall's clock on a
+GPU. With `--repeat` every process runs several times, and the least of each figure counts, for eager as for compiled.
 """
 
 from __future__ import annotations
@@ -101,18 +103,25 @@ def spawn(name: str, mode: str, device: str, cache: str) -> list[list[float]]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure(name: str, device: str, torch: bool, calls: bool) -> str:
+def best(runs: list[list[list[float]]]) -> list[list[float]]:
+    """Of each figure of each call the least."""
+    return [[min(figures) for figures in zip(*rows)] for rows in zip(*runs)]
+
+
+def measure(name: str, device: str, torch: bool, calls: bool, repeat: int) -> str:
     """One line of the table."""
     clock = 0 if device != "cpu" else 1
     with tempfile.TemporaryDirectory() as cache:
         spawn(name, "compiled", device, f"{cache}/unmeasured")
-        eager_cold = spawn(name, "eager", device, f"{cache}/eager")
-        cold = spawn(name, "compiled", device, f"{cache}/cold")
-        warm = spawn(name, "compiled", device, f"{cache}/cold")
-        eager = spawn(name, "eager", device, f"{cache}/cold")
-        runs = {"eager": eager, "compiled": warm, "eager, cold": eager_cold, "cold": cold}
-        if torch:
-            runs["PyTorch"] = spawn(name, "PyTorch", device, f"{cache}/cold")
+        found: dict[str, list] = {}
+        for k in range(repeat):
+            found.setdefault("eager, cold", []).append(spawn(name, "eager", device, f"{cache}/eager{k}"))
+            found.setdefault("cold", []).append(spawn(name, "compiled", device, f"{cache}/cold{k}"))
+            found.setdefault("compiled", []).append(spawn(name, "compiled", device, f"{cache}/cold{k}"))
+            found.setdefault("eager", []).append(spawn(name, "eager", device, f"{cache}/cold{k}"))
+            if torch:
+                found.setdefault("PyTorch", []).append(spawn(name, "PyTorch", device, f"{cache}/cold{k}"))
+        runs = {which: best(several) for which, several in found.items()}
     if calls:
         for which, rows in runs.items():
             for i, row in enumerate(rows):
@@ -121,14 +130,14 @@ def measure(name: str, device: str, torch: bool, calls: bool) -> str:
     peak = {which: [max(row[2] for row in rows), rows[-1][2]] for which, rows in runs.items()}
     if device != "cpu":  # what the allocator has taken from the device
         peak = {which: [max(row[3] for row in rows), rows[-1][3]] for which, rows in runs.items()}
-    seconds = [sum(row[clock] for row in rows[:3]) for rows in (cold, warm)]
+    seconds = [[sum(row[clock] for row in runs[which][:n]) for n in (1, 3)] for which in ("cold", "compiled")]
     cells = [peak[which][0] / 1e6 for which in ("eager", "compiled")] + [peak["compiled"][1] / 1e6]
     cells = ([peak["PyTorch"][0] / 1e6] if torch else []) + cells
     return (
         f"| {name} | "
         + " | ".join(f"{cell:.1f} MB" for cell in cells)
         + " | "
-        + " | ".join(f"{s:.2f} s" for s in seconds)
+        + " | ".join(f"{first:.2f} s / {three:.2f} s" for first, three in seconds)
         + " |"
     )
 
@@ -139,6 +148,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--torch", action="store_true", help="PyTorch eager as well")
     parser.add_argument("--calls", action="store_true", help="print every call")
+    parser.add_argument("--repeat", type=int, default=1, help="how often everything is run")
     parser.add_argument("--write", action="store_true", help="put the table into docs/compile.md")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -151,7 +161,7 @@ def main() -> None:
         lines[1] += "--:|"
     for name in [*train.CASES, *([LARGE] if given.device != "cpu" else [])]:
         if given.only in name:
-            lines.append(measure(name, given.device, given.torch, given.calls))
+            lines.append(measure(name, given.device, given.torch, given.calls, given.repeat))
             print(lines[-1], flush=True)
     if given.write:
         which = "first calls" if given.device == "cpu" else "first calls, gpu"

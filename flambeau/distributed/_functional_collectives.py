@@ -126,10 +126,6 @@ def _run(name: str, result: Tensor, start: Callable[[bool], Any], now: bool) -> 
     return found
 
 
-def _size(group: Any) -> int:
-    return groups.get_world_size(group)
-
-
 def _source(tensor: Tensor) -> Tensor:
     """What a collective reads: without history, one element after the other."""
     return tensor.detach().contiguous()
@@ -159,7 +155,7 @@ def broadcast(self: Tensor, src: int, group: Any, tag: str = "", *, now: bool = 
 def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "", *, now: bool = False) -> Tensor:
     """Everybody's tensor, one after the other along `gather_dim`."""
     where, mine = _resolve_group(group), _source(self)
-    count = _size(where)
+    count = groups.get_world_size(where)
     shape = mine.shape or (1,)
     result = mine.new_empty((count * shape[0], *shape[1:]))
     flat = mine.reshape(shape)
@@ -177,7 +173,7 @@ def reduce_scatter_tensor(
 ) -> Tensor:
     """The part of this rank, along `scatter_dim`, of the sum of everybody's tensor."""
     where = _resolve_group(group)
-    count = _size(where)
+    count = groups.get_world_size(where)
     if self.shape[scatter_dim] % count:
         raise AssertionError(
             f"input dimension {scatter_dim} ({self.shape[scatter_dim]} must be a multiple of group_size {count})"
@@ -217,7 +213,7 @@ def all_to_all_single(
 def permute_tensor(self: Tensor, src_dst: list[int], group: Any, tag: str = "", *, now: bool = False) -> Tensor:
     """This rank's tensor goes to rank `src_dst[rank]` of the group."""
     where = _resolve_group(group)
-    count, rank = _size(where), groups.get_rank(where)
+    count, rank = groups.get_world_size(where), groups.get_rank(where)
     if len(src_dst) != count:
         raise AssertionError(f"permute_tensor needs the destination of each of the {count} ranks")
     sends, takes = [0] * count, [0] * count
@@ -278,7 +274,7 @@ class _ReduceScatter(Function):
         if _operation(operation) not in (ReduceOp.SUM, ReduceOp.AVG):
             raise AssertionError(f"only the sum and the average have a derivative, not {operation}")
         ctx.dim, ctx.group = dim, group
-        ctx.parts = _size(_resolve_group(group)) if _operation(operation) == ReduceOp.AVG else 1
+        ctx.parts = groups.get_world_size(_resolve_group(group)) if _operation(operation) == ReduceOp.AVG else 1
         return reduce_scatter_tensor(tensor, operation, dim, group, now=True)
 
     @staticmethod

@@ -57,13 +57,13 @@ def script(
     ... def double(x):
     ...     return x + x
     """
-    from . import containers, interpreter, module, recursive, resolver, signatures  # noqa: PLC0415  modules, classes and functions need one another
+    from . import containers, module, objects, recursive, resolver, signatures  # noqa: PLC0415  modules, classes and functions need one another
 
     if not enabled():
         return obj
     if example_inputs is not None:
         warnings.warn("example_inputs are not read: the types of arguments come from annotations", stacklevel=2)
-    if _python_isinstance(obj, (module.ScriptModule, module.ScriptFunction, interpreter.ScriptObject)):
+    if _python_isinstance(obj, (module.ScriptModule, module.ScriptFunction, objects.ScriptObject)):
         return obj
     if _python_isinstance(obj, Module):
         obj = recursive.prepared(obj)
@@ -89,7 +89,7 @@ def script(
     if callable(obj) and hasattr(obj, "op"):
         raise RuntimeError(f"{obj} is an operator; compile a function that calls it")
     _script_class(type(obj), sys._getframe(1 + _frames_up))
-    return interpreter.object_to_script(obj, signatures.class_type(type(obj)))  # type: ignore[arg-type]
+    return objects.object_to_script(obj, signatures.class_type(type(obj)))  # type: ignore[arg-type]
 
 
 def _script_class(obj: Any, frame: Any) -> Any:

@@ -27,7 +27,7 @@ from .types import ClassType, EnumType, InterfaceType, TupleType, Type, unify_al
 
 _tuples: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 _enums: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
-_classes: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # forms of Python classes
 
 
 def named_tuple(thing: Any) -> TupleType:
@@ -95,11 +95,11 @@ class NativeMethod:
 def native_class(thing: Any) -> ClassType:
     """The type of a class written in C++ (torch::class_), or of one that PyTorch has in C++."""
     thing = scripted(thing)
-    found = _classes.get(thing)
+    found = compiled.get(thing)
     if found is None:
         found = ClassType(thing.script_name())
         found.python_class = thing
-        _classes[thing] = thing.script_type = found
+        compiled[thing] = thing.script_type = found
         found.methods.update({name: NativeMethod(found, name) for name in thing.schemas})
     return found
 
@@ -113,7 +113,7 @@ def native_named(name: str) -> ClassType:
 def script_class(thing: type, outer: dict[str, Any] | None = None) -> Type:
     """The compiled form of a class. Its methods are compiled when they are needed, `__init__` at once. `outer` are names that
     type comments in the class may use."""
-    found = _classes.get(thing)
+    found = compiled.get(thing)
     if found is not None:
         return found
     from .resolver import PythonResolver  # noqa: PLC0415  modules, classes and functions need one another
@@ -130,7 +130,7 @@ def script_class(thing: type, outer: dict[str, Any] | None = None) -> Type:
         raise RuntimeError("TorchScript classes does not support inheritance yet. Please directly inherit from object.")
     kind = ClassType(unique_name(qualified_name(thing)))
     kind.python_class = thing
-    _classes[thing] = kind
+    compiled[thing] = kind
     kind.class_attributes = frozenset(n for n, v in vars(thing).items() if not n.startswith("__") and not callable(v))
 
     def method(name: str, function: Any, static: bool = False, tree: Any = None, more: Any = None) -> Function:
@@ -169,7 +169,7 @@ def script_class(thing: type, outer: dict[str, Any] | None = None) -> Type:
         try:
             kind.methods["__init__"].ensure()
         except Exception:
-            del _classes[thing]
+            del compiled[thing]
             raise
     return kind
 
@@ -183,11 +183,6 @@ def _allowed_bases(thing: type) -> bool:
 
 def _has_methods(base: type) -> bool:
     return any(inspect.isfunction(v) for v in vars(base).values())
-
-
-def known_class(thing: type) -> Type | None:
-    """The compiled form of a class that has one."""
-    return _classes.get(thing)
 
 
 def compile_all(kind: ClassType) -> None:

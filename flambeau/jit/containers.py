@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .interpreter import to_script
+from .objects import to_script
 from .signatures import inferred
 from .types import STRING, TENSOR, DictType, ListType
 

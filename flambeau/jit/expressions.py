@@ -296,7 +296,7 @@ class Expressions:
         return same if symbol == "aten::eq" else self.builtin(place, "aten::__not__", [same])
 
     def _contains(self: Any, place: Range, item: Value, container: Sugared) -> Value:
-        from .recursive import ModuleValue  # noqa: PLC0415  modules, classes and functions need one another
+        from .module_values import ModuleValue  # noqa: PLC0415  modules, classes and functions need one another
 
         if isinstance(container, ModuleValue):
             names = container.names()

@@ -10,10 +10,11 @@ from typing import Any
 
 from . import tracing_state
 from .emitter import Emitter
-from .interpreter import Failure, Program, to_python, to_script
+from .interpreter import Failure, Program
 from .ir import Graph
 from .matching import mismatch
 from .naming import unmangled
+from .objects import to_python, to_script
 from .schema import REQUIRED, Schema
 from .source import FrontendError, Range, Source, compiling, error
 from .types import ANY, ClassType, TensorType, Type

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import collections
-import copy
-import enum
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,41 +13,23 @@ from ..autograd.profiler import record_function
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..futures import Future
-from . import operators, plain_operators
+from . import operators
 from .ir import Block, Graph, Node, Value
 from .matching import Named, try_match
 from .naming import unmangled
+from .objects import ScriptObject, fits, get_slot, set_slot, to_script, tuple_class
 from .schema import schemas_of
 from .types import (
-    ANY,
-    ANY_CLASS,
-    ANY_ENUM,
-    ANY_LIST,
-    ANY_TUPLE,
     BOOL,
     COMPLEX,
-    DEVICE,
     FLOAT,
-    GENERATOR,
     INT,
-    INT_LIKE,
-    NONE,
     NUMBER,
-    STORAGE,
-    STRING,
     ClassType,
-    DictType,
-    EnumType,
     FunctionType,
-    FutureType,
-    InterfaceType,
     ListType,
-    OptionalType,
     TensorType,
     TupleType,
-    Type,
-    UnionType,
-    is_subtype,
 )
 
 Registers = list
@@ -85,275 +63,7 @@ class Raised(Exception):
         self.class_name = class_name
 
 
-# -- objects ----------------------------------------------------------------------------------------------------------------
-
-
-class ScriptObject:
-    """An object of a compiled class."""
-
-    def __init__(self, script_type: ClassType):
-        self.__dict__["script_type"] = script_type
-        self.__dict__["slots"] = {}
-
-    def call(self, name: str, *args: Any) -> Any:
-        """Run a method inside a program."""
-        method = self.script_type.find_method(name)
-        if method is None:
-            raise AttributeError(f"'{self.script_type.name}' has no method '{name}'")
-        return method.run([self, *args])
-
-    def __getattr__(self, name: str) -> Any:
-        kind: ClassType = self.__dict__["script_type"]
-        if name in self.__dict__["slots"]:
-            return to_python(self.slots[name], kind.attributes.get(name, ANY))
-        if name in kind.constants:
-            return kind.constants[name]
-        if name in kind.properties:
-            return to_python(kind.properties[name][0].run([self]), ANY)
-        method = None if name.startswith("__") and name not in kind.methods else kind.find_method(name)
-        if method is None:
-            raise AttributeError(f"'{kind.name}' object has no attribute '{name}'")
-        return lambda *args, **kwargs: method(self, *args, **kwargs)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        kind = self.script_type
-        if name not in kind.attributes:
-            raise AttributeError(f"'{kind.name}' object has no attribute '{name}'")
-        self.slots[name] = to_script(value, kind.attributes[name])
-
-    def _call_magic(self, name: str, *args: Any) -> Any:
-        method = self.script_type.find_method(name)
-        if method is None:
-            raise NotImplementedError(name)
-        return method(self, *args)
-
-    def __deepcopy__(self, memo: dict) -> ScriptObject:
-        made = ScriptObject(self.script_type)
-        memo[id(self)] = made
-        made.slots.update({k: copy.deepcopy(v, memo) for k, v in self.slots.items()})
-        return made
-
-    def __repr__(self) -> str:
-        if self.script_type.find_method("__str__") is not None:
-            return str(self._call_magic("__str__"))
-        return f"<torch.ScriptObject object of {self.script_type.name}>"
-
-
-def _magic(name: str) -> Callable:
-    def run(self: ScriptObject, *args: Any) -> Any:
-        return self._call_magic(name, *args)
-
-    return run
-
-
-for _name in ["__len__", "__getitem__", "__setitem__", "__contains__", "__add__", "__sub__", "__mul__", "__truediv__", "__lt__", "__le__", "__gt__", "__ge__", "__call__", "__neg__", "__bool__", "__int__", "__float__", "__pow__", "__mod__", "__and__", "__or__", "__xor__", "__floordiv__"]:  # fmt: skip
-    if _name != "__bool__":
-        setattr(ScriptObject, _name, _magic(_name))
-
-
-def get_slot(thing: Any, name: str) -> Any:
-    """An attribute of an object inside a program."""
-    if isinstance(thing, ScriptObject):
-        return thing.slots[name]
-    return thing._slot(name)
-
-
-def set_slot(thing: Any, name: str, value: Any) -> None:
-    if isinstance(thing, ScriptObject):
-        thing.slots[name] = value
-    else:
-        thing._set_slot(name, value)
-
-
-# -- the border between Python and programs -------------------------------------------------------------------------------
-
-
-def to_script(value: Any, kind: Type) -> Any:
-    """A Python value as a program's value of a type; TypeError if it is not one. Containers are copied."""
-    if isinstance(kind, TensorType):
-        if isinstance(value, Tensor):
-            return value
-        raise TypeError(_unfit(value, kind))
-    if kind is ANY:
-        return _any_to_script(value)
-    if isinstance(kind, OptionalType):
-        return None if value is None else to_script(value, kind.element)
-    if isinstance(kind, UnionType):
-        for member in sorted(kind.members, key=lambda m: not fits(value, m)):
-            try:
-                return to_script(value, member)
-            except TypeError:
-                continue
-        raise TypeError(_unfit(value, kind))
-    if isinstance(value, Tensor) and (kind is INT or kind is FLOAT):
-        return (int if kind is INT else float)(value.item())
-    if kind is INT or kind in INT_LIKE:
-        if isinstance(value, int) and not isinstance(value, bool):
-            return int(value)
-        if operators.is_numbered(value):
-            return operators.number_of(value)
-        raise TypeError(_unfit(value, kind))
-    if kind is FLOAT:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-        raise TypeError(_unfit(value, kind))
-    if kind is BOOL:
-        if isinstance(value, int):
-            return bool(value)
-        raise TypeError(_unfit(value, kind))
-    if isinstance(kind, ListType):
-        if getattr(value, "script_kind", None) == kind:  # a ScriptList: programs change it in place
-            return value
-        if isinstance(value, (list, tuple)) or (
-            hasattr(value, "__iter__") and not isinstance(value, (str, dict, Tensor))
-        ):
-            return [to_script(v, kind.element) for v in value]
-        raise TypeError(_unfit(value, kind))
-    if isinstance(kind, DictType):
-        if getattr(value, "script_kind", None) == kind:
-            return value
-        if not isinstance(value, dict):
-            raise TypeError(_unfit(value, kind))
-        return {to_script(k, kind.key): to_script(v, kind.value) for k, v in value.items()}
-    if isinstance(kind, TupleType):
-        if not isinstance(value, tuple) or len(value) != len(kind.elements):
-            raise TypeError(_unfit(value, kind))
-        return make_tuple(kind, [to_script(v, t) for v, t in zip(value, kind.elements)])
-    return _other_to_script(value, kind)
-
-
-def _other_to_script(value: Any, kind: Type) -> Any:
-    if isinstance(kind, ClassType):
-        native = issubclass(kind.python_class or object, CustomClass)
-        if kind.is_module or native or isinstance(value, (ScriptObject, CustomClass)):
-            if getattr(value, "script_type", None) is not kind:
-                raise TypeError(_unfit(value, kind))
-            return value
-        return object_to_script(value, kind)
-    if isinstance(kind, InterfaceType):
-        return _fulfilling(value, kind)
-    checks: dict[Type, Any] = {
-        STRING: str, NONE: type(None), COMPLEX: (int, float, complex), NUMBER: (int, float, complex), GENERATOR: torch.Generator,
-        ANY_ENUM: enum.Enum, ANY_TUPLE: tuple, ANY_LIST: list,
-    }  # fmt: skip
-    if kind is DEVICE and isinstance(value, (str, torch.device)):
-        return torch.device(value)
-    if isinstance(kind, EnumType):
-        if isinstance(value, kind.python_class):
-            return value
-    elif isinstance(kind, FutureType):
-        if isinstance(value, Future):
-            return value
-    elif kind in checks and isinstance(value, checks[kind]):
-        return complex(value) if kind is COMPLEX else value
-    elif kind is STORAGE or kind is ANY_CLASS:
-        return value
-    raise TypeError(_unfit(value, kind))
-
-
-def _fulfilling(value: Any, kind: InterfaceType) -> Any:
-    """An object that has the methods of an interface."""
-    from . import classes  # noqa: PLC0415  modules, classes and functions need one another
-
-    actual: Any = getattr(value, "script_type", None) or classes.known_class(type(value))
-    if actual is None:
-        raise TypeError(f"Cannot cast {value} to {kind}: the value is not a TorchScript compatible type, did you forget to turn it into a user defined TorchScript class?")  # fmt: skip
-    why: list[str] = []
-    if not is_subtype(actual, kind, why):
-        raise TypeError(f"Object {value} is not compatible with interface {kind.name}\n{''.join(why)}")
-    return value if hasattr(value, "script_type") else object_to_script(value, actual)
-
-
-def object_to_script(value: Any, kind: ClassType) -> ScriptObject:
-    """A Python object of a class that was compiled."""
-    made = ScriptObject(kind)
-    for name, t in kind.attributes.items():
-        if not hasattr(value, name):
-            raise TypeError(f"Tried to cast object to type {kind} but object was missing attribute {name}")
-        try:
-            made.slots[name] = to_script(getattr(value, name), t)
-        except TypeError as problem:
-            raise TypeError(f"Could not cast attribute '{name}' to type {t}: {problem}") from None
-    return made
-
-
-def _any_to_script(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_any_to_script(v) for v in value]
-    if isinstance(value, dict):
-        return {k: _any_to_script(v) for k, v in value.items()}
-    if operators.is_numbered(value):
-        return operators.number_of(value)
-    return value
-
-
-def _unfit(value: Any, kind: Type) -> str:
-    return f"Unable to cast {type(value).__name__} to {kind.code}"
-
-
-def to_python(value: Any, kind: Type) -> Any:
-    return value
-
-
-_tuple_classes: dict[tuple, Any] = {}
-
-
-def make_tuple(kind: TupleType, values: Sequence[Any]) -> tuple:
-    if not kind.fields:
-        return tuple(values)
-    return tuple_class(kind)(*values)
-
-
-def tuple_class(kind: TupleType) -> Any:
-    """The Python class of a NamedTuple type."""
-    if kind.python_class is not None:
-        return kind.python_class
-    name = (kind.tuple_name or "result").rpartition(".")[2]
-    key = (name, kind.fields)
-    if key not in _tuple_classes:
-        _tuple_classes[key] = collections.namedtuple(name, kind.fields)
-    return _tuple_classes[key]
-
-
-def fits(value: Any, kind: Type) -> bool:
-    """Whether a program's value is of a type."""
-    if isinstance(kind, OptionalType):
-        return value is None or fits(value, kind.element)
-    if isinstance(kind, UnionType):
-        return any(fits(value, m) for m in kind.members)
-    if isinstance(kind, ListType):
-        return isinstance(value, list) and all(fits(v, kind.element) for v in value)
-    if isinstance(kind, DictType):
-        return isinstance(value, dict) and all(fits(k, kind.key) and fits(v, kind.value) for k, v in value.items())
-    if isinstance(kind, TupleType):
-        return isinstance(value, tuple) and len(value) == len(kind.elements) and all(map(fits, value, kind.elements))
-    if isinstance(kind, ClassType):
-        return getattr(value, "script_type", None) is kind
-    if isinstance(kind, TensorType):
-        return isinstance(value, Tensor)
-    if kind is BOOL:
-        return isinstance(value, bool)
-    if kind is INT:
-        return isinstance(value, int) and not isinstance(value, bool)
-    kinds: dict[Type, Any] = {
-        FLOAT: float,
-        COMPLEX: complex,
-        STRING: str,
-        NONE: type(None),
-        ANY_LIST: list,
-        ANY_TUPLE: tuple,
-        DEVICE: torch.device,
-    }
-    if kind in kinds:
-        return isinstance(value, kinds[kind])
-    if isinstance(kind, EnumType):
-        return isinstance(value, kind.python_class)
-    return kind is ANY
-
-
 # -- programs ---------------------------------------------------------------------------------------------------------------
-
-_depth = threading.local()
 
 
 class Program:
@@ -700,7 +410,7 @@ def _loop(program: Program, node: Node, ins: list[int]) -> Step:
 
 def _print(program: Program, node: Node, ins: list[int]) -> Step:
     def step(r: Registers) -> None:
-        print(*[plain_operators.shown(r[i]) for i in ins])
+        print(*[str(r[i]) for i in ins])
 
     return step
 

@@ -20,10 +20,10 @@ from .archive import Archive
 from .classes import native_named
 from .emitter import Emitter
 from .functions import Definition, Function
-from .interpreter import ScriptObject, make_tuple, to_script
 from .module import RecursiveScriptModule
 from .naming import unique_name
 from .object_pickle import Pickled, Tagged
+from .objects import ScriptObject, make_tuple, to_script
 from .resolver import Resolver
 from .schema import Argument, Schema
 from .source import Range, Source, error

@@ -15,10 +15,10 @@ from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
 from . import archive, inlining, layers, printing, recursive
 from .functions import Function
-from .interpreter import ScriptObject, to_script
 from .ir import Graph
 from .marks import Mark, mark_of
 from .naming import unmangled
+from .objects import ScriptObject, to_script
 from .types import ANY, ClassType, InterfaceType
 
 _Module = torch.nn.Module

@@ -16,7 +16,7 @@ from ..core.tensor import Tensor
 from ..serialization.names import STORAGE_OF
 from ..serialization.unpickler import RestrictedUnpickler
 from .classes import enum_type
-from .interpreter import ScriptObject
+from .objects import ScriptObject
 from .operators import is_numbered, number_of
 from .signatures import inferred
 from .types import (

@@ -219,14 +219,9 @@ def _format(text: str, *values: Any) -> str:
         before, _, rest = rest.partition("{}")
         if number >= len(values):
             raise RuntimeError("Too few arguments for format string: " + text)
-        out += before + shown(values[number])
+        out += before + str(values[number])
         number += 1
     return out + rest
-
-
-def shown(value: Any) -> str:
-    """A value as `print` and `format` of TorchScript show it."""
-    return str(value)
 
 
 def _percent(text: str, *values: Any) -> str:
@@ -264,7 +259,7 @@ def _percent_one(letter: str, value: Any) -> str:
             raise RuntimeError(f"%c requires an int or char for formatting, but got {word}")
         return value if isinstance(value, str) else chr(value)
     if letter == "s":
-        return shown(value)
+        return str(value)
     raise RuntimeError(f"The specifier %{letter} is not supported in TorchScript format strings")
 
 

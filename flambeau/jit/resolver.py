@@ -183,7 +183,7 @@ class Resolver:
 
     def parent_of(self, m: Any, place: Range | None, node: ast.Call) -> Sugared | None:
         """`super()` inside a method: the methods of the next class."""
-        from .recursive import ModuleValue, SuperValue  # noqa: PLC0415  modules, classes and functions need one another
+        from .module_values import ModuleValue, SuperValue  # noqa: PLC0415  modules, classes and functions need one another
 
         found = m.find(m.self_name) if m.self_name else None
         if not isinstance(found, ModuleValue):
@@ -199,7 +199,7 @@ class Resolver:
     def attribute_value(self, m: Any, value: Any, owner: ClassType | None, name: str) -> Sugared:
         concrete = getattr(value.type, "concrete", None)
         if concrete is not None:
-            from .recursive import ModuleValue  # noqa: PLC0415  modules, classes and functions need one another
+            from .module_values import ModuleValue  # noqa: PLC0415  modules, classes and functions need one another
 
             return ModuleValue(value, concrete)
         return SimpleValue(value)

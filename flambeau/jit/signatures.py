@@ -17,7 +17,7 @@ from .. import library as _library  # noqa: F401  the whole room before its part
 from ..compat.legacy import TENSOR_TYPES
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
-from .interpreter import to_script
+from .objects import to_script
 from .schema import REQUIRED, Argument, Schema
 from .source import FrontendError, NotSupportedError, Range, error
 from .types import (

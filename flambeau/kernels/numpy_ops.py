@@ -70,11 +70,6 @@ def _bytes_for_bool(function: Callable[[Array, Array], Array]) -> Callable[[Arra
     return wrapped
 
 
-def _fmod(a: Array, b: Array) -> Array:
-    """The remainder with the sign of `a`; an integer divisor of zero gives zero."""
-    return np.fmod(a, b)
-
-
 def _mod(a: Array, b: Array) -> Array:
     """The remainder with the sign of `b`."""
     r = np.fmod(a, b)
@@ -373,7 +368,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "pow": _pow,
     "floordiv": _real_only("floordiv", _bytes_for_bool(_floordiv)),
     "mod": _real_only("mod", _bytes_for_bool(_mod)),
-    "fmod": _real_only("fmod", _bytes_for_bool(_fmod)),
+    "fmod": _real_only("fmod", _bytes_for_bool(np.fmod)),
     "abs": _abs,
     "sign": _sign,
     "floor": _real_only("floor", _whole(np.floor)),

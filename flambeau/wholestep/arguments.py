@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from ..backends.cpu import heavy, threads
 from ..core import settings
@@ -39,23 +42,7 @@ class Arguments:
     def pattern(self, sizes_count: bool) -> tuple:
         """The key without the sizes of tensors: what calls have in common that differ only in these. `mark_static` and
         `mark_dynamic` say of single sizes whether they count; `sizes_count` says it of the others."""
-        tensors = iter(self.tensors)
-
-        def general(part: Any) -> Any:
-            if type(part) is not tuple:
-                return part
-            if len(part) == 7 and (part[0] is Tensor or part[0] is Parameter):
-                t = next(tensors)
-                fixed = t.__dict__.get(STATIC, frozenset()) if t.__dict__ else frozenset()
-                free = t.__dict__.get(DYNAMIC, frozenset()) if t.__dict__ else frozenset()
-                shape = tuple(
-                    n if n < 2 or i in fixed or (sizes_count and i not in free) else None for i, n in enumerate(part[1])
-                )
-                order = tuple(sorted(range(len(shape)), key=lambda i: (-part[2][i], i)))
-                return (part[0], shape, order, t._contig, *part[3:5], general_history(part[5]), part[6])
-            return tuple([general(p) for p in part])
-
-        return general(self.key)
+        return _general(self.key, iter(self.tensors), sizes_count)
 
     def plain(self, args: tuple) -> bool:
         """Whether these are all tensors that `Last` knows how to compare."""
@@ -88,7 +75,9 @@ class Arguments:
             return kind, tuple([self._describe(v) for v in value])
         if kind is dict:
             return kind, tuple([(atom(k) if type(k) in ATOMS else k, self._describe(v)) for k, v in value.items()])
-        self.objects.append(value)
+        if isinstance(value, np.generic):
+            return kind, value.tobytes()
+        self.objects.append(value)  # whoever keeps the key keeps these, so that their numbers stay theirs
         return "object", id(value)
 
     def _attributes(self, t: Tensor) -> tuple:
@@ -130,6 +119,22 @@ class Arguments:
         storages = {t._storage.ptr: t._storage for t in self.tensors if not t.is_sparse}
         spans = sorted((s.ptr, s.ptr + s.size_bytes) for s in storages.values() if s.ptr)
         return any(a[1] > b[0] for a, b in zip(spans, spans[1:]))
+
+
+def _general(part: Any, tensors: Iterator[Tensor], sizes_count: bool) -> Any:
+    """A part of a key without the sizes of tensors. These come in the order of the key."""
+    if type(part) is not tuple:
+        return part
+    if len(part) == 7 and (part[0] is Tensor or part[0] is Parameter):
+        t = next(tensors)
+        fixed = t.__dict__.get(STATIC, frozenset()) if t.__dict__ else frozenset()
+        free = t.__dict__.get(DYNAMIC, frozenset()) if t.__dict__ else frozenset()
+        shape = tuple(
+            n if n < 2 or i in fixed or (sizes_count and i not in free) else None for i, n in enumerate(part[1])
+        )
+        order = tuple(sorted(range(len(shape)), key=lambda i: (-part[2][i], i)))
+        return (part[0], shape, order, t._contig, *part[3:5], general_history(part[5]), part[6])
+    return tuple([_general(p, tensors, sizes_count) for p in part])
 
 
 def atom(value: Any) -> tuple:

@@ -52,10 +52,24 @@ class Beside:
             return lambda *args, **kwargs: self._run(function, given, args, kwargs)
         return function
 
-    def _run(self, function: Callable, given: list[Tensor], args: tuple, kwargs: dict) -> Any:
+    def put(self, work: Callable[[], None], made: list[UntypedStorage], held: list[UntypedStorage]) -> None:
+        """Part of an operator's work, that its result does not wait for, on the second stream (unless all of it goes there)."""
+        if self.making is not None or not self.most:
+            work()
+            return
+        self._prepare()
+        with streams.StreamContext(self.second):
+            work()
+        writes = tuple((s.ptr, s.ptr + s.size_bytes) for s in (*made, *held))
+        self.pieces.append(_Piece(self.second.record_event(), frozenset(), writes, held))
+
+    def _prepare(self) -> None:
         while len(self.pieces) >= self.most:
             self._join(1)
         self.second.wait_stream(self.first)
+
+    def _run(self, function: Callable, given: list[Tensor], args: tuple, kwargs: dict) -> Any:
+        self._prepare()
         held: list[UntypedStorage] = []
         self.making = held
         try:
@@ -63,9 +77,9 @@ class Beside:
                 result = function(*args, **kwargs)
         finally:
             self.making = None
-        memory = result._storage
-        held[:] = [*(t._storage for t in given), *(s for s in held if s is not memory)]
-        writes = tuple((s.ptr, s.ptr + s.size_bytes) for s in (*held[len(given) :], memory))
+        made = [t._storage for t in (result if isinstance(result, (tuple, list)) else (result,))]
+        held[:] = [*(t._storage for t in given), *(s for s in held if not any(s is m for m in made))]
+        writes = tuple((s.ptr, s.ptr + s.size_bytes) for s in (*held[len(given) :], *made))
         reads = frozenset(t._storage.ptr for t in given)
         self.pieces.append(_Piece(self.second.record_event(), reads, writes, held))
         return result
@@ -99,7 +113,10 @@ class Beside:
 
 
 def _is_of_a_parameter(op: Any, args: tuple) -> bool:
-    """Whether this looks like the gradient of a weight, a product that begins with a transposed matrix, or of a bias, a sum of rows."""
+    """Whether this looks like the gradient of a weight, a product that begins with a transposed matrix, or of a bias, a sum of rows, or
+    like both at once."""
+    if op.key == "internal.linear_grads":
+        return True
     if op.key == "mm" and len(args) == 2:
         left = args[0]
         return left._strides[0] == 1 < left._strides[1] and len(left.shape) == 2

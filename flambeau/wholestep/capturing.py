@@ -50,7 +50,7 @@ class Observer(Recorder):
     @contextlib.contextmanager
     def recording(self) -> Iterator[Recorder]:
         self.beside = beside = None if self.capture is None else Beside(self.capture, self.most)
-        with storages.watch(self), self:
+        with storages.watch(self), streams.working_aside(None if beside is None else beside.put), self:
             yield self
         self.beside = None
         if beside is not None:

@@ -13,7 +13,8 @@ from ..backends.cpu.onednn.conv import Described
 from ..core.dtype import float32
 from ..core.layout import channels_last_strides
 from ..core.tensor import contiguous_strides
-from .graph import Buffer, Graph, Launch, Other, OtherCall, Ref, Same
+from .graph import Graph, Launch, Other, OtherCall, Same
+from .norms import new_buffer
 
 # Where the native functions have what a plan of oneDNN has.
 _CONVOLVED = {"y": 0, "x": 2, "w": 3, "bias": 4}
@@ -113,12 +114,6 @@ def _launch(
     return Launch(f"{name} by Winograd", address, jit.signatures[address], arguments, other=other)
 
 
-def new_buffer(graph: Graph, size: int, source: str = "new") -> Ref:
-    """Memory of the function's own, or the memory that plans of oneDNN share, which holds nothing between two steps."""
-    graph.buffers.append(Buffer(len(graph.buffers), 0, size, source))
-    return Ref(graph.buffers[-1].index, 0)
-
-
 def _of_product(graph: Graph, steps: list[Any]) -> tuple[list[Launch], int]:
     """The gradient of a large weight, which eager calls compute as a product of two matrices, by Winograd's algorithm."""
     told = as_gradient(steps)
@@ -167,4 +162,4 @@ def _elements(step: Launch) -> int:
     return first if type(first) is int else math.prod(struct.unpack(f"{len(first) // 8}q", first)[: known[4]])
 
 
-__all__ = ["as_gradient", "fewer_products", "new_buffer", "sizes_of"]
+__all__ = ["as_gradient", "fewer_products", "sizes_of"]

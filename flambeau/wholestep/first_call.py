@@ -32,6 +32,8 @@ class FirstCall:
             return self.function(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "opened":  # a copy asks before it has anything
+            raise AttributeError(name)
         return getattr(self.opened(), name)
 
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends import compiled
-from ..backends.cpu import jit, winograd
-from ..core.dtype import float32, float64
-from ..expr.functions import rsqrt
-from ..expr.node import Expr, arg, cast
-from .convolutions import new_buffer
-from .graph import Graph, Launch, Other, OtherCall, Ref, Same
+from ..backends.cpu import winograd
+from ..core.dtype import float32
+from .graph import Graph, Launch, Other, OtherCall, Same
+from .norms import by_channel, operands_of, spare
 
 _Y, _BIAS, _SCALE, _EXTRA, _TABLE = 0, 4, 5, 6, 7  # arguments of the native function
 
 
 def join_followers(graph: Graph, results: set[int]) -> None:
     """Let a convolution by Winograd's algorithm do what follows it, while its results are in registers: a batch norm that evaluates,
-    the addition of something of its size, `relu`. Nobody else reads what it makes. (oneDNN could do these as well, but its relu makes
-    0 of nan.)"""
+    the addition of something of its size, `relu`. Nobody else reads what it makes."""
     while any(_joined(graph, results, i) for i in range(len(graph.steps))):
         pass
 
@@ -91,36 +88,22 @@ def _and_then(step: Launch, follower: Launch, arguments: list[Any], call: OtherC
 def _with_norm(graph: Graph, results: set[int], step: Launch, norm: Launch) -> list[Launch]:
     """A convolution and a batch norm by given statistics: a loop that makes a scale and a bias of these for each channel, and one
     step."""
-    known, given = jit.facts.get(norm.address), step.arguments
-    if (
-        known is None
-        or known.name not in ("apply_planes", "apply_columns")
-        or given[_SCALE] is not None
-        or given[_EXTRA] is not None
-    ):
+    given = step.arguments
+    has = operands_of(graph, results, norm)
+    if has is None or given[_SCALE] is not None or given[_EXTRA] is not None:
         return []
-    has = dict(zip(known.parameters, norm.arguments))
-    statistics = [has[n] for n in ("mean", "var", "weight", "bias") if has.get(n) is not None]
-    fixed = [*statistics, *([] if given[_BIAS] is None else [given[_BIAS]])]
-    kept = [s for s in graph.steps if s is not norm and any(r.buffer == has["rstd"].buffer for r in s.refs())]
-    if has["rstd"].buffer in results or kept or winograd.is_positive(given[_TABLE]):
+    if has["x"] != given[_Y] or winograd.is_positive(given[_TABLE]):
         return []
-    if has["x"] != given[_Y] or any(graph.buffers[r.buffer].source != "state" for r in fixed):
+    if given[_BIAS] is not None and graph.buffers[given[_BIAS].buffer].source != "state":
         return []
-    scale, shift = (new_buffer(graph, size * has["channels"]) for size in (12, 4))
+    channels, scale, shift = by_channel(graph, norm, has, given[_BIAS])
     arguments = list(given)
     arguments[_Y], arguments[_BIAS], arguments[_SCALE] = has["out"], shift, scale
-    spare = Ref(scale.buffer, 4 * has["channels"])
-    instead = {
-        "out": Same(_Y),
-        "x": Same(_Y),
-        "rstd": Same(_SCALE),
-        "factors": spare,
-    }  # in place, and where nobody looks afterwards
-    again = [instead.get(name, a) for name, a in zip(known.parameters, norm.arguments)]
+    # In place, and where nobody looks afterwards.
+    instead = {"out": Same(_Y), "x": Same(_Y), "rstd": Same(_SCALE), "factors": spare(scale, has)}
+    again = [instead.get(name, a) for name, a in has.items()]
     first = _unsame(step, given)
-    joined = _and_then(first, norm, arguments, OtherCall(norm.address, norm.signature, again))
-    return [_by_channel(norm, has, given[_BIAS], scale, shift), joined]
+    return [channels, _and_then(first, norm, arguments, OtherCall(norm.address, norm.signature, again))]
 
 
 def _unsame(step: Launch, given: list[Any]) -> Launch:
@@ -133,28 +116,6 @@ def _unsame(step: Launch, given: list[Any]) -> Launch:
     return Launch(
         step.name, step.address, step.signature, step.arguments, weight=weight, other=other, relaid=step.relaid
     )
-
-
-def _by_channel(norm: Launch, has: dict[str, Any], bias: Ref | None, scale: Ref, shift: Ref) -> Launch:
-    """The loop over channels: scale = weight / sqrt(var + eps), shift = (bias of the convolution - mean) * scale + bias."""
-    reads = [(has["mean"], "c"), (has["var"], "c"), (has["eps"], "d")]
-
-    def further(place: Ref) -> Expr:
-        reads.append((place, "c"))
-        return arg(len(reads) - 1)
-
-    factor = rsqrt(arg(1) + cast(arg(2), float32))
-    if has.get("weight") is not None:
-        factor = factor * further(has["weight"])
-    moved = (-arg(0) if bias is None else further(bias) - arg(0)) * factor
-    if has.get("bias") is not None:
-        moved = moved + further(has["bias"])
-    kinds = "cc" + "".join(kind for _, kind in reads)
-    dtypes = tuple(float64 if kind == "d" else float32 for _, kind in reads)
-    kernel = compiled.map_kernel((factor, moved), dtypes, (float32, float32), kinds, 1, brief=True)
-    address = jit.address_of(kernel)
-    arguments = [has["channels"], scale, shift, *(place for place, _ in reads)]
-    return Launch(f"{norm.name} by channels", address, jit.signatures[address], arguments)
 
 
 __all__ = ["join_followers"]

@@ -161,6 +161,9 @@ class CompiledFunction:
         # why calls run as they are
         self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
         self.tries = 0
+        self.differentiates = (
+            False  # whether its code differentiates with respect to what it computes, or hooks into that
+        )
         self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
         self.varying: set[str] = set()  # parameters that are numbers and have had many values
         self.exact = False  # whether passes must keep every bit
@@ -308,7 +311,7 @@ class CompiledFunction:
 
     def _unfit(self, key: tuple, why: str, place: str) -> None:
         """The function cannot be recorded for arguments of this kind: next time it is split, if it can be."""
-        unsplit = "" if self.fullgraph or self.depth >= _DEEPEST else splitting.find(self.function, self.source)
+        unsplit = "" if self.fullgraph or self.depth >= _DEEPEST else self._found_source()
         if isinstance(unsplit, str):
             self.found[key] = Unfit(why)
             where = f" ({place})" if place else ""
@@ -319,7 +322,7 @@ class CompiledFunction:
     # -- parts ------------------------------------------------------------------------------------------------------
     def _find_parts(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
         """Run the function with a mark before each statement, split it at those that cannot be recorded."""
-        found = splitting.find(self.function, self.source)
+        found = self._found_source()
         if isinstance(found, str):  # a hook that was not there when it was recorded
             self.found[key] = Unfit(why)
             return self._eager(args, kwargs, f"{why}; it cannot be split: {found}")
@@ -341,7 +344,7 @@ class CompiledFunction:
         bad |= marking.makers(source, result)
         bad |= marking.users_of(source, self.varying)
         self._split_at(source, first, bad, key, why)
-        return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
+        return replaced(result, prepared.outside)
 
     def _split_at(self, source: Source, first: tuple, bad: dict[Any, str], key: tuple, why: str) -> bool:
         """Split the function at these statements, if anything is gained by that."""
@@ -374,10 +377,20 @@ class CompiledFunction:
         if self.aside is not None and self.source is not None:
             held, code, name = self.aside
             aside = (held, code) if source_room.uses_only_attributes(self.source.tree, name) else None
-        reach = Reach(aside).explore(roots)
+        reach = Reach(aside)
+        try:
+            reach.explore(roots)
+        finally:
+            self.differentiates = self.differentiates or reach.differentiates()
         if self.tries or self.causes:  # something changes: it may be a number that is only counted
             counters.set_free(reach)
         return reach
+
+    def _found_source(self) -> tuple[Source, tuple] | str:
+        """The source of the function, and what it is called with first; or why it cannot be split."""
+        if self.differentiates:  # results of a part have one node behind them: none of them is behind another
+            return "it looks at gradients of what it computes"
+        return splitting.find(self.function, self.source)
 
     @staticmethod
     def _objects(given: Arguments) -> list[tuple[str, Any]]:
@@ -387,7 +400,7 @@ class CompiledFunction:
         self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, changed: Item | None = None
     ) -> Any:
         """The function's state cannot be known, or changes: split it at the statements that are the cause, before anything runs."""
-        found = splitting.find(self.function, self.source)
+        found = self._found_source()
         if not self.fullgraph and self.depth < _DEEPEST and not isinstance(found, str):
             source, first = found
             objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
@@ -445,7 +458,8 @@ class CompiledFunction:
             result = self.function(*replaced(args, table), **replaced(kwargs, table))
         take_histories(given, table, [])
         inside = {id(table.get(id(t), t)) for t in given.tensors}
-        live = [t for t in tensors_in(result) if id(t) not in inside and is_live(t, inside)]
+        found = {id(t): t for t in tensors_in(result)}.values()
+        live = [t for t in found if id(t) not in inside and is_live(t, inside)]
         return attached(derivative, given, table, result, live)
 
     # -- recording --------------------------------------------------------------------------------------------------
@@ -484,26 +498,25 @@ class CompiledFunction:
         except _NotPrepared as problem:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
-        inside = prepared.given
         try:
             recorded = prepared.finish(result)
         except Changes as problem:  # it may be the last time: state that is made once
             self.tries += 1
             if self.tries >= _TRIES:
                 self._unfit(key, str(problem), recorder.place)
-            return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
+            return replaced(result, prepared.outside)
         except Exception as problem:
             if isinstance(problem, NotRecordable):
                 self._unfit(key, str(problem), recorder.place)
             else:  # a mistake in this room: what the function has done counts, and a warning tells of it
                 self.found[key] = Unfit(f"compiling it failed with {type(problem).__name__}: {problem}")
                 self._say(self.found[key].why)
-            return replaced(result, {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)})
+            return replaced(result, prepared.outside)
         recorded.seconds = time.perf_counter() - started
         self.seconds += recorded.seconds
         self.found[key] = [*(entry if type(entry) is list else ()), recorded]
         if recorded.derivative is None:
-            return replaced(result, {id(alias): given.tensors[i] for i, alias in enumerate(inside.tensors)})
+            return replaced(result, prepared.outside)
         return attached(recorded.derivative, given, table, result, prepared.live)
 
     def _watched(
@@ -535,6 +548,8 @@ class CompiledFunction:
             _one_at_a_time.release()
             originals = {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)}
             write_back(copies, originals)
+            prepared.outside = {**originals, **{id(copy): original for original, copy in copies}}
+            prepared.copies = copies  # so that their numbers stay theirs
             take_histories(given, table, recorder.problems)
         if settings_key() != key[1]:
             recorder.problems.append("it changes settings")

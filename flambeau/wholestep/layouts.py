@@ -10,8 +10,9 @@ import math
 from typing import Any
 
 from ..backends.cpu import winograd
-from .convolutions import new_buffer, sizes_of
+from .convolutions import sizes_of
 from .graph import Graph, Launch, Test
+from .norms import new_buffer
 from .pictures import Convolution, Elements, Finder, Norm, Picture, Pool, Unit, relaying
 
 # What things take on one core, in milliseconds for a million bytes (measured: a convolution by oneDNN with and without laying out

@@ -161,9 +161,9 @@ class GraphRecorded(Recorded):
         left = _Left(self)
         values, changed = [sums(t) for t in before.tensors], [_Copy(tensors[i]) for i, _ in self.argument_bumps]
         theirs = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
-        self._undo(before, arguments)
+        self._undo(before, arguments, gradients=False)
         try:
-            self._make_room(before)
+            self._make_room()
             made = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
             self.program.capture.replay()
             gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
@@ -182,16 +182,15 @@ class GraphRecorded(Recorded):
         self._give_back()
         return problem, result
 
-    def _undo(self, before: _Before, arguments: list[_Copy]) -> None:
-        """Everything as it was, and no memory kept for what has run."""
-        before.restore()
+    def _undo(self, before: _Before, arguments: list[_Copy], gradients: bool = True) -> None:
+        """Everything as it was, and no memory kept for what has run. Gradients that the function only drops need not have values."""
+        before.restore(gradients)
         for old in arguments:
             old.put_back()
         self._give_back()
 
-    def _make_room(self, before: _Before) -> None:
+    def _make_room(self) -> None:
         """Before a call is captured, let go of what it would not use."""
-        before.give_back()
         cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
         backend_of(self.where).forget_scratch(self.where)  # type: ignore[attr-defined]
         self._give_back()
@@ -215,8 +214,8 @@ class GraphRecorded(Recorded):
             try:
                 self._capture(tensors, run, graphs.handle_of(index, sketch), most)
             except driver.CudaError:  # not with such addresses
-                self._undo(before, arguments)
-                self._make_room(before)
+                self._undo(before, arguments, gradients=False)
+                self._make_room()
                 return None, most
             results = self._forget_capture(sketch, before)
             spare = [
@@ -234,12 +233,12 @@ class GraphRecorded(Recorded):
         sizes = [one.size for i, one in enumerate(self.slots) if i not in grads]
         self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
         del self.program
-        before.restore(has_run=False)
+        before.restore(gradients=False, has_run=False)
         if sketch.alive:
             gc.collect()
         if sketch.alive:
             raise NotRecordable("something that it makes is kept where no later call would look for it")
-        self._make_room(before)
+        self._make_room()
         return sizes
 
     def _capture(self, tensors: list[Tensor], run: Callable[..., Any], pool: Any, most: int) -> list[UntypedStorage]:
@@ -354,7 +353,7 @@ class GraphRecorded(Recorded):
         if self.backward is None:
             return ""
         inside = {id(t) for t in tensors}
-        live = [t for t in tensors_in(result) if is_live(t, inside)]
+        live = [t for t in {id(t): t for t in tensors_in(result)}.values() if is_live(t, inside)]
         leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in self.backward.leaves]
         if len(live) != len(self.backward.layouts):
             return "it does not do the same in each call"
@@ -399,18 +398,13 @@ class _Before:
         self.copies = [_Copy(t) for t in self.tensors]
         self.sums = [sums(t) for t in self.tensors]
 
-    def restore(self, has_run: bool = True) -> None:
+    def restore(self, gradients: bool, has_run: bool = True) -> None:
         """Put everything back. Where nothing has run on the device, its values are still there."""
         for gradient in self.grads:
-            gradient.put_back(has_run)
+            gradient.put_back(gradients)
         for copy in self.copies if has_run else ():
             copy.put_back()
         self.left.put_back()
-
-    def give_back(self) -> None:
-        """Take the memory from gradients that the function only drops."""
-        for gradient in self.grads:
-            gradient.give_back()
 
 
 class _Gradient:
@@ -423,7 +417,6 @@ class _Gradient:
         self.kept = grad if is_read or not _on_device(grad) else None
         self.loose = None if self.kept is grad else weakref.ref(grad)
         self.bytes = None if self.kept is grad else _Bytes(grad)
-        self.is_ours = False  # whether it is one that took the place
 
     def _old(self) -> Tensor | None:
         return self.kept if self.loose is None else self.loose()
@@ -441,15 +434,10 @@ class _Gradient:
     def put_back(self, with_values: bool) -> None:
         old = self._old()
         if self.bytes is not None and (old is None or (with_values and not old._storage.ptr)):
-            old, self.is_ours = self.bytes.tensor(with_values), True
+            old = self.bytes.tensor(with_values)
             self.loose = weakref.ref(old)
         if self.leaf.grad is not old:
             self.leaf.grad = old
-
-    def give_back(self) -> None:
-        old = self._old() if self.is_ours else None
-        if old is not None:
-            old._storage.give_back()
 
 
 def _on_device(t: Any) -> bool:

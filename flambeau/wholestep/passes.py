@@ -16,10 +16,11 @@ from ..expr.node import Expr, arg, cast, replace_arguments, walk
 from ..expr.simplify import simplify
 from ..kernels.elementwise import passing
 from .constants import fold
-from .epilogues import join_biases
+from .epilogues import join_epilogues
 from .graph import LONG, Graph, Launch, Ref, Test
 from .late import late
 from .loops import Loop, Place, emitted, parsed, used
+from .norms import spread_norms
 from .ordering import free_earlier, recompute
 from .placing import place
 from .products import prefer_primitives
@@ -52,20 +53,21 @@ def run(graph: Graph, results: set[int]) -> list[Stage]:
         ("sharing", share),
         ("keeping layouts", keep_layouts),
         ("convolving with fewer products", fewer_products),
+        ("evaluating norms in loops", spread_norms),
         ("fusing loops", fuse),
         ("fusing reductions", fuse_reductions),
         ("dropping dead steps", drop_dead),
         ("placing results", place),
         ("folding constants", fold),
         ("joining what follows", join_followers),
-        ("joining biases", join_biases),
+        ("joining epilogues", join_epilogues),
         ("preferring primitives", prefer_primitives),
         ("multiplying rows once", multiply_once),
         ("freeing earlier", free_earlier),
         ("computing again", recompute),
         ("running side by side", side_by_side),
     ):
-        rounds = work in (join_biases, prefer_primitives, multiply_once, keep_layouts)
+        rounds = work in (join_epilogues, prefer_primitives, multiply_once, keep_layouts)
         if (graph.exact and rounds) or (graph.portable and work in (fewer_products, multiply_once, side_by_side)):
             continue
         before = [id(step) for step in graph.steps]
@@ -90,7 +92,7 @@ def fewer_products(graph: Graph, results: set[int]) -> None:
 def _convolves(graph: Graph) -> bool:
     known = [s for s in graph.steps if isinstance(s, Launch)]
     blocks = [jit.facts.get(s.address) for s in known]
-    return any(hasattr(getattr(s.plan, "described", None), "kind") for s in known) or any(
+    return any(hasattr(getattr(s.plan, "described", None), "window") for s in known) or any(
         b is not None and b.name == "block_rows" for b in blocks
     )
 
@@ -103,9 +105,9 @@ def multiply_once(graph: Graph, results: set[int]) -> None:
 
 
 def side_by_side(graph: Graph, results: set[int]) -> None:
-    """Let the rows of a batch go through the time of a recurrent layer on threads of their own, where there is one."""
+    """Let threads work on rows of a batch or on parameters of their own, where there are recurrent layers or an optimizer."""
     known = [jit.facts.get(s.address) for s in graph.steps if isinstance(s, Launch)]
-    if any(k is not None and "_step" in k.name for k in known):
+    if graph.updates or any(k is not None and "_step" in k.name for k in known):
         lanes.side_by_side(graph, results)
 
 

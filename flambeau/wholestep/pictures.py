@@ -23,9 +23,10 @@ from ..kernels import loops as loop_kernels
 from ..kernels.library import batch_norm, pool
 from ..kernels.reduction import ARG_COMBINES
 from ..ops.nn.batch_norm import chunks_of
-from .convolutions import as_gradient, new_buffer
+from .convolutions import as_gradient
 from .graph import Graph, Launch, Ref, Relaid
 from .loops import Loop, emitted, parsed
+from .norms import new_buffer
 
 _PICTURES = ("x", "y", "dx", "dy")  # of a convolution's tensors
 

@@ -48,6 +48,8 @@ class Prepared:
         self.reach, self.recorder, self.given = reach, recorder, given
         self.loose = loose  # whether gradients that are read may be other tensors in each call
         self.inputs: list[Tensor] = []  # leaves with such gradients
+        self.outside: dict[int, Any] = {}  # what stands for which argument outside, by id
+        self.copies: list[tuple[Any, Any]] = []  # lists and dicts among the arguments that the function gets copies of
         self.state = [t for _, t in reach.tensors.values()]
         self.observed = observe(reach.items)
         self.storages: dict[int, UntypedStorage] = {}
@@ -147,6 +149,7 @@ class Prepared:
         bumps = {id(s): s.version - v for s, v in self.versions}
         recorded.inputs = [(leaf, bumps.get(id(grad._storage), 0)) for leaf, grad in zip(self.inputs, read)]
         recorded.options = options
+        recorded.objects = self.given.objects
         return recorded
 
     def _note_changes(self, recorded: Recorded) -> None:

@@ -158,10 +158,10 @@ class Program:
                 self._add_launch(step)
                 if step.relaid is not None and not step.is_loop:  # every element of a loop is the same
                     self._relaid[len(self.instructions) - 1] = step.relaid
-                if step.plan is not None:
-                    self._add_plan(step.plan)
                 if step.other is not None:
                     self._make_room(step)
+                if step.plan is not None:
+                    self._add_plan(step.plan)
             elif k == 0 or not isinstance(steps[k - 1], Launch) or (steps[k - 1].lane or (-1,))[0] != step.lane[0]:
                 self._add_fork([s for s in steps[k:] if isinstance(s, Launch) and s.lane and s.lane[0] == step.lane[0]])
         for position in range(len(self.graph.updates)):

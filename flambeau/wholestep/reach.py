@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..autograd.api import grad
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.generator import Generator
@@ -54,10 +55,21 @@ _OUTSIDE = frozenset(
     ("distributed", "horovod", "save", "load")
 )  # names of this library's that reach outside the process
 _BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr", "dir"))
-# What is another thing in each call: where a tensor lies, how often it was changed, where it comes from; what random numbers come next.
+# What is another thing in each call: where a tensor lies, how often it was changed, where it comes from; what random numbers come
+# next.
 _OF_ONE_CALL = frozenset(("data_ptr", "storage_offset", "storage", "untyped_storage", "_version", "grad_fn", "_base", "is_shared", "is_pinned",
                           "_is_view", "is_set_to", "share_memory_", "_use_count", "__array_interface__",
                           "_profiler_enabled", "initial_seed", "seed", "get_rng_state", "get_state"))  # fmt: skip
+# What is done to gradients of something that a function computes.
+_HOOKS = frozenset(
+    (
+        "register_hook",
+        "register_post_accumulate_grad_hook",
+        "register_prehook",
+        "register_multi_grad_hook",
+        "retain_grad",
+    )
+)
 # Methods that this library calls on objects of users.
 _CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad", "__call__"))
 # Names by which code gets at modules inside a module without naming them.
@@ -117,6 +129,10 @@ class Reach:
                 self.items.append(DictItem("builtins", space, tuple(n for n in self.names if n in space)))
                 return self
 
+    def differentiates(self) -> bool:
+        """Whether code that was found asks for gradients of something in between: `autograd.grad`, a hook."""
+        return {"autograd", "grad"} <= self.names or bool(self.names & _HOOKS) or id(grad) in self.seen
+
     def _add(self, what: str, value: Any) -> None:
         if type(value) not in ATOMS:
             self.pending.append((what, value))
@@ -168,8 +184,8 @@ class Reach:
         self.codes.add(code)
         self.names.update(code.co_names)
         names = set(code.co_names)
-        if names & _OF_ONE_CALL:
-            raise Unreachable(f"{what} asks for {min(names & _OF_ONE_CALL)}")
+        if names & (_OF_ONE_CALL | _HOOKS):
+            raise Unreachable(f"{what} asks for {min(names & (_OF_ONE_CALL | _HOOKS))}")
         if names & _BY_COMPUTED_NAME:
             self.computed = True
         loaded = _globals_of(code)

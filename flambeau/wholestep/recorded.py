@@ -53,6 +53,7 @@ class Recorded:
             tuple[Tensor, int]
         ] = []  # leaves whose gradients it reads wherever they are, and how often it changes them
         self.options: list[Any] = []
+        self.objects: list[Any] = []  # arguments that are known by what they are: no others take their places in memory
         self.checked = False
         self.calls = 0
         self.state_addresses: frozenset[int] = frozenset()

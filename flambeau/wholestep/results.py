@@ -54,6 +54,28 @@ class Slot:
         self.buffer, self.size = buffer, size
 
 
+class Made:
+    """A result that may be returned in several places: made in the first of them."""
+
+    def __init__(self, header: Header):
+        self.header, self.places = header, 1
+        self._left: list[Tensor] = []  # for the other places
+
+    def make(self, arguments: Any, made: list[UntypedStorage], node: Node | None) -> Tensor:
+        t = self.header.make(made, node)
+        self._left = [t] * (self.places - 1)
+        return t
+
+    def take(self, arguments: Any, made: list[UntypedStorage], node: Node | None) -> Tensor:
+        return self._left.pop()
+
+    @property
+    def again(self) -> Callable:
+        """What gives it once more."""
+        self.places += 1
+        return self.take
+
+
 class Results:
     """Collects what the function made, while the tensors still exist."""
 
@@ -65,6 +87,7 @@ class Results:
         self.slots: list[Slot] = []
         self._slot_of: dict[int, int] = {}
         self.live: list[Tensor] = []
+        self._made: dict[int, Made] = {}  # by the id of the tensor that is to be made again
         self.numbers: dict[int, tuple[int, Any]] = {}
 
     def add_number(self, value: float, buffer: int, size: int) -> None:
@@ -97,6 +120,8 @@ class Results:
         if t.grad_fn is None:
             return Header(*layout, t.requires_grad)
         if not is_live(t, self.positions):
+            if not walked(t) and any(id(leaf) not in self.known for leaf in leaves_of([t])):
+                raise NotRecordable("it makes leaves of its own")
             return Header(*layout, True, (t.grad_fn, t.output_nr))
         if any(t._storage is other._storage for other in self.live):
             raise NotRecordable("two results with a history share memory")
@@ -141,10 +166,20 @@ class Results:
             return lambda arguments, made, node: arguments[position]
         if id(t) in self.known:
             return lambda arguments, made, node: t
+        meta = t._autograd
+        if type(t) is Parameter or t.__dict__:
+            raise NotRecordable("it returns a new Parameter, or a tensor with attributes")
+        if meta is not None and (
+            meta.hooks or meta.post_hooks or meta.retains_grad or (t.is_leaf and t.grad is not None)
+        ):
+            raise NotRecordable("it returns a tensor with a gradient or hooks")
+        if id(t) in self._made:
+            return self._made[id(t)].again
         header = self.header(t)
         if header is None:
             return self._view_maker(t)
-        return lambda arguments, made, node: header.make(made, node)
+        self._made[id(t)] = Made(header)
+        return self._made[id(t)].make
 
     def _view_maker(self, t: Tensor) -> Callable[[list, list, Node | None], Any]:
         """A view of an argument, or of a tensor that the function found."""
@@ -168,9 +203,9 @@ class Results:
 
 
 def replaced(value: Any, table: dict[int, Any], copies: list | None = None) -> Any:
-    """A value with some tensors exchanged. Containers without such tensors stay what they are: somebody may write into them.
-    Lists and dicts that are copied are put into `copies`, with their copies."""
-    if isinstance(value, Tensor):
+    """A value with some tensors (or lists and dicts) exchanged. Containers without such tensors stay what they are: somebody may write
+    into them. Lists and dicts that are copied are put into `copies`, with their copies."""
+    if isinstance(value, Tensor) or id(value) in table:
         return table.get(id(value), value)
     if not table:
         return value
@@ -293,8 +328,12 @@ def is_live(t: Tensor, arguments: Any) -> bool:
         return False
     if not spent(t.grad_fn):
         return True
-    walked = any(entry is GONE for node in nodes_of(t.grad_fn) for entry in node.saved_fields().values())
-    return not walked and any(id(leaf) in arguments for leaf in leaves_of([t]))
+    return not walked(t) and any(id(leaf) in arguments for leaf in leaves_of([t]))
+
+
+def walked(t: Tensor) -> bool:
+    """Whether a backward pass has been through a graph, and has freed what it kept."""
+    return any(entry is GONE for node in nodes_of(t.grad_fn) for entry in node.saved_fields().values())
 
 
 __all__ = [

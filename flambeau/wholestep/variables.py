@@ -13,6 +13,15 @@ BLOCKS = (ast.If, ast.For, ast.While, ast.With)  # statements whose bodies can b
 def own_nodes(node: ast.AST) -> Iterable[ast.AST]:
     """The nodes of a statement, but not those inside functions and comprehensions that it holds."""
     yield node
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):  # of these, what is evaluated outside
+        outside = [*node.decorator_list, *getattr(node, "bases", ())]
+        arguments = getattr(node, "args", None)
+        outside += (
+            [] if arguments is None else [d for d in (*arguments.defaults, *arguments.kw_defaults) if d is not None]
+        )
+        for part in outside:
+            yield from own_nodes(part)
+        return
     for child in ast.iter_child_nodes(node):
         if isinstance(child, SCOPES):
             yield child
@@ -77,13 +86,17 @@ def flow(body: list[ast.stmt], definite: set[str]) -> tuple[set[str], set[str]]:
 
 
 def shared(tree: ast.FunctionDef, parameters: set[str]) -> set[str]:
-    """Variables that functions inside this one see, and that are set more than once: a copy of one would go stale."""
+    """Variables that functions inside this one see, and that are set more than once, or later: a copy of one would go stale."""
     captured: set[str] = set()
+    late: set[str] = set()
+    last = {n.id: n.lineno for n in ast.walk(tree) if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
     for n in ast.walk(tree):
         if n is not tree and isinstance(
             n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp)
         ):
             captured |= loads(n)
+            end = n.end_lineno or n.lineno
+            late |= {name for name in loads(n) if last.get(name, 0) > end}
     counts = dict.fromkeys(parameters, 1)
 
     def count(node: ast.AST, times: int) -> None:
@@ -97,7 +110,7 @@ def shared(tree: ast.FunctionDef, parameters: set[str]) -> set[str]:
                 count(child, again)
 
     count(tree, 1)
-    return {n for n in captured if counts.get(n, 0) > 1}
+    return late | {n for n in captured if counts.get(n, 0) > 1}
 
 
 __all__ = ["BLOCKS", "flow", "loads", "own_nodes", "shared", "stores"]

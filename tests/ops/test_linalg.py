@@ -306,3 +306,32 @@ def test_ranks():
     assert flambeau.linalg.matrix_rank(a).item() == 2
     assert flambeau.linalg.matrix_rank(a, atol=1e-2).item() == 1
     assert flambeau.linalg.matrix_rank(a, hermitian=True, rtol=0.5).item() == 1
+
+
+def test_gradients_of_weight_and_bias_together(monkeypatch):
+    """A device whose library gives both is asked for them where both are wanted and nobody differentiates them."""
+    from flambeau.ops.linalg.matmul import linear_grads
+
+    asked = []
+
+    def kernel(out, g, input):
+        asked.append((g.shape, input.shape))
+        for part, value in zip(out, (g._bare_alias().t() @ input._bare_alias(), g._bare_alias().sum(0))):
+            part.copy_(value)
+
+    def grads(weight, bias, create_graph=False):
+        x = flambeau.arange(60.0).view(2, 5, 6).sin().requires_grad_()
+        w, b = (flambeau.arange(float(n)).view(s).cos() for n, s in ((24, (4, 6)), (4, (4,))))
+        wanted = [x, *(t.requires_grad_() for t, on in ((w, weight), (b, bias)) if on)]
+        y = flambeau.nn.functional.linear(x, w, b)
+        return [g.detach() for g in flambeau.autograd.grad(y.square().sum(), wanted, create_graph=create_graph)]
+
+    kinds = [(True, True), (True, False), (False, True)]
+    plain = [grads(*kind) for kind in kinds]
+    monkeypatch.setitem(linear_grads.op.kernels, "cpu", kernel)
+    for kind, before in zip(kinds, plain):
+        for mine, theirs in zip(grads(*kind), before):
+            flambeau.testing.assert_close(mine, theirs)
+    assert asked == [((10, 4), (10, 6))]
+    grads(True, True, create_graph=True)
+    assert len(asked) == 1

@@ -29,6 +29,9 @@ def taken(make, compiled):
         assert "one CUDA graph" in step.explain(), step.explain()
         (pool,) = [p for p in graphs._pools.values() if isinstance(p, Planned)]
         assert pool.next == len(pool.script) and len(pool.segments) <= 1, "the graph has its memory by plan"
+        segments = fl.cuda.memory_snapshot()
+        assert sum(s["total_size"] for s in segments) == fl.cuda.memory_reserved()
+        assert sum(s["allocated_size"] for s in segments) == fl.cuda.memory_allocated()
         assert pool.bytes() == step._compiled.recordings()[0].program.capture.pool_bytes()
     return fl.cuda.max_memory_reserved(), fl.cuda.memory_reserved()
 

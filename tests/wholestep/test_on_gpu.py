@@ -164,6 +164,26 @@ except RuntimeError as error:
     assert "modified by an inplace operation" in str(error)
 del y, loss
 
+def normalised():
+    norms = nn.LayerNorm(8).cuda(), nn.LayerNorm(8).cuda()
+    parameters = [p for n in norms for p in n.parameters()]
+    optimizer = fl.optim.SGD(parameters, lr=0.1)
+    def step(x):
+        optimizer.zero_grad()
+        loss = (norms[1](norms[0](x) * x) * x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step, parameters
+(plain, theirs), (step, mine) = normalised(), normalised()
+compiled, x = fl.compile(step), fl.arange(16.0).sin().view(2, 8).cuda()
+for i in range(6):
+    waits = fake.calls["cuStreamWaitEvent"]
+    assert plain(x * (i + 1)).tolist() == compiled(x * (i + 1)).tolist()
+    assert (fake.calls["cuStreamWaitEvent"] > waits) == (i == 2)  # sums for weights were captured beside the rest
+    for p, q in zip(theirs, mine):
+        assert p.tolist() == q.tolist() and p.grad.tolist() == q.grad.tolist()
+
 def reads(x):
     return x * 2 if x.sum().item() > 3 else x * 3
 warnings.simplefilter("always")

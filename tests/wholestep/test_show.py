@@ -181,7 +181,7 @@ def test_biases_are_added_while_it_multiplies(monkeypatch):
 
     x = flambeau.randn(300, 96)
     _, recorded = steps_of(function, x)
-    assert recorded.trail[-1].name == "joining biases" and recorded.program.graph.rounded_otherwise
+    assert recorded.trail[-1].name == "joining epilogues" and recorded.program.graph.rounded_otherwise
 
     compare = Recorded._compare
     monkeypatch.setattr(

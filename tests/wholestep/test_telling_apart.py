@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import types
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import flambeau
@@ -237,3 +240,115 @@ def test_results_of_a_users_function_are_differentiated() -> None:
         compiled(x).backward()
         flambeau.testing.assert_close(x.grad, 2 * x.detach())
     assert compiled._compiled.recordings()[0].calls
+
+
+class Whole(int):
+    """A number that compares by its own rules."""
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("not to be compared")
+
+    __hash__ = int.__hash__
+
+
+def test_numbers_of_classes_of_their_own() -> None:
+    """New ones may lie where old ones lay."""
+    compiled = flambeau.compile(lambda x, n: x + n)
+    for value in (5, 10, 5, 7):
+        for kind in (Whole, np.float32, np.float64):
+            for _ in range(SETTLED):
+                assert flambeau.equal(compiled(X, kind(value)).float(), X + value)
+
+
+def test_arguments_are_let_go() -> None:
+    compiled = flambeau.compile(lambda x: x + x)
+    for _ in range(SETTLED + 2):
+        x = flambeau.rand(4)
+        known = weakref.ref(x)
+        compiled(x)
+        del x
+        assert known() is None
+
+
+def test_results_are_what_they_are() -> None:
+    """One tensor in two places, a list that was given, a Parameter, attributes, a leaf of the function's own."""
+    compiled = flambeau.compile(lambda x: (lambda y: (y, [y]))(x * 2))
+    for _ in range(2 * SETTLED):
+        x = flambeau.randn(3, requires_grad=True)
+        one, (other,) = compiled(x)
+        assert one is other
+        (one.sum() + other.sum()).backward()
+        assert flambeau.equal(x.grad, flambeau.full((3,), 4.0))
+
+    def appended(layer: Any, x: Any, values: list) -> Any:
+        values.append(layer(x))
+        values.append(layer(values[-1]))
+        return flambeau.cat(values), values
+
+    def leaf(x: Any) -> Any:
+        made = flambeau.ones(2, requires_grad=True)
+        return made, made * 2
+
+    def marked(x: Any) -> Any:
+        y = x + 1
+        y.mark = 4
+        return y
+
+    layer = nn.Linear(3, 3)
+    appending, leaving, marking = (flambeau.compile(f) for f in (functools.partial(appended, layer), leaf, marked))
+    making = flambeau.compile(lambda x: nn.Parameter(x + 1))
+    for _ in range(4 * SETTLED):
+        values = [flambeau.randn(2, 3)]
+        assert appending(values[0], values)[1] is values and len(values) == 3
+        made, result = leaving(X)
+        result.sum().backward()
+        assert flambeau.equal(made.grad, flambeau.full((2,), 2.0))
+        assert marking(X).mark == 4 and type(making(X)) is nn.Parameter
+
+
+def test_gradients_of_what_lies_between_parts(capsys: pytest.CaptureFixture) -> None:
+    """Parts give their results one history: functions that look at gradients in between are not split."""
+
+    def asking(x: Any) -> Any:
+        y = x * 2
+        z = (y**2).sum()
+        print()
+        return flambeau.autograd.grad(z, y)[0]
+
+    def hooking(x: Any) -> Any:
+        y = x * 2
+        z = y + 1
+        y.register_hook(lambda g: g * 2)
+        return (z + y * 3).sum()
+
+    compiled, hooked = flambeau.compile(asking), flambeau.compile(hooking)
+    for _ in range(3 * SETTLED):
+        x = flambeau.randn(3, requires_grad=True)
+        flambeau.testing.assert_close(compiled(x), 4 * x.detach())
+        hooked(x).backward()
+        flambeau.testing.assert_close(x.grad, flambeau.full((3,), 16.0))
+
+
+def test_functions_inside_a_function_that_is_split(capsys: pytest.CaptureFixture) -> None:
+    """Their own variables are not its variables, and they see what is set after them."""
+
+    def own(x: Any) -> Any:
+        def inner(t: Any) -> Any:
+            twice = t * 2
+            return twice + 1
+
+        print()
+        return inner(x)
+
+    def later(x: Any) -> Any:
+        def inner() -> Any:
+            return x * factor
+
+        print()
+        factor = 3
+        return inner()
+
+    for function, expected in ((own, X * 2 + 1), (later, X * 3)):
+        compiled = flambeau.compile(function)
+        for _ in range(3 * SETTLED):
+            assert flambeau.equal(compiled(X), expected)

@@ -164,18 +164,14 @@ class FakeQuantize(FakeQuantizeBase):
             "zero_point",
         )  # fmt: skip
 
-    def _load_from_state_dict(
-        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-    ) -> None:
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, *lists) -> None:
         for name in ("scale", "zero_point"):  # they have one element before use, and as many as channels afterwards
             key = prefix + name
             if key in state_dict:
                 getattr(self, name).resize_(state_dict[key].shape)
             elif strict:
                 missing_keys.append(key)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, *lists)
 
 
 class FixedQParamsFakeQuantize(FakeQuantize):

@@ -97,14 +97,10 @@ class UniformQuantizationObserverBase(ObserverBase):
             quant_min, quant_max, self.has_customized_qrange, self.dtype, self.reduce_range
         )
 
-    def _load_from_state_dict(
-        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-    ) -> None:
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, *lists) -> None:
         if local_metadata.get("version", None) in (None, 1):
             state_dict[prefix + "eps"] = torch.tensor([EPS])
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, *lists)
 
     @export
     def _validate_qmin_qmax(self, quant_min: int, quant_max: int) -> None:
@@ -288,9 +284,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         return self._calculate_qparams(self.min_val, self.max_val)
 
-    def _load_from_state_dict(
-        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-    ) -> None:
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, *lists) -> None:
         version = local_metadata.get("version")
         former = "s" if version is not None and version < 3 else ""
         for name in ("min_val", "max_val"):
@@ -299,9 +293,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
                 getattr(self, name).resize_(state_dict[key].shape)
             elif strict:
                 missing_keys.append(key)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, missing_keys, *lists)
 
     @export
     def reset_min_max_vals(self) -> None:
@@ -514,9 +506,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         low, high = self._non_linear_param_search()
         return self._calculate_qparams(low, high)
 
-    def _load_from_state_dict(
-        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-    ) -> None:
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, *lists) -> None:
         version = local_metadata.get("version", None)
         for name, start in (("min_val", "inf"), ("max_val", "-inf")):
             key = prefix + name
@@ -526,9 +516,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
                 setattr(self, name, state_dict[key])
             elif strict:
                 missing_keys.append(key)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, *lists)
 
 
 for _kind in (

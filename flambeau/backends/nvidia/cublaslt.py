@@ -43,6 +43,10 @@ _LEAST_WORKSPACE = 1 << 20
 _LIMIT = 4096  # plans kept by a thread
 
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relubias": 6, "gelu": 32, "gelubias": 36}
+_SUM_FIRST, _SUM_SECOND = (
+    256,
+    512,
+)  # instead of adding a bias, give sums of what the library has as its first or second factor
 
 
 class _Heuristic(ctypes.Structure):
@@ -101,7 +105,7 @@ def forget_workspace(where: Any, stream: int) -> None:
     """Free what products of this thread in one stream have used; plans ask for other memory when they run there again."""
     if _local.workspaces.pop((where, stream), None) is not None:
         for plan in _local.plans.values():
-            if plan.stream == stream:
+            if plan is not None and plan.stream == stream:
                 plan.stream = -1
 
 
@@ -178,7 +182,10 @@ class _Plan:
             layouts.append(_layout(t, order, step))
         layouts.append(_layout(out, row_major, ld))
         self.kept = tuple(layouts)
-        self._set(_EPILOGUE, c_uint32(EPILOGUES[epilogue]))
+        if epilogue == "sumsbias":
+            self._set(_EPILOGUE, c_uint32(_SUM_SECOND if self.flipped else _SUM_FIRST))
+        else:
+            self._set(_EPILOGUE, c_uint32(EPILOGUES[epilogue]))
         if scales:
             self._set(_FAST_ACCUMULATION, ctypes.c_int8(1))
         if epilogue.endswith("bias"):
@@ -354,13 +361,78 @@ def matmul(
     run(plan, out, a, b, bias)
 
 
+def sum_columns(out: Any, a: Any, b: Any, sums: Any) -> bool:
+    """out = a @ b, and sums = those of the rows of a. False, having done nothing, where the library does not do both at once."""
+    sizes = (*out.shape, *a.shape)
+    if a.dtype not in BIASED or 0 in sizes or 1 in sizes:
+        return False
+    if a.dtype is not dt.float32 and any(n % 8 for n in sizes):
+        return False  # measured: the library has only a slow way for odd sizes of these
+    if any(matrix_order(t.shape, t._strides) is None for t in (out, a, b)):
+        return False
+    key = plan_key(out, a, b, sums, "sums", 1, 0)
+    plan = _local.plans.get(key, _MISSING)
+    if plan is _MISSING:
+        plan = _local.plans[key] = _summing_plan(out, a, b, key)
+    if plan is not None:
+        run(plan, out, a, b, sums)
+    return plan is not None
+
+
+def _summing_plan(out: Any, a: Any, b: Any, key: tuple) -> _Plan | None:
+    nvidia.activate(out.device)
+    if _own_plan(out, a, b, plan_key(out, a, b, None, "", 1, 0), 1, 0) is not None:
+        return None  # that one and a sum are quicker
+    try:
+        return _Plan(out, a, b, "sumsbias", (1, 0), key[12] or 256, False)
+    except nvidia.CudaError:  # the heuristic knows no such algorithm
+        return None
+
+
+_MISSING = object()
+
+
 def _own_plan(out: Any, a: Any, b: Any, key: tuple, alpha: complex, beta: complex) -> Any:
     """Small float32 products are computed by kernels of our own, which the library's do not reach."""
-    plain = alpha == 1 and beta == 0 and key[9] in ("", "bias") and len(out.shape) == len(a.shape) == len(b.shape) == 2
+    plain = (
+        alpha == 1
+        and beta == 0
+        and key[9] in ("", "bias", "sumsbias")
+        and len(out.shape) == len(a.shape) == len(b.shape) == 2
+    )
     if not plain or a.dtype is not dt.float32 or matmul_switches.allow_tf32:
         return None
     sizes = (out.shape[0], out.shape[1], a.shape[1])
-    return products32.plan(out.device, sizes, _required(out), _required(a), _required(b), key[12] or 256)
+    return products32.plan(
+        out.device, sizes, _required(out), _required(a), _required(b), key[12] or 256, key[9] == "sumsbias"
+    )
+
+
+def sum_columns(out: Any, a: Any, b: Any, sums: Any) -> bool:
+    """out = a @ b, and sums = those of the rows of a. False, having done nothing, where the library does not do both at once."""
+    if a.dtype not in BIASED or 0 in a.shape or 1 in (*out.shape, *a.shape) or not _sums_pay(out, a):
+        return False
+    if any(matrix_order(t.shape, t._strides) is None for t in (out, a, b)):
+        return False
+    key = plan_key(out, a, b, sums, "sums", 1, 0)
+    plan = _local.plans.get(key, _MISSING)
+    if plan is _MISSING:
+        nvidia.activate(out.device)
+        try:
+            plan = _own_plan(out, a, b, key, 1, 0) or _Plan(out, a, b, "sumsbias", (1, 0), key[12] or 256, False)
+        except nvidia.CudaError:  # the heuristic knows no such algorithm
+            plan = None
+        _local.plans[key] = plan
+    if plan is not None:
+        run(plan, out, a, b, sums)
+    return plan is not None
+
+
+def _sums_pay(out: Any, a: Any) -> bool:
+    return True
+
+
+_MISSING = object()
 
 
 # -- products that were computed before ---------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.settings import are_deterministic_algorithms_enabled, cudnn_switches
 from .. import nvidia
-from .cudnn_graph import DATA_TYPES, DOUBLE, FLOAT, Descriptor, ExecutionPlan, Graph
+from .cudnn_graph import DATA_TYPES, DOUBLE, FLOAT, Descriptor, ExecutionPlan, Graph, Unsupported
 
 _LIMIT = 4096
 _OPERATIONS = {  # descriptor, and the attributes alpha, beta, convolution, and those of the tensors by role
@@ -20,11 +20,12 @@ _OPERATIONS = {  # descriptor, and the attributes alpha, beta, convolution, and 
     "weight": ("conv_weight", 712, 713, 714, {"w": 715, "x": 716, "y": 717}),
 }
 _UIDS = {"x": 1, "w": 2, "y": 3}
+_BIAS = 4
 
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.plans: dict[tuple, ExecutionPlan] = {}
+        self.plans: dict[tuple, ExecutionPlan | None] = {}
         self.known: dict[tuple, ExecutionPlan] = {}
 
 
@@ -70,20 +71,58 @@ def convolve(
     if plan is None:
         nvidia.activate(x.device)
         graph = _described(kind, {"x": x, "w": w, "y": y}, stride, padding, dilation, last, key[-5] or 16)
-        trial = addresses if cudnn_switches.benchmark else None
-        exact = x.dtype is dt.float32 and not cudnn_switches.allow_tf32
-        deterministic = cudnn_switches.deterministic or are_deterministic_algorithms_enabled()
-        plan = graph.plan(exact, deterministic, trial, cudnn_switches.benchmark_limit or 10)
-        if len(_local.plans) >= _LIMIT:
-            _local.plans.clear()
-            _local.known.clear()
-        _local.plans[key] = plan
+        plan = _planned(graph, x.dtype, addresses)
+        _keep_plan(key, plan)
     plan.run(addresses)
     return plan
 
 
+def rounds(d: Any) -> bool:
+    """Whether convolutions of a dtype may use tensor cores."""
+    return d is not dt.float64 and (d is not dt.float32 or cudnn_switches.allow_tf32)
+
+
+def convolve_and_add(x: Any, w: Any, y: Any, bias: Any, stride: tuple, padding: tuple, dilation: tuple) -> bool:
+    """y from x, w and a bias for each channel, all with channels last. False, having done nothing, where no engine does both."""
+    addresses = {1: _address(x), 2: _address(w), 3: _address(y), _BIAS: _address(bias)}
+    key = _key("with bias", x, w, y, stride, padding, dilation, _address(bias) & 15)
+    if key not in _local.plans:
+        nvidia.activate(x.device)
+        tensors = {"x": x, "w": w, "y": y}
+        try:
+            graph = _described("forward", tensors, stride, padding, dilation, True, key[-5] or 16, bias)
+            _keep_plan(key, _planned(graph, x.dtype, addresses))
+        except Unsupported:
+            _keep_plan(key, None)
+    plan = _local.plans[key]
+    if plan is not None:
+        plan.run(addresses)
+    return plan is not None
+
+
+def _planned(graph: Graph, d: Any, addresses: dict[int, int]) -> ExecutionPlan:
+    deterministic = cudnn_switches.deterministic or are_deterministic_algorithms_enabled()
+    trial = addresses if cudnn_switches.benchmark else None
+    exact = d is dt.float32 and not cudnn_switches.allow_tf32
+    return graph.plan(exact, deterministic, trial, cudnn_switches.benchmark_limit or 10)
+
+
+def _keep_plan(key: tuple, plan: ExecutionPlan | None) -> None:
+    if len(_local.plans) >= _LIMIT:
+        _local.plans.clear()
+        _local.known.clear()
+    _local.plans[key] = plan
+
+
 def _described(
-    kind: str, tensors: dict, stride: tuple, padding: tuple, dilation: tuple, last: bool, alignment: int
+    kind: str,
+    tensors: dict,
+    stride: tuple,
+    padding: tuple,
+    dilation: tuple,
+    last: bool,
+    alignment: int,
+    bias: Any = None,
 ) -> Graph:
     double = tensors["x"].dtype is dt.float64
     compute = DOUBLE if double else FLOAT
@@ -103,8 +142,14 @@ def _described(
     for role, t in tensors.items():
         sizes = t.shape if len(t.shape) > 3 else (*t.shape[:2], 1, t.shape[2])
         described = graph.tensor(sizes, _dense(sizes, last), DATA_TYPES[t.dtype], _UIDS[role], alignment)
+        if role == "y" and bias is not None:
+            result, described = described, graph.tensor(sizes, _dense(sizes, last), compute)
         attributes.append((roles[role], "descriptor", described))
     graph.add(name, *attributes)
+    if bias is not None:
+        sizes = (1, bias.shape[0], 1, 1)
+        row = graph.tensor(sizes, _dense(sizes, last), DATA_TYPES[bias.dtype], _BIAS, bias.dtype.itemsize)
+        graph.pointwise("add", result, described, row)
     return graph
 
 

@@ -31,6 +31,7 @@ def handle_of(index: int, pool: Pool) -> tuple[int, int]:
     """A token for a pool that has been made for graphs of one device."""
     handle = graph_pool_handle()
     _pools[index, handle] = pool
+    _memory(index).of_graphs.append(pool)
     return handle
 
 
@@ -71,6 +72,7 @@ class CUDAGraph:
         shared = _pools.get((index, self.handle))
         if shared is None:
             shared = _pools[index, self.handle] = Pool(stream, private=True)
+            memory.of_graphs.append(shared)
         else:
             shared.graphs += 1
         memory.capturing, memory.capturing_streams = shared, frozenset((stream,))

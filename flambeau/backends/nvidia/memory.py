@@ -161,6 +161,7 @@ class DeviceMemory:
         self.index = index
         self.lock = new_lock()
         self.pools: dict[int, Pool] = {}  # by stream
+        self.of_graphs: list[Pool] = []
         self.abandoned: list[Pool] = []  # of graphs that are gone, while tensors still use them
         self.blocks: dict[int, Block] = {}  # in use, by address
         self.capturing: Pool | None = None  # where memory comes from while a graph is captured
@@ -342,6 +343,7 @@ class DeviceMemory:
         """A graph that used this pool is gone."""
         pool.graphs -= 1
         if not pool.graphs and pool not in self.abandoned:
+            self.of_graphs.remove(pool)
             self.abandoned.append(pool)
 
     # -- figures ----------------------------------------------------------------------------------------------------
@@ -360,8 +362,7 @@ class DeviceMemory:
         self.total_freed = self.frees = self.retries = self.failures = 0
 
     def every_pool(self) -> list[Pool]:
-        pools = [*self.pools.values(), *self.abandoned]
-        return pools if self.capturing is None or self.capturing in pools else [*pools, self.capturing]
+        return [*self.pools.values(), *self.of_graphs, *self.abandoned]
 
     def snapshot(self) -> list[dict[str, Any]]:
         """Every segment with its blocks, as PyTorch's memory_snapshot has them."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from ...kernels.cuda_copies import COPIES
 from .. import nvidia
+from . import driver
 
 _TEXT = (
     COPIES
@@ -95,41 +96,38 @@ extern "C" __global__ void __launch_bounds__(64 * GROUPS) multiply(float* out, i
         _Pragma("unroll") for (int i = 0; i < TM; ++i) totals[i] += (left[i][0] + left[i][1]) + (left[i][2] + left[i][3]);
     }
   }
-  // One group after the other hands its sums to the first.
+  // Every group writes its sums; each then adds up and stores every GROUPS-th four of them.
   wait_for_all_but<0>();
-  float* exchange = space[0].v;
-  _Pragma("unroll") for (int other = 1; other < GROUPS; ++other) {
+  constexpr int FOURS = TM * TN / 4;
+  float* others = space[GROUPS * FOURS * 64].v;
+  if (GROUPS > 1) {
     __syncthreads();
-    if (group == other)
-      _Pragma("unroll") for (int i = 0; i < TM; ++i) _Pragma("unroll") for (int j = 0; j < TN; ++j) exchange[(i * TN + j) * 64 + t] = sums[i][j];
-    __syncthreads();
-    if (group == 0)
-      _Pragma("unroll") for (int i = 0; i < TM; ++i) _Pragma("unroll") for (int j = 0; j < TN; ++j) sums[i][j] += exchange[(i * TN + j) * 64 + t];
-    if (!SUMS || column) continue;
-    __syncthreads();
-    if (group == other) _Pragma("unroll") for (int i = 0; i < TM; ++i) exchange[i * 64 + t] = totals[i];
-    __syncthreads();
-    if (group == 0) _Pragma("unroll") for (int i = 0; i < TM; ++i) totals[i] += exchange[i * 64 + t];
-  }
-  if (group) return;
-  if (SUMS && column == 0 && tx == 0)
-    _Pragma("unroll") for (int i = 0; i < TM; ++i) {
-      const int r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4);
-      if (r < rows) bias[(i64)split * rows + r] = totals[i];
-    }
-  out += (i64)split * rows * columns;
-  _Pragma("unroll") for (int j = 0; j < TN / 4; ++j) {
-    const int c = column + 32 * j + 4 * tx;
-    if (c >= columns) continue;
-    quad more = {};
-    if (!SUMS && bias) _Pragma("unroll") for (int m = 0; m < 4; ++m) more.v[m] = bias[c + m];
-    _Pragma("unroll") for (int i = 0; i < TM; ++i) {
-      const int r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4);
-      if (r >= rows) continue;
+    _Pragma("unroll") for (int u = 0; u < FOURS; ++u) {
       quad q;
-      _Pragma("unroll") for (int m = 0; m < 4; ++m) q.v[m] = sums[i][4 * j + m] + more.v[m];
-      *(quad*)(out + r * out_step + c) = q;
+      _Pragma("unroll") for (int m = 0; m < 4; ++m) q.v[m] = sums[4 * u / TN][4 * u % TN + m];
+      space[(group * FOURS + u) * 64 + t] = q;
     }
+    if (SUMS && column == 0) _Pragma("unroll") for (int i = 0; i < TM; ++i) others[(group * TM + i) * 64 + t] = totals[i];
+    __syncthreads();
+  }
+  out += (i64)split * rows * columns;
+  _Pragma("unroll") for (int u = 0; u < FOURS; ++u) {
+    const int i = 4 * u / TN, r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4), c = column + 4 * u % TN * 8 + 4 * tx;
+    if ((GROUPS > 1 && u % GROUPS != group) || r >= rows || c >= columns) continue;
+    quad q;
+    _Pragma("unroll") for (int m = 0; m < 4; ++m) q.v[m] = (SUMS || !bias ? 0.f : bias[c + m]) + (GROUPS > 1 ? 0.f : sums[i][4 * u % TN + m]);
+    if (GROUPS > 1)
+      _Pragma("unroll") for (int other = 0; other < GROUPS; ++other) {
+        const quad p = space[(other * FOURS + u) * 64 + t];
+        _Pragma("unroll") for (int m = 0; m < 4; ++m) q.v[m] += p.v[m];
+      }
+    *(quad*)(out + r * out_step + c) = q;
+  }
+  if (!SUMS || column || tx || group) return;
+  _Pragma("unroll") for (int i = 0; i < TM; ++i) {
+    const int r = row + (A_ALONG ? ty + 8 * i : i / 4 * 32 + 4 * ty + i % 4);
+    if (GROUPS > 1) _Pragma("unroll") for (int other = 1; other < GROUPS; ++other) totals[i] += others[(other * TM + i) * 64 + t];
+    if (r < rows) bias[(i64)split * rows + r] = totals[i];
   }
 }
 
@@ -156,14 +154,23 @@ extern "C" __global__ void __launch_bounds__(256) add_up(float* out, i64 out_ste
 )
 
 
+def _shared(tile: tuple[int, int], groups: int, sums: bool) -> int:
+    """Bytes of shared memory that a block needs: for operands, and then for what groups leave for each other."""
+    each = 64 * tile[0] * (tile[1] + int(sums)) if groups > 1 else 0
+    return 4 * groups * max(_stages(groups) * 32 * 8 * sum(tile), each)
+
+
+def _stages(groups: int) -> int:
+    return 3 if groups < 4 else 2
+
+
 @functools.cache
 def _kernels(where: Any, tile: tuple[int, int], groups: int, along: tuple[bool, bool], sums: bool) -> tuple[Any, Any]:
-    stages = 3 if groups < 4 else 2
-    sizes = f"#define TM {tile[0]}\n#define TN {tile[1]}\n#define GROUPS {groups}\n#define STAGES {stages}\n"
+    sizes = f"#define TM {tile[0]}\n#define TN {tile[1]}\n#define GROUPS {groups}\n#define STAGES {_stages(groups)}\n"
     lie = f"#define A_ALONG {int(along[0])}\n#define B_ALONG {int(along[1])}\n#define SUMS {int(sums)}\n"
     module = nvidia.load_source(sizes + lie + _TEXT, where)
-    shared = 4 * groups * max(stages * 32 * 8 * sum(tile), 64 * tile[0] * tile[1] if groups > 1 else 0)
-    return module.function("multiply", tuple("qqqqqqqiiii"), shared), module.function("add_up", tuple("qqqqiii"))
+    multiply = module.function("multiply", tuple("qqqqqqqiiii"), _shared(tile, groups, sums))
+    return multiply, module.function("add_up", tuple("qqqqiii"))
 
 
 class Plan:
@@ -207,15 +214,25 @@ class Plan:
         self.add_up(-(-numbers // 1024), 256, out, out_step, parts.ptr, bias, rows, columns, self.splits)
 
 
-_LEAST, _MOST = 1 << 22, 1 << 28  # multiplications
+_LEAST, _MOST = 1 << 22, 1 << 27  # multiplications
 # Tiles, groups, and the share of a multiprocessor's arithmetic that they reach when it is full.
-_WAYS = (((8, 8), 2, 0.8), ((8, 4), 2, 0.7), ((4, 8), 2, 0.7), ((8, 4), 4, 0.7), ((6, 4), 4, 0.65), ((4, 4), 4, 0.55))
+_WAYS = (
+    ((8, 8), 2, 0.8),
+    ((8, 4), 2, 0.7),
+    ((4, 8), 2, 0.7),
+    ((8, 4), 4, 0.7),
+    ((6, 4), 4, 0.65),
+    ((4, 4), 4, 0.55),
+    ((12, 8), 4, 0.85),
+)
 _SPLITS = (1, 2, 4, 6, 8, 12)
 _WARPS = 8  # that keep a multiprocessor busy
 
 
 @functools.cache
-def chosen(sizes: tuple[int, int, int], along: tuple[bool, bool], processors: int) -> tuple[tuple[int, int], int, int]:
+def chosen(
+    sizes: tuple[int, int, int], along: tuple[bool, bool], processors: int, shared: int = 227 << 10
+) -> tuple[tuple[int, int], int, int]:
     """(tile, groups, splits) by an estimate of the time that each takes, in cycles."""
     rows, columns, inner = sizes
 
@@ -228,7 +245,7 @@ def chosen(sizes: tuple[int, int, int], along: tuple[bool, bool], processors: in
             4000 + rows * columns * splits / 200 if splits > 1 else 0
         )
 
-    ways = [w for w in _WAYS if along[0] or w[0][0] % 4 == 0]
+    ways = [w for w in _WAYS if (along[0] or w[0][0] % 4 == 0) and _shared(w[0], w[1], True) <= shared]
     able = [(w, s) for w in ways for s in _SPLITS if s == 1 or inner >= 64 * s * w[1]]
     way, splits = min(able, key=lambda pair: cycles(*pair))
     return way[0], way[1], splits
@@ -257,7 +274,9 @@ def plan(
     if any(n % 4 for n in (*sizes, out[1], a[1], b[1])) or nvidia.capability(where) < (8, 0):
         return None
     along = (a[0], not b[0])
-    return Plan(where, sizes, (out[1], a[1], b[1]), along, *chosen(sizes, along, nvidia.processors(where)), sums)
+    shared = driver.attribute("shared_memory_per_block_optin", where.index or 0)
+    way = chosen(sizes, along, nvidia.processors(where), shared)
+    return Plan(where, sizes, (out[1], a[1], b[1]), along, *way, sums)
 
 
 __all__ = ["Plan", "chosen", "plan"]

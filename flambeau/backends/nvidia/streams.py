@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...core.device import device
@@ -213,6 +216,32 @@ def set_stream(stream: Stream | None) -> None:
     if stream is not None:
         threads.set_stream(stream.device_index, stream.cuda_stream)
         threads.choose(stream.device_index)
+
+
+class _Aside(threading.local):
+    place: Callable[[Callable[[], None], list, list], None] | None = None
+
+
+_aside = _Aside()
+
+
+def aside(work: Callable[[], None], made: list, held: list) -> None:
+    """Do work that fills the storages `made`, which nobody waits for soon, and needs those `held` until it is done: at once, unless
+    somebody has a better place for it."""
+    if _aside.place is None:
+        work()
+    else:
+        _aside.place(work, made, held)
+
+
+@contextlib.contextmanager
+def working_aside(place: Callable[[Callable[[], None], list, list], None] | None) -> Iterator[None]:
+    """Inside, this thread's work that is put aside goes to a place."""
+    before, _aside.place = _aside.place, place
+    try:
+        yield
+    finally:
+        _aside.place = before
 
 
 class StreamContext:

@@ -9,14 +9,11 @@ from typing import Any
 
 from ...autograd.grad_mode import no_grad
 from ...core.tensor import Tensor
-from ...ops import namespace
 from .. import groups
 from ..device_mesh import DeviceMesh
 from ..tensor import DTensor, Shard
 from ._common_utils import FLAT_PARAM, FSDP_PREFIX, clean_tensor_name
 from .api import StateDictType
-
-_torch = namespace("torch")
 
 
 def _is_local(unit: Any) -> bool:

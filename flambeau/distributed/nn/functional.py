@@ -14,14 +14,6 @@ from ..reduce_op import ReduceOp
 _torch = namespace("torch")
 
 
-def _rank(group: Any) -> int:
-    return groups.get_rank(group)
-
-
-def _size(group: Any) -> int:
-    return groups.get_world_size(group)
-
-
 class _AllReduce(Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, op: Any, group: Any) -> Tensor:
@@ -105,7 +97,7 @@ def all_to_all_single(
     group: Any = None,
 ) -> Tensor:
     """The r-th part of the input to rank r; returns the parts that came, joined."""
-    count = _size(group)
+    count = groups.get_world_size(group)
     sizes = input_split_sizes or [input.shape[0] // count] * count
     lengths = output_split_sizes or [output.shape[0] // count] * count
     shapes = [(n, *output.shape[1:]) for n in lengths]
@@ -114,7 +106,7 @@ def all_to_all_single(
 
 def all_gather(tensor: Tensor, group: Any = None) -> tuple:
     """Everybody's tensor."""
-    count = _size(group)
+    count = groups.get_world_size(group)
     return _AllToAll.apply(group, [tensor.shape] * count, *([tensor] * count))
 
 
@@ -134,5 +126,5 @@ def reduce_scatter(output: Tensor, input_list: Sequence[Tensor], op: Any = Reduc
     """The sum over all ranks of their input_list[this rank]."""
     if op != ReduceOp.SUM:
         raise NotImplementedError("reduce_scatter with gradients is only there for ReduceOp.SUM")
-    parts = _AllToAll.apply(group, [output.shape] * _size(group), *input_list)
+    parts = _AllToAll.apply(group, [output.shape] * groups.get_world_size(group), *input_list)
     return _torch["stack"](parts).sum(0)

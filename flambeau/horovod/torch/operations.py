@@ -62,10 +62,6 @@ def _first(results: Any) -> Any:
     return results[0]
 
 
-def _all(results: Any) -> Any:
-    return list(results)
-
-
 # -- allreduce ------------------------------------------------------------------------------------------------------------
 
 
@@ -120,7 +116,7 @@ def grouped_allreduce_async(
     postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
 ) -> Handle:  # fmt: skip
     arguments = (average, name, op, prescale_factor, postscale_factor, process_set)
-    return _start_allreduce(tensors, *arguments, False, _all)
+    return _start_allreduce(tensors, *arguments, False, list)
 
 
 def grouped_allreduce_async_(
@@ -128,7 +124,7 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
 ) -> Handle:  # fmt: skip
     arguments = (average, name, op, prescale_factor, postscale_factor, process_set)
-    return _start_allreduce(tensors, *arguments, True, _all)
+    return _start_allreduce(tensors, *arguments, True, list)
 
 
 class _Allreduce(Function):
@@ -136,7 +132,7 @@ class _Allreduce(Function):
     def forward(ctx: Any, settings: tuple, name: str | None, *tensors: Tensor) -> tuple:
         ctx.settings = settings
         average, op, pre, post, process_set = settings
-        handle = _start_allreduce(tensors, average, name, op, pre, post, process_set, False, _all)
+        handle = _start_allreduce(tensors, average, name, op, pre, post, process_set, False, list)
         return tuple(synchronize(handle))
 
     @staticmethod
@@ -222,7 +218,7 @@ class _Allgather(Function):
     @staticmethod
     def forward(ctx: Any, name: str | None, process_set: ProcessSet, *tensors: Tensor) -> tuple:
         ctx.process_set, ctx.shapes = process_set, [t.shape for t in tensors]
-        results = synchronize(_start_allgather(tensors, name, process_set, _all))
+        results = synchronize(_start_allgather(tensors, name, process_set, list))
         ctx.sizes = [sizes for _, sizes in results]
         return tuple(joined for joined, _ in results)
 
@@ -382,7 +378,7 @@ def grouped_reducescatter_async(
     tensors: Sequence[Tensor], name: str | None = None, op: str = Average, process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0, postscale_factor: float = 1.0,
 ) -> Handle:  # fmt: skip
-    return _start_reducescatter(tensors, name, op, process_set, prescale_factor, postscale_factor, _all)
+    return _start_reducescatter(tensors, name, op, process_set, prescale_factor, postscale_factor, list)
 
 
 class _Reducescatter(Function):
@@ -390,7 +386,7 @@ class _Reducescatter(Function):
     def forward(ctx: Any, settings: tuple, name: str | None, *tensors: Tensor) -> tuple:
         ctx.settings = settings
         op, process_set, pre, post = settings
-        return tuple(synchronize(_start_reducescatter(tensors, name, op, process_set, pre, post, _all)))
+        return tuple(synchronize(_start_reducescatter(tensors, name, op, process_set, pre, post, list)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple:

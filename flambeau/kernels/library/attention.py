@@ -57,17 +57,34 @@ def attention_weights(
 
 
 @loop_kernel
-def attention_weights_backward(grad_scores, grad, weights, scale, rows, length, n, first, *, causal):
-    """The gradient of the scores before scaling, from that of the weights, or from what `grad_scores` has."""
+def attention_slopes(scores, grad, logs, shares, scale, rows, length, n, first, step, *, causal):
+    """Weights in place of scores, and the gradient of the scores in place of that of the weights: of rows whose sums have these
+    logarithms, and whose gradients have these products with the results. Both lie `step` apart from one matrix to the next."""
+    for row in prange(rows, 4 * n):
+        base = row * n
+        at = row // length * step + row % length
+        limit = minimum(first + row % length + 1, n) if causal else n
+        top = logs[at]
+        share = shares[at]
+        for j in simd(limit):
+            weight = exp(scores[base + j] * scale - top)
+            scores[base + j] = weight
+            grad[base + j] = (grad[base + j] - share) * weight * scale
+        for j in simd(limit, n):
+            scores[base + j] = 0
+            grad[base + j] = 0
+
+
+@loop_kernel
+def attention_weights_backward(grad_scores, grad, weights, scale, rows, length, n, *, causal):
+    """The gradient of the scores before scaling, from that of the weights."""
     for row in prange(rows, 3 * n):
         base = row * n
-        limit = minimum(first + row % length + 1, n) if causal else n
-        total = like(weights, 0)
+        limit = minimum(row % length + 1, n) if causal else n
+        total = like(grad, 0)
         for j in range(limit):
-            total += (grad_scores if grad is None else grad)[base + j] * weights[base + j]
+            total += grad[base + j] * weights[base + j]
         for j in simd(limit):
-            grad_scores[base + j] = (
-                ((grad_scores if grad is None else grad)[base + j] - total) * weights[base + j] * scale
-            )
+            grad_scores[base + j] = (grad[base + j] - total) * weights[base + j] * scale
         for j in simd(limit, n):
             grad_scores[base + j] = 0

@@ -29,9 +29,8 @@ def max_pool_rows(out, codes, x, planes, h, w, oh, ow, ph, pw, *, kh, kw, sh, sw
             high = minimum(h - 1 - top, kh - 1)
             whole = last - first if low == 0 and high == kh - 1 else 0
             end = first + whole if whole >= LANES // 2 else first
-            for parts in unroll(
-                1, 3
-            ):  # eight columns at a time, or four; the last ones begin earlier, and some come twice
+            # Eight columns at a time, or four; the last ones begin earlier, so that some come twice.
+            for parts in unroll(1, 3):
                 fits = whole >= LANES // parts and (parts == 1 or whole < LANES)
                 for block in range((whole + LANES // parts - 1) // (LANES // parts) if fits else 0):
                     start = minimum(first + block * (LANES // parts), end - LANES // parts)

@@ -50,13 +50,6 @@ def _resized(
     return g.op("Resize", x, empty, scales, **extra).known(x.dtype, shape)
 
 
-def _factors(spatial: int, *given: Any) -> Any:
-    for value in given:
-        if value is not None and not (isinstance(value, (list, tuple)) and not value):
-            return value
-    return None
-
-
 @form(
     aten.upsample_nearest1d,
     aten.upsample_nearest2d,

@@ -9,6 +9,7 @@ from typing import Any
 from ...backends.cpu import heavy
 from ...core.caching import remember
 from ...core.dtype import opmath
+from ...core.graph import grad_mode
 from ...core.layout import broadcast_shapes, has_internal_overlap
 from ...core.tensor import Tensor
 from ..machinery import work
@@ -17,7 +18,7 @@ from ..machinery.declare import composite, internal, primitive
 from ..machinery.dtype_rules import cpp_name, type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
-from ..machinery.record import NewTensor
+from ..machinery.record import NewTensor, NewTensors
 from ..methods.attributes import result_type
 from ..pointwise.arithmetic import add, addcmul
 from ..shape.reshape import unsafe_view
@@ -549,12 +550,31 @@ def _linear_weight_grad(g: Tensor, input: Tensor) -> Tensor:
     return rows.mT.mm(input.reshape(count, input.shape[-1])) if len(g.shape) != 1 else g.outer(input)
 
 
+def _linear_parameter_grads(g: Tensor, input: Tensor, bias_shape: Any) -> tuple:
+    """The gradients of bias and weight: together where a library sums rows while it multiplies, and nobody differentiates them."""
+    if not _fused or g.device.type not in _fused or grad_mode.enabled or not type(g) is type(input) is Tensor:
+        return g.sum_to_size(bias_shape), _linear_weight_grad(g, input)
+    count = _numel(g.shape[:-1])
+    return linear_grads(g.reshape(count, g.shape[-1]), input.reshape(count, input.shape[-1]))[::-1]
+
+
+@internal(returns=tuple, sums=True, batching="each", quirks=Quirks(aten="mm"), flops=work.mm)
+def linear_grads(g: Tensor, input: Tensor) -> NewTensors:
+    """The gradients of a linear layer's weight and bias, from that of its result and the input, both as matrices: g.T @ input, and the
+    sum of g's rows."""
+    return [((g.shape[1], input.shape[1]), g.dtype, g.device), ((g.shape[1],), g.dtype, g.device)]
+
+
+_fused = linear_grads.op.kernels  # of devices whose library does both
+
+
 @internal(
     shortcut=_known("linear"),
     grads={
         "bias": lambda g, bias_shape: g.sum_to_size(bias_shape),
         "input": _linear_input_grad,
         "weight": _linear_weight_grad,
+        ("bias", "weight"): _linear_parameter_grads,
     },
     quirks=Quirks(label="AddmmBackward0", aten="addmm"),
     flops=work.linear,

@@ -5,7 +5,6 @@ A rule gets the operator and its operands (tensors and Python numbers), and opti
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...core import dtype as dt
@@ -13,8 +12,6 @@ from ...core.dtype import dtype
 from ...core.promotion import get_default_dtype, result_dtype
 from ...core.quantized import QuantizedOperand
 from ...core.tensor import Tensor
-
-Rule = Callable[..., tuple[dtype, dtype]]
 
 _WORDS = {
     "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",

@@ -42,7 +42,6 @@ from .quirks import NO_QUIRKS, Quirks
 from .record import Op
 from .watched import PrivateCall
 
-_new_object = object.__new__
 _active, _intercept, _watching = modes.active, modes.intercept, modes.watching
 _NUMBERS = (bool, int, float, complex)
 _RUNTIME = (int, float, complex)  # parameters of these types are arguments of the kernel

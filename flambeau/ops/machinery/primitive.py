@@ -79,9 +79,13 @@ class Primitive:
         self.star = starred(fn)
         self.defaults = {p.name: p.default for p in every if p.default is not NO_DEFAULT}
         self.rules: list[tuple[tuple[str, ...], Callable, tuple[str, ...]]] = []
-        for names, rule in grads.items():
-            reads = parameter_names(rule)[1:]
-            self.rules.append((names if isinstance(names, tuple) else (names,), rule, reads))
+        self.joint: list[
+            tuple[tuple[str, ...], Callable, tuple[str, ...]]
+        ] = []  # for several that have rules of their own
+        for given, rule in grads.items():
+            names = given if isinstance(given, tuple) else (given,)
+            again = any(n in known for known, _, _ in self.rules for n in names)
+            (self.joint if again else self.rules).append((names, rule, parameter_names(rule)[1:]))
         self.differentiable = tuple(n for names, _, _ in self.rules for n in names)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -156,7 +160,7 @@ class Primitive:
     def make_class(self) -> Any:
         """The class of this operator's nodes; made when it is first recorded, which most never are."""
         self.node_class = named_class(PrimitiveNode, self.label)
-        reads = dict.fromkeys(read for _, _, reads in self.rules for read in reads)
+        reads = dict.fromkeys(read for _, _, reads in (*self.rules, *self.joint) for read in reads)
         fields = [_header_field(read, (*self.names, self.star)) for read in reads]
         declare_saved(*(self.saved_name(read, *field) for read, field in zip(reads, fields)))
         return self.node_class
@@ -191,7 +195,7 @@ class Primitive:
 class Needs:
     """Which gradients are wanted, and so which rules run and what they read."""
 
-    __slots__ = ("op", "wanted", "layout", "rules", "reads", "one_by_one", "saver", "holds", "apply")
+    __slots__ = ("op", "wanted", "layout", "rules", "reads", "one_by_one", "joint", "saver", "holds", "apply")
 
     def __init__(self, op: Primitive, flags: tuple[bool, ...], lists: dict[str, int]):
         self.op = op
@@ -203,13 +207,19 @@ class Needs:
         rest = iter(flags)
         for name, count in self.layout:
             self.wanted[name] = next(rest) if count < 0 else list(itertools.islice(rest, count))
-        self.rules = [rule for rule in op.rules if any(_flag(self.wanted[n]) for n in rule[0])]
+        self.joint = next((rule for rule in op.joint if all(_flag(self.wanted[n]) for n in rule[0])), None)
+        taken: tuple[str, ...] = () if self.joint is None else self.joint[0]
+        rules = [] if self.joint is None else [self.joint]
+        rules += [rule for rule in op.rules if not any(n in taken for n in rule[0])]
+        self.rules = [rule for rule in rules if any(_flag(self.wanted[n]) for n in rule[0])]
         reads = dict.fromkeys(read for _, _, reads in self.rules for read in reads if read != "needs")
         self.reads = [(read, *_header_field(read, (*op.names, op.star))) for read in reads]
-        # Where every gradient is a tensor with a rule of its own: the rules in the order of the gradients, and their reads.
+        # Where every gradient is a tensor with a rule of its own: the rules in the order of the gradients, and their reads. (None where
+        # the joint rule gives it.)
         self.one_by_one: list[tuple[Callable, tuple[str, ...]] | None] | None = None
         if not lists and all(len(names) == 1 for names, _, _ in op.rules):
-            self.one_by_one = [(rule, reads) if self.wanted[name] else None for (name,), rule, reads in op.rules]
+            own = [self.wanted[name] and name not in taken for (name,), _, _ in op.rules]
+            self.one_by_one = [(rule, reads) if mine else None for mine, (_, rule, reads) in zip(own, op.rules)]
 
 
 def make_independent(result: Tensor, args: tuple) -> None:
@@ -316,7 +326,7 @@ class PrimitiveNode(Node):
         values = {read: _unpack(saved[read], self) for read, _, _ in needs.reads}
         values["needs"] = needs.wanted
         g = grads[0] if self.single else tuple(grads)
-        if needs.one_by_one is not None:
+        if needs.one_by_one is not None and needs.joint is None:
             return tuple([r and r[0](g, *[values[read] for read in r[1]]) for r in needs.one_by_one])
         found: dict[str, Any] = {}
         for names, rule, reads in needs.rules:

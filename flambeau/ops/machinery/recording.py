@@ -175,7 +175,14 @@ def _make_saver(needs: Needs, parameters: dict[str, inspect.Parameter]) -> Calla
             shares.append(
                 "None" if rule is None else f"_rule{i}({', '.join(['_g', *(read_back[r] for r in rule[1])])})"
             )
-        needs.apply = eval(f"lambda _node, _saved, _g: ({', '.join(shares)},)", space)  # noqa: S307 - made of names only
+        text = f"({', '.join(shares)},)"
+        if needs.joint is not None:
+            names, space["_joint"], reads = needs.joint
+            for k, name in enumerate(names):
+                shares[needs.op.differentiable.index(name)] = f"_both[{k}]"
+            given = ", ".join(["_g", *(read_back[r] for r in reads)])
+            text = f"(lambda _both: ({', '.join(shares)},))(_joint({given}))"
+        needs.apply = eval(f"lambda _node, _saved, _g: {text}", space)  # noqa: S307 - made of names only
     return needs.saver
 
 

@@ -39,7 +39,6 @@ _new_object = object.__new__
 _sequence = graph._sequence
 _active = modes.active
 _intercept = modes.intercept
-_MAX_PLANS = 20000
 _MAX_PARTS = 256  # a plan with more parts is not worth keeping
 
 

@@ -44,7 +44,7 @@ def attention_weights_backward(grad: Tensor, weights: Tensor, scale: float, caus
 def _(out: Tensor, grad: Tensor, weights: Tensor, scale: float, causal: bool) -> None:
     length, n = weights.shape[-2:]
     rows = numel_of(weights.shape[:-1])
-    kernels.attention_weights_backward(out, dense(grad), dense(weights), scale, rows, length, n, 0, causal=causal)
+    kernels.attention_weights_backward(out, dense(grad), dense(weights), scale, rows, length, n, causal=causal)
 
 
 def _scores_grad(g: Tensor, out: Tensor, scale: float, causal: bool) -> Tensor:

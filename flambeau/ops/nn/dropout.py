@@ -22,8 +22,6 @@ from ..machinery.record import NewTensor, NewTensors
 from ..random.random_fill import fill, store
 from ..random.samplers import Bernoulli, KeptElements
 
-_ALPHA = 1.7580993408473766  # minus the limit of selu towards -infinity
-
 
 def _check(p: Any, error: type[Exception]) -> None:
     if not 0.0 <= p <= 1.0:

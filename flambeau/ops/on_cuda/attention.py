@@ -78,7 +78,7 @@ def _(
                 grads, _rows(g), _rows(out), logs, _rows(query), _rows(key), _rows(value), scale, causal
             )
         else:
-            attention_blocks.backward(grads, g, query, key, value, scale, causal)
+            attention_blocks.backward(grads, g, out, logs, query, key, value, scale, causal)
         return
     kind = ("backward", query.shape, key.shape, value.shape, causal)
     if _takes(query, value) and kind not in _REFUSED:

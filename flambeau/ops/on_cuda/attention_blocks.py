@@ -12,11 +12,12 @@ from ...core.tensor import Tensor, empty
 from ...kernels.library import attention as kernels
 from ..creation.filled import fill_raw
 from ..machinery.inplace import raw_copy
+from ..machinery.memory import dense
 from ..nn.attention import _repeated_heads
 from .matmul import product
 
 _ROWS = 256  # of a block at least, where later rows see more
-_SPACE = 1 << 26  # weights of a block: results have few columns, so that it takes many rows to keep a GPU busy
+_SPACE = 1 << 25  # weights of a block: results have few columns, so that it takes many rows to keep a GPU busy
 
 
 def _folded(t: Any, group: int = 1) -> Tensor:
@@ -34,7 +35,7 @@ def _target(t: Tensor, heads: int) -> tuple[Tensor, Tensor]:
 
 def _blocks(heads: int, rows: int, source: int, causal: bool) -> Iterator[tuple[slice, slice, int]]:
     """Heads, rows, and how many keys these see; those that see most come first."""
-    tall = min(rows, max(_ROWS, -(-rows // 4))) if causal else min(rows, max(_SPACE // source, _ROWS))
+    tall = min(rows, max(_ROWS, -(-rows // 8))) if causal else min(rows, max(_SPACE // source, _ROWS))
     together = max(1, _SPACE // (tall * source))
     for first in range(0, heads, together):
         for start in reversed(range(0, rows, tall)):
@@ -66,18 +67,17 @@ def _multiply(out: Tensor, a: Tensor, b: Tensor, more: bool = False) -> None:
     product("baddbmm_cuda", out, a, b, None, 1, int(more))
 
 
-def _weights(
-    space: Tensor, q: Tensor, k: Tensor, logs: Tensor | None, scale: float, start: int, causal: bool
-) -> Tensor:
-    """softmax(scale * q @ k.T) of a block whose first row is number `start`, and the logarithms of its sums."""
+def _scores(space: Tensor, q: Tensor, k: Tensor) -> Tensor:
     (heads, rows, _), seen = q.shape, k.shape[1]
-    weights = space._view((heads, rows, seen), (rows * seen, seen, 1), space._offset)
-    _multiply(weights, q, _turned(k))
-    step = 0 if logs is None else logs._strides[0]
-    kernels.attention_weights(
-        weights, logs, None, None, scale, heads, 1, rows, seen, 0, 0, 0, 0, start, step, causal=causal
-    )
-    return weights
+    scores = space._view((heads, rows, seen), (rows * seen, seen, 1), space._offset)
+    _multiply(scores, q, _turned(k))
+    return scores
+
+
+def _by_rows(t: Tensor) -> Tensor:
+    """(batch, heads, rows) as a batch of columns."""
+    batch, heads, rows = t.shape
+    return t._view((batch * heads, rows, 1), (rows, 1, 1), t._offset)
 
 
 def forward(out: Tensor, logs: Tensor, query: Any, key: Any, value: Any, scale: float, causal: bool) -> None:
@@ -85,23 +85,29 @@ def forward(out: Tensor, logs: Tensor, query: Any, key: Any, value: Any, scale: 
     group = query.shape[1] // key.shape[1]
     q, k, v = _folded(query), _folded(key, group), _folded(value, group)
     results, made = _target(out, query.shape[1])
-    sums = logs._view((*q.shape[:2], 1), (q.shape[1], 1, 1), logs._offset)
+    sums = _by_rows(logs)
     (space,) = _space(1, q, k, causal)
     for heads, rows, seen in _blocks(q.shape[0], q.shape[1], k.shape[1], causal):
         keys = slice(0, seen)
-        weights = _weights(
-            space, _part(q, heads, rows), _part(k, heads, keys), _part(sums, heads, rows), scale, rows.start, causal
-        )
+        weights = _scores(space, _part(q, heads, rows), _part(k, heads, keys))
+        count, length = weights.shape[:2]
+        kernels.attention_weights(
+            weights, _part(sums, heads, rows), None, None, scale, count, 1, length, seen, 0, 0, 0, 0, rows.start, q.shape[1],
+            causal=causal,
+        )  # fmt: skip
         _multiply(_part(results, heads, rows), weights, _part(v, heads, keys))
     if made is not out:
         raw_copy(out, made)
 
 
-def backward(grads: list[Tensor], g: Any, query: Any, key: Any, value: Any, scale: float, causal: bool) -> None:
+def backward(
+    grads: list[Tensor], g: Any, out: Any, logs: Tensor, query: Any, key: Any, value: Any, scale: float, causal: bool
+) -> None:  # fmt: skip
     """The gradients of query, key and value."""
     heads_of, group = query.shape[1], query.shape[1] // key.shape[1]
     q, k, v, dout = _folded(query), _folded(key, group), _folded(value, group), _folded(g)
     (dq, made_q), (dk, made_k), (dv, made_v) = (_target(t, heads_of) for t in grads)
+    shares, sums = _by_rows(dense((g._bare_alias() * out._bare_alias()).sum(-1))), _by_rows(logs)
     source = k.shape[1]
     if causal and q.shape[1] < source:  # the last keys are seen by nobody
         for t in (dk, dv):
@@ -110,14 +116,13 @@ def backward(grads: list[Tensor], g: Any, query: Any, key: Any, value: Any, scal
     for heads, rows, seen in _blocks(q.shape[0], q.shape[1], source, causal):
         keys, more = slice(0, seen), rows.stop < q.shape[1]
         qs, ks, gs = _part(q, heads, rows), _part(k, heads, keys), _part(dout, heads, rows)
-        weights = _weights(space, qs, ks, None, scale, rows.start, causal)
-        _multiply(_part(dv, heads, keys), _turned(weights), gs, more)
-        slopes = other._view(weights.shape, weights._strides, other._offset)
-        _multiply(slopes, gs, _turned(_part(v, heads, keys)))
+        weights, slopes = _scores(space, qs, ks), _scores(other, gs, _part(v, heads, keys))
         count, length = weights.shape[:2]
-        kernels.attention_weights_backward(
-            slopes, None, weights, scale, count * length, length, seen, rows.start, causal=causal
-        )
+        kernels.attention_slopes(
+            weights, slopes, _part(sums, heads, rows), _part(shares, heads, rows), scale, count * length, length, seen,
+            rows.start, q.shape[1], causal=causal,
+        )  # fmt: skip
+        _multiply(_part(dv, heads, keys), _turned(weights), gs, more)
         _multiply(_part(dq, heads, rows), slopes, ks)
         _multiply(_part(dk, heads, keys), _turned(slopes), qs, more)
     for result, made in zip(grads, (made_q, made_k, made_v)):

@@ -145,8 +145,23 @@ def _add_bias(out: Any, bias: Any) -> None:
 # -- kernels ----------------------------------------------------------------------------------------------------------------
 
 
+def _with_bias(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor, window: Window) -> bool:
+    """The convolution and its bias at once, where that saves time: on tensor cores, with channels last."""
+    stride, pads, dilation, groups = window
+    tensors = (out, input, weight)
+    if len(out.shape) != 4 or groups != 1 or 0 in input.shape or 0 in weight.shape or not cudnn_conv.rounds(out.dtype):
+        return False
+    if out._contig or input._contig or not all(_lies(t, True) for t in tensors):
+        return False
+    if out.dtype not in cudnn_graph.DATA_TYPES or not bias._contig or any(low != high for low, high in pads):
+        return False
+    return cudnn_conv.convolve_and_add(input, weight, out, bias, stride, tuple(low for low, _ in pads), dilation)
+
+
 @conv_forward.on("cuda")
 def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> None:
+    if bias is not None and _with_bias(out, input, weight, bias, window):
+        return
     if 0 in input.shape or 0 in weight.shape:
         fill_raw(out, 0)
     else:

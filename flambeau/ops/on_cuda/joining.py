@@ -13,12 +13,12 @@ _MOST = 8
 _TEXT = """
 struct alignas(16) quad { int v[4]; };
 struct parts { const quad* at[8]; i64 end[8]; };  // where in a row of the result each ends
-extern "C" __global__ void __launch_bounds__(256) join(quad* out, parts p, unsigned wide, unsigned count) {
+extern "C" __global__ void __launch_bounds__(256) join(quad* out, const __grid_constant__ parts p, unsigned wide, unsigned count) {
   const unsigned i = blockIdx.x * 256 + threadIdx.x;
   if (i >= count) return;
   const unsigned row = i / wide, column = i - row * wide;
   unsigned begin = 0;
-  for (int k = 0; k < 8; ++k) {
+  _Pragma("unroll") for (int k = 0; k < 8; ++k) {  // else the table would be copied to memory
     const unsigned end = (unsigned)p.end[k];
     if (column < end) {
       out[i] = p.at[k][(i64)row * (end - begin) + column - begin];

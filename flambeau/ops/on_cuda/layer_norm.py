@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...backends import nvidia
+from ...backends.nvidia import streams
 from ...core.tensor import Tensor, empty
 from ...kernels.library import layer_norm as row_kernels
 from ..machinery.inplace import raw_copy
@@ -49,7 +50,14 @@ def _(
         return
     sums = [t if t is None or (t.dtype is kept and t._contig) else empty(t.shape, kept, where) for t in results]
     run = function(element_text(kept) + _ADD, "add_chunks", "qqqqq", where)
-    run(-(-2 * n // 32), 1024, *(0 if t is None else address(t) for t in sums), address(partial), chunks, n)
+
+    def add() -> None:
+        run(-(-2 * n // 32), 1024, *(0 if t is None else address(t) for t in sums), address(partial), chunks, n)
+
+    if all(narrow is full for narrow, full in zip(results, sums)):
+        streams.aside(add, [t._storage for t in sums if t is not None], [partial._storage])
+        return
+    add()
     for narrow, full in zip(results, sums):
         if narrow is not None and narrow is not full:
             raw_copy(narrow, full)

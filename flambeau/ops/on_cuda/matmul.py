@@ -7,7 +7,7 @@ from typing import Any
 from ...backends.nvidia import cublas, cublaslt
 from ...core import dtype as dt
 from ...core.tensor import Tensor, empty
-from ..linalg.matmul import addmm, bmm, dot, known_products, linear_matrix, mm, mv
+from ..linalg.matmul import addmm, bmm, dot, known_products, linear_grads, linear_matrix, mm, mv
 from ..linalg.scaled import activated_product, is_by_rows, scaled_by_operators, scaled_mm
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
@@ -116,6 +116,15 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     plan = product("addmm_cuda", out._view((n, m), (m, 1), out._offset), rows, turned, bias)
     if rows._storage is input._storage:
         cublaslt.keep_product("linear", input, weight, bias, out, plan)
+
+
+@linear_grads.on("cuda")
+def _(out: list[Tensor], g: Tensor, input: Tensor) -> None:
+    weight, bias = out
+    turned = g._view((g.shape[1], g.shape[0]), (g._strides[1], g._strides[0]), g._offset)
+    if not cublaslt.sum_columns(weight, turned, input, bias):
+        product("addmm_cuda", weight, turned, input)
+        raw_copy(bias, g._bare_alias().sum(0))
 
 
 @activated_product.on("cuda")

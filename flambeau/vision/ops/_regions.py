@@ -80,15 +80,21 @@ class Points:
         total = max(int(self.starts[-1]), 1)
         self.taps, self.fractions = np.empty(total, np.int64), np.empty(total, start.dtype)
         step = (length / bins).astype(start.dtype)
-        kernel(self.taps, self.fractions, _solid(start), _solid(step), self.starts, count, len(start), size, bins)
+        kernel(
+            self.taps,
+            self.fractions,
+            np.ascontiguousarray(start),
+            np.ascontiguousarray(step),
+            self.starts,
+            count,
+            len(start),
+            size,
+            bins,
+        )
 
     @property
     def tables(self) -> tuple[np.ndarray, ...]:
         return self.taps, self.fractions, self.starts, self.counts
-
-
-def _solid(values: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(values)
 
 
 def rounded(values: np.ndarray) -> np.ndarray:
@@ -101,4 +107,4 @@ def rounded(values: np.ndarray) -> np.ndarray:
 def limits(first: np.ndarray, last: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Bin borders as integers inside the map."""
     inside = [np.clip(v, 0, size).astype(np.int64) for v in (first, last)]
-    return _solid(inside[0]), _solid(inside[1])
+    return np.ascontiguousarray(inside[0]), np.ascontiguousarray(inside[1])

@@ -191,80 +191,68 @@ def blur_sigma(sigma: Any) -> Any:
 
 
 class _WithChance(nn.Module):
-    """One function of the image, applied with probability p."""
+    """`change(img, self.option)`, the function of a picture that a subclass names, with probability p."""
+
+    change: Callable
+    option = ""
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
         self.p = p
 
-    def change(self, img: Any) -> Any:
-        raise NotImplementedError
-
     def forward(self, img: Any) -> Any:
-        return self.change(img) if flambeau.rand(1).item() < self.p else img
+        if flambeau.rand(1).item() >= self.p:
+            return img
+        return type(self).change(img, *([getattr(self, self.option)] if self.option else []))
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(p={self.p})"
+        own = f"{self.option}={getattr(self, self.option)}," if self.option else ""
+        return f"{type(self).__name__}({own}p={self.p})"
 
 
 class RandomInvert(_WithChance):
     """The negative, with probability p."""
 
-    def change(self, img: Any) -> Any:
-        return F.invert(img)
+    change = F.invert
 
 
 class RandomPosterize(_WithChance):
     """Fewer bits per value, with probability p."""
 
+    change, option = F.posterize, "bits"
+
     def __init__(self, bits: int, p: float = 0.5) -> None:
         super().__init__(p)
         self.bits = bits
-
-    def change(self, img: Any) -> Any:
-        return F.posterize(img, self.bits)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(bits={self.bits},p={self.p})"
 
 
 class RandomSolarize(_WithChance):
     """The negative of what is above the threshold, with probability p."""
 
+    change, option = F.solarize, "threshold"
+
     def __init__(self, threshold: float, p: float = 0.5) -> None:
         super().__init__(p)
         self.threshold = threshold
-
-    def change(self, img: Any) -> Any:
-        return F.solarize(img, self.threshold)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(threshold={self.threshold},p={self.p})"
 
 
 class RandomAdjustSharpness(_WithChance):
     """Sharper (above 1) or softer, with probability p."""
 
+    change, option = F.adjust_sharpness, "sharpness_factor"
+
     def __init__(self, sharpness_factor: float, p: float = 0.5) -> None:
         super().__init__(p)
         self.sharpness_factor = sharpness_factor
-
-    def change(self, img: Any) -> Any:
-        return F.adjust_sharpness(img, self.sharpness_factor)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(sharpness_factor={self.sharpness_factor},p={self.p})"
 
 
 class RandomAutocontrast(_WithChance):
     """Contrast stretched to the whole range, with probability p."""
 
-    def change(self, img: Any) -> Any:
-        return F.autocontrast(img)
+    change = F.autocontrast
 
 
 class RandomEqualize(_WithChance):
     """A flat histogram, with probability p."""
 
-    def change(self, img: Any) -> Any:
-        return F.equalize(img)
+    change = F.equalize

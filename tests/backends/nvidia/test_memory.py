@@ -132,6 +132,7 @@ def test_a_graph_has_memory_of_its_own(memory):
     a = memory.allocate(512)
     memory.release(a)
     memory.capturing, memory.capturing_streams = Pool(0, private=True), frozenset((0,))
+    memory.of_graphs.append(memory.capturing)
     inside = memory.allocate(512)
     memory.release(inside)
     assert memory.allocate(512) == inside != a

@@ -23,6 +23,7 @@ def captured(memory, pool, program):
     from flambeau.backends.nvidia import threads
 
     memory.capturing, memory.capturing_streams = pool, frozenset((STREAM,))
+    memory.of_graphs.append(pool)
     before = threads.set_stream(0, STREAM)
     try:
         made = []

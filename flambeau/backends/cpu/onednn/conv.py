@@ -24,7 +24,9 @@ from flambeau.backends.cpu.onednn.plan import (
     query,
     same_layout,
 )
+from flambeau.backends.cpu.onednn.postops import EACH, Attributes, Step
 from flambeau.backends.cpu.operands import Geometry, Padding
+from flambeau.core import dtype as dtypes
 
 _plans = ThreadPlans(256 << 20)
 _hints = ThreadPlans(2 << 20)  # descriptors of forward convolutions, which those of their gradients are made from
@@ -134,6 +136,14 @@ class Described(NamedTuple):
         dx, dw, db, dy, x, w = (every.get(name) for name in ("dx", "dw", "db", "dy", "x", "w"))
         return _make_backward(dx, dw, db, dy, x, w, self.window)
 
+    def followed(self, steps: Sequence[Step], bias: bool = True) -> PrimitivePlan | None:
+        """The plan of a convolution, with its bias or without, that does these steps with the sums, if there is one."""
+        if self.kind != "forward" or self.dtype is not dtypes.float32:
+            return None
+        every = {name: operands.Shaped(*layout, self.dtype) for name, layout in self.tensors.items()}
+        given = every.get("bias") if bias else None
+        return _make_forward(every["y"], every["x"], every["w"], given, self.window, steps)
+
 
 class _Problem:
     """One convolution as oneDNN sees it: x (N, C, *), w ([groups,] O, C, *), y (N, O, *), and the window.
@@ -190,17 +200,19 @@ class _Problem:
     def wanted_bias(self, bias: Any) -> Descriptor | None:
         return None if bias is None else Descriptor.any_layout(bias.shape, self.data_type)
 
-    def forward(self, bias: Any = None) -> int | None:
+    def forward(self, bias: Any = None, attributes: Attributes | None = None) -> int | None:
         lib = dnnl.library()
         x, w, y = self.wanted()
         created = self.build.owned_desc(
             "convolution_forward_primitive_desc_create",
             *(lib.engine, dnnl.FORWARD_TRAINING, dnnl.CONVOLUTION_DIRECT, x, w, self.wanted_bias(bias), y),
             *self.sizes,
-            lib.attributes,
+            lib.attributes if attributes is None else attributes.owned,
         )
         if created is None or implementation(created.address).startswith("ref"):
             return None
+        if attributes is not None:
+            return created.address
         _hints.cache.find(self.hint_key(), lambda: created, _DESC_SIZE)
         return created.address
 
@@ -285,16 +297,23 @@ def _takes(window: Geometry, *tensors: Any) -> bool:
     )
 
 
-def _make_forward(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> PrimitivePlan | None:
+def _make_forward(
+    y: Any, x: Any, w: Any, bias: Any, window: Geometry, steps: Sequence[Step] = ()
+) -> PrimitivePlan | None:
     operands.check_conv("convolution", x, w, y, bias, window)
     if not _takes(window, y, x, w, bias):
         return None
     problem = _Problem("convolution", x, w, y, window)
-    created = problem.forward(bias)
+    result = tuple(y.shape), settled_strides(y.shape, y._strides)
+    attributes = Attributes(steps, result, 1) if steps else None
+    created = problem.forward(bias, attributes)
     if created is None:
         return None
     build = problem.build
     y_user, x_user, w_user = problem.user(y), problem.user(x), problem.user_weight(w)
+    moved = not same_layout(y_user.desc, query(created, dnnl.QUERY_DST))
+    if moved and any(step.operand == EACH or step.kind == "accumulate" for step in steps):
+        return None  # the operand lies as y does, but the primitive's result does not
     arguments = {
         dnnl.ARG_SRC: build.input(x_user, query(created, dnnl.QUERY_SRC)),
         dnnl.ARG_WEIGHTS: build.input(w_user, query(created, dnnl.QUERY_WEIGHTS)),
@@ -302,9 +321,12 @@ def _make_forward(y: Any, x: Any, w: Any, bias: Any, window: Geometry) -> Primit
     }
     if bias is not None:
         arguments[dnnl.ARG_BIAS] = problem.user(bias)
+    if attributes is not None:
+        arguments.update(attributes.memories(build))
     build.step(created, arguments)
     build.deliver(arguments[dnnl.ARG_DST], y_user)
-    build.described = Described.of("forward", {"y": y, "x": x, "w": w, "bias": bias}, window)
+    if attributes is None:
+        build.described = Described.of("forward", {"y": y, "x": x, "w": w, "bias": bias}, window)
     return PrimitivePlan(build)
 
 

@@ -5,6 +5,7 @@ fixed kernel's blocks instead, so a product of a size that was never seen starts
 
     0 sgemm  1 omp_set_num_threads, or 0 to leave the threads alone  2 address of their number  3 status (written)
     4, 5 transposition letters  6, 7, 8 rows, columns, inner size  9, 10, 11 leading dimensions  12 whether operands swap
+    13 whether the product is added to what is there
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class DirectProduct:
         sgemm, set_threads, count = _addresses()
         words = (
             *(sgemm, set_threads if alone else 0, count, 0),
-            *(ord(letters[0]), ord(letters[1]), *sizes, *steps, swapped),
+            *(ord(letters[0]), ord(letters[1]), *sizes, *steps, swapped, 0),
         )
         self.runner = runner
         self.table = dnnl.words(len(words))(*words)
@@ -52,6 +53,20 @@ class DirectProduct:
         status, self.table[STATUS] = self.table[STATUS], 0
         rows, columns, inner = self.table[6:9]
         raise dnnl.failure(status, "sgemm", f"{rows}x{inner} @ {inner}x{columns}")
+
+
+class AddedProduct(DirectProduct):
+    """dst += a @ b (+ bias), for operands as those of a direct product."""
+
+    __slots__ = ()
+
+    def __init__(self, product: DirectProduct):
+        self.runner, self.table = product.runner, type(product.table)(*product.table)
+        self.address = ctypes.addressof(self.table)
+        self.table[_ADDED] = 1
+
+
+_ADDED = 13
 
 
 @functools.cache
@@ -84,9 +99,10 @@ def _read(*names: str) -> str:
 _REST = ", ".join(f"ptr %unused{i}" for i in range(POINTERS - 4))
 _TEXT = f"""
 define void @multiply(ptr %table, ptr noalias %dst, ptr %a, ptr %b, ptr noalias %bias, {_REST}) {{
-{_read("to_sgemm0", "to_threads1", "to_count2", "left4", "right5", "m6", "n7", "k8", "lda9", "ldb10", "ldc11", "swap12")}
+{_read("to_sgemm0", "to_threads1", "to_count2", "left4", "right5", "m6", "n7", "k8", "lda9", "ldb10", "ldc11", "swap12", "added13")}
   %letter1 = trunc i64 %left4 to i8
   %letter2 = trunc i64 %right5 to i8
+  %beta = uitofp i64 %added13 to float
   %swapped = icmp ne i64 %swap12, 0
   %first = select i1 %swapped, ptr %b, ptr %a
   %second = select i1 %swapped, ptr %a, ptr %b
@@ -97,7 +113,7 @@ one:
   br label %call
 call:
   %result = call i32 %to_sgemm0(i8 signext %letter1, i8 signext %letter2, i64 %m6, i64 %n7, i64 %k8, float 1.0,
-    ptr %first, i64 %lda9, ptr %second, i64 %ldb10, float 0.0, ptr %dst, i64 %ldc11)
+    ptr %first, i64 %lda9, ptr %second, i64 %ldb10, float %beta, ptr %dst, i64 %ldc11)
   %status = getelementptr i64, ptr %table, i64 {STATUS}
   %wide = zext i32 %result to i64
   store i64 %wide, ptr %status

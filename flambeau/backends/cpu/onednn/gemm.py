@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from flambeau.backends.cpu import operands, threads
@@ -18,6 +19,7 @@ from flambeau.backends.cpu.onednn.plan import (
     PrimitivePlan,
     ThreadPlans,
 )
+from flambeau.backends.cpu.onednn.postops import CHANNEL, Attributes, Step
 from flambeau.backends.cpu.onednn.sequence import STATUS
 from flambeau.core import dtype as dtypes
 from flambeau.core.device import cpu
@@ -76,7 +78,7 @@ def try_matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> bool:
     places = dst.data_ptr(), a.data_ptr(), b.data_ptr()
     if not all(places) or last == 0:
         operands.check_memory(dst, a, b, bias)
-    plan.runner(plan.address, *places, last, None, None)
+    plan.runner(plan.address, *places, last, None, None, None)
     if plan.table[STATUS]:
         plan.fail()
     return True
@@ -103,6 +105,7 @@ def known_product(form: str, a: Tensor, b: Tensor, bias: Tensor | None = None) -
         a._storage.ptr + a._offset * step,
         b._storage.ptr + b._offset * step,
         last,
+        None,
         None,
         None,
     )
@@ -244,7 +247,8 @@ def _batch_merges(layout: _Layout, axis: int) -> bool:
     return sizes == [1, 1] or (1 not in sizes and layout.merges(axis))
 
 
-def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
+def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True, steps: Sequence[Step] = ()) -> Any:
+    """What computes dst = a @ b (+ bias), or None; with `steps`, which are done with the sums, only a primitive does."""
     if type(b) is Packed:
         return packed_product(dst, a, b, bias)
     operands.check_matmul(dst, a, b, bias)
@@ -265,10 +269,10 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
         return None
     vector = len(c.shape) == 2 and 1 in c.shape and dst.dtype is dtypes.float32
     if vector and math.prod(c.shape) * left.shape[1] >= _LARGE_FOR_A_VECTOR:
-        return _VectorProduct(c, left, right, bias)
+        return None if steps else _VectorProduct(c, left, right, bias)
     swapped = c.strides[-1] != 1  # a column-major result: compute its transpose, whose rows are dense
     if swapped or (bias is not None and bias.shape[0] > 1 and bias._strides[0] != 1):
-        if bias is not None:
+        if bias is not None or any(step.operand == CHANNEL for step in steps):
             return None
         for layout in (c, left, right):
             layout.transpose()
@@ -288,6 +292,7 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
     memories = [build.user_memory(descriptor) for descriptor in descriptors]
     general = _prefers_gemm(c, left, right, swapped) and data_type == dnnl.DATA_TYPES[dtypes.float32]
     source, weights = (2, 1) if swapped else (1, 2)
+    attributes = Attributes(steps, (c.shape, c.strides), len(c.shape) - 1) if steps else None
     created = build.primitive_desc(
         "matmul_primitive_desc_create",
         dnnl.library().engine,
@@ -295,7 +300,7 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
         descriptors[weights],
         descriptors[3] if bias is not None else None,
         descriptors[0],
-        dnnl.library().attributes,
+        dnnl.library().attributes if attributes is None else attributes.owned,
         prefer="gemm" if general else None,
     )
     if created is None:
@@ -303,8 +308,11 @@ def _make(dst: Any, a: Any, b: Any, bias: Any, direct_too: bool = True) -> Any:
     arguments = {dnnl.ARG_SRC: memories[source], dnnl.ARG_WEIGHTS: memories[weights], dnnl.ARG_DST: memories[0]}
     if bias is not None:
         arguments[dnnl.ARG_BIAS] = memories[3]
-    row_layout = None if bias is None else _layout_of(bias)
-    build.described = Product(_layout_of(dst), _layout_of(a), _layout_of(b), row_layout)
+    if attributes is not None:
+        arguments.update(attributes.memories(build))
+    else:
+        row_of = None if bias is None else _layout_of(bias)
+        build.described = Product(_layout_of(dst), _layout_of(a), _layout_of(b), row_of)
     build.step(created, arguments, _GENERAL_SIZE if general else CODE_SIZE)
     return PrimitivePlan(build)
 
@@ -317,23 +325,51 @@ class Product(NamedTuple):
     right: operands.Shaped
     bias: operands.Shaped | None
 
+    @property
+    def kind(self) -> str:
+        """As opposed to those of convolutions."""
+        return "product"
+
+    @property
+    def tensors(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Shape and strides of its tensors by name, in order."""
+        return {name: (t.shape, t._strides) for name, t in self._asdict().items() if t is not None}
+
+    def followed(self, steps: Sequence[Step]) -> PrimitivePlan | None:
+        """The primitive that adds a bias on the way, and does these steps with the sums, if there is one. It is for those who run it
+        often: it takes longer to make than a direct product."""
+        if self.result.dtype is not dtypes.float32:
+            return None
+        return _make(self.result, self.left, self.right, self.bias, False, steps)
+
 
 def _layout_of(t: Any) -> operands.Shaped:
     return operands.Shaped(tuple(t.shape), tuple(t._strides), t.dtype)
 
 
-def with_its_bias(product: direct.DirectProduct) -> PrimitivePlan | None:
-    """The primitive for a direct product with a bias, which adds that on the way instead of in a pass of its own; None where that
-    gains nothing. It is for those who run it often: it takes longer to make."""
-    rows, columns, inner = product.table[6:9]
-    if rows * columns <= _WORTH_A_PRIMITIVE or product.table[12]:
+def described(product: direct.DirectProduct) -> Product | None:
+    """What a direct product computes, with a bias; None where its operands are swapped."""
+    if product.table[12]:
         return None
-    letters, steps = product.table[4:6], product.table[9:12]
+    (rows, columns, inner), letters, steps = product.table[6:9], product.table[4:6], product.table[9:12]
     a, b = (
         operands.Shaped(shape, (step, 1) if letter == ord("N") else (1, step))
         for shape, letter, step in zip(((rows, inner), (inner, columns)), letters, steps)
     )
-    return _make(operands.Shaped((rows, columns), (steps[2], 1)), a, b, operands.Shaped((columns,), (1,)), False)
+    return Product(operands.Shaped((rows, columns), (steps[2], 1)), a, b, operands.Shaped((columns,), (1,)))
+
+
+def takes_more(product: direct.DirectProduct) -> bool:
+    """Whether a primitive in the place of a direct product gains something where it has more to do than to multiply: not where the left
+    operand is transposed, nor for small results."""
+    rows, columns, _ = product.table[6:9]
+    return product.table[4] == ord("N") and (rows * columns > _WORTH_A_PRIMITIVE or _lays_out_long(product))
+
+
+def _lays_out_long(product: direct.DirectProduct) -> bool:
+    """Only a transposed right operand takes a direct product long to lay out, and only where it has more than a few rows is that done."""
+    rows, columns, inner = product.table[6:9]
+    return product.table[5] == ord("T") and rows >= _FEW_ROWS and rows * columns * inner >= _SMALLEST_PRIMITIVE
 
 
 def _make_quickly(dst: Any, a: Any, b: Any, bias: Any) -> direct.DirectProduct | None:
@@ -433,17 +469,9 @@ def _leading(layout: _Layout) -> tuple[bytes, int]:
 
 
 def as_primitive(product: direct.DirectProduct, biased: bool) -> PrimitivePlan | None:
-    """The primitive for a direct product, for those who run it often: it takes longer to make. None where it gains nothing: only a
-    transposed right operand takes a direct product long to lay out, and only where it has more than a few rows is that done."""
-    rows, columns, inner = product.table[6:9]
-    if product.table[5] != ord("T") or product.table[12] or rows < _FEW_ROWS:
-        return None
-    if rows * columns * inner < _SMALLEST_PRIMITIVE:
-        return None
-    left, right, step = product.table[9:12]
-    a = operands.Shaped((rows, inner), (left, 1) if product.table[4] == ord("N") else (1, left))
-    b, bias = operands.Shaped((inner, columns), (1, right)), operands.Shaped((columns,), (1,))
-    plan = _make(operands.Shaped((rows, columns), (step, 1)), a, b, bias if biased else None, False)
+    """The primitive for a direct product, for those who run it often: it takes longer to make. None where it gains nothing."""
+    told = described(product) if _lays_out_long(product) else None
+    plan = None if told is None else (told if biased else told._replace(bias=None)).followed(())
     return plan if type(plan) is PrimitivePlan else None
 
 

@@ -1,7 +1,8 @@
 """What oneDNN does with the sums of a product or a convolution before it writes them: functions, and operations with other operands.
 
-Only what makes of nan and infinities what PyTorch makes of them is here. oneDNN's own `relu`, for one, makes 0 of nan; the larger of a
-number and 0 (a tensor of one element, as second operand) keeps it."""
+Only what makes of nan and infinities what PyTorch makes of them is here, and takes less time than a loop over the result does. Its
+`relu`, its larger and smaller of two and its clipping make a number of nan, its `exp` too; its `gelu` fails for large numbers. Those
+that are right, but slower than our loops: `tanh`, `sigmoid`, `silu`, `gelu` by `tanh`, and `elu` with alpha 0, which is a `relu`."""
 
 from __future__ import annotations
 
@@ -13,28 +14,33 @@ import numpy as np
 from flambeau.backends.cpu import operands
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn.plan import Builder, Descriptor, Memory, Owned
+from flambeau.core import dtype as dtypes
 
-# Functions of one number, by oneDNN's number for them: alpha and beta are what it calls their parameters.
-FUNCTIONS = {
-    "relu": 0x20, "tanh": 0x21, "elu": 0x22, "square": 0x23, "abs": 0x24, "sqrt": 0x25, "linear": 0x26, "softplus": 0x27,
-    "sigmoid": 0x29, "exp": 0x2A, "gelu_tanh": 0x2B, "silu": 0x2C, "clip": 0x2E, "clip_v2": 0x2F, "gelu": 0x31, "mish": 0x33, "hardswish": 0x34,
-}  # fmt: skip
-OPERATIONS = {"add": 0x1FFF0, "mul": 0x1FFF1, "maximum": 0x1FFF2, "minimum": 0x1FFF3, "div": 0x1FFF4, "sub": 0x1FFF5}
+# oneDNN's numbers for functions of one number (with parameters that it calls alpha and beta), and for operations.
+FUNCTIONS = {"leaky_relu": 0x20, "square": 0x23, "abs": 0x24, "sqrt": 0x25, "linear": 0x26}
+OPERATIONS = {"add": 0x1FFF0, "mul": 0x1FFF1, "div": 0x1FFF4, "sub": 0x1FFF5}
+EACH, CHANNEL = "each", "channel"
 
 
 class Step(NamedTuple):
-    """A function of `FUNCTIONS` with its numbers; an operation of `OPERATIONS` with a tensor of this layout (shape, strides), or without
-    one with the first of the numbers; or "accumulate", which adds what the result held before."""
+    """A function of `FUNCTIONS` with its numbers: leaky_relu's slope (not 0), linear's factor and addend. Or an operation of
+    `OPERATIONS` with a tensor that has one number for each element of the result and lies as that does (EACH), or one for each column
+    of a product or channel of pictures (CHANNEL), or without a tensor with the first of `numbers`. Or "accumulate", which adds
+    what the result held before."""
 
     kind: str
     numbers: tuple[float, ...] = ()
-    layout: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    operand: str = ""
+
+
+Layout = tuple[Sequence[int], Sequence[int]]  # shape, strides
 
 
 class Attributes:
-    """The attributes of one primitive whose results have `rank` dimensions, and what its steps read."""
+    """The attributes of a primitive that has these steps, and what they read. Results are float32 and lie like `result`; `axis` is the
+    one of its dimensions that channels are counted along."""
 
-    def __init__(self, steps: Sequence[Step], rank: int, data_type: int):
+    def __init__(self, steps: Sequence[Step], result: Layout, axis: int):
         lib = dnnl.library()
         self.owned = Owned(lib.create("primitive_attr_create"), lib.functions["primitive_attr_destroy"])
         lib.call("primitive_attr_set_scratchpad_mode", self.owned.address, dnnl.USER_SCRATCHPAD)
@@ -47,11 +53,9 @@ class Attributes:
                 alpha, beta = (*step.numbers, 0.0, 0.0)[:2]
                 lib.call("post_ops_append_eltwise", made.address, FUNCTIONS[step.kind], alpha, beta)
             else:
-                given = None if step.layout is not None else np.array(step.numbers[:1], np.float32)
-                shape = (1,) * rank if step.layout is None else step.layout[0]
-                strides = operands.contiguous_strides(shape) if step.layout is None else step.layout[1]
-                kind = data_type if given is None else _FLOAT
-                desc = Descriptor.strided(shape, strides, kind)
+                given = None if step.operand else np.array(step.numbers[:1], np.float32)
+                layout = result if step.operand == EACH else _line(result[0], axis if step.operand else -1)
+                desc = Descriptor.strided(*layout, dnnl.DATA_TYPES[dtypes.float32])
                 lib.call("post_ops_append_binary", made.address, OPERATIONS[step.kind], desc.address)
                 self._operands.append((dnnl.ARG_POST_OP * number | dnnl.ARG_SRC_1, desc, given))
         lib.call("primitive_attr_set_post_ops", self.owned.address, made.address)
@@ -64,6 +68,10 @@ class Attributes:
         }
 
 
-_FLOAT = 3
+def _line(shape: Sequence[int], axis: int) -> Layout:
+    """The layout of numbers along one dimension, or of a single one."""
+    sizes = tuple(n if i == axis else 1 for i, n in enumerate(shape))
+    return sizes, operands.contiguous_strides(sizes)
 
-__all__ = ["FUNCTIONS", "OPERATIONS", "Attributes", "Step"]
+
+__all__ = ["CHANNEL", "EACH", "FUNCTIONS", "OPERATIONS", "Attributes", "Step"]

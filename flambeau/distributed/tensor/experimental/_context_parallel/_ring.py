@@ -18,6 +18,7 @@ from .....core.tensor import Tensor
 from .....ops import namespace
 from .....ops.nn import attention
 from .... import _functional_collectives as funcol
+from .... import groups
 from ....device_mesh import DeviceMesh
 from ..._dtensor import DTensor
 from ...placement_types import Shard
@@ -109,7 +110,7 @@ class _Passed(Function):
     @staticmethod
     def forward(ctx: Any, mine: Tensor, group: Any, step: int) -> Tensor:
         ctx.group, ctx.step = group, step
-        size = funcol._size(funcol._resolve_group(group))
+        size = groups.get_world_size(funcol._resolve_group(group))
         return funcol.permute_tensor(mine, [(r + step) % size for r in range(size)], group, now=True)
 
     @staticmethod

@@ -113,18 +113,14 @@ class _ConvBnNd(NormFolding, _ConvNd, nni._FusedModule):
         result = self._forward(input)
         return result if self._FLOAT_RELU_MODULE is None else nn.functional.relu(result)
 
-    def _load_from_state_dict(
-        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-    ) -> None:
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, *lists) -> None:
         if local_metadata.get("version", None) in (None, 1):
             for name, former in _FORMER_NAMES.items():
                 if prefix + former in state_dict:
                     state_dict[prefix + name] = state_dict.pop(prefix + former)
                 elif prefix + name not in state_dict and strict:
                     missing_keys.append(prefix + name)
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, *lists)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

@@ -89,17 +89,13 @@ class ReferenceQuantizedModule(nn.Module):
         destination[prefix + "weight_qscheme"] = self.weight_qscheme
         destination[prefix + "weight_dtype"] = self.weight_dtype
 
-    def _load_from_state_dict(
-        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
-    ) -> None:
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, *lists) -> None:
         names = ["weight_qscheme", "weight_dtype"]
         if state_dict[prefix + "weight_qscheme"] is not None:
             names += ["weight_scale", "weight_zero_point"]
         for name in names:
             setattr(self, name, state_dict.pop(prefix + name))
-        super()._load_from_state_dict(
-            state_dict, prefix, local_metadata, False, missing_keys, unexpected_keys, error_msgs
-        )
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, False, missing_keys, *lists)
 
 
 def _quantize_weight(weight: Tensor, qscheme: Any, dtype: Any, scale: Any, zero_point: Any, axis: int) -> Tensor:
