@@ -379,12 +379,10 @@ def sum_columns(out: Any, a: Any, b: Any, sums: Any) -> bool:
     return plan is not None
 
 
-def _summing_plan(out: Any, a: Any, b: Any, key: tuple) -> _Plan | None:
+def _summing_plan(out: Any, a: Any, b: Any, key: tuple) -> Any:
     nvidia.activate(out.device)
-    if _own_plan(out, a, b, plan_key(out, a, b, None, "", 1, 0), 1, 0) is not None:
-        return None  # that one and a sum are quicker
     try:
-        return _Plan(out, a, b, "sumsbias", (1, 0), key[12] or 256, False)
+        return _own_plan(out, a, b, key, 1, 0) or _Plan(out, a, b, "sumsbias", (1, 0), key[12] or 256, False)
     except nvidia.CudaError:  # the heuristic knows no such algorithm
         return None
 
@@ -406,33 +404,6 @@ def _own_plan(out: Any, a: Any, b: Any, key: tuple, alpha: complex, beta: comple
     return products32.plan(
         out.device, sizes, _required(out), _required(a), _required(b), key[12] or 256, key[9] == "sumsbias"
     )
-
-
-def sum_columns(out: Any, a: Any, b: Any, sums: Any) -> bool:
-    """out = a @ b, and sums = those of the rows of a. False, having done nothing, where the library does not do both at once."""
-    if a.dtype not in BIASED or 0 in a.shape or 1 in (*out.shape, *a.shape) or not _sums_pay(out, a):
-        return False
-    if any(matrix_order(t.shape, t._strides) is None for t in (out, a, b)):
-        return False
-    key = plan_key(out, a, b, sums, "sums", 1, 0)
-    plan = _local.plans.get(key, _MISSING)
-    if plan is _MISSING:
-        nvidia.activate(out.device)
-        try:
-            plan = _own_plan(out, a, b, key, 1, 0) or _Plan(out, a, b, "sumsbias", (1, 0), key[12] or 256, False)
-        except nvidia.CudaError:  # the heuristic knows no such algorithm
-            plan = None
-        _local.plans[key] = plan
-    if plan is not None:
-        run(plan, out, a, b, sums)
-    return plan is not None
-
-
-def _sums_pay(out: Any, a: Any) -> bool:
-    return True
-
-
-_MISSING = object()
 
 
 # -- products that were computed before ---------------------------------------------------------------------------------------
