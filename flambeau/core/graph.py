@@ -48,8 +48,8 @@ class GradMode(threading.local):
         self._anomaly = value
 
 
-# One entry, whatever it is, for each thread with anomaly detection and each pair of saved-tensor hooks: recording tests this one
-# list and only then asks the slower per-thread switches.
+# One entry, whatever it is, for each thread with anomaly detection, each pair of saved-tensor hooks and each derivative of `func` that
+# runs: recording tests this one list and only then asks the slower per-thread switches.
 unusual: list[None] = []
 
 grad_mode = GradMode()

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..autograd.engine import Pass, run_backward
 from ..core.batched import BatchedTensor, batched
-from ..core.graph import AccumulateGrad, Node, grad_mode, gradient_edge
+from ..core.graph import AccumulateGrad, Node, grad_mode, gradient_edge, unusual
 from ..core.pytree import tree_map
 from ..core.tensor import Tensor
 from ..core.uninterrupted import uninterrupted
@@ -54,11 +54,13 @@ class Tape:
 
     def __enter__(self) -> Tape:
         grad_mode.enabled, grad_mode.inference = True, False
+        unusual[:0] = (None,)  # compiled functions inside run as they are: they may be differentiated more than once
         return self
 
     @uninterrupted
     def __exit__(self, *exc: Any) -> None:
         grad_mode.enabled, grad_mode.inference = self.records_outside, self.infers_outside
+        del unusual[-1]
         self.open = False
 
     def follow(self, x: Any) -> Tensor:

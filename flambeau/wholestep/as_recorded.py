@@ -1,8 +1,9 @@
 """In the call that compares: a step on pictures in another layout beside the recorded calls that it stands for.
 
 Sums in another order move a value across `relu`'s zero now and then, so what comes out at the end does not judge such a step. The recorded
-calls are made right after it, on copies of its operands as they lay, and must agree; their results stay, so that all later steps find
-what they would in an eager call."""
+calls are made right after it, on its operands as they lay, and must agree; their results stay, so that all later steps find what they
+would in an eager call. Pictures of the program's own are laid out as they were and back again where they are, one image at a time: copies
+would need more memory than anything else in that call."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from ..backends.cpu import jit
 from ..backends.cpu.onednn import plan as onednn_plan
 from ..core.dtype import float32
 from . import driver
-from .comparing import Print, kind_of, numbers
+from .comparing import Print, kind_of, numbers, view
 from .graph import Launch, Ref, Relaid
 
 if TYPE_CHECKING:
@@ -39,13 +40,36 @@ class AsRecorded:
         self.memory: dict[int, np.ndarray] = {}  # what stands for buffers
         written = {r.buffer for call in self.relaid.calls for r in call.writes()}
         mine = {r.buffer for r in step.writes()}
+        self.turned = self._turnable()
         for b in dict.fromkeys(r.buffer for call in self.relaid.calls for r in call.refs()):
             held = program.graph.buffers[b]
-            if held.source == "workspace" or (b not in written and b not in self.relaid.pictures and self._is_there(b)):
+            if (
+                b in self.turned
+                or held.source == "workspace"
+                or (b not in written and b not in self.relaid.pictures and self._is_there(b))
+            ):
                 continue
             self.memory[b] = np.zeros(held.size, np.uint8)
             if b in mine and self._is_there(b):
                 ctypes.memmove(self._at(b), program.address(Ref(b, 0)), self._size(b))
+
+    def _turnable(self) -> dict[int, tuple[int, Picture]]:
+        """Pictures that can be laid out otherwise where they are, by buffers of the recorded calls: nobody else sees them, and no two
+        are in one place."""
+        pictures, offsets = self.relaid.pictures, self.program.offsets
+        found = {b: (last, p) for b, (last, p) in pictures.items() if last in offsets}
+        spans = sorted((offsets[last], offsets[last] + p.bytes) for last, p in found.values())
+        apart = all(a[1] <= b[0] for a, b in zip(spans, spans[1:]))
+        return found if apart else {}
+
+    def _turn(self, back: bool) -> None:
+        """Lay pictures out as they were recorded, or back as the step has them."""
+        for last, picture in self.turned.values():
+            sides = (picture.pixels, picture.channels)
+            each = np.frombuffer(view(self.program.address(Ref(last, 0)), picture.bytes), _kind(picture))
+            for image in each.reshape(picture.images, -1):
+                before = image.copy().reshape(sides[::-1] if back else sides)
+                image.reshape(sides if back else sides[::-1])[...] = before.T
 
     def _is_there(self, b: int) -> bool:
         """Whether steps use this buffer, too."""
@@ -63,13 +87,23 @@ class AsRecorded:
     def finish(self) -> None:
         """The step has run: make the recorded calls, compare, and put their results in place of its own."""
         program, (calls, pictures) = self.program, self.relaid
+        mine = {r.buffer for r in self.step.writes()}
+        prints = []
+        for last, picture in self.turned.values():
+            place = program.address(Ref(last, 0))
+            if last in mine:
+                prints.append((place, Print(place, picture.bytes, kind_of(picture.dtype))))
+        self._turn(False)
         for b, (last, picture) in pictures.items():
-            if not self._is_there(last):
+            if b in self.turned or not self._is_there(last):
                 continue  # between two calls that became one step
             self._pixels(b, picture)[...] = self._there(last, picture).transpose(0, 2, 1)
         for call in calls:
             self._call(call)
-        mine = {r.buffer for r in self.step.writes()}
+        terms = {b: self._terms(b) for b in self.memory if pictures.get(b, (b, None))[0] in mine and b not in pictures}
+        self._turn(True)
+        if not all(ours.matches(place) for place, ours in prints):
+            raise Differs(f"{self.step.name} gives something else with pictures in another layout")
         for b in self.memory:
             last, picture = pictures.get(b, (b, None))
             if last not in mine:
@@ -80,16 +114,16 @@ class AsRecorded:
                 self._there(last, picture)[...] = self._pixels(b, picture).transpose(0, 2, 1)
                 same = ours.matches(place)
             else:
-                same = self._near(b, place)
+                same = self._near(b, place, terms[b])
                 ctypes.memmove(place, self._at(b), self._size(b))
             if not same:
                 raise Differs(f"{self.step.name} gives something else with pictures in another layout")
 
-    def _near(self, b: int, place: int) -> bool:
+    def _near(self, b: int, place: int, terms: float) -> bool:
         """Whether sums over pictures are as good as the same. Terms may cancel, so their size counts as well."""
         size = self._size(b) // 4 * 4
         ours, theirs = (numbers(at, size, np.float32) for at in (place, self._at(b)))
-        limit = _OF_RESULTS * _largest(theirs) + _OF_TERMS * self._terms(b)
+        limit = _OF_RESULTS * _largest(theirs) + _OF_TERMS * terms
         return bool(np.allclose(ours, theirs, rtol=0, atol=limit, equal_nan=True))
 
     def _terms(self, b: int) -> float:
@@ -121,6 +155,9 @@ class AsRecorded:
     def _pixels(self, b: int, picture: Picture) -> np.ndarray:
         """A picture as it was recorded."""
         shape = (picture.images, picture.channels, picture.pixels)
+        if b in self.turned:
+            raw = view(self.program.address(Ref(self.turned[b][0], 0)), picture.bytes)
+            return np.frombuffer(raw, _kind(picture)).reshape(shape)
         return self.memory[b][: picture.bytes].view(_kind(picture)).reshape(shape)
 
     def _there(self, last: int, picture: Picture) -> np.ndarray:
@@ -141,6 +178,8 @@ class AsRecorded:
     def _place(self, ref: Ref) -> int:
         if self.program.graph.buffers[ref.buffer].source == "workspace":
             return onednn_plan._workspace.address + ref.offset
+        if ref.buffer in self.turned:
+            return self.program.address(Ref(self.turned[ref.buffer][0], ref.offset))
         if ref.buffer in self.memory:
             return self._at(ref.buffer) + ref.offset
         return self.program.address(ref)

@@ -69,7 +69,7 @@ class Derivative:
         self.program: Program | None = None
         self.make: Any = None
         self.slots: list[Any] = []
-        self.reads: list[int] = []  # which of the saved storages it reads
+        self.reads: set[int] = set()  # which of the gradients, arguments and saved storages its steps use
         self.watched: list[UntypedStorage] = []  # of the state
         self.problem = ""
         self.checked = False
@@ -140,6 +140,8 @@ class Derivative:
             b.storage for b in graph.buffers if b.source == "state" and b.index in used and b.storage is not None
         ]
         self.trail = passes.run(graph, {s.buffer for s in results.slots})
+        used = {r.buffer for s in graph.steps for r in s.refs()}
+        self.reads = {i for buffer, (i, _) in arguments.items() if buffer in used}
         self.program = Program(graph, arguments, [s.buffer for s in results.slots])
 
     def run(self, node: FunctionNode, grads: list[Tensor], made: list[UntypedStorage] | None = None) -> list:
@@ -203,13 +205,17 @@ class CompiledNode(Node):
             raise RuntimeError(RETRY_MESSAGE)
         if grad_mode.enabled:
             raise RuntimeError(DOUBLE)
-        for storage, version in self.versions:
+        for storage, version in self.needed():
             if storage.version != version:
                 raise RuntimeError(
                     "one of the variables needed for gradient computation has been modified by an inplace operation: it is at"
                     f" version {storage.version}; expected version {version} instead (in a compiled function)."
                 )
         return self.found(grads, self.derivative.gradients(grads))
+
+    def needed(self) -> list[tuple[UntypedStorage, int]]:
+        """The memory that the derivative reads, and the versions it had."""
+        return self.versions
 
     def found(self, came: list, grads: list[Tensor]) -> tuple:
         """The gradients of the leaves, from those of the results: as they came, and with zeros for those that did not."""
@@ -234,6 +240,16 @@ class FunctionNode(CompiledNode):
         self.saved = saved
         self.live = live  # results with their own graph, if the function ran as it is
         self.inner: list[Tensor] = []  # the leaves of that graph
+
+    def needed(self) -> list[tuple[UntypedStorage, int]]:
+        """What steps of the program read; the graph of a function that ran as it is knows by itself."""
+        if self.live is not None or self.derivative.program is None:
+            return []
+        read, saved = self.derivative.reads, len(self.saved)
+        first = len(self.derivative.layouts)  # gradients come first, then arguments, then what was saved
+        places = [first + len(self.arguments) + i for i in range(saved)]
+        places += [first + i for i in range(len(self.arguments))]
+        return [v for v, place in zip(self.versions, places) if place in read] + self.versions[len(places) :]
 
     def wrap(self, t: Tensor, position: int) -> Tensor:
         """A result, with this node as its history."""

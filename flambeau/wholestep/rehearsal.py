@@ -90,6 +90,7 @@ class Rehearsal:
         self._brief: dict[int, list[tuple[int, int, Any]]] = {}  # those of them that no later step uses
         self._copies: list[tuple[int, bytes, Any]] = []  # of these, while the step runs
         self._found: list[tuple[int, Print]] = []  # what they had become
+        self._first: dict[int, int] = {}  # of each buffer, the steps that use it first and last
         self._last: dict[int, int] = {}
         self._number = {id(step): i for i, step in enumerate(program.graph.steps)}
         self._generators = [(g, g.state_bytes()) for g in dict.fromkeys([default_generator, *program.graph.draws])]
@@ -107,6 +108,7 @@ class Rehearsal:
             refs = [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]
             for ref in refs:
                 self._last[ref.buffer] = i
+                self._first.setdefault(ref.buffer, i)
                 if ref.buffer in places:
                     self._filled.setdefault(i, []).append(places.pop(ref.buffer))
             for ref in () if isinstance(step, Test) else changed_by(step):
@@ -183,12 +185,14 @@ class Rehearsal:
         for address, size, kind in () if in_pieces else self._brief.pop(number, ()):
             self._copies.append((address, ctypes.string_at(address, size), kind))
             self._since += size
-        if self._since > _WORTHWHILE:
+        if number >= 0 and (self._since > _WORTHWHILE or getattr(step, "relaid", None) is not None):
             self._since = 0
             offsets, buffers = self.program.offsets, self.program.graph.buffers
-            self.program.rest(
-                [(at, at + buffers[b].size) for b, at in offsets.items() if self._last.get(b, -1) >= number]
-            )
+            self.program.rest([(at, at + buffers[b].size) for b, at in offsets.items() if self._lives(b, number)])
+
+    def _lives(self, b: int, number: int) -> bool:
+        """Whether a buffer is used by steps before this one, or by it, and by it or later ones."""
+        return self._first.get(b, number + 1) <= number <= self._last.get(b, -1)
 
     def after(self, step: Any) -> None:
         """A step has run."""

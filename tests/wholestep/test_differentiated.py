@@ -127,3 +127,42 @@ def test_an_argument_with_a_history_that_is_changed_in_place():
             (total + x.sum()).backward()
             results.append((total.item(), leaf.grad.tolist(), x.tolist()))
     assert results == [(18.0, [12.0] * 3, [6.0] * 3)] * 10
+
+
+def test_what_the_derivative_does_not_read_may_change():
+    """As in an eager call: a result and an argument are changed in place before the backward pass; what is read must not be."""
+    flambeau.manual_seed(0)
+    model = flambeau.nn.Sequential(flambeau.nn.ReflectionPad2d(1), flambeau.nn.Conv2d(3, 4, 3))
+    compiled, square = flambeau.compile(model), flambeau.compile(lambda x: (x * x).sum())
+    for _ in range(7):
+        found = []
+        for function in (model, compiled):
+            flambeau.manual_seed(1)
+            x = flambeau.randn(2, 3, 6, 6)
+            y = function(x)
+            y.div_(3)
+            x.div_(2)
+            model.zero_grad()
+            y.square().sum().backward()
+            found.append(model[1].weight.grad.clone())
+        flambeau.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+        x = flambeau.randn(3, requires_grad=True) * 1
+        y = square(x)
+        with flambeau.no_grad():
+            x.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.backward()
+
+
+def test_derivatives_of_compiled_functions():
+    """Transformed functions run as they are, also when they have been recorded before."""
+    compiled = flambeau.compile(lambda x: (x * x * x).sum())
+    for _ in range(6):
+        x = flambeau.randn(3, requires_grad=True)
+        compiled(x).backward()
+    x, rows = flambeau.randn(3), flambeau.randn(4, 3)
+    for _ in range(3):
+        flambeau.testing.assert_close(flambeau.func.grad(compiled)(x), 3 * x * x)
+        flambeau.testing.assert_close(flambeau.func.hessian(compiled)(x), flambeau.diag(6 * x))
+        flambeau.testing.assert_close(flambeau.func.jacfwd(compiled)(x), 3 * x * x)
+        flambeau.testing.assert_close(flambeau.func.vmap(flambeau.func.grad(compiled))(rows), 3 * rows * rows)

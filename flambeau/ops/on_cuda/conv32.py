@@ -1,5 +1,6 @@
-"""Convolutions of float32 with 3 x 3 taps, and the gradients of their inputs, on NVIDIA GPUs without tensor cores: what cuDNN has for them
-reaches a third of the arithmetic. (For gradients of weights it has Winograd's algorithm, which is faster than this.)
+"""Convolutions of float32 with 3 x 3 taps over small pictures, and the gradients of their inputs, on NVIDIA GPUs without tensor cores: what
+cuDNN chooses for them reaches a third of the arithmetic. (For gradients of weights, and for some pictures of other sizes, it has
+Winograd's algorithm, which is faster than this.)
 
 A block has 64 channels of the result and 64 pixels, 8 x 8 of one picture or 4 x 4 of four, and two groups of 64 threads that share the
 channels of the source: each takes four at a time. Patches of the source come into shared memory as they are; a thread reads rows of six
@@ -52,7 +53,7 @@ struct shape { int channels, results, high, wide, source_high, source_wide, down
 extern "C" __global__ void __launch_bounds__(128, EACH) convolve(float* out, const float* x, const float* w, shape s, int batch, int splits) {
   extern __shared__ quad space[];
   const int t = threadIdx.x & 63, group = threadIdx.x >> 6, tx = t & 7, ty = t >> 3;
-  const int tiles_wide = (s.wide + TILE - 1) / TILE, tiles = (s.high + TILE - 1) / TILE * tiles_wide, rows = s.results / 64;
+  const int tiles_wide = s.wide / TILE, tiles = s.high / TILE * tiles_wide, rows = s.results / 64;
   int which = blockIdx.x;
   const int first_row = which % rows * 64;
   which /= rows;
@@ -142,24 +143,19 @@ extern "C" __global__ void __launch_bounds__(128, EACH) convolve(float* out, con
   _Pragma("unroll") for (int q = 0; q < 2; ++q) {
     const int n = picture0 + (TILE == 8 ? 0 : (tx >> 2) + 2 * q), row = row0 + (TILE == 8 ? (tx >> 1) + 4 * q : tx & 3);
     const int column = column0 + (TILE == 8 ? (tx & 1) * 4 : 0);
-    if (n >= batch || row >= s.high) continue;
+    if (n >= batch) continue;
     _Pragma("unroll") for (int i = 0; i < 8; ++i) {
       quad r;
       _Pragma("unroll") for (int j = 0; j < 4; ++j) r.v[j] = sums[i][4 * q + j] + exchange[(i * 8 + 4 * q + j) * 64 + t];
-      float* to_row = out + (((i64)n * s.results + first_row + ty + 8 * i) * s.high + row) * s.wide + column;
-      if (s.wide % 4 == 0) {
-        if (column < s.wide) *(quad*)to_row = r;
-      } else {
-        _Pragma("unroll") for (int j = 0; j < 4; ++j)
-          if (column + j < s.wide) to_row[j] = r.v[j];
-      }
+      *(quad*)(out + (((i64)n * s.results + first_row + ty + 8 * i) * s.high + row) * s.wide + column) = r;
     }
   }
 }
 """
 )
 
-_EACH = 3  # blocks on a multiprocessor
+_EACH = 4  # blocks on a multiprocessor
+_LARGEST = 32  # pixels of a side: beyond that cuDNN has not been measured
 _SHAPE = struct.Struct("<8i")
 
 
@@ -177,8 +173,10 @@ def _fits(kind: str, x: tuple, w: tuple, y: tuple, window: tuple, where: Any) ->
     step, ((high, low), (left, right)), dilation, groups = window
     if groups != 1 or dilation != (1, 1) or step != (1, 1) or high != low or left != right:
         return False
-    out, source = (x, y) if kind == "input" else (y, x)
-    return not (out[1] % 64 or source[1] % 8 or math.prod(out) % 4) and max(math.prod(x), math.prod(y)) < 1 << 31
+    (_, rows, *sizes), (_, channels, *_) = (x, y) if kind == "input" else (y, x)
+    if rows % 64 or channels % 8 or max(math.prod(x), math.prod(y)) >= 1 << 31:
+        return False
+    return sizes == [4, 4] or all(n % 8 == 0 and n <= _LARGEST for n in sizes)
 
 
 def convolve(kind: str, x: Tensor, w: Tensor, y: Tensor, window: tuple) -> None:
@@ -194,9 +192,9 @@ class _Plan:
         _, ((high, _), (left, _)), _, _ = window
         out, source = (x, y) if back else (y, x)
         (batch, rows, tall, wide), channels = out, source[1]
-        tile = 4 if tall <= 4 and wide <= 4 else 8
+        tile = min(tall, 8)
         around = (high - 2, left - 2) if back else (-high, -left)
-        blocks = -(-batch // (64 // tile**2)) * -(-tall // tile) * -(-wide // tile) * (rows // 64)
+        blocks = -(-batch // (64 // tile**2)) * (tall // tile) * (wide // tile) * (rows // 64)
         splits = max(1, min(_EACH * nvidia.processors(where) // blocks, channels // 16))
         text = f"#define TILE {tile}\n#define BACK {int(back)}\n#define EACH {_EACH}\n" + _CONVOLVE
         shared = 16 * (2304 + 4 * (240 if tile == 8 else 208))  # two stages of two groups
