@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import math
+import mmap
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from .pictures import Picture
     from .program import Program
 
+_PIECE = 1 << 16  # numbers that are looked at together
 _OF_RESULTS, _OF_TERMS = 1e-4, 1e-5  # how far sums over pictures may be apart
 
 
@@ -49,7 +52,9 @@ class AsRecorded:
                 or (b not in written and b not in self.relaid.pictures and self._is_there(b))
             ):
                 continue
-            self.memory[b] = np.zeros(held.size, np.uint8)
+            self.memory[b] = np.frombuffer(
+                mmap.mmap(-1, max(held.size, 1)), np.uint8
+            )  # gone when it is not used any more
             if b in mine and self._is_there(b):
                 ctypes.memmove(self._at(b), program.address(Ref(b, 0)), self._size(b))
 
@@ -124,7 +129,7 @@ class AsRecorded:
         size = self._size(b) // 4 * 4
         ours, theirs = (numbers(at, size, np.float32) for at in (place, self._at(b)))
         limit = _OF_RESULTS * _largest(theirs) + _OF_TERMS * terms
-        return bool(np.allclose(ours, theirs, rtol=0, atol=limit, equal_nan=True))
+        return all(np.allclose(a, b, 0, limit, True) for a, b in zip(_pieces(ours), _pieces(theirs)))
 
     def _terms(self, b: int) -> float:
         """About how large a sum of as many terms is, if they do not cancel more than chance has them."""
@@ -185,8 +190,14 @@ class AsRecorded:
         return self.program.address(ref)
 
 
+def _pieces(values: np.ndarray) -> Iterator[np.ndarray]:
+    """Some at a time: what is computed from them needs memory, too."""
+    flat = values.reshape(-1)
+    return (flat[i : i + _PIECE] for i in range(0, len(flat), _PIECE))
+
+
 def _largest(values: np.ndarray) -> float:
-    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+    return max((float(np.abs(v[np.isfinite(v)]).max(initial=0.0)) for v in _pieces(values)), default=0.0)
 
 
 def _kind(picture: Any) -> Any:
