@@ -104,3 +104,9 @@ def test_make_fx_runs_again() -> None:
     assert torch.equal(second, torch.full((2,), 2.0))
     with pytest.raises(ValueError, match="Unexpected"):
         make_fx(lambda x: x, tracing_mode="whole")
+
+
+def test_one_number_stands_for_those_of_all_dimensions_of_a_convolution():
+    x, weight = flambeau.randn(2, 3, 5, 5), flambeau.randn(4, 3, 3, 3)
+    found = flambeau.ops.aten.convolution(x, weight, None, [2], [1], [1], False, [0], 1)
+    assert flambeau.equal(found, flambeau.nn.functional.conv2d(x, weight, None, 2, 1))
