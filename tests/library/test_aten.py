@@ -107,6 +107,6 @@ def test_make_fx_runs_again() -> None:
 
 
 def test_one_number_stands_for_those_of_all_dimensions_of_a_convolution():
-    x, weight = flambeau.randn(2, 3, 5, 5), flambeau.randn(4, 3, 3, 3)
-    found = flambeau.ops.aten.convolution(x, weight, None, [2], [1], [1], False, [0], 1)
-    assert flambeau.equal(found, flambeau.nn.functional.conv2d(x, weight, None, 2, 1))
+    x, weight = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 3, 3)
+    found = torch.ops.aten.convolution(x, weight, None, [2], [1], [1], False, [0], 1)
+    assert torch.equal(found, torch.nn.functional.conv2d(x, weight, None, 2, 1))
