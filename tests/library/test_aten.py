@@ -104,3 +104,9 @@ def test_make_fx_runs_again() -> None:
     assert torch.equal(second, torch.full((2,), 2.0))
     with pytest.raises(ValueError, match="Unexpected"):
         make_fx(lambda x: x, tracing_mode="whole")
+
+
+def test_one_number_stands_for_those_of_all_dimensions_of_a_convolution():
+    x, weight = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 3, 3)
+    found = torch.ops.aten.convolution(x, weight, None, [2], [1], [1], False, [0], 1)
+    assert torch.equal(found, torch.nn.functional.conv2d(x, weight, None, 2, 1))

@@ -102,7 +102,7 @@ def _embedding(weight: Tensor, indices: Tensor, padding: int = -1, scale: bool =
 def _convolution(
     input: Tensor, weight: Tensor, bias: Any, stride: list, padding: list, dilation: list, transposed: bool, extra: list, groups: int, *flags: bool
 ) -> Tensor:  # fmt: skip
-    rank = len(stride)
+    rank = weight.dim() - 2  # one number may stand for those of all dimensions
     if transposed:
         return getattr(F, f"conv_transpose{rank}d")(input, weight, bias, stride, padding, extra, groups, dilation)
     return getattr(F, f"conv{rank}d")(input, weight, bias, stride, padding, dilation, groups)
