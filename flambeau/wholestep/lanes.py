@@ -2,9 +2,7 @@
 
 The steps of a recurrent layer follow each other, and each is a small product and a loop over its gates. Cut in two, threads would meet
 after every one of them, and each would read what the other has just written. But rows of a batch have nothing to do with each other
-until the layer is through: so one thread computes all steps of the first rows, another one those of the next.
-
-Likewise the loops that update parameters: threads share out the elements of all of them, and meet once."""
+until the layer is through: so one thread computes all steps of the first rows, another one those of the next."""
 
 from __future__ import annotations
 
@@ -13,10 +11,9 @@ from typing import Any, NamedTuple
 
 from ..backends.cpu import jit, threads
 from ..backends.cpu.onednn.packed import PackedRows
-from .graph import Graph, Launch, Ref, operands
+from .graph import Graph, Launch, Ref
 
 _FEWEST_ROWS, _FEWEST_STEPS = 4, 8  # for each thread, and in a row
-_FEWEST_ELEMENTS, _LINE = 1 << 14, 64  # for each thread; where loops are cut
 # Kernels over rows of one time step: the state that they read and write, and how many times as wide as the hidden state it is. All
 # other operands hold all time steps one after the other.
 _STATES = {
@@ -44,7 +41,7 @@ def side_by_side(graph: Graph, results: set[int]) -> None:
         run = [] if rows is None else [rows]
         if rows is None and step is not None:
             steps.append(step)
-    graph.steps = _updates(graph, steps, count)
+    graph.steps = steps
 
 
 class _Rows(NamedTuple):
@@ -137,70 +134,6 @@ def _part(rows: _Rows, begin: int, count: int, plans: dict[Any, Any], lane: int)
     names = jit.facts[step.address].parameters
     numbers = {"first": rows.first + begin, "batch": count}
     return dataclasses.replace(step, arguments=[numbers.get(name, a) for name, a in zip(names, moved)])
-
-
-# -- loops over elements ------------------------------------------------------------------------------------------------
-
-
-def _updates(graph: Graph, steps: list[Any], lanes: int) -> list[Any]:
-    """The steps, with loops in a row that change parameters, and touch nothing in common, shared out as a whole."""
-    found: list[Any] = []
-    run: list[Launch] = []
-    used: set[int] = set()
-    written: set[int] = set()
-    for step in [*steps, None]:
-        loop = isinstance(step, Launch) and _updates_a_row(graph, step)
-        touched, writes = (
-            ({r.buffer for r in refs} for refs in (step.refs(), step.writes())) if loop else (set(), set())
-        )
-        if loop and not writes & used and not touched & written:
-            run.append(step)
-        else:
-            found += _shared_out(run, len(found), lanes)
-            run, used, written = [step] if loop else [], set(), set()
-            if not loop and step is not None:
-                found.append(step)
-        used |= touched
-        written |= writes
-    return found
-
-
-def _updates_a_row(graph: Graph, step: Launch) -> bool:
-    """Whether it is a loop over dense rows of elements that writes to memory which was there before."""
-    known = operands(step)
-    if known is None or type(step.arguments[0]) is not int:
-        return False
-    dense = all(type(p) is not tuple or p[1] == (1,) for p, _ in (*known[0], *known[1]))
-    return dense and all(graph.buffers[r.buffer].source == "state" for r in step.writes())
-
-
-def _shared_out(run: list[Launch], group: int, lanes: int) -> list[Launch]:
-    """Loops for several threads, each with as many elements; as they were, where there is one, or they are small."""
-    sizes = [step.arguments[0] for step in run]
-    total = sum(sizes)
-    if len(run) < 2 or total < lanes * _FEWEST_ELEMENTS or max(sizes) > total - _FEWEST_ELEMENTS // 4:
-        return run
-    found: list[Launch] = []
-    before, lane = 0, 0  # elements, and whose turn it is
-    for step, size in zip(run, sizes):
-        start = 0
-        while start < size:
-            end = total * (lane + 1) // lanes - before  # of this lane, in elements of this loop
-            stop = size if end >= size or lane == lanes - 1 else max(end, start) // _LINE * _LINE
-            if stop > start:
-                part = step if (start, stop) == (0, size) else _elements(step, start, stop)
-                found.append(dataclasses.replace(part, lane=(group, lane)))
-                start = stop
-            lane += stop < size
-        before += size
-    return found
-
-
-def _elements(step: Launch, start: int, stop: int) -> Launch:
-    """Some elements of a loop over dense rows."""
-    outputs, inputs = operands(step) or ((), ())
-    moved = [Ref(p[0].buffer, p[0].offset + start * size) if type(p) is tuple else p for p, size in (*outputs, *inputs)]
-    return dataclasses.replace(step, arguments=[stop - start, *moved], weight=step.weight if start == 0 else 1)
 
 
 __all__ = ["side_by_side"]

@@ -105,9 +105,9 @@ def multiply_once(graph: Graph, results: set[int]) -> None:
 
 
 def side_by_side(graph: Graph, results: set[int]) -> None:
-    """Let threads work on rows of a batch or on parameters of their own, where there are recurrent layers or an optimizer."""
+    """Let the rows of a batch go through the time of a recurrent layer on threads of their own, where there is one."""
     known = [jit.facts.get(s.address) for s in graph.steps if isinstance(s, Launch)]
-    if graph.updates or any(k is not None and "_step" in k.name for k in known):
+    if any(k is not None and "_step" in k.name for k in known):
         lanes.side_by_side(graph, results)
 
 

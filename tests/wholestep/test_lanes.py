@@ -91,36 +91,6 @@ def test_a_single_thread_takes_all_rows():
 
 
 @needs_threads
-@pytest.mark.parametrize("threads", [2, 3])
-def test_parameters_are_shared_out_as_a_whole(threads):
-    flambeau.set_num_threads(threads)
-    model, other = (nn.Sequential(nn.Linear(250, 180), nn.Tanh(), nn.Linear(180, 70)) for _ in range(2))
-    other.load_state_dict(model.state_dict())
-
-    def step_of(m):
-        optimizer = flambeau.optim.Adam(m.parameters(), lr=0.01)
-
-        def step(x):
-            optimizer.zero_grad()
-            m(x).square().mean().backward()
-            optimizer.step()
-
-        return step
-
-    eager, compiled = step_of(model), flambeau.compile(step_of(other))
-    for _ in range(5):
-        x = flambeau.randn(5, 250)  # so few rows that products are the same, bit by bit
-        eager(x)
-        compiled(x)
-    for p, q in zip(model.parameters(), other.parameters()):
-        flambeau.testing.assert_close(q, p, rtol=0, atol=0)
-    (recorded,) = compiled._compiled.recordings()
-    mine = [s for s in recorded.program.graph.steps if getattr(s, "lane", None) is not None]
-    loads = [sum(s.arguments[0] for s in mine if s.lane[1] == lane) for lane in range(threads)]
-    assert sum(loads) == sum(p.numel() for p in model.parameters()) and max(loads) - min(loads) <= 128
-
-
-@needs_threads
 def test_memory_of_steps_side_by_side_is_not_shared():
     model = nn.LSTM(24, 64, num_layers=2)
     compiled = flambeau.compile(training_step(model))
