@@ -6,6 +6,7 @@ on afterwards by what the recorded call has added. Whether it is one is found ou
 from __future__ import annotations
 
 import ast
+import re
 import types
 from typing import Any
 
@@ -78,7 +79,8 @@ def _only_counted(reach: Reach, candidates: set[str]) -> set[str]:
     """Which of these all code uses only in statements `... += ...` and `... -= ...`, if at all."""
     functions = [f for f in reach.seen.values() if isinstance(f, types.FunctionType) and f.__code__ in reach.codes]
     for f in functions:
-        used = {n for n in candidates if n.lstrip(".") in _names(f.__code__)}
+        names = _names(f.__code__)
+        used = {n for n in candidates if n.lstrip(".") in names}
         if used:
             given = source.of(f)
             candidates = candidates - (used if isinstance(given, str) else _other_uses(given.tree))
@@ -87,7 +89,8 @@ def _only_counted(reach: Reach, candidates: set[str]) -> set[str]:
 
 def _names(code: types.CodeType) -> set[str]:
     """Names and texts in code, and in the code of functions inside it."""
-    found = {*code.co_names, *code.co_freevars, *(c for c in code.co_consts if isinstance(c, str))}
+    texts = [c for c in code.co_consts if isinstance(c, str)]
+    found = {*code.co_names, *code.co_freevars, *texts, *re.findall(r"\.(\w+)", " ".join(texts))}
     return found.union(*(_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
 
 
@@ -103,7 +106,7 @@ def _other_uses(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.Name):
             found.add(node.id)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found |= {node.value, f".{node.value}"}
+            found |= {node.value, f".{node.value}", *re.findall(r"\.\w+", node.value)}  # "{0.calls}".format(self)
     return found
 
 

@@ -54,6 +54,14 @@ class ByText(Counting):
         return self.layer(x) + getattr(self, "calls")  # noqa: B009
 
 
+class Formatting(Counting):
+    """Reads its counter in a text."""
+
+    def forward(self, x):
+        self.calls += 1
+        return self.layer(x) + len("{0.calls:10}".format(self).strip())  # noqa: UP032
+
+
 class Resetting(Counting):
     """Sets its counter back by itself."""
 
@@ -87,7 +95,7 @@ def test_counters_of_several_sizes():
     _same(Counting, (3, 5, 3, 5, 3, 5, 3, 5, 3, 5, 7, 7, 7))
 
 
-@pytest.mark.parametrize("kind", [Deciding, Reading, ByText, Resetting])
+@pytest.mark.parametrize("kind", [Deciding, Reading, ByText, Formatting, Resetting])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_numbers_that_decide(kind):
     _same(kind, (3, 3, 3, 3, 3, 3, 5, 3, 3, 3, 5, 5, 5, 5, 3))
