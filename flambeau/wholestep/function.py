@@ -25,20 +25,21 @@ from ..core.allocator import allocator
 from ..core.casts import casts
 from ..core.device import cpu
 from ..core.generator import default_generator
-from ..core.graph import INFERENCE, grad_mode, unusual, user_frame
+from ..core.graph import unusual, user_frame
 from ..core.locks import new_lock
 from ..core.overrides import only_for_subclasses
 from ..core.tensor import Tensor
 from ..nn.modules import module as module_room
 from ..nn.modules.module import Module
 from .arguments import Arguments, generation, settings_key
+from .histories import attached, cut, take_histories
 from .late import late
 from .preparing import Changes, Prepared
 from .program import Stale
 from .reach import Reach, Unreachable
-from .recorded import Recorded, tensors_in
+from .recorded import Last, Recorded, tensors_in
 from .recorder import NotRecordable, Recorder
-from .results import is_live, replaced, saved_storages, write_back
+from .results import is_live, replaced, write_back
 
 if TYPE_CHECKING:
     from .differentiable import Derivative
@@ -87,41 +88,6 @@ def _undivided() -> Iterator[None]:
 available = jit.available() and native_call.supported()
 _one_at_a_time = new_lock()
 stance = ["default"]  # what `compiler.set_stance` says
-
-
-class Last:
-    """A recording whose arguments are tensors without a history or memory in common: a quick look says whether a call is like it."""
-
-    __slots__ = ("recorded", "layouts", "settings", "several")
-
-    def __init__(self, recorded: Recorded, tensors: list[Tensor], settings: tuple):
-        self.recorded, self.settings = recorded, settings
-        self.layouts = [(t.shape, t._strides, t.dtype, t.device, t._storage.version >= INFERENCE) for t in tensors]
-        self.several = len(tensors) > 1
-
-    def takes(self, args: tuple) -> bool:
-        state = self.recorded.state_addresses
-        for t, (shape, strides, d, where, inference) in zip(args, self.layouts):
-            if (
-                type(t) is not Tensor
-                or t._autograd is not None
-                or t._base is not None
-                or t.dtype is not d
-                or t.__dict__
-            ):
-                return False
-            if t.shape != shape or t._strides != strides or t.device is not where:
-                return False
-            storage = t._storage
-            if (storage.version >= INFERENCE) is not inference:
-                return False
-            if storage.ptr in state or (
-                storage.owner is not None and (self.several or self.recorded._in_state(storage))
-            ):
-                return False
-        if self.several and len({t._storage.ptr for t in args}) != len(args):
-            return False
-        return settings_key() == self.settings and not self.recorded.guard.difference()
 
 
 class Unfit:
@@ -601,51 +567,6 @@ def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorde
     if recorder.problems:
         raise NotRecordable("; ".join(dict.fromkeys(recorder.problems)))
     return prepared.finish(result)
-
-
-def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
-    """Arguments with a history, and tensors in their place at which graphs of a function end. `told` gets a reason not to record
-    if a gradient comes by."""
-    if not grad_mode.enabled:
-        return {}
-    table = {id(t): differentiable.Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
-    for t in given.tensors:
-        if id(t) in table and t.__dict__:
-            table[id(t)].__dict__.update(t.__dict__)
-    return table
-
-
-def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str]) -> None:
-    """Arguments that a function changed in place have the history that their stand-ins got, and the attributes."""
-    for t in given.tensors:
-        inside = table.get(id(t))
-        if inside is not None and {n: id(v) for n, v in inside.__dict__.items()} != {
-            n: id(v) for n, v in t.__dict__.items()
-        }:
-            t.__dict__.clear()
-            t.__dict__.update(inside.__dict__)
-        if inside is None or isinstance(inside.grad_fn, differentiable.Boundary):
-            continue
-        told.append("it changes an argument that has a history")
-        if t._base is not None:
-            raise RuntimeError(
-                "compile: a function changes in place an argument that is a view with a history; this works only without compile"
-            )
-        meta = t._ensure_autograd()
-        meta.grad_fn, meta.output_nr = inside.grad_fn, inside.output_nr
-
-
-def attached(
-    derivative: Derivative, given: Arguments, table: dict[int, Tensor], result: Any, live: list[Tensor]
-) -> Any:
-    """The result of a function that ran as it is, with one node in front of its graph."""
-    tensors = given.tensors
-    node = differentiable.FunctionNode(derivative, tensors, saved_storages(live), live)
-    inside = [table.get(id(t), t) for t in tensors]
-    node.inner = [inside[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
-    wrapped = {id(t): node.wrap(t, k) for k, t in enumerate(live)}
-    wrapped.update({id(alias): t for alias, t in zip(inside, tensors) if alias is not t})
-    return replaced(result, wrapped)
 
 
 __all__ = ["CompiledFunction", "available", "generation", "record_once", "recording", "stance"]

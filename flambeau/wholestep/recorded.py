@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ..core.allocator import allocator
-from ..core.storage import UntypedStorage
+from ..core.storage import INFERENCE, UntypedStorage
 from ..core.tensor import Tensor
-from .arguments import Arguments
+from .arguments import Arguments, settings_key
 from .comparing import TensorPrint
 from .guards import (
     GRADIENTS_ARE_KNOWN,
@@ -286,6 +286,41 @@ class Recorded:
         return ""
 
 
+class Last:
+    """A recording whose arguments are tensors without a history or memory in common: a quick look says whether a call is like it."""
+
+    __slots__ = ("recorded", "layouts", "settings", "several")
+
+    def __init__(self, recorded: Recorded, tensors: list[Tensor], settings: tuple):
+        self.recorded, self.settings = recorded, settings
+        self.layouts = [(t.shape, t._strides, t.dtype, t.device, t._storage.version >= INFERENCE) for t in tensors]
+        self.several = len(tensors) > 1
+
+    def takes(self, args: tuple) -> bool:
+        state = self.recorded.state_addresses
+        for t, (shape, strides, d, where, inference) in zip(args, self.layouts):
+            if (
+                type(t) is not Tensor
+                or t._autograd is not None
+                or t._base is not None
+                or t.dtype is not d
+                or t.__dict__
+            ):
+                return False
+            if t.shape != shape or t._strides != strides or t.device is not where:
+                return False
+            storage = t._storage
+            if (storage.version >= INFERENCE) is not inference:
+                return False
+            if storage.ptr in state or (
+                storage.owner is not None and (self.several or self.recorded._in_state(storage))
+            ):
+                return False
+        if self.several and len({t._storage.ptr for t in args}) != len(args):
+            return False
+        return settings_key() == self.settings and not self.recorded.guard.difference()
+
+
 def tensors_in(value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
@@ -294,4 +329,4 @@ def tensors_in(value: Any) -> list[Tensor]:
     return [t for v in value for t in tensors_in(v)] if isinstance(value, (list, tuple)) else []
 
 
-__all__ = ["GradSlot", "Recorded", "extent", "tensors_in"]
+__all__ = ["GradSlot", "Last", "Recorded", "extent", "tensors_in"]

@@ -59,7 +59,7 @@ class Formatting(Counting):
 
     def forward(self, x):
         self.calls += 1
-        return self.layer(x) + len("{0.calls:10}".format(self).strip())  # noqa: UP032
+        return self.layer(x) + len("{0.calls:10}".format(self).strip())  # noqa: UP030, UP032
 
 
 class Resetting(Counting):
