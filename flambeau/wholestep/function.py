@@ -395,10 +395,11 @@ class CompiledFunction:
                     problem, result = recorded.check(
                         given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
                     )
-                if problem and recorded.program.graph.relaid:
+                graph = getattr(recorded.program, "graph", None)  # what was not captured has no program
+                if problem and graph is not None and graph.relaid:
                     # recorded once more, with everything as it lies in eager calls
                     self.layouts, self.found[key] = False, 1
-                elif problem and recorded.program.graph.rounded_otherwise:
+                elif problem and graph is not None and graph.rounded_otherwise:
                     self.exact, self.found[key] = True, 1  # recorded once more, bit by bit
                 elif problem:
                     self.found[key] = Unfit(problem)

@@ -3,6 +3,7 @@ against its buffer, and every result against the compiled kernel's."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 
 import numpy as np
@@ -62,7 +63,7 @@ def _interpret_kernels(monkeypatch) -> None:
     """Every kernel runs as the Python function it was written as."""
     for module in [m for name, m in sys.modules.items() if name.startswith("flambeau.")]:
         for name, value in list(vars(module).items()):
-            if isinstance(getattr(value, "kernel", None), LoopKernel):
+            if inspect.isfunction(value) and isinstance(getattr(value, "kernel", None), LoopKernel):
                 monkeypatch.setattr(module, name, value.interpret)
 
 
