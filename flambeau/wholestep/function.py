@@ -401,6 +401,8 @@ class CompiledFunction:
                     self.layouts, self.found[key] = False, 1
                 elif problem and graph is not None and graph.rounded_otherwise:
                     self.exact, self.found[key] = True, 1  # recorded once more, bit by bit
+                elif problem and graph is None:
+                    self._unfit(key, problem, "")
                 elif problem:
                     self.found[key] = Unfit(problem)
                     self._say(problem)

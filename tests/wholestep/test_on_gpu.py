@@ -192,6 +192,20 @@ with warnings.catch_warnings(record=True) as told:
     for i in range(5):
         assert compiled(fl.ones(4).cuda() * i).tolist() == reads(fl.ones(4).cuda() * i).tolist()
 assert len(told) == 1, [str(t.message) for t in told]
+
+# a result of a class of its own: what computes it is captured, Python makes the object
+pathlib.Path(sys.argv[1], "with_objects.py").write_text(
+    "import dataclasses\\n\\n@dataclasses.dataclass\\nclass Result:\\n    value: object\\n\\n\\n"
+    "def f(x):\\n    y = x * 2 + 1\\n    return Result(y)\\n"
+)
+sys.path.insert(0, sys.argv[1])
+import with_objects
+warnings.simplefilter("ignore")
+compiled = fl.compile(with_objects.f)
+for i in range(9):
+    assert compiled(fl.ones(4).cuda() * i).value.tolist() == [2 * i + 1.0] * 4
+(part,) = compiled._compiled.parts()
+assert sum(r.calls for r in part.recordings()) > 0, compiled.explain()
 print("done")
 """
 
