@@ -218,11 +218,12 @@ class CompiledFunction:
             return False
         a = found[0].tree.args
         names = [p.arg for p in (*a.posonlyargs, *a.args)][len(found[1]) :]
-        self.varying = {
-            names[k] if type(k) is int and k < len(names) else str(k)
-            for k, v in self.values.items()
-            if len(v) >= _VALUES
-        }
+        keywords = {p.arg for p in (*a.args, *a.kwonlyargs)}
+        for k, v in self.values.items():
+            if len(v) >= _VALUES and type(k) is int:
+                self.varying.add(names[k] if k < len(names) else a.vararg.arg)  # type: ignore[union-attr]
+            elif len(v) >= _VALUES:
+                self.varying.add(k if k in keywords else a.kwarg.arg)  # type: ignore[union-attr]
         return True
 
     def _wait(self, alike: list[tuple]) -> int:
@@ -294,18 +295,20 @@ class CompiledFunction:
             return self._eager(args, kwargs, f"{why}; it cannot be split: {found}")
         source, first = found
         marks = marking.Marks(source)
-        reach = self._reach(given)
-        counters.set_free(reach)
-        prepared, table, result = self._watched(
-            _recorder(reach, given),
-            reach,
-            given,
-            key,
-            args,
-            kwargs,
-            functools.partial(marks.function, *first),
-            marks.begin,
-        )
+        marked = functools.partial(marks.function, *first)
+        try:
+            reach = self._reach(given)
+            counters.set_free(reach)
+            prepared, table, result = self._watched(
+                _recorder(reach, given), reach, given, key, args, kwargs, marked, marks.begin
+            )
+        except Unreachable as problem:
+            return self._unreached(given, key, args, kwargs, str(problem))
+        except _Busy:
+            return self.function(*args, **kwargs)  # another thread is recording
+        except _NotPrepared as problem:
+            self.found[key] = Unfit(str(problem))
+            return self._eager(args, kwargs, str(problem))
         bad = marks.end()
         bad |= marking.makers(source, result)
         bad |= marking.users_of(source, self.varying)
@@ -370,7 +373,8 @@ class CompiledFunction:
         if not self.fullgraph and self.depth < _DEEPEST and not isinstance(found, str):
             source, first = found
             objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
-            if self._split_at(source, first, marking.unreachable(source, objects, first, changed), key, why):
+            bad = marking.unreachable(source, objects, first, changed) | marking.users_of(source, self.varying)
+            if self._split_at(source, first, bad, key, why):
                 return self._by_parts(args, kwargs)
         self.found[key] = Unfit(why)
         return self._eager(args, kwargs, why)

@@ -531,3 +531,25 @@ def test_state_that_changes_again_and_again(every):
         assert len(calls) == 2 and min(calls) > 10 and len(behind.reasons) == 1
     else:
         assert not behind.parts() and not behind.reasons and len(behind.causes) == 10
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_numbers_that_change_where_state_cannot_be_known(capsys):
+    """A function that prints, and gets another number in each call, however it gets it."""
+
+    def prints(x, i):
+        print(i)
+        y = x * 2
+        return y + i
+
+    def several(x, *numbers, **named):
+        y = x * 2
+        return y + sum(numbers) + named["k"]
+
+    one, other = flambeau.compile(prints), flambeau.compile(several)
+    for i in range(12):
+        assert one(flambeau.ones(3), i).tolist() == [2.0 + i] * 3
+        assert other(flambeau.ones(3), i, i + 1, k=3 * i).tolist() == [3.0 + 5 * i] * 3
+    assert capsys.readouterr().out.split() == [str(i) for i in range(12)]
+    for f in (one, other):
+        assert max(sum(r.calls for r in part.recordings()) for part in f._compiled.parts()) > 2
