@@ -1,12 +1,5 @@
 """Errors of compiled functions, by the names that programs catch them by."""
 
-
-class TorchDynamoException(RuntimeError):
-    """Something about compiling went wrong."""
-
-
-class Unsupported(TorchDynamoException):
-    """`compile(fullgraph=True)` of a function that cannot be one graph."""
-
+from ..core.compile_options import TorchDynamoException, Unsupported
 
 __all__ = ["TorchDynamoException", "Unsupported"]

@@ -1,4 +1,4 @@
-"""The arguments of `compile`, checked in one place."""
+"""The arguments of `compile`, checked in one place, and its errors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ from typing import Any
 # Names of PyTorch's, with the tag by which `list_backends` leaves them out.
 BACKENDS = {"aot_eager": "debug", "cudagraphs": "", "eager": "debug", "inductor": ""}
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+
+
+class TorchDynamoException(RuntimeError):
+    """Something about compiling went wrong."""
+
+
+class Unsupported(TorchDynamoException):
+    """`compile(fullgraph=True)` of a function that cannot be one graph."""
 
 
 def check_compile_options(

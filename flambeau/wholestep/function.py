@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import threading
 import time
 import warnings
@@ -23,6 +22,7 @@ from ..backends.cpu import jit, native_call
 from ..core import modes
 from ..core.allocator import allocator
 from ..core.casts import casts
+from ..core.compile_options import Unsupported
 from ..core.device import cpu
 from ..core.generator import default_generator
 from ..core.graph import unusual, user_frame
@@ -270,8 +270,7 @@ class CompiledFunction:
         if why not in self.reasons:
             self.reasons.append(why)
             if self.fullgraph:
-                unsupported = importlib.import_module(f"{__package__.partition('.')[0]}._dynamo.exc").Unsupported
-                raise unsupported(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
+                raise Unsupported(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
             if len(self.reasons) == 1 and not self.depth:
                 file, _, line = user_frame().rpartition(":")
                 warnings.warn_explicit(f"{self.name} {what}: {why}", UserWarning, file, int(line))
