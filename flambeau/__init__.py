@@ -85,11 +85,8 @@ from .random import (
     seed,
     set_rng_state,
 )
-from .startup import flambeau_torch_later as _torch_later
 
 __version__ = "0.1.0"
-
-_torch_later.come_last()  # tools that import torch get this package where no real PyTorch is installed
 
 e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan
 newaxis = None

@@ -14,10 +14,6 @@ import numpy as np
 import pytest
 
 import flambeau
-from flambeau.startup.flambeau_torch_later import TorchLater
-
-# Where no PyTorch is installed, tests that compare with it are skipped: `import torch` must not give them Flambeau.
-sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, TorchLater)]
 
 
 @pytest.fixture(autouse=True)

@@ -47,8 +47,3 @@ def come_first():
     """From now on torch is Flambeau, even where the real one is installed."""
     if sys.version_info >= OLDEST and not isinstance(sys.meta_path[0], TorchLater):
         sys.meta_path.insert(0, TorchLater())
-
-
-def come_last():
-    """From now on torch is Flambeau where no real one is installed."""
-    sys.meta_path.append(TorchLater())

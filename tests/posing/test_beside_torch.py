@@ -17,7 +17,7 @@ NOT_INSTALLED = """
 import importlib.machinery
 found = importlib.machinery.PathFinder.find_spec
 def find(name, *rest, **named):
-    return None if name.partition(".")[0] in ("torch", "torchvision", "mxnet") else found(name, *rest, **named)
+    return None if name.partition(".")[0] in ("torch", "torchvision", "mxnet", "ts", "horovod") else found(name, *rest, **named)
 importlib.machinery.PathFinder.find_spec = find
 """
 
@@ -32,22 +32,77 @@ def run(code: str, setup: str = NOT_INSTALLED) -> str:
     return done.stdout
 
 
-def test_where_torch_is_not_installed_it_is_flambeau():
+NOTHING_CHANGES = """
+import builtins, importlib, multiprocessing.spawn, pkgutil, sys
+import numpy  # what is watched is Flambeau
+NAMES = ("torch", "torchvision", "mxnet", "ts", "horovod")
+
+def state():
+    return {
+        "finders": list(sys.meta_path),
+        "hooks": [sys.excepthook, sys.displayhook, *sys.path_hooks],
+        "builtins": dict(vars(builtins)),
+        "spawn": multiprocessing.spawn.get_preparation_data,
+        "__import__": importlib.__import__,
+    }
+
+def check(what):
+    changed = [name for name, value in state().items() if value != before[name]]
+    assert not changed, f"{what} changed {changed}"
+    for name in NAMES:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as problem:
+            assert problem.name == name
+        else:
+            raise AssertionError(f"after {what}, `import {name}` succeeds")
+"""
+
+
+def test_importing_flambeau_changes_nothing_of_import_torch():
     code = """
-    try:
-        import torch
-    except ModuleNotFoundError:
-        print("not before Flambeau")
-    import flambeau, importlib.util, sys
-    assert importlib.util.find_spec("torch") is not None
-    assert not flambeau.core.naming.is_posing(), "a question changes nothing"
+    before = state()
+    import flambeau
+    check("import flambeau")
+    assert flambeau.Tensor.__module__.startswith("flambeau") and flambeau.__name__ == "flambeau"
+    assert "+" not in flambeau.__version__
+    """
+    run(code, NOT_INSTALLED + NOTHING_CHANGES)
+
+
+def test_importing_any_room_changes_nothing_of_import_torch():
+    code = """
+    before = state()
+    import flambeau
+    count = 0
+    for entry in pkgutil.walk_packages(flambeau.__path__, "flambeau.", onerror=lambda name: None):
+        if entry.name.endswith(("sitecustomize", "__main__")):
+            continue  # these are the ways to opt in
+        try:
+            importlib.import_module(entry.name)
+            count += 1
+        except ModuleNotFoundError as problem:
+            assert not problem.name.startswith("flambeau"), problem
+        except ImportError as problem:
+            assert "needs the package" in str(problem), (entry.name, problem)
+    check("importing every module")
+    assert not flambeau.core.naming.is_posing() and flambeau.nn.Linear.__module__.startswith("flambeau")
+    print(count)
+    """
+    assert int(run(code, NOT_INSTALLED + NOTHING_CHANGES)) > 1000
+
+
+def test_flambeau_is_torch_where_it_is_asked_for():
+    code = """
+    import flambeau, sys
+    flambeau.install_as_torch()
     import torchvision.transforms, torch.nn.functional
     from torch.autograd import Variable
     assert sys.modules["torch"] is flambeau and torch.nn.functional is flambeau.nn.functional
     assert torchvision is flambeau.vision and flambeau.__version__.startswith("2.13.0+")
     print(torch.ones(2))
     """
-    assert run(code) == "not before Flambeau\ntensor([1., 1.])\n"
+    assert run(code) == "tensor([1., 1.])\n"
 
 
 def test_an_installed_torch_is_not_hidden():
@@ -58,6 +113,7 @@ def test_an_installed_torch_is_not_hidden():
 def test_versions_are_versions():
     code = """
     import flambeau
+    flambeau.install_as_torch()
     import torchvision, torch
     print(torchvision.__version__, torch.__version__)
     """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .....quantization.qconfig import _activation_is_memoryless
+import flambeau as torch
+
 from ...modules.linear import Linear as _Linear
 
 __all__ = ["Linear"]
@@ -23,7 +24,7 @@ class Linear(_Linear):
         dtype: Any = None,
     ) -> None:
         super().__init__(in_features, out_features, bias, qconfig, device, dtype)
-        if not _activation_is_memoryless(qconfig):
+        if not torch.ao.quantization.qconfig._activation_is_memoryless(qconfig):
             raise ValueError(
                 "Dynamic QAT requires a memoryless observer."
                 "This means a MovingAverage observer with averaging constant equal to 1"
