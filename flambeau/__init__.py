@@ -85,8 +85,7 @@ from .random import (
     seed,
     set_rng_state,
 )
-
-__version__ = "0.1.0"
+from .torch_version import OWN_VERSION as __version__
 
 e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan
 newaxis = None

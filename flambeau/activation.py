@@ -1,7 +1,8 @@
 """Flambeau as torch beyond this process: in the programs that a program starts, and in a whole Python environment.
 
 `python -m flambeau` puts the folder `flambeau/startup` on PYTHONPATH (`export`), so that every Python started from there has
-Flambeau as torch, too. `flambeau activate` writes a `.pth` file, which Python reads at every start in that environment.
+Flambeau as torch, too. `flambeau activate` writes a `.pth` file, which Python reads at every start in that environment; commands.py installs the names
+of commands beside it.
 """
 
 from __future__ import annotations

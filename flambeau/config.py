@@ -1,4 +1,4 @@
-"""What this installation is made of: the text `flambeau info` and `flambeau.__config__.show()` print."""
+"""What this installation is made of: the text of `flambeau.__config__.show()`. installed.py adds what `flambeau info` says more."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import numpy as np
 
 from .backends.cpu import heavy, onednn, threads
 from .kernels import cache
+from .torch_version import OWN_VERSION, TORCH_VERSION, TORCHVISION_VERSION
+
+NOT_INSTALLED = "not installed"
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """The installed version of a package, or NOT_INSTALLED."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        return NOT_INSTALLED
 
 
 def cpu_features() -> list[str]:
@@ -47,24 +51,37 @@ def cpu_name() -> str:
 
 def show() -> str:
     """Versions, CPU features, threads, libraries and the kernel cache, one fact per line."""
+    return table(facts())
+
+
+def facts() -> list[tuple[str, str]]:
+    """What `show` prints: names and values."""
     found = (
-        f"oneDNN {onednn.version()}"
+        ".".join(map(str, onednn.version()))
         if onednn.available()
         else "not found: matrix products and convolutions go through NumPy"
     )
     if onednn.available() and not heavy.onednn_enabled():
         found += " (switched off)"
-    lines = [
-        ("Flambeau", _version("flambeau")),
+    return [
+        ("Flambeau", OWN_VERSION),
+        ("imitates", f"PyTorch {TORCH_VERSION}, torchvision {TORCHVISION_VERSION}"),
         ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         ("NumPy", np.__version__),
-        ("llvmlite", _version("llvmlite")),
+        ("llvmlite", version_of("llvmlite")),
         ("oneDNN", found),
         ("CPU", f"{cpu_name()}, {os.cpu_count()} cores"),
         ("CPU features", " ".join(cpu_features()) or "unknown"),
-        ("threads", str(threads.get_num_threads())),
+        (
+            "threads",
+            f"{threads.get_num_threads()} of one operator, {threads.get_num_interop_threads()} operators at a time",
+        ),
         ("kernel cache", cache.summary()),
         ("executable", sys.executable),
     ]
+
+
+def table(lines: list[tuple[str, str]]) -> str:
+    """Names and values in two columns."""
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)

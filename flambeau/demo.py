@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -212,10 +213,37 @@ def _draw_with_matplotlib(history: History, guesses: list[tuple[Any, int, int]],
     return figure
 
 
+class DemoError(Exception):
+    """The demo cannot start with these options; the message says what to do."""
+
+
+def _check(output: str, checkpoint: str, resume: bool) -> None:
+    """Refuse files that cannot be written or read, before minutes of training instead of after them."""
+    for option, name in (("--output", output), ("--checkpoint", checkpoint)):
+        folder = Path(name).absolute().parent
+        if not folder.is_dir():
+            raise DemoError(f"{option} {name}: the folder {folder} does not exist; make it first: mkdir -p {folder}")
+        if Path(name).is_dir():
+            raise DemoError(f"{option} {name} is a folder: give the name of a file in it")
+    if resume and not Path(checkpoint).exists():
+        raise DemoError(
+            f"--resume: there is no checkpoint {checkpoint}; start without --resume, or name the file with --checkpoint"
+        )
+
+
+def _load(training: Training, checkpoint: str) -> None:
+    try:
+        training.load(checkpoint)
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, UnpicklingError) as problem:
+        raise DemoError(f"--resume: {checkpoint} is no checkpoint of this run: {problem}") from problem
+
+
 def main(epochs: int = 15, output: str = "digits.png", checkpoint: str = "digits.pt", resume: bool = False) -> float:
+    """Train, draw `output`, and return the accuracy on the test digits."""
+    _check(output, checkpoint, resume)
     training = Training(epochs)
     if resume:
-        training.load(checkpoint)
+        _load(training, checkpoint)
         print(f"resumed from {checkpoint} after epoch {training.epoch}")
     training.run(checkpoint=checkpoint)
     draw(training, output)

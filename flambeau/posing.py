@@ -28,13 +28,12 @@ from . import serialization  # noqa: F401  the whole room before its parts: see 
 from .core import naming
 from .serialization.names import written_name
 from .serve import alias as serving_names
-from .torch_version import TORCH_VERSION, TORCHVISION_VERSION
+from .torch_version import OWN_VERSION, TORCH_VERSION, TORCHVISION_VERSION
 from .torch_version import TorchVersion as _TorchVersion
 
 __all__ = ["install_as_torch"]
 
 _NAMES = ("torch", "torchvision", "horovod")
-_OWN_VERSION = importlib.import_module(naming.PACKAGE).__version__  # before it becomes PyTorch's
 
 
 class _AliasLoader(importlib.abc.Loader):
@@ -159,7 +158,7 @@ def _explain_missing_names(module: ModuleType) -> None:
 
 
 def _set_version(module: ModuleType, version: str) -> None:
-    module.__version__ = _TorchVersion(f"{version}+flambeau.{_OWN_VERSION}")  # type: ignore[attr-defined]
+    module.__version__ = _TorchVersion(f"{version}+flambeau.{OWN_VERSION}")  # type: ignore[attr-defined]
 
 
 class _Distribution(importlib.metadata.Distribution):

@@ -1,10 +1,11 @@
-"""The version of PyTorch whose interface this package follows, and version strings that compare as versions."""
+"""The version of this package, that of PyTorch whose interface it follows, and version strings that compare as versions."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+OWN_VERSION = "0.1.0"  # the only place that says it: pyproject.toml reads this line
 TORCH_VERSION = "2.13.0"
 TORCHVISION_VERSION = "0.28.0"
 

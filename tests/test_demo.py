@@ -89,3 +89,53 @@ def test_matplotlib_draws_where_it_is_installed(tmp_path: Path, monkeypatch: pyt
     draw(training, tmp_path / "canvas.png")
     for name in ("plotted.png", "canvas.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--epochs", "0"], "--epochs: expected a whole number of at least 1, not '0'"),
+        (["--epochs", "many"], "--epochs: expected a whole number of at least 1, not 'many'"),
+        (["--resume"], "there is no checkpoint digits.pt; start without --resume"),
+        (["--output", "no/such/folder/digits.png"], "no/such/folder does not exist; make it first: mkdir -p"),
+        (["--checkpoint", "no/digits.pt"], "/no does not exist; make it first: mkdir -p"),
+        (["--output", "."], "--output . is a folder"),
+        (["--resume", "--checkpoint", "damaged.pt"], "damaged.pt is no checkpoint of this run"),
+        (["--resume", "--checkpoint", "other.pt"], "other.pt is no checkpoint of this run"),
+        (["--resume", "--epochs", "5", "--checkpoint", "short.pt"], "short.pt is of a run of 3 epochs, not 5"),
+    ],
+)
+def test_options_that_cannot_be_followed_are_explained(
+    options: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("damaged.pt").write_bytes(b"hello")
+    flambeau.save({"weights": flambeau.ones(2)}, "other.pt")
+    Training(epochs=3).save("short.pt")
+    try:
+        status = command(["demo", *options])
+    except SystemExit as stopped:  # argparse
+        status = stopped.code
+    said = capsys.readouterr()
+    assert status in (1, 2) and message in said.err and "Traceback" not in said.err
+
+
+def test_the_command_alone_shows_its_help(capsys: pytest.CaptureFixture) -> None:
+    assert command([]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("usage: flambeau") and all(
+        name in said for name in ("demo", "serve", "torchrun", "activate")
+    )
+
+
+def test_info_tells_what_is_here_and_how_to_get_the_rest(capsys: pytest.CaptureFixture, monkeypatch) -> None:
+    required = ["numpy", "pillow>=10; extra == 'vision'", 'no-such-package>=1; extra == "other"', "x; extra == 'dev'"]
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: required)
+    assert command(["info"]) == 0
+    facts = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    facts = {name: value.strip() for name, value in facts.items()}
+    assert facts["imitates"].startswith(f"PyTorch {flambeau.version.__version__}")
+    assert facts["extra other"] == "not installed (no-such-package missing): pip install 'flambeau[other]'"
+    assert facts["extra vision"].startswith("pillow ") and "extra dev" not in facts
+    assert "GPUs" in facts or "GPU 0" in facts
+    assert {"threads", "kernel cache", "downloads", "oneDNN"} <= set(facts)

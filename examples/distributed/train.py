@@ -1,7 +1,7 @@
 """Training that survives failures and nodes that come and go: it goes on from its last checkpoint.
 
-torchrun --standalone --nproc-per-node 2 --max-restarts 3 examples/distributed/train.py checkpoint.pt
-torchrun --nnodes 1:4 --rdzv-backend c10d --rdzv-endpoint HOST:29400 examples/distributed/train.py checkpoint.pt
+flambeau torchrun --standalone --nproc-per-node 2 --max-restarts 3 examples/distributed/train.py checkpoint.pt
+flambeau torchrun --nnodes 1:4 --rdzv-backend c10d --rdzv-endpoint HOST:29400 examples/distributed/train.py checkpoint.pt
 torchx run -s local_cwd dist.ddp -j 1x2 --script examples/distributed/train.py -- checkpoint.pt
 sbatch examples/distributed/slurm.sbatch
 python examples/distributed/ray_workers.py

@@ -1,7 +1,7 @@
-"""`torchrun`: start the ranks of a program on this machine, and start them again when something fails.
+"""`flambeau torchrun`: start the ranks of a program on this machine, and start them again when something fails.
 
-    torchrun --nproc-per-node 2 train.py --lr 0.1
-    torchrun --nnodes 1:4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint host:29400 --max-restarts 3 train.py
+    flambeau torchrun --nproc-per-node 2 train.py --lr 0.1
+    flambeau torchrun --nnodes 1:4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint host:29400 --max-restarts 3 train.py
 
 Every option can be given as an environment variable, too: PET_ and its name (PET_NPROC_PER_NODE=2).
 """
@@ -211,7 +211,7 @@ def run_and_report(args: argparse.Namespace) -> None:
 
 @record
 def main(args: Sequence[str] | None = None) -> None:
-    """The command `torchrun`."""
+    """The command `flambeau torchrun`."""
     run_and_report(parse_args(args))
 
 

@@ -1,4 +1,4 @@
-"""Serving models over HTTP and gRPC, with TorchServe's interface: `flambeau serve`, or the command `torchserve`.
+"""Serving models over HTTP and gRPC, with TorchServe's interface: `flambeau serve`, or `flambeau torchserve`.
 
 archive, archiver      .mar and .war files: read and made
 settings               config.properties, model-config.yaml, the environment

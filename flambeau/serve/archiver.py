@@ -1,4 +1,5 @@
-"""Making model archives (.mar) and workflow archives (.war): `torch-model-archiver` and `torch-workflow-archiver`.
+"""Making model archives (.mar) and workflow archives (.war): `flambeau torch-model-archiver` and
+`flambeau torch-workflow-archiver`.
 
 >>> from flambeau.serve import archiver
 >>> archiver.package_model("digits", version="1.0", handler="image_classifier", model_file="net.py",

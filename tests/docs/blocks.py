@@ -41,8 +41,6 @@ _FILE = re.compile(r"[\w.-]+\.\w+$")
 _COMMANDS = {
     "python": "",
     "flambeau": "-m flambeau.cli",
-    "torchrun": "-m flambeau.distributed.run",
-    "torch-model-archiver": "-c 'import sys; from flambeau.serve.archiver import model_archiver; sys.exit(model_archiver())'",
 }
 
 

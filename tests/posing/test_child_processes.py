@@ -138,6 +138,45 @@ def test_an_environment_is_activated_and_deactivated(tmp_path, environment):
     python("-c", unlike, cwd=tmp_path, executable=environment, path="")
 
 
+NAMES = ("torchrun", "torchserve", "torch-model-archiver", "torch-workflow-archiver", "horovodrun")
+
+
+def test_an_activated_environment_has_the_commands_that_nobody_else_installed(tmp_path, environment):
+    def command(name: str) -> str:
+        return python("-m", "flambeau.cli", name, cwd=tmp_path, executable=environment, path="")
+
+    scripts = Path(environment).parent
+    (scripts / "horovodrun").write_text("#!/bin/sh\necho the real one\n")
+    (scripts / "torchserve").symlink_to(tmp_path / "gone")  # a link counts, wherever it leads
+    said = command("activate")
+    assert f"{scripts / 'horovodrun'} belongs to another package" in said and "flambeau torchserve" in said
+    program = write(tmp_path, "program.py", "import os, torch; print(torch.__name__, os.environ['RANK'])")
+    done = subprocess.run(
+        [scripts / "torchrun", "--standalone", "--nproc-per-node", "2", program],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, sorted(done.stdout.split("\n"))) == (0, ["", "torch 0", "torch 1"]), done.stderr
+    assert sum((scripts / name).exists() for name in NAMES) == 4
+    command("activate")
+    said = command("deactivate")
+    assert str(scripts / "torchrun") in said
+    assert [name for name in NAMES if os.path.lexists(scripts / name)] == ["torchserve", "horovodrun"]
+    assert (scripts / "horovodrun").read_text() == "#!/bin/sh\necho the real one\n"
+
+
+def test_installing_installs_no_command_but_flambeau():
+    project = Path(ROOT, "pyproject.toml")
+    if not project.exists():
+        pytest.skip("the sources are not here")
+    section = project.read_text().partition("[project.scripts]\n")[2].partition("\n[")[0]
+    assert [line.partition(" ")[0] for line in section.split("\n") if line.strip()] == ["flambeau"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_of_others_are_sub_commands(tmp_path, name):
+    assert f"usage: {name} " in python("-m", "flambeau.cli", name, "--help", cwd=tmp_path)
+
+
 def test_an_activated_environment_outlives_the_package(tmp_path, environment):
     python("-m", "flambeau.cli", "activate", cwd=tmp_path, executable=environment, path="")
     pth = next((tmp_path / "environment with spaces").glob("lib/python*/site-packages")) / "flambeau-as-torch.pth"

@@ -1,4 +1,4 @@
-"""Starting Horovod programs: `horovodrun`, and `run` from inside a program."""
+"""Starting Horovod programs: `flambeau horovodrun`, and `run` from inside a program."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""`horovodrun`: start the ranks of a program, here or on other machines through ssh.
+"""`flambeau horovodrun`: start the ranks of a program, here or on other machines through ssh.
 
-horovodrun -np 4 python train.py
-horovodrun -np 8 -H host1:4,host2:4 python train.py
+flambeau horovodrun -np 4 python train.py
+flambeau horovodrun -np 8 -H host1:4,host2:4 python train.py
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _wait(processes: list[subprocess.Popen]) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command `horovodrun`."""
+    """The command `flambeau horovodrun`."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if not options.command:

@@ -1,17 +1,20 @@
-"""Starting and stopping a server from a program, by the `torchserve` command."""
+"""Starting and stopping a server from a program, by the command `flambeau torchserve`."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import urllib.parse
 import urllib.request
 from typing import Any
 
+_COMMAND = [sys.executable, "-m", "flambeau.cli", "torchserve"]
+
 
 def stop(wait: bool = True) -> None:
     """Stops the server that `start` or the command started."""
-    subprocess.run(["torchserve", "--stop", *(["--foreground"] if wait else [])], check=False)
+    subprocess.run([*_COMMAND, "--stop", *(["--foreground"] if wait else [])], check=False)
 
 
 def start(
@@ -25,7 +28,7 @@ def start(
 ) -> subprocess.Popen:
     """Starts a server and returns when it has printed that it is ready."""
     stop()
-    command = ["torchserve", "--start", "--model-store", model_store]
+    command = [*_COMMAND, "--start", "--model-store", model_store]
     command += ["--plugins-path", plugin_folder] if plugin_folder else []
     command += ["--ts-config", snapshot_file] if snapshot_file else []
     command += ["--no-config-snapshots"] if no_config_snapshots else []
