@@ -20,11 +20,6 @@ from .profiler_util import MEMORY_EVENT_NAME, FunctionEvent, _rewrite_name
 
 _numbers = itertools.count()
 _BASE = 1790857026000000000  # traces count their microseconds from here, nanoseconds since 1970
-_C_NAMES = {
-    "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
-    "int32": "int", "int16": "short int", "int8": "signed char", "uint8": "unsigned char", "bool": "bool",
-    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
-}  # fmt: skip
 
 
 class KinetoEvent:
@@ -392,7 +387,7 @@ def _structure(value: Any, field: str) -> list:
 def type_word(value: Any) -> str:
     """The type of an argument as PyTorch's traces have it."""
     if isinstance(value, Described):
-        return _C_NAMES.get(str(value.dtype).rpartition(".")[2], str(value.dtype))
+        return value.dtype.cpp
     if isinstance(value, list):
         return "TensorList" if value and all(isinstance(v, Described) for v in value) else "ScalarList"
     return "" if value is None or isinstance(value, str) else "Scalar"

@@ -22,7 +22,6 @@ from ..core.typenames import type_name
 from ..ops.creation.construct import from_data
 from ..ops.machinery.arguments import as_device, as_shape, is_int
 from ..ops.machinery.declare import composite
-from ..ops.machinery.dtype_rules import type_word
 from ..ops.methods.attributes import type_string
 from ..ops.sparse.coo import sparse_coo_tensor
 
@@ -46,12 +45,12 @@ def legacy_tensor(name: str, args: tuple, kwargs: dict, d: dtype, where: Any = N
         return raw_empty(as_shape(args, name), d, place)
     if isinstance(first, Tensor):
         if first.dtype is not d:
-            raise TypeError(f"expected {type_word(d)} (got {type_word(first.dtype)})")
+            raise TypeError(f"expected {d.scalar_type} (got {first.dtype.scalar_type})")
         return first.detach()
     if isinstance(first, (UntypedStorage, TypedStorage)):
         if isinstance(first, TypedStorage) and first.dtype is not d:
             raise RuntimeError(
-                f"Expected a Storage of type {type_word(d)} or an UntypedStorage, but got type {type_word(first.dtype)} for argument 1"
+                f"Expected a Storage of type {d.scalar_type} or an UntypedStorage, but got type {first.dtype.scalar_type} for argument 1"
                 " 'storage'"
             )
         storage = first if isinstance(first, UntypedStorage) else first.untyped()
@@ -130,15 +129,15 @@ def _tensor_type(d: dtype, module: str) -> Any:
         "__module__": module,
         "__doc__": f"{'Sparse tensors' if sparse else 'Tensors'} of dtype {d.name} on {'a GPU' if cuda else 'the CPU'}.",
     }
-    return _TensorType(str(d.legacy_name), (), fields)
+    return _TensorType(f"{d.scalar_type}Tensor", (), fields)
 
 
-_NAMED = [d for d in ALL_DTYPES if d.legacy_name and not d.is_complex]
-TENSOR_TYPES: dict[str, Any] = {str(d.legacy_name): _tensor_type(d, "torch") for d in _NAMED}
+_NAMED = [d for d in ALL_DTYPES if d.method and not d.is_complex]
+TENSOR_TYPES: dict[str, Any] = {f"{d.scalar_type}Tensor": _tensor_type(d, "torch") for d in _NAMED}
 SPARSE_TENSOR_TYPES: dict[str, Any] = {
-    str(d.legacy_name): _tensor_type(d, "torch.sparse") for d in _NAMED if d is not dt.bool_
+    f"{d.scalar_type}Tensor": _tensor_type(d, "torch.sparse") for d in _NAMED if d is not dt.bool_
 }
-CUDA_TENSOR_TYPES: dict[str, Any] = {str(d.legacy_name): _tensor_type(d, "torch.cuda") for d in _NAMED}
+CUDA_TENSOR_TYPES: dict[str, Any] = {f"{d.scalar_type}Tensor": _tensor_type(d, "torch.cuda") for d in _NAMED}
 _BY_STRING = {f"{kind.__module__}.{name}": kind for name, kind in (*TENSOR_TYPES.items(), *SPARSE_TENSOR_TYPES.items())}
 
 
@@ -170,12 +169,10 @@ class _StorageType(type):
 
 def _storage_type(d: dtype) -> Any:
     fields = {"dtype": d, "__module__": "torch", "__doc__": f"Storages of {d.name} elements."}
-    return _StorageType(str(d.legacy_name).replace("Tensor", "Storage"), (), fields)
+    return _StorageType(str(d.storage_name), (), fields)
 
 
-STORAGE_TYPES: dict[str, Any] = {
-    kind.__name__: kind for kind in (_storage_type(d) for d in ALL_DTYPES if d.legacy_name)
-}
+STORAGE_TYPES: dict[str, Any] = {kind.__name__: kind for kind in (_storage_type(d) for d in ALL_DTYPES if d.method)}
 
 
 def dtype_of_type(kind: Any) -> dtype:
@@ -193,8 +190,8 @@ def dtype_of_type(kind: Any) -> dtype:
         if kind.device_type != "cpu":
             raise RuntimeError(f"type torch.cuda.{kind.__name__} not available. Torch not compiled with CUDA enabled.")
         return kind.dtype
-    if isinstance(kind, type) and kind in (float, int, bool, complex):
-        return {float: dt.float64, int: dt.int64, bool: dt.bool_, complex: dt.complex128}[kind]
+    if isinstance(kind, type) and kind in dt.OF_PYTHON:
+        return dt.OF_PYTHON[kind]
     raise RuntimeError("invalid type object")
 
 
@@ -209,7 +206,7 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
 @composite(function=False)
 def storage_type(self: Tensor) -> Any:
     """The class of the storage."""
-    return STORAGE_TYPES[str(self.storage().dtype.legacy_name).replace("Tensor", "Storage")]
+    return STORAGE_TYPES[str(self.storage().dtype.storage_name)]
 
 
 @composite(function=False)

@@ -14,11 +14,7 @@ from .dtype import dtype
 from .uninterrupted import at_once, uninterrupted
 
 CPU, CUDA, CUDA_HOST = 1, 2, 3  # numbers of devices
-_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
-_BFLOAT = 4
-_BY_CODE: dict[tuple[int, int], dtype] = {
-    (_CODES[d.kind] if d is not dt.bfloat16 else _BFLOAT, d.itemsize * 8): d for d in dt.ALL_DTYPES
-}
+_BY_CODE = {(d.dlpack, d.itemsize * 8): d for d in dt.ALL_DTYPES}
 
 
 class _Tensor(ctypes.Structure):
@@ -97,7 +93,7 @@ def export(
     t = managed.tensor
     t.data, t.ndim = ptr or None, rank
     t.device_type, t.device_id = place
-    t.code = _BFLOAT if d is dt.bfloat16 else _CODES[d.kind]
+    t.code = d.dlpack
     t.bits, t.lanes, t.byte_offset = d.itemsize * 8, 1, 0
     t.shape = ctypes.cast(sizes, ctypes.POINTER(ctypes.c_int64))
     t.strides = ctypes.cast(steps, ctypes.POINTER(ctypes.c_int64))

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dtype import bool_, complex128, dtype, float64, int64
+from .dtype import OF_PYTHON, bool_, dtype
 from .promotion import get_default_dtype
 from .typenames import type_name
 
-# name of the float type: (significand bits with the hidden one, largest exponent, decimal digits that survive)
-_FLOAT_FORMATS = {"float16": (11, 15, 3), "bfloat16": (8, 127, 2), "float32": (24, 127, 6), "float64": (53, 1023, 15)}
-# name of the 8-bit float type: smallest, largest, eps, smallest normal (eps of e5m2fnuz is what PyTorch says, not 0.25)
-_FLOAT8_FORMATS = {
-    "float8_e4m3fn": (-448.0, 448.0, 0.125, 2.0**-6), "float8_e5m2": (-57344.0, 57344.0, 0.25, 2.0**-14),
-    "float8_e4m3fnuz": (-240.0, 240.0, 0.125, 2.0**-7), "float8_e5m2fnuz": (-57344.0, 57344.0, 0.125, 2.0**-15),
-    "float8_e8m0fnu": (2.0**-127, 2.0**127, 1.0, 2.0**-127),
-}  # fmt: skip
-
-_PYTHON_TYPES: dict[Any, dtype] = {float: float64, complex: complex128, int: int64, bool: bool_}
 _MISSING = object()
 
 
@@ -25,7 +15,7 @@ def _as_dtype(function: str, given: Any) -> dtype:
     if isinstance(given, dtype):
         return given
     try:
-        return _PYTHON_TYPES[given]
+        return OF_PYTHON[given]
     except (KeyError, TypeError):
         name = type_name(given)
         message = f"{function}(): argument 'type' (position 1) must be torch.dtype, not {name}"
@@ -83,26 +73,9 @@ class finfo(_Limits):
                 f"torch.finfo() requires a floating point input type, got {given}. Use torch.iinfo for integers"
             )
         real = given.to_real()
-        if real.name in _FLOAT8_FORMATS:
-            low, high, eps, normal = _FLOAT8_FORMATS[real.name]
-            self._fill(
-                bits=8, dtype=real.name, max=high, min=low, eps=eps, resolution=1.0, smallest_normal=normal, tiny=normal
-            )
-            return
-        precision, exponent, digits = _FLOAT_FORMATS[real.name]
-        # (2 - ulp) * 2**exponent, split so that no intermediate overflows.
-        largest = (2.0 - 2.0 ** (1 - precision)) * 2.0**exponent
-        smallest = 2.0 ** (1 - exponent)
-        self._fill(
-            bits=real.itemsize * 8,
-            dtype=real.name,
-            max=largest,
-            min=-largest,
-            eps=2.0 ** (1 - precision),
-            resolution=float(f"1e-{digits}"),
-            smallest_normal=smallest,
-            tiny=smallest,
-        )
+        values = real.limits._asdict()
+        del values["precision"]
+        self._fill(bits=real.itemsize * 8, dtype=real.name, tiny=real.limits.smallest_normal, **values)
 
     def __repr__(self) -> str:
         names = ("resolution", "min", "max", "eps", "smallest_normal", "tiny")

@@ -68,13 +68,7 @@ class Engine:
 
 
 # What the codes of a quantized dtype are.
-CODE_DTYPES = {
-    dt.qint8: dt.int8,
-    dt.quint8: dt.uint8,
-    dt.qint32: dt.int32,
-    dt.quint4x2: dt.uint8,
-    dt.quint2x4: dt.uint8,
-}
+CODE_DTYPES = {d: d.codes for d in dt.QUANTIZED_DTYPES if d.codes is not None}
 CODE_RANGES = {
     dt.qint8: (-128, 127),
     dt.quint8: (0, 255),

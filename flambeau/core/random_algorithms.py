@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from flambeau.core import random_math as rm
-from flambeau.core.dtype import bfloat16, bool_, complex128, dtype, float16, float32, float64
+from flambeau.core.dtype import bfloat16, bool_, complex128, dtype, float32, float64
 from flambeau.core.generator import Generator
 
 # Words handled at a time: small enough that temporaries stay in the cache.
@@ -120,14 +120,6 @@ def uniform(generator: Generator, n: int, to: dtype, low: float = 0.0, high: flo
     return narrowed
 
 
-_LARGEST = {
-    float16: 65504.0,
-    bfloat16: float.fromhex("0x1.fep127"),
-    float32: float(np.finfo(np.float32).max),
-    float64: float(np.finfo(np.float64).max),
-}
-
-
 def _require_floating(name: str, to: dtype) -> None:
     if not to.is_floating_point:
         raise NotImplementedError(f'"{name}" not implemented for {to}')
@@ -140,7 +132,7 @@ def _refuse_complex_and_wide_unsigned(name: str, to: dtype) -> None:
 
 def check_uniform(to: dtype, low: float, high: float) -> None:
     _require_floating("uniform_", to)
-    largest = _LARGEST[to]
+    largest = to.limits.max
     for name, bound in (("from", low), ("to", high)):
         if not -largest <= bound <= largest:
             raise RuntimeError(f"{name} is out of bounds for {to}: {bound}")

@@ -8,14 +8,13 @@ import warnings
 import numpy as np
 
 from flambeau.core import random_math as rm
-from flambeau.core.dtype import bfloat16, bool_, dtype, float16, float32, float64, int64
+from flambeau.core.dtype import ALL_DTYPES, bfloat16, bool_, dtype, float16, float32, float64, int64
 from flambeau.core.generator import Generator
 
 # A range this large takes a 64-bit number, so that the remainder stays nearly uniform.
 WIDE_RANGE = 1 << 28
 # Up to 2**digits + 1 consecutive integers are exact in a floating dtype.
-_DIGITS = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
-_LARGEST_FINITE = {float16: 65504}
+_DIGITS = {d: d.limits.precision for d in ALL_DTYPES if d.limits}
 _UNSIGNED = ("uint16", "uint32", "uint64")
 _INT64_MIN = -(2**63)
 # For permutations of this size 32-bit numbers would be too coarse.
@@ -117,9 +116,9 @@ def _limits(to: dtype) -> tuple[int, int]:
 
 
 def _check_bound(name: str, value: int, to: dtype) -> None:
-    if to.is_floating_point:
+    if to.limits is not None:
         exact = 1 << _DIGITS[to]
-        if abs(value) > _LARGEST_FINITE.get(to, 2**64):
+        if abs(value) > min(to.limits.max, 2**64):
             raise RuntimeError(f"{name} is out of bounds for {to}: {value}")
         if abs(value) > exact:
             warnings.warn(

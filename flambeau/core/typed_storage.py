@@ -133,10 +133,9 @@ class TypedStorage:
 
     def pickle_storage_type(self) -> str:
         """The class name that saved files know this storage by."""
-        legacy = self.dtype.legacy_name
-        if legacy is None:
+        if self.dtype.storage_name is None:
             raise KeyError(f"dtype {self.dtype} has no storage class")
-        return legacy.replace("Tensor", "Storage")
+        return self.dtype.storage_name
 
     def type(self) -> str:
         return f"torch.{self.pickle_storage_type()}"
@@ -198,9 +197,6 @@ def _converter(d: dtype) -> Any:
     return convert
 
 
-for _name, _dtype in {
-    "float": dt.float32, "double": dt.float64, "half": dt.float16, "bfloat16": dt.bfloat16, "int": dt.int32,
-    "long": dt.int64, "short": dt.int16, "char": dt.int8, "byte": dt.uint8, "bool": dt.bool_,
-    "complex_float": dt.complex64, "complex_double": dt.complex128,
-}.items():  # fmt: skip
+for _name, _dtype in dt.METHODS.items():
+    _name = {"cfloat": "complex_float", "cdouble": "complex_double"}.get(_name, _name)
     setattr(TypedStorage, _name, _converter(_dtype))

@@ -20,7 +20,7 @@ from ..wholestep import function as wholestep
 from . import beside
 from . import c_templates as templates
 from .branches import reads_training
-from .c_program import ELEMENTS, CProgram
+from .c_program import CProgram
 from .capture import Captured, NotExportable, capture
 
 
@@ -170,7 +170,7 @@ def _check_layouts(captured: Captured) -> None:
         if not t.is_contiguous():
             raise NotExportable(f"input {i} is not contiguous: libraries take dense arrays")
     for d in {t.dtype for t in captured.inputs} | {o.dtype for o in captured.outputs}:
-        if d.name not in ELEMENTS:
+        if d.is_complex:
             raise NotExportable(f"{d} has no counterpart in C")
 
 

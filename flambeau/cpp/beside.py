@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .bridge import NUMBERS
 from .c_program import CProgram
 from .capture import NotExportable
 
@@ -44,7 +43,7 @@ def entry(program: CProgram, mark: int, waits_for_eval: bool) -> str:
     name, captured = program.name, program.captured
     numbers = [len(captured.outputs)]
     for output in captured.outputs:
-        numbers += [NUMBERS[output.dtype.name], len(output.shape), *output.shape]
+        numbers += [output.dtype.number, len(output.shape), *output.shape]
     if captured.structure not in ("tensor", "tuple"):
         raise NotExportable("torch::jit::load runs libraries of models that return a tensor or a tuple of tensors")
     return f"""

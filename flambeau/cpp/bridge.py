@@ -21,7 +21,7 @@ from flambeau import (  # noqa: F401  C++ asks for these by name
 from ..autograd.function import Function, FunctionNode
 from ..core import layout as layouts
 from ..core.device import cpu, device
-from ..core.dtype import BY_NAME
+from ..core.dtype import ALL_DTYPES
 from ..core.layout import strided
 from ..core.size import make_size
 from ..core.storage import UntypedStorage, tell_looked, watchers
@@ -30,12 +30,7 @@ from ..library.aten.calls import _function
 from ..library.native import add_class
 from ..library.registration import Library, fallthrough_kernel
 
-# PyTorch's numbers of dtypes, as in c10::ScalarType.
-NUMBERS = {
-    "uint8": 0, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "float16": 5, "float32": 6, "float64": 7, "complex64": 9,
-    "complex128": 10, "bool": 11, "bfloat16": 15, "uint16": 27, "uint32": 28, "uint64": 29,
-}  # fmt: skip
-DTYPES = {number: BY_NAME[name] for name, number in NUMBERS.items()}
+DTYPES = {d.number: d for d in ALL_DTYPES}  # those that tensors of C++ programs may have
 LAYOUTS = {name: getattr(layouts, name) for name in ("strided", "sparse_coo", "sparse_csr")}
 FORMATS = {
     name: getattr(layouts, name)

@@ -25,10 +25,6 @@ _C_TYPES = {
     "p": "void *", "l": "int64_t", "L": "uint64_t", "i": "int32_t", "I": "uint32_t", "s": "int16_t", "S": "uint16_t", "c": "int8_t",
     "B": "uint8_t", "b": "uint8_t", "d": "double", "f": "float",
 }  # fmt: skip
-ELEMENTS = {
-    "float32": "float", "float64": "double", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t",
-    "uint8": "uint8_t", "bool": "uint8_t", "float16": "uint16_t", "bfloat16": "uint16_t",
-}  # fmt: skip
 _ALIGNMENT = 64
 _EXTERN = re.compile(r"extern ([\w ]+?\*?)\s*(dnnl_\w+)\((.*)\);")
 
@@ -307,7 +303,7 @@ class CProgram:
             for i, (shape, dtype, size) in enumerate(tensors):
                 lines.append(f"#define {upper}_{side}_{i}_SHAPE {{{', '.join(map(str, shape)) or '1'}}}")
                 lines.append(f"#define {upper}_{side}_{i}_DIMS {len(shape)}")
-                lines.append(f"#define {upper}_{side}_{i}_TYPE {ELEMENTS[dtype.name]} /* {dtype.name} */")
+                lines.append(f"#define {upper}_{side}_{i}_TYPE {dtype.c_type} /* {dtype.name} */")
                 lines.append(f"#define {upper}_{side}_{i}_BYTES {size}")
         lines.append(f"#define {upper}_THREADS {self.threads} /* used where 0 is given to {self.name}_create */")
         lines.append(
@@ -323,8 +319,8 @@ class CProgram:
     def wrapper(self) -> str:
         """The C++ header: a class that holds the model."""
         upper = self.name.upper()
-        inputs = [f"const {ELEMENTS[t.dtype.name]} *input{i}" for i, t in enumerate(self.captured.inputs)]
-        outputs = [f"{ELEMENTS[o.dtype.name]} *output{i}" for i, o in enumerate(self.captured.outputs)]
+        inputs = [f"const {t.dtype.c_type} *input{i}" for i, t in enumerate(self.captured.inputs)]
+        outputs = [f"{o.dtype.c_type} *output{i}" for i, o in enumerate(self.captured.outputs)]
         text = templates.WRAPPER.replace("${parameters}", ", ".join([*inputs, *outputs]))
         text = text.replace("${inputs}", ", ".join(f"input{i}" for i in range(len(inputs))) or "nullptr")
         text = text.replace("${outputs}", ", ".join(f"output{i}" for i in range(len(outputs))) or "nullptr")

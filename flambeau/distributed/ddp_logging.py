@@ -7,12 +7,6 @@ import time
 import warnings
 from typing import Any
 
-_NAMES = {"float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16"}
-
-
-def _type_name(tensor: Any) -> str:
-    return _NAMES.get(tensor.dtype.name, tensor.dtype.name)
-
 
 class Logger:
     """Collects the numbers that `_get_ddp_logging_data()` returns; times are in nanoseconds."""
@@ -44,7 +38,7 @@ class Logger:
             has_sync_bn=int(has_sync_bn), bucket_cap_bytes=reducer.limits[-1],
             find_unused_parameters=int(reducer.find_unused), gradient_as_bucket_view=int(reducer.as_view),
             static_graph=int(static_graph), backend_name=reducer.group.backend_name,
-            dtypes=", ".join(sorted({_type_name(p) for p in reducer.params})),
+            dtypes=", ".join(sorted({p.dtype.cpp for p in reducer.params})),
             total_parameter_size_bytes=sum(p.numel() * p.dtype.itemsize for p in reducer.params),
             num_parameter_tensors=len(reducer.params), bucket_sizes=self._bucket_sizes(), comm_hook="", **env,
         )  # fmt: skip

@@ -22,11 +22,6 @@ _ATTENTIVE = 2e-3  # seconds of looking at a request again and again, the core o
 _PAUSE, _LONG_PAUSE = 2e-4, 1e-3  # seconds of sleep between two looks after that, and after a second
 _LIVE_CHECK = 0.5
 
-_DATATYPES = {
-    "float32": "FLOAT", "float64": "DOUBLE", "int8": "INT8_T", "int16": "INT16_T", "int32": "INT32_T", "int64": "INT64_T",
-    "uint8": "UINT8_T", "uint16": "UINT16_T", "uint32": "UINT32_T", "uint64": "UINT64_T", "bool": "C_BOOL",
-    "complex64": "C_FLOAT_COMPLEX", "complex128": "C_DOUBLE_COMPLEX",
-}  # fmt: skip
 _OPS = {
     RedOpType.SUM: "SUM", RedOpType.AVG: "SUM", RedOpType.PREMUL_SUM: "SUM", RedOpType.PRODUCT: "PROD", RedOpType.MIN: "MIN",
     RedOpType.MAX: "MAX", RedOpType.BAND: "BAND", RedOpType.BOR: "BOR", RedOpType.BXOR: "BXOR",
@@ -142,11 +137,11 @@ class MpiEngine:
     def _typed(self, memory: Memory, dtype: Any, op: RedOpType) -> tuple[list, Any] | None:
         """Buffer and operation for MPI to reduce with; None where MPI does not know the dtype."""
         combiner(op, dtype)  # an error for what makes no sense
-        if dtype.name not in _DATATYPES:
+        if dtype.mpi is None:
             return None
         name = _OPS[op]
         operation = getattr(self.MPI, _LOGICAL[name] if dtype.name == "bool" else name)
-        datatype = getattr(self.MPI, _DATATYPES[dtype.name])
+        datatype = getattr(self.MPI, dtype.mpi)
         return [self.MPI.memory.fromaddress(memory.address, memory.nbytes), datatype], operation
 
     def all_reduce(self, memory: Memory, dtype: Any, op: RedOpType, timeout: float) -> None:

@@ -22,10 +22,6 @@ from .work import Arrived
 
 _SUCCESS, _IN_PROGRESS = 0, 7
 _BYTES = 1  # ncclUint8
-_DATATYPES = {
-    "int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6, "float32": 7, "float64": 8,
-    "bfloat16": 9, "bool": 1, "complex64": 7, "complex128": 8,
-}  # fmt: skip
 _SUM, _PRODUCT, _MAX, _MIN = range(4)
 _OPS = {
     RedOpType.SUM: _SUM,
@@ -150,7 +146,8 @@ class NcclEngine:
 
     def _reduction(self, memory: Memory, dtype: Any, op: RedOpType) -> tuple[int, int, int]:
         """How many numbers, of what datatype, and how they are combined."""
-        if dtype.name not in _DATATYPES:
+        number = dtype.to_real().nccl  # complex numbers are pairs
+        if number is None and dtype.name != "bool":
             raise TypeError(f"Input tensor data type is not supported for NCCL process group: {dtype}")
         if op not in _OPS or (dtype.is_complex and _OPS[op] != _SUM):
             raise ValueError(f"Cannot use ReduceOp.{op.name} with NCCL for {dtype}")
@@ -158,8 +155,7 @@ class NcclEngine:
             if op is RedOpType.AVG:
                 raise TypeError("Cannot use ReduceOp.AVG with Boolean inputs")
             return memory.nbytes, _BYTES, _MAX if _OPS[op] in (_SUM, _MAX) else _MIN
-        width = dtype.itemsize // (2 if dtype.is_complex else 1)
-        return memory.nbytes // width, _DATATYPES[dtype.name], _OPS[op]
+        return memory.nbytes // dtype.to_real().itemsize, number, _OPS[op]
 
     # -- collectives --------------------------------------------------------------------------------------------------
 

@@ -7,15 +7,12 @@ from typing import Any
 
 import flambeau
 
+from ..core.dtype import RECORDS
 from ..core.tensor import Tensor
 from .expressions import written
 from .symbols import Expression
 
-SCALAR_TYPES = {
-    "uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float16": 6, "float32": 7, "float64": 8, "complex32": 9,
-    "complex64": 10, "complex128": 11, "bool": 12, "bfloat16": 13, "uint16": 28, "float8_e4m3fn": 29, "float8_e5m2": 30,
-    "float8_e4m3fnuz": 31, "float8_e5m2fnuz": 32, "uint32": 34, "uint64": 35,
-}  # fmt: skip
+SCALAR_TYPES = {d.name: d.pt2 for d in RECORDS if d.pt2 is not None}
 LAYOUTS = {"strided": 7, "sparse_coo": 1, "sparse_csr": 2, "sparse_csc": 3, "sparse_bsr": 4, "sparse_bsc": 5}
 MEMORY_FORMATS = {"contiguous_format": 1, "channels_last": 2, "channels_last_3d": 3, "preserve_format": 4}
 _LARGEST = 1 << 40  # of a tensor in a file, in bytes

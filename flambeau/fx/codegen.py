@@ -19,7 +19,7 @@ from ..core.tensor import Tensor
 from ..utils import _pytree as pytree
 from . import _pytree as fx_pytree
 from .names import Namespace, forbid_name, is_device_class, is_from_torch, qualified_name, type_repr
-from .node import Node, dtype_letters, shape_text
+from .node import Node, shape_text
 from .tensor_type import TensorType
 
 TransformCodeFunc = Callable[[list[str]], list[str]]
@@ -375,12 +375,12 @@ class _Writer:
         if "symbolic" in node.meta:
             return f': "Sym({CodeGen._sym_repr(node.meta["symbolic"])})"'
         if type(value).__name__ == "TensorMetadata":
-            return f': "{dtype_letters(value.dtype)}{shape_text(value.shape)}"'
+            return f': "{value.dtype.short}{shape_text(value.shape)}"'
         return plain
 
     def _tensor_text(self, node: Node, value: Tensor) -> str:
         sizes, strides = node.meta.get("sizes", value.shape), node.meta.get("strides", value.stride())
-        text = self.palette.red(dtype_letters(value.dtype)) + self.palette.blue(shape_text(sizes))
+        text = self.palette.red(value.dtype.short) + self.palette.blue(shape_text(sizes))
         text += self.palette.dim_blue(shape_text(strides) if self.options.include_stride else "")
         return text + self.palette.dim_green(str(value.device) if self.options.include_device else "")
 

@@ -31,14 +31,6 @@ ArgumentT = Any
 
 LEGAL_OPS = ("placeholder", "call_method", "call_module", "call_function", "get_attr", "output", "root")
 
-DTYPE_LETTERS = {
-    "bfloat16": "bf16", "float64": "f64", "float32": "f32", "float16": "f16", "complex32": "c32", "complex64": "c64",
-    "complex128": "c128", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "bool": "b8", "uint8": "u8",
-    "uint16": "u16", "uint32": "u32", "uint64": "u64", "float8_e4m3fn": "f8e4m3fn", "float8_e5m2": "f8e5m2",
-    "float8_e4m3fnuz": "f8e4m3fnuz", "float8_e5m2fnuz": "f8e5m2fnuz", "float8_e8m0fnu": "f8e8m0fnu",
-    "float4_e2m1fn_x2": "f4e2m1fnx2",
-}  # fmt: skip
-
 _side_effectful_functions: set[Callable] = {flambeau._assert, operator.setitem}
 
 
@@ -52,12 +44,6 @@ def _draws(target: Any) -> bool:
     """Whether an operator draws random numbers: two calls are not one, and a call moves the generator."""
     record = getattr(getattr(target, "_overloadpacket", target), "op", None)
     return getattr(record, "kind", "") == "random"
-
-
-def dtype_letters(kind: dtype) -> str:
-    """`f32` for float32, as graphs print it."""
-    name = str(kind).split(".")[-1]
-    return DTYPE_LETTERS.get(name, name)
 
 
 def shape_text(shape: Iterable[Any]) -> str:
@@ -438,7 +424,7 @@ class Node:
             or value.layout is not flambeau.strided
         ):
             return ""
-        shape = f"{dtype_letters(value.dtype)}{shape_text(value.shape)}"
+        shape = f"{value.dtype.short}{shape_text(value.shape)}"
         return f'Tensor "{shape}{shape_text(value.stride())}{value.device}"'
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import flambeau as torch
 
-from ..core.dtype import dtype
+from ..core.dtype import BY_NAME, BY_NUMBER, dtype
 from ..core.layout import layout, memory_format
 from ..core.quantized import qscheme
 from ..core.tensor import Tensor
@@ -23,13 +23,7 @@ from .plain_operators import NUMBERS, PLAIN
 from .schema import REQUIRED, Schema, schemas_of
 from .types import LAYOUT, MEMORY_FORMAT, SCALAR_TYPE, TENSOR, ListType, OptionalType, Type
 
-# PyTorch's numbers for dtypes, layouts and memory formats.
-DTYPE_ORDER = [
-    "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64",
-    "complex128", "bool", "qint8", "quint8", "qint32", "bfloat16", "quint4x2", "quint2x4", "bits1x8", "bits2x4",
-    "bits4x2", "bits8", "bits16", "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz", "uint16",
-    "uint32", "uint64",
-]  # fmt: skip
+# PyTorch's numbers for layouts, memory formats and ways of quantizing.
 _LAYOUTS = ("strided", "sparse_coo", "sparse_csr", "_mkldnn", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged")
 _SCHEMES = (
     "per_tensor_affine", "per_channel_affine", "per_tensor_symmetric", "per_channel_symmetric", "per_channel_affine_float_qparams",
@@ -39,8 +33,8 @@ _FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_l
 
 @functools.cache
 def _numbers() -> dict[Any, int]:
-    found: dict[Any, int] = {}
-    for names in (DTYPE_ORDER, _LAYOUTS, _FORMATS, _SCHEMES):
+    found: dict[Any, int] = {d: d.number for d in BY_NAME.values()}
+    for names in (_LAYOUTS, _FORMATS, _SCHEMES):
         for number, name in enumerate(names):
             thing = torch.__dict__.get(name)
             if thing is not None and thing not in found:
@@ -54,7 +48,7 @@ def number_of(thing: Any) -> int:
 
 
 def dtype_of(number: Any) -> Any:
-    return getattr(torch, DTYPE_ORDER[number]) if isinstance(number, int) and not isinstance(number, bool) else number
+    return BY_NUMBER[number] if isinstance(number, int) and not isinstance(number, bool) else number
 
 
 def layout_of(number: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import flambeau as torch
 
 from ..core import modes
+from ..core.dtype import METHODS
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
@@ -52,10 +53,6 @@ FORWARD = "prim::TracedModuleForward"
 # Operators of Flambeau that are called otherwise in graphs.
 _OTHER_NAMES = {"slice_dim": "slice", "permute_dims": "permute", "where_tensor": "where", "put_at_": "index_put_"}
 _END = 9223372036854775807  # what a slice without an end is written with
-_CASTS = {
-    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32", "short": "int16",
-    "char": "int8", "byte": "uint8", "bool": "bool",
-}  # fmt: skip
 UNTRACEABLE = (
     "Type '{}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced"
 )
@@ -323,10 +320,8 @@ class Tracer(TracedSizes, modes.Mode):
 
     def _node_for(self, name: str, op: Any, args: tuple, kwargs: dict) -> Value | None:
         """Insert the operator's node; its output."""
-        if name in _CASTS and len(args) == 1 and not kwargs:
-            return self.insert(
-                "aten::to", [self.value(args[0]), self.constant(operators.number_of(getattr(torch, _CASTS[name])), INT)]
-            )
+        if name in METHODS and len(args) == 1 and not kwargs:
+            return self.insert("aten::to", [self.value(args[0]), self.constant(METHODS[name].number, INT)])
         if name == "true_positions":
             flat = self.insert("aten::flatten", [self.value(args[0]), self.constant(0, INT), self.constant(-1, INT)])
             places = self.insert("aten::nonzero", [flat])
@@ -506,16 +501,14 @@ def tensor_type(tensor: Tensor) -> Type:
     """`Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu)`."""
     if tensor.layout is not torch.strided:
         return TENSOR
-    words = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat", "complex128": "ComplexDouble"}  # fmt: skip
-    word = words.get(str(tensor.dtype).rpartition(".")[2])
-    if word is None:
+    if tensor.dtype.method is None:
         return TENSOR
     shape, strides = [int(n) for n in tensor.shape], [int(n) for n in tensor.stride()]
     parts = [*map(str, shape)]
     if shape:
         parts.append(f"strides=[{', '.join(map(str, strides))}]")
     parts += [f"requires_grad={int(tensor.requires_grad)}", f"device={tensor.device}"]
-    return ShapedTensor(f"{word}({', '.join(parts)})", tensor.dtype, shape, strides)
+    return ShapedTensor(f"{tensor.dtype.scalar_type}({', '.join(parts)})", tensor.dtype, shape, strides)
 
 
 # -- where the user's code is -------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..core.dtype import METHODS
 from .ir import Value
 from .matching import Named, match_call
 from .schema import Argument, Schema, schemas_of
@@ -142,8 +143,8 @@ class SimpleValue(Sugared):
                 return SimpleValue(m.graph.op("prim::EnumName", [value], STRING, place))
             if name == "value":
                 return SimpleValue(m.graph.op("prim::EnumValue", [value], kind.value, place))
-        if isinstance(kind, TensorType) and name in TENSOR_CASTS:
-            return TensorCast(value, TENSOR_CASTS[name])
+        if isinstance(kind, TensorType) and name in METHODS:
+            return TensorCast(value, METHODS[name].number)
         if isinstance(kind, TensorType) and name in ("tolist", "__getitem__"):
             return SpecialForm(name, value)
         if isinstance(kind, TensorType) and name == "type":
@@ -329,12 +330,6 @@ TENSOR_PROPERTIES = {
     "ndim": "aten::dim",
 }  # fmt: skip
 TENSOR_METHODS = {"unique": "unique", "split": "split", "stft": "stft", "istft": "istft", "norm": "norm"}
-
-
-# Methods that convert to a dtype, and the number of the dtype.
-TENSOR_CASTS = {
-    "byte": 0, "char": 1, "short": 2, "int": 3, "long": 4, "half": 5, "float": 6, "double": 7, "bool": 11, "bfloat16": 15,
-}  # fmt: skip
 
 
 class TensorCast(Sugared):

@@ -14,12 +14,18 @@ from ..core import dtype as dt
 from ..core.dtype import dtype, opmath
 from ..expr.node import COMPARISONS
 
-_C_NAMES = {
-    "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int",
-    "int64": "long long", "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long long",
-    "float32": "float", "float64": "double",
-}  # fmt: skip
-_UNSIGNED = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+_SIZES = {1: "char", 2: "short", 4: "int", 8: "long long"}
+_UNSIGNED = {size: f"unsigned {name}" for size, name in _SIZES.items()}
+
+
+def _c_name(d: dtype) -> str | None:
+    """The C type of real numbers that CUDA kernels compute in."""
+    if d.kind in "ui":
+        return (
+            _UNSIGNED[d.itemsize] if d.kind == "u" else f"signed {_SIZES[1]}" if d.itemsize == 1 else _SIZES[d.itemsize]
+        )
+    return d.cpp if d is opmath(d) and d.kind in "bf" else None
+
 
 # Everything generated code may call. Integer arithmetic wraps and never divides by zero, as on the CPU.
 PRELUDE = r"""
@@ -167,12 +173,17 @@ template <class T> __device__ T fb_digamma(T given) {
 
 def value_type(d: dtype) -> str:
     """The C type of a dtype inside expressions."""
-    name = opmath(d).name
-    if d.is_complex and d.to_real().name in _C_NAMES:
-        return f"fb_cx<{_C_NAMES[d.to_real().name]}>"
-    if name not in _C_NAMES:
+    if d.is_complex:
+        return f"fb_cx<{_c_name(d.to_real())}>"
+    name = _c_name(opmath(d))
+    if name is None:
         raise NotImplementedError(f"CUDA kernels do not compute in {d}")
-    return _C_NAMES[name]
+    return name
+
+
+def element_type(d: dtype) -> str:
+    """The C++ type of elements in sources that declare `struct f16` and `struct bf16` for narrow floats."""
+    return d.short if d is not opmath(d) else value_type(d)
 
 
 _BYTES = {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}

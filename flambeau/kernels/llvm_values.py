@@ -14,8 +14,6 @@ from ..core import dtype as dt
 from ..core.dtype import dtype
 from ..expr.node import COMPARISONS
 
-_INT_BITS = {"uint8": 8, "int8": 8, "uint16": 16, "int16": 16, "uint32": 32, "int32": 32, "uint64": 64, "int64": 64}
-
 
 def value_type(d: dtype) -> str:
     """The LLVM type a dtype has inside expressions."""
@@ -29,7 +27,7 @@ def value_type(d: dtype) -> str:
         return "float"
     if d.is_complex:
         raise NotImplementedError(f"native kernels compute on the parts of {d}: see complex_nests")
-    return f"i{_INT_BITS[d.name]}"
+    return f"i{8 * d.itemsize}"
 
 
 def memory_type(d: dtype) -> str:

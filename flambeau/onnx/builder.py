@@ -14,7 +14,7 @@ import flambeau
 
 from ..core.dtype import dtype as DType  # noqa: N812  `dtype` is an attribute of every value here
 from ..core.tensor import Tensor
-from .dtypes import NUMBER, array_of, dtype_of_array, scalar_name
+from .dtypes import NUMBER, array_of, dtype_of_array
 
 Size = Any  # an int, the name of a size that may change, or None where nothing is known
 LARGEST = 2**63 - 1
@@ -78,7 +78,7 @@ class ValueType:
         self._dtype, self._shape = dtype, shape
 
     def scalarType(self) -> str | None:  # noqa: N802
-        return None if self._dtype is None else scalar_name(self._dtype)
+        return None if self._dtype is None else self._dtype.scalar_type
 
     def dtype(self) -> DType | None:
         return self._dtype

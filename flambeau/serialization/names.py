@@ -8,9 +8,8 @@ import importlib
 from typing import Any
 
 from ..compat.legacy import TENSOR_TYPES
-from ..core import dtype as dt
 from ..core.device import device
-from ..core.dtype import BY_NAME, dtype
+from ..core.dtype import BY_NAME, RECORDS, dtype
 from ..core.generator import Generator
 from ..core.layout import layout, memory_format
 from ..core.naming import PACKAGE, load, own_name, torch_name
@@ -23,13 +22,7 @@ from ..core.typed_storage import TypedStorage
 from ..nn.parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from . import rebuild
 
-STORAGE_NAMES: dict[str, dtype] = {
-    "FloatStorage": dt.float32, "DoubleStorage": dt.float64, "HalfStorage": dt.float16, "BFloat16Storage": dt.bfloat16,
-    "LongStorage": dt.int64, "IntStorage": dt.int32, "ShortStorage": dt.int16, "CharStorage": dt.int8, "ByteStorage": dt.uint8,
-    "BoolStorage": dt.bool_, "ComplexFloatStorage": dt.complex64, "ComplexDoubleStorage": dt.complex128,
-    "QInt8Storage": dt.qint8, "QUInt8Storage": dt.quint8, "QInt32Storage": dt.qint32, "QUInt4x2Storage": dt.quint4x2,
-    "QUInt2x4Storage": dt.quint2x4,
-}  # fmt: skip
+STORAGE_NAMES: dict[str, dtype] = {d.storage_name: d for d in RECORDS if d.storage_name}
 STORAGE_OF: dict[dtype, str] = {d: n for n, d in STORAGE_NAMES.items()}
 
 

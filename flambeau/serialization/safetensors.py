@@ -35,13 +35,7 @@ except ImportError:
 
 
 # The format's names of element types.
-_CODES = {
-    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32", "I32": "int32",
-    "U64": "uint64", "I64": "int64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
-    "C64": "complex64", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E4M3FNUZ": "float8_e4m3fnuz",
-    "F8_E5M2FNUZ": "float8_e5m2fnuz", "F8_E8M0": "float8_e8m0fnu",
-}  # fmt: skip
-_WRITABLE = frozenset(_CODES.values())
+_CODES = {d.safetensors: d for d in dt.RECORDS if d.safetensors}
 _FRAMEWORKS = {"pt": False, "torch": False, "pytorch": False, "flambeau": False, "numpy": True, "np": True}
 
 
@@ -54,9 +48,9 @@ def _needed() -> Any:
 
 
 def _dtype_of(code: str, name: str) -> dtype:
-    kind = dt.BY_NAME.get(_CODES.get(code, ""))
+    kind = _CODES.get(code)
     if kind is None:
-        known = ", ".join(c for c, n in _CODES.items() if n in dt.BY_NAME)
+        known = ", ".join(_CODES)
         raise SafetensorError(f"tensor {name!r} has elements of type {code}, which is not one of {known}")
     return kind
 
@@ -210,7 +204,7 @@ def _check(tensors: Any) -> None:
             raise ValueError(
                 f"`{name}` is a sparse tensor, which the format cannot hold: save `.to_dense()` of it, if the file may be large"
             )
-        if tensor.dtype.name not in _WRITABLE:
+        if tensor.dtype.safetensors is None:
             raise ValueError(f"`{name}` has dtype {tensor.dtype}, which the format cannot hold")
         if not tensor.is_contiguous():
             raise ValueError(

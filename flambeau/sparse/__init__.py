@@ -12,7 +12,6 @@ from ..core.layout import sparse_coo, sparse_csc, sparse_csr
 from ..core.sparse import Invariants, new_coo
 from ..core.tensor import Tensor
 from ..core.uninterrupted import uninterrupted
-from ..ops.machinery.dtype_rules import type_word
 from ..ops.sparse.coo import coalesce
 from ..ops.sparse.index import index_tensor, on_host
 from ..ops.sparse.products import reduced_mm, sparse_addmm, sparse_mm
@@ -99,7 +98,7 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: tuple[int, int], layout: 
     if np.unique(shifts).size != shifts.size:
         raise RuntimeError("Offset tensor contains duplicate values")
     if offsets.dtype is not int64:
-        raise RuntimeError(f"Offset Tensor must have dtype Long but got {type_word(offsets.dtype)}")
+        raise RuntimeError(f"Offset Tensor must have dtype Long but got {offsets.dtype.scalar_type}")
     which, column = np.divmod(np.arange(rows.shape[0] * rows.shape[1]), max(rows.shape[1], 1))
     row = column - shifts[which]
     inside = (row >= 0) & (row < shape[0]) & (column < shape[1])

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.dtype import BY_NAME, dtype
+from ..core.dtype import BY_NAME, OF_PYTHON, dtype
 from ..core.layout import layout as Layout
 from ..core.layout import sparse_bsc, sparse_bsr, sparse_coo, sparse_csc, sparse_csr, strided
 from ..core.promotion import promote_types
@@ -211,17 +211,14 @@ def _compare_booleans(actual: Any, expected: Any, options: _Options) -> None:
         raise _Difference(f"Booleans mismatch: {bool(actual)} is not {bool(expected)}")
 
 
-_NUMBER_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
-
-
 def _as_number(value: Any) -> Any:
     return value.item() if isinstance(value, np.number) else value
 
 
 def _number_dtype(value: Any) -> dtype:
-    for cls, name in _NUMBER_DTYPES.items():
+    for cls, d in OF_PYTHON.items():
         if isinstance(value, cls):
-            return BY_NAME[name]
+            return d
     raise _Difference(f"Unknown number type {type(value)}.", kind=TypeError)
 
 

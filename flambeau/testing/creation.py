@@ -7,18 +7,14 @@ import warnings
 from typing import Any
 
 from ..core.device import device as Device
-from ..core.dtype import BY_NAME, dtype
+from ..core.dtype import FLOAT8, bool_, dtype, float32, int64
 from ..core.layout import memory_format as MemoryFormat
 from ..core.numeric_limits import finfo, iinfo
 from ..core.tensor import Tensor
 from ..ops.creation.filled import empty
 from ..ops.shape.complex_views import view_as_real
 
-_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-_FLOATS = ("float16", "bfloat16", "float32", "float64")
-_FLOATS8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-_COMPLEX = {"complex64": "float32", "complex128": "float64"}
-_INTEGERS = ("uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")
+_ROUNDED = frozenset(d for d in FLOAT8 if d.limits and d.limits.min < 0)  # the other one holds scales, not numbers
 
 
 def make_tensor(
@@ -36,29 +32,28 @@ def make_tensor(
 
     `noncontiguous` leaves gaps between the elements, `exclude_zero` puts a tiny number (or 1) where a zero was drawn.
     """
-    name = str(dtype).split(".")[-1]
     sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else tuple(shape)
     if noncontiguous and memory_format is not None:
         raise ValueError(
             "The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got"
             f" noncontiguous={noncontiguous} and memory_format={memory_format}"
         )
-    if requires_grad and name not in _FLOATS and name not in _COMPLEX:
+    if requires_grad and (dtype in FLOAT8 or not (dtype.is_floating_point or dtype.is_complex)):
         raise ValueError(
             f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype}"
         )
-    if name in _FLOAT8:  # drawn as float32, then rounded
+    if dtype in _ROUNDED:  # drawn as float32, then rounded
         return _rounded_draw(sizes, dtype, device, low, high, noncontiguous, exclude_zero, memory_format)
-    first, last = _interval(name, dtype, low, high)
+    first, last = _interval(dtype, low, high)
     gaps = noncontiguous and math.prod(sizes) > 1
     result = empty((*sizes[:-1], 2 * sizes[-1]) if gaps else sizes, dtype=dtype, device=device)
-    _fill(result, name, first, last)
+    _fill(result, first, last)
     if gaps:
         result = result[..., 1::2]
     elif memory_format is not None:
         result = result.clone(memory_format=memory_format)
     if exclude_zero:
-        result[result == 0] = 1 if name in _INTEGERS or name == "bool" else finfo(dtype).tiny
+        result[result == 0] = 1 if dtype.category <= 1 else finfo(dtype).tiny
     return result.requires_grad_() if requires_grad else result
 
 
@@ -67,43 +62,38 @@ def _rounded_draw(
 ) -> Tensor:
     limits = finfo(dtype)
     low, high = max(-9 if low is None else low, limits.min), min(9 if high is None else high, limits.max)
-    drawn = make_tensor(
-        sizes, dtype=BY_NAME["float32"], device=device, low=low, high=high, noncontiguous=gaps, memory_format=fmt
-    )
+    drawn = make_tensor(sizes, dtype=float32, device=device, low=low, high=high, noncontiguous=gaps, memory_format=fmt)
     if exclude_zero:
         drawn[drawn.to(dtype).float() == 0] = limits.tiny
     return drawn.to(dtype)
 
 
-def _fill(result: Tensor, name: str, low: Any, high: Any) -> None:
-    if name in _FLOATS8:
-        wide = empty(result.shape, dtype=BY_NAME["float32"], device=result.device)
-        result.copy_(wide.uniform_(low, high))
-    elif name in _COMPLEX:
-        _fill(view_as_real(result), _COMPLEX[name], low, high)
-    elif name not in _FLOATS:
+def _fill(result: Tensor, low: Any, high: Any) -> None:
+    if result.dtype.is_complex:
+        _fill(view_as_real(result), low, high)
+    elif not result.dtype.is_floating_point:
         result.random_(int(low), int(high))
-    elif high - low > finfo(BY_NAME[name]).max:  # wider than the dtype can say: drawn from half of it, then doubled
+    elif high - low > finfo(result.dtype).max:  # wider than the dtype can say: drawn from half of it, then doubled
         result.uniform_(low / 2, high / 2).mul_(2)
     else:
         result.uniform_(low, high)
 
 
-def _interval(name: str, dtype: dtype, low: float | None, high: float | None) -> tuple[float, float]:
+def _interval(dtype: dtype, low: float | None, high: float | None) -> tuple[float, float]:
     """The interval asked for, within what the dtype can hold; for integers with whole ends."""
     lowest: float
     highest: float
-    if name == "bool":
+    if dtype is bool_:
         bounds, (lowest, highest) = (0, 2), (0, 2)
-    elif name in _INTEGERS:
+    elif dtype.category == 1:
         limits = iinfo(dtype)
         bounds = (0 if limits.min == 0 else -9, 10)
-        lowest, highest = limits.min, limits.max + (name != "int64")
-    elif name in _FLOATS or name in _FLOATS8 or name in _COMPLEX:
+        lowest, highest = limits.min, limits.max + (dtype is not int64)
+    elif dtype not in FLOAT8 and (dtype.is_floating_point or dtype.is_complex):
         bounds, (lowest, highest) = (-9, 9), (finfo(dtype).min, finfo(dtype).max)
     else:
         raise TypeError(f"The requested dtype '{dtype}' is not supported by torch.testing.make_tensor().")
-    whole = name == "bool" or name in _INTEGERS
+    whole = dtype.category <= 1
     low, high = bounds[0] if low is None else low, bounds[1] if high is None else high
     _require_interval(dtype, low, high, (lowest, highest), whole)
     low, high = max(low, lowest), min(high, highest)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..backends.cpu import jit
 from ..core.casts import casts
+from ..core.dtype import FLOAT8
 from ..core.graph import grad_mode
 from ..core.tensor import Tensor
 
@@ -79,15 +80,12 @@ WEIGHTS = np.array([(0.5 + (k + 1) * 0.6180339887498949 % 1) * (1 if k * 7 % 5 <
 _look = ctypes.pythonapi.PyMemoryView_FromMemory  # makes no type of its own for each size, as arrays of ctypes would
 _look.restype, _look.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int)
 _WRITABLE = 0x200
-_KINDS: dict[str, Any] = {
-    "float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": np.uint16,
-    "complex64": np.float32, "complex128": np.float64,
-}  # fmt: skip
 
 
 def kind_of(d: Any) -> Any:
     """How NumPy sees the numbers of a dtype, if they have a fraction. uint16 stands for bfloat16: NumPy has none."""
-    return _KINDS.get(d.name)
+    real = d.to_real()
+    return real.numpy.type if real.limits is not None and real not in FLOAT8 else None
 
 
 def numbers(address: int, size: int, kind: Any) -> np.ndarray:

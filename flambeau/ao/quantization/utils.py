@@ -72,11 +72,6 @@ method_list = {
     "transpose", "unsqueeze", "unsqueeze_", "view",
 }  # fmt: skip
 
-_UNDERLYING = {
-    torch.quint8: torch.uint8, torch.qint8: torch.int8, torch.qint32: torch.int32, torch.quint4x2: torch.uint8,
-    torch.quint2x4: torch.uint8,
-    **{d: d for d in (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.int32, torch.float8_e5m2, torch.float8_e4m3fn)},
-}  # fmt: skip
 _BYTES = (torch.quint8, torch.qint8, torch.uint8, torch.int8)
 _PLAIN = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.float8_e5m2, torch.float8_e4m3fn)
 _STATIC = (torch.quint8, torch.qint8, torch.quint4x2, torch.qint32, *_PLAIN)
@@ -110,9 +105,9 @@ def getattr_from_fqn(obj: Any, fqn: str) -> Any:
 
 def to_underlying_dtype(qdtype: _dtype) -> _dtype:
     """The dtype of the whole numbers in a quantized tensor."""
-    if qdtype not in _UNDERLYING:
+    if qdtype.codes is None and qdtype not in (*_PLAIN, torch.uint16):
         raise AssertionError("Unsupported dtype: " + str(qdtype))
-    return _UNDERLYING[qdtype]
+    return qdtype.codes or qdtype
 
 
 def get_qparam_dict(observer_or_fake_quant: Any) -> dict[str, Any]:

@@ -13,10 +13,6 @@ from typing import Any
 from ...core import dtype as dt
 from .. import nvidia
 
-LETTERS = {dt.float32: "S", dt.float64: "D", dt.complex64: "C", dt.complex128: "Z"}
-_TYPES = {
-    dt.float32: (0, 0), dt.float64: (1, 1), dt.float16: (2, 0), dt.bfloat16: (14, 0), dt.complex64: (4, 4), dt.complex128: (5, 5),
-}  # fmt: skip
 LEFT, RIGHT = 0, 1
 LOWER, UPPER = 0, 1
 PLAIN, TRANSPOSED = 0, 1
@@ -72,7 +68,7 @@ def _one(d: Any) -> Any:
 
 def dot(out: int, n: int, x: int, x_step: int, y: int, y_step: int, d: Any, where: Any) -> None:
     """*out = sum of x[i] * y[i]; all on the device."""
-    kind, wide = (c_int(t) for t in _TYPES[d])
+    kind, wide = c_int(d.cuda), c_int(dt.opmath(d).cuda)
     _call("cublasSetPointerMode_v2", where, c_int(_DEVICE))
     try:
         _call(
@@ -88,7 +84,7 @@ def solve_triangular(
 ) -> None:
     """b (m by n) = the solution X of op(a) X = b, or X op(a) = b."""
     _call(
-        f"cublas{LETTERS[d]}trsm_v2_64", where, c_int(side), c_int(uplo), c_int(trans), c_int(unit), c_int64(m), c_int64(n),
+        f"cublas{d.blas}trsm_v2_64", where, c_int(side), c_int(uplo), c_int(trans), c_int(unit), c_int64(m), c_int64(n),
         byref(_one(d)), c_void_p(a), c_int64(lda), c_void_p(b), c_int64(ldb),
     )  # fmt: skip
 
@@ -99,7 +95,7 @@ def solve_triangular_batch(
 ) -> None:  # fmt: skip
     """The same for `count` systems, whose addresses lie at a and b on the device."""
     _call(
-        f"cublas{LETTERS[d]}trsmBatched_64", where, c_int(side), c_int(uplo), c_int(trans), c_int(unit), c_int64(m), c_int64(n),
+        f"cublas{d.blas}trsmBatched_64", where, c_int(side), c_int(uplo), c_int(trans), c_int(unit), c_int64(m), c_int64(n),
         byref(_one(d)), c_void_p(a), c_int64(lda), c_void_p(b), c_int64(ldb), c_int64(count),
     )  # fmt: skip
 
@@ -107,7 +103,7 @@ def solve_triangular_batch(
 def lu_batch(a: int, n: int, pivots: int, infos: int, count: int, d: Any, where: Any) -> None:
     """LU factors in place of `count` square matrices, whose addresses lie at a on the device; pivots 0: without row swaps."""
     _call(
-        f"cublas{LETTERS[d]}getrfBatched",
+        f"cublas{d.blas}getrfBatched",
         where,
         c_int(n),
         c_void_p(a),

@@ -23,15 +23,9 @@ from . import products32
 _E4M3, _E5M2 = dt.BY_NAME["float8_e4m3fn"], dt.BY_NAME["float8_e5m2"]
 
 # cudaDataType, cublasComputeType and the type of alpha and beta, by dtype.
-DATA_TYPES = {
-    dt.float32: 0, dt.float64: 1, dt.float16: 2, dt.bfloat16: 14, dt.complex64: 4, dt.complex128: 5,
-    _E4M3: 28, _E5M2: 29,
-}  # fmt: skip
+DATA_TYPES = {d: d.cuda for d in dt.RECORDS if d.cuda is not None}
 _F32, _F32_TF32, _F64 = 68, 77, 70
-_ROUTES = {
-    dt.float32: (_F32, 0), dt.float64: (_F64, 1), dt.float16: (_F32, 0), dt.bfloat16: (_F32, 0), dt.complex64: (_F32, 4),
-    dt.complex128: (_F64, 5), _E4M3: (_F32, 0), _E5M2: (_F32, 0),
-}  # fmt: skip
+_ROUTES = {d: (_F64 if d.to_real() is dt.float64 else _F32, dt.opmath(d).cuda) for d in DATA_TYPES}
 BIASED = frozenset((dt.float32, dt.float16, dt.bfloat16))  # dtypes whose products take a bias along
 _TRANSA, _TRANSB, _EPILOGUE, _BIAS_POINTER, _A_SCALE, _B_SCALE = 3, 4, 7, 8, 17, 18
 _FAST_ACCUMULATION, _BIAS_TYPE, _POINTER_MODE = 25, 26, 2

@@ -18,8 +18,8 @@ from ...core import dtype as dt
 from .. import nvidia
 from ..cpu import jit, native_call
 
-FLOAT, DOUBLE, HALF, INT32, BFLOAT16, BOOLEAN = 0, 1, 2, 4, 9, 11
-DATA_TYPES = {dt.float32: FLOAT, dt.float64: DOUBLE, dt.float16: HALF, dt.bfloat16: BFLOAT16}
+FLOAT, DOUBLE, INT32, BOOLEAN = (d.cudnn for d in (dt.float32, dt.float64, dt.int32, dt.bool_))
+DATA_TYPES = {d: d.cudnn for d in (dt.float32, dt.float64, dt.float16, dt.bfloat16)}
 
 # cudnnBackendAttributeType_t, and how each is passed.
 _C_TYPES = {

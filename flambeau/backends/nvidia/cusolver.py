@@ -9,11 +9,8 @@ import threading
 from ctypes import byref, c_byte, c_int, c_int64, c_size_t, c_void_p
 from typing import Any
 
-from ...core import dtype as dt
 from .. import nvidia
-from .cublas import LETTERS
 
-_TYPES = {dt.float32: 0, dt.float64: 1, dt.complex64: 4, dt.complex128: 5}
 _ERRORS = {
     1: "CUSOLVER_STATUS_NOT_INITIALIZED", 2: "CUSOLVER_STATUS_ALLOC_FAILED", 3: "CUSOLVER_STATUS_INVALID_VALUE",
     4: "CUSOLVER_STATUS_ARCH_MISMATCH", 6: "CUSOLVER_STATUS_EXECUTION_FAILED", 7: "CUSOLVER_STATUS_INTERNAL_ERROR",
@@ -76,7 +73,7 @@ def _general(name: str, where: Any, described: tuple, info: int) -> None:
 
 
 def _typed(d: Any) -> c_int:
-    return c_int(_TYPES[d])
+    return c_int(d.cuda)
 
 
 def cholesky(a: int, n: int, uplo: int, info: int, d: Any, where: Any) -> None:
@@ -87,7 +84,7 @@ def cholesky(a: int, n: int, uplo: int, info: int, d: Any, where: Any) -> None:
 def cholesky_batch(a: int, n: int, uplo: int, infos: int, count: int, d: Any, where: Any) -> None:
     """The same for `count` matrices, whose addresses lie at a on the device."""
     _call(
-        f"cusolverDn{LETTERS[d]}potrfBatched",
+        f"cusolverDn{d.blas}potrfBatched",
         where,
         c_int(uplo),
         c_int(n),
@@ -100,7 +97,7 @@ def cholesky_batch(a: int, n: int, uplo: int, infos: int, count: int, d: Any, wh
 
 def lu(a: int, m: int, n: int, pivots: int, info: int, d: Any, where: Any) -> None:
     """L and U in place, and the row swaps (int32); pivots 0: without swaps."""
-    letter, count = LETTERS[d], c_int()
+    letter, count = d.blas, c_int()
     _call(f"cusolverDn{letter}getrf_bufferSize", where, c_int(m), c_int(n), c_void_p(a), c_int(max(m, 1)), byref(count))
     space = nvidia.workspace(max(count.value * d.itemsize, 8), where)
     _call(
@@ -112,7 +109,7 @@ def lu(a: int, m: int, n: int, pivots: int, info: int, d: Any, where: Any) -> No
 def lu_solve(a: int, n: int, pivots: int, b: int, k: int, trans: int, info: int, d: Any, where: Any) -> None:
     """b (n by k) = the solution of op(A) X = b, A given by `lu`."""
     _call(
-        f"cusolverDn{LETTERS[d]}getrs", where, c_int(trans), c_int(n), c_int(k), c_void_p(a), c_int(n), c_void_p(pivots), c_void_p(b),
+        f"cusolverDn{d.blas}getrs", where, c_int(trans), c_int(n), c_int(k), c_void_p(a), c_int(n), c_void_p(pivots), c_void_p(b),
         c_int(n), c_void_p(info),
     )  # fmt: skip
 
@@ -152,7 +149,7 @@ def eigen(a: int, n: int, values: int, vectors: int, info: int, d: Any, where: A
 
 def ldl(a: int, n: int, pivots: int, info: int, d: Any, where: Any) -> None:
     """L and D of a symmetric matrix in place of its lower triangle, and the pivots (int32)."""
-    letter, count = LETTERS[d], c_int()
+    letter, count = d.blas, c_int()
     _call(f"cusolverDn{letter}sytrf_bufferSize", where, c_int(n), c_void_p(a), c_int(n), byref(count))
     space = nvidia.workspace(max(count.value * d.itemsize, 8), where)
     _call(

@@ -11,9 +11,6 @@ import flambeau
 from ..builder import Builder, Value
 from ..registry import aten, form
 
-_CODES = {flambeau.quint8: flambeau.uint8, flambeau.qint8: flambeau.int8, flambeau.qint32: flambeau.int32}
-_LIMITS = {flambeau.uint8: (0, 255), flambeau.int8: (-128, 127), flambeau.int32: (-(2**31), 2**31 - 1)}
-
 
 def _parameters(g: Builder, scale: Any, zero_point: Any, codes: Any, axis: int | None) -> tuple[Value, Value]:
     """Scale and zero point as QuantizeLinear takes them: numbers without dimensions, or vectors."""
@@ -42,12 +39,12 @@ def _dequantized(g: Builder, x: Any) -> Value:
 
 @form(aten.quantize_per_tensor)
 def quantize_per_tensor(g: Builder, self: Value, scale: Any, zero_point: Any, dtype: Any) -> Value:
-    return _quantized(g, self, scale, zero_point, _CODES[dtype], None)
+    return _quantized(g, self, scale, zero_point, dtype.codes, None)
 
 
 @form(aten.quantize_per_channel)
 def quantize_per_channel(g: Builder, self: Value, scales: Any, zero_points: Any, axis: int, dtype: Any) -> Value:
-    return _quantized(g, self, scales, zero_points, _CODES[dtype], axis)
+    return _quantized(g, self, scales, zero_points, dtype.codes, axis)
 
 
 @form(aten.dequantize)
@@ -63,11 +60,11 @@ def _rounded(
     g: Builder, x: Value, scale: Any, zero_point: Any, quant_min: int, quant_max: int, axis: int | None
 ) -> Value:
     codes = flambeau.uint8 if quant_min >= 0 else flambeau.int8
-    limits = _LIMITS[codes]
-    if quant_min < limits[0] or quant_max > limits[1]:
+    limits = np.iinfo(codes.numpy)
+    if quant_min < limits.min or quant_max > limits.max:
         raise NotImplementedError(f"rounding to levels from {quant_min} to {quant_max}: ONNX has those of 8 bits")
     made = _quantized(g, x, scale, zero_point, codes, axis)
-    if (quant_min, quant_max) != limits:
+    if (quant_min, quant_max) != (limits.min, limits.max):
         levels = made.levels
         bounds = (g.constant(np.asarray(bound), codes) for bound in (quant_min, quant_max))
         made = g.op("Clip", made, *bounds).known(codes, x.shape)

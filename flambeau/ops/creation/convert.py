@@ -269,14 +269,7 @@ def _cast_method(name: str, d: dtype) -> Any:
     return composite(cast, name=name, function=False, batching="same")
 
 
-CASTS: dict[dtype, Any] = {
-    d: _cast_method(name, d)
-    for name, d in {
-    "float": dt.float32, "double": dt.float64, "half": dt.float16, "bfloat16": dt.bfloat16, "int": dt.int32,
-    "long": dt.int64, "short": dt.int16, "char": dt.int8, "byte": dt.uint8, "bool": dt.bool_, "cfloat": dt.complex64,
-    "cdouble": dt.complex128,
-    }.items()
-}  # fmt: skip
+CASTS: dict[dtype, Any] = {d: _cast_method(name, d) for name, d in dt.METHODS.items()}
 
 
 @composite(function=False)

@@ -6,6 +6,8 @@ import ctypes
 import math
 from typing import Any
 
+import numpy as np
+
 from ...core import dtype as dt
 from ...core.backend import backend_of
 from ...core.caching import remember
@@ -30,23 +32,22 @@ from ...core.tensor import empty_strided as raw_empty_strided
 from ..machinery.arguments import Options, as_ints, as_number, as_shape, need_tensor, read_options
 from ..machinery.declare import composite, effect
 from ..machinery.door import new as laid_out
-from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import copy_values, resize_out
 from ..machinery.quirks import Quirks
 
-_LIMITS = {
-    "uint8": (-255, 255), "int8": (-128, 127), "int16": (-(2**15), 2**15 - 1), "int32": (-(2**31), 2**31 - 1),
-    "int64": (-(2**63), 2**63 - 1), "uint16": (-(2**16) + 1, 2**16 - 1), "uint32": (-(2**32) + 1, 2**32 - 1),
-    "uint64": (-(2**63), 2**64 - 1),
-}  # fmt: skip
-_C_NAMES = {
-    "uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int", "int64": "int64_t", "float32": "float",
-    "float64": "double", "float16": "at::Half", "bfloat16": "at::BFloat16", "bool": "bool",
-}  # fmt: skip
 _SMALL = 1 << 17  # bytes that one core clears before others would have started
 _memset = ctypes.memset
-_FLOAT_MAX = {"float32": 3.4028234663852886e38, "float16": 65504.0, "bfloat16": 3.3895313892515355e38}
-_FLOAT_MAX |= {d.name: _FLOAT_MAX["float32"] for d in dt.FLOAT8}  # they are reached by way of float32
+
+
+def _limits(d: dtype) -> tuple[int, int]:
+    """The integers that a number given for `d` may be: small negative ones wrap around in an unsigned dtype."""
+    found = np.iinfo(d.numpy)
+    return int(found.min) or max(-int(found.max), -(2**63)), int(found.max)
+
+
+def _overflow(d: dtype) -> RuntimeError:
+    name = d.c_type if d.category == 1 and d is not dt.int32 else d.cpp.replace("c10", "at")
+    return RuntimeError(f"value cannot be converted to type {name} without overflow")
 
 
 def number_result_dtype(value: Any) -> dtype:
@@ -66,21 +67,21 @@ def check_fits(value: Any, d: dtype) -> Any:
         if d is dt.bool_:
             return bool(value)
         if value.imag != 0:
-            raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(d.name, d.name)} without overflow")
+            raise _overflow(d)
         value = value.real
     if d is dt.bool_ or d.is_complex:
         return value
     if d.category == 1:
-        low, high = _LIMITS[d.name]
+        low, high = _limits(d)
         if isinstance(value, float) and d.name.startswith("u"):
             low = 0  # whole numbers may wrap around, others not
         if not low <= value <= high:  # NaN too
-            raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(d.name, d.name)} without overflow")
+            raise _overflow(d)
         value = int(value)
         return value if value < 2**63 else value - 2**64
-    limit = _FLOAT_MAX.get(d.name)
-    if limit is not None and abs(value) > limit and not math.isinf(value):
-        raise RuntimeError(f"value cannot be converted to type {_C_NAMES.get(d.name, d.name)} without overflow")
+    limits = dt.opmath(d).limits if d in dt.FLOAT8 else d.limits  # the 8-bit floats are reached by way of float32
+    if limits is not None and abs(value) > limits.max and not math.isinf(value):
+        raise _overflow(d)
     return value
 
 
@@ -99,7 +100,7 @@ def uninitialised(t: Tensor) -> Tensor:
         if d.is_floating_point or d.is_complex:
             fill_raw(t, math.nan)
         else:
-            fill_raw(t, True if d is dt.bool_ else _LIMITS[d.name][1])
+            fill_raw(t, True if d is dt.bool_ else _limits(d)[1])
     return t
 
 
@@ -183,7 +184,7 @@ def prepare_out(name: str, out: Any, shape: Size, options: Options) -> Tensor:
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if options.dtype is not None and options.dtype is not out.dtype:
         raise RuntimeError(
-            f"dtype {type_word(options.dtype)} does not match dtype of out parameter ({type_word(out.dtype)})"
+            f"dtype {options.dtype.scalar_type} does not match dtype of out parameter ({out.dtype.scalar_type})"
         )
     if options.device is not None and options.device is not out.device:
         raise RuntimeError(f"device {options.device} does not match device of out parameter ({out.device})")

@@ -12,7 +12,7 @@ from ...core.tensor import Tensor, numel_of
 from ...kernels.library import index as kernels
 from ..machinery.along import split_at
 from ..machinery.declare import composite, effect, internal, primitive
-from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, like_first
 from ..machinery.primitive import unknown_derivative
@@ -112,7 +112,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     """gather with the other dimensions broadcast."""
     if indices.dtype is not dt.int64:
         raise RuntimeError(
-            f"torch.take_along_dim(): dtype of indices should be Long but got {type_word(indices.dtype)}"
+            f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.scalar_type}"
         )
     if dim is None:
         return input.reshape(-1).gather(0, indices.reshape(-1))

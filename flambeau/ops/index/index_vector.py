@@ -14,7 +14,7 @@ from ...kernels.library import index as kernels
 from ..creation.filled import check_fits
 from ..machinery.along import split_at
 from ..machinery.declare import effect, primitive
-from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.record import NewTensor
@@ -25,14 +25,14 @@ def _check_vector(name: str, input: Tensor, dim: int, index: Tensor, source: Ten
     d = wrap_dim(dim, len(input.shape))
     if len(index.shape) > 1:
         raise IndexError(
-            f"{name}(): Index is supposed to be a vector, but got dim: {len(index.shape)} with type: {type_word(index.dtype)} and size: {list(index.shape)}"
+            f"{name}(): Index is supposed to be a vector, but got dim: {len(index.shape)} with type: {index.dtype.scalar_type} and size: {list(index.shape)}"
         )
     if index.dtype not in (dt.int64, dt.int32):
-        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index but got: {type_word(index.dtype)}")
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index but got: {index.dtype.scalar_type}")
     if source is not None:
         if source.dtype is not input.dtype:
             raise RuntimeError(
-                f"{name}(): self and source expected to have the same dtype, but got (self) {type_word(input.dtype)} and (source) {type_word(source.dtype)}"
+                f"{name}(): self and source expected to have the same dtype, but got (self) {input.dtype.scalar_type} and (source) {source.dtype.scalar_type}"
             )
         if len(source.shape) != len(input.shape) and (len(source.shape), len(input.shape)) not in ((0, 1), (1, 0)):
             raise RuntimeError(

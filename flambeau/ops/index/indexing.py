@@ -18,7 +18,6 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, copy_of_array, empty, numel_of
 from ...kernels.library import advanced_index as kernels
 from ..machinery.declare import composite, effect, internal
-from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
@@ -321,8 +320,8 @@ def _check_fits(values: Tensor, shape: tuple[int, ...]) -> None:
 def _check_dtypes(t: Tensor, values: Tensor) -> None:
     if values.dtype is not t.dtype:
         raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {type_word(t.dtype)} for the destination and"
-            f" {type_word(values.dtype)} for the source."
+            f"Index put requires the source and destination dtypes match, got {t.dtype.scalar_type} for the destination and"
+            f" {values.dtype.scalar_type} for the source."
         )
 
 

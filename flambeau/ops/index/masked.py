@@ -15,7 +15,7 @@ from ...core.tensor import Tensor, numel_of
 from ...expr.functions import where
 from ..creation.filled import check_fits
 from ..machinery.declare import composite, effect, pointwise, primitive
-from ..machinery.dtype_rules import select, type_word
+from ..machinery.dtype_rules import select
 from ..machinery.inplace import raw_copy, write_out
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
@@ -34,14 +34,10 @@ def _need_mask(name: str, mask: Tensor) -> None:
         raise TypeError(f"{name}(): argument 'mask' must be Tensor, not {type(mask).__name__}")
     if mask.dtype is not dt.bool_:
         raise RuntimeError(
-            f"{name}: expected BoolTensor for mask, got {type_word(mask.dtype)}"
+            f"{name}: expected BoolTensor for mask, got {mask.dtype.scalar_type}"
             if name != "masked_fill"
-            else f"masked_fill_ only supports boolean masks, but got mask with dtype {_low(mask)}"
+            else f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype.cpp}"
         )
-
-
-def _low(t: Tensor) -> str:
-    return {"uint8": "unsigned char", "int64": "long int", "float32": "float"}.get(t.dtype.name, t.dtype.name)
 
 
 @pointwise(
@@ -117,12 +113,12 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
             raise RuntimeError(
                 f"value cannot be converted to type {input.dtype} without overflow"
                 if value.dtype.is_complex
-                else f"result type {type_word(value.dtype)} can't be cast to the desired output type {type_word(input.dtype)}"
+                else f"result type {value.dtype.scalar_type} can't be cast to the desired output type {input.dtype.scalar_type}"
             )
         value = value.to(input.dtype)
     elif not can_cast(scalar_dtype(value), input.dtype) and input.dtype is not dt.bool_:
         if isinstance(value, complex):
-            raise RuntimeError(f"value cannot be converted to type {_low(input)} without overflow")
+            raise RuntimeError(f"value cannot be converted to type {input.dtype.cpp} without overflow")
         value = check_fits(value, input.dtype)
     elif input.dtype is dt.bool_:
         value = bool(value)
@@ -172,11 +168,11 @@ def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> NewTensor:
     if source.dtype is not input.dtype:
         raise RuntimeError(
             "masked_scatter: expected self and source to have same dtypes but"
-            f" got{type_word(input.dtype)} and {type_word(source.dtype)}"  # PyTorch leaves no space there
+            f" got{input.dtype.scalar_type} and {source.dtype.scalar_type}"  # PyTorch leaves no space there
         )
     if mask.dtype is not dt.bool_:
         raise RuntimeError(
-            f"masked_scatter_ only supports boolean masks, but got mask with dtype {type_word(mask.dtype)}"
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.dtype.scalar_type}"
         )
     return broadcast_two(input.shape, mask.shape), input.dtype, input.device
 
@@ -203,7 +199,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
         raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
     if isinstance(out, Tensor) and out.dtype is not dt.int64:
         raise RuntimeError(
-            f"nonzero: Expected out tensor to have scalar type Long but got scalar type {type_word(out.dtype)}"
+            f"nonzero: Expected out tensor to have scalar type Long but got scalar type {out.dtype.scalar_type}"
         )
     found = nonzero_matrix(input)
     if out is not None:
@@ -237,7 +233,7 @@ def argwhere(input: Tensor) -> Tensor:
 
 def _check_flat(name: str, input: Tensor, index: Tensor) -> None:
     if index.dtype is not dt.int64:
-        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {type_word(index.dtype)}")
+        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {index.dtype.scalar_type}")
     if 0 in input.shape and 0 not in index.shape:
         raise IndexError(f"{name}(): tried to take from an empty tensor")
 

@@ -15,7 +15,7 @@ from ...core.typenames import type_name
 from ...kernels.library.search import mark_groups, search_sorted
 from ..machinery.arguments import as_number, need_tensor
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import number_dtype, type_word, unsupported
+from ..machinery.dtype_rules import number_dtype, unsupported
 from ..machinery.inplace import raw_copy, write_out
 from ..machinery.memory import bare, dense, raise_if_set
 from ..machinery.primitive import unknown_derivative
@@ -174,7 +174,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
         )
     for x in given:
         if x.dtype.is_complex or x.dtype is dt.bool_:
-            raise RuntimeError(f"Unsupported input type encountered for isin(): {type_word(x.dtype)}")
+            raise RuntimeError(f"Unsupported input type encountered for isin(): {x.dtype.scalar_type}")
     return is_among(elements, test_elements, assume_unique, invert)
 
 
@@ -233,7 +233,7 @@ def _check_sorter(boundaries: Tensor, sorter: Tensor) -> None:
         )
     if sorter.dtype is not dt.int64:
         raise RuntimeError(
-            f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {type_word(sorter.dtype)}"
+            f"torch.searchsorted(): sorter must be a tensor of long dtype but got dtype {sorter.dtype.scalar_type}"
         )
 
 
@@ -262,7 +262,7 @@ def _search(
     if out is not None and out.dtype is not kind:
         raise RuntimeError(
             "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending"
-            f" on whether out_int32 flag is True, but we got output tensor's dtype {type_word(out.dtype)} and"
+            f" on whether out_int32 flag is True, but we got output tensor's dtype {out.dtype.scalar_type} and"
             f" out_int32 flag is {out_int32}"
         )
     if isinstance(values, Tensor):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...core import dtype as dt
 from ...core.tensor import Tensor
 from ..machinery.declare import composite
-from ..machinery.dtype_rules import cpp_name
 
 _EXACT = 256  # so many products of two bytes are summed exactly by float32, whatever the bytes are
 
@@ -24,7 +23,7 @@ def _int_mm(input: Tensor, mat2: Tensor) -> Tensor:
     for name, t in (("self", input), ("mat2", mat2)):
         if t.dtype is not dt.int8 and not (name == "self" and t.dtype is dt.uint8):
             expected = "int8 or uint8" if name == "self" else "int8"
-            raise RuntimeError(f"int_mm_out_cpu: Expected {name} dtype to be {expected} but got {cpp_name(t.dtype)}")
+            raise RuntimeError(f"int_mm_out_cpu: Expected {name} dtype to be {expected} but got {t.dtype.cpp}")
     whole = None
     for start in range(0, max(input.shape[1], 1), _EXACT):
         a, b = input[:, start : start + _EXACT].to(dt.float32), mat2[start : start + _EXACT].to(dt.float32)

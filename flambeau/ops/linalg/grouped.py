@@ -7,7 +7,6 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.tensor import Tensor
 from ..machinery.declare import composite, primitive
-from ..machinery.dtype_rules import cpp_name
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from .matmul import mm
@@ -18,7 +17,7 @@ _KINDS = {dt.float32, dt.bfloat16, dt.float16}
 def _grouped_layout(input: Tensor, mat2: Tensor, offs: Any, bias: Any, out_dtype: Any) -> tuple:
     for name, t in (("mat_a", input), ("mat_b", mat2)):
         if t.dtype not in _KINDS:
-            kind = "Double" if t.dtype is dt.float64 else cpp_name(t.dtype)
+            kind = "Double" if t.dtype is dt.float64 else t.dtype.cpp
             raise RuntimeError(f"Expected {name} to be Float32, BFloat16 or Float16 matrix, got {kind}")
         if len(t.shape) not in (2, 3):
             raise RuntimeError(f"{name} has to be 2 or 3d")
@@ -42,9 +41,7 @@ def _grouped_layout(input: Tensor, mat2: Tensor, offs: Any, bias: Any, out_dtype
     if out_dtype is not None and out_dtype is not input.dtype:
         raise RuntimeError("Grouped gemm output dtype must match `mat_a` dtype")
     if input.dtype is not mat2.dtype:
-        raise RuntimeError(
-            f"expected m1 and m2 to have the same dtype, but got: {cpp_name(input.dtype)} != {cpp_name(mat2.dtype)}"
-        )
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {input.dtype.cpp} != {mat2.dtype.cpp}")
     return _result_shape(a, b, offs), input.dtype, input.device
 
 

@@ -16,7 +16,6 @@ from ...core.numeric_limits import finfo
 from ...core.return_types import named_result
 from ...core.tensor import Tensor, contiguous_strides, from_array
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
 from ..reduce.norms import linalg_norm
@@ -106,7 +105,7 @@ def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = N
     support.require("linalg.pinv", "input", A)
     if len(A.shape) < 2 or A.dtype.category < 2:
         raise RuntimeError(
-            f"linalg.pinv({type_word(A.dtype)}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of float,"
+            f"linalg.pinv({A.dtype.scalar_type}{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of float,"
             " double, cfloat or cdouble types"
         )
     if hermitian:

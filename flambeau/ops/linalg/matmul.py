@@ -15,7 +15,6 @@ from ...core.tensor import Tensor
 from ..machinery import work
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal, primitive
-from ..machinery.dtype_rules import cpp_name, type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
@@ -26,16 +25,14 @@ from ..shape.reshape import unsafe_view
 
 def _same_dtype(a: Tensor, b: Tensor) -> None:
     if a.dtype is not b.dtype:
-        raise RuntimeError(
-            f"expected m1 and m2 to have the same dtype, but got: {cpp_name(a.dtype)} != {cpp_name(b.dtype)}"
-        )
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {a.dtype.cpp} != {b.dtype.cpp}")
 
 
 def _same_dtype_with_bias(bias: Tensor, mat1: Tensor, mat2: Tensor) -> None:
     for name, t in (("self", bias), ("mat1", mat1)):
         if t.dtype is not mat2.dtype:
             raise RuntimeError(
-                f"{name} and mat2 must have the same dtype, but got {type_word(t.dtype)} and {type_word(mat2.dtype)}"
+                f"{name} and mat2 must have the same dtype, but got {t.dtype.scalar_type} and {mat2.dtype.scalar_type}"
             )
 
 
@@ -181,7 +178,7 @@ def dot(input: Tensor, tensor: Tensor) -> NewTensor:
         raise RuntimeError(f"1D tensors expected, but got {len(input.shape)}D and {len(tensor.shape)}D tensors")
     if input.dtype is not tensor.dtype:
         raise RuntimeError(
-            f"dot : expected both vectors to have same dtype, but found {type_word(input.dtype)} and {type_word(tensor.dtype)}"
+            f"dot : expected both vectors to have same dtype, but found {input.dtype.scalar_type} and {tensor.dtype.scalar_type}"
         )
     if input.shape != tensor.shape:
         raise RuntimeError(
@@ -400,7 +397,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alp
 
 def _check_input_dtype(input: Tensor, other: Tensor) -> None:
     if input.dtype is not other.dtype:
-        first, second = cpp_name(input.dtype), cpp_name(other.dtype)
+        first, second = input.dtype.cpp, other.dtype.cpp
         raise RuntimeError(f"Input dtypes must be the same, got: input {first}, batch1: {second}, batch2: {second}")
 
 
@@ -430,7 +427,7 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
             f"size mismatch, got input ({input.numel()}), mat ({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]})"
         )
     if not input.dtype is mat.dtype is vec.dtype:
-        first, second, third = (type_word(t.dtype) for t in (input, mat, vec))
+        first, second, third = (t.dtype.scalar_type for t in (input, mat, vec))
         raise RuntimeError(f"addmv input tensors must have the same dtype, but got {first}, {second}, and {third}")
     return _combine(input, (mat.shape[0],), beta, alpha, lambda: mv(mat, vec))
 

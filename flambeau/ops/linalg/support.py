@@ -15,7 +15,7 @@ from ...core.errors import LinAlgError
 from ...core.layout import broadcast_shapes
 from ...core.tensor import Tensor, address_of, contiguous_strides
 from ..machinery.arguments import need_tensor
-from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import values_on_host
 from ..machinery.watched import watched
 
@@ -35,9 +35,9 @@ def check_matrix(name: str, A: Any, argument: str = "A") -> None:
 def check_floating(name: str, A: Tensor, low_precision: bool = True) -> None:
     """Raise unless A holds floating point or complex numbers (with low_precision, also not half-width ones)."""
     if A.dtype.category < 2:
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_word(A.dtype)}")
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype.scalar_type}")
     if low_precision and A.dtype not in SUPPORTED:
-        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {type_word(A.dtype)}")
+        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {A.dtype.scalar_type}")
 
 
 def check_kernel(kernel: str, A: Tensor) -> None:
@@ -57,7 +57,7 @@ def check_same_dtype(name: str, A: Tensor, B: Tensor, first: str = "A", second: 
     if A.dtype is not B.dtype:
         raise RuntimeError(
             f"{name}: Expected {first} and {second} to have the same dtype, but found {first} of type"
-            f" {type_word(A.dtype)} and {second} of type {type_word(B.dtype)} instead"
+            f" {A.dtype.scalar_type} and {second} of type {B.dtype.scalar_type} instead"
         )
 
 

@@ -17,13 +17,6 @@ from ...core.sparse import SparseOperand
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
 
-_PYTHON_TYPES: dict[Any, dtype] = {
-    float: dt.float64,
-    int: dt.int64,
-    bool: dt.bool_,
-    complex: dt.complex128,
-}
-
 
 def need_tensor(name: str, value: Any, argument: str = "input", position: int = 1) -> None:
     if not isinstance(value, Tensor):
@@ -45,7 +38,7 @@ def as_dtype(value: Any, name: str) -> dtype:
     """A dtype argument: a dtype, or one of Python's own number types."""
     if isinstance(value, dtype):
         return value if value.kind != "q" else refuse_quantized(name, value)
-    found = _PYTHON_TYPES.get(value) if isinstance(value, type) else None
+    found = dt.OF_PYTHON.get(value) if isinstance(value, type) else None
     if found is None:
         raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type_name(value)}")
     return found

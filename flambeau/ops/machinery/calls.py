@@ -13,7 +13,7 @@ from ...core.layout import has_internal_overlap
 from ...core.promotion import can_cast, scalar_dtype
 from ...core.tensor import Tensor, copy_of_array
 from ...expr.node import Expr
-from .dtype_rules import compare, type_word
+from .dtype_rules import compare
 from .formula import Pointwise, as_operand, camel
 from .gradient import make_node, run_plan
 from .inplace import (
@@ -258,7 +258,7 @@ def _inplace_plan(impl: Pointwise, self: Tensor, sources: tuple, params: tuple) 
             raise
     if not can_cast(natural, self.dtype):
         raise RuntimeError(
-            f"result type {type_word(natural)} can't be cast to the desired output type {type_word(self.dtype)}"
+            f"result type {natural.scalar_type} can't be cast to the desired output type {self.dtype.scalar_type}"
         )
     return plan
 

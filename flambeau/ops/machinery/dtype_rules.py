@@ -13,36 +13,12 @@ from ...core.promotion import get_default_dtype, result_dtype
 from ...core.quantized import QuantizedOperand
 from ...core.tensor import Tensor
 
-_WORDS = {
-    "float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "int64": "Long", "int32": "Int",
-    "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool", "complex64": "ComplexFloat",
-    "complex128": "ComplexDouble", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
-    "qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32", "quint4x2": "QUInt4x2", "quint2x4": "QUInt2x4",
-}  # fmt: skip
-
-
-_CPP_NAMES = {
-    "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int64": "long int",
-    "int32": "int", "int16": "short int", "int8": "signed char", "uint8": "unsigned char", "bool": "bool",
-    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
-}  # fmt: skip
-
-
-def cpp_name(d: dtype) -> str:
-    """The C++ type of a dtype, which some of PyTorch's messages show."""
-    return _CPP_NAMES.get(d.name, d.name)
-
-
-def type_word(d: dtype) -> str:
-    """PyTorch's C++ name of a dtype, as its messages use it."""
-    return _WORDS.get(d.name) or d.name.replace("float8", "Float8")
-
 
 def unsupported(kernel: str, d: dtype) -> NotImplementedError:
     """The error of a kernel, by its name in PyTorch, that does not exist for a dtype. That of quantized tensors is caught: the operator
     may have a form for them."""
     error = QuantizedOperand if d.kind == "q" else NotImplementedError
-    return error(f"\"{kernel}\" not implemented for '{type_word(d)}'")
+    return error(f"\"{kernel}\" not implemented for '{d.scalar_type}'")
 
 
 def number_dtype(value: Any) -> dtype:

@@ -27,7 +27,7 @@ from ...core.return_types import NamedResult
 from ...core.size import make_size
 from ...core.storage import move_bytes
 from ...core.tensor import Tensor, empty, new_tensor, numel_of
-from .dtype_rules import cpp_name, number_dtype, promote, type_word
+from .dtype_rules import number_dtype, promote
 from .formula import Pointwise
 from .quirks import Quirks
 from .record import OPS
@@ -242,7 +242,7 @@ def check_result(t: Tensor, result: Tensor) -> None:
         raise RuntimeError(f"output with shape {list(t.shape)} doesn't match the broadcast shape {list(result.shape)}")
     if not can_cast(result.dtype, t.dtype):
         raise RuntimeError(
-            f"result type {type_word(result.dtype)} can't be cast to the desired output type {type_word(t.dtype)}"
+            f"result type {result.dtype.scalar_type} can't be cast to the desired output type {t.dtype.scalar_type}"
         )
 
 
@@ -464,7 +464,7 @@ def check_out(name: str, out: Tensor, d: dtype, where: device, needs_grad: bool,
         check_out_dtype(out, d)
     if not can_cast(d, out.dtype):
         raise RuntimeError(
-            f"result type {type_word(d)} can't be cast to the desired output type {type_word(out.dtype)}"
+            f"result type {d.scalar_type} can't be cast to the desired output type {out.dtype.scalar_type}"
         )
     if out.device is not where:
         raise RuntimeError(f"Expected out tensor to have device {where}, but got {out.device} instead")
@@ -477,17 +477,15 @@ def check_castable(name: str, out: Any, result: Any) -> None:
     for field, value, target in zip(fields, results, outs if isinstance(outs, (tuple, list)) else ()):
         if isinstance(target, Tensor) and not can_cast(value.dtype, target.dtype):
             raise RuntimeError(
-                f"{name}: Expected {field} to be safely castable from {type_word(value.dtype)} dtype, but got {field} with"
-                f" dtype {type_word(target.dtype)}"
+                f"{name}: Expected {field} to be safely castable from {value.dtype.scalar_type} dtype, but got {field} with"
+                f" dtype {target.dtype.scalar_type}"
             )
 
 
 def check_out_dtype(out: Any, wanted: dtype) -> None:
     """Some out= must have the result's own dtype."""
     if isinstance(out, Tensor) and out.dtype is not wanted:
-        raise RuntimeError(
-            f"Expected out tensor to have dtype {cpp_name(wanted)}, but got {cpp_name(out.dtype)} instead"
-        )
+        raise RuntimeError(f"Expected out tensor to have dtype {wanted.cpp}, but got {out.dtype.cpp} instead")
 
 
 def _check_delivery(name: str, out: Any, result: Tensor, recorded: bool, exact: bool) -> None:

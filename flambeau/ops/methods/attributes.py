@@ -77,7 +77,7 @@ def type_string(self: Tensor) -> str:
     prefix = "torch.cuda." if self.device.type == "cuda" else "torch."
     if self.is_sparse:
         prefix += "sparse."
-    return prefix + (self.dtype.legacy_name or f"{self.dtype.name.capitalize()}Tensor")
+    return f"{prefix}{self.dtype.scalar_type}Tensor"
 
 
 def reversed_dims(self: Tensor) -> Any:

@@ -28,15 +28,12 @@ from ...core.tensor import new_tensor as header
 from ...core.wrapped import is_wrapper, make_wrapper
 from ..creation.convert import on_host
 from ..machinery.declare import composite
-from ..machinery.dtype_rules import type_word
 
 # -- numbers --------------------------------------------------------------------------------------------------------
 
 _C_TYPES: dict[dtype, Any] = {
-    dt.bool_: ctypes.c_bool, dt.uint8: ctypes.c_uint8, dt.int8: ctypes.c_int8, dt.int16: ctypes.c_int16,
-    dt.int32: ctypes.c_int32, dt.int64: ctypes.c_int64, dt.float32: ctypes.c_float, dt.float64: ctypes.c_double,
-    dt.uint16: ctypes.c_uint16, dt.uint32: ctypes.c_uint32, dt.uint64: ctypes.c_uint64,
-}  # fmt: skip
+    d: getattr(ctypes, f"c_{d.c_type.removesuffix('_t')}") for d in dt.ALL_DTYPES if d is dt.opmath(d) and not d.is_complex
+} | {dt.bool_: ctypes.c_bool}  # fmt: skip
 _MEMORY_LETTERS: dict[dtype, Any] = {d: c._type_ for d, c in _C_TYPES.items()}  # what memoryview calls them
 _SMALL = 1 << 12  # bytes
 _READERS: dict[dtype, Any] = {d: c.from_address for d, c in _C_TYPES.items()}
@@ -212,7 +209,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     if grad_mode.enabled and t.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
     if t.dtype is dt.bfloat16 or t.dtype in dt.FLOAT8:
-        raise TypeError(f"Got unsupported ScalarType {type_word(t.dtype)}")
+        raise TypeError(f"Got unsupported ScalarType {t.dtype.scalar_type}")
     t._storage.fix()
     return t._array()
 

@@ -16,7 +16,6 @@ from ...kernels.library import attention as kernels
 from ...kernels.library import flash_attention as flash
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word
 from ..machinery.memory import dense, like_first
 from ..machinery.plan import NATIVE
 from ..machinery.quirks import Quirks
@@ -348,7 +347,7 @@ def scaled_dot_product_attention(
 def attention_probabilities(query: Any, key: Any, mask: Any, scale: float, causal: bool) -> Tensor:
     scores = query.matmul(key.transpose(-2, -1))
     if not scores.dtype.is_floating_point:
-        raise NotImplementedError(f"scaled_dot_product_attention is not implemented for '{type_word(scores.dtype)}'")
+        raise NotImplementedError(f"scaled_dot_product_attention is not implemented for '{scores.dtype.scalar_type}'")
     if mask is not None:
         shape = broadcast_two(scores.shape, mask.shape)
         if shape != scores.shape:  # a mask with more batch dimensions than the scores

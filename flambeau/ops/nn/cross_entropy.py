@@ -15,7 +15,7 @@ from ...kernels.library import loss as kernels
 from ..linalg.matmul import linear
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
@@ -234,7 +234,7 @@ def _cross_entropy_probabilities(
 ) -> Tensor:
     if not target.dtype.is_floating_point:
         raise RuntimeError(
-            f"Expected floating point type for target with class probabilities, got {type_word(target.dtype)}"
+            f"Expected floating point type for target with class probabilities, got {target.dtype.scalar_type}"
         )
     classes = 1 if len(input.shape) > 1 else 0
     n = input.shape[classes]
@@ -277,7 +277,7 @@ def _check_classes(name: str, input: Tensor, target: Tensor, weight: Any) -> Non
             raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({target.shape[0]}).")
         raise RuntimeError(f"Expected target size {list(expected)}, got {list(target.shape)}")
     if target.dtype is not dt.int64 and target.dtype is not dt.uint8:
-        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {type_word(target.dtype)}")
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {target.dtype.scalar_type}")
     if weight is None:
         return
     n = shape[min(1, len(shape) - 1)]
@@ -287,7 +287,7 @@ def _check_classes(name: str, input: Tensor, target: Tensor, weight: Any) -> Non
             f" {list(weight.shape)}"
         )
     if weight.dtype is not input.dtype:
-        raise RuntimeError(f"expected scalar type {type_word(input.dtype)} but found {type_word(weight.dtype)}")
+        raise RuntimeError(f"expected scalar type {input.dtype.scalar_type} but found {weight.dtype.scalar_type}")
 
 
 def _check_smoothing(label_smoothing: float) -> None:

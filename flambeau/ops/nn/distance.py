@@ -18,7 +18,6 @@ from ...kernels.library import distance as kernels
 from ..creation.filled import fill_raw
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import write_out
 from ..machinery.memory import dense
 from ..machinery.primitive import unknown_derivative
@@ -34,7 +33,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tens
     need_tensors("cosine_similarity", x1=x1, x2=x2)
     common = promote_types(x1.dtype, x2.dtype)
     if not common.is_floating_point:
-        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {type_word(common)}")
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {common.scalar_type}")
     shape = broadcast_two(x1.shape, x2.shape)
     x1, x2 = (x.to(common).expand(shape) for x in (x1, x2))
     return (_unit(x1, dim, eps) * _unit(x2, dim, eps)).sum(dim)
@@ -136,7 +135,7 @@ def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_eucl
         raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
     for name, x in (("X1", x1), ("X2", x2)):
         if not x.dtype.is_floating_point:
-            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {type_word(x.dtype)}")
+            raise RuntimeError(f"cdist only supports floating-point dtypes, {name} got: {x.dtype.scalar_type}")
         if len(x.shape) < 2:
             raise RuntimeError(f"cdist only supports at least 2D tensors, {name} got: {len(x.shape)}D")
     if x1.shape[-1] != x2.shape[-1]:

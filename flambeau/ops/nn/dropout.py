@@ -15,7 +15,6 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, empty, numel_of
 from ..creation.filled import empty_as, fill_raw
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
@@ -44,7 +43,7 @@ def _noise(input: Tensor, features: bool) -> Tensor:
 def _kept(p: float, input: Tensor) -> float:
     """1 / (1 - p), rounded as arithmetic of the input's dtype does."""
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"result type Float can't be cast to the desired output type {type_word(input.dtype)}")
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {input.dtype.scalar_type}")
     return 1.0 / (1.0 - p) if input.dtype is dt.float64 else float(np.float32(1) / np.float32(1.0 - p))
 
 

@@ -15,7 +15,6 @@ from ...expr import Expr
 from ...expr import functions as f
 from ...expr.node import cast
 from ..machinery.declare import composite, pointwise
-from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
 from ..machinery.quirks import Quirks
 
@@ -120,9 +119,9 @@ def fake_quantize_per_tensor_affine(
 
 def _check_channels(input: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> None:
     if scale.dtype not in (dt.float32, dt.bfloat16):
-        raise RuntimeError(f"Scale must be Float or BFloat16, found {type_word(scale.dtype)}")
+        raise RuntimeError(f"Scale must be Float or BFloat16, found {scale.dtype.scalar_type}")
     if zero_point.dtype not in (dt.int32, dt.float32, dt.float16):
-        raise RuntimeError(f"Zero-point must be Int32, Float or Half, found {type_word(zero_point.dtype)}")
+        raise RuntimeError(f"Zero-point must be Int32, Float or Half, found {zero_point.dtype.scalar_type}")
     if len(scale.shape) != 1:
         raise RuntimeError("scale should be a 1-D tensor")
     if len(zero_point.shape) != 1:

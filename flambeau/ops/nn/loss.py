@@ -10,7 +10,7 @@ from ...core.graph import unrecorded
 from ...core.tensor import Tensor
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite
-from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import raise_if_set
 from . import element_loss as losses
 from .element_loss import broadcast, same_shapes
@@ -163,7 +163,7 @@ def binary_cross_entropy(
     _need_floating("binary_cross_entropy", input)
     for other in (target, weight):
         if other is not None and other.dtype is not input.dtype:
-            raise RuntimeError(f"Found dtype {type_word(other.dtype)} but expected {type_word(input.dtype)}")
+            raise RuntimeError(f"Found dtype {other.dtype.scalar_type} but expected {input.dtype.scalar_type}")
     _check_unit(input, target)
     if weight is None:
         return losses.binary(input, target, reduction=reduction)
@@ -197,7 +197,7 @@ def _logits(
     need_tensors("binary_cross_entropy_with_logits", input=input, target=target)
     if not target.dtype.is_floating_point and input.dtype.is_floating_point:
         raise RuntimeError(
-            f"result type {type_word(input.dtype)} can't be cast to the desired output type {type_word(target.dtype)}"
+            f"result type {input.dtype.scalar_type} can't be cast to the desired output type {target.dtype.scalar_type}"
         )
     for extra in (weight, pos_weight):
         if extra is not None:  # a weight may also be what enlarges the result

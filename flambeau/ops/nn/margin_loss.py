@@ -11,7 +11,7 @@ from ...core import dtype as dt
 from ...core.tensor import Tensor, copy_of_array
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import like_first
 from ..machinery.record import NewTensor
@@ -232,7 +232,7 @@ def multi_margin_loss(
             f" Expected target size [{samples}], but got {list(target.shape)}. Input has shape {list(input.shape)}."
         )
     if target.dtype is not dt.int64:
-        raise RuntimeError(f"expected scalar type Long but found {type_word(target.dtype)}")
+        raise RuntimeError(f"expected scalar type Long but found {target.dtype.scalar_type}")
     index = classes_of(target, classes).reshape(samples, 1)
     lacking = (margin - scores.gather(1, index) + scores).relu()
     if p == 2:
@@ -286,7 +286,7 @@ def multilabel_margin_loss(
     if target.shape != input.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     if target.dtype is not dt.int64:
-        raise RuntimeError(f"expected scalar type Long but found {type_word(target.dtype)}")
+        raise RuntimeError(f"expected scalar type Long but found {target.dtype.scalar_type}")
     classes = scores.shape[1]
     labels = target.reshape(scores.shape)
     pairs = label_pairs(labels, classes)

@@ -11,7 +11,6 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, numel_of
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word
 from ..machinery.memory import layout_in_format_of, without_gaps
 from ..machinery.quirks import Quirks
 from ..machinery.record import Batched
@@ -313,7 +312,7 @@ def _unpooled_size(
 
 def _check_unpool(input: Tensor, indices: Tensor, dims: int) -> None:
     if not isinstance(indices, Tensor) or indices.dtype is not dt.int64:
-        found = type_word(indices.dtype) if isinstance(indices, Tensor) else type(indices).__name__
+        found = indices.dtype.scalar_type if isinstance(indices, Tensor) else type(indices).__name__
         raise RuntimeError(f"elements in indices should be type int64 but got: {found}")
     if len(input.shape) not in (dims + 1, dims + 2):
         raise RuntimeError(

@@ -9,10 +9,10 @@ import functools
 from typing import Any
 
 from ...backends import nvidia
-from ...core import dtype as dt
 from ...core.caching import remember
 from ...core.dtype import opmath
 from ...core.tensor import Tensor, empty
+from ...kernels.cuda_values import element_type
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, without_gaps
 from ..machinery.together import Wanted, in_place_of
@@ -29,7 +29,6 @@ from ..nn.batch_norm import (
 
 _THREADS = 256
 _BLOCKS = 1056  # eight for each of a large GPU's multiprocessors
-_TYPES = {dt.float32: "float", dt.float64: "double", dt.float16: "f16", dt.bfloat16: "bf16"}
 
 _HEAD = """
 struct f16 { unsigned short bits; };
@@ -257,10 +256,10 @@ _KINDS = {
 def text(data: Any, parameter: Any, running: Any, vector: int) -> str:
     """The CUDA text for tensors of these dtypes, read `vector` elements at a time."""
     names = {
-        "data": _TYPES[data],
-        "parameter": _TYPES[parameter],
-        "running": _TYPES[running],
-        "wide": _TYPES[opmath(data)],
+        "data": element_type(data),
+        "parameter": element_type(parameter),
+        "running": element_type(running),
+        "wide": element_type(opmath(data)),
     }
     return _HEAD % {**names, "vector": vector} + _SUMS + _FINISH + _APPLY
 

@@ -19,6 +19,7 @@ from ...core.generator import Generator, default_generator
 from ...core.layout import is_non_overlapping_and_dense
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, new_tensor, numel_of
+from ...kernels.cuda_values import element_type
 from ..machinery.inplace import raw_copy
 from ..nn.dropout import alpha_dropout_noise
 from ..random.fills import _bernoulli_fill
@@ -39,28 +40,23 @@ from ..random.samplers import (
 )
 
 _BLOCK = 256
-_TYPES = {
-    dt.float32: "float", dt.float64: "double", dt.float16: "half", dt.bfloat16: "bfloat", dt.int64: "long long", dt.int32: "int",
-    dt.int16: "short", dt.int8: "signed char", dt.uint8: "unsigned char", dt.bool_: "bool", dt.uint16: "unsigned short",
-    dt.uint32: "unsigned", dt.uint64: "unsigned long long",
-}  # fmt: skip
 
 ENGINE = r"""
 typedef unsigned long long u64;
-struct half { unsigned short bits; };
-struct bfloat { unsigned short bits; };
+struct f16 { unsigned short bits; };
+struct bf16 { unsigned short bits; };
 template <class T> struct As { static __device__ T of(double v) { return (T)v; } static __device__ T of(float v) { return (T)v; }
   static __device__ T of(u64 v) { return (T)v; } static __device__ T of(long long v) { return (T)v; }
   static __device__ T of(bool v) { return (T)v; } };
-template <> struct As<half> { template <class V> static __device__ half of(V v) {
-  half h; float f = (float)v; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(f)); return h; } };
-template <> struct As<bfloat> { template <class V> static __device__ bfloat of(V v) {
-  bfloat h; float f = (float)v; unsigned u = __float_as_uint(f);
+template <> struct As<f16> { template <class V> static __device__ f16 of(V v) {
+  f16 h; float f = (float)v; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(f)); return h; } };
+template <> struct As<bf16> { template <class V> static __device__ bf16 of(V v) {
+  bf16 h; float f = (float)v; unsigned u = __float_as_uint(f);
   h.bits = f != f ? (unsigned short)(u >> 16 | 0x40) : (unsigned short)((u + 0x7fff + (u >> 16 & 1)) >> 16); return h; } };
 template <class T> struct Read { static __device__ T of(T v) { return v; } };
-template <> struct Read<half> { static __device__ float of(half h) {
+template <> struct Read<f16> { static __device__ float of(f16 h) {
   float f; asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h.bits)); return f; } };
-template <> struct Read<bfloat> { static __device__ float of(bfloat h) { return __uint_as_float((unsigned)h.bits << 16); } };
+template <> struct Read<bf16> { static __device__ float of(bf16 h) { return __uint_as_float((unsigned)h.bits << 16); } };
 struct Draw { unsigned x, y, z, w; };
 struct Philox {  // four 32-bit numbers at a time
   unsigned key0, key1; u64 at; u64 thread;
@@ -168,7 +164,9 @@ def _kernel(
     where: device, d: dt.dtype, draw: str, count: int, body: str, numbers: str, inputs: tuple, vector: int
 ) -> Any:
     """A launch function of (grid, block, out, inputs..., numbers..., seed, offset, held, n)."""
-    parameters = f"{_TYPES[d]}* out, " + "".join(f"const {_TYPES[x]}* in{i}, " for i, x in enumerate(inputs))
+    parameters = f"{element_type(d)}* out, " + "".join(
+        f"const {element_type(x)}* in{i}, " for i, x in enumerate(inputs)
+    )
     kinds = {"f": "float", "d": "double", "q": "long long"}
     parameters += "".join(f"{kinds[k]} p{i}, " for i, k in enumerate(numbers))
     text = (_VECTORS if vector else _LOOP).format(
@@ -269,13 +267,13 @@ def _fast(letter: str, name: str) -> str:
 
 
 def _as(t: Tensor, value: str) -> str:
-    return f"out[i] = As<{_TYPES[t.dtype]}>::of({value});"
+    return f"out[i] = As<{element_type(t.dtype)}>::of({value});"
 
 
 def _uniform(t: Tensor, generator: Generator, sample: Uniform) -> None:
     draw, count, kind, letter = _uniform_numbers(t)
     # PyTorch turns the interval (0, 1] around: what rounds to the upper end becomes the lower one.
-    made = _TYPES[t.dtype]
+    made = element_type(t.dtype)
     read, cast = f"Read<{made}>::of", f"As<{made}>::of"
     body = f"auto v = {cast}(r * p0 + p1); out[i] = {read}(v) == {read}({cast}(p2)) ? {cast}(p1) : v;"
     launch(t, generator, draw, count, body, letter * 3, (sample.high - sample.low, sample.low, sample.high))
@@ -347,31 +345,28 @@ def _integers(t: Tensor, generator: Generator, sample: Integers) -> None:
         launch(t, generator, "words(engine)", 4, _as(t, "(long long)(r % (unsigned)p0) + p1"), "qq", (span, low))
 
 
+def _count(d: dt.dtype) -> int:
+    """How many integers from 0 on a dtype holds without a gap."""
+    if d.limits is not None:
+        return 2**d.limits.precision + 1
+    return 2 if d is dt.bool_ else 2 ** (8 * d.itemsize - d.is_signed)
+
+
 def _whole_range(t: Tensor, generator: Generator, low: int) -> None:
     """random_(from, None): up to the largest number of the dtype."""
-    largest = (
-        2**63 - 1
-        if not t.dtype.is_floating_point
-        else 2 ** {"float64": 53, "float32": 24, "float16": 11}.get(t.dtype.name, 8)
-    )
     if t.dtype in (dt.int64, dt.uint64) and low == -(2**63):
         launch(t, generator, "pairs(engine)", 2, _as(t, "(long long)r"))
         return
-    if not t.dtype.is_floating_point:
-        largest = 1 if t.dtype is dt.bool_ else 2 ** (8 * t.dtype.itemsize - (1 if t.dtype.is_signed else 0)) - 1
-    _integers(t, generator, Integers(low, min(largest, 2**63 - 2) + 1))
+    _integers(t, generator, Integers(low, min(_count(t.dtype) - 1, 2**63 - 2) + 1))
 
 
 def _full_integers(t: Tensor, generator: Generator, sample: FullIntegers) -> None:
     """random_(): any number that is not negative."""
     d = t.dtype
     if d is dt.float64 or d is dt.int64:
-        top = 2**53 + 1 if d is dt.float64 else 2**63
-        launch(t, generator, "pairs(engine)", 2, _as(t, "(long long)(r % (u64)p0)"), "q", (top,))
+        launch(t, generator, "pairs(engine)", 2, _as(t, "(long long)(r % (u64)p0)"), "q", (_count(d),))
         return
-    tops = {dt.float32: 2**24 + 1, dt.float16: 2**11 + 1, dt.bfloat16: 2**8 + 1, dt.bool_: 2}
-    top = tops.get(d) or 2 ** (8 * d.itemsize - (1 if d.is_signed else 0))
-    launch(t, generator, "words(engine)", 4, _as(t, "(long long)(r % (u64)p0)"), "q", (top,))
+    launch(t, generator, "words(engine)", 4, _as(t, "(long long)(r % (u64)p0)"), "q", (_count(d),))
 
 
 def _permutation(t: Tensor, generator: Generator, sample: Permutation) -> None:
@@ -381,7 +376,7 @@ def _permutation(t: Tensor, generator: Generator, sample: Permutation) -> None:
     bits = min(64, math.ceil(math.log2(n - (6.0 * n * n + 1) / (12 * math.log(0.9)))))
     kind, low, high = (dt.int32, -(2**31), 2**31 - 1) if bits <= 32 else (dt.int64, -(2**63), 2**63 - 1)
     keys = empty(make_size((n,)), kind, t.device)
-    body = f"out[i] = ({_TYPES[kind]})((long long)(r % (u64)p0) + p1);"
+    body = f"out[i] = ({element_type(kind)})((long long)(r % (u64)p0) + p1);"
     launch(keys, generator, "pairs(engine)", 2, body, "qq", (high - low, low))
     wide = keys.to(dt.int64)
     ordered, positions = (wide & ((1 << bits) - 1) if bits < 64 else wide).sort(stable=True)
@@ -403,7 +398,7 @@ def _(t: Tensor, p: Tensor, generator: Generator) -> None:
     dense = is_non_overlapping_and_dense(t.shape, t._strides)
     out = t if dense and t._contig else empty(t.shape, t.dtype, t.device)
     chances = p.contiguous()
-    body = _as(out, f"r <= (float)Read<{_TYPES[chances.dtype]}>::of(in0[i])")
+    body = _as(out, f"r <= (float)Read<{element_type(chances.dtype)}>::of(in0[i])")
     n = numel_of(out.shape)  # four neighbours to a thread, and ten numbers set aside, whatever the size
     launch(
         out, generator, "uniform(engine, 0.0f)", 4, body, inputs=(chances,), vector=4, shape=(-(-n // (4 * _BLOCK)), 12)

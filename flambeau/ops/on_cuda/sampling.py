@@ -10,6 +10,7 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.generator import Generator
 from ...core.tensor import Tensor, empty, numel_of
+from ...kernels.cuda_values import element_type
 from ..index.unique import searchsorted
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
@@ -109,10 +110,10 @@ _RESERVED = 1024  # numbers set aside for each thread: no sample needs nearly as
 
 def _sampled(out: Tensor, generator: Generator, function: str, *inputs: Tensor) -> None:
     """Each element of `out` becomes function(stream, elements of the inputs)."""
-    kind = random._TYPES[out.dtype]
-    names = [f"(double)Read<{random._TYPES[x.dtype]}>::of(in{i}[i])" for i, x in enumerate(inputs)]
+    kind = element_type(out.dtype)
+    names = [f"(double)Read<{element_type(x.dtype)}>::of(in{i}[i])" for i, x in enumerate(inputs)]
     value = f"{function}(s, {', '.join(names)})"
-    parameters = "".join(f"const {random._TYPES[x.dtype]}* in{i}, " for i, x in enumerate(inputs))
+    parameters = "".join(f"const {element_type(x.dtype)}* in{i}, " for i, x in enumerate(inputs))
     source = random.ENGINE + _STREAM + _KERNEL.format(type=kind, inputs=parameters, value=value)
     run = random.nvidia.load_source(source, out.device).function("sample", ("q",) * (len(inputs) + 5))
     held = [dense(x) for x in inputs]

@@ -25,7 +25,6 @@ from .scan import scan
 _SHORT = 4096  # rows up to this long are sorted in shared memory
 _THREADS = 256
 _ITEMS = {False: 16, True: 8}  # of a thread: keys of up to 32 bits, of 64
-_EXPONENT = {dt.float16: 0x7C00, dt.bfloat16: 0x7F80, dt.float32: 0x7F800000, dt.float64: 0x7FF0000000000000}
 
 _KEYS = r"""
 __device__ __forceinline__ K to_key(T v) {
@@ -265,11 +264,13 @@ def source(d: dt.dtype, descending: bool) -> str:
     sign, everything = 1 << (bits - 1), (1 << bits) - 1
     raw = {8: "unsigned char", 16: "unsigned short", 32: "unsigned", 64: "unsigned long long"}[bits]
     items = _ITEMS[wide]
+    precision = d.limits.precision if d.limits else bits
+    exponent = ((1 << (bits - precision)) - 1) << (precision - 1)  # its bits in a floating point number
     suffix = "ULL" if wide else "U"
     numbers = {
         "RAW": raw, "FLOATING": int(d.is_floating_point), "SIGN": f"0x{sign:x}{suffix}", "ALL": f"0x{everything:x}{suffix}",
         "FLIP": f"0x{sign if d.is_signed and not d.is_floating_point and d is not dt.bool_ else 0:x}{suffix}",
-        "EXPONENT": f"0x{_EXPONENT.get(d, 0):x}{suffix}", "DESCENDING": int(descending), "SLOTS": _SHORT, "THREADS": _THREADS,
+        "EXPONENT": f"0x{exponent:x}{suffix}", "DESCENDING": int(descending), "SLOTS": _SHORT, "THREADS": _THREADS,
         "ITEMS": items, "TILE": _THREADS * items, "BITS": bits, "BLOCKS": 4,
     }  # fmt: skip
     head = "".join(f"#define {name} {value}\n" for name, value in numbers.items())

@@ -12,7 +12,6 @@ from ...expr import Expr
 from ...expr import functions as f
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, pointwise, transparent
-from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
 from ..machinery.quirks import Quirks
 from ..machinery.record import OPS
@@ -175,7 +174,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     need_tensors("prelu", input=input, weight=weight)
     if weight.dtype is not input.dtype:
         raise RuntimeError(
-            f"prelu: Type promoting not supported. Got {type_word(input.dtype)} and {type_word(weight.dtype)}"
+            f"prelu: Type promoting not supported. Got {input.dtype.scalar_type} and {weight.dtype.scalar_type}"
         )
     if weight.numel() != 1:
         if not input.shape:
@@ -417,7 +416,7 @@ def _check_softshrink(op: Pointwise, operands: tuple, params: tuple) -> None:
     d = operands[0].dtype
     if d.is_floating_point and not 0 <= params[0] <= finfo(d).max:
         raise RuntimeError(
-            f"lambda must be in range [0, {finfo(d).max:g}] for input dtype {type_word(d)}, but found {params[0]:g}"
+            f"lambda must be in range [0, {finfo(d).max:g}] for input dtype {d.scalar_type}, but found {params[0]:g}"
         )
 
 

@@ -14,7 +14,7 @@ from ...expr import functions as f
 from ..creation.filled import check_fits
 from ..machinery import work
 from ..machinery.declare import composite, pointwise
-from ..machinery.dtype_rules import cpp_name, promote_float, type_word, unsupported
+from ..machinery.dtype_rules import promote_float, unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.gradient import no_derivative
 from ..machinery.quirks import Quirks
@@ -158,7 +158,7 @@ def _check_lerp(op: Pointwise, operands: tuple) -> None:
     for name, x in (("end", end), ("weight", weight)):
         promotes = name == "weight" and isinstance(x, Tensor) and not x.shape
         if isinstance(x, Tensor) and x.dtype is not input.dtype and not promotes:
-            raise RuntimeError(f"expected dtype {cpp_name(input.dtype)} for `{name}` but got dtype {cpp_name(x.dtype)}")
+            raise RuntimeError(f"expected dtype {input.dtype.cpp} for `{name}` but got dtype {x.dtype.cpp}")
     if not isinstance(weight, Tensor):
         check_fits(weight, opmath(input.dtype))
 
@@ -430,8 +430,8 @@ def float_power_(self: Tensor, exponent: Any) -> Tensor:
     d = dt.complex128 if result_dtype((self, exponent)).is_complex else dt.float64
     if self.dtype is not d:
         raise RuntimeError(
-            f"the base given to float_power_ has dtype {type_word(self.dtype)} but the operation's result requires dtype"
-            f" {type_word(d)}"
+            f"the base given to float_power_ has dtype {self.dtype.scalar_type} but the operation's result requires dtype"
+            f" {d.scalar_type}"
         )
     return self.pow_(exponent)
 

@@ -16,7 +16,7 @@ from ...expr import functions as f
 from ..creation.filled import check_fits
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, pointwise, transparent
-from ..machinery.dtype_rules import compare, promote, select, type_word, unsupported
+from ..machinery.dtype_rules import compare, promote, select, unsupported
 from ..machinery.formula import OPTIONAL, Pointwise
 from ..machinery.gradient import no_derivative
 from ..machinery.quirks import Quirks
@@ -63,7 +63,7 @@ def ge(input, other):
 def _check_isclose(op: Pointwise, operands: tuple, params: tuple) -> None:
     a, b = operands
     if a.dtype is not b.dtype:
-        raise RuntimeError(f"{type_word(a.dtype)} did not match {type_word(b.dtype)}")
+        raise RuntimeError(f"{a.dtype.scalar_type} did not match {b.dtype.scalar_type}")
     for name, value in zip(("rtol", "atol"), params):
         if value < 0:
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value}")
@@ -292,7 +292,7 @@ def _check_condition(op: Pointwise, operands: tuple) -> None:
         )
     elif condition.dtype is not dt.bool_:
         raise RuntimeError(
-            f"where expected condition to be a boolean tensor, but got a tensor with dtype {type_word(condition.dtype)}"
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {condition.dtype.scalar_type}"
         )
 
 

@@ -136,19 +136,16 @@ def copysign(input, other):
 # -- the format ----------------------------------------------------------------------------------------------------------
 
 
-# One step in the last place of each format, in the bits of the dtype it is computed in, and the smallest number.
-_STEPS = {
-    dt.float64: (1, dt.int64, 2.0**-1074), dt.float32: (1, dt.int32, 2.0**-149), dt.bfloat16: (1 << 16, dt.int32, 2.0**-133),
-    dt.float16: (1 << 13, dt.int32, 2.0**-24),
-}  # fmt: skip
-
-
 def _neighbour(input: Expr, other: Expr, d: dtype) -> Expr:
     """The bits of a number, one step further from zero or nearer to it."""
-    step, integer, smallest = _STEPS[d]
-    bits = bitcast(input, integer)
+    wide = opmath(d)
+    step = 1 << (
+        wide.limits.precision - d.limits.precision
+    )  # in the last place, in the bits of the dtype it is computed in
+    smallest = d.limits.smallest_normal * d.limits.eps
+    bits = bitcast(input, dt.int64 if d is dt.float64 else dt.int32)
     grows = (input > 0) == (other > input)
-    moved = bitcast(f.where(grows, bits + step, bits - step), opmath(d))
+    moved = bitcast(f.where(grows, bits + step, bits - step), wide)
     if d is dt.float16:  # below 2**-14 its steps are of equal size, which the bits of a float32 do not say
         size = f.abs_(input)
         even = (size < 2.0**-14) | ((size == 2.0**-14) & f.logical_not(grows))

@@ -13,7 +13,6 @@ from ...core.layout import channels_last
 from ...core.quantized import PER_BYTE, QuantizedTensor, Quantizer, wrap
 from ...core.tensor import Tensor
 from ...core.typed_storage import TypedStorage
-from ..machinery.dtype_rules import type_word
 from ..machinery.memory import values_on_host
 from ..machinery.quantized_dispatch import on_codes
 from . import tensors
@@ -26,7 +25,7 @@ def item(self: Any) -> float:
 
 
 def _no_numpy(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-    raise TypeError(f"Got unsupported ScalarType {type_word(self.dtype)}")
+    raise TypeError(f"Got unsupported ScalarType {self.dtype.scalar_type}")
 
 
 def _no_list(self: Any) -> NoReturn:
@@ -124,7 +123,7 @@ def deep_copy(self: Any, memo: dict) -> Tensor:
 
 def _type(self: Any, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
     if dtype is None:
-        return f"torch.quantized.{type_word(self.dtype)}Tensor"
+        return f"torch.quantized.{self.dtype.scalar_type}Tensor"
     return self.to(dtype)
 
 

@@ -31,16 +31,15 @@ from ...core.tensor import Tensor, copy_of_array, empty
 from ...kernels.library.requantize import NO_INVERSE, SMALLEST_SCALE
 from ..machinery.arguments import as_device, as_shape
 from ..machinery.declare import composite
-from ..machinery.dtype_rules import type_word
 from ..machinery.memory import values_on_host
 from .codes import channel_codes, quantized, values_of
 
-QUANTIZED_OF = {dt.int8: dt.qint8, dt.uint8: dt.quint8, dt.int32: dt.qint32}
+QUANTIZED_OF = {d.codes: d for d in (dt.qint8, dt.quint8, dt.qint32)}
 
 
 def check_dtype(d: Any, maker: str = "new_qtensor") -> None:
     if d not in CODE_DTYPES:
-        raise RuntimeError(f"ScalarType {type_word(d)} is not supported in {maker}.")
+        raise RuntimeError(f"ScalarType {d.scalar_type} is not supported in {maker}.")
 
 
 def check_zero_point(name: str, zero_point: int, d: Dtype) -> None:
@@ -57,7 +56,7 @@ def _check_float(input: Any, name: str) -> None:
             f"Could not run 'aten::{name}' with arguments from the 'QuantizedCPU' backend: the tensor is quantized already"
         )
     if input.dtype is not dt.float32:
-        raise RuntimeError(f"Quantize only works on Float Tensor, got {type_word(input.dtype)}")
+        raise RuntimeError(f"Quantize only works on Float Tensor, got {input.dtype.scalar_type}")
 
 
 def _number(x: Any, kind: type) -> Any:
@@ -215,7 +214,7 @@ def _empty_per_channel_affine_quantized(
 
 def _quantized_dtype(input: Tensor) -> Dtype:
     if input.dtype not in QUANTIZED_OF:
-        raise RuntimeError(f"ScalarType {type_word(input.dtype)} holds no codes of a quantized tensor")
+        raise RuntimeError(f"ScalarType {input.dtype.scalar_type} holds no codes of a quantized tensor")
     return QUANTIZED_OF[input.dtype]
 
 

@@ -19,7 +19,7 @@ from ...core.typenames import type_name
 from ..creation.filled import finish, new, prepare_out
 from ..machinery.arguments import as_int, as_ints, as_shape, need_tensors, read_options
 from ..machinery.declare import composite, internal, primitive
-from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import check_writable, resize_out, write_out
 from ..machinery.memory import dense, like_first, raise_if_set
 from ..machinery.plan import NATIVE
@@ -206,7 +206,7 @@ def multinomial(
     """Indices drawn with the weights in each row of `input`."""
     need_tensors("multinomial", input=input)
     if out is not None and out.dtype is not dt.int64:
-        raise RuntimeError(f"multinomial expects Long tensor out, got: {type_word(out.dtype)}")
+        raise RuntimeError(f"multinomial expects Long tensor out, got: {out.dtype.scalar_type}")
     drawn = _multinomial(input, num_samples, replacement, generator)
     return drawn if out is None else write_out("multinomial", out, drawn)
 
@@ -217,7 +217,7 @@ def _multinomial(input: Tensor, num_samples: Any, replacement: bool, generator: 
     if len(input.shape) not in (1, 2):
         raise RuntimeError("prob_dist must be 1 or 2 dim")
     if not input.dtype.is_floating_point:
-        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {type_word(input.dtype)}")
+        raise RuntimeError(f"multinomial only supports floating-point dtypes for input, got: {input.dtype.scalar_type}")
     if num_samples <= 0:
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > input.shape[-1]:
@@ -305,11 +305,11 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
     need_tensors("binomial", count=count, prob=prob)
     source = as_generator(generator, "binomial")
     if not count.dtype.is_floating_point:
-        raise ValueError(f"binomial only supports floating-point dtypes for count, got: {type_word(count.dtype)}")
+        raise ValueError(f"binomial only supports floating-point dtypes for count, got: {count.dtype.scalar_type}")
     if not prob.dtype.is_floating_point:
-        raise ValueError(f"binomial only supports floating-point dtypes for prob, got: {type_word(prob.dtype)}")
+        raise ValueError(f"binomial only supports floating-point dtypes for prob, got: {prob.dtype.scalar_type}")
     if prob.dtype is not count.dtype:
-        raise RuntimeError(f"Found dtype {type_word(prob.dtype)} but expected {type_word(count.dtype)}")
+        raise RuntimeError(f"Found dtype {prob.dtype.scalar_type} but expected {count.dtype.scalar_type}")
     return _binomial(count, prob, source)
 
 

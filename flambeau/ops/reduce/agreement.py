@@ -14,7 +14,7 @@ from ...expr import functions as f
 from ..creation.convert import to
 from ..machinery.arguments import need_tensor, need_tensors
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.dtype_rules import unsupported
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, lookup
 from ..machinery.reduction import Reduction, reduced_dims, reduced_shape, to_bool
@@ -70,7 +70,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
     """Whether |input - other| <= atol + rtol * |other| everywhere."""
     _tensor_pair("allclose", input, other)
     if input.dtype is not other.dtype:
-        raise RuntimeError(f"{type_word(input.dtype)} did not match {type_word(other.dtype)}")
+        raise RuntimeError(f"{input.dtype.scalar_type} did not match {other.dtype.scalar_type}")
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value < 0:
             raise RuntimeError(f"{name} must be greater than or equal to zero, but got {value:g}")

@@ -13,7 +13,7 @@ from ...expr import functions as f
 from ..machinery.along import place_along, take_along
 from ..machinery.arguments import is_int, need_tensor
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word, unsupported
+from ..machinery.dtype_rules import unsupported
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import write_out
 from ..machinery.primitive import Saved
@@ -79,8 +79,8 @@ def refuse_empty(name: str, a: Tensor, dim: Any, dims: tuple[int, ...]) -> None:
 def _check_extreme_out(op: Reduction, input: Tensor, out: Tensor) -> None:
     if out.dtype is not input.dtype:
         raise RuntimeError(
-            f"Expected the dtype for input and out to match, but got {type_word(input.dtype)} for input's dtype and"
-            f" {type_word(out.dtype)} for out's dtype."
+            f"Expected the dtype for input and out to match, but got {input.dtype.scalar_type} for input's dtype and"
+            f" {out.dtype.scalar_type} for out's dtype."
         )
 
 

@@ -13,7 +13,6 @@ from ...core.typenames import type_name
 from ...expr import functions as f
 from ..machinery.arguments import as_dtype, need_tensor
 from ..machinery.declare import composite, internal, primitive
-from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import write_out
 from ..machinery.quirks import Quirks
@@ -112,18 +111,18 @@ def norm_of_order(input: Tensor, order: float, dim: Any, keepdim: bool) -> Tenso
 
 def _check_dtype(name: str, x: Tensor, wanted: dtype_type | None) -> None:
     if x.dtype.category < 2:
-        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {type_word(x.dtype)}")
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype.scalar_type}")
     if wanted is None:
         return
     if wanted.category < 2:
-        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {type_word(wanted)}")
+        raise RuntimeError(f"{name}: dtype should be floating point or complex, but got {wanted.scalar_type}")
     if wanted.is_complex != x.dtype.is_complex:
         kind = "complex for complex" if x.dtype.is_complex else "real for real"
-        raise RuntimeError(f"{name}: dtype should be {kind} inputs, but got {type_word(wanted)}")
+        raise RuntimeError(f"{name}: dtype should be {kind} inputs, but got {wanted.scalar_type}")
     if promote_types(x.dtype, wanted) is not wanted:
         raise RuntimeError(
-            f"{name}: the dtype of the input ({type_word(x.dtype)}) should be convertible without narrowing to the"
-            f" specified dtype ({type_word(wanted)})"
+            f"{name}: the dtype of the input ({x.dtype.scalar_type}) should be convertible without narrowing to the"
+            f" specified dtype ({wanted.scalar_type})"
         )
 
 

@@ -13,7 +13,6 @@ from ...core.typenames import type_name
 from ...expr import functions as f
 from ..machinery.arguments import need_tensor
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
 from ..machinery.inplace import write_out
 from ..machinery.quirks import Quirks
@@ -223,7 +222,7 @@ def _check_weights(weights: Tensor, name: str, observations: int) -> None:
     if (weights.dtype.category == 1) != whole or (not whole and weights.dtype.category != 2):
         kind = "integral" if whole else "floating point"
         raise RuntimeError(
-            f"cov(): expected {name} to have {kind} dtype but got {name} with {type_word(weights.dtype)} dtype"
+            f"cov(): expected {name} to have {kind} dtype but got {name} with {weights.dtype.scalar_type} dtype"
         )
     if numel_of(weights.shape) != observations:
         raise RuntimeError(

@@ -15,7 +15,6 @@ from ...core.typenames import type_name
 from ...expr import functions as f
 from ..machinery.arguments import is_int, need_tensor, varargs_ints
 from ..machinery.declare import composite, primitive
-from ..machinery.dtype_rules import type_word
 from ..machinery.formula import Pointwise
 from ..machinery.memory import tells
 from ..machinery.quirks import Quirks
@@ -54,7 +53,7 @@ def _check_mean(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], reque
     if d.category < 2:
         kind = "Input" if requested is None else "Optional"
         raise RuntimeError(
-            f"{op.name}(): could not infer output dtype. {kind} dtype must be either a floating point or complex dtype. Got: {type_word(d)}"
+            f"{op.name}(): could not infer output dtype. {kind} dtype must be either a floating point or complex dtype. Got: {d.scalar_type}"
         )
 
 
@@ -165,7 +164,7 @@ def prod(x: Any) -> Any:
 
 def _check_truth_out(op: Reduction, input: Tensor, out: Tensor) -> None:
     if out.dtype is not dt.bool_ and out.dtype is not dt.uint8:
-        raise RuntimeError(f"{op.name} only supports bool tensor for result, got: {type_word(out.dtype)}")
+        raise RuntimeError(f"{op.name} only supports bool tensor for result, got: {out.dtype.scalar_type}")
 
 
 @reduction("any", name="any", rule=to_bool, check_out=_check_truth_out)
@@ -226,7 +225,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
     need_tensor("nanmean", input)
     if input.dtype.category < 2:
         raise RuntimeError(
-            f"nanmean(): expected input to have floating point or complex dtype but got {type_word(input.dtype)}"
+            f"nanmean(): expected input to have floating point or complex dtype but got {input.dtype.scalar_type}"
         )
     dim = plain_dim(dim)
     return nansum(input, dim, keepdim, dtype=dtype) / _not_nan.call(input._bare_alias(), dim, keepdim)

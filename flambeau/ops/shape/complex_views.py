@@ -11,7 +11,6 @@ from ...core.size import make_size
 from ...core.tensor import Tensor
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal, view
-from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy, write_out
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
@@ -39,7 +38,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     if input.dtype not in (dt.float32, dt.float64):
         raise RuntimeError(
             f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type:"
-            f" {type_word(input.dtype)}"
+            f" {input.dtype.scalar_type}"
         )
     if not input.shape:
         raise RuntimeError("Input tensor must have one or more dimensions")
@@ -91,12 +90,12 @@ def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> 
     need_tensors(name, **dict(zip(names, (first, second))))
     if not all(x.dtype in (dt.float16, dt.float32, dt.float64) for x in (first, second)):
         raise RuntimeError(
-            f"Expected both inputs to be Half, Float or Double tensors but got {type_word(first.dtype)} and"
-            f" {type_word(second.dtype)}"
+            f"Expected both inputs to be Half, Float or Double tensors but got {first.dtype.scalar_type} and"
+            f" {second.dtype.scalar_type}"
         )
     if first.dtype is not second.dtype:
         raise RuntimeError(
-            f"Expected object of scalar type {type_word(first.dtype)} but got scalar type {type_word(second.dtype)}"
+            f"Expected object of scalar type {first.dtype.scalar_type} but got scalar type {second.dtype.scalar_type}"
             " for second argument"
         )
     return first.dtype.to_complex()
@@ -124,7 +123,7 @@ def _complex_backward(g: Tensor, real_shape: Any, imag_shape: Any, needs: dict) 
 def _check_out(out: Any, d: dtype) -> None:
     if isinstance(out, Tensor) and out.dtype is not d:
         raise RuntimeError(
-            f"Expected object of scalar type {type_word(d)} but got scalar type {type_word(out.dtype)} for argument"
+            f"Expected object of scalar type {d.scalar_type} but got scalar type {out.dtype.scalar_type} for argument"
             " 'out'"
         )
 

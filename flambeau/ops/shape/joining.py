@@ -17,7 +17,6 @@ from ...core.tensor import empty as raw_empty
 from ...core.typenames import type_name
 from ..creation.filled import fill_raw
 from ..machinery.declare import composite, internal, primitive
-from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import copy_kernel, needs_copy_before_write, raw_copy, write_out
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
@@ -203,7 +202,7 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Tensor:
             )
     result = joined(tensors, dim)
     if isinstance(out, Tensor) and not can_cast(result.dtype, out.dtype):
-        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {type_word(out.dtype)}")
+        raise TypeError(f"torch.cat(): input types can't be cast to the desired output type {out.dtype.scalar_type}")
     return write_out("cat", out, result)
 
 

@@ -133,11 +133,11 @@ def view_dtype(input: Tensor, d: dtype) -> Tensor:
 def _check_bitcast(input: Tensor, d: dtype, old: int, new: int) -> None:
     if not input.shape:
         raise RuntimeError(
-            f"self.dim() cannot be 0 to view {_word(input.dtype)} as {_word(d)} (different element sizes)"
+            f"self.dim() cannot be 0 to view {input.dtype.scalar_type} as {d.scalar_type} (different element sizes)"
         )
     if input._strides[-1] != 1:
         raise RuntimeError(
-            f"self.stride(-1) must be 1 to view {_word(input.dtype)} as {_word(d)} (different element sizes), but got"
+            f"self.stride(-1) must be 1 to view {input.dtype.scalar_type} as {d.scalar_type} (different element sizes), but got"
             f" {input._strides[-1]}"
         )
     if new > old:
@@ -145,19 +145,15 @@ def _check_bitcast(input: Tensor, d: dtype, old: int, new: int) -> None:
         for what, values in (("self.size(-1)", (input.shape[-1],)), ("self.storage_offset()", (input._offset,))):
             if values[0] % ratio:
                 raise RuntimeError(
-                    f"{what} must be divisible by {ratio} to view {_word(input.dtype)} as {_word(d)} (different element"
+                    f"{what} must be divisible by {ratio} to view {input.dtype.scalar_type} as {d.scalar_type} (different element"
                     f" sizes), but got {values[0]}"
                 )
         for i, s in enumerate(input._strides[:-1]):
             if s % ratio:
                 raise RuntimeError(
-                    f"self.stride({i}) must be divisible by {ratio} to view {_word(input.dtype)} as {_word(d)}"
+                    f"self.stride({i}) must be divisible by {ratio} to view {input.dtype.scalar_type} as {d.scalar_type}"
                     f" (different element sizes), but got {s}"
                 )
-
-
-def _word(d: dtype) -> str:
-    return (d.legacy_name or d.name).replace("Tensor", "")
 
 
 @composite(function=False, name="view")

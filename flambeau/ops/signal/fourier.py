@@ -18,7 +18,6 @@ from ...core.tensor import Tensor, copy_of_array, empty_strided
 from ..creation.filled import finish, new
 from ..machinery.arguments import as_ints, is_int, need_tensor, read_options
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..machinery.record import Batched, NewTensor
@@ -196,7 +195,7 @@ def _floating(name: str, x: Any) -> Tensor:
     if x.dtype.category < 2:
         return x.to(get_default_dtype())
     if x.dtype.itemsize < 4 or x.dtype.name == "complex32":
-        raise RuntimeError(f"Unsupported dtype {type_word(x.dtype)}")
+        raise RuntimeError(f"Unsupported dtype {x.dtype.scalar_type}")
     return x
 
 
@@ -208,7 +207,7 @@ def _complex(name: str, x: Any) -> Tensor:
 def _real_only(name: str, x: Any, words: str) -> Tensor:
     need_tensor(f"fft_{name}", x)
     if x.dtype.is_complex:
-        raise RuntimeError(f"{name} expects a {words} input tensor, but got {type_word(x.dtype)}")
+        raise RuntimeError(f"{name} expects a {words} input tensor, but got {x.dtype.scalar_type}")
     return _floating(name, x)
 
 

@@ -15,7 +15,6 @@ from ...core.tensor import Tensor, copy_of_array
 from ..creation.filled import finish
 from ..machinery.arguments import Options, as_int, as_number, read_options
 from ..machinery.declare import composite
-from ..machinery.dtype_rules import type_word
 
 # Formulas take the positions n of the samples and the last position; they are computed in double precision.
 
@@ -55,7 +54,7 @@ def _window(name: str, length: Any, periodic: bool, options: dict[str, Any], for
         raise RuntimeError(f"{name} is not implemented for sparse types, got: {options['layout']}")
     chosen = read_options(name, options)
     if chosen.dtype is not None and chosen.dtype.category != 2:
-        raise RuntimeError(f"{name} expects floating point dtypes, got: {type_word(chosen.dtype)}")
+        raise RuntimeError(f"{name} expects floating point dtypes, got: {chosen.dtype.scalar_type}")
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
     return as_window(samples(length, periodic, formula, *rest), chosen)

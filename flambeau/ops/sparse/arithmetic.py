@@ -15,7 +15,6 @@ from ...core.sparse import SparseCoo, SparseCsr, SparseTensor, new_coo
 from ...core.tensor import Tensor
 from ..creation import convert
 from ..creation.filled import zeros_like
-from ..machinery.dtype_rules import type_word
 from ..machinery.formula import camel
 from ..machinery.inplace import assign, check_history_writable, rebase_history
 from ..machinery.quirks import Quirks
@@ -327,7 +326,7 @@ def become(t: Any, result: Any, name: str) -> Any:
         raise RuntimeError(f"{name}: the result has layout {result.layout!r}, not {t.layout!r}")
     if not can_cast(result.dtype, t.dtype):
         raise RuntimeError(
-            f"result type {type_word(result.dtype)} can't be cast to the desired output type {type_word(t.dtype)}"
+            f"result type {result.dtype.scalar_type} can't be cast to the desired output type {t.dtype.scalar_type}"
         )
     if result.dtype is not t.dtype:
         result = result.to(t.dtype)
@@ -355,7 +354,7 @@ def _added(self: Tensor, other: Any, alpha: Any, name: str) -> Tensor:
         d = result_dtype((self, other))
         if not can_cast(d, self.dtype):
             raise RuntimeError(
-                f"Can't convert result type {type_word(d)} to output {type_word(self.dtype)} in add operation"
+                f"Can't convert result type {d.scalar_type} to output {self.dtype.scalar_type} in add operation"
             )
     if isinstance(self, SparseTensor):
         check_history_writable(self)
@@ -388,7 +387,7 @@ def _rescaled(self: Any, other: Any, combine: Any, name: str) -> Any:
     result = combine(self, other)
     if isinstance(result, SparseTensor) and not can_cast(result.dtype, self.dtype):
         raise RuntimeError(
-            f"dtype of values ({type_word(result.dtype)}) must match dtype of sparse tensor ({type_word(self.dtype)})"
+            f"dtype of values ({result.dtype.scalar_type}) must match dtype of sparse tensor ({self.dtype.scalar_type})"
         )
     return become(self, result, name)
 

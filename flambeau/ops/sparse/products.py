@@ -13,7 +13,6 @@ from ...kernels.library import sparse as kernels
 from ..creation.filled import fill_raw
 from ..linalg import matmul
 from ..machinery.declare import composite, internal
-from ..machinery.dtype_rules import type_word
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
@@ -72,7 +71,7 @@ def _check_operands(a: Any, b: Any) -> None:
         which = "#3 (dense)" if isinstance(a, SparseTensor) else "#2 (dense)"
         raise RuntimeError(f"addmm: Argument {which}: Expected dim 0 size {a.shape[1]}, got {b.shape[0]}")
     if a.dtype is not b.dtype:
-        raise RuntimeError(f"expected scalar type {type_word(a.dtype)} but found {type_word(b.dtype)}")
+        raise RuntimeError(f"expected scalar type {a.dtype.scalar_type} but found {b.dtype.scalar_type}")
 
 
 def _product(a: Any, b: Any) -> Tensor:
@@ -142,7 +141,7 @@ def _addmm(input: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Tensor:
     if isinstance(input, SparseCoo):
         raise RuntimeError("addmm_sparse_dense: expected strided result tensor, got tensor with layout Sparse")
     if input.dtype is not mat1.dtype:
-        raise RuntimeError(f"expected scalar type {type_word(mat1.dtype)} but found {type_word(input.dtype)}")
+        raise RuntimeError(f"expected scalar type {mat1.dtype.scalar_type} but found {input.dtype.scalar_type}")
     product = _scaled(_product(mat1, mat2), alpha)
     if isinstance(input, SparseTensor) and isinstance(product, SparseTensor):
         return product if beta == 0 else _scaled(input, beta) + product

@@ -29,7 +29,6 @@ from flambeau.backends.cpu.operands import Geometry, numpy_view
 from flambeau.core import dtype as dtypes
 from flambeau.core.layout import channels_last_strides
 
-TYPES = {dtypes.uint8: 6, dtypes.int8: 5, dtypes.int32: 4, dtypes.float32: 3}
 _plans = ThreadPlans(256 << 20)
 _MISSING = object()
 _numbers = itertools.count()
@@ -54,7 +53,7 @@ class Weights:
         build = Builder(lambda: f"weights {self.array.shape}", self.array.size)
         strides = tuple(s // self.array.itemsize for s in self.array.strides)
         source = build.user_memory(
-            Descriptor.strided(self.array.shape, settled_strides(self.array.shape, strides), TYPES[dtypes.int8])
+            Descriptor.strided(self.array.shape, settled_strides(self.array.shape, strides), dtypes.int8.dnnl)
         )
         target = Memory(desc.address, build.parts)
         build.user.append(target)
@@ -98,9 +97,9 @@ def _make_matmul(a: Any, weights: Weights) -> PrimitivePlan | None:
     shapes = tuple(a.shape), weights.array.shape
     result = a.shape[0], weights.array.shape[1]
     build = Builder(lambda: f"int8 product {shapes}", math.prod(result) * a.shape[1])
-    source = Descriptor.strided(a.shape, settled_strides(a.shape, a._strides), TYPES[a.dtype])
-    target = Descriptor.strided(result, settled_strides(result, (result[1], 1)), TYPES[dtypes.int32])
-    wanted = Descriptor.any_layout(weights.array.shape, TYPES[dtypes.int8])
+    source = Descriptor.strided(a.shape, settled_strides(a.shape, a._strides), a.dtype.dnnl)
+    target = Descriptor.strided(result, settled_strides(result, (result[1], 1)), dtypes.int32.dnnl)
+    wanted = Descriptor.any_layout(weights.array.shape, dtypes.int8.dnnl)
     created = build.primitive_desc(
         "matmul_primitive_desc_create", lib.engine, source, wanted, None, target, lib.attributes
     )
@@ -170,7 +169,7 @@ class _Attributes:
     def _keep(self, argument: int, values: np.ndarray, shape: tuple[int, ...] | None = None) -> None:
         kind = dtypes.float32 if values.dtype == np.float32 else dtypes.int32
         shape = values.shape if shape is None else shape
-        self.numbers[argument] = Descriptor.strided(shape, operands.contiguous_strides(shape), TYPES[kind]), values
+        self.numbers[argument] = Descriptor.strided(shape, operands.contiguous_strides(shape), kind.dnnl), values
 
     def memories(self, build: Builder) -> dict[int, Memory]:
         return {argument: build.constant(desc, values) for argument, (desc, values) in self.numbers.items()}
@@ -203,8 +202,8 @@ def _make_conv(
     work = math.prod(y.shape) * math.prod(shape[2 if window.groups > 1 else 1 :])
     build = Builder(lambda: "int8 convolution of {} with {} -> {}, {}".format(*told), work)
     # Dimensions of size 1 may have any step in a tensor; oneDNN knows the layout by its own.
-    source, target = (Descriptor.strided(t.shape, channels_last_strides(t.shape), TYPES[t.dtype]) for t in (x, y))
-    wanted = Descriptor.any_layout(shape, TYPES[dtypes.int8])
+    source, target = (Descriptor.strided(t.shape, channels_last_strides(t.shape), t.dtype.dnnl) for t in (x, y))
+    wanted = Descriptor.any_layout(shape, dtypes.int8.dnnl)
     attributes = _Attributes(lib)
     if scaling.first != 1:
         attributes.scale(dnnl.ARG_WEIGHTS, scaling.first)

@@ -18,8 +18,8 @@ from flambeau.backends.cpu import threads
 from flambeau.core import dtype as dtypes
 from flambeau.core.locks import ONEDNN, new_lock
 
-# data types
-DATA_TYPES = {dtypes.float16: 1, dtypes.bfloat16: 2, dtypes.float32: 3}
+# the data types of matrix products and convolutions
+DATA_TYPES = {d: d.dnnl for d in (dtypes.float16, dtypes.bfloat16, dtypes.float32)}
 
 # propagation kinds, algorithms, format tags
 FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96

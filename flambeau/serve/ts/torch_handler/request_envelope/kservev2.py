@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from flambeau.core.dtype import ALL_DTYPES
+
 from .base import BaseEnvelope, parsed
 
-_TYPES = {
-    "BOOL": "bool", "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64", "INT8": "int8",
-    "INT16": "int16", "INT32": "int32", "INT64": "int64", "FP16": "float16", "FP32": "float32", "FP64": "float64",
-}  # fmt: skip
-_NAMES = {value: key for key, value in _TYPES.items()}
+_NAMES = {d.name: d.name.replace("float", "fp").upper() for d in ALL_DTYPES if d.has_numpy and not d.is_complex}
 
 
 class KServev2Envelope(BaseEnvelope):

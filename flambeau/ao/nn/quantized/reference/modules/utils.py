@@ -13,7 +13,6 @@ __all__ = ["ReferenceQuantizedModule"]
 
 _BY_CHANNEL = (torch.per_channel_affine, torch.per_channel_affine_float_qparams)
 _CODED = (torch.quint8, torch.qint8, torch.quint4x2, torch.qint32)
-_WHOLE = {torch.quint8: torch.uint8, torch.qint8: torch.int8, torch.qint32: torch.int32}
 _NO_QPARAMS: dict[str, Any] = {
     "qscheme": torch.per_tensor_affine,
     "dtype": torch.quint8,
@@ -75,7 +74,7 @@ class ReferenceQuantizedModule(nn.Module):
         by_channel = self.weight_qscheme in _BY_CHANNEL
         function = getattr(torch.ops.quantized_decomposed, f"{way}_per_{'channel' if by_channel else 'tensor'}")
         axis = (self.weight_axis_int,) if by_channel else ()
-        whole = _WHOLE[self.weight_dtype]
+        whole = self.weight_dtype.codes
         return function(weight, self.weight_scale, self.weight_zero_point, *axis, low, high, whole)
 
     def get_quantized_weight(self) -> Tensor:
