@@ -286,6 +286,11 @@ def schemas() -> str:
     return "\n".join(sorted(lines))
 
 
+def plain(text: str) -> str:
+    """A text without the places of source files and empty lines."""
+    return "\n".join(line for line in _PLACES.sub("", text).splitlines() if line.strip())
+
+
 def forms(only: str) -> Iterator[tuple[str, str]]:
     """Every form of every program, under a file's name."""
     if only in "schemas":
@@ -299,15 +304,15 @@ def forms(only: str) -> Iterator[tuple[str, str]]:
                 text = form(name, program, args)
             except Exception as problem:  # what has no such form says why: that is kept as well
                 text = f"{type(problem).__name__}: {problem}"
-            yield f"{form.__name__}.{name}", _PLACES.sub("", text)
+            yield f"{form.__name__}.{name}", plain(text)
 
 
 def compare(folder: Path, only: str) -> int:
     """How many forms differ from what was kept."""
     count = 0
     for name, text in forms(only):
-        before = (folder / name).read_text()
-        if before != text + "\n":
+        before = plain((folder / name).read_text())
+        if before != text:
             count += 1
             difference = difflib.unified_diff(before.splitlines(), text.splitlines(), name, name, lineterm="", n=1)
             print("\n".join(list(difference)[:60]))

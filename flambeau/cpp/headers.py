@@ -18,7 +18,8 @@ from typing import Any
 from ..core.dtype import dtype
 from ..core.tensor import Tensor
 from ..library.aten.calls import _function, record_of
-from ..library.aten.schemas import REQUIRED, Argument, FunctionSchema, table
+from ..ops.machinery.schema import REQUIRED, Argument, Schema
+from ..ops.machinery.schema_table import aten_names, overloads_of, schema_of
 
 FOLDER = Path(__file__).parents[1] / "include" / "ATen"
 _HEAD = "// Written by `python -m flambeau.cpp.headers` from the operators' schemas. Do not change it by hand.\n"
@@ -98,7 +99,7 @@ def _literal(value: Any, kind: str) -> str:
 class _Signature:
     """One overload in C++: parameters as declared, and the arguments of the call."""
 
-    def __init__(self, schema: FunctionSchema) -> None:
+    def __init__(self, schema: Schema) -> None:
         self.declared: list[tuple[str, str, str]] = []  # type, name, default
         self.passed: list[str] = []
         arguments = [a for a in schema.arguments if not a.is_out]
@@ -153,7 +154,7 @@ class _Signature:
             self.declared[: shared + 1] = [(t, n, "") for t, n, _ in self.declared[: shared + 1]]
 
 
-def _result(schema: FunctionSchema) -> str:
+def _result(schema: Schema) -> str:
     kinds = [r.type.replace("SymInt", "int") for r in schema.returns]
     if any(kind not in _RESULTS for kind in kinds):
         raise _Unknown(kinds)
@@ -171,20 +172,20 @@ def _usable(name: str, overload: str) -> bool:
     return True
 
 
-def _overloads() -> Iterator[tuple[str, str, FunctionSchema, _Signature]]:
+def _overloads() -> Iterator[tuple[str, str, Schema, _Signature]]:
     """Everything that C++ programs can call, in the order of names."""
-    for name, lines in sorted(table().items()):
+    for name in aten_names():
         if name in _BY_HAND or name in _KEYWORDS or not name.isidentifier() or name.startswith(("__i", "__r")):
             continue
         seen: list[_Signature] = []
-        for overload, line in lines.items():
+        for overload in overloads_of(name):
             try:
-                schema = FunctionSchema(line)  # type: ignore[arg-type]
+                schema = schema_of(name, overload)
                 signature = _Signature(schema)
-            except (_Unknown, ValueError):
+            except _Unknown:
                 continue
             about_tensors = any("Tensor" in a.type for a in schema.arguments) or signature.result == "Tensor"
-            if any(a.is_out for a in schema.arguments) or not about_tensors:
+            if schema.is_out or not about_tensors:
                 continue
             if any(signature.hidden_by(other) for other in seen):
                 continue
@@ -195,7 +196,7 @@ def _overloads() -> Iterator[tuple[str, str, FunctionSchema, _Signature]]:
                 yield name, overload, schema, signature
 
 
-def _written(name: str, overload: str, schema: FunctionSchema, s: _Signature) -> tuple[str, str]:
+def _written(name: str, overload: str, schema: Schema, s: _Signature) -> tuple[str, str]:
     """The function with its method, and the method's declaration."""
     first = schema.arguments[0] if schema.arguments else None
     has_self = first is not None and first.name == "self" and first.type == "Tensor"

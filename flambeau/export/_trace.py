@@ -20,8 +20,8 @@ from ..fx.experimental.proxy_tensor import GraphRecorder
 from ..fx.graph import Graph
 from ..fx.names import home_of
 from ..fx.node import Node
-from ..library.aten.schemas import FunctionSchema
 from ..nn import Module
+from ..ops.machinery.schema import parse_schema
 from ..serialization.names import written_name
 from ..utils import _pytree as pytree
 from .constraints import violations
@@ -82,7 +82,7 @@ class FunctionTarget:
     def __init__(self, function: type, count: int) -> None:
         self.function, self.__name__ = function, function.__name__
         arguments = ", ".join(f"Any arg{i}" for i in range(count))
-        self._schema = FunctionSchema(f"autograd::{function.__name__}({arguments}) -> Any")
+        self._schema = parse_schema(f"autograd::{function.__name__}({arguments}) -> Any")
         self.overloadpacket = self
 
     @classmethod

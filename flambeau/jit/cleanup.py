@@ -54,10 +54,13 @@ def normalize(block: Block) -> None:
         kinds = [v.type for v in node.inputs_]
         if node.kind_ in ("aten::__is__", "aten::__isnot__") and all(k is BOOL for k in kinds):
             node.kind_ = "aten::eq" if node.kind_ == "aten::__is__" else "aten::ne"
-            node.schema_ = next(s for s in schemas_of(node.kind_) if s.overload == "bool")
-        elif node.kind_ == "aten::rsub" and node.schema_ is not None and node.schema_.overload == "Tensor":
+            node.schema_ = next(s for s in schemas_of(node.kind_) if s.overload_name == "bool")
+        elif node.kind_ == "aten::rsub" and node.schema_ is not None and node.schema_.overload_name == "Tensor":
             first, second, *_ = node.inputs_
-            node.kind_, node.schema_ = "aten::sub", next(s for s in schemas_of("aten::sub") if s.overload == "Tensor")
+            node.kind_, node.schema_ = (
+                "aten::sub",
+                next(s for s in schemas_of("aten::sub") if s.overload_name == "Tensor"),
+            )
             node.replace_input(0, second)
             node.replace_input(1, first)
 
@@ -94,7 +97,7 @@ def has_effects(node: Node) -> bool:
 def _writes_what_nobody_reads(node: Node) -> bool:
     """Whether a node changes a tensor that was made just here, and that nothing but such changes reads."""
     schema = node.schema_
-    if not schema.arguments or not schema.arguments[0].written or any(a.written for a in schema.arguments[1:]):
+    if not schema.arguments or not schema.arguments[0].is_write or any(a.is_write for a in schema.arguments[1:]):
         return False
     target = node.inputs_[0]
     while target.node.schema_ is not None and target.node.schema_.is_mutable and target.node.inputs_:
@@ -117,7 +120,7 @@ def _holds_tensors(kind: Type) -> bool:
 def _only_changed(value: Value) -> bool:
     for user, index in value.uses:
         schema = user.schema_
-        if index != 0 or schema is None or not schema.is_mutable or not schema.arguments[0].written:
+        if index != 0 or schema is None or not schema.is_mutable or not schema.arguments[0].is_write:
             return False
         if not all(map(_only_changed, user.outputs_)):
             return False

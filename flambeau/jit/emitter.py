@@ -33,6 +33,7 @@ from .types import (
     TensorType,
     Type,
     is_subtype,
+    result_type,
     unify,
     unnamed,
     unshaped,
@@ -290,7 +291,7 @@ class Emitter(Expressions, Calls):
         """Compile a definition; its schema."""
         schema = notes.schema_of(self, tree, self_type, defaults)
         self.push(self.graph)
-        declared = schema.returns[0] if schema.returns else None
+        declared = schema.result_types[0] if schema.returns else None
         self.definitions.append(Definition(declared))
         for position, argument in enumerate(schema.arguments):
             value = self.graph.add_input("", argument.type)
@@ -796,7 +797,7 @@ class Emitter(Expressions, Calls):
             entering = MethodValue(manager, ["__enter__"])
             kind.find_method("__enter__").ensure(place)
             enter = self.graph.create("prim::Enter", [manager], 1, place)
-            enter.outputs_[0].type = kind.find_method("__enter__").schema.result_type()
+            enter.outputs_[0].type = result_type(kind.find_method("__enter__").schema)
             self.graph.insert(enter)
             del entering
             if item.optional_vars is not None:

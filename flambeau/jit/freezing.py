@@ -162,7 +162,7 @@ class _Freezer:
         for node, (owner, _) in reads.items():
             for user, index in node.outputs_[0].uses:
                 schema = user.schema_
-                if schema is not None and index < len(schema.arguments) and schema.arguments[index].written:
+                if schema is not None and index < len(schema.arguments) and schema.arguments[index].is_write:
                     self.changed.add((id(owner), node.attributes["name"]))
 
     def _freeze(self, graph: Graph, root: Any, path: str) -> None:

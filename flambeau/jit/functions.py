@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..ops.machinery.matching import NoMatch, assigned, require_count, told
 from . import tracing_state
 from .emitter import Emitter
 from .interpreter import Failure, Program
@@ -17,7 +18,7 @@ from .naming import unmangled
 from .objects import to_python, to_script
 from .schema import REQUIRED, Schema
 from .source import FrontendError, Range, Source, compiling, error
-from .types import ANY, ClassType, TensorType, Type
+from .types import ANY, ClassType, TensorType, Type, result_type
 
 
 class Definition:
@@ -103,7 +104,7 @@ class Function:
             result = self.run(values)
         except Failure as failure:
             raise failure.report() from failure.cause
-        return to_python(result, self.schema.result_type())
+        return to_python(result, result_type(self.schema))
 
 
 def _spoken(function: Function) -> str:
@@ -113,38 +114,20 @@ def _spoken(function: Function) -> str:
 
 
 def bind(schema: Schema, args: tuple, kwargs: dict) -> list:
-    arguments = schema.arguments
-    positional = [a for a in arguments if not a.keyword_only]
-    if len(args) > len(positional):
-        raise RuntimeError(
-            f"{schema.name}() expected at most {len(positional)} argument(s) but received {len(args)} argument(s). Declaration: {schema}"
-            if len(positional) == len(arguments)
-            else f"{schema.name}() takes {len(positional)} positional argument(s) but {len(args)} was/were given.  Declaration: {schema}"
-        )
+    """The values of all arguments of a call; RuntimeError where they do not fit."""
     values: list[Any] = []
-    rest = dict(kwargs)
-    for number, argument in enumerate(arguments):
-        if number < len(args) and not argument.keyword_only:
-            given = args[number]
-            if argument.name in rest:
-                raise RuntimeError(
-                    f"Unknown keyword argument '{argument.name}' for operator '{schema.name}'. Schema: {schema}"
-                )
-        elif argument.name in rest:
-            given = rest.pop(argument.name)
-        elif argument.default is not REQUIRED:
-            values.append(list(argument.default) if isinstance(argument.default, list) else argument.default)
-            continue
-        else:
-            raise RuntimeError(
-                f"{schema.name}() is missing value for argument '{argument.name}'. Declaration: {schema}"
-            )
-        if argument.size is not None and isinstance(given, (int, float)) and not isinstance(given, bool):
-            given = [given] * argument.size
-        values.append(_checked(schema, number, argument.name, given, argument.type))
-    if rest:
-        name = next(iter(rest))
-        raise RuntimeError(f"Unknown keyword argument '{name}' for operator '{schema.name}'. Schema: {schema}")
+    try:
+        require_count(schema, args, kwargs)
+        for number, (argument, given) in enumerate(assigned(schema, args, kwargs)):
+            if given is REQUIRED:
+                default = argument.default
+                values.append(list(default) if isinstance(default, list) else default)
+                continue
+            if argument.N is not None and isinstance(given, (int, float)) and not isinstance(given, bool):
+                given = [given] * argument.N
+            values.append(_checked(schema, number, argument.name, given, argument.type))
+    except NoMatch as problem:
+        raise RuntimeError(told(schema, problem)) from None
     return values
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .types import NONE, ClassType, TupleType, Type, is_subtype
+from .types import NONE, ClassType, TupleType, Type, is_subtype, result_type
 
 
 def check_hooks(module_name: str, kind: ClassType) -> None:
@@ -16,10 +16,10 @@ def check_hooks(module_name: str, kind: ClassType) -> None:
     given = TupleType(arguments)
     for hook in kind.forward_pre_hooks:
         _check_pre_hook(module_name, hook, arguments, given)
-    result = forward.schema.result_type()
+    result = result_type(forward.schema)
     for hook in kind.forward_hooks:
         _check_hook(module_name, hook, given, result)
-        result = hook.schema.result_type()
+        result = result_type(hook.schema)
 
 
 def _fail(head: str, text: str, tail: str) -> None:
@@ -47,7 +47,7 @@ def _check_pre_hook(module: str, hook: Any, arguments: list[Type], given: TupleT
     _check_input(head, hook, given, 2, tail)
     if hook.definition is not None and hook.definition.tree.returns is None:
         _fail(head, "is missing a return annotation. Return annotations are required, please add one.", tail)
-    result = hook.schema.result_type()
+    result = result_type(hook.schema)
     if isinstance(alone, TupleType) and result is not NONE and result != given:
         _fail(head, f"returned the wrong type of: '{result.code}'. When forward has a single tuple input argument, the return needs to be 'None' or a nested tuple containing forward's input tuple argument as in: '{given.code}'.", tail)  # fmt: skip
     if result is not NONE and not is_subtype(result, given) and not (alone is not None and is_subtype(result, alone)):

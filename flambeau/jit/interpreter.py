@@ -178,7 +178,7 @@ def _as_list(value: Any) -> Any:
 def _schema_of(node: Node) -> Any:
     for allow in (False, True):
         for schema in schemas_of(node.kind_):
-            if len(schema.arguments) != len(node.inputs_) and not schema.varargs:
+            if len(schema.arguments) != len(node.inputs_) and not schema.is_vararg:
                 continue
             named = [Named(v, None, a.name) for v, a in zip(node.inputs_, schema.arguments)]
             if try_match(Graph(), None, schema, [], named, None, allow, []) is not None:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..ops.machinery.schema import number_text, quoted
 from .source import Range
 from .types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, DictType, EnumType, ListType, TupleType, Type, shown
 
@@ -573,34 +574,6 @@ def check(graph: Graph) -> None:
 
 
 # -- printing ---------------------------------------------------------------------------------------------------------------
-
-
-def quoted(text: str) -> str:
-    """A string as TorchScript writes it."""
-    out = ['"']
-    for char in text:
-        special = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v"}  # fmt: skip
-        if char in special:
-            out.append(special[char])
-        elif char.isascii() and char.isprintable():
-            out.append(char)
-        else:
-            out.append("".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape")))
-    return "".join(out) + '"'
-
-
-def number_text(value: Any) -> str:
-    """A number with all its digits."""
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
-            return "nan" if value != value else "inf" if value > 0 else "-inf"
-        text = f"{value:.17g}"
-        return text if any(c in text for c in ".en") else text + "."
-    if isinstance(value, complex):
-        return f"{number_text(value.real).rstrip('.')}{'+' if value.imag >= 0 else ''}{number_text(value.imag).rstrip('.')}j"
-    return str(value)
 
 
 def constant_text(value: Any, type: Type) -> str:

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..ops.machinery.matching import FUNCTION_NAMES, NoMatch, assigned
 from .ir import Graph, Value
 from .schema import REQUIRED, Argument, Schema
 from .source import Range, error
@@ -165,7 +166,7 @@ def bind_variables(formal: Type, actual: Type, known: dict[str, Type]) -> str | 
                     return f"Cannot match {formal} to {actual}"
                 joined = step
             return bind_variables(formal.element, joined, known)
-        return f"Cannot match {formal.code} to {actual.code}"
+        return f"Cannot match {formal.repr_str()} to {actual.repr_str()}"
     pairs: Sequence[tuple[Type, Type]] = ()
     if isinstance(formal, TupleType) and isinstance(actual, TupleType) and len(formal.elements) == len(actual.elements):
         pairs = list(zip(formal.elements, actual.elements))
@@ -174,7 +175,7 @@ def bind_variables(formal: Type, actual: Type, known: dict[str, Type]) -> str | 
     elif isinstance(formal, FutureType) and isinstance(actual, FutureType):
         pairs = [(formal.element, actual.element)]
     else:
-        return f"Cannot match {formal.code} to {actual.code}"
+        return f"Cannot match {formal.repr_str()} to {actual.repr_str()}"
     for f, a in pairs:
         wrong = bind_variables(f, a, known) if has_variables(f) else None
         if wrong is not None:
@@ -209,10 +210,10 @@ def plan_argument(
     value = given.value
     actual = value.type
     formal = argument.type
-    if argument.size is not None and isinstance(without_none(formal), ListType):
+    if argument.N is not None and isinstance(without_none(formal), ListType):
         element = without_none(formal).element  # type: ignore[attr-defined]
         if actual is element or (actual in INT_LIKE and element in INT_LIKE):
-            size = argument.size
+            size = argument.N
             one, _ = plan_conversion(graph, place, element, value, allow)
 
             def repeated() -> Value:
@@ -224,7 +225,7 @@ def plan_argument(
         problem = bind_variables(formal, actual, known) if value.node.kind_ != "prim::EmptyListLiteral" else None
         if problem is not None:
             wrong.append(
-                f"Could not match type {actual.code} to {formal.code} in argument '{argument.name}': {problem}.\n"
+                f"Could not match type {actual.repr_str()} to {formal.repr_str()} in argument '{argument.name}': {problem}.\n"
             )
             return None
         wanted = filled(formal, known)
@@ -261,11 +262,11 @@ def mismatch(name: str, wanted: Type, found: str) -> str:
 def _takes_rest(schema: Schema, index: int) -> bool:
     """Whether positional arguments from here on may stand for a list: `torch.zeros(2, 3)`."""
     argument = schema.arguments[index]
-    last = index + 1 == len(schema.arguments) or schema.arguments[index + 1].keyword_only
+    last = index + 1 == len(schema.arguments) or schema.arguments[index + 1].kwarg_only
     kind = argument.type
     return (
         last
-        and argument.size is None
+        and argument.N is None
         and isinstance(kind, ListType)
         and not has_variables(kind)
         and not isinstance(kind.element, (ListType, TupleType))
@@ -283,57 +284,53 @@ def try_match(
     wrong: list[str],
 ) -> Match | None:
     """Match a call to one schema; what does not fit is added to `wrong`."""
+    if owner is not None:
+        if schema.index_of("self") is None:
+            wrong.append("Provided self argument not used in schema.\n")
+            return None
+        place_of_self = min(schema.index_of("self") or 0, len(args))
+        args = [*args[:place_of_self], owner, *args[place_of_self:]]
     known: dict[str, Type] = {}
     plans: list[Plan] = []
-    used = [False] * len(kwargs)
-    position = 0
-    taken_owner = owner is None
-    for index, argument in enumerate(schema.arguments):
-        given: Named | None = None
-        if not taken_owner and argument.name == "self":
-            given, taken_owner = owner, True
-        elif not argument.keyword_only and position < len(args):
-            if _takes_rest(schema, index) and _is_spread(args, position, argument.type):
-                plan = _plan_rest(graph, place, argument, args[position:], allow, wrong)
-                if plan is None:
-                    return None
-                plans.append(plan)
-                position = len(args)
-                continue
-            given = args[position]
-            position += 1
-        else:
-            names = (argument.name, "input") if argument.name == "self" and "::" in schema.name else (argument.name,)
-            found = next((i for i, k in enumerate(kwargs) if k.name in names), None)
-            if found is not None:
-                used[found] = True
-                given = kwargs[found]
-            elif argument.default is not REQUIRED:
+    args = _with_rest_joined(schema, args)
+    named = {k.name or "": k for k in kwargs}
+    try:
+        for argument, given in assigned(schema, args, named, FUNCTION_NAMES if "::" in schema.name else {}):
+            if given is REQUIRED:
                 plans.append(_plan_default(graph, argument, filled(argument.type, known)))
                 continue
+            if isinstance(given, list):
+                plan = _plan_rest(graph, place, argument, given, allow, wrong)
             else:
-                wrong.append(f"Argument {schema.arguments[index].name} not provided.\n")
+                plan = plan_argument(graph, place, argument, given, allow, known, wrong)
+            if plan is None:
                 return None
-        assert given is not None
-        plan = plan_argument(graph, place, argument, given, allow, known, wrong)
-        if plan is None:
-            return None
-        plans.append(plan)
-    if not taken_owner:
-        wrong.append("Provided self argument not used in schema.\n")
+            plans.append(plan)
+    except NoMatch as problem:
+        wrong.append(_told(schema, problem))
         return None
-    if schema.varargs:
-        plans += [functools.partial(_given, a.value) for a in args[position:]]
-    elif position < len(args):
-        taken = sum(not a.keyword_only for a in schema.arguments)
-        wrong.append(f"Expected at most {taken} arguments but found {len(args)} positional arguments.\n")
-        return None
-    for i, k in enumerate(kwargs):
-        if not used[i]:
-            text = f"Keyword argument {k.name} unknown.\n" if schema.index_of(k.name or "") is None else f"Argument {k.name} specified twice in schema.\n"  # fmt: skip
-            wrong.append(text)
-            return None
-    return Match(schema, plans, [filled(t, known) for t in schema.returns])
+    plans += [functools.partial(_given, a.value) for a in args[len(schema.positional) :]]  # those of ...
+    return Match(schema, plans, [filled(t, known) for t in schema.result_types])
+
+
+def _with_rest_joined(schema: Schema, args: Sequence[Named]) -> Sequence[Any]:
+    """The positional arguments, those that stand for the elements of one list as a list: `torch.zeros(2, 3)`."""
+    last = len(schema.positional) - 1
+    if 0 <= last < len(args) and _takes_rest(schema, last) and _is_spread(args, last, schema.arguments[last].type):
+        return [*args[:last], list(args[last:])]
+    return args
+
+
+def _told(schema: Schema, problem: NoMatch) -> str:
+    """What is wrong with a call, as the compiler says it."""
+    kind, *details = problem.args
+    if kind == "missing":
+        return f"Argument {details[0]} not provided.\n"
+    if kind == "positional":
+        return f"Expected at most {details[0]} arguments but found {details[1]} positional arguments.\n"
+    if kind == "unknown":
+        return f"Keyword argument {details[0]} unknown.\n"
+    return f"Argument {details[0]} specified twice in schema.\n"
 
 
 def _given(value: Value) -> Value:
@@ -366,12 +363,12 @@ def _plan_rest(
 def _plan_default(graph: Graph, argument: Argument, kind: Type) -> Plan:
     default = argument.default
     if (
-        isinstance(argument.size, int)
+        isinstance(argument.N, int)
         and isinstance(without_none(kind), ListType)
         and isinstance(default, (int, float))
         and not isinstance(default, bool)
     ):
-        default = [default] * argument.size
+        default = [default] * argument.N
     return lambda: insert_constant(graph, default, kind)
 
 

@@ -33,6 +33,7 @@ from .types import (
     TupleType,
     Type,
     UnionType,
+    result_type,
 )
 
 _BUILDERS = {
@@ -195,7 +196,7 @@ class Writer:
             else None
         )
         if state is not None:
-            self.value(state.run([value]), state.schema.result_type())
+            self.value(state.run([value]), result_type(state.schema))
         else:
             self.out.write(b"}(")
             for label, t in kind.attributes.items():

@@ -111,7 +111,7 @@ def tensor_function(name: str) -> Callable | None:
 def _calling(function: Callable, schema: Schema) -> Callable:
     """Call a function with the values of a schema's arguments in order."""
     arguments = schema.arguments
-    positional = [a for a in arguments if not a.keyword_only]
+    positional = [a for a in arguments if not a.kwarg_only]
     count = len(positional)
     converters = [_converter(a.type) for a in arguments]
     converting = [(i, c) for i, c in enumerate(converters) if c is not None]
@@ -150,7 +150,7 @@ def find(key: str) -> Callable | None:
 def implementation(schema: Schema) -> Callable | None:
     space, _, name = schema.name.partition("::")
     for table in (TENSORS, PLAIN, NUMBERS):
-        if schema.overload and schema.key in table:
+        if schema.overload_name and schema.key in table:
             return table[schema.key]
         if schema.name in table and (table is not NUMBERS or not takes_tensor(schema)):
             return table[schema.name]
@@ -158,7 +158,7 @@ def implementation(schema: Schema) -> Callable | None:
         return _user_operator(space, name, schema)
     if name.startswith("__") and name.endswith("__") and not hasattr(Tensor, name):
         return None
-    function = special_call(name, schema.overload or "default") or tensor_function(name)
+    function = special_call(name, schema.overload_name or "default") or tensor_function(name)
     return None if function is None else _calling(function, schema)
 
 

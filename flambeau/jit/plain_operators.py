@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core.tensor import Tensor
+from .types import result_type
 
 # -- numbers ----------------------------------------------------------------------------------------------------------------
 
@@ -126,7 +127,7 @@ def _check_sortable(first: Any, item: Any) -> None:
         raise RuntimeError(f"values of type {type(first).__name__} are not sortable")
     elif hasattr(first, "slots"):
         order = first.script_type.find_method("__lt__")
-        if order is None or str(order.schema.result_type()) != "bool" or len(order.schema.arguments) != 2:
+        if order is None or str(result_type(order.schema)) != "bool" or len(order.schema.arguments) != 2:
             raise RuntimeError(f"To sort objects of {first.script_type}, the class must define a __lt__ that takes another one and returns a bool")  # fmt: skip
 
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.native_class import CustomClass
+from ..ops.machinery.schema import number_text, quoted
 from .functions import Function
 from .interpreter import _schema_of
-from .ir import Block, Node, Value, constant_of, number_text, quoted
+from .ir import Block, Node, Value, constant_of
 from .operators import is_numbered, number_of
 from .schema import REQUIRED, Argument, Schema
 from .signatures import inferred
@@ -33,6 +34,7 @@ from .types import (
     TupleType,
     Type,
     UnionType,
+    result_type,
 )
 
 _LONG = 40
@@ -146,7 +148,7 @@ class _Body:
                 word += f"={self.literal(argument.default, argument.type)}"
             words.append(word)
         inside = f",\n{indent}    ".join(words)
-        return f"{indent}def {function.base_name}({inside}) -> {self.printer.type_name(schema.result_type())}:\n"
+        return f"{indent}def {function.base_name}({inside}) -> {self.printer.type_name(result_type(schema))}:\n"
 
     def leave(self, block: Block) -> None:
         self.split(block.outputs_)
@@ -340,7 +342,7 @@ class _Body:
         words = []
         for index, text in enumerate(inputs):
             argument = schema.arguments[index] if index < len(schema.arguments) else None
-            if argument is not None and argument.keyword_only:
+            if argument is not None and argument.kwarg_only:
                 if index >= count and _is_default(argument, node.inputs_[index]):
                     continue
                 words.append(f"{argument.name}={text}")
@@ -601,7 +603,7 @@ def _interface_code(printer: Printer, kind: InterfaceType, name: str) -> str:
     lines = [f"class {name}({'ModuleInterface' if kind.is_module else 'Interface'}):"]
     for label, schema in kind.methods.items():
         words = ["self", *(f"{a.name}: {printer.type_name(a.type)}" for a in schema.arguments[1:])]
-        lines += [f"  def {label}({', '.join(words)}) -> {printer.type_name(schema.result_type())}:", "    pass"]
+        lines += [f"  def {label}({', '.join(words)}) -> {printer.type_name(result_type(schema))}:", "    pass"]
     return "\n".join(lines) + "\n"
 
 

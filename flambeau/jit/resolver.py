@@ -549,12 +549,12 @@ def ignored(m: Any, thing: Any, mark: Mark | None, owner: Any = None, self_type:
         tree = copy.copy(tree)
         tree.args = ast.arguments([], [], None, [], [], None, [])
         schema = notes.schema_of(reader, tree, None, {})
-        schema = Schema(schema.name, "", [], schema.returns, varargs=True)
+        schema = Schema(schema.name, "", [], schema.returns, is_vararg=True)
     else:
         schema = notes.schema_of(reader, tree, self_type, defaults_of(thing))
     unannotated = not schema.returns
     if unannotated:
-        schema = Schema(schema.name, "", schema.arguments, [notes.TENSOR], schema.varargs)
+        schema = Schema(schema.name, "", schema.arguments, [notes.TENSOR], schema.is_vararg)
     return IgnoredFunction(thing, schema, thing.__name__, unused, owner, unannotated)
 
 

@@ -43,6 +43,7 @@ from .types import (
     TupleType,
     Type,
     optional_of,
+    result_type,
     unify_all,
     union_of,
 )
@@ -318,7 +319,7 @@ def _state_type(m: Any, tree: ast.FunctionDef, owner: ClassType) -> Type:
         raise error(
             m.at(tree), f"'{owner.name}' defines __setstate__ but no __getstate__ (torch.jit.export marks both)"
         )
-    return getter.schema.result_type()
+    return result_type(getter.schema)
 
 
 def _annotated(m: Any, node: ast.expr, name: str) -> Type:

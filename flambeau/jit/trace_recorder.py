@@ -44,6 +44,7 @@ from .types import (
     ShapedTensor,
     TupleType,
     Type,
+    result_type,
     unshaped,
 )
 from .values import FunctionValue
@@ -417,7 +418,7 @@ class Tracer(TracedSizes, modes.Mode):
                 node = self.graph.create("prim::CallMethod", [plan() for plan in match.plans], 1, place)
                 node.attributes["name"] = function.base_name
                 out = self.graph.insert(node).outputs_[0]
-                out.type = function.schema.result_type()
+                out.type = result_type(function.schema)
         before, self.recording = self.recording, False
         try:
             with _without(self):

@@ -466,13 +466,19 @@ def _fulfils(a: Type, b: InterfaceType, why: list[str] | None) -> bool:
     return True
 
 
+def result_type(schema: Any) -> Type:
+    """The type of what a call gives: a tuple where there are several results."""
+    types = schema.result_types
+    return types[0] if len(types) == 1 else TupleType(types) if types else NONE
+
+
 def _schema_fits(mine: Any, wanted: Any) -> bool:
     if len(mine.arguments) != len(wanted.arguments):
         return False
     for have, want in zip(mine.arguments[1:], wanted.arguments[1:]):
         if have.name != want.name or not is_subtype(want.type, have.type):
             return False
-    return is_subtype(mine.result_type(), wanted.result_type())
+    return is_subtype(result_type(mine), result_type(wanted))
 
 
 def optional_of(t: Type) -> Type:

@@ -34,6 +34,7 @@ from .types import (
     TupleType,
     Type,
     is_subtype,
+    result_type,
 )
 
 if TYPE_CHECKING:
@@ -423,7 +424,7 @@ class FunctionValue(Sugared):
         name.outputs_[0].type = FunctionType(chosen)
         fn = m.graph.insert(name).outputs_[0]
         inputs = [plan() for plan in match.plans]
-        return SimpleValue(m.graph.op("prim::CallFunction", [fn, *inputs], chosen.schema.result_type(), place))
+        return SimpleValue(m.graph.op("prim::CallFunction", [fn, *inputs], result_type(chosen.schema), place))
 
 
 class MethodValue(Sugared):
@@ -449,7 +450,7 @@ class MethodValue(Sugared):
         match = match_call(m.graph, place, schemas, [Named(self.owner, place), *args], kwargs)
         node = m.graph.create("prim::CallMethod", [plan() for plan in match.plans], 1, place)
         node.attributes["name"] = self.names[schemas.index(match.schema)]
-        node.outputs_[0].type = match.schema.result_type()
+        node.outputs_[0].type = result_type(match.schema)
         return SimpleValue(m.graph.insert(node).outputs_[0])
 
 
@@ -733,7 +734,7 @@ class PythonObject(Sugared):
         if self.reason or not callable(self.thing):
             raise error(place, f"{self.reason or f'{self.kind} cannot be called in TorchScript.'}")
         name = getattr(self.thing, "__name__", "python_value")
-        schema = Schema(name, "", [], [m.resolver.python_result(self.thing)], varargs=True)
+        schema = Schema(name, "", [], [m.resolver.python_result(self.thing)], is_vararg=True)
         return IgnoredFunction(self.thing, schema, name).call(place, m, args, kwargs)
 
     def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
@@ -780,8 +781,8 @@ class IgnoredFunction(Sugared):
         given = [Named(self.owner, place), *args] if self.owner is not None else args
         if self.unused:
             m.raise_exception(place, m.constant(f"{self.unused_text()}", STRING, place), "")
-            return SimpleValue(m.graph.op("prim::Uninitialized", [], self.schema.result_type(), place))
-        if self.schema.varargs:
+            return SimpleValue(m.graph.op("prim::Uninitialized", [], result_type(self.schema), place))
+        if self.schema.is_vararg:
             values = [a.value for a in (*given, *kwargs)]
             named = [str(k.name) for k in kwargs]
         else:
@@ -793,7 +794,7 @@ class IgnoredFunction(Sugared):
             node.attributes["keywords"] = named
         if self.unannotated:
             node.attributes["unannotated"] = True
-        node.outputs_[0].type = self.schema.result_type()
+        node.outputs_[0].type = result_type(self.schema)
         return SimpleValue(m.graph.insert(node).outputs_[0])
 
     def unused_text(self) -> str:

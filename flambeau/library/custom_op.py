@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..core.dtype import dtype
+from ..ops.machinery.inferred_schema import infer_schema
 from ..ops.machinery.record import OPS
-from ..ops.machinery.schema import Schema, inferred, parse_schema
+from ..ops.machinery.schema import Schema, parse_schema
 from .operator import define_operator, forget_operator
 from .registration import register_autocast, register_torch_dispatch, register_vmap
 
@@ -29,12 +30,8 @@ def custom_op(
     """
 
     def wrap(function: Callable) -> CustomOpDef:
-        if schema is None:
-            described = Schema(name, *inferred(function, mutates_args))
-        else:
-            read = parse_schema(schema)
-            described = Schema(name, read.arguments, read.returns)
-        return CustomOpDef(described, function, device_types, () if tags is None else _listed(tags))
+        described = parse_schema(infer_schema(function, mutates_args=mutates_args) if schema is None else schema)
+        return CustomOpDef(described.renamed(name), function, device_types, () if tags is None else _listed(tags))
 
     return wrap if fn is None else wrap(fn)
 

@@ -16,6 +16,7 @@ from ..core.overrides import FACE_CODES, discovers
 from ..core.pytree import tree_flatten, tree_unflatten
 from ..core.sharded import SpreadTensor
 from ..core.tensor import Tensor
+from ..ops.machinery.matching import bound
 from ..ops.machinery.record import OPS, Op, register
 from ..ops.machinery.schema import Schema
 
@@ -92,7 +93,7 @@ FACE_CODES.add(OperatorFace.__call__.__code__)
 
 def call_operator(op: Op, /, *args: Any, **kwargs: Any) -> Any:
     """Call a user's operator, and record the call if it has a derivative of its own."""
-    values = op.schema.bind(args, kwargs)
+    values = bound(op.schema, args, kwargs)
     leaves, shape = tree_flatten(values)
     needs_grad = grad_mode.enabled and any(isinstance(v, Tensor) and v.requires_grad for v in leaves)
     if needs_grad and "autograd" in op.kernels:
@@ -135,20 +136,14 @@ def _for_any_device(op: Op) -> Callable | None:
 
 
 def _run_kernel(op: Op, kernel: Callable, values: list) -> Any:
-    plain, named = _as_call(op, values)
+    plain, named = op.schema.as_call(values)
     return kernel(*plain, **named)
-
-
-def _as_call(op: Op, values: list) -> tuple[tuple, dict[str, Any]]:
-    """The values of all arguments as those of a call."""
-    pairs = list(zip(op.schema.arguments, values))
-    return tuple(v for a, v in pairs if not a.keyword_only), {a.name: v for a, v in pairs if a.keyword_only}
 
 
 def _note_changes(op: Op, values: list) -> None:
     """Kernels may write to memory behind autograd's back (through NumPy): count their in-place changes."""
     for argument, value in zip(op.schema.arguments, values):
-        if argument.mutated:
+        if argument.is_write:
             for t in tree_flatten(value)[0]:
                 if isinstance(t, Tensor):
                     t._bump(op.name.split("::")[1])
@@ -189,7 +184,7 @@ def _gradient_function(op: Op, rules: Derivative) -> type[Function]:
         ctx._call = call
         if rules.setup_context is None:
             return
-        plain, named = _as_call(op, tree_unflatten(list(leaves), call.input_shape))
+        plain, named = op.schema.as_call(tree_unflatten(list(leaves), call.input_shape))
         extra = {"keyword_only_inputs": named} if named else {}
         with _NestedNeeds(ctx):
             rules.setup_context(ctx=ctx, inputs=plain, output=tree_unflatten(list(output), call.output_shape), **extra)
@@ -229,7 +224,7 @@ def _flat_gradients(op: Op, call: _Call, given: Any) -> list:
     """One gradient for each leaf of the arguments; None for a list stands for None for all in it."""
     grads = list(given) if isinstance(given, tuple) else [given]
     shapes = [tree_flatten(v)[1] for v in tree_unflatten([None] * call.input_shape.num_leaves, call.input_shape)]
-    counted = [a for a in op.schema.arguments if not a.keyword_only]
+    counted = op.schema.positional
     if len(grads) != len(counted):
         raise RuntimeError(
             f"expected the backward function of {op.function} to return {len(counted)} gradient(s), one for each argument, but"

@@ -12,7 +12,7 @@ from ..core.device import device
 from ..core.dtype import dtype, float64
 from ..core.pytree import tree_map
 from ..core.tensor import Tensor
-from ..ops.machinery.schema import Schema, parse_schema
+from ..ops.machinery.schema import parse_schema
 from .operator import ANY_DEVICE, define_operator, find_operator, forget_operator
 
 _DEVICES = {"cpu": "cpu", "cuda": "cuda", "meta": "meta", "autograd": "autograd", "autogradcpu": "autograd"}
@@ -41,7 +41,7 @@ class Library:
             raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
         read = parse_schema(schema)
         name = f"{self.ns}::{read.name}"
-        define_operator(Schema(name, read.arguments, read.returns), own_gradient=False, tags=tags)
+        define_operator(read.renamed(name), own_gradient=False, tags=tags)
         self._undo.append(lambda: forget_operator(name))
         return read.name
 
@@ -102,7 +102,7 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
             f"define(qualname, schema): expected qualname of the form '<namespace>::<name>', but got {qualname!r}"
         )
     read = parse_schema(schema)
-    define_operator(Schema(qualname, read.arguments, read.returns), own_gradient=False, tags=tags)
+    define_operator(read.renamed(qualname), own_gradient=False, tags=tags)
     if lib is not None:
         lib._undo.append(lambda: forget_operator(qualname))
 

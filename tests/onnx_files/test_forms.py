@@ -8,16 +8,16 @@ pytest.importorskip("onnx", reason="ONNX files need the package onnx")
 
 import flambeau as torch
 from flambeau.library.aten.calls import record_of
-from flambeau.library.aten.schemas import table
 from flambeau.onnx.registry import form, form_of, reason
 from flambeau.ops import OPS
+from flambeau.ops.machinery.schema_table import aten_names
 
 # A mode sees the parts of these, or PyTorch's exporter has nothing to say about them.
 _TAKEN_APART = ("composite", "pointwise")
 
 
 def test_every_operator_has_a_form_or_a_reason():
-    named = {name: record_of(name) for name in table() if not name.endswith("_")}
+    named = {name: record_of(name) for name in aten_names() if not name.endswith("_")}
     missing = [
         name
         for name, record in named.items()

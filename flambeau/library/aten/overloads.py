@@ -12,8 +12,10 @@ from types import ModuleType
 from typing import Any
 
 from ...core import overrides
-from .matching import NoMatch, bind, choose, refused, shortened, told
-from .schemas import FunctionSchema, overloads_of, schema_of, table
+from ...ops.machinery.matching import bound, shortened
+from ...ops.machinery.schema import Schema
+from ...ops.machinery.schema_table import aten_names, overloads_of, schema_of
+from .choice import choose, refused
 
 
 class _Recording(threading.local):
@@ -29,10 +31,10 @@ class OpOverload:
     gradient: Any = None  # its derivative as calls of PyTorch's operators: see `gradients`
     own_backward = False  # whether that is one operator of PyTorch, though this one is made of others
 
-    def __init__(self, packet: OpOverloadPacket, schema: FunctionSchema) -> None:
+    def __init__(self, packet: OpOverloadPacket, schema: Schema) -> None:
         self._overloadpacket, self._schema = packet, schema
         self._overloadname = schema.overload_name or "default"
-        self._name = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+        self._name = schema.key
         self.__name__ = f"{packet.__name__}.{self._overloadname}"
         self.__qualname__ = schema.name
         self.__module__ = packet.__module__
@@ -75,10 +77,7 @@ class OpOverload:
 
     def bind(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
         """The value of every argument."""
-        try:
-            return bind(self._schema, args, kwargs, numbers=True)
-        except NoMatch as problem:
-            raise RuntimeError(told(self._schema, problem)) from None
+        return bound(self._schema, args, kwargs, numbers=True)
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         overriding = overrides.overriding_arguments(args, kwargs)
@@ -155,14 +154,8 @@ class OpOverloadPacket:
         if found is None:
             raise RuntimeError(refused(self.__name__, args, kwargs))
         schema, values = found
-        positional, named = values_as_call(schema, values)
+        positional, named = schema.as_call(values)
         return getattr(self, schema.overload_name or "default")(*positional, **named)
-
-
-def values_as_call(schema: FunctionSchema, values: list[Any]) -> tuple[tuple, dict[str, Any]]:
-    """The values of all arguments as those of a call."""
-    args = tuple(v for a, v in zip(schema.arguments, values) if not a.kwarg_only)
-    return args, {a.name: v for a, v in zip(schema.arguments, values) if a.kwarg_only}
 
 
 class _Namespace(ModuleType):
@@ -176,7 +169,7 @@ class _Namespace(ModuleType):
         return packet
 
     def __dir__(self) -> list[str]:
-        return sorted(table())
+        return aten_names()
 
 
 aten: Any = _Namespace("torch.ops.aten")

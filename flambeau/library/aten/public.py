@@ -14,10 +14,10 @@ import flambeau
 from ...core.device import default_device
 from ...core.tensor import Tensor
 from ...ops.index.indexing import Written
+from ...ops.machinery.schema_table import overloads_of
 from . import formulas
-from .matching import choose
-from .overloads import aten, values_as_call
-from .schemas import overloads_of
+from .choice import choose
+from .overloads import aten
 
 _ENTRIES: dict[str, Callable] = {}
 _PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}
@@ -72,13 +72,13 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
         if not recorder.keeps(op, name):
             with contextlib.suppress(NotImplementedError):  # what has no parts that PyTorch knows stays whole
                 return _in_parts(recorder, op, function, args, kwargs)
-        found = choose(name, args, kwargs)
+        found = choose(name, args, kwargs, loose=True)
         if found is not None:
             schema, values = found
             if getattr(op, "kind", "") == "pointwise":  # the elements of a loss, whose sum or mean is another call
                 values = [0 if a.name == "reduction" else v for a, v in zip(schema.arguments, values)]
             overload = getattr(getattr(aten, name), schema.overload_name or "default")
-            positional, named = values_as_call(schema, values)
+            positional, named = schema.as_call(values)
             makes = not any(isinstance(value, Tensor) for value in positional)
             return overload(*positional, **_with_device(named, makes))
     if getattr(op, "kind", "") == "pointwise" and not getattr(op, "namespaces", ()):

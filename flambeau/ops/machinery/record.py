@@ -14,9 +14,11 @@ from typing import Any, TypeAlias
 
 from ...core import modes
 from ...core.tensor import Tensor
+from .inferred_schema import described
+from .matching import bound
 from .parameters import NO_DEFAULT
 from .quirks import NO_QUIRKS, Quirks
-from .schema import Schema, described
+from .schema import Schema
 
 # NumPy's names for the same arguments, which PyTorch takes too.
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
@@ -96,10 +98,9 @@ class Op:
     @classmethod
     def of_schema(cls, schema: Schema, kind: str, **fields: Any) -> Op:
         """The record of an operator that was declared in PyTorch's notation; `namespace::name` is its name and its key."""
-        writes = tuple(a.name for a in schema.arguments if a.mutated)
-        op = cls(
-            schema.name, kind, schema.bind, (schema.name.split("::")[0],), key=schema.name, writes=writes, **fields
-        )
+        writes = tuple(a.name for a in schema.arguments if a.is_write)
+        spaces = (schema.name.split("::")[0],)
+        op = cls(schema.name, kind, functools.partial(bound, schema), spaces, key=schema.name, writes=writes, **fields)
         vars(op).update(schema=schema, arguments=schema.parameters)  # others find them out when they are first asked
         return op
 

@@ -1,301 +1,455 @@
-"""Schemas: what an operator takes and returns, in PyTorch's notation `(Tensor x, int[] sizes, *, float eps=1e-05) -> Tensor`.
+"""Schemas: what an operator takes and returns, `aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor`.
 
-A schema is inferred from a function's annotations (`infer_schema`) or read from text (`parse_schema`); it binds the arguments of a call.
-"""
+One class for all of them, whatever their types are made of: text in PyTorch's notation ("SymInt[]?"), or objects that print as such
+(TorchScript's types). `parse_schema` reads one, `str` writes it as PyTorch does."""
 
 from __future__ import annotations
 
 import ast
-import collections.abc
+import functools
 import inspect
 import re
-import types
-import typing
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ...core.device import device
+from ...core import dtype as dt
 from ...core.dtype import dtype
-from ...core.tensor import Tensor
+from ...core.layout import (
+    channels_last,
+    channels_last_3d,
+    contiguous_format,
+    layout,
+    memory_format,
+    preserve_format,
+    strided,
+)
 
-_REQUIRED = inspect.Parameter.empty
-Number = typing.Union[int, float, bool]  # as in `types`
-_BASIC: dict[Any, str] = {
-    Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str", dtype: "ScalarType", device: "Device",
-}  # fmt: skip
-_RETURNED = ("Tensor", "Tensor[]", "SymInt", "float", "bool", "Scalar")
+REQUIRED: Any = inspect.Parameter.empty
 
 
-@dataclass(frozen=True)
+class AliasInfo:
+    """Which memory an argument shares with others, and whether it is written to: `(a!)`, `(a -> *)`. `of_elements`: it is said of
+    the elements of a list, not of the list."""
+
+    __slots__ = ("after_set", "before_set", "is_write", "of_elements", "text")
+
+    def __init__(self, text: str, of_elements: bool = False) -> None:
+        before, _, after = text.strip("()").replace("!", "").partition(" -> ")
+        self.text, self.of_elements = text, of_elements
+        self.is_write = "!" in text
+        self.before_set = set(before.split("|"))
+        self.after_set = set(after.split("|")) if after else self.before_set
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@functools.lru_cache(512)
+def _base(kind: str) -> str:
+    return re.sub(r"[\[\]?]", "", kind).replace("SymInt", "int")
+
+
 class Argument:
-    name: str
-    type: str
-    default: Any = _REQUIRED
-    keyword_only: bool = False
-    mutated: str = ""  # its mark in the schema, as `a0`
+    """One argument, or one result, of a schema.
+
+    `type` is what it may be, `real_type` the same with "SymInt" kept apart from "int"; `N` is the length of a list that a single
+    value may stand for; `default` is REQUIRED where it must be given."""
+
+    __slots__ = ("N", "alias_info", "default", "kwarg_only", "name", "real_type", "type")
+
+    def __init__(
+        self,
+        name: str,
+        type: Any,
+        default: Any = REQUIRED,
+        kwarg_only: bool = False,
+        N: int | None = None,
+        alias_info: AliasInfo | None = None,
+        real_type: str | None = None,
+    ) -> None:
+        self.name, self.type, self.default, self.kwarg_only = name, type, default, kwarg_only
+        self.N, self.alias_info = N, alias_info
+        self.real_type = type if real_type is None else real_type
+
+    def has_default_value(self) -> bool:
+        return self.default is not REQUIRED
+
+    @property
+    def default_value(self) -> Any:
+        return None if self.default is REQUIRED else self.default
+
+    @property
+    def is_write(self) -> bool:
+        """Whether the operator changes it."""
+        return self.alias_info is not None and self.alias_info.is_write
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it takes the result: `out=`."""
+        return self.kwarg_only and self.is_write
+
+    @property
+    def base(self) -> str:
+        """The type of one element: "int" of "SymInt[]?"."""
+        return _base(str(self.type))
+
+    @property
+    def is_list(self) -> bool:
+        return "[]" in str(self.type)
+
+    @property
+    def is_optional(self) -> bool:
+        return str(self.type).endswith("?")
+
+    def _kind(self) -> str:
+        """The type with the length of its list and its mark."""
+        kind = str(self.real_type)
+        mark, optional = self.alias_info, kind.endswith("?")
+        core = kind[:-1] if optional else kind
+        if core.endswith("[]"):
+            inner = mark.text if mark is not None and mark.of_elements else ""
+            core = f"{core[:-2]}{inner}[{'' if self.N is None else self.N}]"
+        outer = mark.text if mark is not None and not mark.of_elements else ""
+        return core + outer + ("?" if optional else "")
 
     def __str__(self) -> str:
-        kind = self.type
-        if self.mutated:
-            base = re.match(r"\w+", kind)
-            assert base is not None
-            kind = f"{base.group()}({self.mutated}!){kind[base.end() :]}"
-        return f"{kind} {self.name}" + ("" if self.default is _REQUIRED else f"={_written(self.default)}")
+        words = f"{self._kind()} {self.name}" if self.name else self._kind()
+        return words if self.default is REQUIRED else f"{words}={self._default_text()}"
+
+    def _default_text(self) -> str:
+        value = self.default
+        if isinstance(value, (list, tuple)) and len(value) > 1 and self.N and str(self.real_type) == "int[]":
+            value = value[0] if all(v == value[0] for v in value) else value
+        return value_text(value)
+
+    __repr__ = __str__
 
 
-@dataclass(frozen=True)
 class Schema:
-    name: str
-    arguments: tuple[Argument, ...]
-    returns: tuple[str, ...]
+    """A name, an overload's name, arguments and results. Results may be given as their types alone."""
 
-    def __str__(self) -> str:
-        words, star = [], False
-        for argument in self.arguments:
-            if argument.keyword_only and not star:
-                words.append("*")
-                star = True
-            words.append(str(argument))
-        results = self.returns[0] if len(self.returns) == 1 else f"({', '.join(self.returns)})"
-        return f"{self.name}({', '.join(words)}) -> {results}"
+    def __init__(
+        self,
+        name: str,
+        overload_name: str,
+        arguments: Iterable[Argument],
+        returns: Iterable[Any],
+        is_vararg: bool = False,
+        is_varret: bool = False,
+    ) -> None:
+        self.name, self.overload_name = name, overload_name
+        self.arguments = tuple(arguments)
+        self.returns = tuple(r if isinstance(r, Argument) else Argument("", r) for r in returns)
+        self.is_vararg, self.is_varret = is_vararg, is_varret
+
+    @property
+    def key(self) -> str:
+        """The name with that of the overload: "aten::add.Tensor"."""
+        return f"{self.name}.{self.overload_name}" if self.overload_name else self.name
+
+    @property
+    def is_mutable(self) -> bool:
+        return any(a.is_write for a in self.arguments)
+
+    @property
+    def is_out(self) -> bool:
+        """Whether the result goes to an argument `out`."""
+        return any(a.is_out for a in self.arguments)
+
+    @property
+    def shares(self) -> bool:
+        """Whether a result may share memory with an argument."""
+        return any(r.alias_info is not None for r in self.returns)
+
+    @property
+    def result_types(self) -> list[Any]:
+        return [r.type for r in self.returns]
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The results' names, where they have names."""
+        return tuple(r.name for r in self.returns if r.name)
+
+    @property
+    def positional(self) -> list[Argument]:
+        return [a for a in self.arguments if not a.kwarg_only]
 
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
         """The arguments as those of a Python function."""
         kinds = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return {a.name: inspect.Parameter(a.name, kinds[not a.keyword_only], default=a.default) for a in self.arguments}
+        return {a.name: inspect.Parameter(a.name, kinds[not a.kwarg_only], default=a.default) for a in self.arguments}
 
-    @property
-    def is_mutable(self) -> bool:
-        return any(a.mutated for a in self.arguments)
+    def index_of(self, name: str) -> int | None:
+        return next((index for index, argument in enumerate(self.arguments) if argument.name == name), None)
 
-    def bind(self, args: tuple, kwargs: dict) -> list:
-        """The value of every argument of a call; RuntimeError, as PyTorch's, where they do not fit."""
-        positional = [a for a in self.arguments if not a.keyword_only]
-        if len(args) > len(positional):
-            raise RuntimeError(
-                f"{self.name}() expected at most {len(positional)} argument(s) but received {len(args)} argument(s)."
-                f" Declaration: {self}"
-            )
-        values = dict(zip((a.name for a in positional), args))
-        known = {a.name for a in self.arguments}
-        for name in kwargs:
-            if name not in known or name in values:
-                raise RuntimeError(f"Unknown keyword argument '{name}' for operator '{self.name}'. Schema: {self}")
-        values.update(kwargs)
-        for position, argument in enumerate(self.arguments):
-            if argument.name in values:
-                self._require_type(position, argument, values[argument.name])
-            elif argument.default is _REQUIRED:
-                raise RuntimeError(
-                    f"{self.name}() is missing value for argument '{argument.name}'. Declaration: {self}"
-                )
-        return [values.get(a.name, a.default) for a in self.arguments]
+    def renamed(self, name: str) -> Schema:
+        """The same under another name."""
+        return Schema(name, self.overload_name, self.arguments, self.returns, self.is_vararg, self.is_varret)
 
-    def _require_type(self, position: int, argument: Argument, value: Any) -> None:
-        if not _fits(argument.type, value):
-            raise RuntimeError(
-                f"{self.name}() Expected a value of type '{_spoken(argument.type)}' for argument '{argument.name}' but"
-                f" instead found type '{type(value).__name__}'.\nPosition: {position}\nValue: {value}\nDeclaration: {self}"
-            )
+    def as_call(self, values: Sequence[Any]) -> tuple[tuple, dict[str, Any]]:
+        """The values of all arguments as those of a call."""
+        pairs = list(zip(self.arguments, values))
+        return tuple(v for a, v in pairs if not a.kwarg_only), {a.name: v for a, v in pairs if a.kwarg_only}
 
+    def __str__(self) -> str:
+        words = [str(a) for a in self.arguments]
+        first = next((i for i, a in enumerate(self.arguments) if a.kwarg_only), None)
+        if first is not None:
+            words.insert(first, "*")
+        if self.is_vararg:
+            words.append("...")
+        return f"{self.key}({', '.join(words)}) -> {self._results()}"
 
-def _fits(kind: str, value: Any) -> bool:
-    if kind.endswith("?"):
-        return value is None or _fits(kind[:-1], value)
-    if kind.endswith("]"):
-        return isinstance(value, (list, tuple)) and all(_fits(kind[: kind.index("[")], v) for v in value)
-    if kind == "Tensor":
-        return isinstance(value, Tensor)
-    if kind in ("SymInt", "int"):
-        return isinstance(value, int) and not isinstance(value, bool)
-    if kind == "float":
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if kind == "Scalar":
-        return isinstance(value, (int, float, complex))
-    expected: dict[str, Any] = {"bool": bool, "str": str, "ScalarType": dtype, "Device": (device, str)}
-    return kind not in expected or isinstance(value, expected[kind])
+    def _results(self) -> str:
+        words = [*map(str, self.returns), *(["..."] if self.is_varret else [])]
+        alone = len(words) == 1 and not words[0].startswith("(")
+        return words[0] if alone else f"({', '.join(words)})"
+
+    __repr__ = __str__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Schema) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
 
-def _spoken(kind: str) -> str:
-    """A type of the schema as messages call it: `int[]?` is Optional[List[int]]."""
-    if kind.endswith("?"):
-        return f"Optional[{_spoken(kind[:-1])}]"
-    if kind.endswith("]"):
-        return f"List[{_spoken(kind[: kind.index('[')])}]"
-    return {"SymInt": "int", "ScalarType": "int", "Scalar": "number"}.get(kind, kind)
+# -- values ---------------------------------------------------------------------------------------------------------------------
 
-
-def _written(value: Any) -> str:
-    if isinstance(value, str):
-        return f'"{value}"'
-    return str(value).split(".")[-1] if isinstance(value, dtype) else str(value)
-
-
-def type_name(annotation: Any) -> str | None:
-    """The schema's word for an annotation, or None for one that operators cannot take."""
-    if annotation == Number:
-        return "Scalar"
-    if annotation in _BASIC:
-        return _BASIC[annotation]
-    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        rest = [a for a in inner if a is not type(None)]
-        if len(rest) == len(inner):
-            return None
-        name = type_name(rest[0] if len(rest) == 1 else typing.Union[tuple(rest)])
-        return name and f"{name}?"
-    if origin in (list, collections.abc.Sequence) and len(inner) == 1:
-        name = type_name(inner[0])
-        return name and f"{name}[]"
-    return None
-
-
-def infer_schema(
-    prototype_function: Callable, /, *, mutates_args: str | Iterable[str], op_name: str | None = None
-) -> str:
-    """The schema that a function's annotations say; `mutates_args` names what it changes in place, or is "unknown"."""
-    arguments, returns = inferred(prototype_function, mutates_args)
-    return str(Schema(op_name or "", arguments, returns))
-
-
-def inferred(function: Callable, mutates_args: str | Iterable[str]) -> tuple[tuple[Argument, ...], tuple[str, ...]]:
-    signature = inspect.signature(function, eval_str=True)
-
-    def problem(text: str) -> ValueError:
-        return ValueError(f"infer_schema(func): {text} Got func with signature {signature})")
-
-    if not isinstance(mutates_args, str):
-        mutates_args = set(mutates_args)
-        unknown = mutates_args - set(signature.parameters)
-        if unknown:
-            raise problem(f"{unknown} in mutates_args were not found in the custom op's signature.")
-    elif mutates_args != "unknown":
-        raise ValueError(
-            "mutates_args must either be a sequence of the names of the arguments that are mutated or the string"
-            " 'unknown'. "
-        )
-    arguments = tuple(_argument(i, p, mutates_args, problem) for i, p in enumerate(signature.parameters.values()))
-    return arguments, _returned(signature.return_annotation, problem)
-
-
-def _argument(
-    position: int, parameter: inspect.Parameter, mutates_args: str | Iterable[str], problem: Callable[[str], ValueError]
-) -> Argument:
-    name = parameter.name
-    if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-        raise problem("We do not support positional-only args, varargs, or varkwargs.")
-    if parameter.annotation is parameter.empty:
-        raise problem(f"Parameter {name} must have a type annotation.")
-    kind = type_name(parameter.annotation)
-    if kind is None:
-        raise problem(f"Parameter {name} has unsupported type {parameter.annotation}.")
-    default = parameter.default
-    if default is not _REQUIRED and default is not None and not isinstance(default, (int, float, bool, str, dtype)):
-        raise problem(f"Parameter {name} has an unsupported default value type {type(default)}.")
-    is_tensor = kind.startswith("Tensor")
-    mutated = is_tensor if mutates_args == "unknown" else name in mutates_args
-    if mutated and not is_tensor:
-        raise problem(f"Parameter {name} is in mutable_args but only Tensors or collections of Tensors can be mutated")
-    return Argument(name, kind, default, parameter.kind is parameter.KEYWORD_ONLY, f"a{position}" if mutated else "")
-
-
-def _returned(annotation: Any, problem: Callable[[str], ValueError]) -> tuple[str, ...]:
-    if annotation is inspect.Signature.empty:
-        raise problem("No return type annotation was provided. Please add one.")
-    if annotation is None or annotation is type(None):
-        return ()
-    parts = typing.get_args(annotation) if typing.get_origin(annotation) is tuple else (annotation,)
-    kinds = [type_name(part) for part in parts]
-    if any(kind not in _RETURNED for kind in kinds):
-        raise problem(f"Return has unsupported type {annotation}. The valid types are: {', '.join(_RETURNED)}.")
-    return tuple(kind for kind in kinds if kind is not None)
-
-
-# -- built-in operators, whose annotations are text ---------------------------------------------------------------------
-
-_WORDS = {
-    "Tensor": "Tensor", "int": "SymInt", "float": "float", "bool": "bool", "str": "str", "dtype": "ScalarType",
-    "dtype_type": "ScalarType", "device": "Device", "Size": "SymInt[]", "tuple[int, ...]": "SymInt[]",
-    "tuple[Tensor, ...]": "Tensor[]", "tuple": "Tensor[]",
+# What a schema writes as a number.
+NUMBERED: dict[str, tuple[Any, ...]] = {
+    "MemoryFormat": (contiguous_format, preserve_format, channels_last, channels_last_3d),
+    "Layout": (strided,),
+    "ScalarType": (None, None, None, None, dt.int64),
+}
+_WORDS: dict[str, Any] = {
+    "None": None, "True": True, "False": False, "inf": float("inf"), "-inf": -float("inf"), "nan": float("nan"),
+    "Mean": 1, "contiguous_format": 0, "strided": 0, "long": 4,
+}  # fmt: skip
+_ESCAPES = {
+    "\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v",
 }  # fmt: skip
 
 
-def described(
-    name: str, parameters: Iterable[inspect.Parameter], returns: Any, writes: tuple[str, ...], operands: tuple[str, ...]
-) -> Schema:
-    """The schema of a built-in operator: what its declaration says, "Any" where that says nothing."""
-    arguments = []
-    for position, p in enumerate(parameters):
-        kind = "Tensor" if p.name in operands else _word(p.annotation)
-        if kind == "Any" and type(p.default) in (bool, int, float, str):
-            kind = {bool: "bool", int: "Scalar", float: "Scalar", str: "str"}[type(p.default)]
-        if p.default is None and not kind.endswith("?"):
-            kind += "?"
-        mark = f"a{position}" if p.name in writes else ""
-        arguments.append(Argument(p.name, kind, p.default, p.kind is p.KEYWORD_ONLY, mark))
-    return Schema(name, tuple(arguments), () if returns in (None, "None") else (_word(returns),))
+def quoted(text: str) -> str:
+    """A string as TorchScript writes it."""
+    out = ['"']
+    for char in text:
+        if char in _ESCAPES:
+            out.append(_ESCAPES[char])
+        elif char.isascii() and char.isprintable():
+            out.append(char)
+        else:
+            out.append("".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogateescape")))
+    return "".join(out) + '"'
 
 
-def _word(annotation: Any) -> str:
-    text = annotation if isinstance(annotation, str) else "Any"
-    optional = text.endswith(" | None")
-    word = _WORDS.get(text.removesuffix(" | None"), "Any")
-    return f"{word}?" if optional else word
+def number_text(value: Any) -> str:
+    """A number with all its digits."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            return "nan" if value != value else "inf" if value > 0 else "-inf"
+        text = f"{value:.17g}"
+        return text if any(c in text for c in ".en") else text + "."
+    if isinstance(value, complex):
+        return f"{number_text(value.real).rstrip('.')}{'+' if value.imag >= 0 else ''}{number_text(value.imag).rstrip('.')}j"
+    return str(value)
 
 
-_SCHEMA = re.compile(r"^\s*(?P<name>[\w:.]*)\s*\((?P<arguments>.*)\)\s*->\s*(?P<returns>.*?)\s*$", re.DOTALL)
-_ARGUMENT = re.compile(
-    r"^(?P<type>\w+)(\((?P<mark>\w+)(?P<mutated>!)?\))?(?P<suffix>[\[\]\d?]*)\s+(?P<name>\w+)(=(?P<default>.*))?$"
+def value_text(value: Any) -> str:
+    """A default as schemas write it."""
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(value_text, value))}]"
+    if isinstance(value, (dtype, layout, memory_format)):
+        place = next((things.index(value) for things in NUMBERED.values() if value in things), None)
+        return str(value).rpartition(".")[2] if place is None else str(place)
+    return number_text(value)
+
+
+# -- reading --------------------------------------------------------------------------------------------------------------------
+
+
+class TextTypes:
+    """What types and defaults are read as: types are their text, defaults what a call would give."""
+
+    def named(self, word: str) -> Any:
+        return word
+
+    def list_of(self, element: Any) -> Any:
+        return f"{element}[]"
+
+    def optional(self, element: Any) -> Any:
+        return f"{element}?"
+
+    def tuple_of(self, parts: list[Any]) -> Any:
+        return f"({', '.join(parts)})"
+
+    def generic(self, word: str, parts: list[Any]) -> Any:
+        return f"{word}({', '.join(parts)})"
+
+    def value(self, value: Any, base: str) -> Any:
+        """A default that is written as a number or a word for an argument of this type."""
+        things = NUMBERED.get(base)
+        if things is not None and isinstance(value, int):
+            return things[value]
+        return getattr(dt, value) if base == "ScalarType" and isinstance(value, str) else value
+
+
+TEXT = TextTypes()
+_GENERIC = ("Dict", "Future", "Union", "RRef", "Await")
+_TOKEN = re.compile(
+    r"\s*(->|\.\.\.|[A-Za-z_][\w.:]*|-?\d[\w.+-]*|-?inf|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|.)", re.DOTALL
 )
 
 
-def parse_schema(text: str) -> Schema:
-    """Read `name(Tensor x, int k=2) -> Tensor`."""
-    match = _SCHEMA.match(text)
-    if match is None:
-        raise RuntimeError(f"expected a schema such as 'name(Tensor x, int k=2) -> Tensor', but got {text!r}")
-    arguments, keyword_only = [], False
-    for word in _split(match["arguments"]):
-        if word == "*":
-            keyword_only = True
-            continue
-        found = _ARGUMENT.match(word)
-        if found is None:
-            raise RuntimeError(f"cannot read the argument {word!r} of the schema {text!r}")
-        default = _REQUIRED if found["default"] is None else _literal(found["default"])
-        kind = re.sub(r"\d", "", found["type"] + found["suffix"]) if found["suffix"] else found["type"]
-        arguments.append(
-            Argument(found["name"], kind, default, keyword_only, found["mark"] if found["mutated"] else "")
-        )
-    returns = match["returns"]
-    inside = returns[1:-1] if returns.startswith("(") else returns
-    return Schema(
-        match["name"], tuple(arguments), tuple(re.sub(r"\(\w+!?\)", "", r).split()[0] for r in _split(inside))
-    )
+class SchemaReader:
+    """Reads a schema, word by word; `types` makes what the types are."""
+
+    def __init__(self, text: str, types: TextTypes = TEXT) -> None:
+        self.text, self.types = text, types
+        self.tokens = [token for token in _TOKEN.findall(text) if token.strip()]
+        self.place = 0
+
+    def peek(self) -> str:
+        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+
+    def take(self, wanted: str | None = None) -> str:
+        token = self.peek()
+        if not token or (wanted is not None and token != wanted):
+            expected = f"{wanted!r}" if wanted is not None else "more"
+            raise RuntimeError(
+                f"expected {expected} but found {token!r} in the schema {self.text!r}, which should look like 'name(Tensor x, int k=2)"
+                " -> Tensor'"
+            )
+        self.place += 1
+        return token
+
+    def between(self, end: str) -> Iterable[str]:
+        """The first word of each part up to `end`, which is taken; parts are separated by commas."""
+        while self.peek() != end:
+            yield self.peek()
+            if self.peek() != end:
+                self.take(",")
+        self.take(end)
+
+    def alias(self) -> str:
+        """A mark `(a!)`, if one is next."""
+        if self.peek() != "(":
+            return ""
+        words = [self.take()]
+        while words[-1] != ")":
+            words.append(self.take())
+        return "".join(words).replace("->", " -> ")
+
+    def base(self) -> tuple[Any, str]:
+        """A type without its suffixes, and its name."""
+        token = self.take()
+        if token == "(":
+            return self.types.tuple_of([self.type().type for _ in self.between(")")]), "("
+        if token in _GENERIC:
+            self.take("(")
+            return self.types.generic(token, [self.type().type for _ in self.between(")")]), token
+        if not re.match(r"[A-Za-z_]", token):
+            raise RuntimeError(f"cannot read the type {token!r} in the schema {self.text!r}")
+        return self.types.named(token), token
+
+    def type(self) -> Argument:
+        """A type with its mark and the length of its list; no name yet."""
+        kind, base = self.base()
+        real, symbolic = str(kind), base.startswith("Sym")
+        real = base if symbolic else real
+        mark, size = self.alias(), None
+        of_elements = False
+        while self.peek() in ("[", "?"):
+            if self.take() == "?":
+                kind, real = self.types.optional(kind), f"{real}?"
+            else:
+                of_elements = of_elements or bool(mark)
+                size = int(self.take()) if self.peek() != "]" else size
+                self.take("]")
+                kind, real = self.types.list_of(kind), f"{real}[]"
+            mark = mark or self.alias()
+        info = AliasInfo(mark, of_elements) if mark else None
+        return Argument(base, kind, N=size, alias_info=info, real_type=real if symbolic else None)
+
+    def argument(self, position: int, kwarg_only: bool) -> Argument:
+        read = self.type()
+        base, read.kwarg_only = read.name, kwarg_only
+        read.name = self.take() if self.peek() not in (",", ")") else f"argument_{position}"
+        if self.peek() == "=":
+            self.take()
+            value = self.default(base)
+            read.default = [value] * read.N if read.N and isinstance(value, (int, float)) and read.is_list else value
+        return read
+
+    def default(self, base: str) -> Any:
+        token = self.take()
+        if token == "[":
+            return [self.default(base) for _ in self.between("]")]
+        if token[0] in "\"'":
+            return ast.literal_eval(token)
+        if token in _WORDS:
+            found = _WORDS[token]
+        elif re.fullmatch(r"-?\d+", token):
+            found = float(token) if base == "float" else int(token)
+        else:
+            found = token if base == "ScalarType" or token[0].isalpha() else float(token)
+        return self.types.value(found, base)
+
+    def arguments(self) -> tuple[list[Argument], bool]:
+        """The arguments, and whether any number of others may follow."""
+        found: list[Argument] = []
+        kwarg_only = more = False
+        self.take("(")
+        for first in self.between(")"):
+            if first in ("*", "..."):
+                self.take()
+                kwarg_only, more = kwarg_only or first == "*", more or first == "..."
+            else:
+                found.append(self.argument(len(found), kwarg_only))
+        return found, more
+
+    def result(self) -> Argument:
+        read = self.type()
+        read.name = self.take() if self.peek() not in (",", ")", "") else ""
+        return read
+
+    def results(self) -> tuple[list[Argument], bool]:
+        if self.peek() == "...":
+            self.take()
+            return [], True
+        if self.peek() != "(":
+            return [self.result()], False
+        start = self.place
+        self.take()
+        found, more = [], False
+        for first in self.between(")"):
+            if first == "...":
+                self.take()
+                more = True
+            else:
+                found.append(self.result())
+        if self.peek() in ("[", "?"):  # one result, a list of tuples
+            self.place = start
+            return [self.result()], False
+        return found, more
 
 
-def _split(text: str) -> list[str]:
-    """Parted at the commas that are in no brackets and no quotes."""
-    parts, depth, quoted, start = [], 0, "", 0
-    for i, letter in enumerate(text):
-        if quoted:
-            quoted = "" if letter == quoted else quoted
-        elif letter in "'\"":
-            quoted = letter
-        elif letter in "([":
-            depth += 1
-        elif letter in ")]":
-            depth -= 1
-        elif letter == "," and not depth:
-            parts.append(text[start:i])
-            start = i + 1
-    return [part.strip() for part in (*parts, text[start:]) if part.strip()]
-
-
-def _literal(text: str) -> Any:
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text  # a word such as `mean`
+def parse_schema(text: str, types: TextTypes = TEXT) -> Schema:
+    """Read `name(Tensor x, int k=2) -> Tensor`; the name may be left out."""
+    head = text.partition("(")[0]
+    name, _, overload = head.strip().partition(".")
+    reader = SchemaReader(text[len(head) :], types)
+    arguments, is_vararg = reader.arguments()
+    reader.take("->")
+    returns, is_varret = reader.results()
+    if reader.peek():
+        raise RuntimeError(f"cannot read {reader.peek()!r} behind the results of the schema {text!r}")
+    return Schema(name, overload, arguments, returns, is_vararg, is_varret)

@@ -1,0 +1,38 @@
+"""PyTorch's operators by name: the lines of `schemas.txt`, read when they are asked for."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from .schema import Schema, parse_schema
+
+
+@functools.cache
+def lines() -> dict[str, dict[str, str]]:
+    """The text of each schema by the operator's name ("aten::add") and the overload's, in the order in which calls try them."""
+    found: dict[str, dict[str, str]] = {}
+    # A path, and not importlib.resources, which two threads cannot import at once.
+    for line in (Path(__file__).parent / "schemas.txt").read_text().splitlines():
+        head = line.partition("(")[0]
+        if head and not head.startswith("#"):
+            name, _, overload = head.partition(".")
+            text, name = (line, name) if "::" in name else (f"aten::{line}", f"aten::{name}")
+            found.setdefault(name, {})[overload] = text
+    return found
+
+
+def overloads_of(name: str) -> list[str]:
+    """The names of the overloads of `aten::name`; none where there is no such operator."""
+    return list(lines().get(f"aten::{name}", ()))
+
+
+@functools.cache
+def schema_of(name: str, overload: str) -> Schema:
+    """The schema of one overload of `aten::name`."""
+    return parse_schema(lines()[f"aten::{name}"][overload])
+
+
+def aten_names() -> list[str]:
+    """The names of all operators of aten."""
+    return sorted(name.removeprefix("aten::") for name in lines() if name.startswith("aten::"))
