@@ -39,6 +39,7 @@ using namespace std;
 #define _Pragma(text)
 struct Index { unsigned x, y = 0, z = 0; };
 static Index threadIdx, blockIdx, blockDim, gridDim;
+static unsigned fiber;  // the thread that runs, counted through the block
 enum State { RUNS, WAITS_WARP, WAITS_BLOCK, ENDED };
 constexpr int MOST = 1024, STACK = 1 << 16;
 static State state[MOST];
@@ -47,50 +48,51 @@ static char* stacks;
 static unsigned long long exchange[MOST];
 static int votes[MOST], threads_here, backwards;
 static function<void()> body_of_thread;
-static void enter() { body_of_thread(); state[threadIdx.x] = ENDED; swapcontext(&fibers[threadIdx.x], &home); }
+static void turn_to(unsigned t) { fiber = t; threadIdx.x = t % blockDim.x; threadIdx.y = t / blockDim.x; }
+static void enter() { body_of_thread(); state[fiber] = ENDED; swapcontext(&fibers[fiber], &home); }
 static void wait_as(State s) {
-  const unsigned t = threadIdx.x;
+  const unsigned t = fiber;
   state[t] = s;
   swapcontext(&fibers[t], &home);
-  threadIdx.x = t;
+  turn_to(t);
 }
 static void __syncthreads() { wait_as(WAITS_BLOCK); }
 static void __syncwarp(unsigned = ~0u) { wait_as(WAITS_WARP); }
 static void __threadfence() {}
 static void __threadfence_block() {}
 static int __syncthreads_count(int p) {
-  votes[threadIdx.x] = p != 0; __syncthreads();
+  votes[fiber] = p != 0; __syncthreads();
   int n = 0; for (int t = 0; t < threads_here; ++t) n += votes[t];
   __syncthreads(); return n;
 }
 static int __syncthreads_or(int p) { return __syncthreads_count(p) > 0; }
 static int __syncthreads_and(int p) { return __syncthreads_count(p) == threads_here; }
 template <class T> static T lane_value(T mine, int from) {
-  const int base = threadIdx.x & ~31;
-  memcpy(&exchange[threadIdx.x], &mine, sizeof mine); __syncwarp();
+  const int base = fiber & ~31;
+  memcpy(&exchange[fiber], &mine, sizeof mine); __syncwarp();
   T result; memcpy(&result, &exchange[base + from], sizeof result); __syncwarp();
   return result;
 }
 template <class T> static T __shfl_sync(unsigned, T v, int lane, int width = 32) {
-  const int me = threadIdx.x & 31; return lane_value(v, (me & ~(width - 1)) | (lane & (width - 1)));
+  const int me = fiber & 31; return lane_value(v, (me & ~(width - 1)) | (lane & (width - 1)));
 }
 template <class T> static T __shfl_xor_sync(unsigned, T v, int mask, int width = 32) {
-  const int me = threadIdx.x & 31; return lane_value(v, (me ^ mask) / width == me / width ? me ^ mask : me);
+  const int me = fiber & 31; return lane_value(v, (me ^ mask) / width == me / width ? me ^ mask : me);
 }
 template <class T> static T __shfl_down_sync(unsigned, T v, int by, int width = 32) {
-  const int me = threadIdx.x & 31; return lane_value(v, me % width + by < width ? me + by : me);
+  const int me = fiber & 31; return lane_value(v, me % width + by < width ? me + by : me);
 }
 template <class T> static T __shfl_up_sync(unsigned, T v, int by, int width = 32) {
-  const int me = threadIdx.x & 31; return lane_value(v, me % width >= by ? me - by : me);
+  const int me = fiber & 31; return lane_value(v, me % width >= by ? me - by : me);
 }
 static unsigned __ballot_sync(unsigned, int p) {
-  const int base = threadIdx.x & ~31; exchange[threadIdx.x] = p != 0; __syncwarp();
+  const int base = fiber & ~31; exchange[fiber] = p != 0; __syncwarp();
   unsigned r = 0; for (int i = 0; i < 32; ++i) if (base + i < threads_here && exchange[base + i]) r |= 1u << i;
   __syncwarp(); return r;
 }
 static int __any_sync(unsigned m, int p) { return __ballot_sync(m, p) != 0; }
 template <class T> static unsigned __match_any_sync(unsigned mask, T v) {
-  const int base = threadIdx.x & ~31; exchange[threadIdx.x] = (unsigned long long)v; __syncwarp();
+  const int base = fiber & ~31; exchange[fiber] = (unsigned long long)v; __syncwarp();
   unsigned r = 0;
   for (int i = 0; i < 32; ++i) if ((mask >> i & 1) && exchange[base + i] == (unsigned long long)v) r |= 1u << i;
   __syncwarp(); return r;
@@ -136,7 +138,7 @@ static void run_block(unsigned threads) {
   for (;;) {
     for (unsigned k = 0; k < threads; ++k) {
       const unsigned t = backwards ? threads - 1 - k : k;
-      if (state[t] == RUNS) { threadIdx.x = t; swapcontext(&home, &fibers[t]); }
+      if (state[t] == RUNS) { turn_to(t); swapcontext(&home, &fibers[t]); }
     }
     bool left = false, all = true, moved = false;
     for (unsigned t = 0; t < threads; ++t) {
@@ -157,11 +159,15 @@ static void run_block(unsigned threads) {
     if (!moved) { fprintf(stderr, "threads wait for each other\n"); abort(); }
   }
 }
-template <class F> static void run_grid(unsigned blocks, unsigned threads, int reverse, F body) {
+template <class F> static void run_grid(unsigned wide, unsigned high, unsigned across, unsigned down, int reverse, F body) {
   if (!stacks) stacks = (char*)malloc((size_t)MOST * STACK);
-  gridDim.x = blocks; blockDim.x = threads; backwards = reverse;
+  gridDim = {wide, high, 1}; blockDim = {across, down, 1}; backwards = reverse;
   body_of_thread = body;
-  for (unsigned b = 0; b < blocks; ++b) { blockIdx.x = reverse ? blocks - 1 - b : b; run_block(threads); }
+  for (unsigned k = 0; k < wide * high; ++k) {
+    const unsigned b = reverse ? wide * high - 1 - k : k;
+    blockIdx.x = b % wide; blockIdx.y = b / wide;
+    run_block(across * down);
+  }
 }
 """
 _HALF = (
@@ -180,8 +186,8 @@ def build(source: str, folder: Path) -> ctypes.CDLL:
     runners = []
     for name, parameters in _ENTRY.findall(source):
         names = ", ".join(re.findall(r"(\w+)(?:,|$)", parameters))
-        head = f'extern "C" void run_{name}(unsigned grid_, unsigned block_, int reverse_, {parameters})'
-        runners.append(f"{head} {{ run_grid(grid_, block_, reverse_, [=] {{ {name}({names}); }}); }}")
+        head = f'extern "C" void run_{name}(unsigned x_, unsigned y_, unsigned across_, unsigned down_, int reverse_, {parameters})'
+        runners.append(f"{head} {{ run_grid(x_, y_, across_, down_, reverse_, [=] {{ {name}({names}); }}); }}")
     stem = folder / f"k{hashlib.sha256((_SHIM + source).encode()).hexdigest()[:16]}"
     if not stem.with_suffix(".so").exists():
         head = _head(folder)
@@ -218,6 +224,13 @@ def converted(value: Any, kind: Any = None) -> Any:
     return ctypes.c_double(value) if kind == "d" or isinstance(value, float) else ctypes.c_longlong(value)
 
 
+def plane(size: Any) -> tuple[int, int]:
+    """The first two sizes of a grid or a block, which may be given as one number; the third must be 1."""
+    wide, high, deep = (size, 1, 1) if isinstance(size, int) else size
+    assert deep == 1
+    return wide, high
+
+
 class Module:
     def __init__(self, source: str, device: EmulatedDevice):
         self.library, self.device = build(source, device.folder), device
@@ -225,12 +238,13 @@ class Module:
     def function(self, name: str, kinds: tuple, shared: int = 0) -> Callable:
         native = self.library[f"run_{name}"]
 
-        def run(grid: int, block: int, *values: Any) -> None:
+        def run(grid: Any, block: Any, *values: Any) -> None:
             assert len(values) == len(kinds), f"{name} takes {len(kinds)} values, not {len(values)}"
-            assert 0 < block <= 1024 and grid > 0
+            sizes = (*plane(grid), *plane(block))
+            assert 0 < sizes[2] * sizes[3] <= 1024 and sizes[0] * sizes[1] > 0
             self.device.launches.append((name, grid, block))
             passed = [converted(v, kind) for v, kind in zip(values, kinds)]
-            native(ctypes.c_uint(grid), ctypes.c_uint(block), ctypes.c_int(self.device.reverse), *passed)
+            native(*map(ctypes.c_uint, sizes), ctypes.c_int(self.device.reverse), *passed)
 
         return run
 
@@ -257,4 +271,5 @@ class EmulatedDevice:
 
 def launch(library: ctypes.CDLL, name: str, blocks: int, threads: int, *arguments: Any) -> None:
     passed = [converted(a) for a in arguments]
-    library[f"run_{name}"](ctypes.c_uint(blocks), ctypes.c_uint(threads), ctypes.c_int(0), *passed)
+    sizes = (*plane(blocks), *plane(threads))
+    library[f"run_{name}"](*map(ctypes.c_uint, sizes), ctypes.c_int(0), *passed)

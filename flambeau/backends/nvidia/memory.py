@@ -22,6 +22,9 @@ MEDIUM, MEDIUM_SEGMENT = 10 << 20, 20 << 20
 LARGE_ROUND = 2 << 20
 _LARGE_REST = 1 << 20  # of a large segment, less than this is not worth a block of its own
 _LASTING = 4  # what stays is not cut out of a block that is larger by more than this: it would be missing in one piece from then on
+_SMALL_KEPT = (
+    64 << 20
+)  # bytes of small segments up to which a stream gets another one rather than joining freed small blocks
 _mine = threads.mine
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: memory may be allocated while a graph is captured
 
@@ -60,8 +63,9 @@ class Block:
         self.free = False
         self.streams: set[int] | None = None  # other streams that work on it
 
-    def order(self) -> tuple[int, int]:
-        return self.size, self.address
+    def entry(self) -> tuple[int, int, Block]:
+        """Its entry in a sorted list of free blocks; no two have the same address, so blocks themselves are never compared."""
+        return self.size, self.address, self
 
 
 class Pool:
@@ -70,8 +74,12 @@ class Pool:
     def __init__(self, stream: int, private: bool = False):
         self.stream, self.private = stream, private
         self.bins: Any = collections.defaultdict(list)  # blocks by size
-        self.free: dict[bool, list[Block]] = {True: [], False: []}  # of small and of other segments, by size
+        self.free: dict[bool, list[tuple[int, int, Block]]] = {
+            True: [],
+            False: [],
+        }  # of small and of other segments, sorted
         self.segments: dict[int, int] = {}  # address -> size
+        self.small_bytes = 0  # of the segments that small blocks share
         self.graphs = 1 if private else 0  # graphs that use it
 
     def put(self, block: Block) -> None:
@@ -85,7 +93,7 @@ class Pool:
             self._remove(right)
             self._join(block, right)
         block.free = True
-        bisect.insort(self.free[block.small], block, key=Block.order)
+        bisect.insort(self.free[block.small], block.entry())
 
     @staticmethod
     def _join(block: Block, next_one: Block) -> None:
@@ -96,17 +104,17 @@ class Pool:
 
     def _remove(self, block: Block) -> None:
         blocks = self.free[block.small]
-        del blocks[bisect.bisect_left(blocks, block.order(), key=Block.order)]
+        del blocks[bisect.bisect_left(blocks, (block.size, block.address))]
         block.free = False
 
     def best(self, size: int, most: float = math.inf) -> Block | None:
         """The smallest free block of at least `size` and at most another size, cut to it where the rest is worth keeping."""
         small = size <= SMALL
         blocks = self.free[small]
-        at = bisect.bisect_left(blocks, (size, 0), key=Block.order)
-        if at == len(blocks) or blocks[at].size > most:
+        at = bisect.bisect_left(blocks, (size, 0))
+        if at == len(blocks) or blocks[at][0] > most:
             return None
-        block = blocks[at]
+        block = blocks[at][2]
         self.take(block, size)
         return block
 
@@ -120,21 +128,33 @@ class Pool:
             if block.after is not None:
                 block.after.before = tail
             block.after, block.size = tail, size
-            bisect.insort(self.free[block.small], tail, key=Block.order)
+            bisect.insort(self.free[block.small], tail.entry())
 
-    def flush(self) -> bool:
-        """Empty the bins, so that neighbours join; whether there was anything."""
+    def flush(self, small: bool | None = None) -> bool:
+        """Empty the bins (only those of small or of other blocks, if told which), so that neighbours join; whether there was anything."""
         found = False
-        for blocks in list(self.bins.values()):
+        for size, blocks in list(self.bins.items()):
+            if small is not None and (size <= SMALL) is not small:
+                continue
             while blocks:
                 self.put(blocks.pop())
                 found = True
         return found
 
+    def joins(self, size: int) -> bool:
+        """Join freed blocks for one of this size, and say whether there were any. Small ones are left in their bins while they take
+        little memory in all: a program that asks for the same sizes again in each step would cut and join them in each step."""
+        small = size <= SMALL
+        if small and not self.private and self.small_bytes < _SMALL_KEPT:
+            return False
+        return self.flush(small)
+
     def grow(self, memory: DeviceMemory, size: int) -> None:
         """Get a segment for a block of this size."""
         wanted = segment_size(size)
         self.put(Block(memory.new_segment(self, wanted, size), wanted, self, size <= SMALL))
+        if size <= SMALL:
+            self.small_bytes += wanted
 
     def bytes(self) -> int:
         """How much memory it has."""
@@ -147,11 +167,13 @@ class Pool:
             self._remove(block)
             driver.call("cuMemFree_v2", block.address)
             memory.reserved -= self.segments.pop(block.address)
+            if block.small:
+                self.small_bytes -= block.size
         return not self.segments
 
     def whole_segments(self) -> list[Block]:
         """Free blocks that are a whole segment each."""
-        return [b for blocks in self.free.values() for b in blocks if b.before is None and b.after is None]
+        return [b for blocks in self.free.values() for _, _, b in blocks if b.before is None and b.after is None]
 
 
 class DeviceMemory:
@@ -224,7 +246,7 @@ class DeviceMemory:
                 self.settle()
             most = max(_LASTING * size, MEDIUM_SEGMENT) if self.lasting else math.inf
             block = pool.best(size, most)
-            if block is None and pool.flush():
+            if block is None and pool.joins(size):
                 block = pool.best(size, most)
             if block is None:
                 try:

@@ -36,7 +36,7 @@ class _Straight:
     def append(self, block: Block) -> None:
         self.pool.freed(block)
 
-    def values(self) -> tuple:
+    def items(self) -> tuple:
         return ()
 
 
@@ -168,7 +168,7 @@ class Planned(Pool):
         with memory.lock:
             lender = memory.pools.get(outside) or Pool(outside)
             lender.flush()
-            free = [b for blocks in lender.free.values() for b in blocks if b.size >= _LEAST_HOLE]
+            free = [b for blocks in lender.free.values() for _, _, b in blocks if b.size >= _LEAST_HOLE]
             found = plan(sketch.spans, [b.size for b in free])
             if memory.reserved + found.rest > limit:
                 return None

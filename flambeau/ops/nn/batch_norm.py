@@ -67,6 +67,7 @@ def _backward(
     eps: float,
     needs: dict,
 ) -> Any:
+    mean = mean.to(rstd.dtype)  # running statistics may be narrower
     if grad_mode.enabled:
         return together(*_composed(g, input, weight, bias, mean, rstd, training, eps))
     wanted = (needs["input"], needs["weight"], needs["bias"])
@@ -255,7 +256,7 @@ def _batch_norm(
     kept = opmath(input.dtype)
     shape = (input.shape[1],)
     rstd = empty(shape, kept, input.device)
-    mean = empty(shape, kept, input.device) if training else _packed(running_mean.detach().to(kept))
+    mean = empty(shape, kept, input.device) if training else _packed(running_mean.detach())
     if training and not input.numel():
         mean.zero_()
         rstd.fill_(eps**-0.5 if eps > 0 else math.inf)

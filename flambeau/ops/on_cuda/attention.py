@@ -1,5 +1,5 @@
-"""Attention on NVIDIA GPUs: cuDNN's fused kernels for half-width floats, operators where the library refuses; for float32 a kernel, or
-products where sequences are long."""
+"""Attention on NVIDIA GPUs. Half-width floats: a kernel of our own for a few queries, cuDNN's fused kernels for more, operators where the
+library refuses. float32: a kernel, or products where sequences are long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...core.tensor import Tensor
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..nn.attention import _plain_gradients, _repeated_heads, _rows, flash_attention, flash_gradients
-from . import attention32, attention_blocks
+from . import attention32, attention_blocks, attention_rows
 
 _REFUSED: set[tuple] = set()  # shapes for which cuDNN has no kernel
 
@@ -59,8 +59,11 @@ def _(out: list[Tensor], query: Any, key: Any, value: Any, mask: Any, scale: flo
     if not _takes(query, value) or kind in _REFUSED:
         _by_operators(out, query, key, value, scale, causal)
         return
+    q, k, v = map(_aligned, (query, key, value))
+    if attention_rows.takes(q, k, v):
+        attention_rows.forward(out[0], out[1], q, k, v, scale, causal)
+        return
     try:
-        q, k, v = map(_aligned, (query, key, value))
         cudnn_attention.forward(out[0], out[1], q, k, v, None, scale, causal)
     except Unsupported:
         _REFUSED.add(kind)

@@ -47,9 +47,7 @@ def product(
         raw_copy(out, whole)
         return None
     a, b = _matrix(a), _matrix(b)
-    if bias is not None and (
-        a.dtype not in cublaslt.BIASED or not _by_rows(out) or 1 in (*b.shape[-2:], out.shape[-2])
-    ):
+    if bias is not None and (a.dtype not in cublaslt.BIASED or not _by_rows(out) or 1 in b.shape[-2:]):
         raw_copy(out, bias)
         bias, beta = None, 1
     cublaslt.matmul(out, a, b, bias, "", alpha, beta)

@@ -12,7 +12,7 @@ from ...backends import nvidia
 from ...core.caching import remember
 from ...core.dtype import opmath
 from ...core.tensor import Tensor, empty
-from ...kernels.cuda_values import element_type
+from ...kernels.cuda_values import PRELUDE, element_type
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense, without_gaps
 from ..machinery.together import Wanted, in_place_of
@@ -36,12 +36,12 @@ struct bf16 { unsigned short bits; };
 typedef %(wide)s A;
 __device__ inline A get(float v) { return v; }
 __device__ inline A get(double v) { return (A)v; }
-__device__ inline A get(f16 v) { float r; asm("cvt.f32.f16 %%0, %%1;" : "=f"(r) : "h"(v.bits)); return r; }
-__device__ inline A get(bf16 v) { return __int_as_float((int)((unsigned)v.bits << 16)); }
+__device__ inline A get(f16 v) { return fb_half(v.bits); }
+__device__ inline A get(bf16 v) { return fb_bfloat(v.bits); }
 __device__ inline void put(float& r, A v) { r = (float)v; }
 __device__ inline void put(double& r, A v) { r = v; }
-__device__ inline void put(f16& r, A v) { asm("cvt.rn.f16.f32 %%0, %%1;" : "=h"(r.bits) : "f"((float)v)); }
-__device__ inline void put(bf16& r, A v) { asm("cvt.rn.bf16.f32 %%0, %%1;" : "=h"(r.bits) : "f"((float)v)); }
+__device__ inline void put(f16& r, A v) { r.bits = fb_to_half((float)v); }
+__device__ inline void put(bf16& r, A v) { r.bits = fb_to_bfloat((float)v); }
 typedef %(data)s T;
 typedef %(parameter)s W;
 typedef %(running)s R;
@@ -246,10 +246,46 @@ extern "C" __global__ void apply_columns(T* out, const T* x, const T* g, const A
 }
 """
 
+# Evaluation in one launch: each thread finds the factors of its channels from the running statistics.
+_EVALUATE = """
+struct Line { A a, b; };
+__device__ inline Line line(A* rstd, const R* mean, const R* var, const W* weight, const W* bias, I c, A eps, bool keeps) {
+  A r = rsqrt(get(var[c]) + eps), scale = weight ? r * get(weight[c]) : r, shift = -get(mean[c]) * scale;
+  if (keeps) rstd[c] = r;
+  return {scale, bias ? shift + get(bias[c]) : shift};
+}
+
+extern "C" __global__ void evaluate_columns(T* out, A* rstd, const T* x, const R* mean, const R* var, const W* weight, const W* bias,
+    double eps, I rows, I channels) {
+  I c = (blockIdx.x * (I)blockDim.x + threadIdx.x) * V;
+  if (c >= channels) return;
+  Line lines[V];
+  for (int k = 0; k < V; ++k)
+    lines[k] = line(rstd, mean, var, weight, bias, c + k, (A)eps, blockIdx.y == 0 && threadIdx.y == 0);
+  for (I i = blockIdx.y * (I)blockDim.y + threadIdx.y; i < rows; i += (I)gridDim.y * blockDim.y) {
+    Pack p = pack(x + i * channels + c), r;
+    for (int k = 0; k < V; ++k) put(r.v[k], get(p.v[k]) * lines[k].a + lines[k].b);
+    *(Pack*)(out + i * channels + c) = r;
+  }
+}
+
+extern "C" __global__ void evaluate_planes(T* out, A* rstd, const T* x, const R* mean, const R* var, const W* weight, const W* bias,
+    double eps, I batch, I channels, I space) {
+  I rows = space / V, count = batch * channels * rows;
+  for (I i = blockIdx.x * (I)blockDim.x + threadIdx.x; i < count; i += (I)gridDim.x * blockDim.x) {
+    I plane = i / rows;
+    Line own = line(rstd, mean, var, weight, bias, plane % channels, (A)eps, plane < channels && i == plane * rows);
+    Pack p = pack(x + i * V), r;
+    for (int k = 0; k < V; ++k) put(r.v[k], get(p.v[k]) * own.a + own.b);
+    *(Pack*)(out + i * V) = r;
+  }
+}
+"""
+
 _KINDS = {
     "sums_planes": "qqqqqqq", "sums_columns": "qqqqqq", "finish": "qqqqqqqqqqqqddd", "finish_backward": "qqqqqqqqqdq",
     "apply_planes": "qqqqqqq",
-    "apply_flat": "qqqqqqq", "apply_columns": "qqqqqq",
+    "apply_flat": "qqqqqqq", "apply_columns": "qqqqqq", "evaluate_columns": "qqqqqqqdqq", "evaluate_planes": "qqqqqqqdqqq",
 }  # fmt: skip
 
 
@@ -261,7 +297,7 @@ def text(data: Any, parameter: Any, running: Any, vector: int) -> str:
         "running": element_type(running),
         "wide": element_type(opmath(data)),
     }
-    return _HEAD % {**names, "vector": vector} + _SUMS + _FINISH + _APPLY
+    return PRELUDE + _HEAD % {**names, "vector": vector} + _SUMS + _FINISH + _APPLY + _EVALUATE
 
 
 @functools.lru_cache(256)
@@ -304,6 +340,9 @@ class _Channels:
             self.write, self.apply_block = kernels["apply_flat"], (_THREADS, 1, 1)
             self.apply_grid = (max(1, min(8 * _BLOCKS, -(-x.shape.numel() // (vector * _THREADS)))), 1, 1)
         self.finish, self.finish_backward = kernels["finish"], kernels["finish_backward"]
+        self.evaluate, self.evaluate_grid = kernels[f"evaluate_{kind}"], self.apply_grid
+        if not self.by_columns:
+            self.evaluate_grid = (max(1, min(8 * _BLOCKS, -(-x.shape.numel() // (vector * _THREADS)))), 1, 1)
         self.finishers = 32 if self.chunks <= 64 else 256  # threads that add up what blocks found about a channel
 
     def scratch(self, wide: Any, where: Any) -> tuple[Any, int, int]:
@@ -347,13 +386,22 @@ def _(
     training: bool, momentum: float, eps: float,
 ) -> None:  # fmt: skip
     x = without_gaps(input)
-    if not training:
+    alike = _same_dtype(weight, bias) and _same_dtype(running_mean, running_var)
+    if not training and not alike:
         _evaluate(out, mean, rstd, x, weight, bias, running_var, eps)
         return
-    if not _same_dtype(weight, bias) or not _same_dtype(running_mean, running_var):
+    if not alike:
         raise RuntimeError("batch_norm: weight and bias, and the running statistics, must have the same dtype")
     x = x if _has_columns(x) else dense(x)
     weight, bias = _packed(weight), _packed(bias)
+    if not training:
+        var = _packed(running_var)
+        shared = _channels(x, bias if weight is None else weight, var, out)
+        shared.evaluate(
+            shared.evaluate_grid, shared.block, _at(out), _at(rstd), _at(x), _at(mean), _at(var), _at(weight), _at(bias), eps,
+            *shared.sizes,
+        )  # fmt: skip
+        return
     running = [None if t is None else dense(t) for t in (running_mean, running_var)]
     known = running[0] if running[0] is not None else running[1]
     shared = _channels(x, bias if weight is None else weight, known, out)

@@ -47,6 +47,49 @@ launches = fake.calls["cuLaunchKernel"]
 F.scaled_dot_product_attention(q, q, q)
 assert fake.calls["cuLaunchKernel"] == launches + 1
 """,
+    "attention of a few queries in half-width floats": """
+for heads, shared, rows, source, causal, turned, features, d in (
+    (2, 2, 1, 70, False, True, 16, fl.bfloat16), (4, 2, 3, 20, True, False, 32, fl.float16), (1, 1, 1, 1100, False, False, 64, fl.bfloat16),
+    (2, 1, 4, 600, False, True, 128, fl.float16), (1, 1, 2, 5, True, False, 256, fl.bfloat16),
+):
+    shape = lambda h, n: (2, n, h, features) if turned else (2, h, n, features)
+    base = [fl.randn(*shape(h, n)).to(d) for h, n in ((heads, rows), (shared, source), (shared, source))]
+    def attend(device):
+        q, k, v = ((t.transpose(1, 2) if turned else t).to(device) for t in base)
+        q, k, v = (q, k, v) if device == "cuda" else (t.float() for t in (q, k, v))
+        return (F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=heads != shared),)
+    alike(attend, rtol=2e-2, atol=2e-2)
+one = fl.randn(1, 1, 1, 64).to(fl.bfloat16).cuda()
+compiled = fake.calls["cuModuleLoadData"]
+for n in (50, 51, 52):  # a cache that grows needs no new kernel
+    keys = fl.randn(1, 1, n, 64).to(fl.bfloat16).cuda()
+    launches = fake.calls["cuLaunchKernel"]
+    F.scaled_dot_product_attention(one, keys, keys)
+    assert fake.calls["cuLaunchKernel"] == launches + 1
+assert fake.calls["cuModuleLoadData"] <= compiled + 1
+""",
+    "batch normalisation in evaluation": """
+for shape, last, d, narrow in (
+    ((2, 8, 5, 5), False, fl.float32, False), ((2, 8, 5, 5), True, fl.float16, True), ((3, 30, 4, 2), True, fl.bfloat16, False),
+    ((4, 7), False, fl.float32, False), ((1, 3, 4, 4), False, fl.float64, False),
+):
+    x = fl.randn(shape).to(d)
+    x = x.to(memory_format=fl.channels_last) if last else x
+    kind = d if narrow else fl.float64 if d is fl.float64 else fl.float32
+    mean, var, weight, bias = (fl.rand(shape[1]).add(0.5).to(kind) for _ in range(4))
+    for affine in (True, False):
+        def evaluate(device):
+            a = x.detach().to(device).requires_grad_()
+            given = (weight.to(device), bias.to(device)) if affine else (None, None)
+            y = F.batch_norm(a, mean.to(device), var.to(device), *given)
+            y.backward(weights(y))
+            return y, a.grad
+        alike(evaluate, rtol=1e-2 if d.itemsize == 2 else 1e-5, atol=1e-2 if d.itemsize == 2 else 1e-5)
+x, parameters = fl.randn(2, 8, 4, 4).half().cuda(), [fl.rand(8).half().cuda() for _ in range(4)]
+launches = fake.calls["cuLaunchKernel"]
+F.batch_norm(x, *parameters)
+assert fake.calls["cuLaunchKernel"] == launches + 1
+""",
     "attention of float32 by products": """
 import ctypes
 import numpy as np

@@ -52,12 +52,24 @@ def test_blocks_do_not_overlap(memory):
 
 
 def test_free_neighbours_are_joined_for_a_larger_block(memory, fake):
-    parts = [memory.allocate(512 * 1024) for _ in range(4)]  # a whole small segment
+    parts = [memory.allocate(5 * MB) for _ in range(4)]  # a whole segment of medium blocks
     assert fake.calls["cuMemAlloc"] == 1
     for part in parts:
         memory.release(part)
-    assert memory.allocate(MB) in parts
+    assert memory.allocate(9 * MB) in parts
     assert fake.calls["cuMemAlloc"] == 1
+
+
+def test_small_blocks_stay_in_their_bins_while_they_take_little_memory(memory, fake):
+    steps = [512 * n for n in (1, 3, 7, 2, 9, 4)]
+    for _ in range(3):  # each step asks for the same sizes, and in between for one that is not there
+        for place in [memory.allocate(n) for n in steps]:
+            memory.release(place)
+    pool = next(iter(memory.pools.values()))
+    kept = {size: len(blocks) for size, blocks in pool.bins.items() if blocks}
+    memory.release(memory.allocate(512 * 4000 // 2))  # a small block that no bin has
+    assert {size: len(blocks) for size, blocks in pool.bins.items() if size in kept} == kept
+    assert pool.flush(small=False) is False and pool.flush(small=True) is True
 
 
 def test_the_peak_is_remembered_and_can_be_reset(memory):
