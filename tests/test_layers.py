@@ -18,6 +18,7 @@ LAYERS = [
     "ops",
     "compat",
     "autograd",
+    "graph",
     "masked",
     "library",
     "testing",
@@ -64,6 +65,7 @@ FLOORS = [
     {"backends"},
     {"ops"},
     {"autograd"},
+    {"graph"},
     {"compat", "multiprocessing"},
     {
         "amp", "distributed", "export", "fx", "library", "nn", "optim", "serialization", "utils",

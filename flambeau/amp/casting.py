@@ -4,7 +4,8 @@ The mode is on the stack only while autocast is on in some thread, so without au
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..core import modes
@@ -27,12 +28,24 @@ class Casting(modes.Mode):
     parts = False
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        run, args, kwargs, alone = self.prepared(op, function, args, kwargs, _convert)
+        if not alone:
+            return run(*args, **kwargs)
+        casts.active = False
+        try:
+            return run(*args, **kwargs)
+        finally:
+            casts.active = True
+
+    def prepared(
+        self, op: Any, function: Callable, args: tuple, kwargs: dict, cast: Callable = convert
+    ) -> tuple[Callable, tuple, dict, bool]:
         run = unwatched(function)
         if not casts.active:
-            return run(*args, **kwargs)
+            return run, args, kwargs, False
         kind = _kind_of((*args, *kwargs.values()))
         if kind not in casts.enabled:
-            return run(*args, **kwargs)
+            return run, args, kwargs, False
         casts.kind, casts.dtype = kind, casts.enabled[kind]
         policy: Any = op.autocast or ""
         if kind == "cuda" and op.autocast_cuda is not None:
@@ -40,16 +53,24 @@ class Casting(modes.Mode):
         if type(policy) is not str:
             policy, run = policy(run, args, kwargs)
         if policy == "parts":
-            return run(*args, **kwargs)
-        casts.active = False
-        try:
-            if policy and kwargs.get("out") is None:  # like PyTorch, what is written into a given tensor is left alone
+            return run, args, kwargs, False
+        if policy and kwargs.get("out") is None:  # like PyTorch, what is written into a given tensor is left alone
+            casts.active = False
+            try:
                 target = _target(policy, args, kwargs)
-                args = tuple([_cast(x, target) for x in args])
-                kwargs = {name: _cast(x, target) for name, x in kwargs.items()} if kwargs else kwargs
-            return run(*args, **kwargs)
+                args = tuple([_cast(x, target, cast) for x in args])
+                kwargs = {name: _cast(x, target, cast) for name, x in kwargs.items()} if kwargs else kwargs
+            finally:
+                casts.active = True
+        return run, args, kwargs, True
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        before, casts.active = casts.active, False
+        try:
+            yield
         finally:
-            casts.active = True
+            casts.active = before
 
 
 def _kind_of(values: tuple) -> str:
@@ -90,29 +111,29 @@ def _wider(widest: dtype, value: Any) -> dtype:
     return widest
 
 
-def _cast(value: Any, target: dtype) -> Any:
-    """Tensors of floats in the target dtype; doubles and everything else as they are."""
+def _cast(value: Any, target: dtype, cast: Callable) -> Any:
+    """Tensors of floats in the target dtype, by `cast`; doubles and everything else as they are."""
     if isinstance(value, Tensor):
         d = value.dtype
         if d is target or not d.is_floating_point or d is float64 or value.device.type != casts.kind:
             return value
         keeps = d is float32 and target is casts.dtype and casts.cache_enabled
         if keeps and value.requires_grad and value._base is None and value.is_leaf and not grad_mode.inference:
-            return _kept(value, target)
-        return _convert(value, target, value.device, preserve_format)
+            return _kept(value, target, cast)
+        return cast(value, target, value.device, preserve_format)
     if type(value) in (list, tuple):
-        return type(value)([_cast(x, target) for x in value])
+        return type(value)([_cast(x, target, cast) for x in value])
     return value
 
 
-def _kept(leaf: Tensor, target: dtype) -> Tensor:
+def _kept(leaf: Tensor, target: dtype, cast: Callable) -> Tensor:
     """The copy of a parameter, made once. It is differentiable even if it is first needed without gradients."""
     key = (id(leaf), target)
     found = casts.cache.get(key)
     if found is None:
         before, grad_mode.enabled = grad_mode.enabled, True
         try:
-            found = casts.cache[key] = (leaf, _convert(leaf, target, leaf.device, preserve_format))
+            found = casts.cache[key] = (leaf, cast(leaf, target, leaf.device, preserve_format))
         finally:
             grad_mode.enabled = before
     return found[1]

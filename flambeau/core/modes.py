@@ -6,6 +6,7 @@ them; what must hold in every thread is entered with `enter_everywhere`."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable
@@ -34,6 +35,15 @@ class Mode:
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         return function(*args, **kwargs)
+
+    def prepared(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> tuple[Callable, tuple, dict, bool]:
+        """For a mode above one that stays: what `handle` would run, the arguments it would run it with, and whether the parts of the
+        operator are then run `aside`, without this mode."""
+        return unwatched(function), args, kwargs, False
+
+    def aside(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, this mode changes nothing."""
+        return contextlib.nullcontext()
 
     def handle_function(self, function: type, args: tuple) -> Any:
         """A call of a user's autograd.Function; NotImplemented to be shown the operators it is made of."""

@@ -267,9 +267,19 @@ def bitcast(text: str, to: dtype) -> str:
     return f"fb_bitcast<{value_type(to)}>({text})"
 
 
-_INFIX = {"add": "+", "sub": "-", "mul": "*"}
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "mul_alone": "*"}
 _BITS = {"and": "&", "or": "|", "xor": "^"}
-_ON_BOOL = {"add": "|", "sub": "^", "mul": "&", "maximum": "|", "fmax": "|", "minimum": "&", "fmin": "&", **_BITS}
+_ON_BOOL = {
+    "add": "|",
+    "sub": "^",
+    "mul": "&",
+    "mul_alone": "&",
+    "maximum": "|",
+    "fmax": "|",
+    "minimum": "&",
+    "fmin": "&",
+    **_BITS,
+}
 _COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _INT_HELPERS = {"floordiv": "fb_floordiv", "mod": "fb_mod", "fmod": "fb_rem", "pow": "fb_power", "shl": "fb_shl",
                 "shr": "fb_shr", "maximum": "fb_max", "fmax": "fb_max", "minimum": "fb_min", "fmin": "fb_min",
@@ -343,6 +353,8 @@ def _apply_float(op: str, d: dtype, operands: list[str]) -> str:
     t = value_type(d)
     suffix = "f" if d is dt.float32 else ""
     a = operands[0]
+    if op == "mul_alone":  # never merged with an addition
+        return f"__{'f' if suffix else 'd'}mul_rn({a}, {operands[1]})"
     if op in _INFIX or op == "div":
         return f"({a} {_INFIX.get(op, '/')} {operands[1]})"
     if op == "neg":

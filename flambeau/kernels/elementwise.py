@@ -31,7 +31,24 @@ PASSED = {"d": dt.float64, "l": dt.int64, "z": dt.complex128}
 
 # Operators that take about as long as moving an element; everything else counts as a function of a dozen of them.
 _CHEAP = frozenset(
-    ("const", "arg", "add", "sub", "mul", "neg", "abs", "and", "or", "xor", "not", "where", "cast", "bitcast", "fma")
+    (
+        "const",
+        "arg",
+        "add",
+        "sub",
+        "mul",
+        "mul_alone",
+        "neg",
+        "abs",
+        "and",
+        "or",
+        "xor",
+        "not",
+        "where",
+        "cast",
+        "bitcast",
+        "fma",
+    )
     + ("minimum", "maximum", "logical_not", *COMPARISONS)
 )
 

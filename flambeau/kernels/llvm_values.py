@@ -219,10 +219,10 @@ def bitcast(w: Writer, value: str, source: dtype, target: dtype) -> str:
 
 # ---------------------------------------------------------------------------------------------- operators
 
-_FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
+_FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "mul_alone": "fmul", "div": "fdiv"}
+_INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "mul_alone": "mul", "and": "and", "or": "or", "xor": "xor"}
 _BOOL_OPS = {
-    "add": "or", "sub": "xor", "mul": "and", "and": "and", "or": "or", "xor": "xor", "maximum": "or", "fmax": "or",
+    "add": "or", "sub": "xor", "mul": "and", "mul_alone": "and", "and": "and", "or": "or", "xor": "xor", "maximum": "or", "fmax": "or",
     "minimum": "and", "fmin": "and",
 }  # fmt: skip
 _FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}

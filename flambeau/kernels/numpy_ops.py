@@ -362,6 +362,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": _subtract,
     "mul": np.multiply,
+    "mul_alone": np.multiply,
     "div": _divide,
     "neg": _negative,
     "fma": _fma,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ..backends import compiled
 from ..backends.cpu import jit
 from ..expr.node import children, walk
+from ..graph.memory import Buffer, Ref, mapped
 
 _FIRST = frozenset((0,))
 _LONGEST = 200  # formulas that are shown
@@ -29,16 +30,6 @@ MEMSET = ctypes.cast(_LIBC.memset, ctypes.c_void_p).value or 0
 MEMCPY = ctypes.cast(_LIBC.memcpy, ctypes.c_void_p).value or 0
 
 
-class Ref(NamedTuple):
-    """A place in a buffer, in bytes from its start."""
-
-    buffer: int
-    offset: int
-
-    def __repr__(self) -> str:
-        return f"%{self.buffer}" + (f"+{self.offset}" if self.offset else "")
-
-
 class Number(NamedTuple):
     """A number that is known only when the program runs: value `position` of update number `update`."""
 
@@ -47,19 +38,6 @@ class Number(NamedTuple):
 
     def __repr__(self) -> str:
         return f"number {self.update}.{self.position}"
-
-
-@dataclass(eq=False, slots=True)
-class Buffer:
-    """Memory that steps use. `source` says whose it is: "new" (made by the function), "state" (a tensor the function found),
-    ("argument", i), ("engine", generator), ("words", generator) or "workspace"."""
-
-    index: int
-    address: int
-    size: int
-    source: Any = "new"
-    storage: Any = None  # of a tensor that existed before
-    dtype: Any = None  # and its dtype, where that is known
 
 
 class Same(NamedTuple):
@@ -223,17 +201,6 @@ class Call:
         found: list[Ref] = []
         mapped((self.arguments, self.keywords), Held, lambda held: found.append(held.place))
         return iter([*found, *(Ref(b, 0) for b in self.makes)])
-
-
-def mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
-    """A structure of tuples, lists and dicts with everything of one kind changed."""
-    if isinstance(value, kind):
-        return change(value)
-    if type(value) in (list, tuple):
-        return type(value)([mapped(v, kind, change) for v in value])
-    if type(value) is dict:
-        return {k: mapped(v, kind, change) for k, v in value.items()}
-    return value
 
 
 class Update(NamedTuple):

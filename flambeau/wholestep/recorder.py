@@ -6,7 +6,6 @@ becomes a `Call` of itself. Nothing recorded keeps a tensor alive: what operator
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import ctypes
 import threading
@@ -22,6 +21,7 @@ from ..core.generator import Generator, default_generator
 from ..core.graph import user_frame
 from ..core.overrides import overriding_arguments
 from ..core.tensor import Tensor
+from ..graph.memory import Memory
 from ..ops.index.bad_index import bad_index
 from ..optim.fused import Update as FusedUpdate
 from .graph import MEMCPY, MEMSET, Buffer, Call, Graph, Held, Launch, Number, Ref, Test, Update, mapped
@@ -30,39 +30,6 @@ from .last_words import only_returned
 
 class NotRecordable(Exception):
     """Why a function cannot be one graph."""
-
-
-class Memory:
-    """Which buffer an address belongs to, now."""
-
-    def __init__(self) -> None:
-        self.buffers: list[Buffer] = []
-        self.starts: list[int] = []
-        self.at: dict[int, Buffer] = {}
-
-    def add(self, address: int, size: int, source: Any, holder: Any = None) -> Buffer:
-        """A buffer begins here; what lay at its place before is gone."""
-        buffer = Buffer(len(self.buffers), address, size, source, holder)
-        self.buffers.append(buffer)
-        first = bisect.bisect_right(self.starts, address)
-        if first and self._end(self.starts[first - 1]) > address:
-            first -= 1
-        last = bisect.bisect_left(self.starts, address + max(size, 1))
-        for start in self.starts[first:last]:
-            del self.at[start]
-        self.starts[first:last] = [address]
-        self.at[address] = buffer
-        return buffer
-
-    def _end(self, start: int) -> int:
-        return start + max(self.at[start].size, 1)
-
-    def find(self, address: int) -> Ref | None:
-        place = bisect.bisect_right(self.starts, address)
-        if not place:
-            return None
-        start = self.starts[place - 1]
-        return Ref(self.at[start].index, address - start) if address < self._end(start) else None
 
 
 @contextlib.contextmanager

@@ -112,6 +112,8 @@ template <class T, class V> static T atomicExch(T* p, V v) { T old = *p; *p = (T
 template <class T, class A, class B> static T atomicCAS(T* p, A a, B b) { T old = *p; if (old == (T)a) *p = (T)b; return old; }
 template <class To, class From> static To same_bits(From from) { To to; memcpy(&to, &from, sizeof to); return to; }
 static float __uint_as_float(unsigned u) { return same_bits<float>(u); }
+static float __fmul_rn(float a, float b) { return a * b; }
+static double __dmul_rn(double a, double b) { return a * b; }
 static float __int_as_float(int u) { return same_bits<float>(u); }
 static unsigned __float_as_uint(float f) { return same_bits<unsigned>(f); }
 static int __float_as_int(float f) { return same_bits<int>(f); }

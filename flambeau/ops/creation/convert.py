@@ -42,6 +42,7 @@ from ..machinery.inplace import (
     check_writable,
     copy_into,
     copy_kernel,
+    copy_values,
     raw_copy,
     rebase_history,
 )
@@ -112,7 +113,13 @@ def _clone_layout(input: Tensor, *, memory_format: Any = preserve_format) -> tup
     return _copy_layout(input, input.dtype, input.device, memory_format)
 
 
-@primitive(layout=_clone_layout, planned=True, grads={"input": lambda g: g}, batching="same")
+@primitive(
+    layout=_clone_layout,
+    planned=True,
+    grads={"input": lambda g: g},
+    batching="same",
+    formula=lambda input, memory_format: (copy_values, (input,)),
+)
 def clone(input: Tensor, *, memory_format: Any = preserve_format) -> Tensor:
     """A copy with memory of its own."""
 
@@ -163,6 +170,7 @@ def _convert_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) 
     grads={"input": _convert_backward},
     quirks=Quirks(label="ToCopyBackward0", aten="_to_copy"),
     batching="same",
+    formula=lambda input, d, where, fmt: (copy_values, (input,)),
 )
 def convert(input: Tensor, d: dtype, where: device, fmt: memory_format) -> Tensor:
     """A copy with another dtype, device or memory format."""

@@ -104,7 +104,7 @@ def uninitialised(t: Tensor) -> Tensor:
     return t
 
 
-@effect(batching="each", runs_empty=True, quirks=Quirks(aten="fill_"))
+@effect(batching="each", runs_empty=True, quirks=Quirks(aten="fill_"), formula=lambda t, value: (copy_values, (value,)))
 def fill_raw(t: Tensor, value: complex) -> Tensor:
     """Every element becomes `value`. No autograd, no version bump."""
 

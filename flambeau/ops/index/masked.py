@@ -74,7 +74,7 @@ def _fill_into(out: Tensor, mask: Tensor, value: Any) -> bool:
     return True
 
 
-@effect(batching="each")
+@effect(batching="each", formula=lambda t, mask, value: (choose.op.impl, (mask, value, t)))
 def fill_where_(t: Tensor, mask: Tensor, value: float) -> Tensor:
     """t = value where mask is True."""
 

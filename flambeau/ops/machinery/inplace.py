@@ -148,7 +148,11 @@ def check_partial_overlap(destination: Tensor, source: Tensor) -> None:
         )
 
 
-@watched(writes=("destination",), batching="each")
+def _copied(destination: Any, source: Any) -> tuple[Pointwise, tuple]:
+    return copy_values, (source,)
+
+
+@watched(writes=("destination",), batching="each", formula=_copied)
 def raw_copy(destination: Tensor, source: Any) -> None:
     """destination[...] = source, broadcasting and converting; no autograd, no version bump."""
     if not isinstance(source, Tensor):
@@ -177,7 +181,9 @@ def _copy_into(destination: Tensor, source: Tensor) -> None:
         copy_values.into(destination, (source,))
 
 
-copy_into = watched(_copy_into, name="copy_into", writes=("destination",), batching="each", quirks=Quirks(aten="copy_"))
+copy_into = watched(
+    _copy_into, name="copy_into", writes=("destination",), batching="each", quirks=Quirks(aten="copy_"), formula=_copied
+)
 copy_into.__doc__ = "`raw_copy` where the two do not overlap in memory."
 
 

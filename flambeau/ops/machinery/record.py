@@ -52,6 +52,8 @@ class Op:
 
     `layout(*args)` says what the results look like, touching no memory: (shape, dtype, device) or (shape, dtype, device, strides),
     or a list of those. `kernels` compute them, by type of device; "any" stands for every device that compiles kernels.
+    `formula(**arguments)`, of a primitive that only evaluates one (a copy, a fill), is the pointwise operator and the operands with which
+    each element of the result is computed, or None where a call is something else: so compilers see through it.
     `writes` names the arguments that are changed, `draws` is set if random numbers are drawn, `reads_values` if the host must read a
     value to know the result's shape or type.
 
@@ -78,6 +80,7 @@ class Op:
     overload: str = ""
     source: Callable | None = None  # the function that was declared: names, order and defaults of its arguments
     layout: Callable | None = None
+    formula: Callable | None = None
     kernels: dict[str, Callable] = field(default_factory=dict)
     chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()

@@ -1,0 +1,103 @@
+"""What must be true of a program, before and after every pass.
+
+Memory is written before it is read, and made once. Results look as the records' layout rules say. Calls that touch the same memory, one of
+them writing, are in the order in which they were recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.device import device
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor
+from .memory import mapped
+from .printer import line, type_of
+from .program import NO_MEMORY, Call, Program, Value
+from .replay import unrecorded
+
+_META = device("meta")
+
+
+def check(program: Program, recorded: Program | None = None) -> None:
+    """Raise a ValueError that names everything that is wrong with a program; `recorded` is what it was made from."""
+    problems = [*_undefined(program), *_layouts(program)]
+    if recorded is not None:
+        problems += _reordered(program, recorded)
+    if problems:
+        raise ValueError("this is no sound program:\n" + "\n".join(problems))
+
+
+def _undefined(program: Program) -> list[str]:
+    problems = []
+    written = {b.index for b in program.buffers if b.source != "new"}
+    made: set[int] = set()
+    for call in program.calls:
+        problems += [f"memory is made twice: {line(call)}" for b in call.makes if b in made]
+        made.update(call.makes)
+        # Effects such as fills read nothing of what they change; a formula in place does.
+        unwritten = call.reads() - written - (frozenset() if call.op.kind == "pointwise" else call.changes)
+        if unwritten:
+            problems.append(f"memory {sorted(unwritten)} is read before it is written: {line(call)}")
+        written |= call.writes()
+    missing = program.lasting() - written - {NO_MEMORY}
+    return problems + [f"memory {b} is returned, and nothing has written to it" for b in sorted(missing)]
+
+
+def _layouts(program: Program) -> list[str]:
+    problems = []
+    for call in program.calls:
+        expected = None if call.rewritten else described(call)
+        if expected is None:
+            continue
+        found = [(tuple(v.shape), tuple(v.strides), v.dtype) for v in call.returned()]
+        if found != expected:
+            shown = ", ".join(map(type_of, call.returned()))
+            problems.append(f"the layout rule says {expected}, and it returned {shown}: {line(call)}")
+    return problems
+
+
+def described(call: Call) -> list[tuple] | None:
+    """Shape, strides and dtype of what a call returns, by its layout rule: found on the device meta. None where only values tell, or
+    where memory that existed before is returned."""
+    if call.op.draws or call.op.reads_values or call.changes or not call.returned():
+        return None
+    storages: dict[int, Any] = {}
+
+    def on_meta(v: Value) -> Any:
+        meta = Value(v.buffer, v.start, v.shape, v.strides, v.dtype, _META)
+        return meta.over(storages.setdefault(v.buffer, UntypedStorage(0, _META)))
+
+    args, kwargs = mapped((call.args, call.kwargs), Value, on_meta)
+    args, kwargs = mapped((args, kwargs), device, lambda where: _META)
+    try:
+        with unrecorded():
+            result = call.function(*args, **kwargs)
+    except NotImplementedError:
+        return None
+    found: list[tuple] = []
+    mapped(
+        tuple(result) if isinstance(result, tuple) else result,
+        Tensor,
+        lambda t: found.append((tuple(t.shape), tuple(t._strides), t.dtype)),
+    )
+    return found
+
+
+def _reordered(program: Program, recorded: Program) -> list[str]:
+    """Pairs of recorded calls that depend on each other and are the other way round now."""
+    position = {id(part): i for i, call in enumerate(program.calls) for part in (call.parts or (call,))}
+    problems = []
+    touched: dict[int, list[Call]] = {}
+    for call in recorded.calls:
+        if id(call) not in position:
+            continue
+        for b in call.touches():
+            for earlier in touched.get(b, ()):
+                depends = b in call.writes() or b in earlier.writes()
+                if depends and position[id(earlier)] > position[id(call)]:
+                    problems.append(f"{line(call)} came after {line(earlier)}")
+            touched.setdefault(b, []).append(call)
+    return problems
+
+
+__all__ = ["check", "described"]

@@ -1,0 +1,216 @@
+"""Calls seen as what they are: formulas over the elements of a space.
+
+Which calls are such, and what they compute, their records say: a pointwise operator's formula, or the formula that a primitive declares
+(`Op.formula`: copies, conversions, fills). Nothing here knows an operator by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ..core.device import device
+from ..core.dtype import FLOAT8, dtype, opmath
+from ..core.layout import expand_strides, has_internal_overlap
+from ..core.size import make_size
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor
+from ..expr.node import Expr, cast, node
+from ..kernels import geometry
+from ..ops.machinery.calls import checked_operands, settle
+from ..ops.machinery.formula import Pointwise
+from ..ops.machinery.plan import Form, common_device, is_by_value
+from ..ops.machinery.watched import PrivateCall
+from .memory import mapped
+from .program import NO_MEMORY, Call, Value
+
+
+class Place(NamedTuple):
+    """Where the elements of an operand lie: a byte of a buffer, and strides in elements over the dimensions of a loop."""
+
+    buffer: int
+    start: int
+    strides: tuple[int, ...]
+
+
+class Number(NamedTuple):
+    """An operand that is a number."""
+
+    value: Any
+    kind: type
+
+
+Read = tuple["Place | Number", dtype]
+
+
+@dataclass(eq=False)
+class Loop:
+    """Formulas over the elements of one space. `reads` are what arg(0), arg(1), ... of the formulas stand for; `results` what is stored
+    where. `sizes` are the dimensions, collapsed as far as all operands allow."""
+
+    sizes: tuple[int, ...]
+    reads: list[Read]
+    results: dict[Place, tuple[Expr, dtype]]
+    parts: tuple[Call, ...]
+    device: device
+
+    def read(self) -> set[int]:
+        return {p.buffer for p, _ in self.reads if isinstance(p, Place)}
+
+    def written(self) -> set[int]:
+        return {p.buffer for p in self.results}
+
+    def touches(self) -> set[int]:
+        return self.read() | self.written()
+
+    def split(self, cuts: list[int]) -> Loop:
+        """The same loop with each dimension cut where these numbers of inner elements say."""
+        sizes: list[int] = []
+        steps: list[tuple[int, int]] = []  # of each new dimension: the old one, and how many of its elements a step is
+        inner = math.prod(self.sizes)
+        for d, n in enumerate(self.sizes):
+            inner //= n
+            inside = [c // inner for c in cuts if inner < c < inner * n and c % inner == 0]
+            ends = sorted({1, n, *inside}, reverse=True)
+            for big, small in zip(ends, ends[1:]):
+                sizes.append(big // small)
+                steps.append((d, small))
+        if not sizes:
+            return self
+
+        def moved(p: Any) -> Any:
+            if not isinstance(p, Place):
+                return p
+            return Place(p.buffer, p.start, tuple(p.strides[d] * k for d, k in steps))
+
+        return Loop(
+            tuple(sizes), [(moved(p), d) for p, d in self.reads],
+            {moved(p): value for p, value in self.results.items()}, self.parts, self.device,
+        )  # fmt: skip
+
+    def inner_counts(self) -> list[int]:
+        """How many elements lie inside each dimension: where it is cut."""
+        counts, inner = [], 1
+        for n in reversed(self.sizes):
+            counts.append(inner)
+            inner *= n
+        return counts
+
+
+def aligned(a: Loop, b: Loop) -> tuple[Loop, Loop] | None:
+    """Both loops over the same dimensions, where they are over the same elements in the same order."""
+    if a.sizes == b.sizes:
+        return a, b
+    if math.prod(a.sizes) != math.prod(b.sizes):
+        return None
+    cuts = sorted({*a.inner_counts(), *b.inner_counts()})
+    if any(big % small for small, big in zip(cuts, cuts[1:])):
+        return None
+    return a.split(cuts), b.split(cuts)
+
+
+def loop_of(call: Call) -> Loop | None:
+    """What a call computes as a loop; None where it does anything else."""
+    if call.rewritten or call.op.draws or call.op.reads_values:
+        return None
+    meaning = _meaning(call)
+    if meaning is None:
+        return None
+    impl, operands, params, out_dtype, target = meaning
+    if not isinstance(target, Value) or NO_MEMORY in (target.buffer, *(v.buffer for v in call.arguments())):
+        return None
+    if has_internal_overlap(target.shape, target.strides) or 0 in target.shape:
+        return None
+    form = _form(impl, operands, params, out_dtype, target)
+    if form is None or form.dtype is not target.dtype:
+        return None
+    return _collapsed(call, target, form, _reads(impl, form, operands, params, target))
+
+
+def _meaning(call: Call) -> tuple[Pointwise, tuple, tuple, dtype | None, Any] | None:
+    """The pointwise operator behind a call, its operands and parameters, the dtype that was asked for, and where its result is."""
+    op = call.op
+    if op.formula is not None:
+        bound = op.bind(call.args, call.kwargs)
+        bound.pop("out", None)
+        found = op.formula(**bound)
+        target = (
+            call.results if len(call.makes) == 1 and not call.changes else bound.get(op.writes[0] if op.writes else "")
+        )
+        return None if found is None or target is None else (*found, (), target.dtype, target)
+    impl = op.impl
+    if op.kind != "pointwise" or not isinstance(impl, Pointwise):
+        return None
+    if isinstance(call.function, PrivateCall):
+        return impl, call.args, call.kwargs.get("params", ()), call.kwargs.get("out_dtype"), call.results
+    bound = op.bind(call.args, call.kwargs)
+    out = bound.pop("out", None)
+    operands = tuple(bound[n] for n in impl.operand_names)
+    params = tuple(bound[n] for n, _ in impl.parameters)
+    target = out if out is not None else operands[0] if op.writes else call.results
+    asked = target.dtype if isinstance(target, Value) and (out is not None or op.writes) else None
+    return impl, operands, params, asked, target
+
+
+def _form(impl: Pointwise, operands: tuple, params: tuple, out_dtype: dtype | None, target: Value) -> Form | None:
+    """Dtypes and expression of a call, found as its plan finds them."""
+    tensors = mapped(tuple(operands), Value, lambda v: v.over(UntypedStorage(0, v.device)))
+    tensors = checked_operands(impl, tensors)
+    params = settle(impl, tuple(params))
+    present = tuple(x for x in tensors if x is not None)
+    if any(isinstance(x, Tensor) and (x.device is not target.device or is_by_value(x, target.device)) for x in present):
+        return None
+    where = target.device if present and common_device(present, target.device) is target.device else None
+    form = impl._form(tensors, present, params, out_dtype, where)
+    dtypes = (*form.in_dtypes, form.dtype, form.compute)
+    if not form.is_native or "z" in form.passing or any(d.is_complex or d in FLOAT8 for d in dtypes):
+        return None
+    if impl.guard is not None and impl.guard(form.compute, tensors) is not None:
+        return None
+    return form
+
+
+def _reads(impl: Pointwise, form: Form, operands: tuple, params: tuple, target: Value) -> list[Read]:
+    """What the arguments of the formula stand for."""
+    values = [*operands, *impl.runtime_params(settle(impl, tuple(params)))]
+    dtypes = iter(form.in_dtypes)
+    found: list[Read] = []
+    for x, how in zip(values, form.passing):
+        if how == "-":
+            continue
+        d = next(dtypes)
+        if isinstance(x, Value):
+            strides = expand_strides(x.shape, x.strides, target.shape)
+            found.append((Place(x.buffer, x.start, tuple(strides)), d))
+        else:
+            found.append((Number(x, type(x)), d))
+    return found
+
+
+def _collapsed(call: Call, target: Value, form: Form, reads: list[Read]) -> Loop | None:
+    """The loop over as few dimensions as its operands allow, outermost first in the memory of the result."""
+    out = Place(target.buffer, target.start, tuple(target.strides))
+    places = [out, *(p for p, _ in reads if isinstance(p, Place))]
+    order = geometry.plan(target.shape, [p.strides for p in places])
+    _, sizes, strides, _ = order
+    moved = iter([Place(p.buffer, p.start, s) for p, s in zip(places, strides)])
+    result = next(moved)
+    changed = [(next(moved) if isinstance(p, Place) else p, d) for p, d in reads]
+    if any(isinstance(p, Place) and p.buffer == result.buffer and p != result for p, _ in changed):
+        return None  # it reads what lies elsewhere in the memory that it writes to
+    root: Expr = form.roots[0]
+    return Loop(tuple(sizes), changed, {result: (root, form.dtype)}, (call,), target.device)
+
+
+def as_value(p: Place, sizes: tuple[int, ...], d: dtype, where: device) -> Value:
+    return Value(p.buffer, p.start, make_size(sizes), p.strides, d, where)
+
+
+def rounded(root: Expr, d: dtype) -> Expr:
+    """A result as somebody who reads it from memory sees it: rounded to its dtype, and not merged into a sum that follows."""
+    alone = node("mul_alone", *root.args) if root.op == "mul" else root
+    value = cast(alone, d)
+    return value if opmath(d) is d else cast(value, opmath(d))
+
+
+__all__ = ["Loop", "Number", "Place", "aligned", "as_value", "loop_of", "rounded"]

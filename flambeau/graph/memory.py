@@ -1,0 +1,79 @@
+"""Which piece of memory an address belongs to, while a function is being recorded."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Ref(NamedTuple):
+    """A place in a buffer, in bytes from its start."""
+
+    buffer: int
+    offset: int
+
+    def __repr__(self) -> str:
+        return f"%{self.buffer}" + (f"+{self.offset}" if self.offset else "")
+
+
+@dataclass(eq=False, slots=True)
+class Buffer:
+    """Memory that a recorded function uses. `source` says whose it is: "new" (made by the function), "state" (a tensor the function
+    found), ("argument", i), ("engine", generator), ("words", generator) or "workspace"."""
+
+    index: int
+    address: int
+    size: int
+    source: Any = "new"
+    storage: Any = None  # of a tensor that existed before
+    dtype: Any = None  # and its dtype, where that is known
+
+
+class Memory:
+    """Buffers by address. Addresses are used again when memory is freed, so what is found depends on when one asks."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self.starts: list[int] = []
+        self.at: dict[int, Buffer] = {}
+
+    def add(self, address: int, size: int, source: Any, holder: Any = None) -> Buffer:
+        """A buffer begins here; what lay at its place before is gone."""
+        buffer = Buffer(len(self.buffers), address, size, source, holder)
+        self.buffers.append(buffer)
+        first = bisect.bisect_right(self.starts, address)
+        if first and self._end(self.starts[first - 1]) > address:
+            first -= 1
+        last = bisect.bisect_left(self.starts, address + max(size, 1))
+        for start in self.starts[first:last]:
+            del self.at[start]
+        self.starts[first:last] = [address]
+        self.at[address] = buffer
+        return buffer
+
+    def _end(self, start: int) -> int:
+        return start + max(self.at[start].size, 1)
+
+    def find(self, address: int) -> Ref | None:
+        """The place that an address is now; None for memory that nobody has told of."""
+        place = bisect.bisect_right(self.starts, address)
+        if not place:
+            return None
+        start = self.starts[place - 1]
+        return Ref(self.at[start].index, address - start) if address < self._end(start) else None
+
+
+def mapped(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    """A structure of tuples, lists and dicts with everything of one kind changed."""
+    if isinstance(value, kind):
+        return change(value)
+    if type(value) in (list, tuple):
+        return type(value)([mapped(v, kind, change) for v in value])
+    if type(value) is dict:
+        return {k: mapped(v, kind, change) for k, v in value.items()}
+    return value
+
+
+__all__ = ["Buffer", "Memory", "Ref", "mapped"]

@@ -1,0 +1,141 @@
+"""The program form: calls of operators over values, in the order in which they happened.
+
+A *value* is a tensor's header over a piece of memory; views are values over the same memory. A *call* is an operator's record with the
+arguments it was given, values in the place of tensors, what it returned and which memory it changed. So a program says what happened
+without saying where: whoever runs it chooses the memory, and whoever rewrites it asks the records what calls mean."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.layout import memory_span
+from ..core.size import Size
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor, is_contiguous_layout, new_tensor
+from .memory import Buffer, mapped
+
+NO_MEMORY = -1  # the buffer of values without elements
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor of a program: its header, over the buffer of that number, from byte `start` on."""
+
+    buffer: int
+    start: int
+    shape: Size
+    strides: tuple[int, ...]
+    dtype: dtype
+    device: device
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes lie between the first and the last element."""
+        low, high = memory_span(self.shape, self.strides, 0)
+        return (high - low) * self.dtype.itemsize
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The bytes of the buffer among which its elements are."""
+        low, high = memory_span(self.shape, self.strides, 0)
+        return self.start + low * self.dtype.itemsize, self.start + high * self.dtype.itemsize
+
+    def over(self, storage: UntypedStorage) -> Tensor:
+        """The tensor that it is, if its buffer lies in this storage."""
+        contiguous = is_contiguous_layout(self.shape, self.strides)
+        start = self.start // self.dtype.itemsize
+        return new_tensor(storage, self.shape, self.strides, start, self.dtype, self.device, contiguous)
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """A call of an operator.
+
+    `function` is the form that was called (the function, the in-place form, a form without a public name), with `args` and `kwargs`;
+    `results` is what it returned. `makes` are the buffers that it made, in order, and `changes` those that existed before it and that
+    it has written to. A call that was `rewritten` gets the memory of its results as its first argument, a list like `results`;
+    `parts` are then the recorded calls that it stands for."""
+
+    op: Any
+    function: Callable
+    args: tuple
+    kwargs: dict[str, Any]
+    results: Any = None
+    makes: list[int] = field(default_factory=list)
+    changes: frozenset[int] = frozenset()
+    line: str = ""
+    parts: tuple[Call, ...] = ()
+
+    @property
+    def rewritten(self) -> bool:
+        return bool(self.parts)
+
+    @property
+    def name(self) -> str:
+        return self.op.key or self.op.name
+
+    def arguments(self) -> list[Value]:
+        """The values among the arguments."""
+        found: list[Value] = []
+        mapped((self.args, self.kwargs), Value, found.append)
+        return found
+
+    def returned(self) -> list[Value]:
+        """The values among the results."""
+        found: list[Value] = []
+        mapped(self.results, Value, found.append)
+        return found
+
+    def reads(self) -> set[int]:
+        """The buffers that it may read."""
+        return {v.buffer for v in self.arguments()} - {NO_MEMORY}
+
+    def writes(self) -> set[int]:
+        """The buffers that it writes: those that it makes and those that it changes."""
+        return {*self.makes, *self.changes}
+
+    def touches(self) -> set[int]:
+        return {*self.makes, *self.changes, *(v.buffer for v in self.arguments()), *self._returned()} - {NO_MEMORY}
+
+    def _returned(self) -> set[int]:
+        return {v.buffer for v in self.returned()} if self.rewritten else set()
+
+
+@dataclass(eq=False, slots=True)
+class Program:
+    """What a function did. `inputs` are the values of its arguments, `outputs` what it returned, with values in the place of tensors;
+    `kept` are further buffers that somebody reads when it has run. `states` are tensors that it found: a value that is just such a
+    tensor stands for that tensor itself."""
+
+    buffers: list[Buffer] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    inputs: list[Value] = field(default_factory=list)
+    states: dict[Value, Tensor] = field(default_factory=dict)
+    outputs: Any = None
+    kept: set[int] = field(default_factory=set)
+
+    def lasting(self) -> set[int]:
+        """The buffers that are read when the program has run: results, and what existed before."""
+        found = set(self.kept)
+        mapped(self.outputs, Value, lambda v: found.add(v.buffer))
+        return found | {b.index for b in self.buffers if b.source != "new"}
+
+    def new_buffer(self, size: int) -> Buffer:
+        """A buffer that a rewritten call makes."""
+        buffer = Buffer(len(self.buffers), 0, size)
+        self.buffers.append(buffer)
+        return buffer
+
+    def last_uses(self) -> dict[int, int]:
+        """For each buffer the position of the last call that touches it."""
+        return {b: i for i, call in enumerate(self.calls) for b in call.touches()}
+
+    def __iter__(self) -> Iterator[Call]:
+        return iter(self.calls)
+
+
+__all__ = ["NO_MEMORY", "Call", "Program", "Value"]

@@ -1,0 +1,102 @@
+"""Running a program: every call is made again through the door, on tensors over memory that is chosen now."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ..core import modes, storage
+from ..core.graph import grad_mode
+from ..core.storage import UntypedStorage
+from ..core.tensor import Tensor
+from .memory import mapped
+from .program import NO_MEMORY, Call, Program, Value
+
+
+class Diverged(Exception):
+    """A call did not do what it did when it was recorded."""
+
+
+class Replay(storage.Watcher):
+    """One run of a program. `at` has the storage of every buffer that is alive; those in `hold` stay."""
+
+    def __init__(self, program: Program, hold: set[int] | frozenset[int] = frozenset()):
+        self.program = program
+        self.hold = program.lasting() | hold
+        self.at: dict[int, UntypedStorage] = {
+            b.index: b.storage for b in program.buffers if b.storage is not None and b.source == "state"
+        }
+        self.thread = threading.get_ident()
+        self._made: list[UntypedStorage] | None = None
+
+    def run(self, inputs: list[Tensor]) -> Any:
+        """Do everything for these inputs. Returns the outputs."""
+        for v, t in zip(self.program.inputs, inputs):
+            if v.buffer != NO_MEMORY:
+                self.at[v.buffer] = t._storage
+        self.calls(self.program.calls)
+        return mapped(self.program.outputs, Value, self.tensor)
+
+    def calls(self, calls: list[Call]) -> None:
+        """Make these calls, one after the other, and let go of memory behind its last use."""
+        last = {b: i for i, call in enumerate(calls) for b in call.touches()}
+        with storage.watch(self), unrecorded():
+            for i, call in enumerate(calls):
+                self.call(call)
+                for b in call.touches():
+                    if last[b] == i and b not in self.hold:
+                        self.at.pop(b, None)
+
+    def tensor(self, v: Value) -> Tensor:
+        """The tensor that a value is in this run."""
+        if v in self.program.states:
+            return self.program.states[v]
+        if v.buffer == NO_MEMORY:
+            return v.over(UntypedStorage(0, v.device))
+        held = self.at.get(v.buffer)
+        if held is None:  # memory that was made between calls: nobody has written to it yet
+            held = self.at[v.buffer] = UntypedStorage(self.program.buffers[v.buffer].size, v.device)
+        return v.over(held)
+
+    def call(self, call: Call) -> None:
+        """Make one call again."""
+        if not call.makes and not call.changes and not call.op.draws:
+            return  # a view, or a test that has passed
+        outs: tuple = (mapped(call.results, Value, self.tensor),) if call.rewritten else ()
+        args, kwargs = mapped((call.args, call.kwargs), Value, self.tensor)
+        self._made = []
+        try:
+            through_door(call.op, call.function, (*outs, *args), kwargs)
+        finally:
+            made, self._made = self._made, None
+        if call.rewritten:
+            return
+        if len(made) != len(call.makes):
+            raise Diverged(f"{call.name} made {len(made)} pieces of memory, and {len(call.makes)} when it was recorded")
+        self.at.update(zip(call.makes, made))
+
+    def made(self, new: UntypedStorage) -> None:
+        if self._made is not None and new.ptr and threading.get_ident() == self.thread:
+            self._made.append(new)
+
+
+def through_door(op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """Call an operator so that modes see it, if there are any."""
+    if modes.own.stack:
+        return modes.intercept(op, function, args, kwargs)
+    return modes.unwatched(function)(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def unrecorded() -> Any:
+    """Inside, autograd takes no notes."""
+    before, grad_mode.enabled = grad_mode.enabled, False
+    try:
+        yield
+    finally:
+        grad_mode.enabled = before
+
+
+__all__ = ["Diverged", "Replay", "through_door"]

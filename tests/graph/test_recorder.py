@@ -1,0 +1,144 @@
+"""What a program says of a function: calls, values over memory, effects; how it is printed and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import flambeau as fl
+from flambeau import nn
+from flambeau.graph.checker import check
+from flambeau.graph.printer import text
+from flambeau.graph.program import Program
+from flambeau.graph.recorder import NotWritable, record
+from flambeau.graph.replay import Replay
+from tests.graph.helpers import rewritten
+
+
+def test_the_text_reads_like_the_function() -> None:
+    def f(x, y):  # noqa: ANN001, ANN202
+        z = fl.add(x, y, alpha=2)
+        z.mul_(3)
+        return z.t()
+
+    lines = text(record(f, fl.ones(2, 3), fl.ones(3))).splitlines()
+    assert lines[0] == "program(%0: f32[2, 3], %1: f32[3]):"
+    assert [line.partition("  #")[0].strip() for line in lines[1:]] == [
+        "%2: f32[2, 3] = add(%0, %1, alpha=2)",
+        "%2 = mul_(%2, 3) !%2",
+        "%3: f32[3, 2]:[1, 3] = t(%2)",
+        "return %3",
+    ]
+    assert "test_recorder.py:" in lines[1]
+
+
+def test_views_are_values_over_one_buffer() -> None:
+    program = record(lambda x: x.t()[1:], fl.ones(2, 3))
+    assert {v.buffer for call in program for v in call.returned()} == {program.inputs[0].buffer}
+    assert program.outputs.start == 4
+
+
+def test_composites_are_written_through_their_bodies_or_whole() -> None:
+    x = fl.randn(2, 4)
+    inside = [c.op.name for c in record(lambda x: nn.functional.cosine_similarity(x, x * 2), x)]
+    assert "cosine_similarity" not in inside
+    whole = [c.op.name for c in record(lambda x: nn.functional.cosine_similarity(x, x * 2), x, whole=lambda op: True)]
+    assert "cosine_similarity" in whole
+
+
+def test_backward_updates_and_random_numbers_are_calls() -> None:
+    w = nn.Parameter(fl.ones(3))
+    optimizer = fl.optim.SGD([w], lr=0.1)
+
+    def step(x):  # noqa: ANN001, ANN202
+        optimizer.zero_grad()
+        nn.functional.dropout(x * w, 0.5).sum().backward()
+        optimizer.step()
+
+    names = [c.op.name for c in record(step, fl.ones(3), states=[w])]
+    assert names[:2] == ["mul", "random_fill"] and "_fused_sgd" in names and "mul_backward" in names
+
+
+def test_casts_of_autocast_are_calls() -> None:
+    layer = nn.Linear(4, 4)
+
+    def f(x):  # noqa: ANN001, ANN202
+        with fl.autocast("cpu", dtype=fl.bfloat16):
+            return layer(layer(x))
+
+    recorded, _ = rewritten(f, fl.randn(2, 4), states=list(layer.parameters()))
+    names = [c.op.name for c in recorded]
+    assert names.count("convert") == 3  # the input, and weight and bias once for both calls
+
+
+def test_what_only_the_derivative_reads_is_known() -> None:
+    norm = nn.LayerNorm(4)
+
+    def f(x):  # noqa: ANN001, ANN202
+        y = norm(x)
+        return fl.autograd.grad(y.sum() * 2, norm.weight)[0]
+
+    rewritten(f, fl.randn(3, 4), states=list(norm.parameters()))
+
+
+def test_a_look_at_values_cannot_be_written_down() -> None:
+    with pytest.raises(NotWritable):
+        record(lambda x: x * 2 if x.sum() > 0 else x, fl.ones(2))
+    with pytest.raises(NotWritable):
+        record(lambda x: x.nonzero(), fl.ones(2))
+
+
+def test_a_tensor_nobody_told_of() -> None:
+    hidden = fl.ones(2)
+    with pytest.raises(NotWritable, match="unknown origin"):
+        record(lambda x: x + hidden, fl.ones(2))
+
+
+def test_replay_on_other_inputs() -> None:
+    program = record(lambda x, y: (x @ y).relu().sum(1), fl.randn(2, 3), fl.randn(3, 4))
+    x, y = fl.randn(2, 3), fl.randn(3, 4)
+    assert Replay(program).run([x, y]).tolist() == (x @ y).relu().sum(1).tolist()
+
+
+def _program() -> Program:
+    def f(x):  # noqa: ANN001, ANN202
+        y = x.exp()
+        return y.add_(1) * 2
+
+    return record(f, fl.ones(3))
+
+
+def test_the_checker_finds_a_read_before_a_write() -> None:
+    program = _program()
+    check(program)
+    program.calls = program.calls[1:]
+    with pytest.raises(ValueError, match="read before it is written"):
+        check(program)
+
+
+def test_the_checker_finds_a_wrong_layout() -> None:
+    program = _program()
+    first = program.calls[0]
+    first.results = dataclasses.replace(first.results, dtype=fl.float64)
+    with pytest.raises(ValueError, match="layout rule"):
+        check(program)
+
+
+def test_the_checker_finds_calls_in_the_wrong_order() -> None:
+    def f(x):  # noqa: ANN001, ANN202
+        y = x.exp()
+        x.mul_(2)
+        return y
+
+    recorded = record(f, fl.ones(3))
+    changed = dataclasses.replace(recorded, calls=recorded.calls[::-1])
+    with pytest.raises(ValueError, match="came after"):
+        check(changed, recorded)
+
+
+def test_the_checker_finds_a_result_that_nobody_writes() -> None:
+    program = _program()
+    program.calls = program.calls[:-1]
+    with pytest.raises(ValueError, match="nothing has written"):
+        check(program)
