@@ -12,10 +12,8 @@ import gc
 import math
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from ..autograd.engine import run_backward
 from ..backends.nvidia import cublaslt, driver, graphs, threads
@@ -23,29 +21,22 @@ from ..backends.nvidia.memory import DeviceMemory
 from ..backends.nvidia.planned import Planned, Sketch
 from ..core.backend import backend_of
 from ..core.device import cpu, device
-from ..core.dtype import float32
 from ..core.graph import GONE
-from ..core.size import Size
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, empty_strided, new_tensor
-from ..ops.creation.construct import from_numpy
-from ..ops.shape.joining import cat
+from ..core.tensor import Tensor, empty_strided
 from . import preparing
 from .beside import MOST
 from .captured_derivative import CapturedDerivative, CapturedNode
 from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
-from .comparing import WEIGHTS, kind_of, modes_off, numbers
+from .comparing import modes_off
+from .device_values import Bytes, Copy, Outcome, alike, perturb, sums
 from .guards import Guard, TensorItem, observe
 from .program import Program, Stale
 from .recorded import GradSlot, Recorded, extent, tensors_in
 from .recorder import Memory, NotRecordable
 from .results import Results, is_live
 
-_NOISE = 1e-2  # by how much the changes of one step may differ: sums of atomic additions have no fixed order
-_FEW = 1 << 12
-_PIECE = 1 << 22  # numbers that are compared at once
 _SPARE = 1 << 16  # bytes of free memory that a graph does not take
-_ON_HOST = 1 << 24  # bytes that are compared on the host: kernels for that would have to be compiled first
 
 
 class Prepared(preparing.Prepared):
@@ -155,12 +146,11 @@ class GraphRecorded(Recorded):
         """Run the function, undo that, capture and run the graph, and compare: why they differ (or nothing), and the function's result.
         One comes after the other, so that the graph's memory and that of the function are never needed together."""
         before = _Before(self)
-        arguments = [_Copy(t) for t in tensors]
+        arguments = [Copy(t) for t in tensors]
         result = run({})
         limit = self._memory().reserved
         left = _Left(self)
-        values, changed = [sums(t) for t in before.tensors], [_Copy(tensors[i]) for i, _ in self.argument_bumps]
-        theirs = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
+        eager = self._outcome(tensors, before, result)
         self._undo(before, arguments, gradients=False)
         try:
             self._make_room()
@@ -168,7 +158,7 @@ class GraphRecorded(Recorded):
             self.program.capture.replay()
             gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
             left.put_back()
-            problem = self._differs(tensors, made, before, values, result, changed, theirs)
+            problem = self._differs(tensors, made, before, eager, arguments, run, left)
             problem = problem or self._differentiates_otherwise(tensors, result, gradients)
         except NotRecordable as error:
             problem = str(error)
@@ -182,7 +172,7 @@ class GraphRecorded(Recorded):
         self._give_back()
         return problem, result
 
-    def _undo(self, before: _Before, arguments: list[_Copy], gradients: bool = True) -> None:
+    def _undo(self, before: _Before, arguments: list[Copy], gradients: bool = True) -> None:
         """Everything as it was, and no memory kept for what has run. Gradients that the function only drops need not have values."""
         before.restore(gradients)
         for old in arguments:
@@ -202,7 +192,7 @@ class GraphRecorded(Recorded):
         return backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
 
     def _plan(
-        self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[_Copy], limit: int
+        self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[Copy], limit: int
     ) -> tuple[Any, int]:
         """Memory for the graph, and how much work may go on beside the rest in it: less, where all memory would come to more than
         the limit. What the graph must hold is known from captures that are thrown away; None where there cannot be one."""
@@ -320,33 +310,55 @@ class GraphRecorded(Recorded):
     def busy(self, value: bool) -> None:
         self._busy = value
 
+    def _outcome(self, tensors: list[Tensor], before: _Before, result: Any) -> Outcome:
+        """What the function, run as it is, has left behind."""
+        gradients = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
+        changed: list[Any] = [Copy(tensors[i]) for i, _ in self.argument_bumps]
+        return Outcome([sums(t) for t in before.tensors], changed, tensors_in(result), gradients)
+
+    def _graph_outcome(self, tensors: list[Tensor], made: list, before: _Before) -> Outcome:
+        gradients = {id(s.holder): None if s.header is None else s.header.make(made) for s in self.grads}
+        changed: list[Any] = [tensors[i] for i, _ in self.argument_bumps]
+        return Outcome(
+            [sums(t) for t in before.tensors], changed, tensors_in(self.make(tensors, made, None)), gradients
+        )
+
     def _differs(
         self,
         tensors: list[Tensor],
         made: list,
         before: _Before,
-        values: list[Any],
-        result: Any,
-        changed: list[_Copy],
-        gradients: dict[int, Any],
+        eager: Outcome,
+        arguments: list[Copy],
+        run: Callable[..., Any],
+        left: _Left,
     ) -> str:
+        """Why the graph's outcome is not the function's, or nothing. A difference that is large for rounding may still be rounding: a
+        gradient that is zero but for noise becomes a full step of Adam. So the function runs once more, from a state that differs by
+        rounding alone, to see how far that takes it."""
         with modes_off():
-            for t, theirs, old in zip(before.tensors, values, before.sums):
-                if not alike(sums(t), theirs, old):
-                    return f"a state of shape {list(t.shape)} came out differently"
-            for copy in changed:
-                if not alike(copy.of, copy):
-                    return f"an argument of shape {list(copy.of.shape)} came out differently"
-            ours = tensors_in(self.make(tensors, made, None))
-            for a, b in zip(ours, tensors_in(result)):
-                if not alike(a, b):
-                    return f"a result of shape {list(b.shape)} came out differently"
-            if {id(slot.holder) for slot in self.grads} != gradients.keys():
+            ours = self._graph_outcome(tensors, made, before)
+            if ours.gradients.keys() != eager.gradients.keys():
                 return "it does not do the same in each call"
-            for slot in self.grads:
-                if slot.header is not None and not alike(slot.header.make(made), gradients[id(slot.holder)]):
-                    return f"a gradient of shape {list(slot.header.shape)} came out differently"
-        return ""
+            apart = [d for d in ours.distances(eager, before.sums) if not d[2].is_noise()]
+        if not apart or any(math.isinf(d.apart) for _, _, d in apart):
+            return _told(apart, before, eager)
+        swings = self._swings(tensors, before, eager, arguments, run)
+        self._undo(before, arguments)
+        self.program.capture.replay()
+        left.put_back()
+        return _told([d for d in apart if not d[2].is_noise(swings.get(d[:2], 0.0))], before, eager)
+
+    def _swings(
+        self, tensors: list[Tensor], before: _Before, eager: Outcome, arguments: list[Copy], run: Callable[..., Any]
+    ) -> dict[Any, float]:
+        """How far rounding alone takes what the function leaves behind."""
+        self._undo(before, arguments)
+        for t in (*before.tensors, *tensors):
+            perturb(t)
+        moved = self._outcome(tensors, before, run({}))
+        with modes_off():
+            return {(what, which): d.apart for what, which, d in moved.distances(eager, before.sums)}
 
     def _differentiates_otherwise(self, tensors: list[Tensor], result: Any, gradients: list) -> str:
         """Whether the derivative of the function's result is another one than the graph has found."""
@@ -395,7 +407,7 @@ class _Before:
         held = {id(t._storage) for t in self.tensors}
         kept = [g.kept for g in self.grads if g.kept is not None and _on_device(g.kept)]
         self.tensors += [g for g in kept if id(g._storage) not in held]
-        self.copies = [_Copy(t) for t in self.tensors]
+        self.copies = [Copy(t) for t in self.tensors]
         self.sums = [sums(t) for t in self.tensors]
 
     def restore(self, gradients: bool, has_run: bool = True) -> None:
@@ -416,7 +428,7 @@ class _Gradient:
         self.leaf = leaf
         self.kept = grad if is_read or not _on_device(grad) else None
         self.loose = None if self.kept is grad else weakref.ref(grad)
-        self.bytes = None if self.kept is grad else _Bytes(grad)
+        self.bytes = None if self.kept is grad else Bytes(grad)
 
     def _old(self) -> Tensor | None:
         return self.kept if self.loose is None else self.loose()
@@ -426,10 +438,10 @@ class _Gradient:
         old = self._old()
         return self.leaf.grad is not old or (old is None and self.loose is not None)
 
-    def now(self) -> _Bytes | None:
+    def now(self) -> Bytes | None:
         """The one that the leaf has now, kept on the host."""
         grad: Any = self.leaf.grad
-        return _Bytes(grad) if _on_device(grad) else None
+        return Bytes(grad) if _on_device(grad) else None
 
     def put_back(self, with_values: bool) -> None:
         old = self._old()
@@ -444,21 +456,19 @@ def _on_device(t: Any) -> bool:
     return t is not None and not t.is_sparse and t.device is not cpu and bool(t._storage.ptr)
 
 
-def sums(t: Tensor) -> Tensor | _Bytes:
-    """What is remembered of a tensor, to compare others with: its bytes; of very many numbers with a fraction a weighted sum of each 32,
-    on their device."""
-    if _is_brief(t):
-        return _Bytes(t)
-    with modes_off():
-        t = t.detach()
-        if t.numel() < _FEW or not t.dtype.is_floating_point:
-            return t.clone()  # type: ignore[attr-defined]
-        wide, width = t.dtype if t.dtype.itemsize >= 4 else float32, len(WEIGHTS)
-        weights = from_numpy(WEIGHTS).to(wide).to(t.device)
-        x = t.reshape(-1)
-        whole = len(x) // width * width
-        pieces = [x[at : min(at + _PIECE, whole)].to(wide) for at in range(0, whole, _PIECE)]  # type: ignore[attr-defined]
-        return cat([*((piece.reshape(-1, width) * weights).sum(1) for piece in pieces), x[whole:].to(wide)])
+def _told(apart: list[Any], before: _Before, eager: Outcome) -> str:
+    """The first difference in words, or nothing."""
+    if not apart:
+        return ""
+    what, which, how_far = apart[0]
+    group = {
+        "state": before.tensors,
+        "argument": eager.arguments,
+        "result": eager.results,
+        "gradient": eager.gradients,
+    }[what]
+    shape = list(getattr(group[which], "shape", ()))
+    return f"{'an' if what == 'argument' else 'a'} {what} of shape {shape} came out differently, {how_far}"
 
 
 def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
@@ -470,132 +480,6 @@ def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) ->
     for slot in found:
         slot.tensor = slot.holder.grad
     return found
-
-
-class _Bytes:
-    """The bytes between a tensor's first and last element, kept on the host: the device may have no memory to spare."""
-
-    def __init__(self, t: Tensor):
-        self.shape, self._strides, self.dtype, self.device, self._contig = (
-            t.shape,
-            t._strides,
-            t.dtype,
-            t.device,
-            t._contig,
-        )
-        self.size = extent(t)
-        self.memory = UntypedStorage(self.size)
-        if self.size:
-            backend_of(t.device).read(self.memory.ptr, t.data_ptr(), self.size, t.device)
-
-    def raw(self) -> bytes:
-        return ctypes.string_at(self.memory.ptr, self.size) if self.size else b""
-
-    def tensor(self, with_values: bool = True) -> Tensor:
-        """A tensor like it, on its device, or one whose memory was given back."""
-        memory = self._there(0, self.size) if with_values else UntypedStorage(0, self.device)
-        if not with_values:
-            memory.version = -1
-        return new_tensor(memory, self.shape, self._strides, 0, self.dtype, self.device, self._contig)
-
-    def piece(self, at: int, count: int) -> Tensor:
-        """Some of the elements, in the order in which they lie in memory."""
-        width = self.dtype.itemsize
-        memory = self._there(at * width, count * width)
-        return new_tensor(memory, Size((count,)), (1,), 0, self.dtype, self.device, True)
-
-    def _there(self, start: int, size: int) -> UntypedStorage:
-        memory = UntypedStorage(size, self.device)
-        if size:
-            backend_of(self.device).write(memory.ptr, self.memory.ptr + start, size, self.device)
-        return memory
-
-
-class _Copy(_Bytes):
-    """The bytes of a tensor, to be put back."""
-
-    def __init__(self, t: Tensor):
-        super().__init__(t)
-        self.of = t
-
-    def put_back(self) -> None:
-        """Write the bytes to where they came from, without a trace."""
-        if self.size:
-            backend_of(self.of.device).write(self.of.data_ptr(), self.memory.ptr, self.size, self.of.device)
-
-
-def _is_brief(t: Tensor | _Bytes) -> bool:
-    """Whether it is compared on the host: it is small, and lies densely in memory."""
-    if isinstance(t, _Bytes):
-        return True
-    size = extent(t)
-    return size <= _ON_HOST and size == t.numel() * t.dtype.itemsize
-
-
-def _alike_on_host(a: _Bytes, b: _Bytes, old: _Bytes | None) -> bool:
-    if a.raw() == b.raw():
-        return True
-    kind = kind_of(a.dtype)
-    if kind is None:
-        return False
-    x, y = (numbers(t.memory.ptr, t.size, kind).astype(np.float64) for t in (a, b))
-    if not np.array_equal(np.isnan(x), np.isnan(y)):
-        return False
-    start = 0.0 if old is None else numbers(old.memory.ptr, old.size, kind).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        far, size, change = (float(np.abs(d[np.isfinite(d)]).sum()) for d in (x - y, y, y - start))
-    return _is_near(far, change, size, a.dtype)
-
-
-def _is_near(far: float, change: float, size: float, d: Any) -> bool:
-    return far <= _NOISE * change + (1e-6 if d.itemsize >= 4 else 1e-3) * size
-
-
-def alike(a: Any, b: Any, old: Any = None) -> bool:
-    """Whether two tensors are equal, or as near as two runs of one step that started from `old` (or from zero) may be. They may be
-    `_Bytes`. Of large ones a piece at a time is looked at."""
-    if b is None or a.shape != b.shape or a.dtype is not b.dtype:
-        return False
-    if a._strides == b._strides and _is_brief(a) and _is_brief(b) and (old is None or isinstance(old, _Bytes)):
-        return _alike_on_host(_on_host(a), _on_host(b), old)
-    if not a.numel() or all(bool((x == y).all()) for x, y in _pieces(a, b)):
-        return True
-    if not (a.dtype.is_floating_point or a.dtype.is_complex):
-        return False
-    wide = a.dtype if a.dtype.itemsize >= 4 else float32
-    far = change = size = 0.0
-    for x, y in _pieces(a, b) if old is None else [(a.detach(), b.detach())]:
-        x, y = x.to(wide), y.to(wide)
-        if not bool((x.isnan() == y.isnan()).all()):
-            return False
-        far += _total(x - y)
-        size += _total(y)
-        change += _total(y if old is None else y - old.detach().to(wide))
-    return _is_near(far, change, size, a.dtype)
-
-
-def _on_host(t: Tensor | _Bytes) -> _Bytes:
-    return t if isinstance(t, _Bytes) else _Bytes(t)
-
-
-def _total(t: Any) -> float:
-    """The sum of magnitudes, without infinities and nan."""
-    return float(t.abs().nan_to_num(0.0, 0.0, 0.0).sum())
-
-
-def _pieces(a: Tensor, b: Tensor | _Bytes) -> Iterator[tuple[Any, Any]]:
-    """Both tensors, or, of large ones that lie densely in memory in the same way, pieces of them."""
-    n = a.numel()
-    if n <= _PIECE or a._strides != b._strides or extent(a) != n * a.dtype.itemsize:
-        yield a.detach(), b.tensor() if isinstance(b, _Bytes) else b.detach()
-        return
-    for at in range(0, n, _PIECE):
-        count = min(_PIECE, n - at)
-        yield _part(a, at, count), b.piece(at, count) if isinstance(b, _Bytes) else _part(b, at, count)
-
-
-def _part(t: Tensor, at: int, count: int) -> Tensor:
-    return new_tensor(t._storage, Size((count,)), (1,), t._offset + at, t.dtype, t.device, True)
 
 
 def observer() -> Observer:
