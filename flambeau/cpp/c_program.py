@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ..backends.cpu import jit, team
+from ..backends.cpu import jit, signals, team
 from ..backends.cpu.onednn import library as dnnl
 from ..backends.cpu.onednn.direct import DirectProduct
 from ..backends.cpu.onednn.plan import PrimitivePlan
+from ..backends.cpu.onednn.sequence import HIDES
 from ..wholestep.graph import MEMCPY, MEMSET, Launch, Ref, Test
 from ..wholestep.recorded import extent
 from . import c_templates as templates
@@ -160,7 +161,7 @@ class CProgram:
         for primitive, _, array in plan.steps:
             number = self._arguments(plan, array)
             lines.append(
-                f"if (execute(m, {self._object(primitive)}, m->a{number}, {self._argument_counts[number]})) return 1;"
+                f"if (execute(m, {self._object(primitive)}, m->a{number}, {self._argument_counts[number]}, {plan.table[HIDES]})) return 1;"
             )
         return "\n    ".join(lines)
 
@@ -263,6 +264,7 @@ class CProgram:
         ]
         values = {
             "name": self.name,
+            "team_key": team.KEY,
             "NAME": self.name.upper(),
             "constants": "\n".join(self.constants),
             "kernels": "\n".join(declarations),
@@ -277,7 +279,7 @@ class CProgram:
             "embedded": int(weights is not None),
             "onednn_types": _EXTERN.sub(r"static \1(*\2)(\3);", templates.ONEDNN) if self.uses_onednn else "",
             "loading": self._loading() if self.uses_onednn else "",
-            "onednn_calls": templates.ONEDNN_CALLS.replace("${name}", self.name) if self.uses_onednn else "",
+            "onednn_calls": self._calls() if self.uses_onednn else "",
             "create": "(void)m;"
             if not self.uses_onednn
             else templates.ONEDNN_START + "  " + self._numbered("\n  ".join(made)),
@@ -286,6 +288,11 @@ class CProgram:
             "body": self._numbered("\n    ".join([*self.body, *copies])),
         }
         return re.sub(r"\$\{(\w+)\}", lambda found: str(values[found[1]]), templates.SOURCE)
+
+    def _calls(self) -> str:
+        """C functions that run oneDNN's primitives and products."""
+        text = templates.ONEDNN_CALLS.replace("${name}", self.name)
+        return text.replace("${longest_on_stack}", str(signals.LONGEST_ON_STACK))
 
     def description(self) -> str:
         """C text with what goes in and comes out, for those who load the library while they run."""

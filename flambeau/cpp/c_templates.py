@@ -110,6 +110,8 @@ SOURCE = """/* Written by Flambeau from a recorded model: first memory and oneDN
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -190,6 +192,10 @@ static int load_libraries(void) {
   FIND(omp_num_threads, libgomp, "omp_get_num_threads")
   FIND(omp_thread_num, libgomp, "omp_get_thread_num")
   FIND(gomp_parallel, libgomp, "GOMP_parallel")
+  if (pthread_key_create((pthread_key_t *)(${name}_team + ${team_key}), 0)) { /* threads remember there that they take no signals */
+    snprintf(message, sizeof message, "no key of pthreads is left");
+    return 1;
+  }
   (void)path, (void)libdnnl;
   ${loading}
   loaded = 1;
@@ -255,8 +261,23 @@ static int fail_status(${name}_model *m, const char *call, int status) {
   return 1;
 }
 static int bind(${name}_model *m, void *memory, void *place) { CHECK(dnnl_memory_set_data_handle(memory, place)); return 0; }
-static int execute(${name}_model *m, void *primitive, const dnnl_exec_arg_t *arguments, int count) {
-  CHECK(dnnl_primitive_execute(primitive, m->stream, count, arguments));
+/* Signals wait while oneDNN multiplies: its stack pointer is then in the heap, and a signal's frame would overwrite what is there. Threads
+   that it starts take none at all. Signals of a thread's own faults are never blocked. */
+static void hide_signals(sigset_t *before) {
+  static const int faults[] = {SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV};
+  sigset_t all;
+  size_t i;
+  sigfillset(&all);
+  for (i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
+  pthread_sigmask(SIG_BLOCK, &all, before);
+}
+static int execute(${name}_model *m, void *primitive, const dnnl_exec_arg_t *arguments, int count, int hides) {
+  sigset_t before;
+  int failed;
+  if (hides) hide_signals(&before);
+  failed = dnnl_primitive_execute(primitive, m->stream, count, arguments);
+  if (hides) pthread_sigmask(SIG_SETMASK, &before, 0);
+  CHECK(failed);
   return 0;
 }
 /* dst = a @ b (+ bias), by one thread if alone */
@@ -264,9 +285,14 @@ static int multiply(${name}_model *m, char ta, char tb, int64_t rows, int64_t co
                     int swap, int alone, void *dst, void *a, void *b, void *bias) {
   int64_t i, j;
   float *c = dst;
+  int failed, hides = inner > ${longest_on_stack} || !alone;
+  sigset_t before;
+  if (hides) hide_signals(&before);
   if (alone) omp_set_num_threads(1);
-  CHECK(dnnl_sgemm(ta, tb, rows, columns, inner, 1.0f, swap ? b : a, lda, swap ? a : b, ldb, 0.0f, c, ldc));
+  failed = dnnl_sgemm(ta, tb, rows, columns, inner, 1.0f, swap ? b : a, lda, swap ? a : b, ldb, 0.0f, c, ldc);
   if (alone) omp_set_num_threads(m->threads);
+  if (hides) pthread_sigmask(SIG_SETMASK, &before, 0);
+  CHECK(failed);
   if (bias)
     for (i = 0; i < rows; i++)
       for (j = 0; j < columns; j++) c[i * ldc + j] += ((float *)bias)[j];

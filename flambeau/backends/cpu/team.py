@@ -21,6 +21,8 @@ How sharing stays correct:
 - Workers leave the caller's core: the scheduler is content with all threads of a process on one core and those of others on
   the rest, but then parts never run at the same time.
 - `lock` is tried, never waited for: a second caller runs its loop alone.
+- Threads of both kinds take no signals (`signals.py` says why): our own are started so, those of libgomp see to it in their first
+  loop and remember it under a key of pthreads.
 - Nothing here is ever freed, so threads still running while the process ends do no harm.
 """
 
@@ -32,6 +34,8 @@ import os
 import platform
 import sys
 import time
+
+from . import signals
 
 MOST_THREADS = 256
 _FUTEX = {"x86_64": 202, "aarch64": 98}  # the number of the system call
@@ -46,7 +50,7 @@ _CALM = 10  # after so many calm periods the first one counts again
 _PARTS_PER_THREAD = 8
 _AWAKE = 8000  # turns of a waiting loop, 10 to 60 ns each, before sleeping
 
-_LOCK, _STARTED, _UNTIL, _PERIOD, _LAST, _STREAK = 0, 4, 8, 16, 24, 32
+_LOCK, _STARTED, _UNTIL, _PERIOD, _LAST, _STREAK, KEY = 0, 4, 8, 16, 24, 32, 36
 _JOB, _EPOCH, _CORE, _SLEEPERS, _PENDING, _CLAIMS, _SIZE = 64, 128, 132, 192, 256, 320, 384  # cache lines of their own
 
 _state: int | None = None
@@ -67,6 +71,10 @@ def state_address() -> int:
         got = libc.mmap(None, _SIZE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
         if got is None or got == ctypes.c_void_p(-1).value:
             raise MemoryError("cannot map memory for the threads' state")
+        key = ctypes.c_uint()
+        if libc.pthread_key_create(ctypes.byref(key), None):
+            raise MemoryError("no key of pthreads is left for the threads' state")
+        ctypes.c_uint.from_address(got + KEY).value = key.value
         _state = got
     return _state
 
@@ -90,28 +98,25 @@ def assume_crowded(seconds: float) -> None:
 def forget() -> None:
     """For a forked child: its parent's threads do not exist here, whatever they were doing."""
     if _state is not None:
+        key = ctypes.c_uint.from_address(_state + KEY).value
         ctypes.memset(_state, 0, _SIZE)
+        ctypes.c_uint.from_address(_state + KEY).value = key
 
 
 def text() -> str:
     """The LLVM module of `flambeau_parallel`."""
     machine = platform.machine()
-    numbers = {
+    pause = _PAUSE[machine]
+    numbers: dict[str, int | str] = {
         "futex": _FUTEX[machine],
-        "pause": _PAUSE[machine],
-        "pause_type": _PAUSE[machine].replace(" 1", ""),
+        "pause": pause,
+        "pause_type": pause.replace(" 1", ""),
         "held_up": _HELD_UP,
-        "times": _TIMES,
-        "within": _WITHIN,
-        "first_period": _FIRST_PERIOD,
-        "longest_period": _LONGEST_PERIOD,
-        "calm": _CALM,
-        "parts_per_thread": _PARTS_PER_THREAD,
-        "awake": _AWAKE,
-        "most": MOST_THREADS,
-        "cores": os.cpu_count() or 1,
     }
-    places = {"started": _STARTED, "until": _UNTIL, "period": _PERIOD, "last": _LAST, "streak": _STREAK}
+    numbers |= {"times": _TIMES, "within": _WITHIN, "first_period": _FIRST_PERIOD, "longest_period": _LONGEST_PERIOD}
+    numbers |= {"calm": _CALM, "parts_per_thread": _PARTS_PER_THREAD, "awake": _AWAKE, "most": MOST_THREADS}
+    numbers |= {"cores": os.cpu_count() or 1, "signals": signals.text()}
+    places = {"started": _STARTED, "until": _UNTIL, "period": _PERIOD, "last": _LAST, "streak": _STREAK, "key": KEY}
     places |= {"job": _JOB, "epoch": _EPOCH, "core": _CORE}
     places |= {"sleepers": _SLEEPERS, "pending": _PENDING, "claims": _CLAIMS}
     at = {name: f"getelementptr (i8, ptr @flambeau_team, i64 {place})" for name, place in places.items()}
@@ -126,7 +131,8 @@ declare i64 @syscall(i64, ...) #1
 declare i32 @clock_gettime(i32, ptr) #1
 declare i32 @pthread_create(ptr, ptr, ptr, ptr) #1
 declare i32 @pthread_detach(i64) #1
-declare i32 @pthread_sigmask(i32, ptr, ptr) #1
+declare ptr @pthread_getspecific(i32) #1
+declare i32 @pthread_setspecific(i32, ptr) #1
 declare i32 @open(ptr, i32, ...) #1
 declare i64 @read(i32, ptr, i64) #1
 declare i32 @close(i32) #1
@@ -137,7 +143,7 @@ declare i32 @sched_setaffinity(i32, i64, ptr) #1
 declare void @GOMP_parallel(ptr, ptr, i32, i32) #1
 declare i32 @omp_get_num_threads() #1
 declare i32 @omp_get_thread_num() #1
-
+{signals}
 define void @flambeau_parallel(ptr %function, ptr %data, i64 %team) #0 {{
   %record = alloca {{ ptr, ptr, i64 }}
   %began = call i64 @now()
@@ -201,10 +207,29 @@ define internal void @member(ptr %record) #0 {{
   %rank32 = call i32 @omp_get_thread_num()
   %size = sext i32 %size32 to i64
   %rank = sext i32 %rank32 to i64
+  %caller = icmp eq i32 %rank32, 0
+  br i1 %caller, label %run, label %pool
+pool:
+  %key = load i32, ptr {key}
+  %sheltered = call ptr @pthread_getspecific(i32 %key)
+  %new = icmp eq ptr %sheltered, null
+  br i1 %new, label %shelter, label %run
+shelter:
+  call void @shelter(i32 %key)
+  br label %run
+run:
   call void %function(ptr %data, i64 %rank, i64 %size)
   %ready = call i64 @now()
   %first.at = getelementptr i8, ptr %record, i64 16
   %before = atomicrmw min ptr %first.at, i64 %ready monotonic
+  ret void
+}}
+
+; The calling thread takes no signals from now on.
+define internal void @shelter(i32 %key) #2 {{
+  %before = alloca [128 x i8], align 16
+  call void @hide_signals(ptr %before)
+  %kept = call i32 @pthread_setspecific(i32 %key, ptr @flambeau_team)
   ret void
 }}
 
@@ -431,13 +456,9 @@ return:
 
 ; Starts the workers first, ..., team - 1. They take no signals but those that their own faults raise.
 define internal void @hire(i64 %first, i64 %team) #2 {{
-  %all = alloca [128 x i8], align 16
-  %old = alloca [128 x i8], align 16
+  %before = alloca [128 x i8], align 16
   %thread = alloca i64
-  call void @llvm.memset.p0.i64(ptr %all, i8 -1, i64 128, i1 false)
-  ; illegal instruction 4, trap 5, abort 6, bus error 7, floating point 8, segmentation 11
-  store i64 -1273, ptr %all
-  %hidden = call i32 @pthread_sigmask(i32 2, ptr %all, ptr %old)
+  call void @hide_signals(ptr %before)
   br label %start
 start:
   %index = phi i64 [ %first, %0 ], [ %next, %started ]
@@ -453,13 +474,12 @@ started:
   %enough = icmp eq i64 %next, %team
   br i1 %enough, label %return, label %start
 return:
-  %shown = call i32 @pthread_sigmask(i32 2, ptr %old, ptr null)
+  call void @show_signals(ptr %before)
   ret void
 }}
 
 declare void {pause_type}
 declare i64 @llvm.smin.i64(i64, i64)
-declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 attributes #0 = {{ nounwind }}
 attributes #1 = {{ nounwind nonlazybind }}
 attributes #2 = {{ noinline nounwind }}
@@ -467,4 +487,14 @@ attributes #2 = {{ noinline nounwind }}
 !0 = !{{i32 7, !"RtLibUseGOT", i32 1}}
 """
 
-__all__ = ["MOST_THREADS", "assume_crowded", "crowded", "forget", "started", "state_address", "supported", "text"]
+__all__ = [
+    "KEY",
+    "MOST_THREADS",
+    "assume_crowded",
+    "crowded",
+    "forget",
+    "started",
+    "state_address",
+    "supported",
+    "text",
+]

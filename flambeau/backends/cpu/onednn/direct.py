@@ -5,7 +5,9 @@ fixed kernel's blocks instead, so a product of a size that was never seen starts
 
     0 sgemm  1 omp_set_num_threads, or 0 to leave the threads alone  2 address of their number  3 status (written)
     4, 5 transposition letters  6, 7, 8 rows, columns, inner size  9, 10, 11 leading dimensions  12 whether operands swap
-    13 whether the product is added to what is there
+    13, 14 factors of the product and of what is there, as the bits of a float32
+
+Signals wait while a product runs that needs it, or whose threads may be started by it (see `signals.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import functools
 import platform
 from typing import Any, NoReturn
 
-from flambeau.backends.cpu import jit, native_call, threads
+from flambeau.backends.cpu import jit, native_call, signals, threads
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn.sequence import POINTERS, STATUS
+from flambeau.backends.cpu.onednn.shelter import shelter_pool
 
 
 class DirectProduct:
@@ -43,8 +46,10 @@ class DirectProduct:
         sgemm, set_threads, count = _addresses()
         words = (
             *(sgemm, set_threads if alone else 0, count, 0),
-            *(ord(letters[0]), ord(letters[1]), *sizes, *steps, swapped, 0),
+            *(ord(letters[0]), ord(letters[1]), *sizes, *steps, swapped, _bits(1.0), 0),
         )
+        if not alone:
+            shelter_pool()
         self.runner = runner
         self.table = dnnl.words(len(words))(*words)
         self.address = ctypes.addressof(self.table)
@@ -63,10 +68,29 @@ class AddedProduct(DirectProduct):
     def __init__(self, product: DirectProduct):
         self.runner, self.table = product.runner, type(product.table)(*product.table)
         self.address = ctypes.addressof(self.table)
-        self.table[_ADDED] = 1
+        self.table[_BETA] = _bits(1.0)
 
 
-_ADDED = 13
+_ALPHA, _BETA = 13, 14
+
+
+def _bits(value: float) -> int:
+    """Of a float32, as an integer; infinite where the value is beyond its range."""
+    return int.from_bytes(ctypes.c_float(value), "little")
+
+
+def accumulate(product: DirectProduct, alpha: float, beta: float, *places: int) -> None:
+    """dst = beta * dst + alpha * a @ b, without telling anyone who records native calls."""
+    product.table[_ALPHA], product.table[_BETA] = _bits(alpha), _bits(beta)
+    _unrecorded()(product.address, *places, *(None,) * (POINTERS - len(places)))
+    if product.table[STATUS]:
+        product.fail()
+
+
+@functools.cache
+def _unrecorded() -> Any:
+    """The runner as a function of ctypes, which releases the interpreter's lock while it runs."""
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + POINTERS))(jit.address_of(runner(False)))
 
 
 @functools.cache
@@ -90,7 +114,7 @@ def _read(*names: str) -> str:
     lines = []
     for name in names:
         word = int("".join(c for c in name if c.isdigit()))
-        kind = "ptr" if name.startswith("to_") else "i64"
+        kind = "ptr" if name.startswith("to_") else "float" if name.startswith(("alpha", "beta")) else "i64"
         lines.append(f"  %{name}_at = getelementptr i64, ptr %table, i64 {word}")
         lines.append(f"  %{name} = load {kind}, ptr %{name}_at")
     return "\n".join(lines)
@@ -98,25 +122,39 @@ def _read(*names: str) -> str:
 
 _REST = ", ".join(f"ptr %unused{i}" for i in range(POINTERS - 4))
 _TEXT = f"""
+{signals.text()}
 define void @multiply(ptr %table, ptr noalias %dst, ptr %a, ptr %b, ptr noalias %bias, {_REST}) {{
-{_read("to_sgemm0", "to_threads1", "to_count2", "left4", "right5", "m6", "n7", "k8", "lda9", "ldb10", "ldc11", "swap12", "added13")}
+{_read("to_sgemm0", "to_threads1", "to_count2", "left4", "right5", "m6", "n7", "k8", "lda9", "ldb10", "ldc11", "swap12", "alpha13", "beta14")}
   %letter1 = trunc i64 %left4 to i8
   %letter2 = trunc i64 %right5 to i8
-  %beta = uitofp i64 %added13 to float
   %swapped = icmp ne i64 %swap12, 0
   %first = select i1 %swapped, ptr %b, ptr %a
   %second = select i1 %swapped, ptr %a, ptr %b
+  %before = alloca [128 x i8], align 16
   %alone = icmp ne ptr %to_threads1, null
+  %team = xor i1 %alone, true
+  %long = icmp sgt i64 %k8, {signals.LONGEST_ON_STACK}
+  %hide = or i1 %long, %team
+  br i1 %hide, label %hidden, label %ready
+hidden:
+  call void @hide_signals(ptr %before)
+  br label %ready
+ready:
   br i1 %alone, label %one, label %call
 one:
   call void %to_threads1(i32 1)
   br label %call
 call:
-  %result = call i32 %to_sgemm0(i8 signext %letter1, i8 signext %letter2, i64 %m6, i64 %n7, i64 %k8, float 1.0,
-    ptr %first, i64 %lda9, ptr %second, i64 %ldb10, float %beta, ptr %dst, i64 %ldc11)
+  %result = call i32 %to_sgemm0(i8 signext %letter1, i8 signext %letter2, i64 %m6, i64 %n7, i64 %k8, float %alpha13,
+    ptr %first, i64 %lda9, ptr %second, i64 %ldb10, float %beta14, ptr %dst, i64 %ldc11)
   %status = getelementptr i64, ptr %table, i64 {STATUS}
   %wide = zext i32 %result to i64
   store i64 %wide, ptr %status
+  br i1 %hide, label %shown, label %ended
+shown:
+  call void @show_signals(ptr %before)
+  br label %ended
+ended:
   br i1 %alone, label %many, label %called
 many:
   %count = load i64, ptr %to_count2

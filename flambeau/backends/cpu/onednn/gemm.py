@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from flambeau.backends.cpu import operands, threads
+from flambeau.backends.cpu import operands
 from flambeau.backends.cpu.onednn import direct
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn.packed import Packed, packed_product
@@ -434,7 +434,8 @@ def _prefers_gemm(c: _Layout, left: _Layout, right: _Layout, swapped: bool) -> b
 def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:
     """dst = beta * dst + alpha * a @ b for float32 matrices; False, having done nothing, where it does not apply."""
     operands.check_matmul(dst, a, b)
-    if dst.dtype is not dtypes.float32 or len(dst.shape) != 2 or 0 in dst.shape or 0 in a.shape:
+    runner = direct.runner(False)
+    if runner is None or dst.dtype is not dtypes.float32 or len(dst.shape) != 2 or 0 in dst.shape or 0 in a.shape:
         return False
     c, left, right = (_Layout(operand, 2) for operand in (dst, a, b))
     if not (c.settle() and left.settle() and right.settle()):
@@ -450,13 +451,10 @@ def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:
     operands.check_memory(dst, a, b)
     if watchers:
         tell_looked()  # a call that no recording sees
-    with threads.one_in_libgomp(rows * columns * inner < ONE_THREAD_WORK):
-        status = dnnl.library().sgemm(
-            *(left_flag, right_flag, rows, columns, inner),
-            *(alpha, first.data_ptr(), left_step, second.data_ptr(), right_step, beta, dst.data_ptr(), c.strides[0]),
-        )
-    if status:
-        raise dnnl.failure(status, "sgemm", f"{tuple(a.shape)} @ {tuple(b.shape)}")
+    steps = (left_step, right_step, c.strides[0])
+    alone = rows * columns * inner < ONE_THREAD_WORK
+    product = direct.DirectProduct((left_flag, right_flag), (rows, columns, inner), steps, False, alone, runner)
+    direct.accumulate(product, alpha, beta, *(x.data_ptr() for x in (dst, first, second)))
     return True
 
 

@@ -22,6 +22,7 @@ from flambeau.backends.cpu import threads
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn import sequence
 from flambeau.backends.cpu.onednn.blocks import Pictures
+from flambeau.backends.cpu.onednn.shelter import shelter_pool
 from flambeau.core import dtype as dtypes
 from flambeau.core import modes
 from flambeau.core.uninterrupted import at_once, uninterrupted
@@ -174,25 +175,9 @@ class PrimitivePlan:
     """Primitives to run in order, and the memory objects that receive the user's and the scratch pointers."""
 
     __slots__ = (
-        "what",
-        "described",
-        "results",
-        "size",
-        "steps",
-        "user_memories",
-        "scratch",
-        "scratch_size",
-        "base",
-        "before",
-        "after",
-        "table",
-        "address",
-        "runner",
-        "_execute",
-        "_set",
-        "_stream",
-        "_parts",
-    )
+        "what", "described", "results", "size", "steps", "user_memories", "scratch", "scratch_size", "base", "before", "after",
+        "table", "address", "runner", "_execute", "_set", "_stream", "_parts",
+    )  # fmt: skip
 
     def __init__(self, builder: Builder):
         lib = dnnl.library()
@@ -207,7 +192,9 @@ class PrimitivePlan:
         self._execute = lib.execute_holding if brief else lib.execute
         self._set, self._stream = lib.set_data_handle, lib.stream
         self._parts = builder.parts
-        self.table = sequence.table(self.user_memories, self.steps)
+        if builder.hides:
+            shelter_pool()
+        self.table = sequence.table(self.user_memories, self.steps, builder.hides)
         self.address = ctypes.addressof(self.table)
         self.runner = sequence.runner(brief) or self._run_by_ctypes
 
@@ -288,6 +275,8 @@ class Builder:
         self.user: list[Memory] = []
         self.scratch: list[tuple[int, int]] = []
         self.scratch_size = self.size = 0
+        # Whether signals wait while it runs: it may start threads, or calls the general product.
+        self.hides = work >= ONE_THREAD_WORK
         self.results = 1  # how many of the tensors are written: the first ones
         self.described: Any = None  # what it computes, for those who know another way
         self.parts = Parts()
@@ -332,7 +321,10 @@ class Builder:
         while prefer and not implementation(owned.address).startswith(prefer):
             if lib.functions["primitive_desc_next_impl"](owned.address):
                 return self.primitive_desc(function, *args)
-        return None if implementation(owned.address).startswith("ref") else owned.address
+        name = implementation(owned.address)
+        # Without machine code of our own nothing makes signals wait, so the general product cannot be called.
+        unsafe = calls_product(name) and sequence.runner(True) is None
+        return None if name.startswith("ref") or unsafe else owned.address
 
     def owned_desc(self, function: str, *args: Any) -> Owned | None:
         """Any primitive descriptor for these arguments, or None where oneDNN has none at all."""
@@ -352,6 +344,7 @@ class Builder:
     def step(self, primitive_desc: int, arguments: dict[int, Memory], size: int = CODE_SIZE) -> None:
         """Appends a primitive with its arguments, and its scratchpad where it wants one."""
         self.size += size
+        self.hides = self.hides or calls_product(implementation(primitive_desc))
         lib = dnnl.library()
         result = ctypes.c_void_p()
         with threads.one_in_libgomp(self.work < ONE_THREAD_WORK):
@@ -426,6 +419,11 @@ def implementation(primitive_desc: int) -> str:
     name = ctypes.c_char_p()
     dnnl.library().call("primitive_desc_query", primitive_desc, dnnl.QUERY_IMPL_NAME, 0, ctypes.byref(name))
     return (name.value or b"").decode()
+
+
+def calls_product(name: str) -> bool:
+    """Whether the code of this name calls oneDNN's general matrix product, in which no signal may arrive (see `signals.py`)."""
+    return "gemm" in name
 
 
 def same_layout(left: int, right: int) -> bool:

@@ -4,6 +4,7 @@ Through ctypes each of these steps costs more than oneDNN needs for a small prod
 it needs to know of a plan lies in a table of 64-bit words:
 
     0 set_data_handle  1 execute  2 stream  3 status (written)  4 number of memories  5 number of primitives
+    6 whether signals wait until the primitives have run (see `signals.py`)
     then the memories, then (primitive, argument count, argument array) for each primitive
 """
 
@@ -14,11 +15,11 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from flambeau.backends.cpu import jit, native_call
+from flambeau.backends.cpu import jit, native_call, signals
 from flambeau.backends.cpu.onednn import library as dnnl
 
 POINTERS = 7  # more than the tensors of any plan of an eager call: what follows takes some, too
-STATUS = 3
+STATUS, HIDES = 3, 6
 
 
 @functools.cache
@@ -29,9 +30,9 @@ def runner(brief: bool) -> Any:
     return jit.support_function(_TEXT, "run", "p" * (1 + POINTERS), brief)
 
 
-def table(memories: Sequence[int], steps: Sequence[tuple[int, int, int]]) -> Any:
+def table(memories: Sequence[int], steps: Sequence[tuple[int, int, int]], hides: bool) -> Any:
     """What the runner reads, as a ctypes array."""
-    words = [*_addresses(), dnnl.library().stream, 0, len(memories), len(steps), *memories]
+    words = [*_addresses(), dnnl.library().stream, 0, len(memories), len(steps), hides, *memories]
     for step in steps:
         words += step
     return dnnl.words(len(words))(*words)
@@ -49,8 +50,10 @@ _STORES = "".join(
     for i in range(POINTERS)
 )
 _TEXT = f"""
+{signals.text()}
 define void @run(ptr %table, {", ".join(f"ptr %p{i}" for i in range(POINTERS))}) {{
   %pointers = alloca [{POINTERS} x ptr]
+  %before = alloca [128 x i8], align 16
 {_STORES}  %set = load ptr, ptr %table
   %execute_at = getelementptr i64, ptr %table, i64 1
   %execute = load ptr, ptr %execute_at
@@ -61,13 +64,16 @@ define void @run(ptr %table, {", ".join(f"ptr %p{i}" for i in range(POINTERS))})
   %count = load i64, ptr %count_at
   %steps_at = getelementptr i64, ptr %table, i64 5
   %steps = load i64, ptr %steps_at
-  %memories = getelementptr i64, ptr %table, i64 6
+  %hides_at = getelementptr i64, ptr %table, i64 6
+  %hides = load i64, ptr %hides_at
+  %hide = icmp ne i64 %hides, 0
+  %memories = getelementptr i64, ptr %table, i64 7
   %first = getelementptr i64, ptr %memories, i64 %count
   br label %bind
 bind:
   %i = phi i64 [ 0, %0 ], [ %next, %bound ]
   %more = icmp slt i64 %i, %count
-  br i1 %more, label %set_one, label %run
+  br i1 %more, label %set_one, label %start
 set_one:
   %memory_at = getelementptr i64, ptr %memories, i64 %i
   %memory = load ptr, ptr %memory_at
@@ -79,10 +85,15 @@ set_one:
 bound:
   %next = add i64 %i, 1
   br label %bind
+start:
+  br i1 %hide, label %hidden, label %run
+hidden:
+  call void @hide_signals(ptr %before)
+  br label %run
 run:
-  %k = phi i64 [ 0, %bind ], [ %after, %done ]
+  %k = phi i64 [ 0, %start ], [ 0, %hidden ], [ %after, %done ]
   %left = icmp slt i64 %k, %steps
-  br i1 %left, label %run_one, label %end
+  br i1 %left, label %run_one, label %finished
 run_one:
   %place = mul i64 %k, 3
   %primitive_at = getelementptr i64, ptr %first, i64 %place
@@ -99,8 +110,14 @@ done:
   br label %run
 failed:
   %result = phi i32 [ %set_result, %set_one ], [ %run_result, %run_one ]
+  %was_hidden = phi i1 [ false, %set_one ], [ %hide, %run_one ]
   %wide = zext i32 %result to i64
   store i64 %wide, ptr %status
+  br i1 %was_hidden, label %shown, label %end
+finished:
+  br i1 %hide, label %shown, label %end
+shown:
+  call void @show_signals(ptr %before)
   br label %end
 end:
   ret void
