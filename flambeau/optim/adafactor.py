@@ -71,12 +71,13 @@ class Adafactor(Optimizer):
             raise RuntimeError("Adafactor does not support sparse gradients")
         state = self.state[p]
         if not state:
-            state["step"] = full((), 0.0, dtype=scalar_dtype())
+            fresh = {"step": full((), 0.0, dtype=scalar_dtype())}
             if grad.dim() > 1:
-                state["row_var"] = grad.new_zeros((*grad.shape[:-1], 1))
-                state["col_var"] = grad.new_zeros((*grad.shape[:-2], 1, grad.shape[-1]))
+                fresh["row_var"] = grad.new_zeros((*grad.shape[:-1], 1))
+                fresh["col_var"] = grad.new_zeros((*grad.shape[:-2], 1, grad.shape[-1]))
             else:
-                state["variance"] = zeros_like(grad)
+                fresh["variance"] = zeros_like(grad)
+            state.update(fresh)  # at once, so that an interrupt leaves no part of it
         return state
 
     def _update(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:

@@ -60,11 +60,10 @@ class Adagrad(ElementwiseOptimizer):
             for p in group["params"]:
                 self._begin(group, self.state[p], p, p)
 
-    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
-        super()._begin(group, state, p, grad)
+    def _new_state(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> dict[str, Any]:
         start = self.defaults["initial_accumulator_value"]
-        state["sum"] = full_like(p, complex(start, start) if p.is_complex() else start, requires_grad=False)
-        return False
+        total = full_like(p, complex(start, start) if p.is_complex() else start, requires_grad=False)
+        return {**super()._new_state(group, p, grad), "sum": total}
 
     def _sparse_gradient(self, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
         """Only the entries that are there move."""

@@ -53,8 +53,6 @@ class ASGD(ElementwiseOptimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
-        super()._begin(group, state, p, grad)
-        state["eta"] = self._scalar(number(group["lr"]), group, p)
-        state["mu"] = self._scalar(1.0, group, p)
-        return False
+    def _new_state(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> dict[str, Any]:
+        scalars = {"eta": self._scalar(number(group["lr"]), group, p), "mu": self._scalar(1.0, group, p)}
+        return {**super()._new_state(group, p, grad), **scalars}

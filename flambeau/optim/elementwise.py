@@ -51,10 +51,13 @@ class ElementwiseOptimizer(Optimizer):
 
     def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
         """Fill the state of a parameter that is updated for the first time. True if that update is done, too."""
-        state["step"] = self._scalar(0.0, group, p)
-        for name in self._state_names(group):
-            state[name] = zeros_like(p)
+        # At once: after an interrupt, a state that has some of its entries would be taken for a complete one.
+        state.update(self._new_state(group, p, grad))
         return False
+
+    def _new_state(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> dict[str, Any]:
+        """State of a parameter that was never updated."""
+        return {"step": self._scalar(0.0, group, p), **{name: zeros_like(p) for name in self._state_names(group)}}
 
     def _scalar(self, value: Any, group: dict[str, Any], p: Tensor) -> Tensor:
         """A number in the state."""

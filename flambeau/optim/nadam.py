@@ -63,7 +63,5 @@ class NAdam(ElementwiseOptimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
-        super()._begin(group, state, p, grad)
-        state["mu_product"] = self._scalar(1.0, group, p)
-        return False
+    def _new_state(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> dict[str, Any]:
+        return {**super()._new_state(group, p, grad), "mu_product": self._scalar(1.0, group, p)}

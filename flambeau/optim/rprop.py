@@ -50,12 +50,10 @@ class Rprop(ElementwiseOptimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
 
-    def _begin(self, group: dict[str, Any], state: dict[str, Any], p: Tensor, grad: Tensor) -> bool:
-        state["step"] = self._scalar(0.0, group, p)
-        state["prev"] = zeros_like(p)
+    def _new_state(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> dict[str, Any]:
         lr = number(group["lr"])
-        state["step_size"] = full_like(grad, complex(lr, lr) if p.is_complex() else lr, requires_grad=False)
-        return False
+        sizes = full_like(grad, complex(lr, lr) if p.is_complex() else lr, requires_grad=False)
+        return {"step": self._scalar(0.0, group, p), "prev": zeros_like(p), "step_size": sizes}
 
     def _options(self, group: dict[str, Any]) -> dict[str, Any]:
         shrink, grow = group["etas"]

@@ -55,9 +55,7 @@ class SparseAdam(Optimizer):
     def _update(self, p: Tensor, grad: Tensor, group: dict[str, Any]) -> None:
         state = self.state[p]
         if not state:
-            state["step"] = 0
-            state["exp_avg"] = zeros_like(p)
-            state["exp_avg_sq"] = zeros_like(p)
+            state.update(step=0, exp_avg=zeros_like(p), exp_avg_sq=zeros_like(p))
         state["step"] += 1
         where, g = entries(grad)
         if g.numel() == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -234,3 +235,60 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit):
         export_main([str(scripted)])
     assert "say what to write" in capfd.readouterr().err
+
+
+STORM = """
+#include <csignal>
+#include <cstdio>
+#include <sys/time.h>
+#include <ucontext.h>
+#include <vector>
+#include "storm.hpp"
+static volatile long seen, strays;
+static char *low, *high, other[1 << 16];
+static void handle(int, siginfo_t *, void *context) {
+  char *stack = reinterpret_cast<char *>(static_cast<ucontext_t *>(context)->uc_mcontext.gregs[REG_RSP]);
+  seen = seen + 1;
+  if (stack < low || stack > high) strays = strays + 1;
+}
+int main() {
+  char here;
+  low = &here - (4 << 20), high = &here + (1 << 16);
+  stack_t stack = {};
+  stack.ss_sp = other, stack.ss_size = sizeof other;
+  sigaltstack(&stack, nullptr);
+  struct sigaction action = {};
+  action.sa_sigaction = handle, action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  sigaction(SIGALRM, &action, nullptr);
+  storm::Model model("");
+  std::vector<float> in(STORM_INPUT_0_BYTES / 4), out(STORM_OUTPUT_0_BYTES / 4);
+  struct itimerval every = {{0, 60}, {0, 60}};
+  setitimer(ITIMER_REAL, &every, nullptr);
+  for (int i = 0; i < 150; i++) model(in.data(), out.data());
+  every = {};
+  setitimer(ITIMER_REAL, &every, nullptr);
+  std::printf("%ld %ld", seen, strays);
+}
+"""
+
+
+class WeightOnTheRight(nn.Module):
+    """The layout for which oneDNN's general product is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(512, 512))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x @ self.weight).relu() @ self.weight
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads registers of x86-64")
+def test_signals_wait_while_a_library_multiplies(tmp_path: Path) -> None:
+    torch.export_library(WeightOnTheRight().eval(), (torch.randn(64, 512),), tmp_path, name="storm")
+    (tmp_path / "storm.cpp").write_text(STORM)
+    program = tmp_path / "main"
+    run("c++", "-O0", tmp_path / "storm.cpp", "-o", program, f"-L{tmp_path}", "-lstorm", f"-Wl,-rpath,{tmp_path}")
+    seen, strays = map(int, run(program).split())
+    assert seen > 100
+    assert strays == 0

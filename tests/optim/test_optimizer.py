@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 import warnings
 
 import pytest
@@ -362,3 +363,25 @@ def test_changed_parameters_are_noticed_by_a_later_backward() -> None:
     optim.SGD([p]).step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation.*sgd.*test_optimizer.py"):
         loss.backward()
+
+
+@pytest.mark.parametrize("name", ["Adam", "NAdam", "ASGD", "Rprop", "RMSprop", "Adadelta", "Adafactor"])
+def test_interrupted_first_step_leaves_no_half_state(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (p,) = with_gradients(parameters(1))
+    optimizer = getattr(optim, name)([p])
+    module = optim.elementwise if hasattr(optimizer, "update") else sys.modules[type(optimizer).__module__]
+    made = module.zeros_like
+
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "zeros_like", interrupted)
+    if name == "Rprop":
+        monkeypatch.setattr(optim.rprop, "full_like", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.step()
+    assert not optimizer.state[p]
+    monkeypatch.undo()
+    assert module.zeros_like is made
+    optimizer.step()
+    assert optimizer.state[p]

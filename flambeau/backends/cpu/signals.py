@@ -8,7 +8,7 @@ inherits what its creator blocks, and those that were started otherwise block th
 (`team.py`) or before the first product (`onednn/shelter.py`). Signals to the process are taken by any other thread, or when the call is over; Python would not run
 its handlers earlier either. Signals that a thread's own faults raise are never blocked.
 
-`python -m tests.backends.stray_signals` counts the signals that arrive while the stack pointer is outside of the thread's stack.
+`python -m tests.backends.signal_storm` counts the signals that arrive while the stack pointer is outside of the thread's stack.
 """
 
 from __future__ import annotations

@@ -275,7 +275,8 @@ class Builder:
         self.user: list[Memory] = []
         self.scratch: list[tuple[int, int]] = []
         self.scratch_size = self.size = 0
-        # Whether signals wait while it runs: it may start threads, or calls the general product.
+        # Whether signals wait while it runs, because it may start threads or call the general product (see `signals.py`): all but
+        # small work by code of the kind "brgemm" or "brgconv".
         self.hides = work >= ONE_THREAD_WORK
         self.results = 1  # how many of the tensors are written: the first ones
         self.described: Any = None  # what it computes, for those who know another way
@@ -322,9 +323,9 @@ class Builder:
             if lib.functions["primitive_desc_next_impl"](owned.address):
                 return self.primitive_desc(function, *args)
         name = implementation(owned.address)
-        # Without machine code of our own nothing makes signals wait, so the general product cannot be called.
-        unsafe = calls_product(name) and sequence.runner(True) is None
-        return None if name.startswith("ref") or unsafe else owned.address
+        # Without machine code of our own nothing makes signals wait, so that the general product must not be called.
+        exposed = "gemm" in name and sequence.runner(True) is None
+        return None if name.startswith("ref") or exposed else owned.address
 
     def owned_desc(self, function: str, *args: Any) -> Owned | None:
         """Any primitive descriptor for these arguments, or None where oneDNN has none at all."""
@@ -344,7 +345,7 @@ class Builder:
     def step(self, primitive_desc: int, arguments: dict[int, Memory], size: int = CODE_SIZE) -> None:
         """Appends a primitive with its arguments, and its scratchpad where it wants one."""
         self.size += size
-        self.hides = self.hides or calls_product(implementation(primitive_desc))
+        self.hides = self.hides or not implementation(primitive_desc).startswith("brg")
         lib = dnnl.library()
         result = ctypes.c_void_p()
         with threads.one_in_libgomp(self.work < ONE_THREAD_WORK):
@@ -419,11 +420,6 @@ def implementation(primitive_desc: int) -> str:
     name = ctypes.c_char_p()
     dnnl.library().call("primitive_desc_query", primitive_desc, dnnl.QUERY_IMPL_NAME, 0, ctypes.byref(name))
     return (name.value or b"").decode()
-
-
-def calls_product(name: str) -> bool:
-    """Whether the code of this name calls oneDNN's general matrix product, in which no signal may arrive (see `signals.py`)."""
-    return "gemm" in name
 
 
 def same_layout(left: int, right: int) -> bool:
