@@ -5,8 +5,8 @@ with AVX-512: `mov rsp, workspace`). The frame of a signal that arrives then is 
 alternate stack would help against handlers that ask for one, as Python's do, but not against those of other libraries. So signals are
 blocked in the calling thread for the length of such a call, and for good in the threads of libgomp's pool: a thread that is started
 inherits what its creator blocks, and those that were started otherwise block them when they first take part in a loop of ours
-(`team.py`) or before the first product (`onednn/shelter.py`). Signals to the process are taken by any other thread, or when the call is over; Python would not run
-its handlers earlier either. Signals that a thread's own faults raise are never blocked.
+(`team.py`) or before the first product (`onednn/shelter.py`). Signals to the process are taken by any other thread, or when the call is
+over; Python would not run its handlers earlier either. Signals that a thread's own faults raise are never blocked.
 
 `python -m tests.backends.signal_storm` counts the signals that arrive while the stack pointer is outside of the thread's stack.
 """
