@@ -12,6 +12,7 @@ The ratio is PyTorch's time over Flambeau's: larger is better for Flambeau.
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import math
@@ -182,41 +183,34 @@ _COLOURS = {"forward": "#7aa6c2", "backward": "#3f6f8f", "optimizer": "#b8b8b8"}
 
 def picture(ranks: list[tuple[int, list[dict[str, Any]]]]) -> str:
     """The trace as an SVG: for each rank a row of what it computes, and below it what travels meanwhile."""
+    svg = importlib.import_module("flambeau.utils.svg")
     begin = min(event["ts"] for _, events in ranks for event in events)
     length = max(event["ts"] + event["dur"] for _, events in ranks for event in events) - begin
     width, left, row = 1000.0, 140, 26
     scale = (width - left - 30) / length
     height = 60 + 80 * len(ranks)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" font-family="sans-serif" font-size="11">',
-        f'<rect width="{width:.0f}" height="{height}" fill="white"/>',
-    ]
+    parts = []
     for position, (rank, events) in enumerate(sorted(ranks)):
         top = 20 + 80 * position
         for lane, text in enumerate(("computes", "sends buckets")):
-            parts.append(f'<text x="6" y="{top + lane * row + 17}">rank {rank} {text}</text>')
+            parts.append(svg.text(6, top + lane * row + 17, f"rank {rank} {text}"))
         for event in events:
             x, long = left + (event["ts"] - begin) * scale, event["dur"] * scale
             y = top + (row if event["tid"] == "network" else 0)
             colour = _COLOURS.get(event["name"], "#e08e45")
             title = f"{event['name']}, {event['dur'] / 1e3:.1f} ms"
-            parts.append(
-                f'<rect x="{x:.1f}" y="{y}" width="{max(long, 0.8):.1f}" height="{row - 4}" fill="{colour}" stroke="white"'
-                f' stroke-width="0.5"><title>{title}</title></rect>'
-            )
+            parts.append(svg.rect(x, y, max(long, 0.8), row - 4, title, fill=colour, stroke="white", stroke_width=0.5))
             label = event["name"].removeprefix("all_reduce ")
             if long > 6.5 * len(label):
-                parts.append(f'<text x="{x + 4:.1f}" y="{y + 15}" fill="white">{label}</text>')
-    bottom = height - 30
-    parts.append(f'<line x1="{left}" y1="{bottom}" x2="{width - 30}" y2="{bottom}" stroke="black" stroke-width="0.6"/>')
+                parts.append(svg.text(x + 4, y + 15, label, fill="white"))
+    bottom, black = height - 30, {"stroke": "black", "stroke_width": 0.6}
+    parts.append(svg.line(left, bottom, width - 30, bottom, **black))
     unit = next(u for u in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000) if length / 1e3 / u <= 12)
     for mark in range(0, int(length / 1e3) + 1, unit):
         x = left + mark * 1e3 * scale
-        parts.append(
-            f'<line x1="{x:.1f}" y1="{bottom}" x2="{x:.1f}" y2="{bottom + 4}" stroke="black" stroke-width="0.6"/>'
-        )
-        parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{mark} ms</text>')
-    return "\n".join([*parts, "</svg>", ""])
+        parts.append(svg.line(x, bottom, x, bottom + 4, **black))
+        parts.append(svg.text(x, bottom + 16, f"{mark} ms", text_anchor="middle"))
+    return svg.document(width, height, parts)
 
 
 def _next(results: Any, ranks: list) -> Any:

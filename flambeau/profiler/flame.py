@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
-from pathlib import Path
+from html import escape
 from typing import Any
-from xml.sax.saxutils import escape
+
+from ..utils import svg
 
 _WIDTH, _ROW, _MARGIN, _SMALLEST = 1200, 18, 24, 1.0
 _COLOURS = {"backward": (205, 60), "user": (110, 45), "layer": (270, 40)}  # hue and how much it varies
@@ -68,35 +69,26 @@ def _rows(frame: Frame, x: float, y: int, scale: float, whole: float) -> Iterabl
     if width < _SMALLEST:
         return
     share = 100 * frame.total / whole if whole else 0
-    label = escape(f"{frame.name}: {frame.total:.0f} us, {share:.1f}%, {frame.count} calls")
+    label = f"{frame.name}: {frame.total:.0f} us, {share:.1f}%, {frame.count} calls"
     room = int((width - 6) / 6.6)
     text = frame.name if len(frame.name) <= room else f"{frame.name[: room - 1]}…" if room > 3 else ""
-    yield (
-        f'<g><title>{label}</title><rect x="{x:.1f}" y="{y}" width="{max(width - 0.5, 0.5):.1f}" height="{_ROW - 1}" rx="2"'
-        f' fill="{_colour(frame)}"/>'
-        + (f'<text x="{x + 4:.1f}" y="{y + 13}">{escape(text)}</text>' if text else "")
-        + "</g>"
-    )
+    bar = svg.rect(x, y, max(width - 0.5, 0.5), _ROW - 1, rx=2, fill=_colour(frame))
+    yield svg.element("g", svg.element("title", escape(label)) + bar + (svg.text(x + 4, y + 13, text) if text else ""))
     for part in sorted(frame.parts.values(), key=lambda p: -p.total):
         yield from _rows(part, x, y + _ROW, scale, whole)
         x += part.total * scale
 
 
-def drawn(events: Iterable[Any]) -> str:
+def drawn(events: Iterable[Any]) -> svg.Drawing:
     """The picture as SVG."""
     root = tree(events)
     height = _MARGIN + _ROW * root.depth + 12
     scale = (_WIDTH - 20) / root.total if root.total else 0
-    rows = "\n".join(_rows(root, 10, _MARGIN, scale, root.total))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}"'
-        ' font-family="monospace" font-size="11">\n'
-        f'<rect width="{_WIDTH}" height="{height}" fill="#fffdf8"/>\n'
-        f'<text x="10" y="16" font-size="13">{root.total / 1000:.3f} ms of CPU time; a call lies below the one it was made in'
-        f"</text>\n{rows}\n</svg>\n"
-    )
+    title = f"{root.total / 1000:.3f} ms of CPU time; a call lies below the one it was made in"
+    parts = [svg.text(10, 16, title, font_size=13), *_rows(root, 10.0, _MARGIN, scale, root.total)]
+    return svg.document(_WIDTH, height, parts, "monospace", background="#fffdf8")
 
 
 def save(path: str, events: Iterable[Any]) -> None:
     """Write the picture."""
-    Path(path).write_text(drawn(events), encoding="utf-8")
+    drawn(events).save(path)

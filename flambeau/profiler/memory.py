@@ -7,11 +7,11 @@ import json
 from enum import Enum
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from ..autograd.profiler_recorder import MemoryNote
 from ..autograd.profiler_results import Results
 from ..core import modes
+from ..utils import svg
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 960, 420, 80, 40, 60
 
@@ -144,7 +144,7 @@ class MemoryProfile:
     def save(self, path: str, device: str) -> None:
         """Write what the ending of the name asks for."""
         if path.endswith(".svg"):
-            Path(path).write_text(self.drawn(device), encoding="utf-8")
+            self.drawn(device).save(path)
         elif path.endswith(".html"):
             page = f"<!doctype html><html><head><meta charset='utf-8'><title>Memory timeline</title></head><body>{self.drawn(device)}"
             Path(path).write_text(f"{page}</body></html>\n", encoding="utf-8")
@@ -158,12 +158,12 @@ class MemoryProfile:
     def _raw(self, device: str) -> list[tuple]:
         return [(t, a.value, n, k.value) for t, a, k, n, where in self.timeline if _is_on(where, device)]
 
-    def drawn(self, device: str) -> str:
+    def drawn(self, device: str) -> svg.Drawing:
         """A picture of the bytes in use over time, in SVG; categories lie upon each other."""
         return drawn(*self.sizes(device), device)
 
 
-def drawn(times: list[int], sizes: list[list[int]], device: str, most: int = 0) -> str:
+def drawn(times: list[int], sizes: list[list[int]], device: str, most: int = 0) -> svg.Drawing:
     """A picture of bytes by category at some moments; `most` is the height of the picture, if it is larger than the largest sum."""
     highest = max((sum(row) for row in sizes), default=0) or 1
     most = max(most, highest)
@@ -173,10 +173,11 @@ def drawn(times: list[int], sizes: list[list[int]], device: str, most: int = 0) 
     )
     across, up = _WIDTH - _LEFT - 20, _HEIGHT - _TOP - _BOTTOM
 
-    def place(moment: int, nbytes: float) -> str:
-        return f"{_LEFT + across * moment / length:.1f},{_TOP + up - up * nbytes / most:.1f}"
+    def place(moment: int, nbytes: float) -> tuple[float, float]:
+        return _LEFT + across * moment / length, _TOP + up - up * nbytes / most
 
-    parts = []
+    title = f"Memory in use on {device}; at most {highest / unit:.2f} {word}"
+    parts = [svg.text(_LEFT, 22, title, font_size=14)]
     floor = [0] * len(times)
     kinds = [k for k in (Category.PARAMETER, Category.OPTIMIZER_STATE, Category.INPUT, Category.ACTIVATION, Category.GRADIENT,
                          Category.AUTOGRAD_DETAIL, Category.TEMPORARY) if any(row[k.value] for row in sizes)]  # fmt: skip
@@ -184,29 +185,23 @@ def drawn(times: list[int], sizes: list[list[int]], device: str, most: int = 0) 
         top = [low + row[kind.value] for low, row in zip(floor, sizes)]
         upper = [place(t, v) for i, t in enumerate(times) for v in ((top[i - 1] if i else 0), top[i])]
         lower = [place(t, v) for i, t in enumerate(times) for v in ((floor[i - 1] if i else 0), floor[i])]
-        points = " ".join([*upper, *reversed(lower)])
-        parts.append(f'<polygon points="{points}" fill="{_COLOURS[kind]}" fill-opacity="0.85"/>')
+        parts.append(svg.polygon([*upper, *reversed(lower)], fill=_COLOURS[kind], fill_opacity=0.85))
         floor = top
     for i in range(5):
-        y = _TOP + up - up * i / 4
-        parts.append(
-            f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + across}" y2="{y:.1f}" stroke="#ccc" stroke-width="0.5"/>'
-            f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{most * i / 4 / unit:.2f} {word}</text>'
-            f'<text x="{_LEFT + across * i / 4:.1f}" y="{_HEIGHT - _BOTTOM + 18}" text-anchor="{"end" if i == 4 else "middle"}">'
-            f"{length * i / 4 / 1e6:.2f} ms</text>"
-        )
+        x, y = _LEFT + across * i / 4, _TOP + up - up * i / 4
+        parts += [
+            svg.line(_LEFT, y, _LEFT + across, y, stroke="#ccc", stroke_width=0.5),
+            svg.text(_LEFT - 6, y + 4, f"{most * i / 4 / unit:.2f} {word}", text_anchor="end"),
+            svg.text(
+                x, _HEIGHT - _BOTTOM + 18, f"{length * i / 4 / 1e6:.2f} ms", text_anchor="end" if i == 4 else "middle"
+            ),
+        ]
     x = _LEFT
     for kind in kinds:
         label = kind.name.lower().replace("_", " ")
-        parts.append(f'<rect x="{x}" y="{_HEIGHT - 26}" width="12" height="12" fill="{_COLOURS[kind]}"/>')
-        parts.append(f'<text x="{x + 17}" y="{_HEIGHT - 16}">{label}</text>')
+        parts += [svg.rect(x, _HEIGHT - 26, 12, 12, fill=_COLOURS[kind]), svg.text(x + 17, _HEIGHT - 16, label)]
         x += 40 + 7 * len(label)
-    title = escape(f"Memory in use on {device}; at most {highest / unit:.2f} {word}")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}"'
-        f' font-family="sans-serif" font-size="11"><rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>'
-        f'<text x="{_LEFT}" y="22" font-size="14">{title}</text>' + "\n".join(parts) + "</svg>\n"
-    )
+    return svg.document(_WIDTH, _HEIGHT, parts)
 
 
 def _is_on(where: Any, device: str) -> bool:

@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ..distributed import groups
 from ..distributed.object_collectives import gather_object
+from ..utils import svg
 from .memory import MemoryProfile, drawn
 
 _WIDTH, _HEIGHT, _MOMENTS = 960, 420, 400
@@ -29,15 +29,11 @@ def save_memory_of_ranks(profile: Any, path: str, device: str = "cpu", group: An
     if found is None:
         return None
     most = [highest for _, _, highest in found]
-    panels = []
-    for number, (moments, rows, _) in enumerate(found):
-        inner = drawn(moments, rows, f"{device} of rank {number}", max(most))
-        panels.append(inner.replace("<svg ", f'<svg y="{number * _HEIGHT}" ', 1))
-    whole = "".join(panels)
-    Path(path).write_text(
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{_HEIGHT * count}">\n{whole}</svg>\n',
-        encoding="utf-8",
-    )
+    panels = [
+        svg.group(0, number * _HEIGHT, [drawn(moments, rows, f"{device} of rank {number}", max(most))])
+        for number, (moments, rows, _) in enumerate(found)
+    ]
+    svg.document(_WIDTH, _HEIGHT * count, panels).save(path)
     return dict(enumerate(most))
 
 

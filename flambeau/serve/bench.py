@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..utils import svg
+
 _WIDTH = 40
 
 
@@ -133,33 +135,28 @@ def text(results: Results) -> str:
     return "\n".join(lines)
 
 
-def picture(results: Results, title: str) -> str:
+def picture(results: Results, title: str) -> svg.Drawing:
     """The histogram as an SVG picture."""
     bins = results.histogram(48)
     most = max((count for _, _, count in bins), default=1)
     width, height, left, base = 720, 320, 50, 270
     step = (width - left - 20) / max(len(bins), 1)
-    shapes = []
+    parts = [
+        svg.text(left, 24, f"{title}: {results.summary()['per_second']} requests/s", font_size=14),
+        svg.text(left, height - 12, "latency in ms", font_size=12),
+    ]
     for i, (low, high, count) in enumerate(bins):
-        size = 210 * count / most
-        shapes.append(
-            f'<rect x="{left + i * step:.1f}" y="{base - size:.1f}" width="{step - 1:.1f}" height="{size:.1f}" fill="#d9480f">'
-            f"<title>{low:.2f} to {high:.2f} ms: {count}</title></rect>"
-        )
+        size, told = 210 * count / most, f"{low:.2f} to {high:.2f} ms: {count}"
+        parts.append(svg.rect(left + i * step, base - size, step - 1, size, told, fill="#d9480f"))
         if i % 8 == 0:
-            shapes.append(f'<text x="{left + i * step:.1f}" y="{base + 16}" font-size="11">{low:.1f}</text>')
+            parts.append(svg.text(left + i * step, base + 16, f"{low:.1f}"))
     end = bins[-1][1] if bins else 1.0
     for q in (0.5, 0.9, 0.99):
         x = left + (width - left - 20) * min(results.quantile(q) / end, 1.0)
-        shapes.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="45" y2="{base}" stroke="#333" stroke-dasharray="3"/>')
-        shapes.append(f'<text x="{x + 3:.1f}" y="56" font-size="11">p{int(q * 100)} {results.quantile(q):.2f}</text>')
-    safe = title.replace("&", "&amp;").replace("<", "&lt;")
-    rate = results.summary()["per_second"]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif">'
-        f'<rect width="100%" height="100%" fill="white"/><text x="{left}" y="24" font-size="14">{safe}: {rate} requests/s</text>'
-        f'{"".join(shapes)}<text x="{left}" y="{height - 12}" font-size="12">latency in ms</text></svg>'
-    )
+        parts.append(svg.line(x, 45, x, base, stroke="#333", stroke_dasharray=3))
+        beside = {"x": x - 3, "text_anchor": "end"} if x > width - 90 else {"x": x + 3}
+        parts.append(svg.text(y=56, words=f"p{int(q * 100)} {results.quantile(q):.2f}", **beside))
+    return svg.document(width, height, parts)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -195,6 +192,6 @@ def run(options: argparse.Namespace) -> int:
         return 2
     print(json.dumps(results.summary()) if options.json else text(results))
     if options.output:
-        Path(options.output).write_text(picture(results, options.address), encoding="utf-8")
+        picture(results, options.address).save(options.output)
         print(f"drew {options.output} ({time.strftime('%H:%M:%S')})", file=sys.stderr)
     return 0 if results.latencies else 1

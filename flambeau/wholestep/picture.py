@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
+from ..utils import svg
 from .arena import lifetimes
 
 _ROW, _CHAR, _WIDEST = 13, 5.5, 74  # height of a line, width of a character, characters of a column
@@ -12,21 +12,18 @@ _COLOURS = {"native": "#e8f0fe", "fused": "#d7f0dd", "call": "#fde2d8", "test": 
 _PALETTE = ("#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#b07aa1", "#edc948", "#9c755f")
 
 
-def draw(name: str, programs: list[tuple[str, Any, list[Any]]]) -> str:
+def draw(name: str, programs: list[tuple[str, Any, list[Any]]]) -> svg.Drawing:
     """An SVG document: for each program (title, program, stages) one band."""
     bands, width, y = [], 400.0, 40.0
     for title, program, stages in programs:
         body, w, h = _band(title, program, stages)
-        bands.append(f'<g transform="translate(10,{y:.0f})">{body}</g>')
+        bands.append(svg.group(10, y, body))
         width, y = max(width, w + 20), y + h + 30
     head = _text(10, 24, f"{name}: what is recorded, after each pass, and its memory", 15, "bold")
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y:.0f}" font-family="monospace">'
-        f'<rect width="100%" height="100%" fill="white"/>{head}{"".join(bands)}</svg>\n'
-    )
+    return svg.document(width, y, [head, *bands], "monospace")
 
 
-def _band(title: str, program: Any, stages: list[Any]) -> tuple[str, float, float]:
+def _band(title: str, program: Any, stages: list[Any]) -> tuple[list[str], float, float]:
     parts = [_text(0, 12, title, 12, "bold")]
     x, height = 0.0, 40.0
     columns = [stage.text.splitlines() for stage in stages]
@@ -38,19 +35,19 @@ def _band(title: str, program: Any, stages: list[Any]) -> tuple[str, float, floa
             y = 38 + _ROW * k
             kind = "call" if line.startswith("call ") else "test" if line.startswith("test ") else "native"
             kind = "fused" if line not in before and kind == "native" else kind
-            gone = ' stroke="#e15759"' if line not in following else ""
-            parts.append(
-                f'<rect x="{x:.0f}" y="{y}" width="{_CHAR * _WIDEST:.0f}" height="{_ROW - 1}" fill="{_COLOURS[kind]}"{gone}>'
-                f"<title>{html.escape(line)}</title></rect>{_text(x + 3, y + 9.5, _short(line), 9)}"
-            )
+            gone = "#e15759" if line not in following else None
+            parts += [
+                svg.rect(x, y, _CHAR * _WIDEST, _ROW - 1, line, fill=_COLOURS[kind], stroke=gone),
+                _text(x + 3, y + 9.5, _short(line), 9),
+            ]
         height = max(height, 38.0 + _ROW * len(lines))
         x += _CHAR * _WIDEST + 16
     arena, w, h = _arena(program)
-    parts.append(f'<g transform="translate({x:.0f},0)">{arena}</g>')
-    return "".join(parts), x + w, max(height, h)
+    parts.append(svg.group(x, 0, arena))
+    return parts, x + w, max(height, h)
 
 
-def _arena(program: Any) -> tuple[str, float, float]:
+def _arena(program: Any) -> tuple[list[str], float, float]:
     """Buffers of the arena: when they live, from left to right, and where they lie, from top to bottom."""
     lives = lifetimes(program.graph, set(program.offsets))
     steps, size = max(len(program.graph.steps), 1), max(program.arena_size, 1)
@@ -61,13 +58,10 @@ def _arena(program: Any) -> tuple[str, float, float]:
         x, w = wide * first / steps, wide * (last + 1 - first) / steps
         y, h = high * program.offsets[index] / size, max(high * held / size, 0.5)
         about = f"%{index}: {_bytes(held)}, steps {first} to {last}"
-        boxes.append(
-            f'<rect x="{x:.1f}" y="{y + 38:.1f}" width="{w:.1f}" height="{h:.1f}" fill="{_PALETTE[k % len(_PALETTE)]}" opacity="0.75">'
-            f"<title>{about}</title></rect>"
-        )
-    frame = f'<rect x="0" y="38" width="{wide:.0f}" height="{high:.0f}" fill="none" stroke="#888"/>'
+        boxes.append(svg.rect(x, y + 38, w, h, about, fill=_PALETTE[k % len(_PALETTE)], opacity=0.75))
+    frame = svg.rect(0, 38, wide, high, fill="none", stroke="#888")
     title = _text(0, 30, f"arena: {_bytes(program.arena_size)}; steps from left to right", 11, "bold")
-    return title + "".join(boxes) + frame, max(wide, 330.0), high + 50
+    return [title, *boxes, frame], max(wide, 330.0), high + 50
 
 
 def _short(line: str) -> str:
@@ -84,8 +78,8 @@ def _bytes(count: int) -> str:
     raise AssertionError("unreachable")
 
 
-def _text(x: float, y: float, text: str, size: int, weight: str = "normal") -> str:
-    return f'<text x="{x:.0f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}">{html.escape(text)}</text>'
+def _text(x: float, y: float, text: str, size: int, weight: str | None = None) -> str:
+    return svg.text(x, y, text, font_size=size, font_weight=weight)
 
 
 __all__ = ["draw"]

@@ -188,7 +188,8 @@ SLOTS = [
 def fingerprint() -> Any:
     """Devices, dtypes and the rest of what all tensors share, as comparable values."""
     kinds = [
-        (d.name, d.itemsize, d.kind, d.numpy, d.category, d.letter, d.legacy_name, d.index) for d in dt.BY_NAME.values()
+        (d.name, d.number, d.itemsize, d.kind, d.numpy, d.category, d.letter, d.scalar_type)
+        for d in dt.BY_NAME.values()
     ]
     classes = (Tensor, Parameter, Size, UntypedStorage, TypedStorage, devices.device, dt.dtype, layout)
     shared = [names.SAFE[key] for key in names.SAFE]
