@@ -16,6 +16,8 @@ from ..compiler import (
     reset,
 )
 from ..core import naming as _naming
+from ..nn import Module
+from ..nn.unchanged import unchanged
 from ..wholestep.arguments import DYNAMIC, STATIC
 from . import config, exc
 from .eval_frame import is_dynamo_supported
@@ -43,13 +45,14 @@ def _recordings(behind: Any) -> list[Any]:
 
 
 def explain(f: Callable, *extra_args: Any, **extra_kwargs: Any) -> Any:
-    """`explain(f)(*args)` calls f so often that it is recorded, and tells how that went."""
+    """`explain(f)(*args)` calls f so often that it is recorded, and tells how that went. A module is left as it was."""
 
     def inner(*args: Any, **kwargs: Any) -> ExplainOutput:
         compiled = compile(f)
-        for _ in range(6):
-            compiled(*args, **kwargs)
-        return ExplainOutput(compiled)
+        with unchanged(f):
+            for _ in range(6):
+                compiled(*args, **kwargs)
+        return ExplainOutput(compiled._compiled if isinstance(f, Module) else compiled)
 
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner
 

@@ -15,6 +15,7 @@ from typing import Any
 from ..backends.cpu.threads import get_num_threads
 from ..core.tensor import Tensor
 from ..jit import ScriptModule
+from ..nn.unchanged import in_mode
 from ..utils.cpp_extension import _compiler
 from ..wholestep import function as wholestep
 from . import beside
@@ -63,9 +64,10 @@ def _beside(model: Any, inputs: tuple, archive: str | os.PathLike, progress: Cal
         raise NotExportable("a library beside an archive takes tensors")
     waits_for_eval, mark = model.training and reads_training(model), beside.stamp(archive)
     more = functools.partial(beside.entry, mark=mark, waits_for_eval=waits_for_eval)
-    return write_library(
-        model.eval(), inputs, beside.folder_of(archive), beside.signature(inputs), progress=progress, more=more
-    )
+    with in_mode(model, training=False):
+        return write_library(
+            model, inputs, beside.folder_of(archive), beside.signature(inputs), progress=progress, more=more
+        )
 
 
 def write_library(

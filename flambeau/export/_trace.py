@@ -21,6 +21,7 @@ from ..fx.graph import Graph
 from ..fx.names import home_of
 from ..fx.node import Node
 from ..nn import Module
+from ..nn.unchanged import unchanged
 from ..ops.machinery.schema import parse_schema
 from ..serialization.names import written_name
 from ..utils import _pytree as pytree
@@ -231,24 +232,6 @@ def _is_persistent(module: Module, path: str) -> bool:
     return name not in module.get_submodule(owner)._non_persistent_buffers_set
 
 
-@contextlib.contextmanager
-def _own_buffers(module: Module) -> Iterator[None]:
-    """Inside, the module has copies of its buffers: what the program does to them is undone. The random generator, too."""
-    kept = []
-    for child in module.modules():
-        for name, buffer in list(child._buffers.items()):
-            if buffer is not None:
-                kept.append((child, name, buffer))
-                child._buffers[name] = buffer.clone()
-    state = flambeau.get_rng_state()
-    try:
-        yield
-    finally:
-        flambeau.set_rng_state(state)
-        for child, name, buffer in kept:
-            child._buffers[name] = buffer
-
-
 class Trace:
     """One run of a module."""
 
@@ -256,7 +239,7 @@ class Trace:
 
     def __init__(self, module: Module, args: tuple, kwargs: dict[str, Any], preserved: tuple[str, ...] = ()) -> None:
         recorder = self.recorder = self.recorder_type(module, preserved)
-        with flambeau.no_grad(), _own_buffers(module):
+        with flambeau.no_grad(), unchanged(module):
             for path, parameter in module.named_parameters():
                 recorder.add_input(InputKind.PARAMETER, f"p_{path}", path, parameter)
             for path, buffer in module.named_buffers():

@@ -19,6 +19,8 @@ from ..fx.interpreter import Interpreter
 from ..fx.node import Node
 from ..library.aten import OpOverload, aten
 from ..nn import Module
+from ..nn.unchanged import contents_kept
+from ..random import fork_rng
 from ..utils import _pytree as pytree
 from ._trace import EXAMPLES, Merger, other_sizes
 from .composites import _to, composite_table, core_table
@@ -169,7 +171,8 @@ def decomposed(module: GraphModule, table: dict[Any, Callable]) -> None:
     """Take the operators of a graph apart, as the table says; the module is changed."""
     inputs = [_example(n) for n in module.graph.nodes if n.op == "placeholder"]
     codegen, tracer = module.graph._codegen, module.graph._tracer_cls
-    graph, recorder, outputs = _retrace(module, table, inputs, functional=False)
+    with contents_kept(module.buffers()):
+        graph, recorder, outputs = _retrace(module, table, inputs, functional=False)
     graph.output(pytree.tree_map(recorder.argument, outputs))
     graph._codegen, graph._tracer_cls = codegen, tracer
     graph.eliminate_dead_code()
@@ -199,7 +202,8 @@ def decomposed_program(program: ExportedProgram, table: dict[Any, Callable] | No
     sizes = _sizes_of(program)
     runs = [{s: s.hint for s in sizes.symbols}]
     runs += [other_sizes(sizes, number) for number in range(1, EXAMPLES)] if sizes.symbols else []
-    found = [_run_functionally(program, entries, sizes, run) for run in runs]
+    with fork_rng():
+        found = [_run_functionally(program, entries, sizes, run) for run in runs]
     if sizes.symbols:
         Merger(found, runs, sizes).merge()
     return ExportedProgram(

@@ -179,7 +179,8 @@ def trace(
                 warnings.simplefilter("ignore", TracerWarning)  # the same ones again
                 again, _ = _record(func, _cloned(example), _cloned(kwargs), names, None, None, strict)
             _compare_graphs(graph, again)
-        _check(made_function, func, examples, kwargs, check_tolerance, graph)
+            second = ScriptFunction(Function(name).define(again, schema), func)
+            _check(made_function, func, second, example, kwargs, check_tolerance, graph)
     return made_function
 
 
@@ -235,11 +236,7 @@ def trace_module(
         schema = Schema(name, "", _arguments(graph, [*names, *kwargs]), [unshaped(graph.outputs_[0].type)])
         kind.methods[name] = Function(f"{kind.name}.{name}", None, kind).define(graph, schema)
         if check_trace:
-            checked = (
-                [args]
-                if check_inputs is None
-                else [_as_tuple(i[name] if isinstance(i, dict) else i) for i in check_inputs]
-            )
+            checked = [_as_tuple(i[name] if isinstance(i, dict) else i) for i in check_inputs or ()]
             for given in [example] if check_inputs is None else checked:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", TracerWarning)  # the same ones again
@@ -247,7 +244,9 @@ def trace_module(
                         mod, {name: given}, None, False, strict=strict, example_inputs_is_kwarg=example_inputs_is_kwarg
                     )
                 _compare_graphs(graph, again.script_type.methods[name].graph)
-            _check(getattr(made, name) if name != "forward" else made, call, checked, kwargs, check_tolerance, graph)
+                traced, second = (m if name == "forward" else getattr(m, name) for m in (made, again))
+                one = () if example_inputs_is_kwarg else _as_tuple(given)
+                _check(traced, call, second, one, kwargs, check_tolerance, graph)
     return made
 
 
@@ -278,25 +277,31 @@ def _is_fresh(inner: Any, mod: Any) -> bool:
 
 
 def _check(
-    traced: Any, function: Callable, examples: Sequence[tuple], kwargs: dict, tolerance: float, graph: Graph
+    traced: Any, function: Callable, again: Any, args: tuple, kwargs: dict, tolerance: float, graph: Graph
 ) -> None:
-    """Run both on the examples; results that differ are told."""
-    for args in examples:
-        state = torch.get_rng_state()
-        with torch.no_grad():
-            expected = function(*_cloned(args), **_cloned(kwargs))
-            found = traced(*_cloned(args), **_cloned(kwargs))
-        torch.set_rng_state(state)
-        for number, (a, b) in enumerate(zip(tensors_in(expected), tensors_in(found))):
-            try:
-                torch.testing.assert_close(b.double() if b.is_floating_point() else b, a.double() if a.is_floating_point() else a, rtol=tolerance, atol=tolerance, equal_nan=True)  # fmt: skip
-            except AssertionError as problem:
-                random = _random_nodes(inlined(graph))
-                if random:
-                    nodes = "\n\t".join(str(n) for n in random)
-                    warn(f"Trace had nondeterministic nodes. Did you forget call .eval() on your model? Nodes:\n\t{nodes}\nThis may cause errors in trace checking. To disable trace checking, pass check_trace=False to torch.jit.trace()")  # fmt: skip
-                warn(f"Output nr {number + 1}. of the traced function does not match the corresponding output of the Python function. Detailed error:\n{problem}")  # fmt: skip
-                return
+    """Run a trace, what it was made of, and the second trace on the same arguments; results that differ are told.
+
+    These are calls like others, as in PyTorch: a model in training mode moves its statistics and draws random numbers in each."""
+    with torch.no_grad():
+        found = traced(*_cloned(args), **_cloned(kwargs))
+        expected = function(*_cloned(args), **_cloned(kwargs))
+        if _agree(found, expected, "Python function", tolerance, graph):
+            _agree(found, again(*_cloned(args), **_cloned(kwargs)), "repeated trace", tolerance, graph)
+
+
+def _agree(found: Any, expected: Any, of: str, tolerance: float, graph: Graph) -> bool:
+    """Whether two results are close; a warning says where they are not."""
+    for number, (a, b) in enumerate(zip(tensors_in(expected), tensors_in(found))):
+        try:
+            torch.testing.assert_close(b.double() if b.is_floating_point() else b, a.double() if a.is_floating_point() else a, rtol=tolerance, atol=tolerance, equal_nan=True)  # fmt: skip
+        except AssertionError as problem:
+            random = _random_nodes(inlined(graph))
+            if random:
+                nodes = "\n\t".join(str(n) for n in random)
+                warn(f"Trace had nondeterministic nodes. Did you forget call .eval() on your model? Nodes:\n\t{nodes}\nThis may cause errors in trace checking. To disable trace checking, pass check_trace=False to torch.jit.trace()")  # fmt: skip
+            warn(f"Output nr {number + 1}. of the traced function does not match the corresponding output of the {of}. Detailed error:\n{problem}")  # fmt: skip
+            return False
+    return True
 
 
 def _cloned(tree: Any) -> Any:

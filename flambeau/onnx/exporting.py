@@ -17,6 +17,7 @@ from ..export._trace import input_names
 from ..jit.inlining import inlined
 from ..jit.module import ScriptFunction, ScriptModule
 from ..nn import Module
+from ..nn.unchanged import in_mode
 from ..utils import _pytree as pytree
 from . import functions
 from .builder import Builder
@@ -35,19 +36,9 @@ DEFAULT_OPSET, OLDEST, NEWEST = 20, 7, 23
 
 @contextlib.contextmanager
 def select_model_mode_for_export(model: Any, mode: TrainingMode) -> Iterator[None]:
-    """Put a model into the mode it is exported in, for a while."""
-    if mode is TrainingMode.PRESERVE or not isinstance(model, Module) or isinstance(model, ExportedProgram):
+    """Context manager: put a model into the mode it is exported in, and every submodule back on exit."""
+    with in_mode(model, None if mode is TrainingMode.PRESERVE else mode is TrainingMode.TRAINING):
         yield
-        return
-    wanted = mode is TrainingMode.TRAINING
-    before = {m: m.training for m in model.modules() if m.training != wanted}
-    if before:
-        model.train(wanted)
-    try:
-        yield
-    finally:
-        for module, flag in before.items():
-            module.training = flag
 
 
 def export(

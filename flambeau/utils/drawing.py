@@ -13,6 +13,7 @@ from ..core import naming
 from ..nn import Module
 from ..nn.modules.attention import MultiheadAttention
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from ..nn.unchanged import unchanged
 from .layered import Box, picture
 from .svg import Drawing
 
@@ -33,7 +34,7 @@ def _box(title: str, detail: str = "", colour: str = _END) -> Box:
 
 
 def draw(model: Module, *args: Any, path: str | Path | None = None) -> Drawing:
-    """A picture of a network as it runs on these arguments; written to `path`, if there is one.
+    """A picture of a network as it runs on these arguments in evaluation mode; written to `path`, if there is one.
 
     >>> draw(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), flambeau.ones(1, 4), path="net.svg")  # doctest: +SKIP
     """
@@ -80,7 +81,7 @@ def _layer_box(module: Module, name: str) -> Box:
 def _boxes(model: Module, args: tuple) -> tuple[list[Box], dict[Box, list[Box]]]:
     """The boxes of what leads to an output, and the boxes that each reads."""
     trace = naming.load(f"{naming.PACKAGE}.jit.trace_graph")._get_trace_graph
-    with _each_call_named(model) as calls, no_grad():
+    with unchanged(model, training=False), _each_call_named(model) as calls, no_grad():
         graph, _ = trace(model, args, strict=False)
     found: list[Box] = []
     read: dict[Box, list[Box]] = defaultdict(list)

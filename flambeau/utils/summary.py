@@ -8,16 +8,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-from .. import random as rng
 from ..autograd import no_grad
 from ..core.dtype import float32
 from ..core.tensor import Tensor
 from ..nn.modules.container import ModuleDict, ModuleList
 from ..nn.modules.module import Module
 from ..nn.parameter import is_lazy
+from ..nn.unchanged import unchanged
 from ..ops.random.fills import rand
 from .work import multiply_adds
 
@@ -98,29 +97,6 @@ def _count(parameters: Any) -> int:
 
 
 # -- running the network ----------------------------------------------------------------------------------------------
-@contextmanager
-def _unchanged(model: Module) -> Iterator[None]:
-    """After this block modes, buffers and the random state are what they were."""
-    modes = [(m, m.training) for m in model.modules()]
-    buffers = [
-        (m, name, value, None if value is None or is_lazy(value) else value.detach().clone())
-        for m in model.modules()
-        for name, value in m._buffers.items()
-    ]
-    random_state = rng.get_rng_state()
-    try:
-        yield
-    finally:
-        rng.set_rng_state(random_state)
-        for module, training in modes:
-            module.training = training
-        with no_grad():
-            for module, name, value, copy in buffers:
-                if copy is not None:
-                    value.copy_(copy)
-                    module._buffers[name] = value  # a forward may have assigned another tensor
-
-
 class _Watcher:
     """Hooks on all modules, which write down every call."""
 
@@ -205,10 +181,9 @@ def _make_inputs(
     return ((), dict(zip(input_size, inputs))) if isinstance(input_size, Mapping) else (inputs, {})
 
 
-def _run(model: Module, args: tuple, kwargs: dict[str, Any], mode: str) -> LayerInfo:
+def _run(model: Module, args: tuple, kwargs: dict[str, Any]) -> LayerInfo:
     watcher = _Watcher(model)
     try:
-        model.train(mode == "train")
         with no_grad():
             model(*args, **kwargs)
     except Exception as problem:
@@ -321,14 +296,16 @@ def summary(
         raise ValueError(f"mode: expected 'train' or 'eval', got {mode!r}")
     if verbose not in (0, 1, 2):
         raise ValueError(f"verbose: expected 0, 1 or 2, got {verbose!r}")
+    if isinstance(input_size, Tensor) or next(_tensors(input_size), None) is not None:
+        input_size, input_data = input_data, input_size  # `summary(model, x)`
     if input_size is not None and input_data is not None:
         raise ValueError("expected one of input_size and input_data, got both")
     root, input_bytes = LayerInfo(model, "", 0), 0
     if input_size is not None or input_data is not None:
-        with _unchanged(model):
+        with unchanged(model, training=mode == "train"):
             args, kwargs = _make_inputs(input_size, input_data, dtypes, batch_dim, device)
             input_bytes = _bytes((args, kwargs))
-            root = _run(model, args, kwargs, mode)
+            root = _run(model, args, kwargs)
     _add_uncalled(root, {id(info.module) for info in root.all()})
     _mark_repeated(root)
     result = ModelStatistics(root, input_bytes, depth, col_names, by_parameter=verbose == 2)

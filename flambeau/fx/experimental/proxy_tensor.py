@@ -9,6 +9,7 @@ def forward(self, x_1):
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import operator
@@ -24,6 +25,7 @@ from ...core.tensor import Tensor
 from ...library.aten.overloads import OpOverload
 from ...library.aten.recorder import AtenRecorder
 from ...nn import Module, Parameter
+from ...nn.unchanged import contents_kept
 from ...utils import _pytree as pytree
 from .._symbolic_trace import Tracer
 from ..codegen import _PyTreeCodeGen, _PyTreeInfo
@@ -220,16 +222,23 @@ def make_fx(
 ) -> Callable[..., GraphModule]:
     """A function that runs `f` on its arguments and returns the operators called as a module. Operators that are made of others
     are taken apart, unless `pre_dispatch`; `decomposition_table` takes apart more. With `tracing_mode="symbolic"` the graph computes
-    with the sizes of its inputs (`f` is run with several); "fake" gives the graph that "real" gives."""
+    with the sizes of its inputs (`f` is run with several); "fake" gives the graph that "real" gives. With "real" the call is one like
+    others; the other modes leave a module's buffers and the random generators as they were."""
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise ValueError(f"Unexpected tracing type: {tracing_mode}")
+    buffers = list(f.buffers()) if isinstance(f, Module) else []
     if tracing_mode == "symbolic":
         from ...export.symbolic_trace import symbolic  # noqa: PLC0415  it imports this module
 
         options: dict[str, Any] = {"pre_dispatch": pre_dispatch, "record_stack_traces": record_stack_traces}
-        return functools.wraps(f)(
-            functools.partial(symbolic, f, functools.partial(make_fx, f, decomposition_table, **options))
-        )
+        real = functools.partial(make_fx, f, decomposition_table, **options)
+
+        @functools.wraps(f)
+        def traced_with_sizes(*args: Any) -> GraphModule:
+            with contents_kept(buffers):
+                return symbolic(f, real, *args)
+
+        return traced_with_sizes
 
     @functools.wraps(f)
     def traced(*args: Any) -> GraphModule:
@@ -244,7 +253,7 @@ def make_fx(
             node = graph.placeholder(name)
             if isinstance(leaf, Tensor):
                 recorder.track(leaf, node)
-        with recorder:
+        with recorder, contents_kept(buffers) if tracing_mode == "fake" else contextlib.nullcontext():
             result = f(*pytree.tree_unflatten(inputs, shape))
         out, out_shape = pytree.tree_flatten(result)
         values = [recorder.argument(v) for v in out]

@@ -18,6 +18,7 @@ from tensorboard.compat.proto.versions_pb2 import VersionDef
 from ...core import naming
 from ...nn import Module
 from ...nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from ...nn.unchanged import unchanged
 
 __all__ = ["graph"]
 
@@ -54,10 +55,10 @@ def _named(model: Module) -> Iterator[None]:
 def graph(
     model: Module, args: Any, verbose: bool = False, use_strict_trace: bool = True
 ) -> tuple[GraphDef, RunMetadata]:
-    """What the model computes for these arguments: nodes of TensorBoard, and what it says about the device."""
+    """What the model computes for these arguments in evaluation mode: nodes of TensorBoard, and what it says about the device."""
     trace = naming.load(f"{naming.PACKAGE}.jit.trace_graph")._get_trace_graph
     given = tuple(args) if isinstance(args, (list, tuple)) else (args,)
-    with _named(model):
+    with unchanged(model, training=False), _named(model):
         recorded, _ = trace(model, given, strict=use_strict_trace)
     if verbose:
         print(recorded)

@@ -17,6 +17,7 @@ from typing import Any
 
 from flambeau import fx, nn
 from flambeau.fx.graph_module import _KEPT_BY_COPIES, _CodeOnlyModule, _copy_attr
+from flambeau.nn.unchanged import in_mode, unchanged
 from flambeau.vision import ops
 
 __all__ = ["create_feature_extractor", "get_graph_node_names"]
@@ -111,14 +112,11 @@ def _traced(
     model: nn.Module, options: dict[str, Any], concrete_args: Any
 ) -> Iterator[tuple[str, NodePathTracer, fx.Graph]]:
     """The model traced in training and in evaluation; afterwards it is as it was."""
-    was_training = model.training
-    try:
-        for mode in ("train", "eval"):
-            model.train(mode == "train")
-            tracer = NodePathTracer(**options)
-            yield mode, tracer, tracer.trace(model, concrete_args=concrete_args)
-    finally:
-        model.train(was_training)
+    for mode in ("train", "eval"):
+        tracer = NodePathTracer(**options)
+        with unchanged(model, training=mode == "train"):
+            graph = tracer.trace(model, concrete_args=concrete_args)
+        yield mode, tracer, graph
 
 
 def get_graph_node_names(
@@ -246,6 +244,6 @@ def create_feature_extractor(
         graphs[mode] = graph
     if not suppress_diff_warning:
         _warn_graph_differences(*tracers)
-    extractor = DualGraphModule(model, graphs["train"], graphs["eval"], class_name=type(model).__name__)
-    extractor.train(was_training)
-    return extractor
+    with in_mode(model, None):  # layers are shared: each stays in its own mode
+        extractor = DualGraphModule(model, graphs["train"], graphs["eval"], class_name=type(model).__name__)
+        return extractor.train(was_training)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import flambeau
 from flambeau import Tensor, nn
 from flambeau.nn import functional as F
+from flambeau.nn.unchanged import unchanged
 
 from ...ops import boxes as box_ops
 from ...ops._losses import complete_box_iou_loss, distance_box_iou_loss, generalized_box_iou_loss
@@ -146,12 +147,9 @@ def overwrite_eps(model: nn.Module, eps: float) -> None:
 
 def retrieve_out_channels(model: nn.Module, size: tuple[int, int]) -> list[int]:
     """The widths of the maps a backbone makes of images of size (width, height)."""
-    training = model.training
-    model.eval()
-    with flambeau.no_grad():
+    with unchanged(model, training=False), flambeau.no_grad():
         device = next(model.parameters()).device
         out = model(flambeau.zeros((1, 3, size[1], size[0]), device=device))
-    model.train(training)
     return [x.shape[1] for x in (out.values() if isinstance(out, dict) else [out])]
 
 

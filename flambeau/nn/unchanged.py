@@ -1,0 +1,75 @@
+"""Context managers for tools that run a model to look at it: afterwards the model and the random generators are what they were."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..autograd import no_grad
+from ..core.tensor import Tensor
+from ..random import fork_rng
+from .modules.module import Module
+from .parameter import is_lazy
+
+
+@contextlib.contextmanager
+def in_mode(model: Any, training: bool | None) -> Iterator[None]:
+    """Context manager: put a model into training or evaluation mode, and every submodule back into its own mode on exit.
+
+    With None, or something that is no module, only what happens inside to the modes is undone."""
+    before = [(module, module.training) for module in model.modules()] if isinstance(model, Module) else []
+    if training is not None and any(flag != training for _, flag in before):
+        model.train(training)
+    try:
+        yield
+    finally:
+        for module, flag in before:  # from the outside to the inside: `train` sets the modes of the parts, too
+            if module.training != flag:
+                module.train(flag)
+
+
+@contextlib.contextmanager
+def _own_buffers(model: Any) -> Iterator[None]:
+    """Context manager: give a model copies of its buffers, and its own ones back on exit, never written to."""
+    kept = [
+        (module, name, buffer)
+        for module in (model.modules() if isinstance(model, Module) else ())
+        for name, buffer in module._buffers.items()
+        if buffer is not None and not is_lazy(buffer)
+    ]
+    copies = {id(buffer): buffer.detach().clone() for _, _, buffer in kept}  # modules that share one go on sharing
+    for module, name, buffer in kept:
+        module._buffers[name] = copies[id(buffer)]
+    try:
+        yield
+    finally:
+        for module, name, buffer in kept:
+            module._buffers[name] = buffer
+
+
+@contextlib.contextmanager
+def unchanged(model: Any, training: bool | None = None) -> Iterator[None]:
+    """Context manager: a model may run inside, in the given mode; on exit its modes, its buffers and the random generators of all
+    devices are what they were.
+
+    >>> with unchanged(model, training=False):
+    ...     model(example)
+    """
+    with in_mode(model, training), _own_buffers(model), fork_rng():
+        yield
+
+
+@contextlib.contextmanager
+def contents_kept(tensors: Iterable[Tensor]) -> Iterator[None]:
+    """Context manager: on exit the tensors hold what they held, and the random generators are where they were. Unlike
+    `unchanged`, for recorders that know tensors by their identity."""
+    kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in tensors if not is_lazy(tensor)]
+    with fork_rng():
+        try:
+            yield
+        finally:
+            with no_grad():
+                for tensor, version, contents in kept:
+                    if tensor._version != version:
+                        tensor.copy_(contents)
