@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..core import dtype as dt
-from ..core.device import cpu
+from ..core.backend import has_backend, why_absent
+from ..core.device import cpu, set_default_device
+from ..core.device import device as Device
 from ..core.dtype import ALL_DTYPES, dtype
 from ..core.layout import sparse_coo, strided
 from ..core.promotion import get_default_dtype, set_default_dtype
@@ -81,11 +83,12 @@ class _TensorType(type):
         return super().__new__(mcs, name, bases, fields)
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Tensor:
-        if cls.device_type != "cpu":
+        if cls.device_type != "cpu" and not has_backend(Device(cls.device_type)):
             raise TypeError(f"type torch.cuda.{cls.__name__} not available. Torch not compiled with CUDA enabled.")
         if cls.is_sparse:
             return _legacy_sparse(args, kwargs, cls.dtype)
-        return legacy_tensor(cls.__name__, args, kwargs, cls.dtype)
+        made = legacy_tensor(cls.__name__, args, kwargs, cls.dtype)
+        return made if cls.device_type == "cpu" else made.to(cls.device_type)
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return (
@@ -138,7 +141,10 @@ SPARSE_TENSOR_TYPES: dict[str, Any] = {
     f"{d.scalar_type}Tensor": _tensor_type(d, "torch.sparse") for d in _NAMED if d is not dt.bool_
 }
 CUDA_TENSOR_TYPES: dict[str, Any] = {f"{d.scalar_type}Tensor": _tensor_type(d, "torch.cuda") for d in _NAMED}
-_BY_STRING = {f"{kind.__module__}.{name}": kind for name, kind in (*TENSOR_TYPES.items(), *SPARSE_TENSOR_TYPES.items())}
+_BY_STRING = {
+    f"{kind.__module__}.{name}": kind
+    for name, kind in (*TENSOR_TYPES.items(), *SPARSE_TENSOR_TYPES.items(), *CUDA_TENSOR_TYPES.items())
+}
 
 
 class _StorageType(type):
@@ -175,24 +181,18 @@ def _storage_type(d: dtype) -> Any:
 STORAGE_TYPES: dict[str, Any] = {kind.__name__: kind for kind in (_storage_type(d) for d in ALL_DTYPES if d.method)}
 
 
-def dtype_of_type(kind: Any) -> dtype:
-    """What x.type(kind) converts to: a dtype, a tensor class or its name."""
+def dtype_and_device(kind: Any) -> tuple[dtype, str]:
+    """What x.type(kind) converts to, of a dtype, a tensor class or its name: the dtype, and the type of device."""
     if isinstance(kind, dtype):
-        return kind
+        return kind, ""
     if kind is Tensor or kind == "torch.Tensor":
-        return get_default_dtype()
-    if isinstance(kind, str):
-        found = _BY_STRING.get(kind)
-        if found is None:
-            raise ValueError(f"invalid type: '{kind}'")
-        return found.dtype
-    if isinstance(kind, _TensorType):
-        if kind.device_type != "cpu":
-            raise RuntimeError(f"type torch.cuda.{kind.__name__} not available. Torch not compiled with CUDA enabled.")
-        return kind.dtype
-    if isinstance(kind, type) and kind in dt.OF_PYTHON:
-        return dt.OF_PYTHON[kind]
-    raise RuntimeError("invalid type object")
+        return get_default_dtype(), "cpu"
+    if not isinstance(kind, (str, type)):
+        raise TypeError("dtype must be a type, str, or dtype object")
+    found = _BY_STRING.get(kind) if isinstance(kind, str) else kind
+    if not isinstance(found, _TensorType):
+        raise ValueError(f"invalid type: '{kind if isinstance(kind, str) else kind.__name__}'")
+    return found.dtype, found.device_type
 
 
 @composite(name="type", function=False)
@@ -200,7 +200,13 @@ def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor converted to another one."""
     if dtype is None:
         return type_string(self)
-    return self.to(dtype_of_type(dtype))
+    kind, place = dtype_and_device(dtype)
+    if place == "cuda" and not has_backend(Device("cuda")):
+        raise RuntimeError(
+            f"type {dtype if isinstance(dtype, str) else f'torch.cuda.{dtype.__name__}'} not available: there is no device of type"
+            f" 'cuda' here: {why_absent('cuda')}"
+        )
+    return self.to(place or self.device, kind, non_blocking)
 
 
 @composite(function=False)
@@ -219,7 +225,13 @@ def set_default_tensor_type(t: Any) -> None:
     """set_default_dtype by a legacy type or its name."""
     if isinstance(t, dtype):
         raise TypeError(f"invalid type object: expected a tensor type such as torch.FloatTensor, got {t}")
-    set_default_dtype(dtype_of_type(t))
+    kind, place = dtype_and_device(t)
+    if place == "cuda" and not has_backend(Device("cuda")):
+        name = t if isinstance(t, str) else f"torch.cuda.{t.__name__}"
+        raise TypeError(f"type {name} not available. Torch not compiled with CUDA enabled.")
+    set_default_dtype(kind)
+    if place == "cuda":
+        set_default_device(place)
 
 
 def typename(obj: Any) -> str:

@@ -94,3 +94,12 @@ def test_wrong_arguments():
     with pytest.raises(RuntimeError, match="Layers that ran"):
         summary(model, input_size=(2, 3, 8, 8))
     assert model.training and not any(m._forward_hooks for m in model.modules())
+
+
+def test_a_tensor_takes_the_place_of_a_size():
+    model, x = Net(), torch.ones(2, 1, 8, 8)
+    wanted = str(summary(model, input_data=x, verbose=0))
+    assert str(summary(model, x, verbose=0)) == wanted
+    assert str(summary(model, (x,), verbose=0)) == wanted == str(summary(model, {"x": x}, verbose=0))
+    with pytest.raises(ValueError, match="got both"):
+        summary(model, x, (2, 1, 8, 8))

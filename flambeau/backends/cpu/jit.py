@@ -23,6 +23,7 @@ from ...core.locks import COMPILER, new_lock
 from ...kernels import cache, complex_nests, emit_llvm, ir
 from ...kernels.ir_check import verify
 from ...kernels.nest_analysis import statements
+from ...kernels.notice import NOTICE
 from . import image, native_call, object_loader, team, threads
 
 
@@ -96,8 +97,9 @@ def support_code(text: str, entry: str, signature: str = "", straight: bool = Fa
     stored = cache.read(name, cache.ENTRY)
     if stored is not None:
         return _place(*_unpack(stored))[1]
-    compiler = _compiler()
-    code = _link(compiler.straight_code(text) if straight else compiler.object_code(text), entry)
+    with NOTICE.compiling():
+        compiler = _compiler()
+        code = _link(compiler.straight_code(text) if straight else compiler.object_code(text), entry)
     cache.write(name, _pack(signature, code), cache.ENTRY)
     return _place(signature, code)[1]
 
@@ -127,6 +129,14 @@ def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> tup
         stats.loaded += 1
         signature, code, told = _unpack(stored)
         return _place(signature, code, told)
+    with NOTICE.compiling():
+        signature, code, told = _built(source)
+    cache.write(name, _pack(signature, code, told))
+    return _place(signature, code, told)
+
+
+def _built(source: ir.Kernel | Callable[[], ir.Kernel]) -> tuple[str, image.Image, Facts]:
+    """A kernel's signature, machine code, and what is known of it."""
     kernel = source if isinstance(source, ir.Kernel) else source()
     verify(kernel)
     kernel = complex_nests.split(kernel)
@@ -137,9 +147,7 @@ def _load_or_build(source: ir.Kernel | Callable[[], ir.Kernel], key: str) -> tup
         tuple(p.name for p in kernel.params),
         frozenset(i for i, p in enumerate(kernel.params) if p in stored_to),
     )
-    code = _build(emit_llvm.emit(kernel), kernel.name)
-    cache.write(name, _pack(signature, code, told))
-    return _place(signature, code, told)
+    return signature, _build(emit_llvm.emit(kernel), kernel.name), told
 
 
 # ---------------------------------------------------------------------------------------------- compiling

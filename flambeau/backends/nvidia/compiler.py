@@ -11,6 +11,7 @@ from typing import Any
 
 from ...core.locks import COMPILER, new_lock
 from ...kernels import cache
+from ...kernels.notice import NOTICE
 from .driver import CudaError
 from .libraries import library
 
@@ -37,7 +38,7 @@ def cubin(source: str, architecture: str, options: tuple[str, ...] = ()) -> byte
     if stored is not None:
         stats.loaded += 1
         return stored
-    with _lock:
+    with _lock, NOTICE.compiling():
         started = time.perf_counter()
         code = _quickly_compiled(source, every)
         stats.compiled += 1

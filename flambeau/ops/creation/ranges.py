@@ -157,7 +157,8 @@ def _range_dtype(values: tuple) -> dtype:
 
 @composite(kind="creation", method=False)
 def arange(*args: Any, out: Any = None, **options: Any) -> Tensor:
-    """Numbers from start (0) up to, not including, end in steps of step (1).
+    """arange(start, end=None, step=1, *, out=None, **options): numbers from start up to, not including, end in steps of step.
+    `arange(end)` starts with 0.
 
     >>> arange(1, 7, 2)
     tensor([1, 3, 5])

@@ -157,7 +157,7 @@ def _sort_arguments(name: str, args: tuple, kwargs: dict[str, Any], stable: Any)
 
 @composite(out=True)
 def argsort(input: Tensor, *args: Any, stable: bool | None = None, **kwargs: Any) -> Tensor:
-    """argsort(input, dim=-1, descending=False, *, stable=False): the order that sorts along a dimension."""
+    """argsort(input, dim=-1, descending=False, *, stable=None, out=None): the order that sorts along a dimension."""
     need_tensor("argsort", input)
     dim, descending = _sort_arguments("argsort", args, kwargs, stable)
     return sorted_along(input._bare_alias(), one_dim("argsort", dim, len(input.shape)), descending)[1]

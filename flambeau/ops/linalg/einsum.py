@@ -45,7 +45,8 @@ class Order:
 
 @composite(method=False)
 def einsum(*args: Any) -> Tensor:
-    """einsum("ij,jk->ik", a, b), or einsum(a, [0, 1], b, [1, 2], [0, 2])."""
+    """einsum(equation, *operands): the sum of products that the equation names, `einsum("ij,jk->ik", a, b)`. Or subscripts as numbers:
+    `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
     equation, operands = _parse_arguments(args)
     inputs, output = _parse_equation(equation, operands)
     return _contract(inputs, output, list(operands), Order.path(equation, operands))

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...core.tensor import Tensor
 from .record import OPS, Op
+from .shown import show_inplace_signature, show_signature
 
 
 def bind_methods() -> None:
@@ -13,6 +14,7 @@ def bind_methods() -> None:
     for op in list(OPS.values()):  # a copy at once: another thread may declare some
         names = (op.name, *(a for a in op.aliases if "." not in a))
         _describe_inplace(op)
+        _show_signatures(op)
         for name in names:
             if op.method is not None and name not in Tensor.__dict__:
                 setattr(Tensor, name, op.method)
@@ -24,6 +26,14 @@ def _describe_inplace(op: Op) -> None:
     """What `help(add_)` says, where the in-place form was made from the operator."""
     if op.inplace is not None and not op.inplace.__doc__:
         op.inplace.__doc__ = f"`{op.name}` in place: {op.function.__doc__ or 'the result replaces the tensor'}"
+
+
+def _show_signatures(op: Op) -> None:
+    """What `help(add)` says of the arguments."""
+    if op.namespaces or op.method is not None:
+        show_signature(op.function, op.name)
+        if op.inplace is not None:
+            show_inplace_signature(op.inplace, op.function)
 
 
 def namespace(which: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from .former import former_call
 from .formula import OPTIONAL, Pointwise
 from .gradient import record
 from .parameters import NO_DEFAULT
+from .shown import show_signature
 
 # What an operand raises that has no plan: it is no tensor, or a sparse one.
 _UNPLANNED = (AttributeError, SparseOperand)
@@ -219,6 +220,7 @@ def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:
     face = space["_face"]
     FACE_CODES.add(face.__code__)
     face.__name__ = face.__qualname__ = name
+    show_signature(face, name)
     face.unwatched_twin = functools.partial(_unwatched_twin, source, space, face)
     return face
 

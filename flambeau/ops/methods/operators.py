@@ -16,6 +16,7 @@ from ..machinery.calls import general, run_inplace
 from ..machinery.faces import make_face
 from ..machinery.formula import Pointwise
 from ..machinery.record import OPS, Op
+from ..machinery.shown import show_signature
 
 _BINARY = {
     "add": "add", "sub": "sub", "mul": "mul", "truediv": "div", "floordiv": "floor_divide", "mod": "remainder",
@@ -142,6 +143,7 @@ def _inplace_operator(method: Any) -> Callable:
     space = {**method.__globals__, "_run_inplace": _run_inplace_operator, "_intercept": _intercept}
     face = FunctionType(method.__code__, space, method.__name__, method.__defaults__, method.__closure__)
     face.__kwdefaults__ = method.__kwdefaults__
+    show_signature(face, face.__name__)
     return face
 
 

@@ -107,7 +107,8 @@ def _bounds(name: str, args: tuple, kwargs: dict[str, Any], rest: int) -> tuple[
 
 @composite(kind="random", method=False)
 def randint(*args: Any, generator: Any = None, out: Any = None, **options: Any) -> Tensor:
-    """randint(high, size) or randint(low, high, size): random integers from low (0) to high - 1.
+    """randint(low, high=None, size=None, *, generator=None, out=None, **options): random integers from low to high - 1. With two
+    arguments, `randint(high, size)`, low is 0.
 
     >>> manual_seed(0); randint(10, (3,))
     tensor([4, 9, 3])
@@ -175,7 +176,8 @@ def _number(value: Any) -> Any:
 
 @composite(kind="random", method=False)
 def randint_like(input: Tensor, *args: Any, generator: Any = None, **options: Any) -> Tensor:
-    """randint_like(input, high) or randint_like(input, low, high): random integers in the shape of another tensor."""
+    """randint_like(input, low, high=None, *, generator=None, **options): random integers from low to high - 1 in the shape of
+    another tensor. `randint_like(input, high)`: low is 0."""
     low, high, left = _bounds("randint_like", tuple(_number(a) for a in args), options, 0)
     if left:
         raise TypeError(f"randint_like() takes 2 or 3 positional arguments, but {1 + len(args)} were given")
@@ -204,7 +206,7 @@ def _reals(name: str, **given: Any) -> list[float]:
 
 @composite(kind="random", function=False)
 def uniform_(self: Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> Tensor:
-    """uniform_(from=0, to=1): every element becomes uniform on [from, to). (`from` is a Python keyword: pass it by position
+    """Make every element uniform on [from, to): `uniform_(from=0, to=1)`. (`from` is a Python keyword: pass it by position
     or as **{"from": ...}.)"""
     if not args and not kwargs:
         return _fill_(self, "uniform_", "UniformBackward0", _UNIT, generator)
@@ -255,7 +257,7 @@ def geometric_(self: Tensor, p: Any, *, generator: Any = None) -> Tensor:
 
 @composite(kind="random", function=False)
 def random_(self: Tensor, *args: Any, generator: Any = None, **kwargs: Any) -> Tensor:
-    """random_(): any non-negative integer of the dtype; random_(to): 0 ... to - 1; random_(from, to): from ... to - 1."""
+    """Fill with random integers. `random_()`: any non-negative integer of the dtype; random_(to): 0 ... to - 1; random_(from, to): from ... to - 1."""
     given = dict(zip(("from", "to") if len(args) > 1 else ("to",), args))
     if len(args) > 2 or set(kwargs) - {"from", "to"} or set(given) & set(kwargs):
         raise TypeError(f"random_() takes from, to and generator, but got {len(args)} arguments and {sorted(kwargs)}")

@@ -194,7 +194,7 @@ def _overloaded(name: str, word: str, whole: Reduction, along: Any, binary: str)
 
     extreme.__name__ = name
     extreme.__doc__ = (
-        f"{name}(input): the {word} element. {name}(input, dim, keepdim=False): the {word} along a dimension and its index."
+        f"{name}(input, dim=None, keepdim=False, *, out=None): the {word} element, or the {word} along a dimension and its index."
         f" {name}(input, other): the {word} of each pair of elements."
     )
     return extreme

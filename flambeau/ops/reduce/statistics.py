@@ -194,19 +194,31 @@ def _declare(name: str, run: Any, doc: str, method: bool, takes_out: bool) -> An
 var = _declare(
     "var",
     variance,
-    "var(input, dim=None, *, correction=1, keepdim=False): the variance, with count - correction as divisor.",
+    "var(input, dim=None, *, correction=1, keepdim=False, out=None): the variance, with count - correction as divisor.",
     True,
     True,
 )
 std = _declare(
     "std",
     deviation,
-    "std(input, dim=None, *, correction=1, keepdim=False): the standard deviation, the root of the variance.",
+    "std(input, dim=None, *, correction=1, keepdim=False, out=None): the standard deviation, the root of the variance.",
     True,
     True,
 )
-var_mean = _declare("var_mean", variance_and_mean, "The variance and the mean.", False, False)
-std_mean = _declare("std_mean", deviation_and_mean, "The standard deviation and the mean.", False, False)
+var_mean = _declare(
+    "var_mean",
+    variance_and_mean,
+    "var_mean(input, dim=None, *, correction=1, keepdim=False, out=None): the variance and the mean.",
+    False,
+    False,
+)
+std_mean = _declare(
+    "std_mean",
+    deviation_and_mean,
+    "std_mean(input, dim=None, *, correction=1, keepdim=False, out=None): the standard deviation and the mean.",
+    False,
+    False,
+)
 
 
 # -- covariance --------------------------------------------------------------------------------------------------------

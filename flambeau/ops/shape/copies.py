@@ -9,6 +9,7 @@ from ...core.layout import contiguous_format
 from ...core.tensor import Tensor
 from ..creation.convert import alias, clone, detach
 from ..machinery.declare import composite
+from ..machinery.shown import documented
 from .complex_views import view_as_complex, view_as_real
 from .dimensions import expand, permute, select, slice_dim, squeeze, t, transpose, unsqueeze
 from .parts import unfold
@@ -21,7 +22,9 @@ def _copied(name: str, see: Callable) -> Any:
         return clone(see(input, *args, **kwargs), memory_format=contiguous_format)
 
     copy.__doc__ = f"A copy of what {name.removesuffix('_copy')} shows."
-    return composite(copy, name=name, method=False, out="exact")
+    face = composite(copy, name=name, method=False, out="exact")
+    face.__signature__ = documented(see)
+    return face
 
 
 def _slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
