@@ -45,7 +45,8 @@ sys.exit(main(["{name}", *sys.argv[1:]]))
 def install_names() -> tuple[list[Path], list[Path]]:
     """Install each name of `OTHERS` in this environment unless a file of that name is there already. Returns the files of
     Flambeau's commands, and the files of others that were left as they are."""
-    own, others = [], []
+    own: list[Path] = []
+    others: list[Path] = []
     for name in OTHERS:
         path = Path(sysconfig.get_path("scripts"), name)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+from typing import Any
 
 from . import cuda, hub
 from .config import NOT_INSTALLED, facts, table, version_of
@@ -23,7 +24,7 @@ def _gpus() -> list[tuple[str, str]]:
         return [("GPUs", f"none used: {why_absent('cuda')}")]
     found = []
     for index in range(cuda.device_count()):
-        facts = cuda.get_device_properties(index)
+        facts: Any = cuda.get_device_properties(index)  # its fields are the driver's
         found.append(
             (
                 f"GPU {index}",
