@@ -2,7 +2,7 @@
 
     python benchmarks/eager.py                  # needs torch==2.13.0 beside flambeau
     python benchmarks/eager.py --busy           # how much slower each gets beside one busy loop per core
-    python benchmarks/eager.py --write          # also update the table in README.md (with --busy: the other one)
+    python benchmarks/eager.py --write          # also update the table in docs/performance.md (with --busy: the other one)
 
 Each row is the ratio of medians, PyTorch's time over Flambeau's: larger is better for Flambeau. Rounds of both libraries
 alternate, so a noisy machine disturbs both alike. With --busy each library has a process of its own, because the waiting
@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
 
 def arrays(*shapes: tuple[int, ...]) -> list[np.ndarray]:
@@ -265,14 +265,14 @@ turns, quiet and busy. Half of the cores' time is lost, so 2 is what can be had;
 
 
 def write_table(table: str, section: str) -> None:
-    text = README.read_text()
+    text = PAGE.read_text()
     if section == "busy" and "<!-- busy benchmark -->" not in text:
         eager = re.compile(r"<!-- eager benchmark -->\n.*?<!-- end -->\n", re.S)
         text = eager.sub(lambda m: m[0] + BUSY_TEXT + "\n<!-- busy benchmark -->\n<!-- end -->\n", text)
     marked = re.compile(rf"(<!-- {section} benchmark -->\n).*?(<!-- end -->)", re.S)
     if not marked.search(text):
-        raise SystemExit(f"README.md has no {section} benchmark section")
-    README.write_text(marked.sub(lambda m: m[1] + table + "\n" + m[2], text))
+        raise SystemExit(f"docs/performance.md has no {section} benchmark section")
+    PAGE.write_text(marked.sub(lambda m: m[1] + table + "\n" + m[2], text))
 
 
 def main() -> None:
@@ -284,7 +284,7 @@ def main() -> None:
     parser.add_argument(
         "--alone", choices=("flambeau", "torch"), help="print one library's quiet and busy times as JSON"
     )
-    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     options = parser.parse_args()
     if options.busy:
         table = measure_busy(options)

@@ -1,7 +1,7 @@
 """Whole training steps, Flambeau against PyTorch eager, in one interleaved run.
 
     python benchmarks/train.py              # needs torch==2.13.0 beside flambeau
-    python benchmarks/train.py --write      # also update the table in README.md
+    python benchmarks/train.py --write      # also update the table in docs/performance.md
 
 The ratio is steps per second, Flambeau's over PyTorch's: larger is better for Flambeau. Peak memory is that of a separate
 process running each model alone.
@@ -23,7 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 import models  # noqa: E402
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 
 CASES: dict[str, Callable[[Any], Callable[[], Any]]] = {
     "MLP 784-256-128-10, batch 64, Adam": lambda lib: models.classification(lib, models.mlp, (64, 784), models.adam),
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="regular expression over case names")
     parser.add_argument("--seconds", type=float, default=10.0, help="time per case")
     parser.add_argument("--no-memory", action="store_true")
-    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/performance.md")
     options = parser.parse_args()
     lines = ["| training step | PyTorch | Flambeau | ratio | memory ratio |", "| --- | --: | --: | --: | --: |"]
     ratios = []
@@ -110,11 +110,11 @@ def main() -> None:
     table = "\n".join(lines)
     print(table)
     if options.write:
-        text = README.read_text()
+        text = PAGE.read_text()
         marked = re.compile(r"(<!-- training benchmark -->\n).*?(<!-- end -->)", re.S)
         if not marked.search(text):
-            raise SystemExit("README.md has no training benchmark section")
-        README.write_text(marked.sub(lambda m: m[1] + table + "\n" + m[2], text))
+            raise SystemExit("docs/performance.md has no training benchmark section")
+        PAGE.write_text(marked.sub(lambda m: m[1] + table + "\n" + m[2], text))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The benchmarks run: they share code, and their tables are in the README. How fast anything is, is not asked here."""
+"""The benchmarks run: they share code, and their tables are in docs/performance.md. How fast anything is, is not asked here."""
 
 from __future__ import annotations
 
