@@ -59,12 +59,9 @@ def operator_name(op: Any) -> str:
     name = op.name
     if "::" in name:
         return name
-    if op.quirks.aten:
-        return f"aten::{op.quirks.aten}"
-    if not op.namespaces and op.method is None:
+    if not op.aten and not op.namespaces and op.method is None:
         return f"flambeau::{name}"
-    space = op.namespaces[0] if op.namespaces else ""
-    return f"aten::{_PREFIXES.get(space, '')}{name}"
+    return f"aten::{op.aten_name}"
 
 
 class MemoryNote:

@@ -44,7 +44,6 @@ from ..expr.node import PREDICATES, cast, children, rebuild, walk
 from ..expr.simplify import simplify
 from ..ops.machinery.inplace import check_writable
 from ..ops.machinery.plan import NATIVE, Layout, compiles, kernel
-from ..ops.machinery.quirks import Quirks
 from ..ops.machinery.record import Op
 from ..ops.machinery.watched import PrivateCall
 from ..ops.shape.complex_views import view_as_complex, view_as_real
@@ -210,7 +209,7 @@ class Update:
             False,
             self,
             source=self.formula,
-            quirks=Quirks(aten=f"_fused_{self.name}_"),
+            aten=f"_fused_{self.name}_",
         )
         op.writes = ("param", *self.scalars, *self.elements[2:])
         op.function = PrivateCall(op, self.update_lists)

@@ -21,7 +21,7 @@ import onnxruntime
 import flambeau
 from flambeau.core.tensor import Tensor
 from flambeau.export._trace import Unsupported
-from flambeau.library.aten.public import DataDependent
+from flambeau.library.aten.translation import DataDependent
 from flambeau.onnx.dtypes import array_of
 from flambeau.onnx.errors import UnsupportedOperatorError
 from flambeau.utils import _pytree as pytree

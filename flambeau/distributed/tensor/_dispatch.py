@@ -82,7 +82,7 @@ class Call:
     @property
     def name(self) -> str:
         """What PyTorch calls the operator."""
-        return f"aten.{self.op.quirks.aten or self.op.name}.default"
+        return f"aten.{self.op.aten_name}.default"
 
     def key(self) -> tuple | None:
         """What decides about the call, if it can be looked up."""

@@ -9,10 +9,9 @@ import flambeau
 
 from ...core.tensor import Tensor
 from .overloads import aten
-from .public import entry
 
 
-@entry("nn.functional.multi_head_attention_forward")
+@flambeau.nn.functional.multi_head_attention_forward.op.as_aten
 def _attention(recorder: Any, *args: Any, **kwargs: Any) -> Any:
     names = (
         "query", "key", "value", "embed_dim_to_check", "num_heads", "in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "add_zero_attn",

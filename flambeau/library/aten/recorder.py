@@ -1,6 +1,6 @@
 """A mode that sees a program's calls as calls of PyTorch's operators.
 
-Each call of a public function becomes calls of `torch.ops.aten` (`public` says which), and each of those is given to `record`."""
+Each call of a public function becomes calls of `torch.ops.aten` (`translation` says which), and each of those is given to `record`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import modes
-from . import attention, gradients, more_public  # noqa: F401  they add entries to `public`
+from . import attention, gradients  # noqa: F401  they say how calls are made
 from .overloads import OpOverload, aten, recording
-from .public import translated
+from .translation import translated
 
 
 class AtenRecorder(modes.Mode):
     """Subclass it and say in `note(overload, args, kwargs, result)` what to do with a call that was made."""
 
+    aten = aten  # the operators that are called
     differentiates = True  # whether calls with rules for their gradients go through these
     parts = True  # a value from a call that is not seen would become a constant of the graph
     reads_values = False  # whether calls that ask for values are allowed; a graph has none

@@ -75,6 +75,12 @@ def tensor(data: Any, **options: Any) -> Tensor:
     return finish(from_data(data, chosen.dtype, chosen.device or default_device()), chosen.requires_grad)
 
 
+@tensor.op.as_aten
+def _(recorder: Any, data: Any, **options: Any) -> Tensor:
+    made = recorder.unseen(lambda: tensor(data, **options))
+    return recorder.aten.detach_.default(recorder.aten.lift_fresh_copy.default(made))
+
+
 def _from_storage(data: TypedStorage | UntypedStorage, d: dtype | None, where: Device | None) -> Tensor:
     """A copy of a storage's elements; bytes without a type are read as the dtype asked for."""
     if isinstance(data, TypedStorage):

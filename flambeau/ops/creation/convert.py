@@ -141,6 +141,13 @@ def contiguous(self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
     return self if is_laid_out(self, memory_format) else clone(self, memory_format=memory_format)
 
 
+@contiguous.op.as_aten
+def _(recorder: Any, self: Tensor, memory_format: Any = contiguous_format) -> Tensor:
+    if self.is_contiguous(memory_format=memory_format):
+        return self
+    return recorder.aten.contiguous.default(self, memory_format=memory_format)
+
+
 def _convert_backward(g: Tensor, input_dtype: dtype, input_device: device) -> Tensor:
     if g.dtype.is_complex and not input_dtype.is_complex:
         g = g.real
@@ -168,7 +175,8 @@ def _convert_layout(input: Tensor, d: dtype, where: device, fmt: memory_format) 
     layout=_convert_layout,
     planned=True,
     grads={"input": _convert_backward},
-    quirks=Quirks(label="ToCopyBackward0", aten="_to_copy"),
+    quirks=Quirks(label="ToCopyBackward0"),
+    aten="_to_copy",
     batching="same",
     formula=lambda input, d, where, fmt: (copy_values, (input,)),
 )
@@ -236,6 +244,21 @@ def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return converted(self, d or self.dtype, where, fmt, copy)
 
 
+@to.op.as_aten
+def _(recorder: Any, self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    recorder.before_cast(self)
+    packet = recorder.aten.to
+    if (args and isinstance(args[0], (str, device))) or "device" in kwargs:
+        where = device(args[0] if args else kwargs["device"])
+        wanted = args[1] if len(args) > 1 else kwargs.get("dtype")
+        if wanted is not None:
+            return packet.device(self, where, wanted)
+        return packet.dtype_layout(self, dtype=self.dtype, layout=self.layout, device=where)
+    given = args or (kwargs["dtype"] if "dtype" in kwargs else kwargs["other"],)
+    options = {k: v for k, v in kwargs.items() if k in ("non_blocking", "copy", "memory_format")}
+    return (packet.other if isinstance(given[0], Tensor) else packet.dtype)(self, *given, **options)
+
+
 def _converted_later(*arguments: Any) -> Tensor:
     """`converted` for copies between host and device that nobody waits for (see `non_blocking`)."""
     before, transfers.wait = transfers.wait, False
@@ -274,7 +297,9 @@ def _cast_method(name: str, d: dtype) -> Any:
         return converted(self, d, self.device, memory_format)
 
     cast.__doc__ = f"The values as {d.name}."
-    return composite(cast, name=name, function=False, batching="same")
+    made = composite(cast, name=name, function=False, batching="same")
+    made.op.as_aten(lambda recorder, self, memory_format=None: to.op.aten_calls(recorder, self, d))
+    return made
 
 
 CASTS: dict[dtype, Any] = {d: _cast_method(name, d) for name, d in dt.METHODS.items()}
@@ -286,7 +311,7 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return converted(self, other.dtype, other.device)
 
 
-@composite(function=False, quirks=Quirks(aten="to"))
+@composite(function=False, aten="to")
 def cpu_(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
     """The tensor on the CPU."""
     return converted(self, self.dtype, cpu, memory_format)
@@ -611,6 +636,12 @@ def resize_(self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
             uninitialised(header(self._storage, new, (1,), start, self.dtype, self.device, True))
         self._bump("resize_")
     return self
+
+
+@resize_.op.as_aten
+def _(recorder: Any, self: Tensor, *sizes: Any, memory_format: Any = None) -> Tensor:
+    wanted = varargs_ints(sizes, "resize_")
+    return self if tuple(wanted) == tuple(self.shape) else recorder.aten.resize_.default(self, list(wanted))
 
 
 def resize_raw(t: Tensor, shape: tuple[int, ...], fmt: Any = None) -> None:

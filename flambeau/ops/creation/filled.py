@@ -33,7 +33,6 @@ from ..machinery.arguments import Options, as_ints, as_number, as_shape, need_te
 from ..machinery.declare import composite, effect
 from ..machinery.door import new as laid_out
 from ..machinery.inplace import copy_values, resize_out
-from ..machinery.quirks import Quirks
 
 _SMALL = 1 << 17  # bytes that one core clears before others would have started
 _memset = ctypes.memset
@@ -104,9 +103,17 @@ def uninitialised(t: Tensor) -> Tensor:
     return t
 
 
-@effect(batching="each", runs_empty=True, quirks=Quirks(aten="fill_"), formula=lambda t, value: (copy_values, (value,)))
+@effect(batching="each", runs_empty=True, aten="fill_", formula=lambda t, value: (copy_values, (value,)))
 def fill_raw(t: Tensor, value: complex) -> Tensor:
     """Every element becomes `value`. No autograd, no version bump."""
+
+
+@fill_raw.op.as_aten
+def _(recorder: Any, t: Tensor, value: complex) -> Tensor:
+    """A number that becomes a tensor on the way (x[0] = 2) is a constant of the graph."""
+    if id(t) in getattr(recorder, "known", ()):
+        return recorder.aten.fill_.Scalar(t, value)
+    return recorder.unseen(lambda: fill_raw(t, value))
 
 
 _fill = fill_raw._unwatched  # for operators that modes have seen already

@@ -402,6 +402,12 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple:
     return tuple(grids)
 
 
+@meshgrid.op.as_aten
+def _(recorder: Any, *tensors: Any, indexing: Any = None) -> Any:
+    given = tensors[0] if isinstance(tensors[0], (list, tuple)) else tensors
+    return recorder.aten.meshgrid.indexing(list(given), indexing=indexing or "ij")
+
+
 def _check_grid(tensors: Any, indexing: str) -> None:
     if not tensors:
         raise RuntimeError("meshgrid expects a non-empty TensorList")

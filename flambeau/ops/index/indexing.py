@@ -261,6 +261,14 @@ def index(input: Tensor, indices: Sequence[Tensor | None]) -> NewTensor:
     return where.shape, input.dtype, input.device, where.strides
 
 
+@index.op.as_aten
+def _(recorder: Any, input: Tensor, indices: Any) -> Tensor:
+    found = list(indices)
+    while found and found[-1] is None:
+        found.pop()
+    return recorder.aten.index.Tensor(input, found)
+
+
 @index.on("any")
 def _(out: Tensor, input: Tensor, indices: Sequence[Tensor | None]) -> None:
     where = places(input, indices)
@@ -272,7 +280,7 @@ def _(out: Tensor, input: Tensor, indices: Sequence[Tensor | None]) -> None:
         raw_copy(out, taken)
 
 
-@effect(runs_empty=True, batching="each")
+@effect(runs_empty=True, batching="each", aten="index_put_(t, indices, values, accumulate)")
 def put_at_(t: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool) -> Tensor:
     """t[indices] = values (or +=)."""
 

@@ -211,6 +211,12 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
     return tuple(found.select(1, i) for i in range(len(input.shape)))
 
 
+@nonzero.op.as_aten
+def _(recorder: Any, input: Tensor, *, as_tuple: bool = False) -> Any:
+    found = recorder.aten.nonzero.default(input)
+    return tuple(recorder.aten.unbind.int(found, 1)) if as_tuple else found
+
+
 @composite
 def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any = None) -> Tensor:
     """nonzero cut or padded to `size` rows."""

@@ -148,6 +148,18 @@ def unique(
     return found if any(wanted) else found[0]
 
 
+@unique.op.as_aten
+def _(
+    recorder: Any, input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None
+) -> Any:  # fmt: skip
+    if dim is None:
+        found = recorder.aten._unique2.default(input, sorted, return_inverse, return_counts)
+    else:
+        found = recorder.aten.unique_dim.default(input, dim, sorted, return_inverse, return_counts)
+    wanted = [found[0]] + [f for f, flag in zip(found[1:], (return_inverse, return_counts)) if flag]
+    return tuple(wanted) if len(wanted) > 1 else wanted[0]
+
+
 @composite
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None

@@ -52,6 +52,12 @@ def einsum(*args: Any) -> Tensor:
     return _contract(inputs, output, list(operands), Order.path(equation, operands))
 
 
+@einsum.op.as_aten
+def _(recorder: Any, equation: str, *operands: Any) -> Tensor:
+    tensors = operands[0] if isinstance(operands[0], (list, tuple)) else operands
+    return recorder.aten.einsum.default(equation, list(tensors))
+
+
 def _parse_arguments(args: tuple) -> tuple[str, tuple[Tensor, ...]]:
     if len(args) < 2:
         raise ValueError(_NOTHING)

@@ -555,7 +555,7 @@ def _linear_parameter_grads(g: Tensor, input: Tensor, bias_shape: Any) -> tuple:
     return linear_grads(g.reshape(count, g.shape[-1]), input.reshape(count, input.shape[-1]))[::-1]
 
 
-@internal(returns=tuple, sums=True, batching="each", quirks=Quirks(aten="mm"), flops=work.mm)
+@internal(returns=tuple, sums=True, batching="each", aten="mm", flops=work.mm)
 def linear_grads(g: Tensor, input: Tensor) -> NewTensors:
     """The gradients of a linear layer's weight and bias, from that of its result and the input, both as matrices: g.T @ input, and the
     sum of g's rows."""
@@ -573,7 +573,8 @@ _fused = linear_grads.op.kernels  # of devices whose library does both
         "weight": _linear_weight_grad,
         ("bias", "weight"): _linear_parameter_grads,
     },
-    quirks=Quirks(label="AddmmBackward0", aten="addmm"),
+    quirks=Quirks(label="AddmmBackward0"),
+    aten="addmm",
     flops=work.linear,
     sharding="...k,nk,+n->...n",
 )

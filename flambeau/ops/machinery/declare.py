@@ -63,6 +63,7 @@ def declare_pointwise(
     aliases: tuple[str, ...] = (),
     autocast_cuda: str | None = None,
     flops: Callable | None = None,
+    aten: str = "",
     **options: Any,
 ) -> Any:
     """Declare a pointwise operator from its scalar formula. `options` are those of `Pointwise`: dtypes, derivative, checks.
@@ -86,7 +87,7 @@ def declare_pointwise(
     op = Op(
         op_name, "pointwise", face, namespaces if function else (), face if method else None, None, bool(out),
         impl.differentiable, impl, aliases, formula.__doc__ or "", quirks=quirks, autocast_cuda=autocast_cuda,
-        flops=flops,
+        flops=flops, aten=aten,
     )  # fmt: skip
     if inplace:
         changes: dict[str, Any] = {} if inplace_grad is None else {"grad": inplace_grad}

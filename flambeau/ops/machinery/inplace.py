@@ -29,7 +29,6 @@ from ...core.storage import move_bytes
 from ...core.tensor import Tensor, empty, new_tensor, numel_of
 from .dtype_rules import number_dtype, promote
 from .formula import Pointwise
-from .quirks import Quirks
 from .record import OPS
 from .watched import watched
 
@@ -182,7 +181,7 @@ def _copy_into(destination: Tensor, source: Tensor) -> None:
 
 
 copy_into = watched(
-    _copy_into, name="copy_into", writes=("destination",), batching="each", quirks=Quirks(aten="copy_"), formula=_copied
+    _copy_into, name="copy_into", writes=("destination",), batching="each", aten="copy_", formula=_copied
 )
 copy_into.__doc__ = "`raw_copy` where the two do not overlap in memory."
 

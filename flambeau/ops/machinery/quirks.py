@@ -20,8 +20,7 @@ class Quirks:
     dimensions of size 1 (see plan.result_strides); "first" if that holds for the first operand only.
 
     `unasked`: a function about its argument being a tensor or not, or one that makes tensors: a `__torch_function__` is not asked.
-    `inplace_function`: whether the in-place form is a function too, `torch.relu_`. By default, if there is one tensor operand.
-    `aten`: PyTorch's name for what the operator does, where it has another one here or none that is public; profilers show it."""
+    `inplace_function`: whether the in-place form is a function too, `torch.relu_`. By default, if there is one tensor operand."""
 
     label: str | tuple[str, ...] | Callable | None = None
     inplace_label: str | None = None
@@ -32,7 +31,6 @@ class Quirks:
     numbers_apart: bool | str = False
     inplace_function: bool | None = None
     unasked: bool = False
-    aten: str = ""
 
 
 NO_QUIRKS = Quirks()

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from ...core import modes
 from ...core.tensor import Tensor
+from .aten_form import AtenForm
 from .inferred_schema import described
 from .matching import bound
 from .parameters import NO_DEFAULT
@@ -22,6 +23,8 @@ from .schema import Schema
 
 # NumPy's names for the same arguments, which PyTorch takes too.
 NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
+
+_PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}
 
 # What an operator's new results look like, one or several: (shape, dtype, device), with strides behind them where they are not contiguous;
 # a list of those where there are several, or more that only the derivative reads.
@@ -63,7 +66,11 @@ class Op:
     "folded" into one batch, ..., "each" element by itself; see func.rules), or the rule. Kinds other than primitives and views need
     none. `sharding` says how arguments and results may lie together on a mesh of ranks, where that does not follow from the kind, the
     formula or the batching rule (see distributed.tensor._rules). `sparse` is the form for sparse tensors, `quantized` that for
-    quantized ones, `names` the rule for named dimensions (see ops.names)."""
+    quantized ones, `names` the rule for named dimensions (see ops.names).
+
+    `aten` is PyTorch's operator, with its arguments in its order, where these are not the operator's own name and arguments (see
+    `aten_form`); `aten_calls(recorder, *args, **kwargs)` makes the calls of PyTorch's operators where several are needed, or which
+    one depends on the arguments (declared with `as_aten`)."""
 
     name: str
     kind: str
@@ -96,6 +103,8 @@ class Op:
     flops: Callable | None = None
     onnx: Any = None
     quirks: Quirks = NO_QUIRKS
+    aten: str | tuple[str, ...] = ""
+    aten_calls: Callable | None = None
     tags: tuple[Any, ...] = ()
 
     @classmethod
@@ -136,6 +145,30 @@ class Op:
             return kernel
 
         return declare
+
+    # -- PyTorch's name -----------------------------------------------------------------------------------------------
+    @functools.cached_property
+    def aten_forms(self) -> tuple[AtenForm, ...]:
+        """What `aten` says, read."""
+        return tuple(map(AtenForm, (self.aten,) if isinstance(self.aten, str) else self.aten)) if self.aten else ()
+
+    @property
+    def aten_name(self) -> str:
+        """The name of PyTorch's operator, "linalg_norm"; of a part that PyTorch does not have, its own."""
+        if self.aten:
+            return self.aten_forms[0].name
+        prefix = _PREFIXES.get(self.namespaces[0], "") if self.namespaces else ""
+        return prefix + self.name
+
+    def as_aten(self, calls: Callable) -> Callable:
+        """Declare the calls of PyTorch's operators that one call is: `calls(recorder, *args, **kwargs)`."""
+        self.aten_calls = calls
+        return calls
+
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        """The arguments' defaults."""
+        return {name: None if p.default is NO_DEFAULT else p.default for name, p in self.arguments.items()}
 
     # -- arguments --------------------------------------------------------------------------------------------------
     @functools.cached_property

@@ -80,7 +80,9 @@ def check_signal(name: str, input: Tensor) -> None:
         )
 
 
-@composite(method=False, namespaces=_BOTH)
+@composite(
+    method=False, namespaces=_BOTH, aten="avg_pool1d(input, kernel_size, stride, padding, ceil_mode, count_include_pad)"
+)
 def avg_pool1d(
     input: Tensor,
     kernel_size: Any,
@@ -116,8 +118,9 @@ def _pooling(dims: int) -> Any:
         f"The average of every window of {'images (N, C, H, W)' if dims == 2 else 'volumes (N, C, D, H, W)'}."
     )
     return composite(
-        pool, name=name, method=False, namespaces=_FUNCTIONAL, out="exact", autocast="float32" if dims == 3 else None
-    )
+        pool, name=name, method=False, namespaces=_FUNCTIONAL, out="exact", autocast="float32" if dims == 3 else None,
+        aten=f"{name}(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)",
+    )  # fmt: skip
 
 
 avg_pool2d, avg_pool3d = map(_pooling, (2, 3))
@@ -177,13 +180,18 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
     return _adaptive_average("adaptive_avg_pool2d", flat, (1, *size), 2).squeeze(-2)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
+@composite(method=False, namespaces=_FUNCTIONAL, aten="adaptive_avg_pool2d(input, filled(output_size, input))")
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Averages over windows that cover images evenly."""
     return _adaptive_average("adaptive_avg_pool2d", input, output_size, 2)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL, autocast="float32")
+@composite(
+    method=False,
+    namespaces=_FUNCTIONAL,
+    autocast="float32",
+    aten="adaptive_avg_pool3d(input, filled(output_size, input))",
+)
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Averages over windows that cover volumes evenly."""
     return _adaptive_average("adaptive_avg_pool3d", input, output_size, 3)

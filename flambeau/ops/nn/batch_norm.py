@@ -74,7 +74,7 @@ def _backward(
     return in_place_of(wanted, batch_norm_grads(g, input, weight, mean, rstd, training, wanted))
 
 
-@internal(returns=tuple, sums=True, batching="each", quirks=Quirks(aten="native_batch_norm_backward"))
+@internal(returns=tuple, sums=True, batching="each", aten="native_batch_norm_backward")
 def batch_norm_grads(
     g: Tensor, input: Tensor, weight: Tensor | None, mean: Tensor, rstd: Tensor, training: bool, wanted: Wanted
 ) -> NewTensors:
@@ -132,7 +132,8 @@ def _composed(
 @internal(
     writes=("mean", "rstd", "running_mean", "running_var"),
     grads={("input", "weight", "bias"): _backward},
-    quirks=Quirks(label="NativeBatchNormBackward0", saved_as_input=True, aten="native_batch_norm"),
+    quirks=Quirks(label="NativeBatchNormBackward0", saved_as_input=True),
+    aten="native_batch_norm",
     batching="each",
 )
 def normalised(
@@ -265,7 +266,11 @@ def _batch_norm(
     return out, mean, rstd
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
+@composite(
+    method=False,
+    namespaces=_FUNCTIONAL,
+    aten="batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)",
+)
 def batch_norm(
     input: Tensor,
     running_mean: Any,
@@ -326,7 +331,11 @@ def _repeated(running: Any, n: int, kept: Any) -> Any:
     return running.detach().to(running.dtype if narrow else kept).repeat(n)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
+@composite(
+    method=False,
+    namespaces=_FUNCTIONAL,
+    aten="instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False)",
+)
 def instance_norm(
     input: Tensor,
     running_mean: Any = None,

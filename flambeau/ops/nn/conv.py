@@ -91,7 +91,8 @@ def _bias_grad(g: Tensor) -> Tensor:
 
 @internal(
     grads={("input", "weight", "bias"): _conv_grads},
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution"),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    aten="convolution",
     flops=work.convolution,
     sharding="convolution",
 )
@@ -113,7 +114,7 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: W
     returns=tuple,
     sums=True,
     batching="each",
-    quirks=Quirks(aten="convolution_backward"),
+    aten="convolution_backward",
     flops=work.convolution_gradients,
 )
 def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]) -> NewTensors:
@@ -184,7 +185,8 @@ def _as_matrix(t: Tensor, rows: int) -> Tensor:
         "weight": lambda g, dy, weight_shape, window: conv_weight_grad(g, _conj(dy), weight_shape, window),
     },
     sums=True,
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution_backward"),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    aten="convolution_backward",
     flops=work.convolution_input_gradient,
 )
 def conv_input_grad(dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
@@ -203,7 +205,8 @@ def _(out: Tensor, dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: W
         "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
     },
     sums=True,
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution_backward"),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    aten="convolution_backward",
     flops=work.convolution_weight_gradient,
 )
 def conv_weight_grad(input: Tensor, dy: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
@@ -227,7 +230,8 @@ def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window
 
 @internal(
     grads={("input", "weight", "bias"): _transpose_grads},
-    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True, aten="convolution"),
+    quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
+    aten="convolution",
     flops=work.transposed_convolution,
 )
 def conv_transpose_forward(

@@ -295,7 +295,12 @@ def _check_smoothing(label_smoothing: float) -> None:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
 
 
-@composite(namespaces=("nn.functional",), method=False, autocast="float32", quirks=Quirks(aten="cross_entropy_loss"))
+@composite(
+    namespaces=("nn.functional",),
+    method=False,
+    autocast="float32",
+    aten="cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing)",
+)
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -409,7 +414,12 @@ def _nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_inde
     return chosen(input, target, weight, reduction, ignore_index)
 
 
-@composite(namespaces=("nn.functional",), method=False, autocast="float32")
+@composite(
+    namespaces=("nn.functional",),
+    method=False,
+    autocast="float32",
+    aten="nll_loss_nd(input, target, weight, reduction, ignore_index)",
+)
 def nll_loss(
     input: Tensor,
     target: Tensor,

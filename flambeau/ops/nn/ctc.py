@@ -187,7 +187,15 @@ def _ctc(
     return loss.squeeze(0) if single and reduction == "none" else reduce_loss(loss, reduction)
 
 
-@composite(namespaces=("nn.functional",), method=False, autocast="float32")
+@composite(
+    namespaces=("nn.functional",),
+    method=False,
+    autocast="float32",
+    aten=(
+        "ctc_loss.Tensor(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)",
+        "ctc_loss.IntList(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)",
+    ),
+)
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

@@ -63,6 +63,13 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out:
     return result if out is None else write_out("normalize", out, result)
 
 
+@normalize.op.as_aten
+def _(recorder: Any, input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Tensor:
+    aten = recorder.aten
+    norm = aten.linalg_vector_norm.default(input, p, [dim] if isinstance(dim, int) else list(dim), True)
+    return aten.div.Tensor(input, aten.expand_as.default(aten.clamp_min.default(norm, eps), input))
+
+
 # -- all pairs --------------------------------------------------------------------------------------------------------
 
 _ACROSS = 16  # as many second points are a vector
@@ -127,7 +134,7 @@ _COMPUTE_MODES = (
 )
 
 
-@composite(method=False, autocast="float32")
+@composite(method=False, autocast="float32", aten="cdist(x1, x2, float(p))")
 def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
     """The p-norm distance of every row of x1 (..., P, M) to every row of x2 (..., R, M)."""
     need_tensors("cdist", x1=x1, x2=x2)

@@ -148,21 +148,21 @@ def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor,
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False, "kind": "random"}
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, aten="dropout(input, p, training)")
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """While training, zero elements with probability `p` and scale the others by 1 / (1 - p)."""
     _check(p, ValueError)
     return dropped(input, p, training, False, inplace)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, aten="alpha_dropout(input, p, training)")
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout that keeps mean and variance of normalised inputs, for selu networks."""
     _check(p, ValueError)
     return _alpha_dropped(input, p, training, False, inplace)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, aten="feature_alpha_dropout(input, p, training)")
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """alpha_dropout of whole channels."""
     _check(p, ValueError)
@@ -199,7 +199,7 @@ def _warn_of_rank(name: str, rank: int, spatial: int) -> None:
     )
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, aten="feature_dropout(input, p, training)")
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of (N, C, H, W) with probability `p`. Three dimensions are taken as (N, C, L)."""
     _check(p, ValueError)
@@ -215,7 +215,7 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _channels(input, p, training, inplace, False)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, aten="feature_dropout(input, p, training)")
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with probability `p`."""
     _check(p, ValueError)

@@ -137,7 +137,7 @@ def _embedding(
     return embedding_rows(weight, indices, padding_idx, scale_grad_by_freq, sparse)
 
 
-@composite(**_FUNCTIONAL)
+@composite(**_FUNCTIONAL, aten="embedding(weight, input, row(padding_idx, weight), scale_grad_by_freq, sparse)")
 def embedding(
     input: Tensor,
     weight: Tensor,
@@ -180,7 +180,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
     return renorm_rows(input, indices, max_norm, norm_type)
 
 
-@internal(writes=("input",), batching="each", quirks=Quirks(aten="embedding_renorm_"))
+@internal(writes=("input",), batching="each", aten="embedding_renorm_")
 def renorm_rows(input: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
     """embedding_renorm_ after its checks."""
 
@@ -517,6 +517,25 @@ def embedding_bag(
         weight, input, offsets, scale_grad_by_freq, mode, per_sample_weights, include_last_offset, padding_idx, sparse,
         False,
     )[0]  # fmt: skip
+
+
+@embedding_bag.op.as_aten
+def _(
+    recorder: Any, input: Tensor, weight: Tensor, offsets: Any = None, max_norm: Any = None, norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
+    include_last_offset: bool = False, padding_idx: Any = None,
+) -> Tensor:  # fmt: skip
+    if max_norm is not None:
+        raise NotImplementedError("embedding_bag with max_norm in a graph")
+    aten, number = recorder.aten, ("sum", "mean", "max").index(mode)
+    if input.dim() == 2:
+        rows, each = input.shape
+        offsets = aten.arange.start_step(0, rows * each, each, device=input.device, pin_memory=False)
+        input = aten.reshape.default(input, [-1])
+        if per_sample_weights is not None:
+            per_sample_weights = aten.reshape.default(per_sample_weights, [-1])
+    weights = (sparse, per_sample_weights, include_last_offset, padding_idx)
+    return aten.embedding_bag.padding_idx(weight, input, offsets, scale_grad_by_freq, number, *weights)[0]
 
 
 def _bag_offsets(input: Tensor, offsets: Any, include_last_offset: bool) -> Tensor:

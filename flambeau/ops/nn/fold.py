@@ -114,7 +114,7 @@ def _need_dtype(kernel: str, input: Tensor) -> None:
         raise unsupported(f"{kernel}", input.dtype)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
+@composite(method=False, namespaces=_FUNCTIONAL, aten="im2col(input, kernel_size, dilation, padding, stride)")
 def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Tensor:
     """Sliding blocks of images (N, C, H, W) as columns (N, C * kh * kw, blocks)."""
     need_tensor("im2col", input)
@@ -142,7 +142,9 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     return images_to_columns(input, window)
 
 
-@composite(method=False, namespaces=_FUNCTIONAL)
+@composite(
+    method=False, namespaces=_FUNCTIONAL, aten="col2im(input, output_size, kernel_size, dilation, padding, stride)"
+)
 def fold(
     input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
 ) -> Tensor:

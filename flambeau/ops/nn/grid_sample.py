@@ -142,7 +142,13 @@ def _sampled(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) 
     return _SAMPLERS[len(input.shape) - 2](input, grid, mode, padding, align)
 
 
-@composite(method=False, namespaces=("nn.functional",), autocast="float32", autocast_cuda="widest")
+_SAMPLER = (
+    'grid_sampler(input, grid, number(mode, "bilinear", "nearest", "bicubic"),'
+    ' number(padding_mode, "zeros", "border", "reflection"), align_corners)'
+)
+
+
+@composite(method=False, namespaces=("nn.functional",), autocast="float32", autocast_cuda="widest", aten=_SAMPLER)
 def grid_sample(
     input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: Any = None
 ) -> Tensor:
@@ -208,7 +214,7 @@ def _(out: Tensor, theta: Tensor, size: tuple[int, ...], align_corners: bool) ->
     raw_copy(out, (_base_like(theta, size, align_corners) @ theta.transpose(1, 2)).reshape(out.shape))
 
 
-@composite(method=False, namespaces=("nn.functional",))
+@composite(method=False, namespaces=("nn.functional",), aten="affine_grid_generator(theta, size, align_corners)")
 def affine_grid(theta: Tensor, size: Any, align_corners: Any = None) -> Tensor:
     """The grid for grid_sample that turns, shifts, scales or shears images by `theta`."""
     need_tensor("affine_grid", theta)

@@ -39,7 +39,9 @@ def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
     return reduce_loss(product, reduction)
 
 
-@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
+@composite(
+    **_FUNCTIONAL, autocast="float32", batching="loss", aten="mse_loss(*broadcast_tensors(input, target), reduction)"
+)
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -63,7 +65,9 @@ def mse_loss(
     return _weighted(losses.squared(input, target, reduction="none"), weight, reduction)
 
 
-@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
+@composite(
+    **_FUNCTIONAL, autocast="float32", batching="loss", aten="l1_loss(*broadcast_tensors(input, target), reduction)"
+)
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -84,7 +88,12 @@ def l1_loss(
     return losses.absolute(input, target, reduction=reduction)
 
 
-@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
+@composite(
+    **_FUNCTIONAL,
+    autocast="float32",
+    batching="loss",
+    aten="smooth_l1_loss(*broadcast_tensors(input, target), reduction, beta)",
+)
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -105,7 +114,12 @@ def smooth_l1_loss(
     return losses.smooth_absolute(input, target, float(beta), reduction=reduction)
 
 
-@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
+@composite(
+    **_FUNCTIONAL,
+    autocast="float32",
+    batching="loss",
+    aten="huber_loss(*broadcast_tensors(input, target), reduction, delta)",
+)
 def huber_loss(
     input: Tensor, target: Tensor, reduction: Any = "mean", delta: float = 1.0, weight: Any = None
 ) -> Tensor:
@@ -143,7 +157,13 @@ def _refused(run: Any, args: tuple, kwargs: dict) -> Any:
     )
 
 
-@composite(**_FUNCTIONAL, autocast="float32", batching="loss", autocast_cuda=_refused)
+@composite(
+    **_FUNCTIONAL,
+    autocast="float32",
+    batching="loss",
+    autocast_cuda=_refused,
+    aten="binary_cross_entropy(input, target, weight, reduction)",
+)
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -172,7 +192,12 @@ def binary_cross_entropy(
     return losses.weighted_binary(input, target, weight, reduction=reduction)
 
 
-@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
+@composite(
+    **_FUNCTIONAL,
+    autocast="float32",
+    batching="loss",
+    aten="binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)",
+)
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -214,7 +239,7 @@ def _logits(
 # -- distributions ----------------------------------------------------------------------------------------------------
 
 
-@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
+@composite(**_FUNCTIONAL, autocast="float32", batching="loss", aten="kl_div(input, target, reduction, log_target)")
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -237,6 +262,17 @@ def kl_div(
     return loss / input.shape[0] if by_batch and len(input.shape) else loss
 
 
+@kl_div.op.as_aten
+def _(
+    recorder: Any, input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
+    log_target: bool = False,
+) -> Any:  # fmt: skip
+    if reduction != "batchmean" or size_average is not None or reduce is not None:
+        return NotImplemented
+    loss = recorder.aten.kl_div.default(input, target, 2, log_target=log_target)
+    return recorder.aten.div.Tensor(loss, input.shape[0]) if input.dim() else loss
+
+
 @numbered_form("kl_div", batching="loss")
 def _kl_div(input: Tensor, target: Tensor, reduction: str = "none", *, log_target: bool = False) -> Tensor:
     need_tensors("kl_div", input=input, target=target)
@@ -244,7 +280,12 @@ def _kl_div(input: Tensor, target: Tensor, reduction: str = "none", *, log_targe
     return (losses.kl_log if log_target else losses.kl)(input, target, reduction=reduction)
 
 
-@composite(**_FUNCTIONAL, autocast="float32", batching="loss")
+@composite(
+    **_FUNCTIONAL,
+    autocast="float32",
+    batching="loss",
+    aten="poisson_nll_loss(input, target, log_input, full, eps, reduction)",
+)
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,

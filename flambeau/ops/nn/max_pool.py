@@ -166,7 +166,8 @@ def _pool_small(out: Tensor, codes: Tensor | None, input: Tensor, window: Window
 
 @internal(
     grads={"g": lambda g, codes, window: pick_by_codes(g, codes, window)},
-    quirks=Quirks(label="MaxPool2DWithIndicesBackwardBackward0", aten="max_pool2d_with_indices_backward"),
+    quirks=Quirks(label="MaxPool2DWithIndicesBackwardBackward0"),
+    aten="max_pool2d_with_indices_backward",
     batching=Batched("folded", shape="shape"),
 )
 def max_pool2d_codes_backward(g: Tensor, codes: Tensor, shape: tuple[int, ...], window: Window) -> NewTensor:
@@ -257,7 +258,8 @@ def _(out: Tensor, plan: Any, input: Tensor, window: Window, sizes: tuple[int, .
 @internal(
     saves=("codes",),
     grads={"input": lambda g, codes, input_shape, window: max_pool2d_codes_backward(g, codes, input_shape, window)},
-    quirks=Quirks(label="MaxPool2DWithIndicesBackward0", aten="max_pool2d_with_indices"),
+    quirks=Quirks(label="MaxPool2DWithIndicesBackward0"),
+    aten="max_pool2d_with_indices",
     batching="folded",
 )
 def max_pool2d_coded(input: Tensor, window: Window, sizes: tuple[int, ...]) -> NewTensors:
@@ -421,7 +423,9 @@ def _pooling(dims: int) -> Any:
     composite(pool_with_indices, name=f"{name}_with_indices", namespaces=_FUNCTIONAL, **declared)
     declared["autocast"] = _autocast_volumes if dims == 3 else None
     composite(torch_pool, name=name, **declared)
-    return composite(pool, name=name, namespaces=_FUNCTIONAL, **declared)
+    window = "input, kernel_size, stride, padding, dilation, ceil_mode"
+    forms = (f"{name}({window})", f"{name}_with_indices({window}, return_indices=True)")
+    return composite(pool, name=name, namespaces=_FUNCTIONAL, aten=forms, **declared)
 
 
 max_pool1d, max_pool2d, max_pool3d = map(_pooling, (1, 2, 3))

@@ -106,7 +106,8 @@ def _adaptive_pooling(dims: int) -> Any:
     declared: dict[str, Any] = {"method": False, "namespaces": _FUNCTIONAL, "batching": "pooled"}
     declared["autocast"] = "float32" if dims == 3 else None
     composite(pool_with_indices, name=f"{name}_with_indices", **declared)
-    return composite(pool, name=name, **declared)
+    both = f"{name}(input, filled(output_size, input)"
+    return composite(pool, name=name, aten=(f"{both}, return_indices=True)", f"{both})[0]"), **declared)
 
 
 _COVERED = {1: "a signal", 2: "images", 3: "volumes"}

@@ -145,7 +145,12 @@ def _check_normalized(input: Tensor, normalized_shape: Any, weight: Any, bias: A
     return shape
 
 
-@composite(method=False, namespaces=_BOTH, autocast_cuda="float32")
+@composite(
+    method=False,
+    namespaces=_BOTH,
+    autocast_cuda="float32",
+    aten="layer_norm(input, normalized_shape, weight, bias, eps, False)",
+)
 def layer_norm(input: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Normalise over the last dimensions, then scale and shift."""
     shape = _check_normalized(input, normalized_shape, weight, bias)
@@ -185,7 +190,12 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Any = None, eps: floa
 # -- groups and neighbours ------------------------------------------------------------------------------------------------
 
 
-@composite(method=False, namespaces=("nn.functional",), autocast_cuda="float32")
+@composite(
+    method=False,
+    namespaces=("nn.functional",),
+    autocast_cuda="float32",
+    aten="group_norm(input, num_groups, weight, bias, eps, False)",
+)
 def group_norm(input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Normalise groups of channels of every sample."""
     if len(input.shape) >= 2:

@@ -198,6 +198,29 @@ def interpolate(
     return interpolated(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
 
 
+@interpolate.op.as_aten
+def _(
+    recorder: Any, input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
+    recompute_scale_factor: Any = None, antialias: bool = False,
+) -> Tensor:  # fmt: skip
+    rank = input.dim() - 2
+    sizes = None if size is None else list(size) if isinstance(size, (list, tuple)) else [size] * rank
+    factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * rank
+    scales = [float(s) for s in factors] if size is None else None
+    if mode == "area" or recompute_scale_factor:
+        sizes = [int(n * s) for n, s in zip(input.shape[2:], scales)] if scales is not None else sizes
+        scales = None
+    if mode == "area":
+        return getattr(recorder.aten, f"adaptive_avg_pool{rank}d").default(input, sizes)
+    name = f"{mode}{rank}d".replace("nearest-exact", "nearest_exact")
+    hidden = antialias or mode == "nearest-exact"
+    packet = getattr(recorder.aten, f"{'_' if hidden else ''}upsample_{name}{'_aa' if antialias else ''}", None)
+    if packet is None:
+        raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs another number of dimensions")
+    corners = () if mode.startswith("nearest") else (bool(align_corners),)
+    return packet.vec(input, sizes, *corners, scales)
+
+
 def _deprecated(name: str) -> None:
     warnings.warn(f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=4)
 

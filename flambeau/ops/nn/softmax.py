@@ -195,13 +195,25 @@ def _implicit_dim(name: str, rank: int, level: int) -> int:
     return 0 if rank in (0, 1, 3) else 1
 
 
-@composite(name="softmax", namespaces=("nn.functional",), method=False, autocast_cuda="float32")
+@composite(
+    name="softmax",
+    namespaces=("nn.functional",),
+    method=False,
+    autocast_cuda="float32",
+    aten="softmax.int(input, dim, dtype)",
+)
 def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """exp(input) divided by its sum along a dimension."""
     return softmax(input, _implicit_dim("softmax", len(input.shape), _stacklevel) if dim is None else dim, dtype)
 
 
-@composite(name="log_softmax", namespaces=("nn.functional",), method=False, autocast_cuda="float32")
+@composite(
+    name="log_softmax",
+    namespaces=("nn.functional",),
+    method=False,
+    autocast_cuda="float32",
+    aten="log_softmax.int(input, dim, dtype)",
+)
 def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
     """The logarithm of softmax, without overflow."""
     return log_softmax(

@@ -359,6 +359,7 @@ def softplus(input, beta=1, threshold=20):
     inplace=False,
     grad=lambda g, input, out: (g * f.sigmoid(-input),),
     quirks=Quirks(label="LogSigmoidBackward0"),
+    aten="log_sigmoid(input)",
 )
 def logsigmoid(input):
     """log(sigmoid(input))"""

@@ -301,6 +301,11 @@ def rdiv(input, other, compute=None):
     return f.rounded(1 / input, compute) * other
 
 
+@rdiv.op.as_aten
+def _(recorder: Any, input: Tensor, other: Any) -> Tensor:
+    return recorder.aten.mul.Tensor(recorder.aten.reciprocal.default(input), other)
+
+
 @pointwise(
     numbers=_BOTH,
     only_numbers=True,

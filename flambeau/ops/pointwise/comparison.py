@@ -132,6 +132,13 @@ def isreal(input):
     return f.imag(input) == 0
 
 
+@isreal.op.as_aten
+def _(recorder: Any, input: Tensor) -> Tensor:
+    if input.is_complex():
+        return recorder.aten.eq.Scalar(recorder.aten.imag.default(input), 0)
+    return recorder.aten.ones_like.default(input, dtype=dt.bool_)
+
+
 @pointwise(rule=compare, differentiable=False, unrecorded=True, quirks=Quirks(inplace_function=False))
 def logical_not(input):
     """Whether an element is zero."""
@@ -342,10 +349,23 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any =
     return where_tensor(condition, input, other, out=out)
 
 
+@where.op.as_aten
+def _(recorder: Any, condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    if input is None and other is None:
+        places = recorder.aten.nonzero.default(condition)
+        return tuple(recorder.aten.select.int(places, 1, d) for d in range(condition.dim()))
+    return recorder.aten.where(condition, input, other)
+
+
 @composite(name="where", function=False)
 def where_method(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     """self where condition holds, else other."""
     return where_tensor(condition, self, other)
+
+
+@where_method.op.as_aten
+def _(recorder: Any, self: Tensor, condition: Tensor, other: Any) -> Any:
+    return recorder.aten.where(condition, self, other)
 
 
 def _check_heaviside(op: Pointwise, operands: tuple) -> None:

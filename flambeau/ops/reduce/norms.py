@@ -280,6 +280,18 @@ def norm(
     return result if out is None else write_out("norm", out, result, exact=True)
 
 
+@norm.op.as_aten
+def _(
+    recorder: Any, input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
+    if p == "nuc":
+        dims = [-2, -1] if dim is None else list(dim)
+        return recorder.aten.linalg_matrix_norm.str_ord(input, p, dims, keepdim, dtype=dtype)
+    given = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    power = 2.0 if p in ("fro", None) else p
+    return recorder.aten.linalg_vector_norm.default(input, power, given, keepdim, dtype=dtype)
+
+
 # -- distances from norms ----------------------------------------------------------------------------------------------
 
 

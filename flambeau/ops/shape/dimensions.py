@@ -51,6 +51,13 @@ def permute_dims(input: Tensor, dims: tuple[int, ...]) -> tuple:
     return [input.shape[d] for d in order], [input._strides[d] for d in order], input._offset
 
 
+@permute_dims.op.as_aten
+def _(recorder: Any, input: Tensor, dims: Any) -> Tensor:
+    if list(dims) == list(range(input.dim() - 1, -1, -1)):
+        return recorder.aten.numpy_T.default(input)
+    return recorder.aten.permute.default(input, list(dims))
+
+
 @composite
 def permute(input: Tensor, *dims: Any, **named: Any) -> Tensor:
     """Dimensions in another order."""
@@ -391,10 +398,22 @@ def _sliced(input: Tensor, dim: int, count: int, step: int) -> tuple:
 _slice = ViewOp("slice", _sliced, _slice_backward, "SliceBackward0")
 
 
-@composite(
-    kind="view", function=False, method=False, batching=Batched("along", repeat=False), quirks=Quirks(aten="slice")
-)
+_NO_END = 2**63 - 1  # how PyTorch writes a slice without an end
+
+
+@composite(kind="view", function=False, method=False, batching=Batched("along", repeat=False), aten="slice")
 def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int = 1) -> Tensor:
     """input[..., start:stop:step, ...] with 0 <= start <= stop <= size already settled."""
     count = max(0, (stop - start + step - 1) // step)
     return _slice.place(input, (dim, count, step), (dim, start, stop, step), start * input._strides[dim])
+
+
+@slice_dim.op.as_aten
+def _(recorder: Any, input: Tensor, dim: int, start: Any, stop: Any, step: int = 1) -> Tensor:
+    if hasattr(stop, "given"):  # bounds that know what the program wrote
+        start, stop = start.given, _NO_END if stop.given is None else stop.given
+    else:
+        length = input.size(dim)
+        start = None if start == 0 and stop != length else start
+        stop = _NO_END if stop == length else stop
+    return recorder.aten.slice.Tensor(input, dim, start, stop, step)

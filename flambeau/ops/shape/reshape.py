@@ -91,7 +91,8 @@ def _find_view_strides(
 
 @geometry_view(
     backward=lambda g, shape, size: g.reshape(shape),
-    quirks=Quirks(label="ViewBackward0", aten="view"),
+    quirks=Quirks(label="ViewBackward0"),
+    aten="view",
     function=False,
     method=False,
     sharding="reshape",

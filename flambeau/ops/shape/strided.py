@@ -25,6 +25,13 @@ def spread(part: Tensor, shape: tuple[int, ...], place: Callable) -> NewTensor:
     return make_size(shape), part.dtype, part.device
 
 
+@spread.op.as_aten
+def _(recorder: Any, part: Tensor, shape: tuple[int, ...], place: Callable) -> Tensor:
+    whole = recorder.aten.new_zeros.default(part, list(shape), pin_memory=False)
+    recorder.aten.copy_.default(recorder.again(place, (whole,), {}), part)
+    return whole
+
+
 @spread.on("any")
 def _(out: Tensor, part: Tensor, shape: tuple[int, ...], place: Callable) -> None:
     fill_raw(out, 0)

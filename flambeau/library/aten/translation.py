@@ -1,0 +1,132 @@
+"""Calls of public functions as calls of PyTorch's operators.
+
+What one call is stands in the operator's record: PyTorch's name and the order of its arguments (`Op.aten`), or the calls that it is
+made of (`Op.as_aten`). Without either, PyTorch's operator of the same name is meant, if there is one that the arguments fit. A function
+that is none of these runs, and the calls it is made of are seen."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from ...core.device import default_device
+from ...core.tensor import Tensor
+from ...ops.machinery.matching import NoMatch
+from ...ops.machinery.schema import Schema
+from ...ops.machinery.schema_table import overloads_of
+from . import formulas
+from .choice import choose
+from .overloads import aten
+
+# Questions about values, which a graph cannot answer.
+_READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__bool__"}
+# What is no operator: shapes and other knowledge about tensors.
+_KNOWLEDGE = {
+    "is_floating_point", "is_complex", "numel", "is_tensor", "result_type", "can_cast", "size", "dim", "stride",
+}  # fmt: skip
+
+
+class DataDependent(RuntimeError):
+    """The program needs the value of a tensor."""
+
+
+def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """Make a call's part in the graph; its result."""
+    key = op.key or op.name
+    if key in _READS:
+        return _read(recorder, key, function, args, kwargs)
+    if key in _KNOWLEDGE:
+        return recorder.unseen(function, *args) if not kwargs else function(*args, **kwargs)
+    if kwargs.get("requires_grad") is False:
+        kwargs = {k: v for k, v in kwargs.items() if k != "requires_grad"}
+    found = NotImplemented
+    if kwargs.get("out") is None:
+        found = _as_declared(recorder, op, function, args, kwargs)
+        if found is NotImplemented and (not op.aten or op.aten_forms[0].only_names):
+            found = _as_named(recorder, op, function, args, kwargs)
+    return _in_parts(recorder, op, function, args, kwargs) if found is NotImplemented else found
+
+
+def _read(recorder: Any, key: str, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """A question about values: answered where the recorder allows it, and about constants."""
+    known = getattr(recorder, "known", {})
+    constant = isinstance(args[0], Tensor) and not any(id(a) in known for a in args)
+    if recorder.reads_values or constant:
+        return recorder.unseen(lambda: function(*args, **kwargs))
+    raise DataDependent(
+        f"Could not extract specialized integer from data-dependent expression: the program asks for the value of a tensor"
+        f" ({key}), which is not known in a graph"
+    )
+
+
+def _as_declared(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """The call as the record says; NotImplemented where it says nothing about a call like this one."""
+    if op.aten_calls is not None:
+        found = op.aten_calls(recorder, *args, **kwargs)
+        if found is not NotImplemented:
+            return found
+    for form in op.aten_forms:
+        if not form.only_names:
+            with contextlib.suppress(NoMatch):
+                schema, values = form.values(op.bind(args, kwargs), op.defaults, aten)
+                result = _called(schema, values)
+                return result if form.item is None else result[form.item]
+    return NotImplemented
+
+
+def _as_named(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """The call as one of PyTorch's operator of the same name."""
+    written = getattr(function, "__name__", "")  # Python's operators are some of their own in PyTorch: `__and__`
+    name = written if written.startswith("__") and overloads_of(written) else op.aten_name if not op.aten else op.name
+    if "inplace" in op.arguments:
+        name, args, kwargs = _without_inplace(name, list(op.arguments).index("inplace"), args, kwargs)
+    if not overloads_of(name):
+        return NotImplemented
+    if not recorder.keeps(op, name):
+        with contextlib.suppress(NotImplementedError):  # what has no parts that PyTorch knows stays whole
+            if op.kind == "pointwise":
+                return formulas.recorded(recorder, op, function, args, kwargs)
+            return recorder.again(function, args, kwargs)
+    found = choose(name, args, kwargs, loose=True)
+    if found is None:
+        return NotImplemented
+    schema, values = found
+    if op.kind == "pointwise":  # the elements of a loss, whose sum or mean is another call
+        values = [0 if a.name == "reduction" else v for a, v in zip(schema.arguments, values)]
+    return _called(schema, values)
+
+
+def _without_inplace(name: str, place: int, args: tuple, kwargs: dict) -> tuple[str, tuple, dict]:
+    """`relu(x, inplace=True)` is `relu_(x)`."""
+    given = args[place] if len(args) > place else kwargs.get("inplace", False)
+    rest = {k: v for k, v in kwargs.items() if k != "inplace"}
+    return f"{name}_" if given else name, (*args[:place], *args[place + 1 :]), rest
+
+
+def _called(schema: Schema, values: list[Any]) -> Any:
+    name = schema.name.removeprefix("aten::")
+    positional, named = schema.as_call(values)
+    makes = not any(isinstance(value, Tensor) for value in positional)
+    return getattr(getattr(aten, name), schema.overload_name or "default")(*positional, **_with_device(named, makes))
+
+
+def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """The calls of which this one is made."""
+    if op.kind == "pointwise" and not op.namespaces:
+        return formulas.recorded(recorder, op, function, args, kwargs)
+    if hasattr(function, "as_node"):  # a user's operator stays one node, unless it is made of others
+        return recorder.again(function, args, kwargs) if not function.as_node else recorder.node(function, args, kwargs)
+    if op.kind != "composite":
+        return recorder.unknown(op, function, args, kwargs)
+    return recorder.again(function, args, kwargs)
+
+
+def _with_device(named: dict[str, Any], makes: bool) -> dict[str, Any]:
+    """Functions that make tensors say where."""
+    if "pin_memory" not in named:
+        return named
+    named = {**named, "pin_memory": bool(named["pin_memory"])}
+    if makes and named.get("device") is None:
+        named["device"] = default_device()
+    return named

@@ -1,0 +1,158 @@
+"""What PyTorch calls an operator and in which order it takes the arguments: the field `aten` of a declaration.
+
+    aten="batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)"
+
+names one of PyTorch's operators (`softmax.int`: one overload) and says for each argument of its schema, in order, what it is: one of the
+operator's own arguments by name, a constant, or a conversion of one: `number(mode, "bilinear", "nearest")` is its place among the
+words. `*broadcast_tensors(input, target)`: another operator of PyTorch is called first. Arguments of its own that are not
+mentioned must have their defaults, or the value that stands behind the list, as in `max_pool2d_with_indices(..., return_indices=True)`.
+`adaptive_max_pool2d(input, output_size)[0]` is the first result. Of several forms in a tuple the first that fits is meant.
+
+The same text is read backwards when PyTorch's operator is called: its arguments become those of this one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from ...core.tensor import Tensor
+from .matching import NoMatch, bind
+from .schema import REQUIRED, Argument, Schema
+from .schema_table import overloads_of, schema_of
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+def _number(value: Any, *words: Any) -> Any:
+    if value not in words:
+        raise NoMatch("word", value)
+    return words.index(value)
+
+
+def _word(number: int, *words: Any) -> Any:
+    return words[number]
+
+
+def _filled(size: Any, input: Tensor) -> Any:
+    """A size in which None stands for that of the input."""
+    if not isinstance(size, (list, tuple)):
+        return size
+    return [s if wanted is None else wanted for wanted, s in zip(size, input.shape[-len(size) :])]
+
+
+def _row(index: int | None, table: Tensor) -> int:
+    """A row of a table counted from the front; -1 stands for none."""
+    return -1 if index is None else index % table.shape[0]
+
+
+# Conversions by name: to PyTorch's argument, and back.
+_CONVERSIONS: dict[str, tuple[Callable, Callable]] = {
+    "number": (_number, _word),
+    "filled": (_filled, lambda size, *_: size),
+    "row": (_row, lambda index, *_: None if index < 0 else index),
+    "list": (list, list),
+    "tuple": (list, tuple),
+    "bool": (bool, bool),
+    "float": (float, float),
+}
+
+
+class AtenForm:
+    """One form, read from its text."""
+
+    def __init__(self, text: str) -> None:
+        tree: Any = ast.parse(text, mode="eval").body
+        self.text, self.item = text, None
+        if isinstance(tree, ast.Subscript):
+            self.item, tree = ast.literal_eval(tree.slice), tree.value
+        called = tree.func if isinstance(tree, ast.Call) else tree
+        one = isinstance(called, ast.Attribute)
+        self.name = called.value.id if one else called.id
+        self.overload = called.attr if one else None
+        self.parts = tree.args if isinstance(tree, ast.Call) else None
+        conditions = tree.keywords if isinstance(tree, ast.Call) else ()
+        self.conditions = {k.arg: ast.literal_eval(k.value) for k in conditions}
+
+    @property
+    def only_names(self) -> bool:
+        """Whether it says nothing about arguments."""
+        return self.parts is None
+
+    def schema(self, inplace: bool = False) -> Schema:
+        name = self.name + ("_" if inplace else "")
+        return schema_of(
+            name, overloads_of(name)[0] if self.overload is None else self.overload.removeprefix("default")
+        )
+
+    def mentioned(self) -> set[str]:
+        found = {n.id for part in self.parts or () for n in ast.walk(part) if isinstance(n, ast.Name)}
+        return found | self.conditions.keys() | {"inplace"}
+
+    # -- from here to PyTorch -------------------------------------------------------------------------------------------------
+    def values(self, own: dict[str, Any], defaults: dict[str, Any], aten: Any) -> tuple[Schema, list[Any]]:
+        """PyTorch's schema and the values of its arguments for a call with `own` arguments; NoMatch where it is not meant."""
+        mentioned = self.mentioned()
+        for name, value in own.items():
+            wanted = self.conditions.get(name, defaults.get(name))
+            if (name not in mentioned or name in self.conditions) and value is not wanted and not _equal(value, wanted):
+                raise NoMatch("other", name)
+        schema = self.schema(bool(own.get("inplace", False)))
+        found: list[Any] = []
+        for part in self.parts or ():
+            found += self._called(part.value, own, aten) if isinstance(part, ast.Starred) else [_value(part, own)]
+        found = [_given(value, argument) for value, argument in zip(found, schema.arguments)]
+        positional, named = schema.as_call(found)
+        return schema, bind(schema, positional, named)
+
+    def _called(self, part: Any, own: dict[str, Any], aten: Any) -> list[Any]:
+        return list(getattr(aten, part.func.id).default([own[a.id] for a in part.args]))
+
+    # -- and back -------------------------------------------------------------------------------------------------------------
+    def own(self, schema: Schema, values: list[Any], defaults: dict[str, Any]) -> dict[str, Any]:
+        """The own arguments for those of a call of PyTorch's operator."""
+        parts: list[Any] = []
+        for part in self.parts or ():
+            parts += part.value.args if isinstance(part, ast.Starred) else [part]
+        found: dict[str, Any] = {}
+        for part, argument, value in zip(parts, schema.arguments, values):
+            if isinstance(part, ast.Name):
+                found[part.id] = _taken(value, argument, defaults.get(part.id))
+            elif isinstance(part, ast.Call):
+                back = _CONVERSIONS[part.func.id][1]  # type: ignore[attr-defined]
+                found[part.args[0].id] = back(value, *_constants(part))  # type: ignore[attr-defined]
+        return found | self.conditions
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return not isinstance(a, Tensor) and not isinstance(b, Tensor) and a == b
+
+
+def _constants(part: ast.Call) -> list[Any]:
+    return [a.value for a in part.args[1:] if isinstance(a, ast.Constant)]
+
+
+def _value(part: Any, own: dict[str, Any]) -> Any:
+    if isinstance(part, ast.Name):
+        return own[part.id]
+    if isinstance(part, ast.Call):
+        given = [_value(a, own) for a in part.args]
+        return _CONVERSIONS[part.func.id][0](*given)  # type: ignore[attr-defined]
+    return ast.literal_eval(part)
+
+
+def _given(value: Any, argument: Argument) -> Any:
+    """A value as PyTorch's argument takes it: reductions are numbers, and None is the default where None is not allowed."""
+    if argument.name == "reduction" and isinstance(value, str):
+        return _number(value, *REDUCTIONS)
+    if value is None and not argument.is_optional:
+        return argument.default if argument.default is not REQUIRED else False if argument.base == "bool" else value
+    return value
+
+
+def _taken(value: Any, argument: Argument, default: Any) -> Any:
+    """And back: None where PyTorch's default stands for what is None here."""
+    if argument.name == "reduction" and isinstance(value, int) and isinstance(default, str):
+        return REDUCTIONS[value]
+    replaced = default is None and not argument.is_optional and argument.default is not REQUIRED
+    return None if replaced and _equal(value, argument.default) else value
