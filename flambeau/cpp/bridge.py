@@ -26,7 +26,7 @@ from ..core.layout import strided
 from ..core.size import make_size
 from ..core.storage import UntypedStorage, tell_looked, watchers
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
-from ..library.aten.calls import _function
+from ..library.aten.resolver import function_of
 from ..library.native import add_class
 from ..library.registration import Library, fallthrough_kernel
 
@@ -40,7 +40,7 @@ FORMATS = {
 
 def operator(name: str, overload: str) -> Callable:
     """What runs for one of PyTorch's operators."""
-    return _function(name, overload)
+    return function_of(name, overload)
 
 
 def address(t: Tensor) -> int:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..core.dtype import dtype
 from ..core.tensor import Tensor
-from ..library.aten.calls import _function, record_of
+from ..library.aten.resolver import find, record_of
 from ..ops.machinery.schema import REQUIRED, Argument, Schema
 from ..ops.machinery.schema_table import aten_names, overloads_of, schema_of
 
@@ -164,14 +164,6 @@ def _result(schema: Schema) -> str:
     return found[0] if len(found) == 1 else f"std::tuple<{', '.join(found)}>"
 
 
-def _usable(name: str, overload: str) -> bool:
-    try:
-        _function(name, overload or "default")
-    except NotImplementedError:
-        return False
-    return True
-
-
 def _overloads() -> Iterator[tuple[str, str, Schema, _Signature]]:
     """Everything that C++ programs can call, in the order of names."""
     for name in aten_names():
@@ -189,7 +181,7 @@ def _overloads() -> Iterator[tuple[str, str, Schema, _Signature]]:
                 continue
             if any(signature.hidden_by(other) for other in seen):
                 continue
-            if _usable(name, overload):
+            if find(name, overload or "default") is not None:
                 for other in seen:
                     signature.tell_from(other)
                 seen.append(signature)

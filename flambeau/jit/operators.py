@@ -18,7 +18,8 @@ from ..core.layout import layout, memory_format
 from ..core.quantized import qscheme
 from ..core.tensor import Tensor
 from ..library import aten as _aten  # noqa: F401  the whole room before its parts: see naming.load
-from ..library.aten.calls import record_of, special_call
+from ..library.aten.resolver import find as find_function
+from ..library.aten.resolver import record_of
 from .plain_operators import NUMBERS, PLAIN
 from .schema import REQUIRED, Schema, schemas_of
 from .types import LAYOUT, MEMORY_FORMAT, SCALAR_TYPE, TENSOR, ListType, OptionalType, Type
@@ -86,28 +87,6 @@ def draws(symbol: str) -> bool:
     return record is not None and record.kind == "random"
 
 
-_SPACES = (("linalg_", "linalg"), ("fft_", "fft"), ("special_", "special"), ("sparse_", "sparse"))
-
-
-@functools.cache
-def tensor_function(name: str) -> Callable | None:
-    """The function or method with the name of an operator of aten."""
-    if name.endswith("_") and not name.startswith("__"):
-        return getattr(Tensor, name, None) or getattr(torch.nn.functional, name, None) or getattr(torch, name, None)
-    for prefix, space in _SPACES:
-        if name.startswith(prefix):
-            found = getattr(getattr(torch, space), name[len(prefix) :], None)
-            if found is not None:
-                return found
-    if name == "log_sigmoid":  # aten's name
-        return torch.nn.functional.logsigmoid
-    for home in (torch, Tensor, torch.nn.functional):
-        found = getattr(home, name, None)
-        if callable(found) and not isinstance(found, type):
-            return found
-    return None
-
-
 def _calling(function: Callable, schema: Schema) -> Callable:
     """Call a function with the values of a schema's arguments in order."""
     arguments = schema.arguments
@@ -158,7 +137,7 @@ def implementation(schema: Schema) -> Callable | None:
         return _user_operator(space, name, schema)
     if name.startswith("__") and name.endswith("__") and not hasattr(Tensor, name):
         return None
-    function = special_call(name, schema.overload_name or "default") or tensor_function(name)
+    function = find_function(name, schema.overload_name or "default")
     return None if function is None else _calling(function, schema)
 
 

@@ -22,6 +22,7 @@ import flambeau.jit as jit
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..autograd.profiler import record_function
 from ..compat.legacy import TENSOR_TYPES
+from ..library.aten.resolver import by_name
 from ..library.native import ClassNamespace
 from ..library.operator import OperatorFace
 from . import classes, forms, operators
@@ -121,7 +122,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
                 put(getattr(home, name), functools.partial(BuiltinFunction, f"aten::{symbol}"))
     for name in all_names():
         space, _, short = name.partition("::")
-        function = operators.tensor_function(short) if space == "aten" else None
+        function = by_name(short) if space == "aten" else None
         if function is None or not callable(function):
             continue
         if id(function) not in table or getattr(getattr(function, "op", None), "name", None) == short:

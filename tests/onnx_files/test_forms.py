@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("onnx", reason="ONNX files need the package onnx")
 
 import flambeau as torch
-from flambeau.library.aten.calls import record_of
+from flambeau.library.aten.resolver import record_of
 from flambeau.onnx.registry import form, form_of, reason
 from flambeau.ops import OPS
 from flambeau.ops.machinery.schema_table import aten_names

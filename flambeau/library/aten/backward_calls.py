@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import flambeau
 
 from ...core.tensor import Tensor
+from ...ops import namespace
+from ...ops.machinery.aten_form import ATEN_ONLY, REDUCTIONS, aten_only
 from .overloads import OpOverload, aten
-from .specials import REDUCTIONS, SPECIAL, F, special
+
+F: Any = SimpleNamespace(**namespace("nn.functional"))
 
 
 def _pulled_back(
@@ -24,7 +28,7 @@ def _pulled_back(
     return [next(found) if w else None for w in wanted]
 
 
-@special("convolution_backward")
+@aten_only("convolution_backward")
 def _convolution_backward(grad: Tensor, input: Tensor, weight: Tensor, sizes: Any, *window: Any) -> tuple:
     *shape, mask = window
     bias = None if sizes is None else grad.new_zeros(sizes)
@@ -35,7 +39,7 @@ def _run(overload: OpOverload, *args: Any) -> Any:
     return overload.run(args, {})
 
 
-@special("native_batch_norm")
+@aten_only("native_batch_norm")
 def _native_batch_norm(input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
     dims = [d for d in range(input.dim()) if d != 1]
     saved = input.mean(dims) if training else input.new_empty(0)
@@ -43,7 +47,7 @@ def _native_batch_norm(input: Tensor, weight: Any, bias: Any, mean: Any, var: An
     return F.batch_norm(input, mean, var, weight, bias, training, momentum, eps), saved, inverse
 
 
-@special("native_batch_norm_backward")
+@aten_only("native_batch_norm_backward")
 def _native_batch_norm_backward(
     grad: Tensor, input: Tensor, weight: Any, mean: Any, var: Any, saved: Any, inverse: Any, train: bool, eps: float, mask: list
 ) -> tuple:  # fmt: skip
@@ -57,7 +61,7 @@ def _normalized_backward(grad: Tensor, shown: Tensor, rstd: Tensor, dims: tuple[
     return rstd * (grad - grad.mean(dims, keepdim=True) - shown * (grad * shown).mean(dims, keepdim=True))
 
 
-@special("native_layer_norm_backward")
+@aten_only("native_layer_norm_backward")
 def _native_layer_norm_backward(grad: Tensor, input: Tensor, shape: list, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: list) -> tuple:  # fmt: skip
     dims, before = tuple(range(-len(shape), 0)), tuple(range(input.dim() - len(shape)))
     shown = (input - mean) * rstd
@@ -69,13 +73,13 @@ def _native_layer_norm_backward(grad: Tensor, input: Tensor, shape: list, mean: 
     )
 
 
-@special("native_group_norm")
+@aten_only("native_group_norm")
 def _native_group_norm(input: Tensor, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> tuple:  # fmt: skip
     rows = input.reshape(n, groups, c * hw // groups)
     return F.group_norm(input, groups, weight, bias, eps), rows.mean(-1), (rows.var(-1, correction=0) + eps).rsqrt()
 
 
-@special("native_group_norm_backward")
+@aten_only("native_group_norm_backward")
 def _native_group_norm_backward(grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Any, n: int, c: int, hw: int, groups: int, mask: list) -> tuple:  # fmt: skip
     rows = (n, groups, -1)
     shown = (input.reshape(rows) - mean.unsqueeze(-1)) * rstd.unsqueeze(-1)
@@ -89,19 +93,19 @@ def _native_group_norm_backward(grad: Tensor, input: Tensor, mean: Tensor, rstd:
     )
 
 
-@special("embedding_dense_backward")
+@aten_only("embedding_dense_backward")
 def _embedding_dense_backward(grad: Tensor, indices: Tensor, count: int, padding: int, scale: bool) -> Tensor:
     weight = grad.new_zeros(count, grad.size(-1))
     given = None if padding == -1 else padding
     return _pulled_back(lambda w: F.embedding(indices, w, given, scale_grad_by_freq=scale), (weight,), grad)[0]
 
 
-@special("native_dropout_backward")
+@aten_only("native_dropout_backward")
 def _native_dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
     return grad * mask * scale
 
 
-@special("_scaled_dot_product_flash_attention_for_cpu")
+@aten_only("_scaled_dot_product_flash_attention_for_cpu")
 def _flash(query: Tensor, key: Tensor, value: Tensor, p: float = 0.0, causal: bool = False, *, attn_mask: Any = None, scale: Any = None) -> tuple:  # fmt: skip
     factor = scale if scale is not None else query.size(-1) ** -0.5
     scores = query @ key.transpose(-2, -1) * factor
@@ -113,7 +117,7 @@ def _flash(query: Tensor, key: Tensor, value: Tensor, p: float = 0.0, causal: bo
     return out, scores.logsumexp(-1)
 
 
-@special("_scaled_dot_product_flash_attention_for_cpu_backward")
+@aten_only("_scaled_dot_product_flash_attention_for_cpu_backward")
 def _flash_backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, p: float, causal: bool, *, attn_mask: Any = None, scale: Any = None
 ) -> tuple:  # fmt: skip
@@ -135,8 +139,8 @@ def _pool_backward(name: str) -> Callable:
 
 
 for _rank in (2, 3):
-    special(f"max_pool{_rank}d_with_indices_backward")(_pool_backward(f"max_pool{_rank}d"))
-    special(f"avg_pool{_rank}d_backward")(_pool_backward(f"avg_pool{_rank}d"))
+    aten_only(f"max_pool{_rank}d_with_indices_backward")(_pool_backward(f"max_pool{_rank}d"))
+    aten_only(f"avg_pool{_rank}d_backward")(_pool_backward(f"avg_pool{_rank}d"))
 
 
 def _adaptive_backward(rank: int) -> Callable:
@@ -145,32 +149,32 @@ def _adaptive_backward(rank: int) -> Callable:
 
 
 for _rank in (2, 3):
-    special(f"_adaptive_avg_pool{_rank}d")(getattr(F, f"adaptive_avg_pool{_rank}d"))
-    special(f"_adaptive_avg_pool{_rank}d_backward")(_adaptive_backward(_rank))
+    aten_only(f"_adaptive_avg_pool{_rank}d")(getattr(F, f"adaptive_avg_pool{_rank}d"))
+    aten_only(f"_adaptive_avg_pool{_rank}d_backward")(_adaptive_backward(_rank))
 
 
 def _resized_backward(name: str) -> Callable:
     return lambda grad, size, input_size, *rest: _pulled_back(
-        lambda x: SPECIAL[name](x, size, *rest), (grad.new_zeros(input_size),), grad
+        lambda x: ATEN_ONLY[name](x, size, *rest), (grad.new_zeros(input_size),), grad
     )[0]
 
 
 for _name in ("upsample_nearest2d", "upsample_bilinear2d"):
-    special(f"{_name}_backward")(_resized_backward(_name))
+    aten_only(f"{_name}_backward")(_resized_backward(_name))
 
 
-@special("_softmax_backward_data")
+@aten_only("_softmax_backward_data")
 def _softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: Any) -> Tensor:
     product = grad * output
     return product - output * product.sum(dim, keepdim=True)
 
 
-@special("_log_softmax_backward_data")
+@aten_only("_log_softmax_backward_data")
 def _log_softmax_backward(grad: Tensor, output: Tensor, dim: int, dtype: Any) -> Tensor:
     return grad - output.exp() * grad.sum(dim, keepdim=True)
 
 
-@special("nll_loss_forward", "nll_loss2d_forward")
+@aten_only("nll_loss_forward", "nll_loss2d_forward")
 def _nll_forward(self: Tensor, target: Tensor, weight: Any, reduction: int, ignore: int) -> tuple:
     out = F.nll_loss(self, target, weight, ignore_index=ignore, reduction=REDUCTIONS[reduction])
     kept = target != ignore
@@ -178,7 +182,7 @@ def _nll_forward(self: Tensor, target: Tensor, weight: Any, reduction: int, igno
     return out, (weights * kept).sum() if reduction == 1 else self.new_zeros(())
 
 
-@special("nll_loss_backward", "nll_loss2d_backward")
+@aten_only("nll_loss_backward", "nll_loss2d_backward")
 def _nll_backward(grad: Tensor, self: Tensor, target: Tensor, weight: Any, reduction: int, ignore: int, total: Tensor) -> Tensor:  # fmt: skip
     options = {"ignore_index": ignore, "reduction": REDUCTIONS[reduction]}
     return _pulled_back(lambda x: F.nll_loss(x, target, weight, **options), (self,), grad)[0]
@@ -193,7 +197,7 @@ def _loss_backward(name: str, *options: str) -> Callable:
 
 
 for _name, *_options in (("mse_loss",), ("smooth_l1_loss", "beta"), ("huber_loss", "delta")):
-    special(f"{_name}_backward")(_loss_backward(_name, *_options))
+    aten_only(f"{_name}_backward")(_loss_backward(_name, *_options))
 
 
 def _activation_backward(name: str) -> Callable:
@@ -201,48 +205,48 @@ def _activation_backward(name: str) -> Callable:
 
 
 for _name in ("silu", "mish", "hardswish", "hardsigmoid", "hardtanh", "softplus", "glu"):
-    special(f"{_name}_backward")(_activation_backward(_name))
+    aten_only(f"{_name}_backward")(_activation_backward(_name))
 
 
-@special("gelu_backward")
+@aten_only("gelu_backward")
 def _gelu_backward(grad: Tensor, self: Tensor, *, approximate: str = "none") -> Tensor:
     return _pulled_back(lambda x: F.gelu(x, approximate=approximate), (self,), grad)[0]
 
 
-@special("threshold_backward")
+@aten_only("threshold_backward")
 def _threshold_backward(grad: Tensor, self: Tensor, threshold: Any) -> Tensor:
     return flambeau.where(self <= threshold, 0.0, grad)
 
 
-@special("tanh_backward")
+@aten_only("tanh_backward")
 def _tanh_backward(grad: Tensor, output: Tensor) -> Tensor:
     return grad * (1 - output * output)
 
 
-@special("sigmoid_backward")
+@aten_only("sigmoid_backward")
 def _sigmoid_backward(grad: Tensor, output: Tensor) -> Tensor:
     return grad * (1 - output) * output
 
 
-@special("leaky_relu_backward")
+@aten_only("leaky_relu_backward")
 def _leaky_relu_backward(grad: Tensor, self: Tensor, slope: Any, is_result: bool) -> Tensor:
     return flambeau.where(self > 0, grad, grad * slope)
 
 
-@special("elu_backward")
+@aten_only("elu_backward")
 def _elu_backward(grad: Tensor, alpha: Any, scale: Any, input_scale: Any, is_result: bool, value: Tensor) -> Tensor:
     below = value + alpha * scale if is_result else scale * alpha * (value * input_scale).exp()
     return flambeau.where(value <= 0, grad * input_scale * below, grad * scale)
 
 
-@special("select_backward")
+@aten_only("select_backward")
 def _select_backward(grad: Tensor, sizes: list, dim: int, index: int) -> Tensor:
     whole = grad.new_zeros(sizes)
     whole.select(dim, index).copy_(grad)
     return whole
 
 
-@special("slice_backward")
+@aten_only("slice_backward")
 def _slice_backward(grad: Tensor, sizes: list, dim: int, start: int, end: int, step: int) -> Tensor:
     whole = grad.new_zeros(sizes)
     _run(aten.slice.Tensor, whole, dim, start, end, step).copy_(grad)

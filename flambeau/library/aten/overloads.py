@@ -89,7 +89,7 @@ class OpOverload:
 
     def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Make the call."""
-        from .calls import run  # noqa: PLC0415  it needs all operators
+        from .resolver import run  # noqa: PLC0415  it needs all operators
 
         return run(self, *shortened(self._schema, self.bind(args, kwargs)))
 
@@ -108,7 +108,7 @@ class OpOverloadPacket:
     @functools.cached_property
     def op(self) -> Any:
         """The record of the operator; None where PyTorch has a name for something that is no operator here."""
-        from .calls import record_of  # noqa: PLC0415  it needs all operators
+        from .resolver import record_of  # noqa: PLC0415  it needs all operators
 
         return record_of(self.__name__)
 

@@ -79,6 +79,12 @@ class AtenForm:
         """Whether it says nothing about arguments."""
         return self.parts is None
 
+    def is_plain(self, arguments: list[str]) -> bool:
+        """Whether it only has another name: the arguments are the own ones, in their order."""
+        return [p.id for p in self.parts or () if isinstance(p, ast.Name)] == arguments and len(
+            self.parts or ()
+        ) == len(arguments)
+
     def schema(self, inplace: bool = False) -> Schema:
         name = self.name + ("_" if inplace else "")
         return schema_of(
@@ -156,3 +162,22 @@ def _taken(value: Any, argument: Argument, default: Any) -> Any:
         return REDUCTIONS[value]
     replaced = default is None and not argument.is_optional and argument.default is not REQUIRED
     return None if replaced and _equal(value, argument.default) else value
+
+
+# -- operators that only PyTorch's graphs name ------------------------------------------------------------------------------------
+
+ATEN_ONLY: dict[str, Callable] = {}
+
+
+def aten_only(*names: str) -> Callable[[Callable], Callable]:
+    """Declare what runs for operators of PyTorch (`native_layer_norm`) or overloads (`slice.Tensor`) that are no public function here
+    under this name and with these arguments."""
+
+    def note(function: Callable) -> Callable:
+        for name in names:
+            if name in ATEN_ONLY:
+                raise ValueError(f"aten::{name} is declared twice")
+            ATEN_ONLY[name] = function
+        return function
+
+    return note

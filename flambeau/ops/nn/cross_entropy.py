@@ -414,11 +414,16 @@ def _nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_inde
     return chosen(input, target, weight, reduction, ignore_index)
 
 
+_NLL = tuple(
+    f"{name}(input, target, weight, reduction, ignore_index)" for name in ("nll_loss_nd", "nll_loss", "nll_loss2d")
+)
+
+
 @composite(
     namespaces=("nn.functional",),
     method=False,
     autocast="float32",
-    aten="nll_loss_nd(input, target, weight, reduction, ignore_index)",
+    aten=_NLL,
 )
 def nll_loss(
     input: Tensor,

@@ -157,7 +157,11 @@ def given_sizes(input: Tensor, sizes: Any, dim: int) -> tuple[int, tuple[int, ..
 @composite(
     method=False,
     batching="along",
-    aten=("split.Tensor(tensor, split_size_or_sections, dim)", "split_with_sizes(tensor, split_size_or_sections, dim)"),
+    aten=(
+        "split.Tensor(tensor, split_size_or_sections, dim)",
+        "split_with_sizes(tensor, split_size_or_sections, dim)",
+        "split.sizes(tensor, split_size_or_sections, dim)",
+    ),
 )
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
     """Views of consecutive pieces: of one size, or of the sizes listed."""

@@ -1,0 +1,116 @@
+"""What runs for each of PyTorch's operators, and which record is meant by its name.
+
+Most are found by name: `aten::linalg_norm` is `linalg.norm`, `aten::add_` is `Tensor.add_`, `aten::relu` is `relu`; their arguments are
+the same. Where they are others, the record says so (`Op.aten`), or the operator is declared for PyTorch's graphs only (`aten_only`)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flambeau
+
+from ...core.tensor import Tensor
+from ...ops import OPS, namespace
+from ...ops.machinery.aten_form import ATEN_ONLY, AtenForm
+from ...ops.machinery.matching import bound
+from ...ops.machinery.record import Op
+from ...ops.machinery.schema_table import overloads_of, schema_of
+from ...ops.methods import aten_only as _methods  # noqa: F401  they declare operators
+from ...ops.nn import aten_only as _layers  # noqa: F401
+from ...ops.pointwise.foreach import FOREACH
+from . import backward_calls as _backward  # noqa: F401
+
+_SPACES = ("linalg", "fft", "special", "sparse")
+
+
+@functools.cache
+def _declared() -> dict[str, tuple[Op, AtenForm, bool]]:
+    """The records whose declaration names one of PyTorch's operators, with its form, and whether it is the one in place."""
+    found: dict[str, tuple[Op, AtenForm, bool]] = {}
+    for op in list(OPS.values()):
+        for form in op.aten_forms:
+            if form.only_names or form.item is not None:
+                continue
+            overload = f".{form.overload}" if form.overload else ""
+            found.setdefault(f"{form.name}{overload}", (op, form, False))
+            if "inplace" in op.arguments and overloads_of(f"{form.name}_"):
+                found.setdefault(f"{form.name}_{overload}", (op, form, True))
+    return found
+
+
+def _as_declared(name: str, overload: str) -> Callable | None:
+    found = _declared().get(f"{name}.{overload}") or _declared().get(name)
+    if found is None:
+        return None
+    op, form, inplace = found
+    schema = schema_of(name, "" if overload == "default" else overload)
+    changes = {"inplace": True} if inplace else {}
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return op.function(**form.own(schema, bound(schema, args, kwargs), op.defaults), **changes)
+
+    return call
+
+
+@functools.cache
+def by_name(name: str) -> Callable | None:
+    """The public function or method with an operator's name, or one that takes its arguments as they are."""
+    declared = _declared().get(name)
+    if declared is not None and declared[1].is_plain(list(declared[0].arguments)):
+        return declared[0].function
+    for space in _SPACES:
+        found = namespace(space).get(name[len(space) + 1 :]) if name.startswith(f"{space}_") else None
+        if found is not None:
+            return found
+    functional = namespace("nn.functional")
+    found = namespace("torch").get(name) or getattr(Tensor, name, None) or functional.get(name)
+    if found is None and name.endswith("_") and name[:-1] in functional:
+        return functools.partial(functional[name[:-1]], inplace=True)
+    if found is None and not name.startswith("__"):
+        found = getattr(flambeau, name, None)
+    return found if callable(found) and not isinstance(found, type) else None
+
+
+@functools.cache
+def find(name: str, overload: str) -> Callable | None:
+    """What runs for an overload ("default" is one, too); None where there is nothing."""
+    return (
+        ATEN_ONLY.get(f"{name}.{overload}")
+        or ATEN_ONLY.get(name)
+        or FOREACH.get(name)
+        or _as_declared(name, overload)
+        or by_name(name)
+    )
+
+
+def function_of(name: str, overload: str) -> Callable:
+    """What runs for an overload."""
+    found = find(name, overload)
+    if found is None:
+        raise NotImplementedError(f"the operator aten::{name}.{overload} is not in Flambeau yet")
+    return found
+
+
+@functools.cache
+def _functions(space: str) -> dict[str, Any]:
+    return namespace(space)
+
+
+def record_of(name: str) -> Op | None:
+    """The record of the operator that PyTorch calls `aten::name`, where there is one."""
+    for space, prefix in (("torch", ""), *((space, f"{space}_") for space in _SPACES)):
+        found = _functions(space).get(name[len(prefix) :]) if name.startswith(prefix) else None
+        if found is not None and hasattr(found, "op"):
+            return found.op
+    if name in OPS:
+        return OPS[name]  # a method
+    return OPS.get(f"nn.functional.{name}")
+
+
+def run(overload: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Call what the overload means."""
+    given = {k: v for k, v in kwargs.items() if not (k == "pin_memory" and not v)}
+    result = function_of(overload._overloadpacket.__name__, overload._overloadname)(*args, **given)
+    return list(result) if overload._schema.returns and "[]" in overload._schema.returns[0].type else result

@@ -1,0 +1,198 @@
+"""Operators that PyTorch's graphs call by names, or with arguments, that no public function has: copies, views, indexing, sizes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ...core.tensor import Tensor
+from ..creation.construct import tensor
+from ..creation.ranges import meshgrid
+from ..index.unique import unique
+from ..linalg.einsum import einsum
+from ..machinery.aten_form import aten_only
+from ..pointwise.arithmetic import pow as power
+from ..reduce.statistics import std, var
+from ..shape.dimensions import broadcast_tensors
+from ..sparse.products import sparse_addmm
+
+# -- views and indexing ---------------------------------------------------------------------------------------------------
+
+
+@aten_only("slice.Tensor")
+def _slice(self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+    rank = self.dim()
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+    end = None if end is None or end >= 2**62 else end
+    return self[(slice(None),) * (dim % rank) + (slice(start, end, step),)]
+
+
+def _places(indices: list) -> tuple:
+    return tuple(slice(None) if i is None else i for i in indices)
+
+
+@aten_only("index.Tensor", "index.Tensor_hacked_twin")
+def _index(self: Tensor, indices: list) -> Tensor:
+    return self[_places(indices)]
+
+
+@aten_only("index_put")
+def _index_put(self: Tensor, indices: list, values: Tensor, accumulate: bool = False) -> Tensor:
+    if all(i is not None for i in indices):
+        return self.index_put(tuple(indices), values, accumulate)
+    result = self.clone()
+    result[_places(indices)] = values
+    return result
+
+
+@aten_only("index_put_", "_index_put_impl_")
+def _index_put_in_place(
+    self: Tensor, indices: list, values: Tensor, accumulate: bool = False, unsafe: bool = False
+) -> Tensor:
+    if all(i is not None for i in indices):
+        return self.index_put_(tuple(indices), values, accumulate)
+    return self.copy_(_index_put(self, indices, values, accumulate))
+
+
+@aten_only("_unsafe_view", "view.default", "_reshape_alias")
+def _view(self: Tensor, size: list[int], *strides: Any) -> Tensor:
+    return self.reshape(size) if strides else self.view(size)
+
+
+@aten_only("expand")
+def _expand(self: Tensor, size: list[int], *, implicit: bool = False) -> Tensor:
+    return self.expand(size)
+
+
+@aten_only("numpy_T")
+def _reversed(self: Tensor) -> Tensor:
+    return self.permute(*range(self.dim() - 1, -1, -1))
+
+
+for _name, _attribute in (("mT", "mT"), ("mH", "mH"), ("matrix_H", "H")):
+    aten_only(_name)(operator.attrgetter(_attribute))
+aten_only("sym_size.int")(lambda self, dim: self.size(dim))
+aten_only("sym_size.default")(lambda self: list(self.shape))
+aten_only("sym_stride.int")(lambda self, dim: self.stride(dim))
+aten_only("sym_numel")(lambda self: self.numel())
+aten_only("sym_storage_offset")(lambda self: self.storage_offset())
+aten_only("einsum")(lambda equation, tensors, path=None: einsum(equation, *tensors))
+aten_only("meshgrid")(lambda tensors, indexing="ij": meshgrid(*tensors, indexing=indexing))
+aten_only("broadcast_tensors")(lambda tensors: broadcast_tensors(*tensors))
+
+
+# -- copies and dtypes ----------------------------------------------------------------------------------------------------
+
+
+@aten_only("lift_fresh_copy", "clone.default")
+def _copy(self: Tensor, *, memory_format: Any = None) -> Tensor:
+    return self.clone() if memory_format is None else self.clone(memory_format=memory_format)
+
+
+@aten_only("lift_fresh", "alias", "lift")
+def _same(self: Tensor) -> Tensor:
+    return self.view_as(self)
+
+
+@aten_only("detach_")
+def _detach(self: Tensor) -> Tensor:
+    return self.detach_() if not self._is_view() else self.detach()
+
+
+def _format(memory_format: Any) -> dict[str, Any]:
+    return {} if memory_format is None else {"memory_format": memory_format}
+
+
+@aten_only("to.dtype", "to.other")
+def _to(self: Tensor, like: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Tensor:
+    return self.to(like, non_blocking, copy, **_format(memory_format))
+
+
+@aten_only("to.device")
+def _to_device(
+    self: Tensor, device: Any, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
+) -> Tensor:
+    return self.to(device, dtype, non_blocking, copy, **_format(memory_format))
+
+
+def _moving(copies: bool) -> Callable:
+    def moved(
+        self: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None,
+        non_blocking: bool = False, copy: bool = copies, memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
+        given = {"non_blocking": non_blocking, "copy": copy, **_format(memory_format)}
+        return self.to(device or self.device, dtype or self.dtype, **given)
+
+    return moved
+
+
+aten_only("to.dtype_layout")(_moving(False))
+aten_only("_to_copy")(_moving(True))
+aten_only("_pin_memory")(lambda self, device=None: self.pin_memory(device))
+
+
+@aten_only("scalar_tensor")
+def _scalar_tensor(s: Any, **options: Any) -> Tensor:
+    return tensor(s, **{k: v for k, v in options.items() if k in ("dtype", "device") and v is not None})
+
+
+# -- checks ---------------------------------------------------------------------------------------------------------------
+
+
+@aten_only("_assert_tensor_metadata")
+def _assert_tensor_metadata(
+    a: Tensor, size: Any = None, stride: Any = None, dtype: Any = None, *, device: Any = None, layout: Any = None
+) -> None:
+    checks = (
+        ("shape", size, list(a.shape)),
+        ("dtype", dtype, a.dtype),
+        ("device", device, a.device),
+        ("layout", layout, a.layout),
+    )
+    for name, wanted, found in checks:
+        if wanted is not None and wanted != found:
+            raise RuntimeError(f"Tensor {name} mismatch! Expected: {wanted}, Got: {found}")
+
+
+@aten_only("_assert_scalar")
+def _assert_scalar(self: Any, assert_msg: str) -> None:
+    if not self:
+        raise RuntimeError(assert_msg)
+
+
+# -- values ---------------------------------------------------------------------------------------------------------------
+
+
+@aten_only("_unique2")
+def _unique2(self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> tuple:
+    found = unique(self, sorted, True, True)
+    return found[0], *(f if flag else f.new_empty(0) for f, flag in zip(found[1:], (return_inverse, return_counts)))
+
+
+@aten_only("unique_dim")
+def _unique_dim(
+    self: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple:
+    return tuple(unique(self, sorted, True, True, dim=dim))
+
+
+def _spread(function: Callable) -> Callable:
+    def spread(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
+        return function(self, dim, correction=1 if correction is None else correction, keepdim=keepdim)
+
+    return spread
+
+
+aten_only("var.correction")(_spread(var))
+aten_only("std.correction")(_spread(std))
+aten_only("rsub")(lambda self, other, alpha=1: other - self * alpha if alpha != 1 else other - self)
+aten_only("pow.Scalar")(power)
+aten_only("_local_scalar_dense")(lambda self: self.item())
+aten_only("_sparse_addmm")(lambda self, mat1, mat2, beta=1, alpha=1: sparse_addmm(self, mat1, mat2, beta, alpha))
+
+
+@aten_only("_sparse_mm_reduce_impl")
+def _sparse_mm_reduce_impl(self: Tensor, other: Tensor, reduce: str) -> Any:
+    raise NotImplementedError("aten::_sparse_mm_reduce_impl: use torch.sparse.mm(a, b, reduce)")

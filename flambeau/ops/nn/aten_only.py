@@ -1,0 +1,115 @@
+"""Operators of neural networks that PyTorch's graphs call by names, or with arguments, that no public function has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...core.dtype import float32
+from ...core.tensor import Tensor
+from ..machinery.aten_form import aten_only
+from ..shape.border import pad
+from .batch_norm import batch_norm
+from .conv import conv1d, conv2d, conv3d, convolution
+from .dropout import dropout1d, dropout2d, dropout3d
+from .normalization import layer_norm
+from .resize import interpolate
+from .softmax import log_softmax, softmax
+
+# -- activations and dropout ----------------------------------------------------------------------------------------------
+
+aten_only("_softmax")(lambda self, dim, widen: softmax(self, dim, dtype=float32 if widen else None))
+aten_only("_log_softmax")(lambda self, dim, widen: log_softmax(self, dim, dtype=float32 if widen else None))
+
+
+@aten_only("feature_dropout")
+def _feature_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    return {3: dropout1d, 4: dropout2d}.get(input.dim(), dropout3d)(input, p, train)
+
+
+@aten_only("feature_dropout_")
+def _feature_dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
+    return input.copy_(_feature_dropout(input, p, train))
+
+
+# -- normalisation --------------------------------------------------------------------------------------------------------
+
+
+@aten_only("native_layer_norm")
+def _native_layer_norm(input: Tensor, shape: list[int], weight: Any, bias: Any, eps: float) -> tuple:
+    dims = tuple(range(-len(shape), 0))
+    mean = input.mean(dims, keepdim=True)
+    rstd = (input.var(dims, correction=0, keepdim=True) + eps).rsqrt()
+    return layer_norm(input, shape, weight, bias, eps), mean, rstd
+
+
+def _statistics(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """What a batch is normalized with."""
+    dims = [d for d in range(input.dim()) if d != 1]
+    return input.mean(dims), (input.var(dims, correction=0) + eps).rsqrt()
+
+
+@aten_only("_native_batch_norm_legit_no_training")
+def _native_batch_norm_eval(
+    input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: float, eps: float
+) -> tuple:
+    empty = input.new_empty(0)
+    return batch_norm(input, mean, var, weight, bias, False, momentum, eps), empty, empty
+
+
+@aten_only("_native_batch_norm_legit_functional")
+def _native_batch_norm_functional(
+    input: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
+) -> tuple:
+    new_mean, new_var = mean.clone(), var.clone()
+    out = batch_norm(input, new_mean, new_var, weight, bias, training, momentum, eps)
+    return out, *_statistics(input, eps), new_mean, new_var
+
+
+@aten_only("_native_batch_norm_legit.no_stats")
+def _native_batch_norm_alone(
+    input: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> tuple:
+    return batch_norm(input, None, None, weight, bias, True, momentum, eps), *_statistics(input, eps)
+
+
+# -- windows, sizes -------------------------------------------------------------------------------------------------------
+
+aten_only("_convolution")(lambda *args: convolution(*args[:9]))  # the others are choices of a library
+
+
+@aten_only("_convolution_mode")
+def _convolution_mode(input: Tensor, weight: Tensor, bias: Any, stride: list, *window: Any) -> Tensor:
+    return (conv1d, conv2d, conv3d)[len(stride) - 1](input, weight, bias, stride, *window)
+
+
+def _resize(mode: str, **more: Any) -> Callable:
+    """Sizes follow as one list of factors, or one by one after the size; interpolation of more than the nearest asks about corners."""
+
+    def resize(input: Tensor, size: Any, *rest: Any) -> Tensor:
+        corners, scales = (None, rest) if mode.startswith("nearest") else (rest[0], rest[1:])
+        if len(scales) == 1 and isinstance(scales[0], (list, tuple)):
+            (scales,) = scales
+        if size is None:
+            return interpolate(input, None, [s for s in scales if s is not None], mode, corners, **more)
+        return interpolate(input, list(size), None, mode, corners, **more)
+
+    return resize
+
+
+for _rank, _linear in enumerate(("linear", "bilinear", "trilinear"), 1):
+    aten_only(f"upsample_nearest{_rank}d")(_resize("nearest"))
+    aten_only(f"_upsample_nearest_exact{_rank}d")(_resize("nearest-exact"))
+    aten_only(f"upsample_{_linear}{_rank}d")(_resize(_linear))
+aten_only("upsample_bicubic2d")(_resize("bicubic"))
+for _mode in ("bilinear", "bicubic"):
+    aten_only(f"_upsample_{_mode}2d_aa")(_resize(_mode, antialias=True))
+
+
+def _padded(mode: str) -> Callable:
+    return lambda self, padding: pad(self, padding, mode)
+
+
+for _name, _mode in (("reflection", "reflect"), ("replication", "replicate")):
+    for _rank in (1, 2, 3):
+        aten_only(f"{_name}_pad{_rank}d")(_padded(_mode))
