@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..backends.cpu.onednn.plan import tell_observers
-from ..core import modes, storage
+from ..core import modes, watching
 from ..core.device import cpu
 from ..core.graph import is_own
 from ..core.layout import strided
 from ..core.sharded import SpreadTensor
+from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 
 _now = time.perf_counter_ns
@@ -126,7 +127,7 @@ class DeviceClock:
         return marks[0].elapsed_time(marks[1]) * 1000.0
 
 
-class Recorder(modes.Observer, storage.Watcher):
+class Recorder(modes.Observer, watching.Watcher):
     """Notes what one thread does, between `start` and `stop`."""
 
     def __init__(
@@ -163,7 +164,7 @@ class Recorder(modes.Observer, storage.Watcher):
     def start(self) -> None:
         self.thread = threading.get_native_id()
         if self.memory:
-            self._watch = storage.watch(self)
+            self._watch = watching.watch(self, everywhere=True)
             self._watch.__enter__()
         groups = sys.modules.get(f"{__name__.partition('.')[0]}.distributed.process_group")
         if groups is not None:
@@ -253,7 +254,7 @@ class Recorder(modes.Observer, storage.Watcher):
         self.elsewhere.append((name, shapes, began, ended, threading.get_native_id()))
 
     # -- memory -------------------------------------------------------------------------------------------------------
-    def made(self, new: storage.UntypedStorage) -> None:
+    def made(self, new: UntypedStorage) -> None:
         nbytes = new.size_bytes
         if not nbytes or new.device.type == "meta":
             return

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from . import watching
 from .allocator import LARGE, MAPPED, allocator, free, round_size, unmap
 from .backend import BACKENDS, backend_of, has_backend
 from .device import cpu
@@ -23,17 +22,14 @@ from .uninterrupted import at_once, uninterrupted
 _allocate = allocator.allocate
 _release = allocator.release
 _free_blocks = allocator.free_blocks
+_watched = watching.active
 _free, _unmap = at_once(free), at_once(unmap)
-
-
-# Who wants to know what happens to memory: recordings of whole steps, profilers. See `Watcher` and `watch`.
-watchers: list[Any] = []
 
 
 def set_bytes(address: int, value: int, nbytes: int) -> None:
     """Set bytes of the host's memory to one value."""
-    for watcher in watchers:
-        watcher.filled(address, value, nbytes)
+    if _watched:
+        watching.tell_filled(address, value, nbytes)
     ctypes.memset(address, value, nbytes)
 
 
@@ -149,11 +145,10 @@ class UntypedStorage:
             if size < LARGE:
                 try:
                     self.ptr = _free_blocks[size].pop()
-                    self.capacity = size
-                    return
                 except (KeyError, IndexError):
-                    pass
-            self.ptr = _allocate(size)
+                    self.ptr = _allocate(size)
+            else:
+                self.ptr = _allocate(size)
             self.capacity = size
         elif type(device) is Device and device.memory is not None and type(nbytes) is int:
             self.ptr = device.memory.allocate(nbytes) if nbytes else 0
@@ -162,6 +157,7 @@ class UntypedStorage:
             self.capacity, self.ptr = 0, 0 if device is cpu else _NO_ADDRESS
             if type(device) is not Device or type(nbytes) is not int:
                 self._place(nbytes, device)
+                return
             elif device is not cpu and device.type != "meta":
                 backend = backend_of(device)
                 if device.index is None:
@@ -170,6 +166,8 @@ class UntypedStorage:
                 if nbytes:
                     self.ptr = backend.allocate(nbytes, device)
                     self.capacity = nbytes
+        if _watched:
+            watching.tell_made(self)
 
     def _hold(self, values: Any) -> None:
         """Bytes from a sequence of ints, each taken modulo 256."""
@@ -413,8 +411,8 @@ class UntypedStorage:
             raise NotImplementedError(
                 f"Not available for '{self.device.type}' device type: there are no bytes to look at"
             )
-        if watchers:
-            tell_looked()
+        if _watched:
+            watching.tell_looked()
         block = (ctypes.c_char * self.size_bytes).from_address(self.ptr)
         block._storage = self  # type: ignore[attr-defined]
         return block
@@ -512,63 +510,12 @@ class UntypedStorage:
         return (_storage_from_bytes, (self.numpy().tobytes(),))
 
 
-def tell_looked() -> None:
-    """The host looks at bytes of a tensor."""
-    for watcher in watchers:
-        watcher.looked()
-
-
 def is_zero(address: int, nbytes: int, error: Exception | None = None) -> bool:
     """Whether a number in memory is zero. For kernels that report what they could not do: whoever finds another value raises an
     error (this one, or one that tells more), so that a recording may go on as if it were zero and test again when it is run."""
-    for watcher in watchers:
-        watcher.tested(address, nbytes, error)
+    if _watched:
+        watching.tell_tested(address, nbytes, error)
     return not any(ctypes.string_at(address, nbytes))
-
-
-class Watcher:
-    """Who is told what happens to memory (see `watch`); nothing of it matters unless a method is written."""
-
-    def made(self, new: UntypedStorage) -> None:
-        """A storage was made."""
-
-    def looked(self) -> None:
-        """The host looks at bytes of a tensor."""
-
-    def tested(self, address: int, nbytes: int, error: Exception | None) -> None:
-        """A number in which a kernel reports errors is tested."""
-
-    def filled(self, address: int, value: int, nbytes: int) -> None:
-        """Bytes were set to one value."""
-
-    def loaded(self, address: int, nbytes: int) -> None:
-        """New memory got values that Python had."""
-
-    def constant(self, found: Any) -> None:
-        """A tensor that is kept for all calls was used."""
-
-
-_plain_init = UntypedStorage.__init__
-
-
-def _told_init(self: UntypedStorage, nbytes: int = 0, device: Device = cpu) -> None:
-    _plain_init(self, nbytes, device)
-    for watcher in watchers:
-        watcher.made(self)
-
-
-@contextlib.contextmanager
-def watch(watcher: Any) -> Iterator[None]:
-    """Inside, `watcher` is told of every storage that is made and of every look at bytes, in all threads. While nobody watches
-    that costs nothing, because the class gets another constructor for as long."""
-    watchers.append(watcher)
-    UntypedStorage.__init__ = _told_init  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        watchers.remove(watcher)
-        if not watchers:
-            UntypedStorage.__init__ = _plain_init  # type: ignore[method-assign]
 
 
 def pinned_storage(nbytes: int) -> UntypedStorage:

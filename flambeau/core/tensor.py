@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from . import dtype as dt
-from . import naming
+from . import naming, watching
 from .caching import remember
 from .device import cpu, device
 from .dtype import dtype
@@ -32,7 +32,7 @@ from .overrides import (
 )
 from .shadowing import shadow
 from .size import Size, make_size
-from .storage import UntypedStorage, watchers
+from .storage import UntypedStorage
 
 _new_object = object.__new__
 
@@ -471,6 +471,6 @@ def copy_of_array(array: np.ndarray, d: dtype) -> Tensor:
     if t._storage.size_bytes:
         array = np.ascontiguousarray(array, d.numpy)
         ctypes.memmove(t._storage.ptr, address_of(array), t._storage.size_bytes)
-        for watcher in watchers:
-            watcher.loaded(t._storage.ptr, t._storage.size_bytes)
+        if watching.active:
+            watching.tell_loaded(t._storage.ptr, t._storage.size_bytes)
     return t

@@ -20,11 +20,12 @@ from flambeau import (  # noqa: F401  C++ asks for these by name
 
 from ..autograd.function import Function, FunctionNode
 from ..core import layout as layouts
+from ..core import watching
 from ..core.device import cpu, device
 from ..core.dtype import ALL_DTYPES
 from ..core.layout import strided
 from ..core.size import make_size
-from ..core.storage import UntypedStorage, tell_looked, watchers
+from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
 from ..library.aten.resolver import function_of
 from ..library.native import add_class
@@ -47,8 +48,8 @@ def address(t: Tensor) -> int:
     """Where the first element lies. Recordings of whole steps are told that somebody outside looks at the bytes."""
     if t.layout is not strided:
         raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
-    if watchers:
-        tell_looked()
+    if watching.active:
+        watching.tell_looked()
     return t.data_ptr()
 
 

@@ -6,13 +6,13 @@ copies) passes the same door and becomes a call. Nothing recorded keeps a tensor
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..core import modes, storage
+from ..core import modes, watching
 from ..core.generator import Generator
 from ..core.graph import user_frame
+from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from .memory import Memory, mapped
 from .program import NO_MEMORY, Call, Program, Value
@@ -121,7 +121,6 @@ class Recorder(modes.Mode):
         self.memory = Memory()
         self.writer = Writer(self.memory)
         self.whole = whole or (lambda op: False)
-        self.thread = threading.get_ident()
 
     def know(self, t: Tensor, source: Any = "state") -> Value:
         """A tensor that existed before: an argument, or one that the function finds."""
@@ -134,7 +133,7 @@ class Recorder(modes.Mode):
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[Recorder]:
-        with storage.watch(self), self:
+        with watching.watch(self), self:
             yield self
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
@@ -153,27 +152,30 @@ class Recorder(modes.Mode):
             return modes.unwatched(run)(*args, **kwargs)
 
     # -- what is told about memory ----------------------------------------------------------------------------------
-    def made(self, new: storage.UntypedStorage) -> None:
-        if threading.get_ident() == self.thread and new.ptr:
+    def made(self, new: UntypedStorage) -> None:
+        if new.ptr:
             size = max(new.capacity, new.size_bytes)
             self.writer.made(self.memory.add(new.ptr, size, "new").index)
 
     def looked(self) -> None:
-        if threading.get_ident() == self.thread and self.writer._makes is None:
+        if self.writer._makes is None:
             self.writer._refuse("the program looks at the values of a tensor")
+
+    def converted(self) -> None:
+        self.looked()
 
     def tested(self, address: int, nbytes: int, error: Exception | None) -> None:
         """A call that tests for errors does so again when it is run again."""
 
     def filled(self, address: int, value: int, nbytes: int) -> None:
-        if threading.get_ident() == self.thread and self.writer._makes is None:
+        if self.writer._makes is None:
             self.writer._refuse("bytes are set between operators")
 
     def loaded(self, address: int, nbytes: int) -> None:
         self.filled(address, 0, nbytes)
 
     def constant(self, found: Tensor) -> None:
-        if threading.get_ident() == self.thread and found._storage.ptr:
+        if found._storage.ptr:
             self.know(found)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..core import modes, storage
+from ..core import modes, watching
 from ..core.graph import grad_mode
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
@@ -19,7 +18,7 @@ class Diverged(Exception):
     """A call did not do what it did when it was recorded."""
 
 
-class Replay(storage.Watcher):
+class Replay(watching.Watcher):
     """One run of a program. `at` has the storage of every buffer that is alive; those in `hold` stay."""
 
     def __init__(self, program: Program, hold: set[int] | frozenset[int] = frozenset()):
@@ -28,7 +27,6 @@ class Replay(storage.Watcher):
         self.at: dict[int, UntypedStorage] = {
             b.index: b.storage for b in program.buffers if b.storage is not None and b.source == "state"
         }
-        self.thread = threading.get_ident()
         self._made: list[UntypedStorage] | None = None
 
     def run(self, inputs: list[Tensor]) -> Any:
@@ -42,7 +40,7 @@ class Replay(storage.Watcher):
     def calls(self, calls: list[Call]) -> None:
         """Make these calls, one after the other, and let go of memory behind its last use."""
         last = {b: i for i, call in enumerate(calls) for b in call.touches()}
-        with storage.watch(self), unrecorded():
+        with watching.watch(self), unrecorded():
             for i, call in enumerate(calls):
                 self.call(call)
                 for b in call.touches():
@@ -78,7 +76,7 @@ class Replay(storage.Watcher):
         self.at.update(zip(call.makes, made))
 
     def made(self, new: UntypedStorage) -> None:
-        if self._made is not None and new.ptr and threading.get_ident() == self.thread:
+        if self._made is not None and new.ptr:
             self._made.append(new)
 
 

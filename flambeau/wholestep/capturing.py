@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..backends.nvidia import graphs, patches, streams, threads
-from ..core import storage as storages
+from ..core import watching
 from ..core.backend import backend_of
 from ..core.casts import casts
 from ..core.device import cpu, device
@@ -20,7 +19,7 @@ from .function import recording
 from .graph import Graph, Ref, Update
 from .program import Program
 from .recorded import extent
-from .recorder import Loose, Memory, Recorder, unwatched
+from .recorder import Loose, Memory, Recorder
 from .results import Slot
 
 _LIST_ARGUMENTS = 4  # of the kernel over lists of parameters, before the numbers
@@ -36,7 +35,6 @@ class Observer(Recorder):
         self.graph.buffers = self.memory.buffers
         self.leaf = None
         self.problems = []
-        self.thread = threading.get_ident()
         self.codes = frozenset()
         self.numbers = []
         self.loose = Loose()
@@ -50,7 +48,7 @@ class Observer(Recorder):
     @contextlib.contextmanager
     def recording(self) -> Iterator[Recorder]:
         self.beside = beside = None if self.capture is None else Beside(self.capture, self.most)
-        with storages.watch(self), streams.working_aside(None if beside is None else beside.put), self:
+        with watching.watch(self), streams.working_aside(None if beside is None else beside.put), self:
             yield self
         self.beside = None
         if beside is not None:
@@ -110,7 +108,7 @@ class Observer(Recorder):
             update.update_lists(*args, **options)
             return
         before = [] if self.capture is None else self.capture.nodes()
-        with unwatched():  # step counts are read again in each call
+        with watching.without(self):  # step counts are read again in each call
             values = {tuple(s.item() for s in state) for state in zip(*rows)}
             update.update_lists(*args, **options)
         if len(values) > 1:
@@ -133,15 +131,17 @@ class Observer(Recorder):
 
     # -- what is told -----------------------------------------------------------------------------------------------
     def made(self, new: UntypedStorage) -> None:
-        if threading.get_ident() == self.thread and new.ptr:
+        if new.ptr:
             if self.beside is not None and new.device is not cpu:
                 self.beside.made(new)
             self.memory.add(new.ptr, new.capacity or new.size_bytes, "new")
 
     def looked(self) -> None:
-        if threading.get_ident() == self.thread:
-            name = "the program" if self.leaf is None else self.leaf.name
-            self._problem(f"{name} looks at values")
+        name = "the program" if self.leaf is None else self.leaf.name
+        self._problem(f"{name} looks at values")
+
+    def converted(self) -> None:
+        self.looked()
 
     def filled(self, address: int, value: int, size: int) -> None:
         """Bytes of the host."""
@@ -150,8 +150,7 @@ class Observer(Recorder):
         """Values that Python had: they depend on nothing but guarded values."""
 
     def constant(self, t: Tensor) -> None:
-        if threading.get_ident() == self.thread:
-            self.memory.add(t._storage.ptr, max(t._storage.size_bytes, 1), "new")
+        self.memory.add(t._storage.ptr, max(t._storage.size_bytes, 1), "new")
 
     def tested(self, address: int, size: int, error: Exception | None) -> None:
         self.looked()

@@ -34,8 +34,8 @@ from ..nn.modules.module import Module
 from .arguments import Arguments, generation, settings_key
 from .histories import attached, cut, take_histories
 from .late import late
+from .operator_call import OtherLayout, Stale
 from .preparing import Changes, Prepared
-from .program import Stale
 from .reach import Reach, Unreachable
 from .recorded import Last, Recorded, tensors_in
 from .recorder import NotRecordable, Recorder
@@ -132,6 +132,7 @@ class CompiledFunction:
         )
         self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
         self.varying: set[str] = set()  # parameters that are numbers and have had many values
+        self.sizes_vary = False  # whether an operator's results looked otherwise because of a number that it reads
         self.exact = False  # whether passes must keep every bit
         self.layouts = True  # whether pictures may lie otherwise than in eager calls
         self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
@@ -299,7 +300,7 @@ class CompiledFunction:
             reach = self._reach(given)
             counters.set_free(reach)
             prepared, table, result = self._watched(
-                _recorder(reach, given), reach, given, key, args, kwargs, marked, marks.begin
+                self._recorder(reach, given), reach, given, key, args, kwargs, marked, marks.begin
             )
         except Unreachable as problem:
             return self._unreached(given, key, args, kwargs, str(problem))
@@ -417,11 +418,19 @@ class CompiledFunction:
             if not kwargs and given.plain(args):
                 self.last = Last(recorded, given.tensors, key[1])
             return recorded.run(given.tensors)
+        except OtherLayout as problem:
+            self.sizes_vary, self.last = True, None
+            if self.fullgraph:  # it was one graph until now: no reason to stop a program that runs
+                self.found[key] = Unfit(str(problem))
+                self.reasons.append(str(problem))
+            else:
+                self._unfit(key, str(problem), "")
         except Stale as problem:
             self.found[key] = Unfit(str(problem))
+            self._say(str(problem))
         finally:
             recorded.busy = False
-        return self._eager(args, kwargs, self.found[key].why)
+        return self._as_it_is(args, kwargs)
 
     def _differentiably(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
         """Run the function as it is, with a node in front of its graph that learns the derivative."""
@@ -456,7 +465,7 @@ class CompiledFunction:
             reach = self._reach(given)
         except Unreachable as problem:
             return self._unreached(given, key, args, kwargs, str(problem))
-        recorder = _recorder(reach, given)
+        recorder = self._recorder(reach, given)
         code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
         recorder.codes = frozenset(() if code is None else (code,))
         recorder.graph.exact = self.exact
@@ -490,6 +499,14 @@ class CompiledFunction:
         if recorded.derivative is None:
             return replaced(result, prepared.outside)
         return attached(recorded.derivative, given, table, result, prepared.live)
+
+    def _recorder(self, reach: Reach, given: Arguments) -> Recorder:
+        """What watches a function: one that works on a GPU is captured, not written down."""
+        if any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
+            return on_gpu.observer()
+        recorder = Recorder()
+        recorder.restarts = not self.sizes_vary
+        return recorder
 
     def _watched(
         self, recorder: Recorder, reach: Reach, given: Arguments, key: tuple, args: tuple, kwargs: dict, function: Callable,
@@ -528,13 +545,6 @@ class CompiledFunction:
         if default_generator not in recorder.graph.draws and default_generator.state_bytes() != seed:
             recorder.problems.append("it changes the state of the random number generator")
         return prepared, table, result
-
-
-def _recorder(reach: Reach, given: Arguments) -> Recorder:
-    """What watches a function: one that works on a GPU is captured, not written down."""
-    if not any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
-        return Recorder()
-    return on_gpu.observer()
 
 
 class _Busy(Exception):

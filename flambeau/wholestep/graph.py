@@ -188,7 +188,8 @@ class Held(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Call:
-    """An operator that is called through Python: its arguments, and the buffers that it makes, in order."""
+    """An operator that is called through Python: its arguments, and the buffers that it makes, in order. `changes` says whether it
+    changes something besides; `results` are what it returns, where that may look otherwise in another call."""
 
     name: str
     function: Callable
@@ -196,6 +197,8 @@ class Call:
     keywords: dict
     makes: list[int] = field(default_factory=list)
     why: str = ""
+    changes: bool = False
+    results: list[Held] | None = None
 
     def refs(self) -> Iterator[Ref]:
         found: list[Ref] = []

@@ -11,7 +11,8 @@ import sys
 from types import CodeType
 from typing import Any
 
-_PACKAGE = __name__.partition(".")[0]
+from ..core.overrides import FACE_CODES
+
 _HARMLESS = frozenset(
     ("CACHE", "NOP", "PRECALL", "CALL", "PUSH_NULL", "LOAD_FAST", "LOAD_CONST", "STORE_FAST", "LOAD_FAST_LOAD_FAST", "BUILD_TUPLE",
      "BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "RETURN_VALUE", "EXTENDED_ARG", "LOAD_FAST_BORROW", "LOAD_SMALL_INT")
@@ -23,12 +24,10 @@ _METHODS = frozenset(("item", "detach"))
 def only_returned(codes: frozenset[CodeType]) -> bool:
     """Whether the call of `item()` that is being handled comes straight from one of these codes, which then only returns."""
     frame: Any = sys._getframe(1)
-    depth = 0
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
-        if frame.f_code.co_filename.endswith("python_protocol.py"):
-            return False  # float(x), int(x), if x:
-        frame, depth = frame.f_back, depth + 1
-    return frame is not None and frame.f_code in codes and _ends(frame.f_code, frame.f_lasti)
+    while frame is not None and frame.f_code not in FACE_CODES:
+        frame = frame.f_back
+    caller = None if frame is None else frame.f_back  # an operator that wants a number, and `float(x)`, call it, too
+    return caller is not None and caller.f_code in codes and _ends(caller.f_code, caller.f_lasti)
 
 
 @functools.lru_cache(1024)

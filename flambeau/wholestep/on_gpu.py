@@ -31,7 +31,8 @@ from .capturing import GraphProgram, Observer, address, capturing, copied, stati
 from .comparing import modes_off
 from .device_values import Bytes, Copy, Outcome, alike, perturb, sums
 from .guards import Guard, TensorItem, observe
-from .program import Program, Stale
+from .operator_call import Stale
+from .program import Program
 from .recorded import GradSlot, Recorded, extent, tensors_in
 from .recorder import Memory, NotRecordable
 from .results import Results, is_live

@@ -25,6 +25,7 @@ from .guards import (
     observe,
 )
 from .late import late
+from .operator_call import can_restart
 from .program import Program
 from .reach import Reach
 from .recorded import GradSlot, Recorded, extent
@@ -139,6 +140,8 @@ class Prepared:
         buffers = [s.buffer for s in results.slots]
         self._only_known(graph)
         trail = passes.run(graph, set(buffers))
+        if not can_restart(graph):
+            raise NotRecordable("a number that is read from a tensor comes after changes of the state")
         program = Program(graph, self.arguments, [b if b >= 0 else -1 for b in buffers])
         options = self._live_options(graph)
         recorded = Recorded(program, Guard(self.observed), results, make, grads)

@@ -44,17 +44,14 @@ from typing import Any, NamedTuple
 
 from ..backends.cpu.onednn import plan as onednn_plan
 from ..backends.cpu.onednn import sequence
-from ..core import storage as storages
-from ..core.device import cpu
 from ..core.generator import Generator
-from ..core.graph import grad_mode
 from ..core.storage import UntypedStorage
-from ..core.tensor import new_tensor
 from . import driver
 from .arena import arrange
 from .comparing import Print
-from .graph import Call, Graph, Held, Launch, Number, Ref, Relaid, Same, Test, mapped
+from .graph import Call, Graph, Launch, Number, Ref, Relaid, Same, Test
 from .late import Late, late
+from .operator_call import Stale, call_operator
 from .rehearsal import PIECE, Rehearsal
 
 as_recorded = late("as_recorded")
@@ -66,10 +63,6 @@ _PAGE = mmap.PAGESIZE
 _HUGE_PAGE = 1 << 21
 _DONTNEED, _NOHUGEPAGE = getattr(mmap, "MADV_DONTNEED", 4), getattr(mmap, "MADV_NOHUGEPAGE", 15)
 _LIBC = ctypes.CDLL(None)
-
-
-class Stale(Exception):
-    """The program cannot run now, and has changed nothing."""
 
 
 class Segment(NamedTuple):
@@ -293,7 +286,7 @@ class Program:
             if test.error is not None:
                 raise type(test.error)(*test.error.args)
             assert test.again is not None
-            self._call(test.again)
+            call_operator(self, test.again)
             raise RuntimeError(f"{test.name} reported an error that it does not report when called again")
 
         return fail
@@ -418,7 +411,7 @@ class Program:
                 if fresh:
                     self.runner(self.steps_at, 0, self.patches_at, fresh, self.values_at, self.status_at)
                     fresh = 0
-                self._call(call)
+                call_operator(self, call)
                 continue
             start = self.steps_at + 24 * first
             self.runner(start, count, self.patches_at, fresh, self.values_at, self.status_at)
@@ -441,7 +434,7 @@ class Program:
         for first, count, call in self.segments:
             if call is not None:
                 rehearsal.before(call)
-                self._call(call)
+                call_operator(self, call)
                 rehearsal.after(call)
             for i in range(first, first + count):
                 if i in self._forks:  # the steps themselves follow
@@ -573,32 +566,6 @@ class Program:
             return buffer.address + ref.offset
         return self.values[self._value[self._name_of(ref.buffer)]] + ref.offset
 
-    def _call(self, call: Call) -> None:
-        """Call an operator as a whole, and put what it makes where later steps look for it."""
-        arguments, keywords = mapped((call.arguments, call.keywords), Held, self._tensor)
-        collector = _Collector()
-        before, grad_mode.enabled = grad_mode.enabled, False
-        try:
-            with storages.watch(collector):
-                result = call.function(*arguments, **keywords)
-        finally:
-            grad_mode.enabled = before
-        if len(collector.found) != len(call.makes):
-            raise RuntimeError(f"{call.name} made {len(collector.found)} buffers instead of {len(call.makes)}")
-        for index, storage in zip(call.makes, collector.found):
-            if index in self.needed:
-                size = min(storage.capacity, self.graph.buffers[index].size)
-                ctypes.memmove(self.address(Ref(index, 0)), storage.ptr, size)
-        del result
-
-    def _tensor(self, held: Held) -> Any:
-        shape, strides, d, contiguous = held.layout
-        if held.place.buffer < 0:
-            return new_tensor(UntypedStorage(0), shape, strides, 0, d, cpu, contiguous)
-        extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if 0 not in shape else 0
-        storage = UntypedStorage.borrow(self.address(held.place), extent * d.itemsize, self.arena)
-        return new_tensor(storage, shape, strides, 0, d, cpu, contiguous)
-
 
 class Cell(NamedTuple):
     """The value of a scalar of an update, before or after."""
@@ -608,20 +575,9 @@ class Cell(NamedTuple):
     after: bool
 
 
-class _Collector(storages.Watcher):
-    """The storages that an operator makes, in order."""
-
-    def __init__(self) -> None:
-        self.found: list[UntypedStorage] = []
-
-    def made(self, new: UntypedStorage) -> None:
-        if new.ptr and new.device is cpu and new.capacity:
-            self.found.append(new)
-
-
 def _signed(word: int) -> int:
     word &= _UNSIGNED
     return word - (1 << 64) if word >> 63 else word
 
 
-__all__ = ["Program", "Segment", "Stale"]
+__all__ = ["Program", "Segment"]

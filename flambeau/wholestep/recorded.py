@@ -18,7 +18,8 @@ from .guards import (
     gradient_rows,
 )
 from .late import late
-from .program import Program, Stale
+from .operator_call import Stale
+from .program import Program
 from .rehearsal import Rehearsal, SetAside, extent, to_the_end
 from .results import Header, Results
 

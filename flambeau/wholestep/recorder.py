@@ -15,7 +15,7 @@ from typing import Any
 
 from ..backends.cpu import jit, native_call
 from ..backends.cpu.onednn import direct, plan, sequence
-from ..core import modes, storage
+from ..core import modes, storage, watching
 from ..core.device import cpu
 from ..core.generator import Generator, default_generator
 from ..core.graph import user_frame
@@ -26,20 +26,11 @@ from ..ops.index.bad_index import bad_index
 from ..optim.fused import Update as FusedUpdate
 from .graph import MEMCPY, MEMSET, Buffer, Call, Graph, Held, Launch, Number, Ref, Test, Update, mapped
 from .last_words import only_returned
+from .operator_call import changes_outside, parts_of
 
 
 class NotRecordable(Exception):
     """Why a function cannot be one graph."""
-
-
-@contextlib.contextmanager
-def unwatched() -> Iterator[None]:
-    """Inside, nobody is told of looks at memory, or of new memory."""
-    watchers, storage.watchers[:] = list(storage.watchers), []
-    try:
-        yield
-    finally:
-        storage.watchers[:] = watchers
 
 
 class Loose:
@@ -71,6 +62,7 @@ class _Leaf:
         self.makes: list[int] = []
         self.tests: list[Test] = []
         self.problem = ""
+        self.converts = False  # whether it has got a number from a tensor
         self.generator: Generator | None = None
         self.mark: Any = (
             None  # the generator's state before, and when it was made ready: to look at its engine is to do that
@@ -82,6 +74,7 @@ class Recorder(modes.Mode):
     """Records what happens between `__enter__` and `__exit__` of `recording()`, in this thread."""
 
     only_host = True  # whether it knows only memory of the host
+    restarts = False  # whether a call that finds something else than was recorded can be made again as it is
     place = ""  # the user's line that the first problem is about
     prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
 
@@ -116,7 +109,7 @@ class Recorder(modes.Mode):
             self.know(buffer._storage, "state")
         native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
         try:
-            with storage.watch(self), self:
+            with watching.watch(self), self:
                 yield self
         finally:
             native_call.recorder.value = None
@@ -150,19 +143,19 @@ class Recorder(modes.Mode):
             result = function(*args, **kwargs)
         except BaseException:  # perhaps of a hook for saved tensors: what was done until then counts
             self.leaf = None
-            self._finish(leaf, op, given)
+            self._finish(leaf, op, given, None)
             if leaf.problem:
                 self._problem(f"{leaf.name} ends with an exception")
             raise
         self.leaf = None
-        self._finish(leaf, op, given)
+        self._finish(leaf, op, given, result)
         return result
 
     def _number(self, function: Callable, args: tuple) -> Any:
         """The function reads a number only to return it: put it aside, where it is found when the program has run."""
         t: Tensor = args[0]
         held = self._held(t)
-        with unwatched():
+        with watching.without(self):
             value = function(*args)
         if type(value) is not float or held is None or t.dtype.name not in ("float32", "float64"):
             self._problem("item depends on values")
@@ -198,27 +191,29 @@ class Recorder(modes.Mode):
             leaf.problem = "it draws random numbers"
             return
         leaf.generator, leaf.mark = found[0], found[0].state_bytes()
-        with leaf.generator.lock, unwatched():  # what it makes ready is its own
+        with leaf.generator.lock, watching.without(self):  # what it makes ready is its own
             engine, words, _, _ = leaf.generator.native()
         self.know(engine._storage, ("engine", leaf.generator))
         self.know(words._storage, ("words", leaf.generator))
         leaf.ready = leaf.generator.state_bytes()
 
-    def _finish(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict]) -> None:
+    def _finish(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict], result: Any) -> None:
         """The operator is done: its native calls are its effect, or it will be called again as a whole."""
         touched = {ref.buffer for step in leaf.steps for ref in step.refs()}
         if not leaf.steps and not leaf.problem and op.name in _UNINITIALISED:
             return
         if not leaf.problem and any(b not in touched and self.memory.buffers[b].size for b in leaf.makes):
             leaf.problem = "it fills memory by itself"
-        changes = op.writes or op.draws or leaf.name.endswith("_")
+        changes = bool(op.writes or op.draws or leaf.name.endswith("_"))
         if not leaf.problem and not leaf.steps and changes and op.kind != "view":
             leaf.problem = "it changes memory by itself"
         if leaf.generator is not None and leaf.generator.state_bytes() == leaf.ready:
             leaf.generator.set_state_bytes(leaf.mark)  # nothing was drawn
         if not leaf.steps and not leaf.makes and not leaf.problem:
             return
-        call = Call(leaf.name, leaf.function, *given, leaf.makes, leaf.problem)
+        call = Call(leaf.name, leaf.function, *given, leaf.makes, leaf.problem, changes)
+        if leaf.converts and not op.reads_values:
+            call.results = self._results(leaf, op, result)
         if leaf.problem:
             self.graph.steps.append(call)
             return
@@ -227,6 +222,22 @@ class Recorder(modes.Mode):
         self.graph.steps += leaf.steps
         if leaf.generator is not None and leaf.generator not in self.graph.generators:
             self.graph.generators.append(leaf.generator)
+
+    def _results(self, leaf: _Leaf, op: Any, result: Any) -> list[Held]:
+        """What an operator that has got a number from a tensor returned, to be compared in later calls; it is a problem where the
+        number, or what follows from it, is not in these results alone, or where there is no way back."""
+        parts = [part for part in parts_of(result) if part is not None]
+        tensors = [part for part in parts if isinstance(part, Tensor)]
+        if (
+            not self.restarts
+            or op.draws
+            or len(tensors) < len(parts)
+            or any(t.requires_grad for t in tensors)
+            or changes_outside(self.graph, self.graph.steps)
+        ):
+            self._problem(f"{leaf.name} depends on a number that it reads from a tensor")
+            return []
+        return [self._held(t) for t in tensors]
 
     def _find(self, address: int) -> Ref | None:
         """The place that a step is about to use."""
@@ -243,7 +254,7 @@ class Recorder(modes.Mode):
 
     def made(self, new: storage.UntypedStorage) -> None:
         """A storage was made."""
-        if threading.get_ident() != self.thread or not new.ptr or new.device is not cpu:
+        if not new.ptr or new.device is not cpu:
             return
         buffer = self.memory.add(new.ptr, new.capacity, "new")
         if self.leaf is not None:
@@ -251,17 +262,21 @@ class Recorder(modes.Mode):
 
     def looked(self) -> None:
         """The host looks at memory."""
-        if threading.get_ident() != self.thread:
-            return
         if self.leaf is None:
             self._problem("the program looks at the values of a tensor")
         else:
             self.leaf.problem = self.leaf.problem or "it works on the host"
 
+    def converted(self) -> None:
+        """Python gets a number: where it goes from there, into sizes or branches, cannot be seen."""
+        if self.leaf is None:
+            self._problem("the program looks at the values of a tensor")
+        else:
+            self.leaf.converts = True
+            self.leaf.problem = self.leaf.problem or "it reads a number from a tensor"
+
     def filled(self, address: int, value: int, size: int) -> None:
         """Bytes are set to a value."""
-        if threading.get_ident() != self.thread:
-            return
         place = self._find(address)
         if place is None:
             self._problem("a fill of unknown memory")
@@ -270,8 +285,6 @@ class Recorder(modes.Mode):
 
     def loaded(self, address: int, size: int) -> None:
         """New memory got values that Python had: they depend on nothing but guarded values."""
-        if threading.get_ident() != self.thread:
-            return
         place = self._find(address)
         if place is None:
             self._problem("values for unknown memory")
@@ -281,7 +294,7 @@ class Recorder(modes.Mode):
 
     def constant(self, t: Tensor) -> None:
         """A table of this library's, which never changes, is about to be read."""
-        if threading.get_ident() == self.thread and t.device is cpu:
+        if t.device is cpu:
             self.know(t._storage, "state")
 
     def _step(self, step: Any) -> None:
@@ -290,8 +303,6 @@ class Recorder(modes.Mode):
 
     def tested(self, address: int, size: int, error: Exception | None) -> None:
         """An operator tests a number in which a kernel reports errors."""
-        if threading.get_ident() != self.thread:
-            return
         place = self._find(address)
         if place is not None and error is not None and self.leaf is None:
             self.graph.steps.append(Test(str(error), place, size, error=error))
@@ -358,7 +369,7 @@ class Recorder(modes.Mode):
         problem = ""
         if any(isinstance(options[n], Tensor) for n in names):
             problem = "its options are tensors"
-        with unwatched():  # what it reads is not what the program reads
+        with watching.without(self):  # what it reads is not what the program reads
             values = [tuple(s.item() for s in state) for state in zip(*cells)] if count else []
         if len(set(values)) > 1:
             problem = "parameters have different step counts"
@@ -366,7 +377,7 @@ class Recorder(modes.Mode):
             problem = "step counts are not floats"
         leaf = self.leaf = _Leaf(f"_fused_{update.name}", update.operator)
         try:
-            with unwatched():
+            with watching.without(self):
                 update.update_lists(*args, **options)
         finally:
             self.leaf = None
@@ -375,7 +386,7 @@ class Recorder(modes.Mode):
         )
         steps = [s for s in leaf.steps if isinstance(s, Launch) and self._is_update(s, used, len(numbers))]
         if problem or leaf.problem:
-            call = Call(leaf.name, update.operator, given, dict(options), [], problem or leaf.problem)
+            call = Call(leaf.name, update.operator, given, dict(options), [], problem or leaf.problem, True)
             self.graph.steps.append(call)
             return
         position = len(self.graph.updates)
@@ -430,4 +441,4 @@ class _Plans:
         return memory.find(address)
 
 
-__all__ = ["Loose", "Memory", "NotRecordable", "Recorder", "unwatched"]
+__all__ = ["Loose", "Memory", "NotRecordable", "Recorder"]

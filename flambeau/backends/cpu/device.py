@@ -6,12 +6,13 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+from ...core import watching
 from ...core.allocator import allocator, round_size
 from ...core.backend import BACKENDS, Backend
 from ...core.device import cpu, device
 from ...core.dtype import FLOAT8
 from ...core.generator import Generator, default_generator
-from ...core.storage import is_zero, set_bytes, tell_looked, watchers
+from ...core.storage import is_zero, set_bytes
 from . import jit
 
 
@@ -34,8 +35,8 @@ class CpuBackend(Backend):
         allocator.release(address, round_size(nbytes))
 
     def copy(self, destination: int, source: int, nbytes: int, where: device) -> None:
-        if watchers:
-            tell_looked()
+        if watching.active:
+            watching.tell_looked()
         ctypes.memmove(destination, source, nbytes)
 
     def read(self, host: int, address: int, nbytes: int, where: device) -> None:
@@ -45,8 +46,8 @@ class CpuBackend(Backend):
         self.copy(address, host, nbytes, where)
 
     def fetch(self, address: int, nbytes: int, where: device) -> int:
-        if watchers:
-            tell_looked()
+        if watching.active:
+            watching.tell_converted()
         return address
 
     def is_zero(self, address: int, nbytes: int, where: device, error: Exception) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flambeau.core import dtype as dtypes
-from flambeau.core.storage import tell_looked, watchers
+from flambeau.core import watching
 
 Padding = int | Sequence[int] | Sequence[tuple[int, int]]
 
@@ -62,8 +62,8 @@ def numpy_view(operand: Any) -> np.ndarray:
     if 0 in shape:
         return np.empty(shape, dtype)
     check_memory(operand)
-    if watchers:
-        tell_looked()
+    if watching.active:
+        watching.tell_looked()
     strides = tuple(step * dtype.itemsize for step in operand._strides)
     interface = {"shape": shape, "typestr": dtype.str, "data": (operand.data_ptr(), False), "strides": strides}
     return np.asarray(_ArrayInterface({**interface, "version": 3}))

@@ -10,7 +10,8 @@ from typing import Any
 
 from ...core.backend import Backend
 from ...core.device import device
-from ...core.storage import UntypedStorage, tell_looked
+from ...core.storage import UntypedStorage
+from ...core.watching import tell_converted, tell_looked
 from ...kernels import cuda_lists
 from . import alarms, driver, graphs, pinned, sharing, threads
 from .memory import DeviceMemory
@@ -154,7 +155,7 @@ class CudaBackend(Backend):
         self._wait(stream)
 
     def fetch(self, address: int, nbytes: int, where: device) -> int:
-        tell_looked()
+        tell_converted()
         held = self._held.address
         functions = driver.functions()
         stream = threads.activate(where.index or 0)

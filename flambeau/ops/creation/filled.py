@@ -25,10 +25,11 @@ from ...core.layout import (
 from ...core.promotion import default_complex, get_default_dtype
 from ...core.settings import fills_empty
 from ...core.size import Size
-from ...core.storage import set_bytes, watchers
+from ...core.storage import set_bytes
 from ...core.tensor import Tensor, contiguous_strides, numel_of
 from ...core.tensor import empty as raw_empty
 from ...core.tensor import empty_strided as raw_empty_strided
+from ...core.watching import active as _watched
 from ..machinery.arguments import Options, as_ints, as_number, as_shape, need_tensor, read_options
 from ..machinery.declare import composite, effect
 from ..machinery.door import new as laid_out
@@ -128,7 +129,7 @@ def _(t: Tensor, value: complex) -> None:
         nbytes = numel_of(t.shape) * size
         if nbytes <= _SMALL or t.dtype.is_complex:
             place = t._storage.ptr + t._offset * size
-            set_bytes(place, 0, nbytes) if watchers else _memset(place, 0, nbytes)
+            set_bytes(place, 0, nbytes) if _watched else _memset(place, 0, nbytes)
             return
         value = 0  # on all cores
     found = _fill_kernels.get((t.shape, t._strides, t.dtype, type(value), t.device))

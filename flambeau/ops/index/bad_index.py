@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core import watching
 from ...core.backend import backend_of
 from ...core.device import cpu, device
 from ...core.size import make_size
-from ...core.storage import UntypedStorage, is_zero, watchers
+from ...core.storage import UntypedStorage, is_zero
 from ...core.tensor import Tensor, copy_of_array, empty, new_tensor
 
 _TWO = make_size((2,))
@@ -48,7 +49,7 @@ class BadIndex(threading.local):
         numbers = self._readable.get(where)
         if numbers is None:
             return None if where in self._later else self._read_back(where)
-        if watchers:
+        if watching.active:
             is_zero(self.buffer._storage.ptr, 8)
         if not numbers[0]:
             return None

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core import watching
 from ...core.backend import BACKENDS
 from ...core.caching import remember
 from ...core.device import device
 from ...core.layout import broadcast_shapes, output_strides
 from ...core.size import make_size
-from ...core.storage import tell_looked, watchers
 from ...core.tensor import Tensor, contiguous_strides, copy_of_array, empty, numel_of
 from ...kernels.library import advanced_index as kernels
 from ..machinery.declare import internal
@@ -215,8 +215,8 @@ def _listed(mask: Tensor, ends: Tensor, total: int, n: int) -> Tensor:
 def _(mask: Tensor) -> Tensor:
     mask, ends, n = _ends(mask)
     blocks = ends.shape[0]
-    if watchers:
-        tell_looked()
+    if watching.active:
+        watching.tell_looked()
     if blocks > 1:
         np.cumsum(ends._array(), out=ends._array())
     total = ctypes.c_int64.from_address(ends._storage.ptr + 8 * (blocks - 1)).value if n else 0

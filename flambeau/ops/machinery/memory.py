@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ...core import watching
 from ...core.backend import BACKENDS
 from ...core.device import device
 from ...core.dtype import dtype
 from ...core.graph import grad_mode
 from ...core.layout import channels_last_strides, is_channels_last, suggests_channels_last
-from ...core.storage import watchers
 from ...core.tensor import Tensor, copy_of_array, empty, empty_strided
 from .inplace import transfer
 
@@ -60,8 +60,8 @@ class Table:
             if found is not made:
                 transfer(found, made)
             self.places[where] = found
-        for watcher in watchers:
-            watcher.constant(found)
+        if watching.active:
+            watching.tell_constant(found)
         return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core import dlpack, printing
+from ...core import dlpack, printing, watching
 from ...core import dtype as dt
 from ...core.backend import BACKENDS
 from ...core.device import default_device
@@ -22,7 +22,7 @@ from ...core.object_state import object_state, set_object_state
 from ...core.overrides import DisableTorchFunctionSubclass
 from ...core.promotion import get_default_dtype
 from ...core.size import make_size
-from ...core.storage import UntypedStorage, tell_looked, watchers
+from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, from_array, is_contiguous_layout, numel_of
 from ...core.tensor import new_tensor as header
 from ...core.wrapped import is_wrapper, make_wrapper
@@ -66,8 +66,8 @@ def tolist(self: Tensor) -> Any:
     self = on_host(self)
     shape, letter = self.shape, _MEMORY_LETTERS.get(self.dtype)
     if letter is not None and self._contig and shape and 0 < (nbytes := self.nbytes) <= _SMALL:
-        if watchers:
-            tell_looked()
+        if watching.active:
+            watching.tell_converted()
         raw = ctypes.string_at(self._storage.ptr + self._offset * self.dtype.itemsize, nbytes)
         return memoryview(raw).cast(letter, shape).tolist()  # an array of NumPy costs more than its elements
     return readable(self._array(), self.dtype).tolist()

@@ -22,8 +22,9 @@ from flambeau.backends.cpu.onednn.plan import (
 from flambeau.backends.cpu.onednn.postops import CHANNEL, Attributes, Step
 from flambeau.backends.cpu.onednn.sequence import STATUS
 from flambeau.core import dtype as dtypes
+from flambeau.core import watching
 from flambeau.core.device import cpu
-from flambeau.core.storage import UntypedStorage, tell_looked, watchers
+from flambeau.core.storage import UntypedStorage
 from flambeau.core.tensor import Tensor, new_tensor
 from flambeau.kernels.library.product import columns_times_vector, rows_times_vector
 
@@ -449,8 +450,8 @@ def try_gemm(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> bool:
     left_flag, left_step = _leading(left)
     right_flag, right_step = _leading(right)
     operands.check_memory(dst, a, b)
-    if watchers:
-        tell_looked()  # a call that no recording sees
+    if watching.active:
+        watching.tell_looked()  # a call that no recording sees
     steps = (left_step, right_step, c.strides[0])
     alone = rows * columns * inner < ONE_THREAD_WORK
     product = direct.DirectProduct((left_flag, right_flag), (rows, columns, inner), steps, False, alone, runner)

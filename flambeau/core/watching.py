@@ -1,0 +1,118 @@
+"""Who is told what happens to memory: recordings of whole steps and profilers.
+
+A watcher belongs to the thread that it was put on in, unless it asks for all threads. Code that allocates or reads memory tests
+`active`, which is empty while nobody watches anywhere, and calls a `tell` function only if it is not."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+active: list[None] = []  # one entry per watcher that is on in some thread: what is tested first
+
+
+class Watcher:
+    """What is told of memory (see `watch`); nothing of it matters unless a method is written."""
+
+    def made(self, new: Any) -> None:
+        """A storage was made."""
+
+    def looked(self) -> None:
+        """The host computes with the bytes of a tensor."""
+
+    def converted(self) -> None:
+        """Python gets a number from a tensor: whatever follows may depend on it, sizes and branches included."""
+
+    def tested(self, address: int, nbytes: int, error: Exception | None) -> None:
+        """A number in which a kernel reports errors is tested."""
+
+    def filled(self, address: int, value: int, nbytes: int) -> None:
+        """Bytes were set to one value."""
+
+    def loaded(self, address: int, nbytes: int) -> None:
+        """New memory got values that Python had."""
+
+    def constant(self, found: Any) -> None:
+        """A tensor that is kept for all calls was used."""
+
+
+class _Own(threading.local):
+    def __init__(self) -> None:
+        self.watchers: list[Any] = []
+
+
+_own = _Own()
+_everywhere: list[Any] = []
+
+
+def told() -> list[Any]:
+    """The watchers that are told of what this thread does."""
+    return [*_own.watchers, *_everywhere]
+
+
+@contextlib.contextmanager
+def watch(watcher: Any, everywhere: bool = False) -> Iterator[None]:
+    """Context manager: `watcher` is told what this thread, or every thread, does to memory."""
+    watchers = _everywhere if everywhere else _own.watchers  # remembered: another thread may end it
+    watchers.append(watcher)
+    active.append(None)
+    try:
+        yield
+    finally:
+        active.pop()
+        watchers.remove(watcher)
+
+
+@contextlib.contextmanager
+def without(watcher: Any) -> Iterator[None]:
+    """Context manager: this watcher is told nothing of what the thread does; others are."""
+    watchers, before = _own.watchers, list(_own.watchers)
+    watchers[:] = [w for w in before if w is not watcher]
+    try:
+        yield
+    finally:
+        watchers[:] = before
+
+
+def tell_made(new: Any) -> None:
+    """Tell of a new storage."""
+    for watcher in told():
+        watcher.made(new)
+
+
+def tell_looked() -> None:
+    """Tell that the host computes with the bytes of a tensor."""
+    for watcher in told():
+        watcher.looked()
+
+
+def tell_converted() -> None:
+    """Tell that Python gets a number from a tensor."""
+    for watcher in told():
+        watcher.converted()
+
+
+def tell_tested(address: int, nbytes: int, error: Exception | None) -> None:
+    """Tell that a number in which a kernel reports errors is tested."""
+    for watcher in told():
+        watcher.tested(address, nbytes, error)
+
+
+def tell_filled(address: int, value: int, nbytes: int) -> None:
+    """Tell that bytes are set to one value."""
+    for watcher in told():
+        watcher.filled(address, value, nbytes)
+
+
+def tell_loaded(address: int, nbytes: int) -> None:
+    """Tell that new memory got values that Python had."""
+    for watcher in told():
+        watcher.loaded(address, nbytes)
+
+
+def tell_constant(found: Any) -> None:
+    """Tell that a tensor that is kept for all calls is used."""
+    for watcher in told():
+        watcher.constant(found)
