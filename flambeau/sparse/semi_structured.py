@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+from ..core.overrides import disabled_torch_function
 from ..core.tensor import Tensor
 
 __all__ = [
@@ -14,6 +15,8 @@ __all__ = [
 
 class SparseSemiStructuredTensor(Tensor):
     """A matrix with two of four neighbours zero. None can be made."""
+
+    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:  # type: ignore[misc]
         raise NotImplementedError(f"{cls.__name__}: semi-structured sparse matrices are not in Flambeau")

@@ -82,7 +82,7 @@ class Observer(Recorder):
         self._problem("item depends on values")
         return function(*args)
 
-    def _finish(self, leaf: Any, op: Any, given: Any) -> None:
+    def _finish(self, leaf: Any, op: Any, given: Any, result: Any) -> None:
         """What an operator did is in the graph."""
 
     def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:

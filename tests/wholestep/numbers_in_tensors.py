@@ -602,8 +602,6 @@ torch.manual_seed(int(n)).initial_seed()
 torch.finfo(torch.float32).eps * n
 """
 
-FORMS = [
-    line for part in (CREATED, INDEXED, DIMENSIONS, LAYERS, SCALARS, PYTHON) for line in part.strip().splitlines()
-]
+FORMS = [line for part in (CREATED, INDEXED, DIMENSIONS, LAYERS, SCALARS, PYTHON) for line in part.strip().splitlines()]
 
 __all__ = ["FORMS"]
