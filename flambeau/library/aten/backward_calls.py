@@ -39,7 +39,7 @@ def _run(overload: OpOverload, *args: Any) -> Any:
     return overload.run(args, {})
 
 
-@aten_only("native_batch_norm")
+@aten_only("native_batch_norm", "_native_batch_norm_legit.default")
 def _native_batch_norm(input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
     dims = [d for d in range(input.dim()) if d != 1]
     saved = input.mean(dims) if training else input.new_empty(0)

@@ -66,13 +66,13 @@ class AtenForm:
         self.text, self.item = text, None
         if isinstance(tree, ast.Subscript):
             self.item, tree = ast.literal_eval(tree.slice), tree.value
-        called = tree.func if isinstance(tree, ast.Call) else tree
+        called: Any = tree.func if isinstance(tree, ast.Call) else tree
         one = isinstance(called, ast.Attribute)
         self.name = called.value.id if one else called.id
         self.overload = called.attr if one else None
-        self.parts = tree.args if isinstance(tree, ast.Call) else None
+        self.parts: list[Any] | None = tree.args if isinstance(tree, ast.Call) else None
         conditions = tree.keywords if isinstance(tree, ast.Call) else ()
-        self.conditions = {k.arg: ast.literal_eval(k.value) for k in conditions}
+        self.conditions: dict[str, Any] = {str(k.arg): ast.literal_eval(k.value) for k in conditions}
 
     @property
     def only_names(self) -> bool:
@@ -119,7 +119,8 @@ class AtenForm:
         """The own arguments for those of a call of PyTorch's operator."""
         parts: list[Any] = []
         for part in self.parts or ():
-            parts += part.value.args if isinstance(part, ast.Starred) else [part]
+            inner: Any = part.value if isinstance(part, ast.Starred) else None
+            parts += [part] if inner is None else inner.args
         found: dict[str, Any] = {}
         for part, argument, value in zip(parts, schema.arguments, values):
             if isinstance(part, ast.Name):
@@ -134,7 +135,7 @@ def _equal(a: Any, b: Any) -> bool:
     return not isinstance(a, Tensor) and not isinstance(b, Tensor) and a == b
 
 
-def _constants(part: ast.Call) -> list[Any]:
+def _constants(part: Any) -> list[Any]:
     return [a.value for a in part.args[1:] if isinstance(a, ast.Constant)]
 
 

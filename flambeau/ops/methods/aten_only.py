@@ -75,6 +75,7 @@ for _name, _attribute in (("mT", "mT"), ("mH", "mH"), ("matrix_H", "H")):
     aten_only(_name)(operator.attrgetter(_attribute))
 aten_only("sym_size.int")(lambda self, dim: self.size(dim))
 aten_only("sym_size.default")(lambda self: list(self.shape))
+aten_only("sym_stride.default")(lambda self: list(self.stride()))
 aten_only("sym_stride.int")(lambda self, dim: self.stride(dim))
 aten_only("sym_numel")(lambda self: self.numel())
 aten_only("sym_storage_offset")(lambda self: self.storage_offset())
@@ -154,6 +155,18 @@ def _assert_tensor_metadata(
     for name, wanted, found in checks:
         if wanted is not None and wanted != found:
             raise RuntimeError(f"Tensor {name} mismatch! Expected: {wanted}, Got: {found}")
+
+
+@aten_only("_assert_async.default")
+def _assert_async(self: Tensor) -> None:
+    if not self:
+        raise RuntimeError("Expected Tensor with single nonzero value, but got zero")
+
+
+@aten_only("sym_constrain_range", "sym_constrain_range_for_size")
+def _constrain_range(size: Any, *, min: int | None = None, max: int | None = None) -> None:
+    if (min is not None and size < min) or (max is not None and size > max):
+        raise RuntimeError(f"Invalid value range for {size} between [{min}, {max}].")
 
 
 @aten_only("_assert_scalar")

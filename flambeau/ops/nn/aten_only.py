@@ -11,6 +11,7 @@ from ..machinery.aten_form import aten_only
 from ..shape.border import pad
 from .batch_norm import batch_norm
 from .conv import conv1d, conv2d, conv3d, convolution
+from .distance import cdist, pdist
 from .dropout import dropout1d, dropout2d, dropout3d
 from .normalization import layer_norm
 from .resize import interpolate
@@ -71,6 +72,10 @@ def _native_batch_norm_alone(
     input: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float
 ) -> tuple:
     return batch_norm(input, None, None, weight, bias, True, momentum, eps), *_statistics(input, eps)
+
+
+aten_only("_cdist_forward")(lambda x1, x2, p, compute_mode: cdist(x1, x2, p))
+aten_only("_pdist_forward")(pdist)
 
 
 # -- windows, sizes -------------------------------------------------------------------------------------------------------

@@ -414,7 +414,7 @@ def _nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_inde
     return chosen(input, target, weight, reduction, ignore_index)
 
 
-_NLL = tuple(
+_NLL_NAMES = tuple(
     f"{name}(input, target, weight, reduction, ignore_index)" for name in ("nll_loss_nd", "nll_loss", "nll_loss2d")
 )
 
@@ -423,7 +423,7 @@ _NLL = tuple(
     namespaces=("nn.functional",),
     method=False,
     autocast="float32",
-    aten=_NLL,
+    aten=_NLL_NAMES,
 )
 def nll_loss(
     input: Tensor,
