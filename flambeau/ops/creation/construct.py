@@ -11,7 +11,7 @@ from ...core import dlpack, nested
 from ...core.backend import backend_of
 from ...core.device import cpu, default_device
 from ...core.device import device as Device
-from ...core.dtype import FROM_NUMPY, dtype
+from ...core.dtype import FROM_NUMPY, dtype, int64
 from ...core.layout import dense_strides, preserve_format
 from ...core.promotion import get_default_dtype
 from ...core.size import make_size
@@ -70,7 +70,7 @@ def tensor(data: Any, **options: Any) -> Tensor:
     chosen = read_options("tensor", options)
     if isinstance(data, Tensor):
         return _copied("torch.tensor", data, chosen, None, chosen.device or data.device)
-    if isinstance(data, (TypedStorage, UntypedStorage)):
+    if isinstance(data, _STORAGES):
         return finish(_from_storage(data, chosen.dtype, chosen.device), chosen.requires_grad)
     return finish(from_data(data, chosen.dtype, chosen.device or default_device()), chosen.requires_grad)
 
@@ -81,16 +81,25 @@ def _(recorder: Any, data: Any, **options: Any) -> Tensor:
     return recorder.aten.detach_.default(recorder.aten.lift_fresh_copy.default(made))
 
 
-def _from_storage(data: TypedStorage | UntypedStorage, d: dtype | None, where: Device | None) -> Tensor:
-    """A copy of a storage's elements; bytes without a type are read as the dtype asked for."""
+_STORAGES = (TypedStorage, UntypedStorage)
+
+
+def _over_storage(data: TypedStorage | UntypedStorage, d: dtype | None) -> Tensor:
+    """A tensor over a storage's memory; bytes without a type are read as the dtype asked for, else as int64."""
     if isinstance(data, TypedStorage):
         if d is not None and data.dtype is not d:
-            raise RuntimeError(f"Expected a Storage of type {d} or an UntypedStorage, but got type {data.dtype}")
+            raise RuntimeError(
+                f"Expected a Storage of type {d.scalar_type} or an UntypedStorage, but got {data.dtype.scalar_type}"
+            )
         d = data.dtype
-    d, memory = d or get_default_dtype(), data.untyped()
-    size = make_size((memory.size_bytes // d.itemsize,))
-    held = header(memory.clone(), size, (1,), 0, d, memory.device, True)
-    return held if where is None else held.to(where)
+    memory = data.untyped()
+    d = d or (int64 if memory.size_bytes else get_default_dtype())
+    return header(memory, make_size((memory.size_bytes // d.itemsize,)), (1,), 0, d, memory.device, True)
+
+
+def _from_storage(data: TypedStorage | UntypedStorage, d: dtype | None, where: Device | None) -> Tensor:
+    """A copy of a storage's elements."""
+    return _over_storage(data, d).to(where, copy=True)
 
 
 @composite(kind="creation", function=False)
@@ -99,19 +108,22 @@ def new_tensor(self: Tensor, data: Any, **options: Any) -> Tensor:
     chosen = read_options("new_tensor", options)
     if isinstance(data, Tensor):
         return _copied("tensor.new_tensor", data, chosen, self.dtype, chosen.device or self.device)
-    t = from_data(data, chosen.dtype or self.dtype, chosen.device or self.device)
-    return finish(t, chosen.requires_grad)
+    make = _from_storage if isinstance(data, _STORAGES) else from_data
+    return finish(make(data, chosen.dtype or self.dtype, chosen.device or self.device), chosen.requires_grad)
 
 
 @composite(kind="creation", method=False, quirks=Quirks(unasked=True))
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """`data` as a tensor: shares memory with a tensor or NumPy array where dtype and device allow."""
+    """`data` as a tensor: shares memory with a tensor, storage or NumPy array where dtype and device allow."""
     chosen = read_options("as_tensor", {"dtype": dtype, "device": device})
     if isinstance(data, Tensor):
         return data.to(device=chosen.device or data.device, dtype=chosen.dtype or data.dtype)
     if hasattr(data, "__cuda_array_interface__"):
         shared = _from_cuda_interface(data)
         return shared.to(device=chosen.device or shared.device, dtype=chosen.dtype or shared.dtype)
+    if isinstance(data, _STORAGES):
+        shared = _over_storage(data, chosen.dtype)
+        return shared if chosen.device is None else shared.to(chosen.device)
     if isinstance(data, np.ndarray):
         shared = from_numpy(data)
         if dtype is None and device is None and default_device() is shared.device:
@@ -126,6 +138,8 @@ def _shared(obj: Any, d: dtype | None) -> Tensor | None:
         return obj
     if isinstance(obj, np.ndarray):
         return from_numpy(obj)
+    if isinstance(obj, _STORAGES):
+        return _over_storage(obj, d)
     if isinstance(obj, np.generic):
         return from_array(np.array(obj))
     if hasattr(obj, "__dlpack__") or type(obj).__name__ == "PyCapsule":
@@ -145,6 +159,8 @@ def asarray(
     chosen = read_options("asarray", {"dtype": dtype, "device": device})
     if copy is False and isinstance(obj, np.generic):
         raise RuntimeError("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray.")
+    if copy is False and isinstance(obj, _STORAGES):  # PyTorch's, though it would not copy
+        raise ValueError(f"can't alias arbitrary sequence into a tensor: {type_name(obj)}")
     source = _shared(obj, chosen.dtype)
     if source is None:
         if copy is False:
@@ -206,6 +222,8 @@ def _from_buffer(name: str, buffer: Any, d: dtype, count: int, offset: int) -> T
         view = memoryview(buffer)
     except TypeError:
         raise ValueError("object does not implement Python buffer protocol.") from None
+    if not view.c_contiguous:
+        raise RuntimeError("could not retrieve buffer from object: its memory is not contiguous")
     size, total = d.itemsize, view.nbytes
     if total == 0 and name == "asarray":
         return raw_empty((0,), d, cpu)
