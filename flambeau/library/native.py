@@ -8,20 +8,32 @@ import os
 from types import ModuleType
 from typing import Any
 
+from ..core import naming
 from ..core.native_class import PREFIX, CustomClass
 from ..ops.quantizing.packed import KINDS
+from . import absent
+from .operator import absent_namespace  # noqa: F401  `torch.ops` asks for it here
 
 loaded_libraries: set[str] = set()
+_TORCHAUDIO = "torchaudio"  # which cannot be imported unless its library answers
 
 
 def load_library(path: str | os.PathLike) -> None:
-    """Load a shared library; what it registers is there afterwards. A second time it does nothing."""
+    """Load a shared library; what it registers is there afterwards. A second time it does nothing. One that is linked against
+    PyTorch's own libraries is left out with a warning: its operators raise an error when they are called."""
     full = os.path.realpath(path)
     if not os.path.exists(full):
         raise OSError(f"{path}: cannot open shared object file: No such file or directory")
-    if full not in loaded_libraries:
+    if full in loaded_libraries:
+        return
+    needs = absent.needs_pytorch(full)
+    if needs is None:
         ctypes.PyDLL(full)  # keeps the interpreter's lock: the library registers itself while it loads
-        loaded_libraries.add(full)
+    else:
+        absent.leave_out(full, needs)
+        if _TORCHAUDIO in os.path.basename(full):
+            naming.load("flambeau.library.torchaudio")
+    loaded_libraries.add(full)
 
 
 class _Classes(ModuleType):

@@ -19,6 +19,7 @@ from ..core.tensor import Tensor
 from ..ops.machinery.matching import bound
 from ..ops.machinery.record import OPS, Op, register
 from ..ops.machinery.schema import Schema
+from . import absent
 
 ANY_DEVICE = ("compositeimplicitautograd", "compositeexplicitautograd", "catchall", "default")
 
@@ -241,7 +242,20 @@ class _Namespace(ModuleType):
     """`flambeau.ops.<namespace>`, where operators of that namespace are found."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"'_OpNamespace' '{self.__name__.split('.')[-1]}' object has no attribute '{name}'")
+        space = self.__name__.split(".")[-1]
+        found = None if name.startswith("__") else absent.find(space, name)
+        if found is None:
+            raise AttributeError(f"'_OpNamespace' '{space}' object has no attribute '{name}'")
+        return found
+
+
+def absent_namespace(name: str) -> Any:
+    """The namespace in which a library that was not loaded has operators, or None."""
+    if name.startswith("__") or not absent.names_namespace(name):
+        return None
+    place = _Namespace(f"torch.ops.{name}")
+    setattr(ops, name, place)
+    return place
 
 
 def define_operator(schema: Schema, own_gradient: bool, tags: Iterable[Any] = ()) -> Op:

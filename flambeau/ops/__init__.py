@@ -1,5 +1,7 @@
 """What tensors do: one room per family, each operator declared once. `machinery` is what they all stand on."""
 
+import sys as _sys
+
 from ..core import naming as _naming
 from . import linalg  # noqa: F401
 from .creation import construct, convert, filled, ranges  # noqa: F401
@@ -88,7 +90,11 @@ def __getattr__(name: str):
         return _naming.load("flambeau.autograd.profiler_ops")
     if name in ("load_library", "loaded_libraries"):
         return getattr(_naming.load("flambeau.library.native"), name)
-    raise _naming.no_attribute(__name__, name)
+    native = _sys.modules.get("flambeau.library.native")  # not imported for this: then no library was left out
+    absent = None if native is None else native.absent_namespace(name)
+    if absent is None:
+        raise _naming.no_attribute(__name__, name)
+    return absent
 
 
 __all__ = ["OPS", "namespace", "pointwise"]
