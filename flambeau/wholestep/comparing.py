@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..backends.cpu import jit
+from ..backends.cpu.llvm_text import Function
 from ..core.casts import casts
 from ..core.dtype import FLOAT8
 from ..core.graph import grad_mode
@@ -146,31 +147,19 @@ def _summing(letter: str) -> Any:
     kind, name, size = ("float", "f32", 4) if letter == "f" else ("double", "f64", 8)
     bits = array("Q", array("d", array(letter, WEIGHTS.tolist())).tobytes())  # as LLVM writes numbers of both kinds
     weights = ", ".join(f"{kind} 0x{word:016X}" for word in bits)
-    text = f"""declare {kind} @llvm.vector.reduce.fadd.v{_ROW}{name}({kind}, <{_ROW} x {kind}>)
-define void @sums(ptr %numbers, i64 %rows, ptr %sums, ptr %odd) {{
-  %before = load {kind}, ptr %odd
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %0 ], [ %j, %one ]
-  %sign = phi {kind} [ %before, %0 ], [ %after, %one ]
-  %more = icmp slt i64 %i, %rows
-  br i1 %more, label %one, label %end
-one:
-  %row_at = getelementptr <{_ROW} x {kind}>, ptr %numbers, i64 %i
-  %row = load <{_ROW} x {kind}>, ptr %row_at, align {size}
-  %weighted = fmul <{_ROW} x {kind}> %row, <{weights}>
-  %sum = call reassoc {kind} @llvm.vector.reduce.fadd.v{_ROW}{name}({kind} 0.0, <{_ROW} x {kind}> %weighted)
-  %sum_at = getelementptr {kind}, ptr %sums, i64 %i
-  store {kind} %sum, ptr %sum_at
-  %nothing = fmul {kind} %sum, 0.0
-  %after = fadd {kind} %sign, %nothing
-  %j = add i64 %i, 1
-  br label %loop
-end:
-  store {kind} %sign, ptr %odd
-  ret void
-}}
-"""
+    vector, total = f"<{_ROW} x {kind}>", f"@llvm.vector.reduce.fadd.v{_ROW}{name}"
+    f = Function("define void @sums(ptr %numbers, i64 %rows, ptr %sums, ptr %odd)")
+    sign = f.slot(kind)
+    f.write(kind, f.read(kind, "%odd"), sign)
+    with f.loop("%rows") as i:
+        row = f.new(f"load {vector}, ptr {f.place('%numbers', i, vector)}, align {size}")
+        weighted = f.new(f"fmul {vector} {row}, <{weights}>")
+        found = f.call(f"reassoc {kind}", total, f"{kind} 0.0", f"{vector} {weighted}")
+        f.write(kind, found, f.place("%sums", i, kind))
+        nothing = f.new(f"fmul {kind} {found}, 0.0")
+        f.write(kind, f.new(f"fadd {kind} {f.read(kind, sign)}, {nothing}"), sign)
+    f.write(kind, f.read(kind, sign), "%odd")
+    text = f"declare {kind} {total}({kind}, {vector})\n{f.text()}"
     return jit.support_function(text, "sums", "plpp", True)
 
 

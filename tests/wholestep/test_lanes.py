@@ -52,6 +52,7 @@ def lanes(compiled):
     ],
 )
 def test_rows_go_through_time_on_threads_of_their_own(kind, options, groups, batch):
+    flambeau.manual_seed(3)  # one in twenty initialisations of the RNN diverges
     model, other = kind(24, 64, **options), kind(24, 64, **options)
     other.load_state_dict(model.state_dict())
     eager, compiled = training_step(model), flambeau.compile(training_step(other))

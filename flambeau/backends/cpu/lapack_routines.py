@@ -18,6 +18,7 @@ from numpy.linalg import LinAlgError, _umath_linalg
 
 from ...core.caching import remember
 from . import jit, threads
+from .llvm_text import Function
 
 _SMALL = 128  # matrices up to this size are not worth a second thread
 _LETTERS = {np.dtype(np.float32): "s", np.dtype(np.float64): "d"}
@@ -107,41 +108,17 @@ def _boxed(value: str | int) -> tuple[int, Any]:
     return ctypes.addressof(box), box
 
 
-_LOOP = """
-define void @loop(ptr %routine, ptr %places, ptr %steps, i64 %count) {{
-begin:
-  br label %test
-test:
-  %i = phi i64 [ 0, %begin ], [ %next, %body ]
-  %more = icmp slt i64 %i, %count
-  br i1 %more, label %body, label %end
-body:
-{reads}
-  call void %routine({arguments})
-  %next = add i64 %i, 1
-  br label %test
-end:
-  ret void
-}}
-"""
-_READ = """  %p{0} = getelementptr i64, ptr %places, i64 {0}
-  %start{0} = load i64, ptr %p{0}
-  %s{0} = getelementptr i64, ptr %steps, i64 {0}
-  %step{0} = load i64, ptr %s{0}
-  %far{0} = mul i64 %i, %step{0}
-  %at{0} = add i64 %start{0}, %far{0}
-  %x{0} = inttoptr i64 %at{0} to ptr"""
-
-
 @lru_cache
 def _loop(count: int, letters: int) -> Callable | None:
     """loop(routine, places, steps, n): n calls of a routine with `count` pointers, moved by their steps after each, and Fortran's
     hidden lengths of its letters. None where nothing can be compiled."""
     if not jit.available():
         return None
-    reads = "\n".join(_READ.format(k) for k in range(count))
-    arguments = ", ".join([f"ptr %x{k}" for k in range(count)] + ["i64 1"] * letters)
-    return jit.support_function(_LOOP.format(reads=reads, arguments=arguments), "loop", "pppl", False)
+    f = Function("define void @loop(ptr %routine, ptr %places, ptr %steps, i64 %count)")
+    with f.loop("%count") as i:
+        far = [f.add(f.item("%places", k), f.mul(i, f.item("%steps", k))) for k in range(count)]
+        f.call("void", "%routine", *(f"ptr {f.new(f'inttoptr i64 {x} to ptr')}" for x in far), *["i64 1"] * letters)
+    return jit.support_function(f.text(), "loop", "pppl", False)
 
 
 class _Call:

@@ -12,6 +12,8 @@ import ctypes
 import platform
 from typing import Any
 
+from .llvm_text import Function
+
 _FASTCALL = 0x0080  # METH_FASTCALL: f(self, argument array, count)
 _INTEGERS = {"l": "i64", "L": "i64", "i": "i32", "I": "i32", "s": "i16", "S": "i16", "c": "i8", "B": "i8", "b": "i8"}
 
@@ -60,107 +62,89 @@ def builtin(entry: int, kernel: int | bytes) -> Any:
 def text(signature: str, brief: bool) -> str:
     """The LLVM module of the entry for kernels of this signature, one letter per parameter. Pointers are given as int,
     bytes (its contents) or None. A `brief` entry keeps the interpreter's lock: for kernels of a few microseconds."""
-    reads: list[str] = []
-    arguments: list[str] = []
-    for i, letter in enumerate(signature):
-        _read(letter, i, reads, arguments)
-    call = f"  call void %kernel({', '.join(arguments)})"
+    f = Function("define ptr @enter(ptr %self, ptr %arguments, i64 %given) #1")
+    check_count(f, len(signature))
+    arguments = [_argument(f, letter, f.item("%arguments", i, "ptr")) for i, letter in enumerate(signature)]
+    kernel = f.call("ptr", "@PyLong_AsVoidPtr", "ptr %self")
+    with f.when(f.compare("ne", "ptr", f.call("ptr", "@PyErr_Occurred"), "null")):
+        f.ret("ptr", "null")
+    recorder = f.read("ptr", "@flambeau_recorder")
+    with f.when(f.compare("ne", "ptr", recorder, "null")):
+        f.call("void", recorder, "ptr %self", "ptr %arguments", "i64 %given")
+    thread = "" if brief else f.call("ptr", "@PyEval_SaveThread")
+    f.call("void", kernel, *arguments)
     if not brief:
-        call = f"  %thread = call ptr @PyEval_SaveThread()\n{call}\n  call void @PyEval_RestoreThread(ptr %thread)"
-    return _MODULE.format(count=len(signature), reads="\n".join(reads), call=call)
+        f.call("void", "@PyEval_RestoreThread", f"ptr {thread}")
+    return_none(f)
+    return module(_DECLARED, "@flambeau_recorder = external global ptr", _pointer().text(), f.text())
 
 
-def _read(letter: str, i: int, reads: list[str], arguments: list[str]) -> None:
-    """Load argument number i and convert it to what the parameter's letter says."""
-    reads.append(f"  %place{i} = getelementptr ptr, ptr %arguments, i64 {i}")
-    reads.append(f"  %object{i} = load ptr, ptr %place{i}")
+def check_count(f: Function, count: int) -> None:
+    """Raise TypeError unless as many arguments are given."""
+    with f.when(f.compare("ne", "i64", "%given", count)):
+        f.call("void", "@PyErr_SetString", f"ptr {f.read('ptr', '@PyExc_TypeError')}", "ptr @message")
+        f.ret("ptr", "null")
+
+
+def return_none(f: Function) -> None:
+    f.call("void", "@Py_IncRef", "ptr @_Py_NoneStruct")
+    f.ret("ptr", "@_Py_NoneStruct")
+
+
+def _argument(f: Function, letter: str, given: str) -> str:
+    """An argument converted to what the parameter's letter says, with its type."""
     if letter == "p":
-        reads.append(f"  %value{i} = call ptr @pointer(ptr %object{i})")
-        arguments.append(f"ptr %value{i}")
-    elif letter in "df":
-        reads.append(f"  %value{i} = call double @PyFloat_AsDouble(ptr %object{i})")
-        if letter == "f":
-            reads.append(f"  %single{i} = fptrunc double %value{i} to float")
-        arguments.append(f"double %value{i}" if letter == "d" else f"float %single{i}")
-    else:
-        reader = "PyLong_AsUnsignedLongLongMask" if letter == "L" else "PyLong_AsLongLong"
-        reads.append(f"  %value{i} = call i64 @{reader}(ptr %object{i})")
-        kind = _INTEGERS[letter]
-        if kind != "i64":
-            reads.append(f"  %narrow{i} = trunc i64 %value{i} to {kind}")
-        arguments.append(f"i64 %value{i}" if kind == "i64" else f"{kind} %narrow{i}")
+        return f"ptr {f.call('ptr', '@pointer', f'ptr {given}')}"
+    if letter in "df":
+        value = f.call("double", "@PyFloat_AsDouble", f"ptr {given}")
+        return f"double {value}" if letter == "d" else f"float {f.new(f'fptrunc double {value} to float')}"
+    reader = "@PyLong_AsUnsignedLongLongMask" if letter == "L" else "@PyLong_AsLongLong"
+    value, kind = f.call("i64", reader, f"ptr {given}"), _INTEGERS[letter]
+    return f"i64 {value}" if kind == "i64" else f"{kind} {f.new(f'trunc i64 {value} to {kind}')}"
 
 
-_MODULE = """
-declare ptr @PyLong_AsVoidPtr(ptr) #0
-declare double @PyFloat_AsDouble(ptr) #0
-declare i64 @PyLong_AsLongLong(ptr) #0
-declare i64 @PyLong_AsUnsignedLongLongMask(ptr) #0
-declare ptr @PyBytes_AsString(ptr) #0
-declare ptr @PyErr_Occurred() #0
-declare void @PyErr_Clear() #0
-declare void @PyErr_SetString(ptr, ptr) #0
-declare ptr @PyEval_SaveThread() #0
-declare void @PyEval_RestoreThread(ptr) #0
-declare void @Py_IncRef(ptr) #0
+def _pointer() -> Function:
+    """The address that an int, the contents of bytes, or None stand for."""
+    f = Function("define internal ptr @pointer(ptr %object) #1")
+    with f.when(f.compare("eq", "ptr", "%object", "@_Py_NoneStruct")):
+        f.ret("ptr", "null")
+    value = f.call("ptr", "@PyLong_AsVoidPtr", "ptr %object")
+    with f.when(f.compare("ne", "ptr", value, "null")):
+        f.ret("ptr", value)
+    with f.when(f.compare("eq", "ptr", f.call("ptr", "@PyErr_Occurred"), "null")):
+        f.ret("ptr", value)
+    f.call("void", "@PyErr_Clear")
+    f.ret("ptr", f.call("ptr", "@PyBytes_AsString", "ptr %object"))
+    return f
+
+
+def module(declared: str, *parts: str) -> str:
+    """An LLVM module of functions that call Python's C interface; `declared` are functions like "ptr @PyErr_Occurred()", one a line."""
+    head = [f"declare {line} #0" for line in declared.split("\n") if line]
+    return "\n".join([*head, _FRAME, *parts])
+
+
+_DECLARED = """
+ptr @PyLong_AsVoidPtr(ptr)
+double @PyFloat_AsDouble(ptr)
+i64 @PyLong_AsLongLong(ptr)
+i64 @PyLong_AsUnsignedLongLongMask(ptr)
+ptr @PyBytes_AsString(ptr)
+ptr @PyErr_Occurred()
+void @PyErr_Clear()
+void @PyErr_SetString(ptr, ptr)
+ptr @PyEval_SaveThread()
+void @PyEval_RestoreThread(ptr)
+void @Py_IncRef(ptr)
+"""
+_FRAME = """
 @_Py_NoneStruct = external global i8
-@flambeau_recorder = external global ptr
 @PyExc_TypeError = external global ptr
 @message = private constant [38 x i8] c"wrong number of arguments of a kernel\\00"
-
-define internal ptr @pointer(ptr %object) #1 {{
-  %none = icmp eq ptr %object, @_Py_NoneStruct
-  br i1 %none, label %null, label %read
-null:
-  ret ptr null
-read:
-  %value = call ptr @PyLong_AsVoidPtr(ptr %object)
-  %zero = icmp eq ptr %value, null
-  br i1 %zero, label %check, label %done
-check:
-  %error = call ptr @PyErr_Occurred()
-  %fine = icmp eq ptr %error, null
-  br i1 %fine, label %done, label %contents
-contents:
-  call void @PyErr_Clear()
-  %bytes = call ptr @PyBytes_AsString(ptr %object)
-  ret ptr %bytes
-done:
-  ret ptr %value
-}}
-
-define ptr @enter(ptr %self, ptr %arguments, i64 %given) #1 {{
-  %right = icmp eq i64 %given, {count}
-  br i1 %right, label %read, label %wrong
-wrong:
-  %type = load ptr, ptr @PyExc_TypeError
-  call void @PyErr_SetString(ptr %type, ptr @message)
-  ret ptr null
-read:
-{reads}
-  %kernel = call ptr @PyLong_AsVoidPtr(ptr %self)
-  %error = call ptr @PyErr_Occurred()
-  %fine = icmp eq ptr %error, null
-  br i1 %fine, label %run, label %failed
-failed:
-  ret ptr null
-run:
-  %recorder = load ptr, ptr @flambeau_recorder
-  %recorded = icmp ne ptr %recorder, null
-  br i1 %recorded, label %tell, label %go
-tell:
-  call void %recorder(ptr %self, ptr %arguments, i64 %given)
-  br label %go
-go:
-{call}
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-}}
-
-attributes #0 = {{ nounwind nonlazybind }}
-attributes #1 = {{ nounwind }}
-!llvm.module.flags = !{{!0}}
-!0 = !{{i32 7, !"RtLibUseGOT", i32 1}}
+attributes #0 = { nounwind nonlazybind }
+attributes #1 = { nounwind }
+!llvm.module.flags = !{!0}
+!0 = !{i32 7, !"RtLibUseGOT", i32 1}
 """
 
-__all__ = ["address", "builtin", "recorder", "supported", "text"]
+__all__ = ["address", "builtin", "check_count", "module", "recorder", "return_none", "supported", "text"]

@@ -10,6 +10,8 @@ import contextlib
 import functools
 from collections.abc import Iterator, Sequence
 
+from .llvm_text import Function, Value
+
 ROWS = 6  # rows of a product that are kept in registers, with `vectors` vectors each
 FIELDS = (
     "images", "group", "shares", "groups", "inputs", "outputs", "input_pixels", "output_pixels", "input_space", "output_space",
@@ -21,7 +23,6 @@ _B = (((1, 0), (-1, 2)), ((1, 1), (1, 2)), ((-1, 1), (1, 2)), ((1, 1), (-1, 3)))
 _G = (((1, 0),), ((0.5, 0), (0.5, 1), (0.5, 2)), ((0.5, 0), (-0.5, 1), (0.5, 2)), ((1, 2),))
 _A = (((1, 0), (1, 1), (1, 2)), ((1, 1), (-1, 2), (-1, 3)))
 Matrix = Sequence[Sequence[tuple[float, int]]]
-Value = str | int
 
 
 def _transposed(matrix: Matrix) -> Matrix:
@@ -29,91 +30,21 @@ def _transposed(matrix: Matrix) -> Matrix:
     return [[(c, i) for i, row in enumerate(matrix) for c, k in row if k == column] for column in range(size)]
 
 
-class _Function:
-    """A function that is written instruction by instruction."""
+class _Function(Function):
+    """A function over vectors of float32."""
 
     def __init__(self, head: str, lanes: int):
-        self.head, self.lanes, self.vector = head, lanes, f"<{lanes} x float>"
-        self.slots: list[str] = []
-        self.lines: list[str] = []
-        self.count = 0
-        self.here = "start"
-
-    def text(self) -> str:
-        body = [*self.slots, "  br label %start", "start:", *self.lines, "  ret void", "}"]
-        return "\n".join([self.head + " {", *body, ""])
-
-    def do(self, text: str) -> None:
-        self.lines.append("  " + text)
-
-    def new(self, text: str) -> str:
-        self.count += 1
-        self.do(f"%v{self.count} = {text}")
-        return f"%v{self.count}"
-
-    def slot(self, kind: str) -> str:
-        self.count += 1
-        self.slots.append(f"  %s{self.count} = alloca {kind}, align 64")
-        return f"%s{self.count}"
-
-    def label(self, name: str) -> None:
-        self.lines.append(f"{name}:")
-        self.here = name
-
-    def add(self, *terms: Value) -> Value:
-        total: Value = terms[0]
-        for t in terms[1:]:
-            if isinstance(total, int) and isinstance(t, int):
-                total += t
-            elif t != 0:
-                total = t if total == 0 else self.new(f"add i64 {total}, {t}")
-        return total
-
-    def mul(self, a: Value, b: Value) -> Value:
-        if isinstance(a, int) and isinstance(b, int):
-            return a * b
-        return a if b == 1 else b if a == 1 else self.new(f"mul i64 {a}, {b}")
+        super().__init__(head)
+        self.lanes, self.vector = lanes, f"<{lanes} x float>"
 
     def at(self, pointer: str, *terms: Value) -> str:
-        place = self.add(*terms)
-        return pointer if place == 0 else self.new(f"getelementptr float, ptr {pointer}, i64 {place}")
+        return self.place(pointer, self.add(*terms), "float")
 
     def load(self, pointer: str) -> str:
         return self.new(f"load {self.vector}, ptr {pointer}, align 4")
 
     def store(self, value: str, pointer: str) -> None:
         self.do(f"store {self.vector} {value}, ptr {pointer}, align 4")
-
-    def number(self, table: str, index: Value) -> str:
-        place = self.new(f"getelementptr i64, ptr {table}, i64 {index}")
-        return self.new(f"load i64, ptr {place}")
-
-    @contextlib.contextmanager
-    def loop(self, stop: Value, start: Value = 0, step: Value = 1) -> Iterator[str]:
-        self.count += 1
-        n, before = self.count, self.here
-        self.do(f"br label %head{n}")
-        self.label(f"head{n}")
-        self.do(f"%i{n} = phi i64 [ {start}, %{before} ], [ %n{n}, %latch{n} ]")
-        self.do(f"%m{n} = icmp slt i64 %i{n}, {stop}")
-        self.do(f"br i1 %m{n}, label %body{n}, label %end{n}")
-        self.label(f"body{n}")
-        yield f"%i{n}"
-        self.do(f"br label %latch{n}")
-        self.label(f"latch{n}")
-        self.do(f"%n{n} = add i64 %i{n}, {step}")
-        self.do(f"br label %head{n}")
-        self.label(f"end{n}")
-
-    @contextlib.contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        self.count += 1
-        n = self.count
-        self.do(f"br i1 {condition}, label %then{n}, label %after{n}")
-        self.label(f"then{n}")
-        yield
-        self.do(f"br label %after{n}")
-        self.label(f"after{n}")
 
     def smaller(self, a: Value, b: Value) -> str:
         return self.new(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
@@ -357,7 +288,7 @@ class _Part(_Function):
         """Lay a picture out as pixels of channels, if it does not lie so already; a table says where each pixel goes."""
         already = self.new(f"icmp ne i64 {last}, 0")
         with self.when(already), self.loop(pixels) as p:
-            source, target = self.at(picture, self.mul(p, channels)), self.at(to, self.number(places, p))
+            source, target = self.at(picture, self.mul(p, channels)), self.at(to, self.item(places, p))
             with self.loop(channels, 0, self.lanes) as c:
                 self.store(self.load(self.at(source, c)), self.at(target, c))
         whole = self.new(f"and i64 {pixels}, {-self.lanes}")
@@ -365,9 +296,9 @@ class _Part(_Function):
             with self.loop(whole, 0, self.lanes) as p:
                 rows = [self.load(self.at(picture, self.mul(self.add(c, k), pixels), p)) for k in range(self.lanes)]
                 for k, row in enumerate(self.turned(rows)):
-                    self.store(row, self.at(to, self.number(places, self.add(p, k)), c))
+                    self.store(row, self.at(to, self.item(places, self.add(p, k)), c))
             with self.loop(pixels, whole) as p:
-                place = self.number(places, p)
+                place = self.item(places, p)
                 with self.loop(self.lanes) as lane:
                     channel = self.add(c, lane)
                     one = self.new(f"load float, ptr {self.at(picture, self.mul(channel, pixels), p)}")
@@ -395,16 +326,16 @@ class _Part(_Function):
             self.do(f"store {kind} {found}, ptr {self.at(planes, *place)}, align 4")
 
         with self.when(already), self.loop(pixels) as p:
-            start, pixel = self.mul(p, channels), self.at(source, self.number(places, p))
+            start, pixel = self.mul(p, channels), self.at(source, self.item(places, p))
             with self.loop(channels, 0, self.lanes) as c:
                 finish(self.load(self.at(pixel, c)), self.vector, start, c)
         with self.when(self.new(f"xor i1 {already}, true")), self.loop(channels, 0, self.lanes) as c:
             with self.loop(whole, 0, self.lanes) as p:
-                rows = [self.load(self.at(source, self.number(places, self.add(p, k)), c)) for k in range(self.lanes)]
+                rows = [self.load(self.at(source, self.item(places, self.add(p, k)), c)) for k in range(self.lanes)]
                 for k, row in enumerate(self.turned(rows)):
                     finish(row, self.vector, self.mul(self.add(c, k), pixels), p)
             with self.loop(pixels, whole) as p:
-                place = self.number(places, p)
+                place = self.item(places, p)
                 with self.loop(self.lanes) as lane:
                     channel = self.add(c, lane)
                     one = self.new(f"load float, ptr {self.at(source, place, channel)}")
@@ -416,7 +347,7 @@ class _Part(_Function):
     ) -> None:  # fmt: skip
         """Of each tile of `size` x `size` pixels the 16 numbers that products are made of, each in a matrix of its own."""
         with self.loop(count) as t:
-            tile = self.at(source, self.number(tiles, self.add(first, t)))
+            tile = self.at(source, self.item(tiles, self.add(first, t)))
             made = self.at(to, self.mul(t, channels))
             with self.loop(channels, 0, self.lanes) as c:
                 grid = [
@@ -493,7 +424,7 @@ def _gather_tiles(f: _Part, results: str, sums: str, first: Value, some: str) ->
     seen = f.slot(f.vector)
     f.store("zeroinitializer", seen)
     with f.loop(some) as t:
-        place = f.at(results, f.number(f.output_tile, f.add(first, t)))
+        place = f.at(results, f.item(f.output_tile, f.add(first, t)))
         source = f.at(sums, f.mul(t, "%outputs"))
         with f.loop("%outputs", 0, f.lanes) as c:
             by_channel = {}
@@ -617,13 +548,13 @@ def weight_gradient(lanes: int, vectors: int) -> str:
                 with f.loop(16) as k:
                     b = f.at(spread, f.mul(k, "%input_step"))
                     a = f.at(grads, f.mul(k, "%output_step"))
-                    c = f.at(totals, f.mul(k, square))
+                    total_at = f.at(totals, f.mul(k, square))
                     for height, begin, end in _row_blocks(f, *rows):
                         for column, width in _each_panel(f, "%inputs", vectors):
                             with f.loop(end, begin, height) as r:
                                 _call_product(
                                     f, height, width, True,
-                                    f.at(c, f.mul(r, "%inputs"), column), f.at(a, r), f.at(b, column),
+                                    f.at(total_at, f.mul(r, "%inputs"), column), f.at(a, r), f.at(b, column),
                                     ("%inputs", "%outputs", "%inputs"), some, more,
                                 )  # fmt: skip
     products = [_product(lanes, rows, v, True) for rows in (ROWS, 4) for v in range(1, vectors + 1)]

@@ -18,6 +18,7 @@ from ...core.storage import UntypedStorage
 from ...core.tensor import new_tensor
 from .. import nvidia
 from ..cpu import jit, native_call
+from ..cpu.llvm_text import Function
 from . import products32
 
 _E4M3, _E5M2 = dt.BY_NAME["float8_e4m3fn"], dt.BY_NAME["float8_e5m2"]
@@ -119,26 +120,18 @@ _CALL, _HANDLE, _DESCRIPTOR, _ALPHA, _FIRST, _SECOND, _BETA, _RESULT, _ALGORITHM
     range(13)
 )
 
-_RUNNER = """
-define void @lt_run(ptr %table, ptr %out, ptr %first, ptr %second) {
-READS
-  %status = call i32 %w0(ptr %w1, ptr %w2, ptr %w3, ptr %first, ptr %w4, ptr %second, ptr %w5, ptr %w6, ptr %out, ptr %w7, ptr %out,
-    ptr %w7, ptr %w8, ptr %w9, ptr %w10, ptr %w11)
-  %place = getelementptr i64, ptr %table, i64 12
-  %wide = zext i32 %status to i64
-  store i64 %wide, ptr %place
-  ret void
-}
-"""
-
 
 @functools.cache
 def _runner() -> Any:
     """A function (address of a plan's words, result, first factor, second factor) that calls the library."""
     if not jit.available() or not native_call.supported():
         return _through_ctypes
-    reads = [f"  %p{i} = getelementptr ptr, ptr %table, i64 {i}\n  %w{i} = load ptr, ptr %p{i}" for i in range(_STATUS)]
-    return jit.support_function(_RUNNER.replace("READS", "\n".join(reads)), "lt_run", "pppp", True)
+    f = Function("define void @lt_run(ptr %table, ptr %out, ptr %first, ptr %second)")
+    w = [f.item("%table", i, "ptr") for i in range(_STATUS)]
+    given = (*w[1:4], "%first", w[4], "%second", w[5], w[6], "%out", w[7], "%out", w[7], *w[8:12])
+    status = f.call("i32", w[0], *(f"ptr {value}" for value in given))
+    f.write("i64", f.new(f"zext i32 {status} to i64"), f.place("%table", _STATUS))
+    return jit.support_function(f.text(), "lt_run", "pppp", True)
 
 
 def _through_ctypes(table: int, out: int, first: int, second: int) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from ...core import dtype as dt
 from .. import nvidia
 from ..cpu import jit, native_call
+from ..cpu.llvm_text import Function
 
 FLOAT, DOUBLE, INT32, BOOLEAN = (d.cudnn for d in (dt.float32, dt.float64, dt.int32, dt.bool_))
 DATA_TYPES = {d: d.cudnn for d in (dt.float32, dt.float64, dt.float16, dt.bfloat16)}
@@ -290,55 +291,42 @@ def _unwanted(config: Descriptor, exact: bool, deterministic: bool) -> bool:
 # The words of a plan: functions of the library, what they are called with, and where the answer goes.
 _CREATE, _SET, _FINALIZE, _EXECUTE, _DESTROY, _HANDLE, _PLAN, _COUNT, _UIDS, _PLACES, _SPACE, _PACK, _STATUS = range(13)
 
-# A descriptor of addresses is made, used and destroyed; the first call that fails ends it.
-_RUNNER = """
-define i32 @steps(ptr %table) {
-READS
-  %pack = getelementptr ptr, ptr %table, i64 11
-  %space = getelementptr ptr, ptr %table, i64 10
-  %made = call i32 %w0(i32 16, ptr %pack)
-  %bad = icmp ne i32 %made, 0
-  br i1 %bad, label %early, label %fill
-early:
-  ret i32 %made
-fill:
-  %d = load ptr, ptr %pack
-  %count = ptrtoint ptr %w7 to i64
-  %s1 = call i32 %w1(ptr %d, i32 1000, i32 3, i64 %count, ptr %w8)
-  %s2 = call i32 %w1(ptr %d, i32 1001, i32 6, i64 %count, ptr %w9)
-  %s3 = call i32 %w1(ptr %d, i32 1003, i32 6, i64 1, ptr %space)
-  %s4 = call i32 %w2(ptr %d)
-  %a1 = or i32 %s1, %s2
-  %a2 = or i32 %s3, %s4
-  %any = or i32 %a1, %a2
-  %wrong = icmp ne i32 %any, 0
-  br i1 %wrong, label %finish, label %run
-run:
-  %answer = call i32 %w3(ptr %w5, ptr %w6, ptr %d)
-  br label %finish
-finish:
-  %status = phi i32 [ %any, %fill ], [ %answer, %run ]
-  %gone = call i32 %w4(ptr %d)
-  ret i32 %status
-}
-
-define void @cudnn_run(ptr %table) {
-  %status = call i32 @steps(ptr %table)
-  %wide = zext i32 %status to i64
-  %place = getelementptr i64, ptr %table, i64 12
-  store i64 %wide, ptr %place
-  ret void
-}
-"""
-
 
 @functools.cache
 def _runner() -> Any:
     """A function (address of a plan's words) that computes it."""
     if not jit.available() or not native_call.supported():
         return _through_ctypes
-    reads = [f"  %p{i} = getelementptr ptr, ptr %table, i64 {i}\n  %w{i} = load ptr, ptr %p{i}" for i in range(_SPACE)]
-    return jit.support_function(_RUNNER.replace("READS", "\n".join(reads)), "cudnn_run", "p", True)
+    return jit.support_function(_runner_text(), "cudnn_run", "p", True)
+
+
+def _runner_text() -> str:
+    """A descriptor of addresses is made, used and destroyed; the first call that fails ends it."""
+    f = Function("define void @cudnn_run(ptr %table)")
+    w = [f.item("%table", i, "ptr") for i in range(_SPACE)]
+    pack, space, status = (f.place("%table", i) for i in (_PACK, _SPACE, _STATUS))
+
+    def keep(result: str) -> None:
+        f.write("i64", f.new(f"zext i32 {result} to i64"), status)
+
+    made = f.call("i32", w[_CREATE], "i32 16", f"ptr {pack}")
+    keep(made)
+    with f.when(f.compare("ne", "i32", made, 0)):
+        f.ret()
+    d = f.read("ptr", pack)
+    count = f.new(f"ptrtoint ptr {w[_COUNT]} to i64")
+    wrong = f.call("i32", w[_SET], f"ptr {d}", "i32 1000", "i32 3", f"i64 {count}", f"ptr {w[_UIDS]}")
+    for answer in (
+        f.call("i32", w[_SET], f"ptr {d}", "i32 1001", "i32 6", f"i64 {count}", f"ptr {w[_PLACES]}"),
+        f.call("i32", w[_SET], f"ptr {d}", "i32 1003", "i32 6", "i64 1", f"ptr {space}"),
+        f.call("i32", w[_FINALIZE], f"ptr {d}"),
+    ):
+        wrong = f.new(f"or i32 {wrong}, {answer}")
+    keep(wrong)
+    with f.when(f.compare("eq", "i32", wrong, 0)):
+        keep(f.call("i32", w[_EXECUTE], f"ptr {w[_HANDLE]}", f"ptr {w[_PLAN]}", f"ptr {d}"))
+    f.call("i32", w[_DESTROY], f"ptr {d}")
+    return f.text()
 
 
 def _through_ctypes(table: int) -> None:

@@ -13,14 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ..cpu import jit, native_call
+from ..cpu.llvm_text import Function
 from . import driver, threads
 
 Kinds = tuple  # per parameter: "q" a 64-bit number or address, "d" double, "f" float, "i" int32, or N bytes by value
 
 _LETTERS: dict[str, Any] = {"q": ctypes.c_uint64, "d": ctypes.c_double, "f": ctypes.c_float, "i": ctypes.c_int32}
-
-
-_WORDS = 14  # of a descriptor, before the values that are fixed
+# The words of a descriptor (the first one is the kernel), and how many there are before the values that are fixed.
+_LAUNCH, _SETTER, _CONTEXT, _DEVICE, _SHARED, _ERROR, _KEY, _GRID = range(1, 9)
+_WORDS = _GRID + 6
+_INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
 
 def describe(
@@ -123,246 +125,152 @@ def _entry(letters: str, fixed: int) -> int:
     return jit.support_code(entry_text(letters, fixed), "enter", straight=True)
 
 
-_SLOT = {"q": "i64", "d": "double", "f": "float", "i": "i32", "s": "ptr"}
-
-
 def entry_text(letters: str, fixed: int) -> str:
     """The LLVM module of that code; `letters` has an "s" for what is passed as bytes. `fixed` arguments, and the sizes, come from
     the descriptor; -1: the sizes come with the call."""
     given = 2 if fixed < 0 else 1  # arguments of the call before the kernel's
-    before = max(fixed, 0)
-    lines: list[str] = []
-    for j in range(before):
-        lines += [
-            f"  %far{j}.at = getelementptr i64, ptr %described, i64 {_WORDS + j}",
-            f"  %far{j} = load i64, ptr %far{j}.at",
-            f"  %fixed{j} = getelementptr i8, ptr %described, i64 %far{j}",
-            f"  %fixed{j}.slot = getelementptr ptr, ptr %pointers, i64 {j}",
-            f"  store ptr %fixed{j}, ptr %fixed{j}.slot",
-        ]
+    f = Function("define ptr @enter(ptr %self, ptr %arguments, i64 %given) #1")
+    pointers = f.slot(f"[{max(1, len(letters) + max(fixed, 0))} x ptr]")
+    sizes = f.slot("[6 x i32]")  # grid, block
+    native_call.check_count(f, len(letters) + given)
+    described = f.call("ptr", "@PyBytes_AsString", "ptr %self")
+    if fixed < 0:
+        for k in range(2):
+            f.call("void", "@sizes", f"ptr {f.item('%arguments', k, 'ptr')}", f"ptr {f.place(sizes, 3 * k, 'i32')}")
+    else:
+        for k in range(6):
+            f.write("i32", f.item(described, _GRID + k, "i32"), f.place(sizes, k, "i32"))
+    for j in range(max(fixed, 0)):
+        held = f.place(described, f.item(described, _WORDS + j), "i8")
+        f.write("ptr", held, f.place(pointers, j, "ptr"))
     for i, letter in enumerate(letters):
-        lines.append(f"  %place{i} = getelementptr ptr, ptr %arguments, i64 {i + given}")
-        lines.append(f"  %object{i} = load ptr, ptr %place{i}")
-        lines.append(f"  %slot{i} = getelementptr ptr, ptr %pointers, i64 {i + before}")
-        if letter == "s":
-            lines.append(f"  %held{i} = call ptr @PyBytes_AsString(ptr %object{i})")
-        else:
-            lines += _read(letter, i)
-        lines.append(f"  store ptr %held{i}, ptr %slot{i}")
-    rooms = [f"  %held{i} = alloca {_SLOT[k]}" for i, k in enumerate(letters) if k != "s"]
-    return _MODULE.format(
-        count=len(letters) + given,
-        rooms="\n".join(rooms),
-        pointers=max(1, len(letters) + before),
-        reads="\n".join(lines),
-        words=threads.WORDS,
-        sizes=_GIVEN_SIZES if fixed < 0 else _FIXED_SIZES,
+        held = _held(f, letter, f.item("%arguments", i + given, "ptr"))
+        f.write("ptr", held, f.place(pointers, i + max(fixed, 0), "ptr"))
+    with f.when(f.compare("ne", "ptr", f.call("ptr", "@PyErr_Occurred"), "null")):
+        f.ret("ptr", "null")
+    _launched(f, described, sizes, pointers)
+    return native_call.module(_DECLARED, *(part.text() for part in (_whole(), _sizes(), _prepare(), _refuse(), f)))
+
+
+def _held(f: Function, letter: str, given: str) -> str:
+    """The address of an argument's bytes."""
+    if letter == "s":
+        return f.call("ptr", "@PyBytes_AsString", f"ptr {given}")
+    kind = {"q": "i64", "d": "double", "f": "float", "i": "i32"}[letter]
+    room = f.slot(kind, 8)
+    if letter in "qi":
+        value = f.call("i64", "@whole", f"ptr {given}")
+        value = value if letter == "q" else f.new(f"trunc i64 {value} to i32")
+    else:
+        value = f.call("double", "@PyFloat_AsDouble", f"ptr {given}")
+        value = value if letter == "d" else f.new(f"fptrunc double {value} to float")
+    f.write(kind, value, room)
+    return room
+
+
+def _launched(f: Function, described: str, sizes: str, pointers: str) -> None:
+    """Launch on the thread's current stream, with the device's context current; return None, or raise the error."""
+    key, device = f.item(described, _KEY, "i32"), f.item(described, _DEVICE)
+    state = f.slot("ptr", 8)
+    known = f.call("ptr", "@pthread_getspecific", f"i32 {key}")
+    f.write("ptr", known, state)
+    current = f.slot("i1", 8)
+    f.write("i1", "false", current)
+    with f.when(f.compare("ne", "ptr", known, "null")):
+        f.write("i1", f.compare("eq", "i64", f.read("i64", known), f.add(device, 1)), current)
+    with f.when(f.compare("eq", "i1", f.read("i1", current), "false")):
+        made = f.call("ptr", "@prepare", f"ptr {described}", f"ptr {known}", f"i32 {key}")
+        with f.when(f.compare("eq", "ptr", made, "null")):
+            f.ret("ptr", f.call("ptr", "@refuse", f"ptr {described}", f"i32 {_INVALID_CONTEXT}"))
+        f.write("ptr", made, state)
+    stream = f.item(f.read("ptr", state), f.add(device, 2))
+    function, launch, shared = (
+        f.item(described, 0, "ptr"),
+        f.item(described, _LAUNCH, "ptr"),
+        f.item(described, _SHARED, "i32"),
     )
+    across = [f"i32 {f.read('i32', f.place(sizes, k, 'i32'))}" for k in range(6)]
+    result = f.call(
+        "i32", launch, f"ptr {function}", *across, f"i32 {shared}", f"i64 {stream}", f"ptr {pointers}", "ptr null"
+    )
+    with f.when(f.compare("ne", "i32", result, 0)):
+        f.ret("ptr", f.call("ptr", "@refuse", f"ptr {described}", f"i32 {result}"))
+    native_call.return_none(f)
 
 
-def _read(letter: str, i: int) -> list[str]:
-    if letter == "q":
-        return [f"  %v{i} = call i64 @whole(ptr %object{i})", f"  store i64 %v{i}, ptr %held{i}"]
-    if letter == "i":
-        return [
-            f"  %w{i} = call i64 @whole(ptr %object{i})",
-            f"  %v{i} = trunc i64 %w{i} to i32",
-            f"  store i32 %v{i}, ptr %held{i}",
-        ]
-    lines = [f"  %w{i} = call double @PyFloat_AsDouble(ptr %object{i})"]
-    if letter == "d":
-        return [*lines, f"  store double %w{i}, ptr %held{i}"]
-    return [*lines, f"  %v{i} = fptrunc double %w{i} to float", f"  store float %v{i}, ptr %held{i}"]
+def _whole() -> Function:
+    """An int (any 64 bits of it), or 0 for None."""
+    f = Function("define internal i64 @whole(ptr %object) #1")
+    with f.when(f.compare("eq", "ptr", "%object", "@_Py_NoneStruct")):
+        f.ret("i64", 0)
+    f.ret("i64", f.call("i64", "@PyLong_AsUnsignedLongLongMask", "ptr %object"))
+    return f
 
 
-_GIVEN_SIZES = """  %grid.object = load ptr, ptr %arguments
-  %block.place = getelementptr ptr, ptr %arguments, i64 1
-  %block.object = load ptr, ptr %block.place
-  call void @sizes(ptr %grid.object, ptr %grid)
-  call void @sizes(ptr %block.object, ptr %block)"""
-_FIXED_SIZES = "\n".join(
-    f"""  %{name}{k}.from = getelementptr i64, ptr %described, i64 {start + k}
-  %{name}{k}.long = load i64, ptr %{name}{k}.from
-  %{name}{k}.value = trunc i64 %{name}{k}.long to i32
-  %{name}{k}.to = getelementptr i32, ptr %{name}, i64 {k}
-  store i32 %{name}{k}.value, ptr %{name}{k}.to"""
-    for name, start in (("grid", 8), ("block", 11))
-    for k in range(3)
-)
+def _sizes() -> Function:
+    """Three sizes of an int, or of a tuple of up to three."""
+    f = Function("define internal void @sizes(ptr %object, ptr %out) #1")
+    value = f.call("i64", "@PyLong_AsLongLong", "ptr %object")
+    f.write("i32", f.new(f"trunc i64 {value} to i32"), "%out")
+    for k in (1, 2):
+        f.write("i32", 1, f.place("%out", k, "i32"))
+    with f.when(f.compare("ne", "i64", value, -1)):
+        f.ret()
+    with f.when(f.compare("eq", "ptr", f.call("ptr", "@PyErr_Occurred"), "null")):
+        f.ret()
+    f.call("void", "@PyErr_Clear")
+    count = f.call("i64", "@PyTuple_Size", "ptr %object")
+    few = f.compare("slt", "i64", count, 3)
+    with f.loop(f.new(f"select i1 {few}, i64 {count}, i64 3")) as i:
+        item = f.call("ptr", "@PyTuple_GetItem", "ptr %object", f"i64 {i}")
+        long = f.call("i64", "@PyLong_AsLongLong", f"ptr {item}")
+        f.write("i32", f.new(f"trunc i64 {long} to i32"), f.place("%out", i, "i32"))
+    return f
 
-# @whole: an int (any 64 bits of it) or None. @sizes: an int, or a tuple of up to three. @prepare: the thread's state with the
-# device's context current, null if that fails.
-_MODULE = """
-declare i64 @PyLong_AsUnsignedLongLongMask(ptr) #0
-declare i64 @PyLong_AsLongLong(ptr) #0
-declare double @PyFloat_AsDouble(ptr) #0
-declare ptr @PyBytes_AsString(ptr) #0
-declare ptr @PyErr_Occurred() #0
-declare void @PyErr_Clear() #0
-declare void @PyErr_SetString(ptr, ptr) #0
-declare void @PyErr_SetObject(ptr, ptr) #0
-declare ptr @PyLong_FromLong(i64) #0
-declare i64 @PyTuple_Size(ptr) #0
-declare ptr @PyTuple_GetItem(ptr, i64) #0
-declare void @Py_IncRef(ptr) #0
-declare void @Py_DecRef(ptr) #0
-declare ptr @pthread_getspecific(i32) #0
-declare i32 @pthread_setspecific(i32, ptr) #0
-declare ptr @calloc(i64, i64) #0
-@_Py_NoneStruct = external global i8
-@PyExc_TypeError = external global ptr
-@message = private constant [38 x i8] c"wrong number of arguments of a kernel\\00"
 
-define internal i64 @whole(ptr %object) #1 {{
-  %none = icmp eq ptr %object, @_Py_NoneStruct
-  br i1 %none, label %null, label %read
-null:
-  ret i64 0
-read:
-  %value = call i64 @PyLong_AsUnsignedLongLongMask(ptr %object)
-  ret i64 %value
-}}
+def _prepare() -> Function:
+    """The thread's state with the device's context current; null if that fails."""
+    f = Function("define internal ptr @prepare(ptr %described, ptr %known, i32 %key) #1")
+    state = f.slot("ptr", 8)
+    f.write("ptr", "%known", state)
+    with f.when(f.compare("eq", "ptr", "%known", "null")):
+        fresh = f.call("ptr", "@calloc", f"i64 {threads.WORDS}", "i64 8")
+        f.call("i32", "@pthread_setspecific", "i32 %key", f"ptr {fresh}")
+        f.write("ptr", fresh, state)
+    setter, context = f.item("%described", _SETTER, "ptr"), f.item("%described", _CONTEXT, "ptr")
+    with f.when(f.compare("ne", "i32", f.call("i32", setter, f"ptr {context}"), 0)):
+        f.ret("ptr", "null")
+    found = f.read("ptr", state)
+    f.write("i64", f.add(f.item("%described", _DEVICE), 1), found)
+    f.ret("ptr", found)
+    return f
 
-define internal void @sizes(ptr %object, ptr %out) #1 {{
-  %y = getelementptr i32, ptr %out, i64 1
-  %z = getelementptr i32, ptr %out, i64 2
-  store i32 1, ptr %y
-  store i32 1, ptr %z
-  %value = call i64 @PyLong_AsLongLong(ptr %object)
-  %narrow = trunc i64 %value to i32
-  store i32 %narrow, ptr %out
-  %odd = icmp eq i64 %value, -1
-  br i1 %odd, label %check, label %done
-check:
-  %error = call ptr @PyErr_Occurred()
-  %fine = icmp eq ptr %error, null
-  br i1 %fine, label %done, label %tuple
-tuple:
-  call void @PyErr_Clear()
-  %count = call i64 @PyTuple_Size(ptr %object)
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %tuple ], [ %next, %body ]
-  %more = icmp slt i64 %i, %count
-  %room = icmp slt i64 %i, 3
-  %go = and i1 %more, %room
-  br i1 %go, label %body, label %done
-body:
-  %item = call ptr @PyTuple_GetItem(ptr %object, i64 %i)
-  %long = call i64 @PyLong_AsLongLong(ptr %item)
-  %short = trunc i64 %long to i32
-  %at = getelementptr i32, ptr %out, i64 %i
-  store i32 %short, ptr %at
-  %next = add i64 %i, 1
-  br label %loop
-done:
-  ret void
-}}
 
-define internal ptr @prepare(ptr %described, ptr %known, i32 %key) #1 {{
-  %missing = icmp eq ptr %known, null
-  br i1 %missing, label %make, label %set
-make:
-  %fresh = call ptr @calloc(i64 {words}, i64 8)
-  %kept = call i32 @pthread_setspecific(i32 %key, ptr %fresh)
-  br label %set
-set:
-  %state = phi ptr [ %known, %0 ], [ %fresh, %make ]
-  %setter.at = getelementptr i64, ptr %described, i64 2
-  %setter = load ptr, ptr %setter.at
-  %context.at = getelementptr i64, ptr %described, i64 3
-  %context = load ptr, ptr %context.at
-  %status = call i32 %setter(ptr %context)
-  %right = icmp eq i32 %status, 0
-  br i1 %right, label %good, label %bad
-good:
-  %device.at = getelementptr i64, ptr %described, i64 4
-  %device = load i64, ptr %device.at
-  %one = add i64 %device, 1
-  store i64 %one, ptr %state
-  ret ptr %state
-bad:
-  ret ptr null
-}}
+def _refuse() -> Function:
+    """Raise the descriptor's exception with a status of the driver."""
+    f = Function("define internal ptr @refuse(ptr %described, i32 %status) #1")
+    number = f.call("ptr", "@PyLong_FromLong", f"i64 {f.new('sext i32 %status to i64')}")
+    f.call("void", "@PyErr_SetObject", f"ptr {f.item('%described', _ERROR, 'ptr')}", f"ptr {number}")
+    f.call("void", "@Py_DecRef", f"ptr {number}")
+    f.ret("ptr", "null")
+    return f
 
-define ptr @enter(ptr %self, ptr %arguments, i64 %given) #1 {{
-  %pointers = alloca [{pointers} x ptr]
-  %grid = alloca [3 x i32]
-  %block = alloca [3 x i32]
-{rooms}
-  %right = icmp eq i64 %given, {count}
-  br i1 %right, label %read, label %wrong
-wrong:
-  %type = load ptr, ptr @PyExc_TypeError
-  call void @PyErr_SetString(ptr %type, ptr @message)
-  ret ptr null
-read:
-  %described = call ptr @PyBytes_AsString(ptr %self)
-{sizes}
-{reads}
-  %error = call ptr @PyErr_Occurred()
-  %fine = icmp eq ptr %error, null
-  br i1 %fine, label %look, label %failed
-failed:
-  ret ptr null
-look:
-  %key.at = getelementptr i64, ptr %described, i64 7
-  %key.long = load i64, ptr %key.at
-  %key = trunc i64 %key.long to i32
-  %known = call ptr @pthread_getspecific(i32 %key)
-  %device.at = getelementptr i64, ptr %described, i64 4
-  %device = load i64, ptr %device.at
-  %unknown = icmp eq ptr %known, null
-  br i1 %unknown, label %prepare, label %compare
-compare:
-  %current = load i64, ptr %known
-  %wanted = add i64 %device, 1
-  %same = icmp eq i64 %current, %wanted
-  br i1 %same, label %run, label %prepare
-prepare:
-  %made = call ptr @prepare(ptr %described, ptr %known, i32 %key)
-  %lost = icmp eq ptr %made, null
-  br i1 %lost, label %refused, label %run
-run:
-  %state = phi ptr [ %known, %compare ], [ %made, %prepare ]
-  %stream.index = add i64 %device, 2
-  %stream.at = getelementptr i64, ptr %state, i64 %stream.index
-  %stream = load i64, ptr %stream.at
-  %function = load ptr, ptr %described
-  %launch.at = getelementptr i64, ptr %described, i64 1
-  %launch = load ptr, ptr %launch.at
-  %shared.at = getelementptr i64, ptr %described, i64 5
-  %shared.long = load i64, ptr %shared.at
-  %shared = trunc i64 %shared.long to i32
-  %gx = load i32, ptr %grid
-  %gy.at = getelementptr i32, ptr %grid, i64 1
-  %gy = load i32, ptr %gy.at
-  %gz.at = getelementptr i32, ptr %grid, i64 2
-  %gz = load i32, ptr %gz.at
-  %bx = load i32, ptr %block
-  %by.at = getelementptr i32, ptr %block, i64 1
-  %by = load i32, ptr %by.at
-  %bz.at = getelementptr i32, ptr %block, i64 2
-  %bz = load i32, ptr %bz.at
-  %result = call i32 %launch(ptr %function, i32 %gx, i32 %gy, i32 %gz, i32 %bx, i32 %by, i32 %bz, i32 %shared, i64 %stream, ptr %pointers, ptr null)
-  %launched = icmp eq i32 %result, 0
-  br i1 %launched, label %done, label %refused
-refused:
-  %status = phi i32 [ 201, %prepare ], [ %result, %run ]
-  %wide = sext i32 %status to i64
-  %number = call ptr @PyLong_FromLong(i64 %wide)
-  %error.at = getelementptr i64, ptr %described, i64 6
-  %exception = load ptr, ptr %error.at
-  call void @PyErr_SetObject(ptr %exception, ptr %number)
-  call void @Py_DecRef(ptr %number)
-  ret ptr null
-done:
-  call void @Py_IncRef(ptr @_Py_NoneStruct)
-  ret ptr @_Py_NoneStruct
-}}
 
-attributes #0 = {{ nounwind nonlazybind }}
-attributes #1 = {{ nounwind }}
-!llvm.module.flags = !{{!0}}
-!0 = !{{i32 7, !"RtLibUseGOT", i32 1}}
+_DECLARED = """
+i64 @PyLong_AsUnsignedLongLongMask(ptr)
+i64 @PyLong_AsLongLong(ptr)
+double @PyFloat_AsDouble(ptr)
+ptr @PyBytes_AsString(ptr)
+ptr @PyErr_Occurred()
+void @PyErr_Clear()
+void @PyErr_SetString(ptr, ptr)
+void @PyErr_SetObject(ptr, ptr)
+ptr @PyLong_FromLong(i64)
+i64 @PyTuple_Size(ptr)
+ptr @PyTuple_GetItem(ptr, i64)
+void @Py_IncRef(ptr)
+void @Py_DecRef(ptr)
+ptr @pthread_getspecific(i32)
+i32 @pthread_setspecific(i32, ptr)
+ptr @calloc(i64, i64)
 """

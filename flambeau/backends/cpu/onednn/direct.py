@@ -18,6 +18,7 @@ import platform
 from typing import Any, NoReturn
 
 from flambeau.backends.cpu import jit, native_call, signals, threads
+from flambeau.backends.cpu.llvm_text import Function
 from flambeau.backends.cpu.onednn import library as dnnl
 from flambeau.backends.cpu.onednn.sequence import POINTERS, STATUS
 from flambeau.backends.cpu.onednn.shelter import shelter_pool
@@ -106,85 +107,39 @@ def runner(brief: bool) -> Any:
     oneDNN's sgemm is a plain loop (it is written for x86)."""
     if not native_call.supported() or not jit.available() or platform.machine() not in ("x86_64", "AMD64"):
         return None
-    return jit.support_function(_TEXT, "multiply", "p" * (1 + POINTERS), brief)
+    return jit.support_function(_text(), "multiply", "p" * (1 + POINTERS), brief)
 
 
-def _read(*names: str) -> str:
-    """Instructions that read the table's words into variables; a name ends in the number of its word."""
-    lines = []
-    for name in names:
-        word = int("".join(c for c in name if c.isdigit()))
-        kind = "ptr" if name.startswith("to_") else "float" if name.startswith(("alpha", "beta")) else "i64"
-        lines.append(f"  %{name}_at = getelementptr i64, ptr %table, i64 {word}")
-        lines.append(f"  %{name} = load {kind}, ptr %{name}_at")
-    return "\n".join(lines)
-
-
-_REST = ", ".join(f"ptr %unused{i}" for i in range(POINTERS - 4))
-_TEXT = f"""
-{signals.text()}
-define void @multiply(ptr %table, ptr noalias %dst, ptr %a, ptr %b, ptr noalias %bias, {_REST}) {{
-{_read("to_sgemm0", "to_threads1", "to_count2", "left4", "right5", "m6", "n7", "k8", "lda9", "ldb10", "ldc11", "swap12", "alpha13", "beta14")}
-  %letter1 = trunc i64 %left4 to i8
-  %letter2 = trunc i64 %right5 to i8
-  %swapped = icmp ne i64 %swap12, 0
-  %first = select i1 %swapped, ptr %b, ptr %a
-  %second = select i1 %swapped, ptr %a, ptr %b
-  %before = alloca [128 x i8], align 16
-  %alone = icmp ne ptr %to_threads1, null
-  %team = xor i1 %alone, true
-  %long = icmp sgt i64 %k8, {signals.LONGEST_ON_STACK}
-  %hide = or i1 %long, %team
-  br i1 %hide, label %hidden, label %ready
-hidden:
-  call void @hide_signals(ptr %before)
-  br label %ready
-ready:
-  br i1 %alone, label %one, label %call
-one:
-  call void %to_threads1(i32 1)
-  br label %call
-call:
-  %result = call i32 %to_sgemm0(i8 signext %letter1, i8 signext %letter2, i64 %m6, i64 %n7, i64 %k8, float %alpha13,
-    ptr %first, i64 %lda9, ptr %second, i64 %ldb10, float %beta14, ptr %dst, i64 %ldc11)
-  %status = getelementptr i64, ptr %table, i64 {STATUS}
-  %wide = zext i32 %result to i64
-  store i64 %wide, ptr %status
-  br i1 %hide, label %shown, label %ended
-shown:
-  call void @show_signals(ptr %before)
-  br label %ended
-ended:
-  br i1 %alone, label %many, label %called
-many:
-  %count = load i64, ptr %to_count2
-  %narrow = trunc i64 %count to i32
-  call void %to_threads1(i32 %narrow)
-  br label %called
-called:
-  %plain = icmp eq ptr %bias, null
-  br i1 %plain, label %end, label %row
-row:
-  %i = phi i64 [ 0, %called ], [ %next_i, %row_done ]
-  %start = mul i64 %i, %ldc11
-  %line = getelementptr float, ptr %dst, i64 %start
-  br label %element
-element:
-  %j = phi i64 [ 0, %row ], [ %next_j, %element ]
-  %place = getelementptr float, ptr %line, i64 %j
-  %from = getelementptr float, ptr %bias, i64 %j
-  %value = load float, ptr %place
-  %extra = load float, ptr %from
-  %sum = fadd float %value, %extra
-  store float %sum, ptr %place
-  %next_j = add nuw nsw i64 %j, 1
-  %more_j = icmp slt i64 %next_j, %n7
-  br i1 %more_j, label %element, label %row_done
-row_done:
-  %next_i = add nuw nsw i64 %i, 1
-  %more_i = icmp slt i64 %next_i, %m6
-  br i1 %more_i, label %row, label %end
-end:
-  ret void
-}}
-"""
+def _text() -> str:
+    rest = ", ".join(f"ptr %unused{i}" for i in range(POINTERS - 4))
+    f = Function(f"define void @multiply(ptr %table, ptr noalias %dst, ptr %a, ptr %b, ptr noalias %bias, {rest})")
+    before = f.slot("[128 x i8]")
+    sgemm, set_threads, count_at = (f.item("%table", i, "ptr") for i in range(3))
+    letters = [f"i8 signext {f.new(f'trunc i64 {word} to i8')}" for word in (f.item("%table", 4), f.item("%table", 5))]
+    m, n, k, lda, ldb, ldc, swap = (f.item("%table", i) for i in range(6, 13))
+    alpha, beta = f.item("%table", _ALPHA, "float"), f.item("%table", _BETA, "float")
+    swapped = f.compare("ne", "i64", swap, 0)
+    first, second = (f.new(f"select i1 {swapped}, ptr {x}, ptr {y}") for x, y in (("%b", "%a"), ("%a", "%b")))
+    alone = f.compare("ne", "ptr", set_threads, "null")
+    long = f.compare("sgt", "i64", k, signals.LONGEST_ON_STACK)
+    hide = f.new(f"or i1 {long}, {f.new(f'xor i1 {alone}, true')}")
+    with f.when(hide):
+        f.call("void", "@hide_signals", f"ptr {before}")
+    with f.when(alone):
+        f.call("void", set_threads, "i32 1")
+    sizes = [f"i64 {m}", f"i64 {n}", f"i64 {k}", f"float {alpha}"]
+    factors = [f"ptr {first}", f"i64 {lda}", f"ptr {second}", f"i64 {ldb}"]
+    result = f.call("i32", sgemm, *letters, *sizes, *factors, f"float {beta}", "ptr %dst", f"i64 {ldc}")
+    f.write("i64", f.new(f"zext i32 {result} to i64"), f.place("%table", STATUS))
+    with f.when(hide):
+        f.call("void", "@show_signals", f"ptr {before}")
+    with f.when(alone):
+        many = f.new(f"trunc i64 {f.read('i64', count_at)} to i32")
+        f.call("void", set_threads, f"i32 {many}")
+    with f.when(f.compare("ne", "ptr", "%bias", "null")), f.loop(m) as i:
+        line = f.place("%dst", f.mul(i, ldc), "float")
+        with f.loop(n) as j:
+            place = f.place(line, j, "float")
+            extra = f.read("float", f.place("%bias", j, "float"))
+            f.write("float", f.new(f"fadd float {f.read('float', place)}, {extra}"), place)
+    return signals.text() + f.text()
