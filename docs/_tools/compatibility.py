@@ -9,10 +9,12 @@ The names are those of pytorch-names.txt; what is there is found out by asking, 
 from __future__ import annotations
 
 import argparse
+import enum
 import importlib
 import inspect
 import re
 import sys
+import types
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -94,7 +96,13 @@ def _has(home: Any, name: str) -> bool:
 
 
 def _taken(value: Any) -> set[str] | None:
-    """The names of parameters that a function or class takes; None if it takes any, or Python does not know."""
+    """The names of parameters that a function or class takes; None if it takes any, or Python does not know (of enumerations and
+    generic types every version knows something else)."""
+    code = getattr(inspect.unwrap(value), "__code__", None)
+    if code is not None and code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return None  # it may show fewer
+    if isinstance(value, (enum.EnumMeta, types.GenericAlias)):
+        return None
     try:
         parameters = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):

@@ -30,7 +30,17 @@ _KNOWN = frozenset([
     "int", "float", "bool", "str", "bytes", "None", "complex", "Tensor", "Any", "tuple", "list", "dict", "Callable",
     "Iterator", "Sequence",
 ])  # fmt: skip
-_OMITTED = (frozenset(vars(object)) | {"__annotations__", "__dict__", "__slots__", "__weakref__"}) - {
+# What every class has, in one version of Python or another.
+_OF_CLASSES = {
+    "__annotations__",
+    "__dict__",
+    "__firstlineno__",
+    "__getstate__",
+    "__slots__",
+    "__static_attributes__",
+    "__weakref__",
+}
+_OMITTED = (frozenset(vars(object)) | _OF_CLASSES) - {
     "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__",
 }  # fmt: skip
 _SHADOWED = frozenset(("int", "float", "bool"))  # which are methods of tensors too

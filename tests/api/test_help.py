@@ -25,7 +25,7 @@ SHOWN = {
     "Tensor.expand": "(self, *size, implicit=False)",
     "sum": "(input, dim=None, keepdim=False, *, dtype=None, out=None)",
     "zeros": "(*size, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False)",
-    "zeros_like": "(input, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False)",
+    "zeros_like": "(input, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False, memory_format=None)",
     "eye": "(n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False)",
     "einsum": "(equation, *operands)",
     "select_copy": "(input, dim, index)",

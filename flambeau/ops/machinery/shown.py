@@ -22,6 +22,7 @@ _UNDOCUMENTED = (
 )  # the names of `*` and `**` parameters that hold other forms of the documented ones
 _TENSOR_OPTIONS: dict[str, Any] = {
     "dtype": None, "layout": None, "device": None, "requires_grad": False, "pin_memory": False,
+    "memory_format": None,
 }  # fmt: skip
 
 
@@ -65,6 +66,7 @@ def _parameters(signature: inspect.Signature) -> Iterator[inspect.Parameter]:
                 _Parameter(option, _Parameter.KEYWORD_ONLY, default=default)
                 for option, default in _TENSOR_OPTIONS.items()
                 if option not in every
+                and (option != "memory_format" or "input" in every)  # of `zeros_like` and its kin
             )
         elif parameter.kind is _Parameter.VAR_POSITIONAL and "named" in every and "input" in every:
             # `reshape(x, 2, 3)` is documented as `reshape(x, shape)`
