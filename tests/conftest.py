@@ -8,12 +8,20 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import flambeau
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `-m smoke`, leave out files without such tests: importing them all takes longer than running those."""
+    if config.getoption("markexpr") != "smoke" or not collection_path.name.startswith("test_"):
+        return None
+    return None if "mark.smoke" in collection_path.read_text(encoding="utf-8") else True
 
 
 @pytest.fixture(autouse=True)

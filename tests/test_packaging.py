@@ -60,3 +60,36 @@ def test_its_version_and_license_are_said_once(archive: tarfile.TarFile) -> None
     assert facts["License-Expression"] == "BSD-3-Clause" and facts["License-File"] == "LICENSE"
     assert f'"{flambeau.__version__}"' not in (ROOT / "pyproject.toml").read_text()
     assert any(line.startswith("Development Status") for line in facts.get_all("Classifier"))
+
+
+def test_every_python_that_is_promised_and_found_is_tried(tmp_path: Path) -> None:
+    """`.ci/run` looks on PATH, where pyenv's shims may not run, and among pyenv's versions."""
+    script = (ROOT / ".ci" / "run").read_text()
+    function = script[script.index("pythons() {") :].partition("\n}\n")[0] + "\n}\n"
+
+    def interpreter(path: Path, version: str, runs: bool = True) -> str:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        minor = version.split(".")[1]
+        path.write_text(f'#!/bin/sh\ncase "$2" in *"(3, {minor})"*) exit {0 if runs else 127};; esac\nexit 1\n')
+        path.chmod(0o755)
+        return str(path)
+
+    on_path, versions = tmp_path / "bin", tmp_path / "pyenv" / "versions"
+    interpreter(on_path / "python3.10", "3.10", runs=False)  # a shim
+    interpreter(on_path / "python3.12", "3.12")
+    found = interpreter(versions / "3.10.13" / "bin" / "python3", "3.10.13")
+    newest = interpreter(versions / "3.13.0" / "bin" / "python3", "3.13.0")
+    interpreter(versions / "3.9.18" / "bin" / "python3", "3.9.18")
+    done = subprocess.run(
+        ["/bin/bash", "-euo", "pipefail", "-c", f"{function}pythons"],
+        env={"PATH": str(on_path), "PYENV_ROOT": str(tmp_path / "pyenv")}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.split("\n") == [found, "python3.12", newest, ""], done.stderr
+    assert "-m smoke" in script
+
+
+def test_the_smoke_selection_imports_only_its_own_files() -> None:
+    command = [sys.executable, "-m", "pytest", "-m", "smoke", "--collect-only", "-q", "-p", "no:cacheprovider", "tests"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and "tests/test_smoke.py" in done.stdout
+    assert "deselected" not in done.stdout
