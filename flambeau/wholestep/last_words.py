@@ -14,9 +14,10 @@ from typing import Any
 from ..core.overrides import FACE_CODES
 
 _HARMLESS = frozenset(
-    ("CACHE", "NOP", "PRECALL", "CALL", "PUSH_NULL", "LOAD_FAST", "LOAD_CONST", "STORE_FAST", "LOAD_FAST_LOAD_FAST", "BUILD_TUPLE",
+    ("CACHE", "NOP", "PRECALL", "CALL", "CALL_METHOD", "PUSH_NULL", "LOAD_FAST", "LOAD_CONST", "STORE_FAST", "LOAD_FAST_LOAD_FAST", "BUILD_TUPLE",
      "BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "RETURN_VALUE", "EXTENDED_ARG", "LOAD_FAST_BORROW", "LOAD_SMALL_INT")
 )  # fmt: skip
+_CALLING = frozenset(("CALL", "CALL_METHOD"))  # the second until Python 3.10
 _READING = frozenset(("LOAD_METHOD", "LOAD_ATTR"))
 _METHODS = frozenset(("item", "detach"))
 
@@ -43,7 +44,7 @@ def _ends(code: CodeType, at: int) -> bool:
         if instruction.opname in _READING:
             if instruction.argval not in _METHODS:
                 return False
-        elif instruction.opname not in _HARMLESS or (instruction.opname == "CALL" and instruction.arg):
+        elif instruction.opname not in _HARMLESS or (instruction.opname in _CALLING and instruction.arg):
             return False
     return False
 

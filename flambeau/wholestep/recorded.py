@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 differentiable = late("differentiable")
 
 
+def _references(thing: Any) -> int:
+    return sys.getrefcount(thing)
+
+
+# Until Python 3.10 whoever calls a function holds its arguments, too, while it runs.
+_HELD_BY_CALLERS = _references(object()) - 2
+
+
 class GradSlot:
     """A leaf whose gradient the function sets: a tensor of the state, or an argument."""
 
@@ -231,7 +239,7 @@ class Recorded:
             and held._storage.size_bytes == self.slots[slot.header.slot].size
             and not getattr(held._storage, "fixed", False)
             and not getattr(held._storage, "aliases", None)
-            and sys.getrefcount(held) == count
+            and sys.getrefcount(held) == count + _HELD_BY_CALLERS
             and sys.getrefcount(held._storage) == 2
             and held._storage.ptr not in self.state_addresses
         )
