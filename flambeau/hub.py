@@ -27,6 +27,7 @@ from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
 from . import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
+from .core.ownership import refuse_planted
 from .serialization import load as load_file
 from .utils.progress import Progress
 
@@ -135,6 +136,7 @@ def load_state_dict_from_url(
     os.makedirs(model_dir, exist_ok=True)
     name = file_name or os.path.basename(urlparse(url).path)
     path = Path(model_dir, name)
+    refuse_planted(path, "a file of weights")
     if not path.exists():
         sys.stdout.write(f'Downloading: "{url}" to {path}\n')
         promised = HASH_REGEX.search(name) if check_hash else None
@@ -161,6 +163,7 @@ def _cached_repository(github: str, force_reload: bool, verbose: bool) -> str:
     if not force_reload:
         for place in places.values():
             if os.path.exists(place):
+                refuse_planted(place, "a repository")  # its code is run
                 if verbose:
                     sys.stderr.write(f"Using cache found in {place}\n")
                 return place
@@ -194,6 +197,7 @@ def _check_trust(github: str, trust_repo: bool | str | None) -> None:
     """Loading a repository runs its code: ask, unless it or its owner is trusted."""
     owner, name, _ = _parse(github)
     known = Path(get_dir(), "trusted_list")
+    refuse_planted(known, "a list of trusted repositories")
     trusted = known.read_text().split() if known.exists() else []
     entry = f"{owner}_{name}"
     if trust_repo not in (True, False, "check", None):

@@ -27,6 +27,16 @@ _TOKEN = 16
 _LIVE_CHECK = 0.2
 
 
+def _check_user(connection: socket.socket) -> None:
+    """Raise unless a process of this user listens: the name of one that has gone can be taken by anybody."""
+    _, user, _ = struct.unpack(
+        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    )
+    if user != os.geteuid():
+        connection.close()
+        raise DistBackendError(f"the mailbox of a rank is held by another user (number {user})")
+
+
 class _Receive:
     """Somebody waits for a message."""
 
@@ -199,6 +209,7 @@ class Mailbox:
         name, token = self.store.get(f"mail/{peer}").decode().split()
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect(f"\0{name}")
+        _check_user(connection)
         connection.sendall(bytes.fromhex(token))
         self._sockets.append(connection)
         return connection

@@ -12,6 +12,7 @@ import os
 import socket
 from pathlib import Path
 
+from ..core.ownership import distrust
 from .errors import DistNetworkError
 
 VARIABLE = "FLAMBEAU_DISTRIBUTED_SECRET"
@@ -44,10 +45,11 @@ def _from_file(path: Path) -> bytes:
             pass
         finally:
             os.unlink(draft)
-    state = path.stat()
-    if state.st_uid != os.getuid() or state.st_mode & 0o077:
-        raise RuntimeError(f"{path} can be read by others, so it is no secret: remove it, or set {VARIABLE}")
-    return path.read_bytes()
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        state = os.fstat(file.fileno())
+        if distrust(state) is not None or state.st_mode & 0o077:
+            raise RuntimeError(f"{path} can be read by others, so it is no secret: remove it, or set {VARIABLE}")
+        return file.read()
 
 
 def _proof(secret: bytes, side: bytes, asked: bytes, answered: bytes) -> bytes:

@@ -20,6 +20,7 @@ from datetime import timedelta
 from typing import Any
 
 from ..core.locks import new_lock
+from ..core.ownership import refuse_planted
 from .errors import DistStoreError, QueueEmptyError
 
 DEFAULT_TIMEOUT = timedelta(seconds=300)
@@ -346,8 +347,10 @@ class FileStore(Store):
         self._read_up_to = 0
         self._guard = new_lock()
         self._owner = os.getpid()
+        refuse_planted(self.path, "a store of ranks")
         with self._locked():
             pass  # the file exists from now on
+        refuse_planted(self.path, "a store of ranks")  # nor has anybody put it there meanwhile
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[Any]:

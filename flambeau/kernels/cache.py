@@ -15,6 +15,8 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from ..core.ownership import distrust
+
 _MAGIC = b"FLAMBEAU-KERNEL2"
 _HEADER = len(_MAGIC) + 32
 # An entry is the code between Python and kernels of one signature; a cubin is a kernel for NVIDIA's GPUs.
@@ -50,7 +52,7 @@ def read(name: str, suffix: str = KERNEL) -> bytes | None:
         handle = os.open(folder / (name + suffix), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         with open(handle, "rb") as file:
             status = os.fstat(handle)
-            if not stat.S_ISREG(status.st_mode) or _distrust(status):
+            if not stat.S_ISREG(status.st_mode) or distrust(status):
                 return None
             data = file.read()
     except OSError:
@@ -82,17 +84,6 @@ def write(name: str, data: bytes, suffix: str = KERNEL) -> bool:
     return True
 
 
-def _distrust(status: os.stat_result) -> str | None:
-    """Why somebody else may have written this file or folder, or None."""
-    if not hasattr(os, "getuid"):  # no POSIX owners on this platform
-        return None
-    if status.st_uid != os.getuid():
-        return f"it belongs to another user (number {status.st_uid})"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"others can write to it (mode {stat.S_IMODE(status.st_mode):o}; chmod 700 mends that)"
-    return None
-
-
 def problem() -> str | None:
     """Why the folder of the cache is not used, or None. One that does not exist yet is no problem."""
     folder = directory()
@@ -104,7 +95,7 @@ def problem() -> str | None:
         return str(error.strerror)
     if not stat.S_ISDIR(status.st_mode):
         return "it is not a directory"
-    return _distrust(status)
+    return distrust(status)
 
 
 def _is_usable(folder: Path) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..autograd.profiler_recorder import Described, Note, Recorder
 from ..autograd.profiler_results import Results, type_word
+from ..core.ownership import refuse_planted
 
 
 class ExecutionTraceObserver:
@@ -136,10 +137,10 @@ def from_environment() -> ExecutionTraceObserver | None:
     """The observer that PyTorch's variables ask for."""
     if os.environ.get("ENABLE_PYTORCH_EXECUTION_TRACE", "0") != "1":
         return None
-    name = f"pytorch_execution_trace_{os.getpid()}.json"
-    return ExecutionTraceObserver().register_callback(
-        os.path.join(os.environ.get("ENABLE_PYTORCH_EXECUTION_TRACE_SAVE_PATH", "."), name)
-    )
+    folder = os.environ.get("ENABLE_PYTORCH_EXECUTION_TRACE_SAVE_PATH", ".")
+    path = os.path.join(folder, f"pytorch_execution_trace_{os.getpid()}.json")
+    refuse_planted(path, "an execution trace")  # its name can be guessed
+    return ExecutionTraceObserver().register_callback(path)
 
 
 __all__ = ["ExecutionTraceObserver", "from_environment"]

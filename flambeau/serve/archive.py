@@ -303,17 +303,18 @@ def _read_manifest(path: Path, error: type[Exception]) -> dict[str, Any]:
     return manifest
 
 
-def work_folder(kind: str) -> Path:
-    """A new, private folder for what is unpacked."""
-    return Path(tempfile.mkdtemp(prefix=f"flambeau-{kind}-"))
-
-
 @contextlib.contextmanager
 def _unpacked(
-    url: str | None, store: str | None, allowed: list[str], kind: str, error: type[Exception], limits: Limits
+    url: str | None,
+    store: str | None,
+    allowed: list[str],
+    kind: str,
+    error: type[Exception],
+    limits: Limits,
+    work: Path | None,
 ) -> Iterator[tuple[Path, Path]]:
     """The folder with the contents of what a URL, a file of the store or a folder names, and the temporary folder that
-    is removed if what follows fails."""
+    is removed if what follows fails. That one is made in `work`, or among the system's temporary files."""
     if store is None:
         raise error(f"{kind.capitalize()} store has not been configured.")
     if not url:
@@ -324,7 +325,7 @@ def _unpacked(
     download(url, location, allowed, limits.total_bytes, error)
     if not location.is_file() and not location.is_dir() and not Path(url).is_dir():
         raise error(f"{kind.capitalize()} not found at: {url}")
-    temporary = work_folder(f"{kind}s")
+    temporary = Path(tempfile.mkdtemp(prefix=f"flambeau-{kind}s-", dir=work))
     try:
         if location.is_file():
             folder = temporary / "content"
@@ -352,9 +353,13 @@ def open_model(
     runtime: str | None = None,
     envelope: str | None = None,
     limits: Limits | None = None,
+    work: Path | None = None,
 ) -> ModelArchive:
     """Fetches and unpacks a model archive, and completes its manifest with what the request and the server say."""
-    with _unpacked(url, store, allowed, "model", ModelNotFoundException, limits or Limits()) as (folder, temporary):
+    with _unpacked(url, store, allowed, "model", ModelNotFoundException, limits or Limits(), work) as (
+        folder,
+        temporary,
+    ):
         manifest = _read_manifest(folder / "MAR-INF" / "MANIFEST.json", InvalidModelException)
         model = manifest.setdefault("model", {})
         if not isinstance(model, dict):
@@ -392,10 +397,15 @@ class WorkflowArchive:
 
 
 def open_workflow(
-    url: str | None, store: str | None, allowed: list[str], name: str | None = None, limits: Limits | None = None
+    url: str | None,
+    store: str | None,
+    allowed: list[str],
+    name: str | None = None,
+    limits: Limits | None = None,
+    work: Path | None = None,
 ) -> WorkflowArchive:
     """Fetches and unpacks a workflow archive (.war)."""
-    with _unpacked(url, store, allowed, "workflow", WorkflowNotFoundException, limits or Limits()) as (
+    with _unpacked(url, store, allowed, "workflow", WorkflowNotFoundException, limits or Limits(), work) as (
         folder,
         temporary,
     ):

@@ -4,41 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import snapshots
+from . import processes, snapshots
 from .errors import ServeError
 from .settings import ConfigurationError, Settings, read_properties
 from .ts.version import __version__
-
-
-def _pid_file() -> Path:
-    return Path(tempfile.gettempdir()) / ".model_server.pid"
-
-
-def _is_server(pid: int) -> bool:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return any(w.endswith((b"torchserve", b"flambeau.serve.cli")) or b"flambeau" in w for w in words)
-
-
-def _running() -> int | None:
-    """The process id of the server that was started, if it still runs."""
-    try:
-        pid = int(_pid_file().read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
-    if _is_server(pid):
-        return pid
-    _pid_file().unlink(missing_ok=True)
-    return None
 
 
 def torchserve_parser() -> argparse.ArgumentParser:
@@ -72,7 +45,7 @@ def torchserve(arguments: Sequence[str] | None = None) -> int:
     if options.plugins_path:
         print("--plugins-path: TorchServe's plugins are Java programs, which do not run here", file=sys.stderr)
         return 1
-    if _running() is not None:
+    if processes.running() is not None:
         print("TorchServe is already running, please use torchserve --stop to stop TorchServe.")
         return 1
     try:
@@ -105,7 +78,7 @@ def _settings(options: argparse.Namespace) -> Settings:
         if kept is not None:
             values = snapshots.read(kept)
         elif os.path.isfile("config.properties"):
-            values = read_properties(Path("config.properties").read_text(encoding="utf-8"))
+            values = snapshots.read(Path("config.properties"))
     if options.model_store:
         values["model_store"] = options.model_store
     if options.workflow_store:
@@ -125,11 +98,11 @@ def _start(settings: Settings, foreground: bool) -> int:
     if not foreground:
         pid = os.fork()
         if pid:
-            _pid_file().write_text(str(pid))
+            processes.note(pid)
             return 0
         os.setsid()
     else:
-        _pid_file().write_text(str(os.getpid()))
+        processes.note(os.getpid())
     from .server import run  # noqa: PLC0415  needs optional packages
 
     code = 0
@@ -142,8 +115,7 @@ def _start(settings: Settings, foreground: bool) -> int:
         print(e.message, flush=True)
         code = 1
     finally:
-        if _running() == os.getpid():
-            _pid_file().unlink(missing_ok=True)
+        processes.forget(os.getpid())
     if not foreground:
         sys.stdout.flush()
         os._exit(code)
@@ -151,23 +123,15 @@ def _start(settings: Settings, foreground: bool) -> int:
 
 
 def _stop(wait: bool) -> int:
-    pid = _running()
+    pid = processes.running()
     if pid is None:
         print("TorchServe is not currently running.")
         return 0
-    try:
-        os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        print("TorchServe already stopped.")
-    deadline = time.monotonic() + 60
-    while wait and _is_server(pid):
-        if time.monotonic() > deadline:
-            print("Stopping TorchServe took too long.")
-            break
-        time.sleep(0.02)
+    if not processes.end(pid, 60 if wait else 0) and wait:
+        print("Stopping TorchServe took too long.")
     else:
         print("TorchServe has stopped.")
-    _pid_file().unlink(missing_ok=True)
+    processes.forget()
     Path("key_file.json").unlink(missing_ok=True)
     return 0
 

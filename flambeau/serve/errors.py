@@ -9,6 +9,10 @@ import functools
 import json
 
 
+class ConfigurationError(Exception):
+    """A setting that cannot be used."""
+
+
 class ServeError(Exception):
     """An answer that is not a success. `status` is HTTP's code, the class's name the `type` in the JSON."""
 

@@ -9,7 +9,6 @@ import struct
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -432,8 +431,7 @@ async def start(server: Server) -> Running:
         grpc_server.add_generic_rpc_handlers(tuple(services))
         where = f"{address.host}:{address.port}"
         if settings.flag("enable_grpc_ssl", False):
-            pair = tuple(Path(file).read_bytes() for file in settings.certificates())
-            port = grpc_server.add_secure_port(where, grpc.ssl_server_credentials([pair]))
+            port = grpc_server.add_secure_port(where, grpc.ssl_server_credentials([settings.certificates()]))
         else:
             port = grpc_server.add_insecure_port(where)
         await grpc_server.start()

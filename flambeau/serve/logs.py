@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
+
+from ..core.ownership import open_own, refuse_planted
 
 _NAMES = {
     "server": "ts_log.log", "access": "access_log.log", "model": "model_log.log", "server_metrics": "ts_metrics.log",
@@ -27,8 +30,10 @@ class LogFile:
     def open(self) -> None:
         """Makes the file, or says why there will be none."""
         try:
+            refuse_planted(self.path, "a log")
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self.path, "a", encoding="utf-8", errors="replace")  # noqa: SIM115  open as long as the server
+            descriptor = open_own(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            self._file = open(descriptor, "a", encoding="utf-8", errors="replace")  # noqa: SIM115  open as long as the server
         except OSError as e:
             print(f"{self.path} cannot be written: {e}", file=sys.stderr)
 

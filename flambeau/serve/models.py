@@ -40,6 +40,9 @@ class Owner(Protocol):
     settings: Settings
     nursery: Nursery
 
+    @property
+    def work_folder(self) -> Path: ...
+
     def background(self, work: Any) -> None: ...
     def model_output(self, worker: Worker, line: str, is_error: bool) -> None: ...
     def model_metrics(self, lines: list[str]) -> None: ...
@@ -380,6 +383,7 @@ class Registry:
             open_model, asked.url, settings.model_store, settings.allowed_urls, name=asked.model_name,
             default_name=default_name(asked.url or ""), handler=asked.handler, runtime=asked.runtime,
             default_handler=settings.text("default_service_handler"), envelope=settings.text("service_envelope"),
+            work=self.owner.work_folder,
         )  # fmt: skip
 
     async def add(self, archive: ModelArchive, asked: Registration) -> Model:

@@ -47,7 +47,9 @@ class Nursery:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._fork = os.fork()
         if self._fork == 0:
-            ours.close()
+            # The server's locks and sockets are not the nursery's: they must be free when the server has gone.
+            os.closerange(3, theirs.fileno())
+            os.closerange(theirs.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
             os.setsid()
             try:
                 main(theirs.detach())

@@ -13,6 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.private_folders import Scratch, state_folder
 from . import archiver
 from .errors import ServeError
 from .settings import ConfigurationError, Settings, read_properties
@@ -181,16 +182,21 @@ def _settings(options: argparse.Namespace, store: Path) -> Settings:
     return Settings(values, snapshots=False)
 
 
+def _choose_logs() -> None:
+    """Let log files go to the user's private state directory, unless LOG_LOCATION says otherwise."""
+    if "LOG_LOCATION" not in os.environ:
+        os.environ["LOG_LOCATION"] = str(state_folder("serve"))
+    os.environ.setdefault("METRICS_LOCATION", os.environ["LOG_LOCATION"])
+
+
 def run(options: argparse.Namespace) -> int:
     """The command `flambeau serve`."""
     if not options.models and not options.model_store:
         print("flambeau serve: say which model, for example: flambeau serve resnet18.pt", file=sys.stderr)
         return 2
-    folder = str(Path(tempfile.gettempdir()) / f"flambeau-serve-{os.getuid()}")
-    os.environ.setdefault("METRICS_LOCATION", os.environ.setdefault("LOG_LOCATION", folder))
-    with tempfile.TemporaryDirectory(prefix="flambeau-store-") as work:
-        store = Path(work)
+    with Scratch("store") as store:
         try:
+            _choose_logs()
             packed = [package(source, store, options) for source in options.models]
             if options.model_store:
                 for file in sorted(Path(options.model_store).glob("*.mar")):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import gc
 import importlib
 import logging
 import os
 import signal
+import socket
 import ssl
+import stat
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from ..core.private_folders import Scratch
 from . import snapshots
 from .acceptors import Acceptors, Link
 from .errors import ServeError
@@ -81,6 +83,15 @@ class Server:
         self._stopping = asyncio.Event()
         self._handler = Handler(self.logs)
         self.addresses: dict[str, Address] = {}
+        self._scratch: Scratch | None = None
+        self._has_started = False
+
+    @property
+    def work_folder(self) -> Path:
+        """Where archives are unpacked: a private folder of this server's."""
+        if self._scratch is None:
+            self._scratch = Scratch("serve")
+        return self._scratch.path
 
     def _flush_soon(self) -> None:
         """Lines are written at once where there are few, and many together where there are many."""
@@ -137,8 +148,8 @@ class Server:
         self.metrics.add("WorkerLoadTime", (worker.name, *self._host), round(milliseconds, 1))
 
     def changed(self) -> None:
-        """Keeps a snapshot, where snapshots are kept."""
-        if self.settings.snapshots and not self._stopping.is_set():
+        """Keeps a snapshot, where snapshots are kept. A server that has not started wholly has nothing worth keeping."""
+        if self.settings.snapshots and self._has_started and not self._stopping.is_set():
             self._snapshot("snapshot")
 
     def _snapshot(self, kind: str) -> None:
@@ -218,9 +229,10 @@ class Server:
                 self.nursery.start()
             await self._listen()
             await self._load_models()
+            await self._listen_grpc()
+            self._has_started = True
             if self.settings.snapshots:
                 self._snapshot("startup")
-            await self._listen_grpc()
         except BaseException:
             await self.stop()
             raise
@@ -259,8 +271,7 @@ class Server:
     async def _bind(self, address: Address, listener: Listener, shared: bool) -> Address:
         loop = asyncio.get_running_loop()
         if address.path:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(address.path)
+            _make_room(address.path)
             self._servers.append(await loop.create_unix_server(listener, address.path))
             return address
         tls: ssl.SSLContext | None = self.settings.tls_context() if address.tls else None
@@ -356,7 +367,7 @@ class Server:
         """Takes no more requests, lets workers finish, and writes what is left to write."""
         if self._stopping.is_set():
             return
-        if self.settings.snapshots and self._servers:
+        if self.settings.snapshots and self._has_started:
             self._snapshot("shutdown")
         self._stopping.set()
         for server in self._servers:
@@ -375,6 +386,8 @@ class Server:
         if self.acceptors is not None:
             self.acceptors.stop()
         self.tokens.close()
+        if self._scratch is not None:
+            self._scratch.close()
         logging.getLogger("flambeau.serve").removeHandler(self._handler)
         self.logs.close()
 
@@ -384,6 +397,22 @@ class Server:
             self.say(f"{kind.capitalize()} API bind to: {address}")
         for address in self._grpc.addresses if self._grpc is not None else ():
             self.say(f"gRPC bind to: {address}")
+
+
+def _make_room(path: str) -> None:
+    """Remove a socket that nobody listens at any more; anything else of that name is somebody's."""
+    try:
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            raise ConfigurationError(f"unix:{path} is in use: there is a file that is not a socket")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+    raise ConfigurationError(f"unix:{path} is in use: another server listens there")
 
 
 async def serve(settings: Settings, ready: Callable[[Server], Any] | None = None, **options: Any) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from .archive import ModelArchive
-from .errors import InvalidModelException
+from .certificates import from_files, server_context
+from .certificates import from_keystore as _from_keystore
+from .errors import ConfigurationError, InvalidModelException
 
 ADDRESS = re.compile(r"(?:(https?)://([^:/]+|\[[^\]]+\])(?::([0-9]+))?)|(?:unix:(/.*))", re.IGNORECASE)
 SEQUENCE_KEYS = ("ts_request_sequence_id", "ts_request_sequence_start", "ts_request_sequence_end")
@@ -29,10 +31,6 @@ _ENVIRONMENT_KEYS = (
     "metrics_mode", "model_metrics_auto_detect", "model_store", "number_of_gpu", "private_key_file", "service_envelope",
     "token_expiration_min", "unregister_model_timeout", "workflow_store",
 )  # fmt: skip
-
-
-class ConfigurationError(Exception):
-    """A setting that cannot be used."""
 
 
 def read_properties(text: str) -> dict[str, str]:
@@ -230,41 +228,14 @@ class Settings:
             raise ConfigurationError(f"`models` of config.properties is no JSON object: {e}") from e
 
     def tls_context(self) -> ssl.SSLContext:
-        """Certificate and key: private_key_file and certificate_file, or a PKCS#12 keystore."""
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        key, certificate = self.certificates()
-        context.load_cert_chain(certificate, key)
-        return context
+        """What listeners speak TLS with."""
+        return server_context(*self.certificates())
 
-    def certificates(self) -> tuple[str, str]:
-        """The files of the private key and of the certificate, in PEM form."""
+    def certificates(self) -> tuple[bytes, bytes]:
+        """The private key and the certificate, in PEM form: private_key_file and certificate_file, or a PKCS#12 keystore."""
         if self.values.get("keystore"):
             return _from_keystore(self.values["keystore"], self.values.get("keystore_pass", "changeit"))
-        key, certificate = self.values.get("private_key_file"), self.values.get("certificate_file")
-        if not key or not certificate:
-            raise ConfigurationError("https needs private_key_file and certificate_file, or keystore")
-        for file in (key, certificate):
-            if not os.path.isfile(file):
-                raise ConfigurationError(f"no such file: {file}")
-        return key, certificate
-
-
-def _from_keystore(path: str, password: str) -> tuple[str, str]:
-    try:
-        from cryptography.hazmat.primitives import serialization  # noqa: PLC0415  an optional package
-        from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
-    except ImportError as e:
-        raise ConfigurationError("a keystore needs the package cryptography: pip install cryptography") from e
-    key, certificate, more = pkcs12.load_key_and_certificates(Path(path).read_bytes(), password.encode())
-    if key is None or certificate is None:
-        raise ConfigurationError(f"{path} holds no private key with a certificate")
-    folder = Path(os.environ.get("XDG_RUNTIME_DIR") or "/tmp") / f"flambeau-tls-{os.getpid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    encoding, plain = serialization.Encoding.PEM, serialization.NoEncryption()
-    (folder / "key.pem").touch(mode=0o600)
-    (folder / "key.pem").write_bytes(key.private_bytes(encoding, serialization.PrivateFormat.PKCS8, plain))
-    (folder / "certificate.pem").write_bytes(b"".join(c.public_bytes(encoding) for c in [certificate, *more]))
-    return str(folder / "key.pem"), str(folder / "certificate.pem")
+        return from_files(self.values.get("private_key_file"), self.values.get("certificate_file"))
 
 
 def host_name() -> str:

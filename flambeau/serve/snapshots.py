@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..core.ownership import planted, refuse_planted, write_own
 from .settings import ConfigurationError, Settings, read_properties, write_properties
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def save(settings: Settings, registry: Registry, kind: str) -> Path:
     folder = settings.log_folder / "config"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
-    path.write_text(write_properties(values), encoding="ascii")
+    refuse_planted(path, "a snapshot")
+    write_own(path, write_properties(values).encode("ascii"))
     return path
 
 
@@ -58,4 +60,7 @@ def models_of(settings: Settings) -> dict[str, dict[str, dict[str, Any]]] | None
 
 
 def read(path: Path) -> dict[str, str]:
+    """The settings in a file that was found, not named: one that a stranger has put there would choose what code is run."""
+    if (found := planted(path)) is not None:
+        raise ConfigurationError(f"{path} is not used: {found}")
     return read_properties(path.read_text(encoding="utf-8"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import datetime
 import hmac
 import json
-import os
 import re
 import secrets
 from pathlib import Path
 
+from ..core.ownership import write_own
 from .errors import InvalidKeyException
 
 INFERENCE, MANAGEMENT, TOKEN_API = "inference", "management", "token"
@@ -40,11 +40,7 @@ class Tokens:
             for kind in (MANAGEMENT, INFERENCE)
         }
         text = json.dumps({**content, "API": {"key": self._keys[TOKEN_API]}}, indent=2)
-        partial = self.file.with_name(f".{self.file.name}.{os.getpid()}")
-        partial.unlink(missing_ok=True)
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write(text)
-        partial.replace(self.file)
+        write_own(self.file, text.encode("ascii"))
 
     def renew(self, kind: str) -> None:
         """Makes a new key; the old one is worth nothing from now on."""

@@ -137,7 +137,9 @@ class Workflows:
         if name is not None and not isinstance(name, str):
             raise BadRequestException("Parameter workflow_name is a string.")
         settings = self.settings
-        archive = await asyncio.to_thread(open_workflow, url, settings.workflow_store, settings.allowed_urls, name)
+        archive = await asyncio.to_thread(
+            open_workflow, url, settings.workflow_store, settings.allowed_urls, name, work=self.owner.work_folder
+        )
         try:
             workflow = Workflow(archive)
             if archive.name in self.workflows:

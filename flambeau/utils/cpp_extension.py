@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import ops
+from ..core.ownership import refuse_planted
 from ..kernels import cache
 
 _PACKAGE = Path(__file__).parents[1]
@@ -237,6 +238,7 @@ def _folder(name: str, given: str | None) -> Path:
     if given is not None and not folder.is_dir():
         raise RuntimeError(f"the build directory {given} does not exist")
     folder.mkdir(parents=True, exist_ok=True)
+    refuse_planted(folder, "a build directory")  # what is built there is loaded, and runs
     return folder
 
 

@@ -142,6 +142,7 @@ def test_the_torchserve_command(store: Path, tmp_path: Path):
     environment = {
         **os.environ,
         "TMPDIR": str(tmp_path),
+        "XDG_RUNTIME_DIR": str(tmp_path),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]),
     }
     environment.pop("LOG_LOCATION", None)
@@ -177,7 +178,8 @@ def test_the_torchserve_command(store: Path, tmp_path: Path):
         assert sorted(p.name for p in (tmp_path / "logs").glob("*.log")) == [
             "access_log.log", "model_log.log", "model_metrics.log", "ts_log.log", "ts_metrics.log"]  # fmt: skip
     finally:
-        pid = int((tmp_path / ".model_server.pid").read_text())
+        (noted,) = (tmp_path / "flambeau" / "serve").glob("torchserve-*.pid")
+        pid = int(noted.read_text().split()[0])
         stopped = command("--stop", "--foreground").communicate(timeout=60)[0]
         try:
             os.kill(pid, signal.SIGKILL)

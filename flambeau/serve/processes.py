@@ -1,0 +1,76 @@
+"""Which process is this user's server: known by its number, the moment it was started and the machine's boot, not by its number alone.
+
+The file that says so is in a private folder. Numbers are given out again, and command lines can say anything: a process
+is signalled only if all of it is still true, through a descriptor that cannot come to mean another process meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import select
+import signal
+import tempfile
+from pathlib import Path
+
+from ..core.ownership import open_own, write_own
+from ..core.private_folders import state_folder
+
+
+def pid_file() -> Path:
+    """Where the server of this user is noted; one for each temporary directory, by which TorchServe keeps servers apart."""
+    place = hashlib.sha256(os.path.realpath(tempfile.gettempdir()).encode()).hexdigest()[:12]
+    return state_folder("serve", runtime=True) / f"torchserve-{place}.pid"
+
+
+def _identity(pid: int) -> str | None:
+    """The words that are true of one process of this user only; None if there is none of that number, or it has ended."""
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+            return None
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+    state, started = fields[0], fields[19]
+    return None if state in "ZX" else f"{pid} {started} {boot}"
+
+
+def note(pid: int) -> None:
+    """Write down that this process is the server."""
+    if (words := _identity(pid)) is not None:
+        write_own(pid_file(), words.encode())
+
+
+def forget(pid: int | None = None) -> None:
+    """Remove the note; with a number, only if it is about that process."""
+    if pid is None or running() == pid:
+        pid_file().unlink(missing_ok=True)
+
+
+def running() -> int | None:
+    """The process id of the server that was noted, if it still runs."""
+    try:
+        with open(open_own(pid_file(), os.O_RDONLY), encoding="ascii") as file:
+            words = file.read(200)
+        pid = int(words.split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pid if _identity(pid) == words else None
+
+
+def end(pid: int, seconds: float) -> bool:
+    """Ask the server to end and wait; whether it has ended in that time."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        if running() != pid:  # looked at again, now that the descriptor cannot mean another process
+            return True
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        return bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
