@@ -32,7 +32,7 @@ class RemoteConnection:
     def __init__(self, link: Link, number: int, peer: str, request: Request):
         self.link, self.number, self.peer = link, number, peer
         self.current: Request | None = request
-        self.streaming = False
+        self.streaming = self.has_ended = False
 
     @property
     def is_open(self) -> bool:

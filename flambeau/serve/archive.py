@@ -7,7 +7,6 @@ comes out is bounded in size, in number of files and in its ratio to what went i
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -25,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from . import bounded_json
 from .errors import (
     DownloadArchiveException,
     InternalServerException,
@@ -272,7 +272,7 @@ def read_yaml(path: Path, error: type[Exception]) -> dict[str, Any]:
         raise error(f"{path.name} needs the package pyyaml: pip install flambeau[serve]") from e
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as e:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as e:
         raise error("Failed to parse model config yaml file.") from e
     if content is None:
         return {}
@@ -287,13 +287,27 @@ _TEXTS = (
 )  # fmt: skip
 
 
+_LARGEST_MANIFEST = 1 << 20
+_NAME = re.compile(r"\w[\w.:@+ -]{0,254}")
+
+
+def check_name(name: str, error: type[Exception], what: str = "model name") -> None:
+    """Raise unless a name can stand in a path, a log and a list of metrics without meaning anything else there."""
+    if not _NAME.fullmatch(name) or name.endswith(" "):
+        raise error(
+            f"Invalid {what} {name[:80]!r}: letters, digits and _ . : @ + - are allowed, and at most 255 of them."
+        )
+
+
 def _read_manifest(path: Path, error: type[Exception]) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        if path.stat().st_size > _LARGEST_MANIFEST:
+            raise error("The manifest is too large.")
+        manifest = bounded_json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as e:
-        raise error("Failed to parse signature.json.") from e
+        raise error(f"Failed to parse signature.json. {e}") from e
     if not isinstance(manifest, dict):
         raise error("Failed to parse signature.json.")
     for entry in (manifest, manifest.get("model"), manifest.get("workflow")):
@@ -374,6 +388,8 @@ def open_model(
             model["envelope"] = envelope
         if not model["modelName"]:
             raise InvalidModelException("Model name is not defined.")
+        check_name(model["modelName"], InvalidModelException)
+        check_name(model["modelVersion"], InvalidModelException, "model version")
         archive = ModelArchive(url, folder, manifest, temporary)
         for key in ("serializedFile", "modelFile", "configFile", "requirementsFile"):
             if model.get(key):
@@ -416,6 +432,7 @@ def open_workflow(
         name = name or entry.get("workflowName")
         if not name:
             raise InvalidWorkflowException("Workflow name is not defined.")
+        check_name(name, InvalidWorkflowException, "workflow name")
         if not entry.get("specFile"):
             raise InvalidWorkflowException("Workflow specification is not defined.")
         files = ModelArchive(url, folder, {"model": {}})

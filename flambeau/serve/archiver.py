@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import mmap
 import os
 import re
 import shutil
@@ -82,6 +83,33 @@ def _extra(paths: str | None, folder: Path) -> None:
                 _put(inside, folder)
         else:
             _put(source, folder)
+
+
+# In an ONNX file, an entry `location` of the field external_data (13) of a tensor: the name of the file that its numbers are in.
+_EXTERNAL = re.compile(rb"\x6a[\x80-\xff]*[\x00-\x7f]\x0a\x08location\x12([\x80-\xff]*[\x00-\x7f])", re.DOTALL)
+
+
+def _external_files(path: Path) -> list[str]:
+    """The files beside an ONNX file that hold its large tensors."""
+    if not path.stat().st_size:
+        return []
+    names = {}
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        for match in _EXTERNAL.finditer(content):
+            size = sum((byte & 0x7F) << 7 * i for i, byte in enumerate(match[1]))
+            names[content[match.end() : match.end() + min(size, 4096)].decode("utf-8", "replace")] = None
+    return list(names)
+
+
+def _put_external(path: Path, folder: Path) -> None:
+    for name in _external_files(path):
+        source = path.parent / name
+        if not source.resolve().is_relative_to(path.parent.resolve()):
+            raise ArchiverError(f"{path} keeps tensors outside of its folder, in {name}: export it again beside them")
+        if not source.is_file():
+            raise ArchiverError(f"{path} keeps its tensors in {source}, which is not there: copy both files")
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, folder / name)
 
 
 def _archive(folder: Path, target: Path, form: str, top: str) -> Path:
@@ -164,6 +192,8 @@ def package_model(
             if path:
                 model[key] = _existing(path).name
                 _put(Path(path), folder)
+        if serialized_file and serialized_file.endswith(".onnx"):
+            _put_external(Path(serialized_file), folder)
         if handler:
             model["handler"] = _handler_file(handler, folder)
         _extra(extra_files, folder)

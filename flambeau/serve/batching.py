@@ -51,6 +51,8 @@ class Batcher:
         waiting, now = self.waiting, time.perf_counter()
         while waiting and (waiting[0].expires < now or not waiting[0].is_open()):
             waiting.popleft()
+        if len(waiting) > 1 and waiting[0].may_wait():
+            self.waiting = deque(sorted(waiting, key=lambda job: job.may_wait()))
 
     def take(self, worker: Any) -> Batch | float:
         """The next batch of a worker that is free; a number of seconds to wait for more jobs; or an empty batch."""

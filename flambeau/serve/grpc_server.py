@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from . import errors, tokens
+from . import bounded_json, errors, tokens
 from .job import CallbackJob
 from .models import Model, Registration
 from .protos import CLASSES, INFERENCE, MANAGEMENT, OPEN_INFERENCE, SERVICES
@@ -296,7 +296,7 @@ class OpenInference(Calls):
         async for part, _ in self.job(model, version, [("body", "application/json", body)], {}, context):
             answer = part
         try:
-            content = json.loads(answer)
+            content = bounded_json.loads(answer)
             outputs = [_tensor(o) for o in content["outputs"]]
         except (ValueError, KeyError, TypeError) as e:
             raise _internal("InternalServerException", "the handler's answer is not in KServe's second form") from e
@@ -430,10 +430,13 @@ async def start(server: Server) -> Running:
         grpc_server = grpc.aio.server(options=options)
         grpc_server.add_generic_rpc_handlers(tuple(services))
         where = f"{address.host}:{address.port}"
-        if settings.flag("enable_grpc_ssl", False):
-            port = grpc_server.add_secure_port(where, grpc.ssl_server_credentials([settings.certificates()]))
-        else:
-            port = grpc_server.add_insecure_port(where)
+        try:
+            if settings.flag("enable_grpc_ssl", False):
+                port = grpc_server.add_secure_port(where, grpc.ssl_server_credentials([settings.certificates()]))
+            else:
+                port = grpc_server.add_insecure_port(where)
+        except RuntimeError as e:
+            raise errors.ConfigurationError(f"gRPC cannot listen at {where}: {e}") from e
         await grpc_server.start()
         running.append(grpc_server)
         bound.append(Address(address.host, port))

@@ -23,6 +23,14 @@ from .errors import BadRequestException, RequestTooLargeException, ServeError, e
 MAX_HEADERS = 64 << 10
 REQUEST_SECONDS = 60.0  # for a request to arrive wholly, from its first byte
 IDLE_SECONDS = 600.0
+LINGER_SECONDS = 2.0
+SLICE = 4 << 10  # bytes parsed at a time: room for a few requests, not for thousands
+AHEAD, TURN = (
+    16,
+    16,
+)  # requests that may wait for an answer to another, and that are taken up before others have their turn
+SMALL_CHUNK = 8  # bytes around each byte of a body that comes in the smallest of chunks
+MOST_UNSENT = 64 << 20  # of a streamed answer that the client does not read
 _PHRASES = {s.value: s.phrase for s in _status.HTTPStatus}
 _STATIC = (
     b"Pragma: no-cache\r\nCache-Control: no-cache; no-store, must-revalidate, private\r\n"
@@ -78,21 +86,32 @@ class Request:
 
 
 class Connection(asyncio.Protocol):
-    """One client. `handle` gets each request with this object and answers by `send`, `send_part` or `fail`."""
+    """One client. `handle` gets each request with this object and answers by `send`, `send_part` or `fail`.
+
+    Bytes are parsed in slices, and only while there is room: few requests wait, and none is taken up while the client does not
+    read the answers it has. What is not parsed yet keeps the transport from reading more."""
 
     def __init__(self, server: Listener):
         self.server = server
         self.transport: Any = None
         self.peer = "127.0.0.1"
         self._parser: Any = httptools.HttpRequestParser(self)
+        self._unread, self._at = b"", 0  # received and not parsed, from that position
         self._request: Request | None = None
+        self._in_body = False
+        self._body_left = 0
         self._pieces: list[bytes] = []
-        self._size = self._header_size = 0
+        self._size = self._header_size = self._overhead = 0
         self._waiting: deque[Request] = deque()
         self.current: Request | None = None
         self.streaming = False
         self.deadline = float("inf")
-        self._broken = False
+        self._problem: ServeError | None = None  # what came is no HTTP: answered last, then the connection ends
+        self._broken = self.has_ended = self._lingering = False
+        self._paused = self._clogged = False
+        self._unsent = (0, 0.0)  # bytes that the client does not take, and since when
+        self._turn = TURN  # requests that may still be taken up before others have their turn
+        self._is_advancing = self._is_scheduled = False
 
     # -- the connection --
 
@@ -107,6 +126,7 @@ class Connection(asyncio.Protocol):
         self.server.connections.discard(self)
         self.transport = None
         self._waiting.clear()
+        self._unread, self._at = b"", 0
         if self.current is not None:
             self.server.lost(self)
 
@@ -115,8 +135,93 @@ class Connection(asyncio.Protocol):
         return self.transport is not None and not self.transport.is_closing()
 
     def data_received(self, data: bytes) -> None:
+        if self._broken:
+            return
+        self._unread = self._unread[self._at :] + data if self._at < len(self._unread) else data
+        self._at = 0
+        if not self._is_scheduled:
+            self._turn = TURN
+            self._go_on()
+
+    def eof_received(self) -> bool:
+        """The client sends nothing more; what it has asked for is answered, unless TLS ends both directions at once."""
+        self.has_ended = True
+        busy = self.current is not None or bool(self._waiting) or self._at < len(self._unread)
+        return busy and not self._lingering and self.transport.get_extra_info("sslcontext") is None
+
+    def pause_writing(self) -> None:
+        self._clogged = True
+        self._unsent = (0, time.monotonic())
+
+    def resume_writing(self) -> None:
+        self._clogged = False
+        self._go_on_soon()
+
+    def _go_on_soon(self) -> None:
+        """Lets others have their turn, then goes on."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._is_scheduled = False
+        self._turn = TURN
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Parses and takes up requests while there is room for both."""
+        self._advance()
+        while self._at < len(self._unread) and len(self._waiting) < AHEAD and not self._clogged and self._turn > 0:
+            end = self._at + max(SLICE, self._body_left)
+            data = self._unread[self._at : end]
+            self._at = end
+            self._feed(data)
+            self._advance()
+        if self._at >= len(self._unread):
+            self._unread, self._at = b"", 0
+        self._pace()
+
+    def _pace(self) -> None:
+        """Reads from the client only while nothing of it is left to parse."""
+        full = bool(self._unread)
+        if self.transport is None or full == self._paused or self.has_ended or self.transport.is_closing():
+            return
+        self._paused = full
+        if full:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def _advance(self) -> None:
+        """Takes up what waits, one after the other: an answer that is there at once makes room for the next."""
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        try:
+            while self.current is None and self._waiting and not self._clogged and self.transport is not None:
+                if self._turn <= 0:
+                    break
+                self._turn -= 1
+                self._take(self._waiting.popleft())
+        finally:
+            self._is_advancing = False
+        if self.current is not None or self.transport is None or self._clogged:
+            return
+        if self._turn <= 0 and (self._waiting or self._unread):
+            self._go_on_soon()
+        elif self._waiting:
+            return
+        elif self._problem is not None:
+            self._say_problem(self._problem)
+        elif self.has_ended and self._at >= len(self._unread):
+            self.transport.close()
+
+    def _feed(self, data: bytes) -> None:
+        self._overhead += len(data)
         try:
             self._parser.feed_data(data)
+            if self._overhead > MAX_HEADERS:
+                self._refuse(RequestTooLargeException("The request's headers are too large."))
         except httptools.HttpParserUpgrade:
             self._refuse(BadRequestException("This server does not change protocols."))
         except httptools.HttpParserCallbackError as e:
@@ -126,27 +231,37 @@ class Connection(asyncio.Protocol):
             self._refuse(BadRequestException("Invalid HTTP message."))
 
     def _refuse(self, error: ServeError) -> None:
-        """Answers what is no proper request, and closes."""
-        if self._broken or self.transport is None:
-            return
-        self._broken = True
-        if self.current is None:
-            self.current = self._request or Request()
-            self.current.keep_alive = False
-            self.fail(error)
-        else:
-            self.transport.close()
+        """Reads nothing more; the error is the last answer."""
+        if not self._broken:
+            self._broken = True
+            self._problem = error
+            self._unread, self._at = b"", 0
+
+    def _say_problem(self, error: ServeError) -> None:
+        self._problem = None
+        self.current = self._request or Request()
+        self.current.keep_alive = False
+        self.fail(error)
 
     def expire(self, now: float) -> None:
-        """Closes a connection whose request does not come, or which has been silent for long."""
-        if now > self.deadline and self.transport is not None:
+        """Closes a connection whose request does not come, which has been silent for long, or which takes no answers."""
+        if self.transport is None:
+            return
+        if self._clogged:
+            size = self.transport.get_write_buffer_size()
+            if size != self._unsent[0]:
+                self._unsent = (size, now)
+            elif now - self._unsent[1] > REQUEST_SECONDS:
+                self.transport.abort()
+        elif now > self.deadline and self.current is None:
             self.transport.abort()
 
     # -- what the parser sees --
 
     def on_message_begin(self) -> None:
         self._request = Request()
-        self._pieces, self._size, self._header_size = [], 0, 0
+        self._in_body = False
+        self._pieces, self._size, self._header_size, self._overhead = [], 0, 0, 0
         self.deadline = time.monotonic() + REQUEST_SECONDS
 
     def on_url(self, url: bytes) -> None:
@@ -157,6 +272,8 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         assert self._request is not None
         self._count(len(name) + len(value))
+        if self._in_body:
+            return  # what follows a body in chunks must not change what was said before it
         text, content = name.decode("latin-1"), value.decode("latin-1") if value else ""
         lower = text.lower()
         if lower in self._request.lower and lower in ("content-length", "transfer-encoding", "authorization", "host"):
@@ -172,14 +289,19 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         request = self._request
         assert request is not None
+        self._in_body = True
         length = request.lower.get("content-length")
-        if length is not None and (not length.isdigit() or int(length) > self.server.max_request_size):
-            raise RequestTooLargeException(f"The request is larger than {self.server.max_request_size} bytes.")
+        if length is not None:
+            if not length.isdigit() or int(length) > self.server.max_request_size:
+                raise RequestTooLargeException(f"The request is larger than {self.server.max_request_size} bytes.")
+            self._body_left = int(length)
         if request.lower.get("expect", "").lower() == "100-continue" and self.transport is not None:
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
         self._size += len(data)
+        self._body_left = max(self._body_left - len(data), 0)
+        self._overhead = max(self._overhead - SMALL_CHUNK * len(data), 0)
         if self._size > self.server.max_request_size:
             raise RequestTooLargeException(f"The request is larger than {self.server.max_request_size} bytes.")
         self._pieces.append(data)
@@ -193,23 +315,15 @@ class Connection(asyncio.Protocol):
         request.version = self._parser.get_http_version()
         request.keep_alive = self._parser.should_keep_alive()
         self._request, self._pieces = None, []
+        self._in_body, self._body_left, self._overhead = False, 0, 0
         self.deadline = time.monotonic() + IDLE_SECONDS
         self._waiting.append(request)
-        if self.current is None:
-            self._next()
-        elif len(self._waiting) > 16 and self.transport is not None:
-            self.transport.pause_reading()
 
-    def _next(self) -> None:
-        """Takes up the next request that has come."""
-        if not self._waiting or self.transport is None:
-            return
-        request = self.current = self._waiting.popleft()
-        if len(self._waiting) == 8:
-            self.transport.resume_reading()
+    def _take(self, request: Request) -> None:
+        """Takes up a request that has come."""
+        self.current = request
         request.id = new_id()
         request.started = time.perf_counter()
-        self.deadline = float("inf")  # the server's own time limits hold from here
         path, _, query = request.target.decode("latin-1").partition("?")
         request.path = urllib.parse.unquote(path) if "%" in path else path
         request.query = query
@@ -256,6 +370,8 @@ class Connection(asyncio.Protocol):
         if not more:
             self.streaming = False
             self._finish(request, status, not request.keep_alive)
+        elif self.transport.get_write_buffer_size() > MOST_UNSENT:
+            self.transport.abort()  # the client does not read what it has asked for
 
     def _head(
         self, request: Request, status: int, phrase: str, content_type: str, headers: dict[str, str] | None, close: bool
@@ -272,13 +388,28 @@ class Connection(asyncio.Protocol):
     def _finish(self, request: Request, status: int, close: bool) -> None:
         self.server.finished(self, request, status)
         self.current = None
-        if close or self._broken:
-            if self.transport is not None:
-                self.transport.close()
+        if self.transport is None:
             return
-        self.deadline = time.monotonic() + IDLE_SECONDS
-        if self._waiting:
-            self._next()
+        if close:
+            self._close()
+            return
+        self.deadline = time.monotonic() + (IDLE_SECONDS if self._request is None else REQUEST_SECONDS)
+        if self._waiting or self._unread or self.has_ended or self._problem is not None:
+            if self._is_advancing:
+                return
+            self._go_on_soon()
+
+    def _close(self) -> None:
+        """Ends the connection. After a request that was refused unread, the client may still be sending: closing at once would
+        reset the connection, and take the answer away from it."""
+        self._waiting.clear()
+        if self._broken and not self.has_ended and self.transport.can_write_eof():
+            self._lingering = True
+            self.deadline = time.monotonic() + LINGER_SECONDS
+            self.transport.write_eof()
+        else:
+            self._broken = True
+            self.transport.close()
 
     def fail(self, error: ServeError) -> None:
         """An error answer."""

@@ -43,6 +43,10 @@ class Job:
         """Whether somebody still waits for the answer."""
         raise NotImplementedError
 
+    def may_wait(self) -> bool:
+        """Whether others go first: who sends nothing more may want the answer, or may have gone."""
+        return False
+
     def answer(self, item: Any, body: bytes) -> bool:
         """Passes a worker's answer on; whether more parts of it will come."""
         _, content_type, status, phrase, headers, _ = item

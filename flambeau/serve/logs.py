@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +18,14 @@ _NAMES = {
     "model_metrics": "model_metrics.log",
 }  # fmt: skip
 ROTATE = 100 << 20
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def visible(text: str) -> str:
+    """A text without control characters, which could hide or forge lines and change the terminal that shows them."""
+    return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", text)
 
 
 class LogFile:
@@ -96,14 +105,19 @@ class Logs:
         return self._stamp
 
     def access(self, words: str) -> None:
-        self._put("access", f"{self.stamp()} - {words}")
+        self._put("access", f"{self.stamp()} - {visible(words)}")
 
     def model(self, worker: str, line: str, is_error: bool) -> None:
         name = f"{worker}-{'stderr' if is_error else 'stdout'}"
         self._write("model", f"{self.stamp()} [{'WARN ' if is_error else 'INFO '}] {name} MODEL_LOG - {line}")
 
     def server(self, level: str, name: str, line: str) -> None:
-        self._write("server", f"{self.stamp()} [{level:<5}] main {name} - {line}")
+        text = f"{self.stamp()} [{level:<5}] main {name} - {line}"
+        self._write("server", text)
+        if (
+            not self.console and level == "ERROR"
+        ):  # why something failed is shown to whoever runs the server, in any case
+            print(text, file=sys.stderr, flush=True)
 
     def server_metrics(self, line: str) -> None:
         self._put("server_metrics", f"{self.stamp()} - {line}")
@@ -136,4 +150,4 @@ class Handler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "WARN" if record.levelname == "WARNING" else record.levelname
-        self.logs.server(level, record.name, self.format(record))
+        self.logs.server(level, record.name, visible(self.format(record)))

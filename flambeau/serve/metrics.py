@@ -106,8 +106,6 @@ class Metrics:
         server_log: Callable[[str], None] = lambda line: None,
         model_log: Callable[[str], None] = lambda line: None,
     ):
-        if mode not in ("log", "prometheus", "legacy"):
-            raise ConfigurationError(f"metrics_mode is log, prometheus or legacy, got {mode!r}")
         self.mode = mode
         self.auto_detect = auto_detect or mode == "legacy"
         self.server_log, self.model_log = server_log, model_log

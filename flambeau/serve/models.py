@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from .archive import RUNTIMES, ModelArchive, file_name_of, is_url, open_model
+from .archive import RUNTIMES, ModelArchive, check_name, file_name_of, is_url, open_model
 from .batching import batcher_for
 from .errors import (
     BadRequestException,
@@ -67,6 +67,7 @@ class Model:
         self.packages: list[str] = []  # folders with packages of its own
         self.in_workflow = False
         self.why = ""  # what the last worker said that could not load the model
+        self.example = ""  # a request that it answers, if a worker was asked for one: JSON of a content type and a body
         self.unsuccessful = 0  # batches in a row that no worker answered in time
         self.gpu_turn = 0
         self._pending: list[tuple[set[Worker], asyncio.Future[int]]] = []
@@ -129,6 +130,7 @@ class Model:
             "gpu": gpu,
             "limit_max_image_pixels": settings.flag("limit_max_image_pixels", True),
             "metrics_config": settings.text("metrics_config"),
+            "example": settings.flag("show_examples", False),
             "environment": settings.worker_environment(),
         }
 
@@ -353,6 +355,9 @@ class Registry:
             raise BadRequestException("Parameter url is required.")
         if asked.runtime is not None and asked.runtime not in RUNTIMES:
             raise BadRequestException(f"Invalid RuntimeType value: {asked.runtime}")
+        if asked.model_name:
+            check_name(asked.model_name, BadRequestException)
+        self._check_workers("initial_workers", asked.initial_workers or 0)
         archive = await self.open_archive(asked)
         model = await self.add(archive, asked)
         model.in_workflow = in_workflow
@@ -372,8 +377,7 @@ class Registry:
         code = await model.scale(minimum, maximum)
         if code != 200:
             await self._remove(model)
-            message = f"Failed to start workers for model {model.name} version: {model.version}"
-            raise InternalServerException(message, 507 if code in (413, 507) else code) from RuntimeError(model.why)
+            raise _not_started(model, code)
         if not in_workflow:
             self.owner.changed()
 
@@ -392,6 +396,9 @@ class Registry:
             settings = ModelSettings.of(archive, self.owner.settings, {k: getattr(asked, k) for k in keys})
             if settings.batch_size < 1 or settings.max_batch_delay < 0:
                 raise BadRequestException("batch_size is at least 1 and max_batch_delay at least 0.")
+            self._check_workers(
+                "maxWorkers", max(settings.min_workers, settings.max_workers) * max(settings.parallel_level, 1)
+            )
             model = Model(archive, settings, self.owner)
             self.insert(model)
         except BaseException:
@@ -403,6 +410,11 @@ class Registry:
             await self._remove(model)
             raise
         return model
+
+    def _check_workers(self, name: str, count: int) -> None:
+        most = self.owner.settings.max_workers
+        if count > most:
+            raise BadRequestException(f"{name} is at most {most}, got {count}: max_workers_per_model of the settings.")
 
     def insert(self, model: Model) -> None:
         versions = self.models.get(model.name) or Versions()
@@ -450,13 +462,13 @@ class Registry:
         model = self.get(name, version)
         if minimum < 0:
             raise InternalServerException(f"min_worker cannot be {minimum}")
+        self._check_workers("max_worker", maximum)
         if not synchronous:
             self.owner.background(self._scaled(model, minimum, maximum))
             return 202, "Processing worker updates..."
         code = await self._scaled(model, minimum, maximum)
         if code != 200:
-            message = f"Failed to start workers for model {name} version: {version}"
-            raise InternalServerException(message, 507 if code in (413, 507) else code)
+            raise _not_started(model, code)
         return 200, f"Workers scaled to {minimum} for model: {name}" + (f", version: {version}" if version else "")
 
     async def _scaled(self, model: Model, minimum: int, maximum: int) -> int:
@@ -506,6 +518,12 @@ class Registry:
 
     async def close(self) -> None:
         await asyncio.gather(*(m.close() for m in self.all()))
+
+
+def _not_started(model: Model, code: int) -> InternalServerException:
+    reason = f": {model.why}" if model.why else ""
+    message = f"Failed to start workers for model {model.name} version: {model.version}{reason}"
+    return InternalServerException(message, 507 if code in (413, 507) else code)
 
 
 def _share_packages(environment: Path) -> None:

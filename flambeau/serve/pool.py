@@ -276,22 +276,23 @@ class Worker(asyncio.Protocol):
                 self._answered(message)
 
     def _loaded(self, message: Any) -> None:
-        code, words, _, metrics, *_ = message
+        code, words, _, metrics, *_, example = message
         self.deadline = float("inf")
         self.model.on_metrics(metrics)
         if code != 200:
             self.code = code
             self.model.why = words
-            logger.error("%s: the model could not be loaded (%d): its log says why", self.name, code)
+            logger.error("%s: the model could not be loaded (%d): %s", self.name, code, words)
             return  # the process ends itself
         self.state = LOADED
+        self.model.example = example
         if self.failing_since:
             logger.info("Auto recovery succeeded, reset recoveryStartTS")
         self.tries, self.failing_since = 0, 0.0
         self.model.on_loaded(self)
 
     def _answered(self, message: Any) -> None:
-        code, text, answers, metrics, more, began, ended = message
+        code, text, answers, metrics, more, began, ended, reason = message
         if not self.batches:
             return
         model, jobs = self.model, self.jobs
@@ -300,6 +301,8 @@ class Worker(asyncio.Protocol):
             model.unsuccessful = 0
             self._pass_on(answers, more)
         else:
+            if reason:
+                logger.error("%s: %s: %s", self.name, text, reason)
             for job in self.batches[0]:
                 if jobs.pop(job.id, None) is not None:
                     job.fail(code, text)

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from .errors import ServeError
 from .settings import ConfigurationError, Settings, read_properties
 
 if TYPE_CHECKING:
+    from .models import Model
     from .server import Server
 
 _MODEL_FILE = '''from torchvision import models
@@ -175,6 +177,7 @@ def _settings(options: argparse.Namespace, store: Path) -> Settings:
     values["model_store"] = str(store)
     values.setdefault("default_workers_per_model", str(options.workers))
     values.setdefault("metrics_mode", "prometheus")
+    values["show_examples"] = "true"
     if not options.token_auth:
         values.setdefault("disable_token_authorization", "true")
     if options.single_process:
@@ -191,6 +194,9 @@ def _choose_logs() -> None:
 
 def run(options: argparse.Namespace) -> int:
     """The command `flambeau serve`."""
+    if options.workers < 1:
+        print(f"flambeau serve: --workers is at least 1, got {options.workers}", file=sys.stderr)
+        return 2
     if not options.models and not options.model_store:
         print("flambeau serve: say which model, for example: flambeau serve resnet18.pt", file=sys.stderr)
         return 2
@@ -207,6 +213,12 @@ def run(options: argparse.Namespace) -> int:
             print(f"flambeau serve: {e}", file=sys.stderr)
             return 1
         return _serve(settings, packed, options)
+
+
+def _sent(model: Model) -> str:
+    """What curl sends in the line that is printed: a request that the model's handler has answered, where it knows one."""
+    kind, body = json.loads(model.example) if model.example else ("application/json", "[1, 2, 3]")
+    return f"-H 'Content-Type: {kind}' -d {shlex.quote(body)}"
 
 
 def _serve(settings: Settings, packed: list[tuple[str, str]], options: argparse.Namespace) -> int:
@@ -227,20 +239,13 @@ def _serve(settings: Settings, packed: list[tuple[str, str]], options: argparse.
             _, words = await server.registry.register(asked)
             model = server.registry.get(name)
             server.say(f"{words}: {model.archive.handler}")
-            kind = (model.archive.handler or "").removesuffix(".py")
-            sent = (
-                "-T picture.jpg"
-                if kind in ("image_classifier", "image_segmenter", "object_detector")
-                else "-H 'Content-Type: application/json' -d '[1, 2, 3]'"
-            )
-            server.say(f"  try it:  curl {address}/predictions/{name} {sent}")
-        server.say(f"  look at: {server.addresses['management']}/")
+            server.say(f"  try it:  curl {address}/predictions/{name} {_sent(model)}")
+        server.say(f"  look at: {server.addresses['management']}/   logs: {settings.log_folder}")
 
     try:
         run_server(settings, load, console=options.verbose)
     except ServeError as e:
-        reason = f": {e.__cause__}" if e.__cause__ is not None else ""
-        print(f"flambeau serve: {e.message}{reason}", file=sys.stderr)
+        print(f"flambeau serve: {e.message}", file=sys.stderr)
         return 1
     except (ConfigurationError, OSError) as e:
         print(f"flambeau serve: {e}", file=sys.stderr)

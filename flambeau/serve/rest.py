@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import uuid
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from . import openapi, page
+from . import bounded_json, openapi, page
 from .errors import (
     BadRequestException,
     InternalServerException,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from .server import Server
 
 logger = logging.getLogger("flambeau.serve.rest")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 NO_WORKER = (
     '" has no worker to serve inference request. Please use scale workers API to add workers. If this is a sequence'
     " inference, please check if it is closed, or expired; or exceeds maxSequenceJobQueueSize"
@@ -48,6 +50,16 @@ def integer(parameters: dict[str, list[str]], key: str, default: Any) -> Any:
         return int(parameters[key][0])
     except (KeyError, ValueError):
         return default
+
+
+def workers(parameters: dict[str, list[str]], key: str, default: int) -> int:
+    """A number of workers; what is none is an error. Empty or `nan`, as a form leaves it, counts as left out, as with TorchServe."""
+    text = one(parameters, key)
+    if text is None or text.lower() in ("", "nan"):
+        return default
+    if not _INTEGER.fullmatch(text):
+        raise BadRequestException(f"{key} is a whole number, got {text[:80]!r}.")
+    return int(text)
 
 
 def one(parameters: dict[str, list[str]], key: str) -> str | None:
@@ -231,8 +243,8 @@ class Rest:
         elif method == "PUT" and len(segments) == 5:
             connection.send(200, pretty({"status": self.registry.set_default(name, segments[3])}))
         elif method == "PUT":
-            minimum = integer(parameters, "min_worker", 1)
-            maximum = integer(parameters, "max_worker", minimum)
+            minimum = workers(parameters, "min_worker", 1)
+            maximum = workers(parameters, "max_worker", minimum)
             version = version or one(parameters, "model_version")
             synchronous = truth(one(parameters, "synchronous"), False)
             work = self.registry.scale(name, version, minimum, maximum, synchronous)
@@ -319,7 +331,7 @@ class Rest:
 def _body_or_query(request: Request) -> dict[str, Any]:
     if request.content_type == "application/json" and request.body:
         try:
-            values = json.loads(request.body)
+            values = bounded_json.loads(request.body)
         except ValueError as e:
             raise BadRequestException(f"The body is no JSON: {e}") from e
         if not isinstance(values, dict):
@@ -392,10 +404,14 @@ class RestJob(Job):
 
     def fail(self, status: int, message: str) -> None:
         if self.connection.current is self.request:
-            self.connection.fail(InternalServerException(message, 507 if status == 413 else status))
+            error = BadRequestException if status == 400 else InternalServerException
+            self.connection.fail(error(message, 507 if status == 413 else status))
 
     def is_open(self) -> bool:
         return self.connection.current is self.request and self.connection.is_open
+
+    def may_wait(self) -> bool:
+        return self.connection.has_ended
 
 
 class DescribeJob(RestJob):

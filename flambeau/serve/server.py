@@ -20,7 +20,7 @@ from typing import Any
 from ..core.private_folders import Scratch
 from . import snapshots
 from .acceptors import Acceptors, Link
-from .errors import ServeError
+from .errors import ModelNotFoundException, ServeError
 from .http import Connection, Listener, Request
 from .job import Job
 from .logs import Handler, Logs
@@ -297,7 +297,13 @@ class Server:
         if kept is not None:
             for name, versions in kept.items():
                 for state in versions.values():
-                    await self._restore(name, state)
+                    try:
+                        await self._restore(name, state)
+                    except ServeError as e:
+                        raise ConfigurationError(
+                            f"the snapshot has the model {name}, but: {e.message}. Put its archive back, or say with --models or"
+                            " --ts-config what to start with"
+                        ) from e
             return
         wanted = self.settings.text("load_models")
         if not wanted:
@@ -306,6 +312,8 @@ class Server:
             asked = Registration(url, model_name, initial_workers=self.settings.default_workers, synchronous=False)
             try:
                 await self._load_at_startup(asked)
+            except ModelNotFoundException as e:
+                raise ConfigurationError(f"load_models names {url}, but: {e.message}") from e
             except ServeError as e:
                 logger.error("Failed to load model: %s: %s", url, e.message)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -12,9 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from . import bounded_json
 from .archive import ModelArchive
 from .certificates import from_files, server_context
 from .certificates import from_keystore as _from_keystore
+from .checks import check
 from .errors import ConfigurationError, InvalidModelException
 
 ADDRESS = re.compile(r"(?:(https?)://([^:/]+|\[[^\]]+\])(?::([0-9]+))?)|(?:unix:(/.*))", re.IGNORECASE)
@@ -107,7 +108,7 @@ class Settings:
                     self.values[key] = value
         if self.flag("use_env_allowed_urls", False) and os.environ.get("TS_ALLOWED_URLS"):
             self.values["allowed_urls"] = os.environ["TS_ALLOWED_URLS"]
-        self._check()
+        check(self)
 
     def _insert_environment(self) -> None:
         """`$$NAME$$` in a value stands for an environment variable."""
@@ -119,17 +120,6 @@ class Settings:
 
         for key, value in self.values.items():
             self.values[key] = re.sub(r"\$\$([^$]+[^$])\$\$", one, value)
-
-    def _check(self) -> None:
-        for read in (self.inference, self.management, self.metrics_address, self.grpc_inference, self.grpc_management):
-            read()
-        for key in ("job_queue_size", "max_request_size", "max_response_size", "default_workers_per_model"):
-            self.number(key, 0)
-        for pattern in self.allowed_urls:
-            try:
-                re.compile(pattern)
-            except re.error as e:
-                raise ConfigurationError(f"allowed_urls: {pattern!r} is no pattern: {e}") from e
 
     # -- by kind --
 
@@ -195,6 +185,11 @@ class Settings:
         return self.number("default_workers_per_model", 0) or self.number_of_gpu or os.cpu_count() or 1
 
     @property
+    def max_workers(self) -> int:
+        """How many workers a model may have at most."""
+        return self.number("max_workers_per_model", max(64, 4 * (os.cpu_count() or 1)))
+
+    @property
     def log_folder(self) -> Path:
         return Path(os.environ.get("LOG_LOCATION", "logs"))
 
@@ -223,7 +218,7 @@ class Settings:
         if not text:
             return {}
         try:
-            return json.loads(text).get(name, {}).get(version, {})
+            return bounded_json.loads(text).get(name, {}).get(version, {})
         except (ValueError, AttributeError) as e:
             raise ConfigurationError(f"`models` of config.properties is no JSON object: {e}") from e
 

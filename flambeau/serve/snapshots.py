@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core.ownership import planted, refuse_planted, write_own
+from . import bounded_json
 from .settings import ConfigurationError, Settings, read_properties, write_properties
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def models_of(settings: Settings) -> dict[str, dict[str, dict[str, Any]]] | None
     if text is None:
         return None
     try:
-        content = json.loads(text)
+        content = bounded_json.loads(text)
         models = content["models"]
         if content["modelCount"] != sum(map(len, models.values())):
             raise ValueError("modelCount is not the number of its models")

@@ -12,16 +12,18 @@ import os
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import flambeau
 
-from . import alias, group
+from . import alias, bounded_json, group
 from .archive import read_yaml
 from .channel import LARGE, Arena, BlockingChannel
+from .errors import BadRequestException, InternalServerException, error_body
 from .ts.context import Context, RequestProcessor
 from .ts.metrics.metric_cache_yaml_impl import MetricsCacheYamlImpl
 from .ts.metrics.metric_type_enum import MetricTypes
@@ -31,6 +33,15 @@ from .ts.version import __version__
 logger = logging.getLogger(__name__)
 Request = tuple[str, dict[str, str], list[tuple[str, str, Any]]]  # id, headers, parameters (name, type, value)
 Answer = tuple[str, str, int, str, dict[str, str], Any]  # id, content type, status, phrase, headers, body
+
+
+class Outcome(NamedTuple):
+    """What became of a batch: a code, what clients are told if that is not 200, the answers, and the reason, for the log alone."""
+
+    code: int
+    message: str
+    answers: list[Answer]
+    reason: str = ""
 
 
 def prepare() -> None:
@@ -79,10 +90,13 @@ def _wrap(envelope: str, handle: Callable) -> Callable:
 
 
 def decode(content_type: str, value: bytes, wanted: bool) -> Any:
-    """A parameter's value as its type says: JSON values, text, or bytes. What cannot be decoded stays bytes."""
+    """A parameter's value as its type says: JSON values, text, or bytes. What cannot be decoded stays bytes; what is nested too
+    deeply to be decoded is an error."""
     if wanted and content_type == "application/json":
         try:
-            return json.loads(value)
+            return bounded_json.loads(value)
+        except bounded_json.TooDeepError:
+            raise
         except ValueError:
             logger.warning("Failed json decoding of input data. Forwarding encoded payload")
     elif wanted and content_type.startswith("text"):
@@ -109,7 +123,7 @@ def encode(value: Any) -> bytes | bytearray:
 class Service:
     """A loaded model: turns a batch of requests into answers, whatever the handler does."""
 
-    def __init__(self, order: dict[str, Any], send: Callable[[int, str, list[Answer], list[str], bool], None]):
+    def __init__(self, order: dict[str, Any], send: Callable[[Outcome, list[str], bool], None]):
         self.order = order
         self.send = send
         self.began = 0.0  # when the present batch was taken up
@@ -141,19 +155,37 @@ class Service:
             self.handle = _wrap(order["envelope"], self.handle)
         initialize(self.context)
 
-    def predict(self, batch: list[Request]) -> tuple[int, str, list[Answer]]:
-        """A code and message for the batch, and the answers; one answer per request, also after an error."""
-        context = self.context
-        inputs, processors, ids = [], [], {}
-        for index, (request_id, headers, parameters) in enumerate(batch):
-            ids[index] = request_id
-            row, about = {}, {}
-            for name, content_type, value in parameters:
-                row[name] = decode(content_type, value, self.decode)
-                about[name] = {"content-type": content_type}
-            about.update(headers)  # type: ignore[arg-type]
+    def predict(self, batch: list[Request]) -> Outcome:
+        """The outcome for a batch: one answer per request. Those that cannot be decoded are answered without the handler."""
+        inputs, processors, ids, refused = [], [], {}, []
+        for request_id, headers, parameters in batch:
+            row: dict[str, Any] = {}
+            about: dict[str, Any] = {}
+            try:
+                for name, content_type, value in parameters:
+                    row[name] = decode(content_type, value, self.decode)
+                    about[name] = {"content-type": content_type}
+            except bounded_json.TooDeepError as e:
+                refused.append(_error(request_id, 400, BadRequestException.__name__, str(e)))
+                continue
+            about.update(headers)
+            ids[len(inputs)] = request_id
             inputs.append(row)
             processors.append(RequestProcessor(about))
+        if not refused:
+            return self._handled(inputs, processors, ids)
+        outcome = self._handled(inputs, processors, ids) if inputs else Outcome(200, "", [])
+        if outcome.code != 200:  # the others' failure is not that of those who were refused
+            kind = InternalServerException.__name__
+            failed = [_error(request_id, outcome.code, kind, outcome.message) for request_id in ids.values()]
+            outcome = Outcome(200, "", failed)
+        return outcome._replace(answers=[*outcome.answers, *refused])
+
+    def _handled(
+        self, inputs: list[dict[str, Any]], processors: list[RequestProcessor], ids: dict[int, str]
+    ) -> Outcome:
+        """What the handler makes of a batch."""
+        context = self.context
         context.request_ids = ids
         context.request_processor = processors
         context.stopping_criteria = None
@@ -165,28 +197,31 @@ class Service:
                 answers = self._awaited(answers)
         except MemoryError:
             logger.error("System out of memory", exc_info=True)
-            return self._failure(ids, 507, "Out of resources")
+            return Outcome(507, "Out of resources", [], "MemoryError")
         except PredictionException as e:
-            logger.error("Prediction error", exc_info=True)
-            return self._failure(ids, e.error_code, e.message)
+            if e.error_code < 500:
+                logger.info("Request refused: %s", e)
+            else:
+                logger.error("Prediction error", exc_info=True)
+            return Outcome(e.error_code, e.message, [], "" if e.error_code < 500 else _reason(e))
         except Exception as e:
             if "CUDA" in str(e):
                 logger.error("CUDA out of memory", exc_info=True)
-                return self._failure(ids, 507, "Out of resources")
+                return Outcome(507, "Out of resources", [], _reason(e))
             logger.warning("Invoking custom service failed.", exc_info=True)
-            return self._failure(ids, 503, "Prediction failed")
+            return Outcome(503, "Prediction failed", [], _reason(e))
         if not isinstance(answers, list):
-            logger.warning("model: %s, Invalid return type: %s.", context.model_name, type(answers))
-            return self._failure(ids, 503, "Invalid model predict output")
+            return self._misfit("Invalid model predict output", f"handle returned {type(answers).__name__}, not a list")
         if len(answers) != len(inputs):
-            logger.warning(
-                "model: %s, number of batch response mismatched, expect: %d, got: %d.",
-                context.model_name, len(inputs), len(answers),
-            )  # fmt: skip
-            return self._failure(ids, 503, "number of batch response mismatched")
+            reason = f"handle returned {len(answers)} answers to {len(inputs)} requests"
+            return self._misfit("number of batch response mismatched", reason)
         spent = round((time.perf_counter() - start) * 1000, 2)
         self.prediction_time.add_or_update(spent, [context.model_name, "Model"], ",".join(ids.values()))
         return self._answers(answers, ids, 200, "Prediction success", last=True)
+
+    def _misfit(self, message: str, reason: str) -> Outcome:
+        logger.warning("model: %s, %s: %s.", self.context.model_name, message, reason)
+        return Outcome(503, message, [], reason)
 
     def _awaited(self, answers: Any) -> Any:
         """What an `async def handle` gives, on an event loop that lives as long as the worker."""
@@ -194,12 +229,7 @@ class Service:
             self.loop = asyncio.new_event_loop()
         return self.loop.run_until_complete(answers)
 
-    def _failure(self, ids: dict[int, str], code: int, message: str) -> tuple[int, str, list[Answer]]:
-        return code, message, [(request_id, "", code, "", {}, b"error") for request_id in ids.values()]
-
-    def _answers(
-        self, values: list[Any], ids: dict[int, str], code: int, message: str, last: bool
-    ) -> tuple[int, str, list[Answer]]:
+    def _answers(self, values: list[Any], ids: dict[int, str], code: int, message: str, last: bool) -> Outcome:
         context, answers = self.context, []
         for index, request_id in ids.items():
             processor = context.request_processor[index]
@@ -214,42 +244,55 @@ class Service:
                 headers["ts_stream_next"] = "false"
             try:
                 body = encode(values[index])
-            except TypeError:
+            except (TypeError, ValueError, RecursionError) as e:
                 logger.warning("Unable to serialize model output.", exc_info=True)
-                return self._failure(ids, 503, "Unsupported model output data type.")
+                return Outcome(503, "Unsupported model output data type.", [], _reason(e))
             status = processor.get_response_status_code() or 200
             phrase = processor.get_response_status_phrase() or ""
             sent = {str(k): str(v) for k, v in headers.items()}
             answers.append((request_id, headers.get("content-type") or "", int(status), phrase, sent, body))
-        return code, message, answers
+        return Outcome(code, message, answers)
 
     def _intermediate(self, values: list[Any], ids: dict[int, str], message: str, code: int) -> None:
-        code, message, answers = self._answers(values, ids, code, message, last=False)
-        self.send(code, message, answers, self.take_metrics(), True)
+        self.send(self._answers(values, ids, code, message, last=False), self.take_metrics(), True)
+
+    def example(self) -> str:
+        """A content type and a body that the handler says it answers, as JSON; empty if it says none."""
+        found = getattr(getattr(self.handle, "__self__", None), "example", lambda: None)()
+        return json.dumps(found) if found else ""
 
     def take_metrics(self) -> list[str]:
         lines, self.metric_lines[:] = list(self.metric_lines), []
         return lines
 
 
+def _error(request_id: str, status: int, kind: str, message: str) -> Answer:
+    return (request_id, "application/json", status, "", {}, error_body(status, kind, message))
+
+
+def _reason(error: Exception) -> str:
+    """An error in one line, with the place it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {error}{place}".replace("\n", "\\n")
+
+
 # -- the process ---------------------------------------------------------------------------------------------------------------
 
 
-def _load(order: dict[str, Any], send: Callable) -> tuple[Service | None, int, str]:
+def _load(order: dict[str, Any], send: Callable) -> tuple[Service | None, Outcome]:
     name = order["model"]
     try:
-        return Service(order, send), 200, f"loaded model {name}"
+        service = Service(order, send)
+        return service, Outcome(200, f"loaded model {name}", [], service.example() if order["example"] else "")
     except MemoryError as e:
         logger.exception("Load model %s cpu OOM, exception %s", name, e)
-        return None, 507, "System out of memory"
+        return None, Outcome(507, "System out of memory", [])
     except Exception as e:
         logger.exception("Failed to load model %s, exception %s", name, e)
-        out_of_memory = isinstance(e, RuntimeError) and "CUDA" in str(e)
-        return (
-            None,
-            507 if out_of_memory else 500,
-            "System out of memory" if out_of_memory else f"{type(e).__name__}: {e}",
-        )
+        if isinstance(e, RuntimeError) and "CUDA" in str(e):
+            return None, Outcome(507, "System out of memory", [])
+        return None, Outcome(500, f"{type(e).__name__}: {e}", [])
 
 
 def _serve(
@@ -266,8 +309,7 @@ def _serve(
                     parameters[i] = (name, content_type, ours.take(value))
         if others is not None:
             others.pass_on((False, batch))
-        code, message, answers = service.predict(batch)
-        send(code, message, answers, service.take_metrics(), False)
+        send(service.predict(batch), service.take_metrics(), False)
 
 
 def run(order: dict[str, Any], talk: int, ours_fd: int, theirs_fd: int, *, own_process: bool = True) -> int:
@@ -294,11 +336,11 @@ def run(order: dict[str, Any], talk: int, ours_fd: int, theirs_fd: int, *, own_p
 def _work(
     order: dict[str, Any], channel: BlockingChannel, ours: Arena, theirs: Arena, others: group.Group | None
 ) -> int:
-    def send(code: int, message: str, answers: list[Answer], metrics: list[str], more: bool) -> None:
+    def send(outcome: Outcome, metrics: list[str], more: bool) -> None:
         if others is not None and others.leader is not None:
             return  # the first of the group answers
         sent = []
-        for answer in answers:
+        for answer in outcome.answers:
             body = answer[5]
             if len(body) >= LARGE and theirs.room(len(body)):
                 answer = (*answer[:5], theirs.put(body))
@@ -306,11 +348,12 @@ def _work(
                 answer = (*answer[:5], bytes(body))
             sent.append(answer)
         began = service.began if service else 0.0
-        channel.send((code, message, sent, metrics, more, began, time.perf_counter()))
+        code, message, _, reason = outcome
+        channel.send((code, message, sent, metrics, more, began, time.perf_counter(), reason))
 
     service: Service | None = None
-    service, code, message = _load(order, send)
-    send(code, message, [], service.take_metrics() if service else [], False)
+    service, outcome = _load(order, send)
+    send(outcome, service.take_metrics() if service else [], False)
     if service is None:
         return 1
     _serve(channel, service, ours, theirs, send, others)

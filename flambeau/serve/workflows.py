@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from . import bounded_json
 from .archive import ModelArchive, WorkflowArchive, file_name_of, is_url, open_workflow
 from .errors import (
     BadRequestException,
@@ -211,7 +212,7 @@ class Workflows:
             connection.send(200, outputs[leaves[0]])
             return
         try:
-            joined = {leaf: json.loads(outputs[leaf]) for leaf in leaves}
+            joined = {leaf: bounded_json.loads(outputs[leaf]) for leaf in leaves}
         except ValueError as e:
             raise InternalServerException("A workflow with several answers needs them to be JSON.") from e
         connection.send(200, json.dumps(joined, indent=2).encode() + b"\n")

@@ -187,7 +187,7 @@ def test_registering(client: Client):
 def test_a_model_that_cannot_be_loaded_is_not_registered(client: Client, store):
     make_model(store, "broken", "import nothing_of_that_name")
     assert error(client.register("broken.mar")) == (
-        500, "InternalServerException", "Failed to start workers for model broken version: 1.0")  # fmt: skip
+        500, "InternalServerException", "Failed to start workers for model broken version: 1.0: ModuleNotFoundError: No module named 'nothing_of_that_name'")  # fmt: skip
     assert client.manage("GET", "/models/broken").status == 404
 
 

@@ -352,7 +352,7 @@ def test_single_process(store, tmp_path):
     )  # fmt: skip
     assert done.stdout.splitlines() == [
         '200 Model "facts" Version: 1.0 registered with 2 initial workers', "True",
-        "Failed to start workers for model broken_one version: 1.0",
+        "Failed to start workers for model broken_one version: 1.0: RuntimeError: no",
     ], done.stderr  # fmt: skip
 
 

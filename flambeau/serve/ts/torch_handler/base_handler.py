@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import time
@@ -10,14 +11,22 @@ from typing import Any
 
 import flambeau as torch
 
+from ...errors import BadRequestException, error_body
 from ..handler_utils.timer import timed
 from ..utils.util import check_valid_pt2_backend, list_classes_from_module, load_label_mapping
+from .inputs import Input, InvalidInput, example_for, of_model, of_program, tensors_of
 
 logger = logging.getLogger(__name__)
+_LONGEST_EXAMPLE = 1000  # characters in a line that is printed
 
 
 class BaseHandler:
     """Loads the model that the manifest names and answers with preprocess, inference, postprocess; each may be overridden."""
+
+    # Of the class, for handlers that begin without `super().__init__()`.
+    inputs: list[Input] = []  # noqa: RUF012  never changed in place
+    _from_request = False  # the tensors are what a client has sent: it may hear what the model says of them
+    _own_batch = False  # the one request of this batch has a batch dimension of its own
 
     def __init__(self) -> None:
         self.model: Any = None
@@ -53,6 +62,7 @@ class BaseHandler:
             self.model.eval()
         else:
             self.model = self._load_serialized(self.model_pt_path)
+        self.inputs = self.inputs or of_model(self.model)
         self._compile()
         self.mapping = load_label_mapping(os.path.join(folder, "index_to_name.json"))
         self.initialized = True
@@ -66,7 +76,9 @@ class BaseHandler:
             model.eval()
             return model
         if path.endswith(".pt2"):
-            return torch.export.load(path).module()
+            program = torch.export.load(path)
+            self.inputs = of_program(program)
+            return program.module()
         if path.endswith(".onnx"):
             return self._load_onnx_model(path)
         if path.endswith(".so"):
@@ -123,34 +135,114 @@ class BaseHandler:
 
     @timed
     def preprocess(self, data: Any) -> Any:
-        """Requests to a tensor."""
-        return torch.as_tensor(data, device=self.device)
+        """Requests to a tensor, or to a dictionary of tensors for a model with several inputs. Each request is one example, as
+        JSON: nested lists, or an object with a value for each input."""
+        self._from_request = type(self).preprocess is BaseHandler.preprocess
+        if not data or not isinstance(data[0], dict):
+            return self._array(data)
+        rows = [tensors_of(row, self.inputs or [Input("data")]) for row in data]
+        if len(rows) > 1 and not self._fit_together(rows):
+            raise InvalidInput("These requests do not fit into one batch.")  # `_answers` takes them one by one
+        self._own_batch = rows[0][1]
+        joined = {name: torch.cat([row[name] for row, _ in rows]).to(self.device) for name in rows[0][0]}
+        return joined if len(joined) > 1 else next(iter(joined.values()))
+
+    def _array(self, data: Any) -> Any:
+        try:
+            return torch.as_tensor(data, device=self.device)
+        except (ValueError, TypeError) as e:
+            if not self._from_request:
+                raise
+            raise InvalidInput(f"The request is no array of numbers: {e}") from e
+
+    def _fit_together(self, rows: list[tuple[dict[str, Any], bool]]) -> bool:
+        """Whether requests can be one batch: of one shape, each one example, and not more than the model was written for."""
+        first = {name: t.shape for name, t in rows[0][0].items()}
+        fixed = [i.shape[0] for i in self.inputs if i.shape and i.shape[0] is not None]
+        alike = all({n: t.shape for n, t in row.items()} == first and not own for row, own in rows)
+        return alike and all(size == len(rows) for size in fixed)
 
     @timed
     def inference(self, data: Any, *args: Any, **kwargs: Any) -> Any:
         """The model's outputs, without gradients."""
-        with torch.inference_mode():
+        try:
+            with torch.inference_mode():
+                return self._ask_model(data, *args, **kwargs)
+        except (RuntimeError, ValueError, TypeError, IndexError) as e:
+            if not self._from_request or "CUDA" in str(e) or "memory" in str(e):
+                raise
+            raise InvalidInput(f"The model cannot take this input: {e}") from e
+
+    def _ask_model(self, data: Any, *args: Any, **kwargs: Any) -> Any:
+        if not callable(self.model):
+            return self._ask_session(data)
+        if not isinstance(data, dict):
             return self.model(data.to(self.device), *args, **kwargs)
+        needed = [data.pop(i.name) for i in self.inputs if not i.is_optional]
+        return self.model(*needed, *args, **data, **kwargs)
+
+    def _ask_session(self, data: Any) -> Any:
+        """What a session of onnxruntime answers, which takes NumPy's arrays by name."""
+        fed = data if isinstance(data, dict) else {self.model.get_inputs()[0].name: data}
+        try:
+            return self.model.run(None, {name: t.cpu().numpy() for name, t in fed.items()})
+        except Exception as e:  # its errors have no class in common but this one
+            raise RuntimeError(str(e)) from e
 
     @timed
     def postprocess(self, data: Any) -> Any:
-        """The outputs as a list, one item for each request."""
-        return data.tolist()
+        """The (first) output as a list, one item for each request."""
+        rows = (data[0] if isinstance(data, (tuple, list)) else data).tolist()
+        return [rows] if self._own_batch else rows
 
     def handle(self, data: list[Any], context: Any) -> list[Any]:
         """Answers a batch of requests."""
         start = time.perf_counter()
         self.context = context
+        self._from_request = self._own_batch = False
         if self._is_describe():
             output = [self.describe_handle()]
+        elif self._is_explain():
+            output = self.explain_handle(self.preprocess(data), data)
         else:
-            prepared = self.preprocess(data)
-            if self._is_explain():
-                output = self.explain_handle(prepared, data)
-            else:
-                output = self.postprocess(self.inference(prepared))
+            output = self._answers(data)
         context.metrics.add_time("HandlerTime", round((time.perf_counter() - start) * 1000, 2), None, "ms")
         return output
+
+    def _answers(self, data: list[Any]) -> list[Any]:
+        """The answers to a batch; if a request in it is wrong, each is taken alone, so that only that one fails."""
+        try:
+            return self.postprocess(self.inference(self.preprocess(data)))
+        except InvalidInput:
+            if len(data) == 1:
+                raise
+        return [self._alone(row, index) for index, row in enumerate(data)]
+
+    def _alone(self, row: Any, index: int) -> Any:
+        self._from_request = self._own_batch = False
+        try:
+            return self.postprocess(self.inference(self.preprocess([row])))[0]
+        except InvalidInput as e:
+            return self._refusal(index, e)
+
+    def _refusal(self, index: int, problem: InvalidInput) -> bytes:
+        """Makes the answer to one request of the batch an error."""
+        self.context.set_response_status(problem.error_code, "", index)
+        self.context.set_response_content_type(index, "application/json")
+        return error_body(problem.error_code, BadRequestException.__name__, problem.message)
+
+    def example(self) -> tuple[str, str] | None:
+        """A content type and a body that the model answers, tried out; None if none is known."""
+        value = example_for(self.inputs, self.model)
+        if value is None or type(self).preprocess is not BaseHandler.preprocess:
+            return None
+        text = json.dumps(value)
+        try:
+            self.postprocess(self.inference(self.preprocess([{"body": value}])))
+        except Exception as problem:  # whatever it is: what does not work is not shown
+            logger.info("no example is shown: %s", problem)
+            return None
+        return ("application/json", text) if len(text) <= _LONGEST_EXAMPLE else None
 
     # -- other questions --
 

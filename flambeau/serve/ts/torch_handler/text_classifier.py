@@ -8,6 +8,7 @@ import flambeau as torch
 
 from ..handler_utils.text_utils import ngrams_iterator
 from ..utils.util import map_class_to_label
+from .inputs import InvalidInput
 from .text_handler import TextHandler
 
 
@@ -20,7 +21,9 @@ class TextClassifier(TextHandler):
         """Cleans the text and looks its words and word pairs up in the vocabulary."""
         text = data[0].get("data") or data[0].get("body")
         if isinstance(text, (bytes, bytearray)):
-            text = text.decode("utf-8")
+            text = text.decode("utf-8", "replace")
+        if not isinstance(text, str):
+            raise InvalidInput(f"The request is a text, got {type(text).__name__}.")
         text = self._expand_contractions(self._remove_html_tags(text).lower())
         tokens = self._tokenize(self._remove_punctuation(self._remove_accented_characters(text)))
         numbers = [self.source_vocab[token] for token in ngrams_iterator(tokens, self.ngrams)]
@@ -31,6 +34,9 @@ class TextClassifier(TextHandler):
 
     def postprocess(self, data: Any) -> list[dict[str, float]]:
         return map_class_to_label(torch.nn.functional.softmax(data, dim=-1).tolist(), self.mapping)
+
+    def example(self) -> tuple[str, str] | None:
+        return "text/plain", "What a good day"
 
     def get_insights(self, text_preprocess: Any, _: Any, target: int = 0) -> list[dict[str, Any]]:
         """How much each token counts for the class: the change of its output when the token is left out."""

@@ -12,13 +12,14 @@ is JSON: {"prompt": "text" or [numbers], "max_new_tokens": 16, "temperature": 0}
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import flambeau as torch
 
+from ... import bounded_json
 from .base_handler import BaseHandler
 from .generation import Text
+from .inputs import InvalidInput
 
 
 class TextGenerator(BaseHandler):
@@ -29,6 +30,7 @@ class TextGenerator(BaseHandler):
     def initialize(self, context: Any) -> None:
         super().initialize(context)
         self.texts: dict[str, Text] = {}
+        self.refused: dict[str, InvalidInput] = {}  # of the present step
 
     def encode(self, text: str) -> list[int]:
         return list(text.encode())
@@ -41,24 +43,40 @@ class TextGenerator(BaseHandler):
         ids = list(self.context.request_ids.values())
         self.texts = {i: self.texts[i] for i in ids if i in self.texts}
         new = [i for i in ids if i not in self.texts]
+        self.refused = {}
         for index, request in enumerate(ids):
             if request in new:
-                self.texts[request] = self._text(data[index])
-        return new, [i for i in ids if i not in new]
+                try:
+                    self.texts[request] = self._text(data[index])
+                except InvalidInput as e:
+                    self.refused[request] = e
+        return [i for i in new if i in self.texts], [i for i in ids if i not in new]
 
     def _text(self, row: dict[str, Any]) -> Text:
         asked: Any = row.get("data") or row.get("body")
-        if isinstance(asked, (bytes, bytearray, str)):
-            asked = json.loads(asked)
-        prompt = asked["prompt"]
-        tokens = self.encode(prompt) if isinstance(prompt, str) else [int(t) for t in prompt]
-        return Text(tokens, int(asked.get("max_new_tokens", 16)), float(asked.get("temperature", 0)))
+        try:
+            if isinstance(asked, (bytes, bytearray, str)):
+                asked = bounded_json.loads(asked)
+            prompt = asked["prompt"]
+            tokens = self.encode(prompt) if isinstance(prompt, str) else [int(t) for t in prompt]
+            return Text(tokens, int(asked.get("max_new_tokens", 16)), float(asked.get("temperature", 0)))
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as e:
+            raise InvalidInput(f'A request is {{"prompt": text or numbers, "max_new_tokens": number}}: {e!r}') from e
+
+    def example(self) -> tuple[str, str] | None:
+        return "application/json", '{"prompt": "Once", "max_new_tokens": 8}'
 
     def inference(self, data: Any, *args: Any, **kwargs: Any) -> dict[str, int]:
         """The next token of each text."""
         new, old = data
         with torch.inference_mode():
-            chosen = {i: self._begin(self.texts[i]) for i in new}
+            chosen = {}
+            for i in new:
+                try:
+                    chosen[i] = self._begin(self.texts[i])
+                except (RuntimeError, IndexError, ValueError) as e:  # a token that the model does not know
+                    self.refused[i] = InvalidInput(f"The model cannot take this prompt: {e}")
+                    del self.texts[i]
             if old:
                 chosen.update(zip(old, self._step([self.texts[i] for i in old])))
         return chosen
@@ -99,10 +117,15 @@ class TextGenerator(BaseHandler):
     def postprocess(self, data: dict[str, int]) -> list[str]:
         """Each new token's text; a text ends with its end token or when it is long enough."""
         ids = list(self.context.request_ids.values())
-        ended = {i: self.texts[i].left <= 0 or data[i] == self.end_token for i in ids}
+        ended = {i: i in self.refused or self.texts[i].left <= 0 or data[i] == self.end_token for i in ids}
         self.context.stopping_criteria = [lambda _, stop=ended[i]: stop for i in ids]
-        answers = [self.decode(data[i]) for i in ids]
-        for i in ids:
+        answers = []
+        for index, i in enumerate(ids):
+            answers.append(self._refusal(index, self.refused[i]) if i in self.refused else self.decode(data[i]))
             if ended[i]:
-                del self.texts[i]
+                self.texts.pop(i, None)
         return answers
+
+    def _answers(self, data: list[Any]) -> list[Any]:
+        """All texts together: a wrong prompt has been set aside by `preprocess`."""
+        return self.postprocess(self.inference(self.preprocess(data)))

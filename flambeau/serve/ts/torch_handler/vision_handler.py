@@ -11,6 +11,10 @@ import flambeau as torch
 from ..handler_utils.timer import timed
 from .attribution import integrated_gradients
 from .base_handler import BaseHandler
+from .inputs import InvalidInput
+
+# Pillow's own errors for what is no picture are OSErrors; a picture of too many pixels and damaged ones raise the others.
+_BAD_PICTURES = (OSError, ValueError, TypeError, SyntaxError, RuntimeError, OverflowError)
 
 
 def _pillow() -> Any:
@@ -33,14 +37,27 @@ class VisionHandler(BaseHandler):
 
     @timed
     def preprocess(self, data: list[Any]) -> Any:
-        return torch.stack([self._image(row.get("data") or row.get("body")) for row in data]).to(self.device)
+        self._from_request = True
+        images = [self._image(row.get("data") or row.get("body")) for row in data]
+        if any(image.shape != images[0].shape for image in images):
+            raise InvalidInput("These pictures do not fit into one batch.")  # `_answers` takes them one by one
+        return torch.stack(images).to(self.device)
 
     def _image(self, image: Any) -> Any:
-        if isinstance(image, str):
-            image = base64.b64decode(image)
-        if isinstance(image, (bytes, bytearray, memoryview)):
-            return self.image_processing(_pillow().open(io.BytesIO(image)))
-        return torch.tensor(image, dtype=torch.float32)
+        try:
+            if isinstance(image, str):
+                image = base64.b64decode(image)
+            if isinstance(image, (bytes, bytearray, memoryview)):
+                return self.image_processing(_pillow().open(io.BytesIO(image)))
+            return torch.tensor(image, dtype=torch.float32)
+        except _BAD_PICTURES as e:
+            raise InvalidInput(f"The request has no picture that can be read: {e}") from e
+
+    def example(self) -> tuple[str, str] | None:
+        """A small picture in base64."""
+        file = io.BytesIO()
+        _pillow().new("RGB", (8, 8), (200, 120, 40)).save(file, "PNG")
+        return "text/plain", base64.b64encode(file.getvalue()).decode("ascii")
 
     def get_insights(self, tensor_data: Any, raw_data: Any, target: int = 0) -> Any:
         """How much each number of the input counts for the class `target`."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
+
+from .... import bounded_json
+from ...utils.util import PredictionException
 
 
 def parsed(body: Any) -> Any:
     """A request's body as JSON values."""
-    return json.loads(body) if isinstance(body, (bytes, bytearray, str)) else body
+    if not isinstance(body, (bytes, bytearray, str)):
+        return body
+    try:
+        return bounded_json.loads(body)
+    except ValueError as e:
+        raise PredictionException(f"The request's body is no JSON: {e}", 400) from e
 
 
 class BaseEnvelope:
@@ -22,7 +29,10 @@ class BaseEnvelope:
     def handle(self, data: list[Any], context: Any) -> Any:
         self.context = context
         if data:
-            data = self.parse_input(data)
+            try:
+                data = self.parse_input(data)
+            except (KeyError, IndexError, TypeError, AttributeError, ValueError) as e:
+                raise PredictionException(f"The request is not in the form of {type(self).__name__}: {e!r}", 400) from e
         results = self._handle_fn(data, context)
         return self.format_output(results) if results else results
 
