@@ -51,8 +51,6 @@ class Batcher:
         waiting, now = self.waiting, time.perf_counter()
         while waiting and (waiting[0].expires < now or not waiting[0].is_open()):
             waiting.popleft()
-        if len(waiting) > 1 and waiting[0].may_wait():
-            self.waiting = deque(sorted(waiting, key=lambda job: job.may_wait()))
 
     def take(self, worker: Any) -> Batch | float:
         """The next batch of a worker that is free; a number of seconds to wait for more jobs; or an empty batch."""
@@ -71,6 +69,8 @@ class Batcher:
     def collect(self, room: int) -> Batch:
         """Takes out the next jobs, at most `room`, less those whose clients have gone."""
         batch: Batch = []
+        if len(self.waiting) > 1 and self.waiting[0].may_wait():
+            self.waiting = deque(sorted(self.waiting, key=lambda job: job.may_wait()))
         waiting, now = self.waiting, time.perf_counter()
         while waiting and len(batch) < room and not waiting[0].describe:
             job = waiting.popleft()

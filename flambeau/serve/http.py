@@ -23,7 +23,7 @@ from .errors import BadRequestException, RequestTooLargeException, ServeError, e
 MAX_HEADERS = 64 << 10
 REQUEST_SECONDS = 60.0  # for a request to arrive wholly, from its first byte
 IDLE_SECONDS = 600.0
-LINGER_SECONDS = 2.0
+LINGER_SECONDS, LINGER_BYTES = 2.0, 8 << 20  # what a client may still send after it was refused
 SLICE = 4 << 10  # bytes parsed at a time: room for a few requests, not for thousands
 AHEAD, TURN = (
     16,
@@ -109,6 +109,7 @@ class Connection(asyncio.Protocol):
         self._problem: ServeError | None = None  # what came is no HTTP: answered last, then the connection ends
         self._broken = self.has_ended = self._lingering = False
         self._paused = self._clogged = False
+        self._discarded = 0
         self._unsent = (0, 0.0)  # bytes that the client does not take, and since when
         self._turn = TURN  # requests that may still be taken up before others have their turn
         self._is_advancing = self._is_scheduled = False
@@ -136,6 +137,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._broken:
+            self._discarded += len(data)
+            if self._discarded > LINGER_BYTES and self.transport is not None:
+                self.transport.abort()
             return
         self._unread = self._unread[self._at :] + data if self._at < len(self._unread) else data
         self._at = 0

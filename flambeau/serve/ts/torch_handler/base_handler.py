@@ -168,7 +168,7 @@ class BaseHandler:
         try:
             with torch.inference_mode():
                 return self._ask_model(data, *args, **kwargs)
-        except (RuntimeError, ValueError, TypeError, IndexError) as e:
+        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as e:  # the last: guards of a .pt2
             if not self._from_request or "CUDA" in str(e) or "memory" in str(e):
                 raise
             raise InvalidInput(f"The model cannot take this input: {e}") from e
