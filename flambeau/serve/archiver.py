@@ -93,7 +93,7 @@ def _external_files(path: Path) -> list[str]:
     """The files beside an ONNX file that hold its large tensors."""
     if not path.stat().st_size:
         return []
-    names = {}
+    names: dict[str, None] = {}
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for match in _EXTERNAL.finditer(content):
             size = sum((byte & 0x7F) << 7 * i for i, byte in enumerate(match[1]))

@@ -157,7 +157,10 @@ class Service:
 
     def predict(self, batch: list[Request]) -> Outcome:
         """The outcome for a batch: one answer per request. Those that cannot be decoded are answered without the handler."""
-        inputs, processors, ids, refused = [], [], {}, []
+        inputs: list[dict[str, Any]] = []
+        processors: list[RequestProcessor] = []
+        ids: dict[int, str] = {}
+        refused: list[Answer] = []
         for request_id, headers, parameters in batch:
             row: dict[str, Any] = {}
             about: dict[str, Any] = {}

@@ -114,12 +114,12 @@ class TextGenerator(BaseHandler):
         missing = length - cache.shape[2]
         return torch.nn.functional.pad(cache, (0, 0, missing, 0)) if missing else cache
 
-    def postprocess(self, data: dict[str, int]) -> list[str]:
+    def postprocess(self, data: dict[str, int]) -> list[str | bytes]:
         """Each new token's text; a text ends with its end token or when it is long enough."""
         ids = list(self.context.request_ids.values())
         ended = {i: i in self.refused or self.texts[i].left <= 0 or data[i] == self.end_token for i in ids}
         self.context.stopping_criteria = [lambda _, stop=ended[i]: stop for i in ids]
-        answers = []
+        answers: list[str | bytes] = []
         for index, i in enumerate(ids):
             answers.append(self._refusal(index, self.refused[i]) if i in self.refused else self.decode(data[i]))
             if ended[i]:
