@@ -40,6 +40,7 @@ from .reach import Reach, Unreachable
 from .recorded import Last, Recorded, tensors_in
 from .recorder import NotRecordable, Recorder
 from .results import is_live, replaced, write_back
+from .sizes import FREE, UNUSED, Idling, Sizes, Waiting
 
 if TYPE_CHECKING:
     from .differentiable import Derivative
@@ -57,11 +58,7 @@ _GLOBAL_HOOKS = [
 _TRIES = 4  # recordings that a function gets which changes Python's state
 _LIMIT = 8  # recordings for different arguments and states
 _WORTH = 16  # calls after which a recording was worth the trouble: where there are too many, it may go
-_FREE_SIZES = (
-    6  # sizes that are recorded when they are first seen; later ones if recordings were used at all, on average
-)
-_PATIENCE = 3  # calls of one more size that run as they are first, otherwise
-_SIZES = 64  # recordings that differ only in sizes: of more than these, the oldest are forgotten
+_CAUSES = 64  # that are remembered
 _DEEPEST = 8  # parts of parts
 _VALUES = 4  # values of a number among the arguments, after which the function is split at statements that read it
 
@@ -120,7 +117,8 @@ class CompiledFunction:
         self.fullgraph = bool(options.get("fullgraph"))
         self.limit = options.get("recompile_limit") or _LIMIT
         self.found: dict[tuple, Any] = {}
-        self.patterns: dict[tuple, list[tuple]] = {}  # keys that differ only in sizes
+        self.patterns: dict[tuple, Sizes] = {}  # keys that differ only in sizes
+        self.idling = Idling()
         self.split: Split | None = None
         self._first: tuple = ()  # what the split function is called with before the arguments
         self.causes: list[str] = []  # why there was another recording
@@ -154,6 +152,9 @@ class CompiledFunction:
             return self.function(*args, **kwargs)
         if self.split is not None:
             return self._by_parts(args, kwargs)
+        if self.idling.resting:
+            self.idling.resting -= 1
+            return self._as_it_is(args, kwargs)
         last = self.last
         like_last = last is not None and not kwargs and len(args) == len(last.layouts) and last.takes(args)
         if last is not None and like_last and not last.recorded.busy:
@@ -174,22 +175,17 @@ class CompiledFunction:
             return self._find_parts(given, key, args, kwargs, "a number among its arguments changes again and again")
         if entry is None:  # the first call of this kind
             pattern = (given.pattern(self.options.get("dynamic") is False), key[1])
-            alike = self.patterns.setdefault(pattern, [])
+            alike = self._sizes(pattern)
             if len(self.patterns) >= 8 * self.limit:
                 return self._eager(args, kwargs, "its arguments are of a new kind again and again")
-            before = next((k for k in reversed(alike) if type(self.found.get(k)) is list), None)
-            wait = 1 if before is None else self._wait(alike)
-            alike.append(key)
-            if before is not None:
-                self.causes.append(_new_sizes(before[0], key[0]))
-                self._forget(alike)
-            if wait:
-                first, self.found[key] = before is None and not self.found, wait
+            before, first = alike.newest(self.found), not self.found
+            entry = alike.add(key, self.found)
+            if before is None:
                 with allocator.sparing() if first and not self.depth else contextlib.nullcontext():
-                    return self._as_it_is(args, kwargs)
-        if type(entry) is int and entry > 1:
-            self.found[key] = entry - 1
-            return self._as_it_is(args, kwargs)
+                    return self._idle(args, kwargs)
+            self._note_cause(_new_sizes(before[0], key[0]))
+        if type(entry) is Waiting and not entry.ready(self.found):
+            return self._idle(args, kwargs)
         if type(entry) is Unfit:
             return self._as_it_is(args, kwargs)
         if type(entry) is Unsplit:
@@ -202,7 +198,7 @@ class CompiledFunction:
                     if recorded is not entry[0]:  # the next call is probably like this one
                         self.found[key] = [recorded, *(r for r in entry if r is not recorded)]
                     return self._run(recorded, given, args, kwargs, key)
-            self.causes.append(cause)
+            self._note_cause(cause)
         return self._record(given, key, args, kwargs)
 
     def _varies(self, args: tuple, kwargs: dict) -> bool:
@@ -227,24 +223,32 @@ class CompiledFunction:
                 self.varying.add(k if k in keywords else a.kwarg.arg)  # type: ignore[union-attr]
         return True
 
-    def _wait(self, alike: list[tuple]) -> int:
-        """How many calls of a new size run as they are before one is recorded: none, but where sizes hardly ever come back."""
-        known = [r for k in alike if type(e := self.found.get(k)) is list for r in e]
-        return 0 if len(known) <= _FREE_SIZES or 2 * sum(r.calls for r in known) >= len(known) else _PATIENCE
+    def _sizes(self, pattern: tuple) -> Sizes:
+        """What is known of calls whose arguments differ only in their sizes."""
+        return self.patterns.setdefault(pattern, Sizes(UNUSED if self.idling.rests else FREE))
+
+    def _note_cause(self, why: str) -> None:
+        self.causes.append(why)
+        del self.causes[:-_CAUSES]
+
+    def _idle(self, args: tuple, kwargs: dict) -> Any:
+        """Run as it is, because of sizes that have not come back yet; where they never do, forget what is recorded."""
+        if self.idling.one_more(sum(r.calls for r in self.recordings())):
+            self.found = {k: e for k, e in self.found.items() if type(e) is Unfit}
+            self.patterns.clear()
+            self.last = None
+            self._warn(
+                "its arguments have other sizes in nearly every call, so that recordings of single sizes are not used"
+            )
+        return self._as_it_is(args, kwargs)
 
     def note(self, kinds: list[tuple[tuple, tuple]]) -> None:
         """There were first calls: their keys, and their patterns."""
         for key, pattern in kinds:
             try:
-                self.found[key] = 1
-                self.patterns.setdefault(pattern, []).append(key)
+                self._sizes(pattern).add(key, self.found)
             except TypeError:  # an argument that cannot be hashed
                 pass
-
-    def _forget(self, alike: list[tuple]) -> None:
-        """Of too many recordings that differ only in sizes, the oldest goes."""
-        if len(alike) > _SIZES:
-            self.found.pop(alike.pop(0), None)
 
     def recordings(self) -> list[Recorded]:
         """Its own, not those of its parts."""
@@ -268,10 +272,15 @@ class CompiledFunction:
         return self.function(*args, **kwargs)
 
     def _say(self, why: str, what: str = "is not compiled, it runs as it is") -> None:
+        if self.fullgraph and why not in self.reasons:
+            self.reasons.append(why)
+            raise Unsupported(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
+        self._warn(why, what)
+
+    def _warn(self, why: str, what: str = "is not compiled, it runs as it is") -> None:
+        """Keep a reason for `explain`, and warn of the first one."""
         if why not in self.reasons:
             self.reasons.append(why)
-            if self.fullgraph:
-                raise Unsupported(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
             if len(self.reasons) == 1 and not self.depth:
                 file, _, line = user_frame().rpartition(":")
                 warnings.warn_explicit(f"{self.name} {what}: {why}", UserWarning, file, int(line))
@@ -422,7 +431,7 @@ class CompiledFunction:
             self.sizes_vary, self.last = True, None
             if self.fullgraph:  # it was one graph until now: no reason to stop a program that runs
                 self.found[key] = Unfit(str(problem))
-                self.reasons.append(str(problem))
+                self._warn(str(problem))
             else:
                 self._unfit(key, str(problem), "")
         except Stale as problem:
@@ -446,10 +455,11 @@ class CompiledFunction:
     # -- recording --------------------------------------------------------------------------------------------------
     def _record(self, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> Any:
         entry = self.found.get(key)
-        kinds = [[len(e) for k in keys if type(e := self.found.get(k)) is list] for keys in self.patterns.values()]
-        resized = type(entry) is not list and any(
-            counts for counts, keys in zip(kinds, self.patterns.values()) if key in keys
-        )
+        kinds = [
+            [len(e) for k in alike.keys if type(e := self.found.get(k)) is list] for alike in self.patterns.values()
+        ]
+        mine = next((i for i, alike in enumerate(self.patterns.values()) if key in alike.keys), None)
+        resized = type(entry) is not list and mine is not None and bool(kinds[mine])
         if not resized and sum(max(counts, default=0) for counts in kinds) >= self.limit:
             why = f"there are {self.limit} recordings already; the last one was because {(self.causes or ['of new arguments'])[-1]}"
             changed = entry[-1].guard.changed if type(entry) is list else None
@@ -496,6 +506,8 @@ class CompiledFunction:
         recorded.seconds = time.perf_counter() - started
         self.seconds += recorded.seconds
         self.found[key] = [*(entry if type(entry) is list else ()), recorded]
+        if type(entry) is Waiting:
+            entry.sizes.made += 1
         if recorded.derivative is None:
             return replaced(result, prepared.outside)
         return attached(recorded.derivative, given, table, result, prepared.live)

@@ -57,9 +57,9 @@ def test_a_new_size_needs_no_new_kernels(monkeypatch):
 
 
 def test_the_oldest_sizes_are_forgotten(monkeypatch):
-    from flambeau.wholestep import function
+    from flambeau.wholestep import sizes
 
-    monkeypatch.setattr(function, "_SIZES", 3)
+    monkeypatch.setattr(sizes, "KEPT", 3)
     twins = Twins(build)
     twins.call(batch(2), 4)
     for size in (3, 4, 5, 6, 2, 3):

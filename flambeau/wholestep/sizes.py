@@ -1,0 +1,92 @@
+"""Which sizes of arguments are worth a recording.
+
+A recording is for one set of sizes, and making one takes as long as ten to twenty calls. So a further size is recorded at once only while
+those before it are used; where they are not, it has to come back first. Beyond the first recordings each one has to be earned by
+native calls. A function whose sizes change in every call rests: its recordings are forgotten, and it runs as it is for a while."""
+
+from __future__ import annotations
+
+from typing import Any
+
+KEPT = 64  # sizes that are remembered: of more than these, the oldest are forgotten
+UNUSED = 3  # recordings that may be waiting for their first use
+PATIENCE = 3  # calls of one more size that run as they are first, otherwise
+FREE = 20  # recordings that need not be earned; after a rest, `UNUSED`
+EARNED = 8  # native calls for each further one
+IDLE = 64  # calls in a row that run as they are, because of their sizes, before a rest
+REST = 256  # calls of the first rest; each one is twice as long as that before it
+DOUBLED = 6  # times
+
+
+class Sizes:
+    """Calls whose arguments differ only in their sizes: their keys, and how well recordings of them have paid."""
+
+    def __init__(self, free: int = FREE) -> None:
+        self.keys: list[tuple] = []
+        self.free = free
+        self.made = 0  # recordings
+        self.served = 0  # native calls of those that are forgotten
+
+    def recordings(self, found: dict[tuple, Any]) -> list[Any]:
+        return [r for k in self.keys if type(e := found.get(k)) is list for r in e]
+
+    def newest(self, found: dict[tuple, Any]) -> tuple | None:
+        """The key that was last added, of those that have recordings."""
+        return next((k for k in reversed(self.keys) if type(found.get(k)) is list), None)
+
+    def add(self, key: tuple, found: dict[tuple, Any]) -> Waiting:
+        """Remember a key; of too many, the oldest goes."""
+        self.keys.append(key)
+        found[key] = waiting = Waiting(self)
+        if len(self.keys) > KEPT:
+            gone = found.pop(self.keys.pop(0), None)
+            self.served += sum(r.calls for r in gone) if type(gone) is list else 0
+        return waiting
+
+
+class Waiting:
+    """A size that has no recording yet."""
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        self.left = 0  # calls that run as they are
+        self.patient = False  # whether it has waited because others were not used
+
+    def ready(self, found: dict[tuple, Any]) -> bool:
+        """Whether this call is to be recorded."""
+        if self.left:
+            self.left -= 1
+            return False
+        known = self.sizes.recordings(found)
+        served = self.sizes.served + sum(r.calls for r in known)
+        if self.sizes.made >= self.sizes.free + served // EARNED:
+            return False
+        if self.patient or sum(not r.calls for r in known) < UNUSED:
+            return True
+        self.patient, self.left = True, PATIENCE - 1
+        return False
+
+
+class Idling:
+    """How many calls in a row were not native because of their sizes, and how long a function rests."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.native = 0  # calls when these were counted last
+        self.resting = 0  # calls that are left of a rest
+        self.rests = 0
+
+    def one_more(self, native: int) -> bool:
+        """Count a call that runs as it is; whether it is time to rest. `native` are the native calls up to now."""
+        if native != self.native:
+            self.native, self.calls = native, 0
+        self.calls += 1
+        if self.calls < IDLE:
+            return False
+        self.resting = REST << min(self.rests, DOUBLED)
+        self.rests += 1
+        self.calls = 0
+        return True
+
+
+__all__ = ["FREE", "UNUSED", "Idling", "Sizes", "Waiting"]
