@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 KEPT = 64  # sizes that are remembered: of more than these, the oldest are forgotten
-UNUSED = 3  # recordings that may be waiting for their first use
+UNUSED = 2  # recordings that may be waiting for their first use
 PATIENCE = 3  # calls of one more size that run as they are first, otherwise
-FREE = 20  # recordings that need not be earned; after a rest, `UNUSED`
+FREE = 12  # recordings that need not be earned; after a rest, `UNUSED`
 EARNED = 8  # native calls for each further one
 IDLE = 64  # calls in a row that run as they are, because of their sizes, before a rest
 REST = 256  # calls of the first rest; each one is twice as long as that before it
@@ -26,6 +26,7 @@ class Sizes:
         self.free = free
         self.made = 0  # recordings
         self.served = 0  # native calls of those that are forgotten
+        self.wasted = 0  # those that were forgotten before they were used
 
     def recordings(self, found: dict[tuple, Any]) -> list[Any]:
         return [r for k in self.keys if type(e := found.get(k)) is list for r in e]
@@ -35,12 +36,17 @@ class Sizes:
         return next((k for k in reversed(self.keys) if type(found.get(k)) is list), None)
 
     def add(self, key: tuple, found: dict[tuple, Any]) -> Waiting:
-        """Remember a key; of too many, the oldest goes."""
+        """Remember a key; of too many, the oldest goes that has no recording, or the oldest of all."""
         self.keys.append(key)
         found[key] = waiting = Waiting(self)
         if len(self.keys) > KEPT:
-            gone = found.pop(self.keys.pop(0), None)
-            self.served += sum(r.calls for r in gone) if type(gone) is list else 0
+            bare = (k for k in self.keys[:-1] if type(found.get(k)) is not list)
+            oldest = next(bare, self.keys[0])
+            self.keys.remove(oldest)
+            gone = found.pop(oldest, None)
+            for recorded in gone if type(gone) is list else ():
+                self.served += recorded.calls
+                self.wasted += not recorded.calls
         return waiting
 
 
@@ -61,7 +67,7 @@ class Waiting:
         served = self.sizes.served + sum(r.calls for r in known)
         if self.sizes.made >= self.sizes.free + served // EARNED:
             return False
-        if self.patient or sum(not r.calls for r in known) < UNUSED:
+        if self.patient or self.sizes.wasted + sum(not r.calls for r in known) < UNUSED:
             return True
         self.patient, self.left = True, PATIENCE - 1
         return False

@@ -33,7 +33,7 @@ def batch(size):
 def test_a_new_size_is_recorded_at_once_and_run_from_its_third_call_on():
     twins = Twins(build)
     twins.call(batch(8), 5)
-    for size in range(9, 30):  # more than there may be recordings of different kinds
+    for size in range(9, 20):  # more than there may be recordings of different kinds
         native = twins.native
         twins.call(batch(size), 3)
         assert twins.native == native + 1, twins.compiled.explain()
@@ -41,7 +41,7 @@ def test_a_new_size_is_recorded_at_once_and_run_from_its_third_call_on():
     assert "argument 0 has the shape [9, 4] instead of [8, 4]" in twins.compiled.explain()
     native = twins.native
     twins.call(batch(8), 2)
-    twins.call(batch(20), 2)
+    twins.call(batch(19), 2)
     assert twins.native == native + 4
 
 
@@ -126,3 +126,43 @@ def test_sizes_that_never_come_back():
     for _ in range(6):
         compiled(flambeau.randn(39, 3))
     assert len(behind.recordings()) < 11 and behind.recordings()[-1].calls > 0
+
+
+def test_sizes_that_change_in_every_call_are_given_up():
+    """Nothing is kept of them, little is recorded, and one reason is told; what is called with one size later is native again."""
+    recorded = []
+    compiled = flambeau.compile(lambda x: x.exp().cumsum(0) * 2)
+    with pytest.warns(UserWarning, match="other sizes in nearly every call") as told:
+        for n in (*range(1, 301), *range(1, 301)):
+            x = flambeau.randn(n, 3)
+            flambeau.testing.assert_close(compiled(x), x.exp().cumsum(0) * 2)
+            recorded.append(len(compiled._compiled.recordings()))
+    behind = compiled._compiled
+    assert len(told) == 1 and len(behind.reasons) == 1 and behind.reasons[0] in compiled.explain()
+    assert max(recorded) <= 3 and not behind.recordings() and not behind.last
+    assert len(behind.found) <= 64 and len(behind.causes) <= 64
+    for _ in range(2000):
+        compiled(x)
+        if behind.last is not None:
+            break
+    assert behind.recordings()[0].calls
+
+
+def test_recordings_of_sizes_are_earned():
+    """Sizes that come three times each and never again are not worth one each."""
+    compiled = flambeau.compile(lambda x: x.exp().cumsum(0) * 2)
+    made = set()
+    for n in (n for n in range(1, 100) for _ in range(3)):
+        x = flambeau.randn(n, 3)
+        flambeau.testing.assert_close(compiled(x), x.exp().cumsum(0) * 2)
+        made |= set(map(id, compiled._compiled.recordings()))
+    assert 5 < len(made) < 20
+
+
+def test_a_size_between_many_others_stays_native():
+    compiled = flambeau.compile(lambda x: x.exp().cumsum(0) * 2)
+    usual = flambeau.randn(3, 3)
+    for n in (n for k in range(4, 300) for n in (3, k)):
+        compiled(usual if n == 3 else flambeau.randn(n, 3))
+    behind = compiled._compiled
+    assert not behind.reasons and sum(r.calls for r in behind.recordings()) > 250
