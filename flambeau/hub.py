@@ -237,7 +237,16 @@ def _hubconf(repository: str) -> Iterator[ModuleType]:
     assert spec is not None and spec.loader is not None
     with _on_path(os.path.dirname(path)):
         module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except ModuleNotFoundError as problem:
+            if problem.name not in ("torch", "torchvision"):
+                raise
+            raise ModuleNotFoundError(
+                f"{path} imports {problem.name}, which is not installed: call flambeau.install_as_torch() before, or run the program"
+                " with python -m flambeau",
+                name=problem.name,
+            ) from problem
         yield module
 
 

@@ -105,6 +105,20 @@ def test_flambeau_is_torch_where_it_is_asked_for():
     assert run(code) == "tensor([1., 1.])\n"
 
 
+def test_a_hub_repository_that_imports_torch_says_how_to_give_it_one(tmp_path):
+    (tmp_path / "hubconf.py").write_text("import torch\ndef ones(): return torch.ones(2)\n")
+    code = f"""
+    import flambeau
+    try:
+        flambeau.hub.load({str(tmp_path)!r}, "ones", source="local")
+    except ModuleNotFoundError as problem:
+        print("install_as_torch()" in str(problem), problem.name)
+    flambeau.install_as_torch()
+    print(flambeau.hub.load({str(tmp_path)!r}, "ones", source="local").tolist())
+    """
+    assert run(code) == "True torch\n[1.0, 1.0]\n"
+
+
 def test_an_installed_torch_is_not_hidden():
     pytest.importorskip("torch", reason="the real one must be installed")
     assert run("import flambeau, torch; print(torch is flambeau, hasattr(torch, 'rand'))", "") == "False True\n"
