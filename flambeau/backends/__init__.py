@@ -1,5 +1,7 @@
 """Where kernels run: `cpu`, and devices that are added with `register`; and the switches of `torch.backends`."""
 
+from typing import Any
+
 from ..core import naming as _naming
 from ..core.backend import Backend, register  # noqa: F401
 
@@ -7,7 +9,7 @@ from ..core.backend import Backend, register  # noqa: F401
 __path__ = [*__path__, *(f"{room.removesuffix('backends')}compat/switches" for room in __path__)]
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name.startswith("_"):
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -90,7 +90,7 @@ def module_name(value: Any) -> str | None:
     if isinstance(value, type) and written:
         return written[0]
     name = getattr(value, "__name__", None)
-    known = isinstance(name, str) and vars(flambeau).get(name, flambeau._HOMES.get(name)) is not None
+    known = isinstance(name, str) and vars(flambeau).get(name, vars(flambeau)["_HOMES"].get(name)) is not None
     if known and getattr(flambeau, name, None) is value:  # type: ignore[arg-type]
         return "torch"
     module = written[0] if written else getattr(value, "__module__", None)

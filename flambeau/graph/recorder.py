@@ -79,7 +79,7 @@ class Writer:
         changes = {place.buffer for place in changed if place is not None}
         changes |= {v.buffer for v in _declared(op, *given)} - {NO_MEMORY}
         self.program.calls.append(
-            Call(op, function, *given, self.structure(result), makes, frozenset(changes), user_frame())
+            Call(op, function, given[0], given[1], self.structure(result), makes, frozenset(changes), user_frame())
         )
         return result
 

@@ -200,12 +200,12 @@ def _native_attention(
     mask_type: Any = None,
 ) -> tuple:
     """PyTorch's fast path: batch first; the mask is one of attention (0), of padded keys (1) or both in one (2)."""
-    inputs = [t.transpose(0, 1) for t in (query, key, value)]
+    query, key, value = (t.transpose(0, 1) for t in (query, key, value))
     masks: dict[str, Any] = {"key_padding_mask": mask} if mask_type == 1 else {"attn_mask": mask}
     if mask_type == 2 and mask is not None:
         masks["attn_mask"] = mask.reshape(-1, *mask.shape[-2:])
     out, weights = torch.nn.functional.multi_head_attention_forward(
-        *inputs, embed_dim, num_head, qkv_weight, qkv_bias, None, None, False, 0.0, proj_weight, proj_bias,
+        query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, None, None, False, 0.0, proj_weight, proj_bias,
         training=False, need_weights=need_weights, average_attn_weights=average, **masks,
     )  # fmt: skip
     return out.transpose(0, 1), torch.empty(0) if weights is None else weights

@@ -90,6 +90,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
         "false": (torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling),
         "noop": (torch._C._log_api_usage_once,), "new_device": (torch.device,),
     }  # fmt: skip
+    thing: Any
     for form, things in meanings.items():
         for thing in things:
             put(thing, functools.partial(SpecialForm, form))

@@ -1,7 +1,8 @@
-"""What type checkers and editors know about the methods of tensors: `core/tensor_methods.pyi`, written from the operators' records.
+"""What type checkers and editors know about tensors' methods (`core/tensor_methods.pyi`) and about the namespaces of functions
+(`__init__.pyi`, `nn/functional.pyi`, ...), written from the operators' records.
 
-python -m flambeau.utils.stubs            # write it again, after an operator was added or changed
-python -m flambeau.utils.stubs --check    # fails if it is not up to date
+python -m flambeau.utils.stubs            # write them again, after an operator was added or changed
+python -m flambeau.utils.stubs --check    # fails if they are not up to date
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from .. import core
 from ..core.tensor import Tensor
+from . import namespace_stubs
 
 FILE = Path(core.__path__[0]) / "tensor_methods.pyi"
 _HEAD = """# Written by `python -m flambeau.utils.stubs` from the operators' records. Do not change it by hand.
@@ -142,13 +144,15 @@ def written() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    text = written()
+    texts = {namespace_stubs.path_of(n): namespace_stubs.written(n) for n in namespace_stubs.NAMESPACES}
+    texts[FILE] = written()
     if parser.parse_args().check:
-        if not FILE.exists() or FILE.read_text() != text:
-            print(f"{FILE.name} is not up to date: run python -m flambeau.utils.stubs")
-            return 1
-        return 0
-    FILE.write_text(text)
+        stale = [str(file) for file, text in texts.items() if not file.exists() or file.read_text() != text]
+        for name in stale:
+            print(f"{name} is not up to date: run python -m flambeau.utils.stubs")
+        return bool(stale)
+    for file, text in texts.items():
+        file.write_text(text)
     return 0
 
 

@@ -123,7 +123,8 @@ def _distance_on_host(a: Bytes, b: Bytes, old: Bytes | None) -> Distance | None:
         return _FAR
     start = 0.0 if old is None else numbers(old.memory.ptr, old.size, kind).astype(np.float64)
     with np.errstate(invalid="ignore"):
-        return Distance(*(float(np.abs(d[np.isfinite(d)]).sum()) for d in (x - y, y - start, y)), _precision(a.dtype))
+        far, change, size = (float(np.abs(d[np.isfinite(d)]).sum()) for d in (x - y, y - start, y))
+    return Distance(far, change, size, _precision(a.dtype))
 
 
 def _precision(d: Any) -> float:

@@ -462,7 +462,7 @@ def _told(apart: list[Any], before: _Before, eager: Outcome) -> str:
     if not apart:
         return ""
     what, which, how_far = apart[0]
-    group = {
+    group: Any = {
         "state": before.tensors,
         "argument": eager.arguments,
         "result": eager.results,

@@ -11,7 +11,7 @@ from ...core.tensor import Tensor
 from .overloads import aten
 
 
-@flambeau.nn.functional.multi_head_attention_forward.op.as_aten
+@flambeau.nn.functional.multi_head_attention_forward.op.as_aten  # type: ignore[attr-defined]
 def _attention(recorder: Any, *args: Any, **kwargs: Any) -> Any:
     names = (
         "query", "key", "value", "embed_dim_to_check", "num_heads", "in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "add_zero_attn",

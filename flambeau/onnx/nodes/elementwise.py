@@ -51,10 +51,9 @@ def aligned(a: Tensor, b: Tensor, axis: int | None, broadcast: int = 1) -> tuple
     return a, b
 
 
-for _name, _function in _ONE.items():
-    _plain(_name, _function, 1)
-for _name, _function in _TWO.items():
-    _plain(_name, _function, 2)
+for _count, _functions in ((1, _ONE), (2, _TWO)):
+    for _name, _function in _functions.items():  # type: ignore[attr-defined]
+        _plain(_name, _function, _count)
 
 
 @node("Identity")

@@ -79,7 +79,7 @@ def _run(
             else:
                 made[t] = new[0]
             now = new
-        outs.append(flambeau.stack(made))
+        outs.append(flambeau.stack(made))  # type: ignore[arg-type]  # each step has been filled in
         lasts.append(now)
     y = flambeau.stack(outs, 1)
     ends = [flambeau.stack([last[i] for last in lasts]) for i in range(len(states))]

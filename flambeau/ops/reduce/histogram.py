@@ -107,7 +107,7 @@ def _places(column: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 @composite
-def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Any = None) -> Tensor:
+def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Any = None) -> Tensor:
     """Counts of elements in evenly spaced bins between min and max (those of the input if both are 0)."""
     need_tensor("histc", input)
     if bins <= 0:

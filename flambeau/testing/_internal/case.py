@@ -110,7 +110,7 @@ class TestCase(unittest.TestCase):
         else:
             super().assertEqual(x, y)
 
-    def _tolerances(self, x: Any, y: Any, options: dict[str, Any]) -> dict[str, float]:
+    def _tolerances(self, x: Any, y: Any, options: dict[str, Any]) -> dict[str, Any]:
         if options["rtol"] is None and options["atol"] is None:
             rtol, atol = map(max, zip(_default_tolerances(x), _default_tolerances(y)))
             return {"rtol": max(rtol, self.rel_tol), "atol": max(atol, self.precision)}

@@ -294,7 +294,7 @@ def _prepack(function: Any, weight: Node, rest: list) -> tuple[Callable, list]:
 
 def _lower_static_functions(model: GraphModule, qconfig_map: dict[str, Any]) -> None:
     modules = _all_modules(model)
-    functions = {F.linear: "linear", **_CONVS, **_TRANSPOSED}
+    functions: dict[Any, str] = {F.linear: "linear", **_CONVS, **_TRANSPOSED}
     for node in model.graph.nodes:
         quantize, relu, call = _match_static_pattern(node, modules, qconfig_map, functions, (0, 1))
         if quantize is None:

@@ -167,7 +167,7 @@ class SSD(SingleStageDetector):
         return found
 
 
-def _extra(*rows: tuple[int, int, int, dict[str, int]]) -> Any:
+def _extra(*rows: tuple[int, int, int, dict[str, Any]]) -> Any:
     blocks = nn.ModuleList()
     for inputs, between, outputs, how in rows:
         second = nn.Conv2d(between, outputs, **how)

@@ -61,7 +61,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         self.linear_Q = nn.Linear(self.embed_dim, self.embed_dim, bias=bias, **factory_kwargs)
         self.linear_K = nn.Linear(self.kdim, self.embed_dim, bias=bias, **factory_kwargs)
         self.linear_V = nn.Linear(self.vdim, self.embed_dim, bias=bias, **factory_kwargs)
-        self.out_proj = nn.Linear(self.embed_dim, self.embed_dim, bias=bias, **factory_kwargs)
+        self.out_proj: Any = nn.Linear(self.embed_dim, self.embed_dim, bias=bias, **factory_kwargs)
         self.q_scaling_product = FloatFunctional()
         stubs = naming.load(f"{naming.PACKAGE}.ao.quantization.stubs")  # a room that is made of these layers
         self.quant_attn_output, self.quant_attn_output_weights = stubs.QuantStub(), stubs.QuantStub()
@@ -170,7 +170,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         if (self.bias_k is None) != (self.bias_v is None):
             raise AssertionError("self.bias_k must be None when self.bias_v is None")
         more = 0
-        if self.bias_k is not None:
+        if self.bias_k is not None and self.bias_v is not None:
             k, v = (torch.cat([x, b.repeat(1, batch, 1)]) for x, b in ((k, self.bias_k), (v, self.bias_v)))
             more += 1
         q, k, v = (x.contiguous().view(-1, batch * self.num_heads, head_dim).transpose(0, 1) for x in (q, k, v))

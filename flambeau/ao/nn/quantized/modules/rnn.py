@@ -60,9 +60,8 @@ class MultiheadAttention(quantizable.MultiheadAttention):  # type: ignore[name-d
         for name in ("bias_k", "bias_v"):
             if getattr(made, name) is not None:
                 bias = made._parameters.pop(name)
-                setattr(
-                    made, name, torch.quantize_per_tensor(bias, *torch._choose_qparams_per_tensor(key), torch.quint8)
-                )
+                scale, zero_point = torch._choose_qparams_per_tensor(key)
+                setattr(made, name, torch.quantize_per_tensor(bias, scale, zero_point, torch.quint8))
         del made.in_proj_weight
         del made.in_proj_bias
         return made

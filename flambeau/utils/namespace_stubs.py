@@ -1,0 +1,203 @@
+"""Stubs of the namespaces whose functions are put there by operators' records: what editors and type checkers know of `torch.randn`.
+
+A module that fills itself when it is imported is empty to a tool that only reads it. So beside each of them stands a stub, made here
+from the same records: names, parameters with types, results."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import flambeau
+
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.layout import layout, memory_format
+from ..core.quantized import qscheme
+
+ROOT = Path(flambeau.__file__).parent
+NAMESPACES = ("", "nn", "nn.functional", "linalg", "fft", "special")
+_HEAD = """# Written by `python -m flambeau.utils.stubs` from the operators' records. Do not change it by hand.
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
+
+from {core}core.device import device as _device
+from {core}core.dtype import dtype as _dtype
+from {core}core.generator import Generator as _Generator
+from {core}core.layout import layout as _layout
+from {core}core.layout import memory_format as _memory_format
+from {core}core.size import Size as _Size
+from {core}core.tensor import Tensor as _Tensor
+
+_bool = bool
+_complex = complex
+_float = float
+_int = int
+_str = str
+_Number = _int | _float | _bool | _complex
+_Ints = _int | Sequence[_int]
+_DeviceLike = _device | _str | _int
+
+"""
+# What a parameter takes that is called so wherever it occurs, and whose annotation says nothing more.
+_BY_NAME = {
+    "input": "_Tensor", "tensor": "_Tensor", "weight": "_Tensor | _Number", "mat1": "_Tensor", "mat2": "_Tensor", "vec": "_Tensor",
+    "other": "_Tensor | _Number", "tensors": "Sequence[_Tensor]", "bias": "_Tensor | None", "mask": "_Tensor",
+    "out": "Any", "dtype": "_dtype | None", "device": "_DeviceLike | None", "layout": "_layout | None",
+    "generator": "_Generator | None", "requires_grad": "_bool", "pin_memory": "_bool", "keepdim": "_bool",
+    "dim": "_Ints | _str | _Tensor | None", "dims": "_Ints | Sequence[_str]", "memory_format": "_memory_format | None", "inplace": "_bool", "training": "_bool",
+    "kernel_size": "_Ints", "reduction": "_str", "eps": "_float", "alpha": "_Number", "beta": "_Number",
+}  # fmt: skip
+# Of these, one that is said to take anything does so: it may be a number, or a list.
+_TENSOR_NAMES = frozenset(("input", "tensor", "weight", "mat1", "mat2", "vec", "other", "bias", "mask"))
+_WORDS = {
+    "int": "_int", "float": "_float", "bool": "_bool", "str": "_str", "complex": "_complex", "Tensor": "_Tensor", "Size": "_Size",
+    "dtype": "_dtype", "device": "_device", "Any": "Any", "None": "None", "tuple": "tuple", "list": "list", "dict": "dict",
+    "Callable": "Callable", "Sequence": "Sequence", "Iterator": "Iterator", "bytes": "bytes", "Generator": "_Generator",
+}  # fmt: skip
+_TENSORS = frozenset(("pointwise", "reduction", "view", "creation", "random"))
+
+
+def path_of(namespace: str) -> Path:
+    """Where the stub of a namespace stands."""
+    place = ROOT.joinpath(*namespace.split("."))
+    return place / "__init__.pyi" if place.is_dir() else place.with_suffix(".pyi")
+
+
+def written(namespace: str) -> str:
+    """The stub of a namespace; the root is called ""."""
+    module = importlib.import_module(f"flambeau.{namespace}" if namespace else "flambeau")
+    rooms = _rooms(module, namespace)
+    lines = [f"from . import {name} as {name}" for name in rooms]
+    lines += [_member(module, name, getattr(module, name)) for name in _names(module, namespace) if name not in rooms]
+    imports = sorted(line for line in lines if line and line.startswith("from "))
+    others = [line for line in lines if line and not line.startswith("from ")]
+    dots = _relative(module, "flambeau")
+    return _HEAD.format(core=dots) + "\n".join([*imports, "", *others]) + "\n"
+
+
+def _names(module: ModuleType, namespace: str) -> list[str]:
+    """The names that users may write, those that are imported when first used included."""
+    found = {n for n, value in vars(module).items() if not n.startswith("_") or hasattr(value, "op")}
+    found -= {"Any", "TYPE_CHECKING"}
+    if not namespace:
+        found |= {*module._HOMES, *module._PRIVATE_MODULES, "__version__", "Storage"}
+    return sorted(found - {"torch"})
+
+
+def _rooms(module: ModuleType, namespace: str) -> list[str]:
+    """The public modules that a package offers: the root all of them, when they are first used."""
+    if not hasattr(module, "__path__"):
+        return []
+    folder = ROOT.joinpath(*namespace.split("."))
+    files = [p.stem for p in folder.glob("*.py")] + [p.parent.name for p in folder.glob("*/__init__.py")]
+    public = sorted(n for n in set(files) if not n.startswith("_") and n != "startup")
+    return [n for n in public if not namespace or hasattr(module, n)]
+
+
+def _member(module: ModuleType, name: str, value: Any) -> str:
+    """What the stub says about one name, or nothing."""
+    if isinstance(value, ModuleType):
+        home, _, own = value.__name__.rpartition(".")
+        if not home.startswith("flambeau"):
+            return ""
+        return f"from {_relative(module, home)} import {own} as {name}" if own == name else f"{name}: Any"
+    if isinstance(value, (dtype, layout, memory_format, qscheme, device)):
+        return f"{name}: Any" if isinstance(value, qscheme) else f"{name}: _{type(value).__name__}"
+    if getattr(value, "op", None) is not None:
+        return _function(name, value)
+    home = getattr(value, "__module__", "") or ""
+    plain = callable(value) and home.startswith("flambeau.") and _is_written(home, getattr(value, "__name__", ""))
+    if plain and value.__name__ == name and home != module.__name__:
+        return f"from {_relative(module, home)} import {name} as {name}"
+    if callable(value) and not isinstance(value, type):
+        return _function(name, value)
+    kind = type(value).__name__
+    return f"{name}: {_WORDS[kind]}" if kind in _WORDS else f"{name}: Any"
+
+
+def _is_written(home: str, name: str) -> bool:
+    """Whether the text of a module defines a name, so that a tool that reads it finds it there."""
+    source = getattr(sys.modules.get(home), "__file__", None)
+    if not source or not name.isidentifier():
+        return False
+    body = ast.parse(Path(source).read_text()).body
+    return any(isinstance(n, (ast.FunctionDef, ast.ClassDef)) and n.name == name for n in body)
+
+
+def _relative(module: ModuleType, home: str) -> str:
+    """A module as the stub of another one imports it."""
+    package = module.__name__ if hasattr(module, "__path__") else module.__name__.rpartition(".")[0]
+    up = package.count(".")
+    return "." * (up + 1) + home.removeprefix("flambeau").removeprefix(".")
+
+
+def _function(name: str, function: Any) -> str:
+    """A function's line: its parameters as `help()` shows them."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return f"{name}: Any"
+    op = getattr(function, "op", None)
+    result = "_Tensor" if op is not None and op.kind in _TENSORS else _type(signature.return_annotation)
+    return f"def {name}({_parameters(list(signature.parameters.values()))}) -> {result}: ..."
+
+
+def _parameters(parameters: list[inspect.Parameter]) -> str:
+    parts, starred, open_ended = [], False, False
+    names = {p.name for p in parameters}
+    for p in parameters:
+        text = f"{p.name}: {_parameter_type(p)}"
+        if p.kind is p.VAR_POSITIONAL:
+            parts.append(f"*{text}")
+            starred = True
+        elif p.kind is p.VAR_KEYWORD:
+            parts.append(f"**{text}")
+            open_ended = True
+        else:
+            if p.kind is p.KEYWORD_ONLY and not starred:
+                parts.append("*")
+                starred = True
+            may_miss = p.default is not p.empty or (p.name == "low" and "high" in names)
+            parts.append(text + (" = ..." if may_miss else ""))
+    more = [] if open_ended else _further_names(names)
+    return ", ".join([*parts, *(["*"] if more and not starred else []), *more])
+
+
+def _further_names(names: set[str]) -> list[str]:
+    """What a function takes by name besides the parameters that it shows: NumPy's names for them, names of dimensions."""
+    numpy = [f"{theirs}: Any = ..." for theirs, ours in (("axis", "dim"), ("keepdims", "keepdim")) if ours in names]
+    return numpy + (["names: Sequence[_str | None] | None = ..."] if {"requires_grad", "size"} <= names else [])
+
+
+def _parameter_type(p: inspect.Parameter) -> str:
+    said = _type(p.annotation)
+    if said == "Any" and p.kind is p.VAR_POSITIONAL and p.name in ("size", "sizes", "shape"):
+        return "_int | Sequence[_int] | _Tensor"
+    if said != "Any" or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+        return said
+    if p.name in _TENSOR_NAMES and p.annotation is not p.empty:
+        return "Any"
+    known = _BY_NAME.get(p.name, "Any")
+    return f"{known} | None" if p.default is None and known != "Any" and "None" not in known else known
+
+
+def _type(annotation: Any) -> str:
+    """An annotation as it may stand in a stub: what is not known there is Any."""
+    if isinstance(annotation, type) and annotation is not inspect.Parameter.empty:
+        annotation = "None" if annotation is type(None) else annotation.__name__
+    if not isinstance(annotation, str):
+        return "Any"
+    words = set(re.findall(r"[A-Za-z_]\w*", annotation))
+    if not words <= _WORDS.keys():
+        return "Any"
+    return re.sub(r"[A-Za-z_]\w*", lambda m: _WORDS[m[0]], annotation)
+
+
+__all__ = ["NAMESPACES", "path_of", "written"]

@@ -1,0 +1,66 @@
+"""What a type checker says about users' programs. Lines that end in `# wrong` must be errors, and no others.
+
+    python -m tests.typed
+
+checks this file with mypy."""
+
+from __future__ import annotations
+
+import flambeau as torch
+import flambeau.nn.functional as F
+from flambeau import Tensor, nn
+from flambeau.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, width), nn.Linear(width, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(F.relu(self.first(x)))
+
+
+def train(steps: int = 10) -> float:
+    torch.manual_seed(0)
+    model = Net(16)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 5)
+    x = torch.randn(256, 4, device="cpu", dtype=torch.float32)
+    y = x.square().sum(1, keepdim=True)
+    total = 0.0
+    for a, b in DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True):
+        loss = F.mse_loss(model(a), b)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        total += loss.item()
+    schedule.step()
+    torch.save(model.state_dict(), "model.pt")
+    with torch.no_grad():
+        parts = torch.cat([torch.zeros(2, 3), torch.ones((2, 3))], dim=1).softmax(-1)
+    values, places = torch.max(parts, dim=1)
+    return (
+        total
+        + float(torch.where(parts > 0, parts, 0.0).sum())
+        + torch.linalg.norm(parts).item()
+        + len(values)
+        + len(places)
+    )
+
+
+def mistakes(x: Tensor) -> None:
+    torch.notathing(3)  # wrong
+    torch.randn(3, dtype="float32")  # wrong
+    torch.zeros(2.5)  # wrong
+    nn.Linear("four", 5)  # wrong
+    F.not_there(x)  # wrong
+    F.relu()  # wrong
+    torch.optim.Adamm([x])  # wrong
+    torch.sum(x, keepdim="yes")  # wrong
+    nn.functional.softmax(x, dimension=1)  # wrong
+    torch.linalg.nrom(x)  # wrong
+    torch.float33  # wrong
+    x.squeeeze()  # wrong
+    torch.manual_seed("seed").whatever  # wrong
