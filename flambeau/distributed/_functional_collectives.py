@@ -5,37 +5,21 @@ starts a collective and waits, which costs no thread: for callers that need the 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..autograd.function import Function
 from ..core import dtype as dt
 from ..core.overrides import disabled_torch_function
 from ..core.size import make_size
 from ..core.tensor import Tensor, is_contiguous_layout
 from ..ops import namespace
-from . import collectives, groups
+from . import collectives, groups, records
+from .records import listeners
+from .records import told as _told
 from .reduce_op import ReduceOp
 
 _torch = namespace("torch")
 _STORAGE = Tensor.__dict__["_storage"]
-
-
-class _Listeners(threading.local):
-    """Who is told of every collective that this thread starts: `CommDebugMode`."""
-
-    def __init__(self) -> None:
-        self.found: list[Callable[[str], None]] = []
-
-
-listeners = _Listeners()
-
-
-def _told(name: str) -> None:
-    """Tell the listeners of a collective: by its name in `torch.ops.c10d_functional`, or with that of another space before it."""
-    for tell in listeners.found:
-        tell(name)
 
 
 class AsyncCollectiveTensor(Tensor):
@@ -168,16 +152,18 @@ def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "", 
     return _torch["cat"](found.chunk(count, 0), gather_dim)
 
 
+def _check_parts(tensor: Tensor, dim: int, count: int) -> None:
+    if tensor.shape[dim] % count:
+        raise AssertionError(f"input dimension {dim} ({tensor.shape[dim]} must be a multiple of group_size {count})")
+
+
 def reduce_scatter_tensor(
     self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "", *, now: bool = False
 ) -> Tensor:
     """The part of this rank, along `scatter_dim`, of the sum of everybody's tensor."""
     where = _resolve_group(group)
     count = groups.get_world_size(where)
-    if self.shape[scatter_dim] % count:
-        raise AssertionError(
-            f"input dimension {scatter_dim} ({self.shape[scatter_dim]} must be a multiple of group_size {count})"
-        )
+    _check_parts(self, scatter_dim, count)
     mine = self.detach()
     mine = _torch["cat"](mine.chunk(count, scatter_dim), 0) if scatter_dim else mine.contiguous()
     result = mine.new_empty((mine.shape[0] // count, *mine.shape[1:]))
@@ -257,57 +243,28 @@ def reduce_scatter_tensor_coalesced(
 # -- with derivatives -------------------------------------------------------------------------------------------------------------
 
 
-class _AllGather(Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, dim: int, group: Any) -> Tensor:
-        ctx.dim, ctx.group = dim, group
-        return all_gather_tensor(tensor, dim, group, now=True)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple:
-        return _ReduceScatter.apply(gradient, "sum", ctx.dim, ctx.group), None, None
-
-
-class _ReduceScatter(Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, operation: Any, dim: int, group: Any) -> Tensor:
-        if _operation(operation) not in (ReduceOp.SUM, ReduceOp.AVG):
-            raise AssertionError(f"only the sum and the average have a derivative, not {operation}")
-        ctx.dim, ctx.group = dim, group
-        ctx.parts = groups.get_world_size(_resolve_group(group)) if _operation(operation) == ReduceOp.AVG else 1
-        return reduce_scatter_tensor(tensor, operation, dim, group, now=True)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple:
-        return _AllGather.apply(gradient, ctx.dim, ctx.group) / ctx.parts, None, None, None
-
-
-class _AllToAll(Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor, takes: Any, sends: Any, group: Any) -> Tensor:
-        ctx.splits = sends, takes, group
-        return all_to_all_single(tensor, takes, sends, group, now=True)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple:
-        return _AllToAll.apply(gradient, *ctx.splits), None, None, None
-
-
 def all_gather_tensor_autograd(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
     """`all_gather_tensor`, whose derivative is the scattered sum."""
-    return _AllGather.apply(self, gather_dim, group)
+    where = _resolve_group(group)
+    found = records.all_gather(self.reshape(self.shape or (1,)), where)
+    return found if gather_dim == 0 else _torch["cat"](found.chunk(where.size(), 0), gather_dim)
 
 
 def reduce_scatter_tensor_autograd(self: Tensor, reduceOp: Any, scatter_dim: int, group: Any, tag: str = "") -> Tensor:
     """`reduce_scatter_tensor`, whose derivative is what all have gathered."""
-    return _ReduceScatter.apply(self, reduceOp, scatter_dim, group)
+    op, where = _operation(reduceOp), _resolve_group(group)
+    if op not in (ReduceOp.SUM, ReduceOp.AVG):
+        raise AssertionError(f"only the sum and the average have a derivative, not {reduceOp}")
+    _check_parts(self, scatter_dim, where.size())
+    rows = _torch["cat"](self.chunk(where.size(), scatter_dim), 0) if scatter_dim else self
+    return records.reduce_scatter(rows, op, where)
 
 
 def all_to_all_single_autograd(
     self: Tensor, output_split_sizes: Any, input_split_sizes: Any, group: Any, tag: str = ""
 ) -> Tensor:
     """`all_to_all_single`, whose derivative sends everything back."""
-    return _AllToAll.apply(self, output_split_sizes, input_split_sizes, group)
+    return records.all_to_all(self, output_split_sizes, input_split_sizes, _resolve_group(group))
 
 
 all_gather_single, all_gather_single_autograd = all_gather_tensor, all_gather_tensor_autograd

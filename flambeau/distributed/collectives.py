@@ -12,7 +12,7 @@ from typing import Any
 from ..core.modes import named_range
 from ..core.tensor import Tensor
 from ..ops import namespace
-from . import groups
+from . import groups, records
 from .groups import _rank_not_in_group, _resolve, _warn_not_in_group, get_group_rank
 from .options import AllreduceOptions, BarrierOptions
 from .process_group import ProcessGroup
@@ -88,10 +88,6 @@ def _left_out(group: Any, name: str) -> bool:
     return False
 
 
-def _done(work: Work, async_op: bool) -> Work | None:
-    return work if async_op else None
-
-
 class _CoalescingManager:
     """Waits for the operations of a `_coalescing_manager` block."""
 
@@ -123,14 +119,16 @@ def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool =
         manager.wait()
 
 
-def _start(pg: ProcessGroup, method: Callable[..., Work], *args: Any, async_op: bool, **kwargs: Any) -> Work | None:
-    """Calls a method of the group: waits for it, returns its Work, or leaves it to the coalescing manager."""
-    manager = _coalescing.get(id(pg)) if _coalescing else None
+def _start(record: Any, *args: Any, async_op: bool) -> Work | None:
+    """Run a collective whose last argument is the group: wait for it, return its Work, or leave it to the coalescing manager."""
+    manager = _coalescing.get(id(args[-1])) if _coalescing else None
+    if manager is None and not async_op:
+        record(*args)
+        return None
+    work = records.started(record, *args)
     if manager is not None:
-        work = method(*args, **kwargs)
         manager.append(work)
-        return work if async_op else None
-    return _done(method(*args, _wait=not async_op, **kwargs), async_op)
+    return work if async_op else None
 
 
 # -- collectives --------------------------------------------------------------------------------------------------------
@@ -144,7 +142,7 @@ def broadcast(
     if _left_out(group, "broadcast"):
         return None
     pg = _resolve(group)
-    return _start(pg, pg.broadcast, [tensor], _root(pg, src, group_src, "src"), async_op=async_op)
+    return _start(records.broadcast_, tensor, _root(pg, src, group_src, "src"), pg, async_op=async_op)
 
 
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
@@ -154,7 +152,7 @@ def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_
         return None
     _check_complex([tensor], op)
     pg = _resolve(group)
-    return _start(pg, pg.allreduce, [tensor], op, async_op=async_op)
+    return _start(records.all_reduce_, tensor, op, pg, async_op=async_op)
 
 
 def all_reduce_coalesced(
@@ -170,7 +168,7 @@ def all_reduce_coalesced(
     pg = _resolve(group)
     options = AllreduceOptions()
     options.reduceOp = op  # type: ignore[attr-defined]
-    return _start(pg, pg.allreduce_coalesced, tensors, options, async_op=async_op)
+    return _start(records.all_reduce_coalesced_, tensors, options, pg, async_op=async_op)
 
 
 def reduce(
@@ -186,7 +184,7 @@ def reduce(
     if _left_out(group, "reduce"):
         return None
     pg = _resolve(group)
-    return _start(pg, pg.reduce, [tensor], _root(pg, dst, group_dst, "dst"), op, async_op=async_op)
+    return _start(records.reduce_, tensor, _root(pg, dst, group_dst, "dst"), op, pg, async_op=async_op)
 
 
 def all_gather(tensor_list: Any, tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
@@ -197,7 +195,7 @@ def all_gather(tensor_list: Any, tensor: Tensor, group: Any = None, async_op: bo
     if _left_out(group, "all_gather"):
         return None
     pg = _resolve(group)
-    return _start(pg, pg.allgather, [tensor_list], [tensor], async_op=async_op)
+    return _start(records.all_gather_, tensor_list, tensor, pg, async_op=async_op)
 
 
 def all_gather_into_tensor(
@@ -209,7 +207,7 @@ def all_gather_into_tensor(
     if _left_out(group, "all_gather_into_tensor"):
         return None
     pg = _resolve(group)
-    return _start(pg, pg._allgather_base, output_tensor, input_tensor, async_op=async_op)
+    return _start(records.all_gather_into_tensor_, output_tensor, input_tensor, pg, async_op=async_op)
 
 
 all_gather_single = _all_gather_base = all_gather_into_tensor
@@ -227,7 +225,7 @@ def all_gather_coalesced(
     for output in output_tensor_lists:
         _tensors(output, "output_tensor_lists")
     pg = _resolve(group)
-    return _start(pg, pg.allgather_coalesced, output_tensor_lists, input_tensor_list, async_op=async_op)
+    return _start(records.all_gather_coalesced_, output_tensor_lists, input_tensor_list, pg, async_op=async_op)
 
 
 def gather(
@@ -251,7 +249,7 @@ def gather(
             raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
     elif gather_list:
         raise ValueError("Argument ``gather_list`` must NOT be specified on non-destination ranks.")
-    return _start(pg, pg.gather, [gather_list] if gather_list else [], [tensor], root, async_op=async_op)
+    return _start(records.gather_, gather_list, tensor, root, pg, async_op=async_op)
 
 
 def scatter(
@@ -275,7 +273,7 @@ def scatter(
             raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
     elif scatter_list:
         raise ValueError("Argument ``scatter_list`` must NOT be specified on non-source ranks.")
-    return _start(pg, pg.scatter, [tensor], [scatter_list] if scatter_list else [], root, async_op=async_op)
+    return _start(records.scatter_, tensor, scatter_list, root, pg, async_op=async_op)
 
 
 def reduce_scatter(
@@ -288,7 +286,7 @@ def reduce_scatter(
     if _left_out(group, "reduce_scatter"):
         return None
     pg = _resolve(group)
-    return _start(pg, pg.reduce_scatter, [output], [input_list], op, async_op=async_op)
+    return _start(records.reduce_scatter_, output, input_list, op, pg, async_op=async_op)
 
 
 def reduce_scatter_tensor(
@@ -300,7 +298,7 @@ def reduce_scatter_tensor(
     if _left_out(group, "reduce_scatter_tensor"):
         return None
     pg = _resolve(group)
-    return _start(pg, pg._reduce_scatter_base, output, input, op, async_op=async_op)
+    return _start(records.reduce_scatter_tensor_, output, input, op, pg, async_op=async_op)
 
 
 reduce_scatter_single = _reduce_scatter_base = reduce_scatter_tensor
@@ -321,7 +319,9 @@ def all_to_all_single(
     if _left_out(group, "all_to_all_single"):
         return None
     pg = _resolve(group)
-    return _start(pg, pg.alltoall_base, output, input, output_split_sizes, input_split_sizes, async_op=async_op)
+    return _start(
+        records.all_to_all_single_, output, input, output_split_sizes, input_split_sizes, pg, async_op=async_op
+    )
 
 
 def all_to_all(
@@ -334,7 +334,7 @@ def all_to_all(
     if _left_out(group, "all_to_all"):
         return None
     pg = _resolve(group)
-    return _start(pg, pg.alltoall, output_tensor_list, input_tensor_list, async_op=async_op)
+    return _start(records.all_to_all_, output_tensor_list, input_tensor_list, pg, async_op=async_op)
 
 
 def barrier(
@@ -349,7 +349,7 @@ def barrier(
     options = BarrierOptions()
     if timeout is not None:
         options.timeout = timeout
-    return _start(pg, pg.barrier, options, async_op=async_op)
+    return _start(records.barrier, options, pg, async_op=async_op)
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:

@@ -19,10 +19,12 @@ from ..core.locks import new_lock
 from ..core.tensor import Tensor, empty
 from ..futures import Future
 from ..ops import namespace
+from . import records
 from .buckets import DEFAULT_FIRST_BUCKET_BYTES, Bucket, GradBucket, assign_by_size
 from .ddp_logging import Logger
 from .object_collectives import _object_to_tensor, _tensor_to_object
 from .process_group import ProcessGroup
+from .reduce_op import ReduceOp
 
 __all__ = ["BuiltinCommHookType", "GradBucket", "Logger", "Reducer"]
 
@@ -110,7 +112,7 @@ class Reducer:
         order = empty((len(self.params),), BY_NAME["int64"])
         for place, index in enumerate(self.ready_order):
             order[place] = index
-        self.group.broadcast([order], 0, _wait=True)
+        records.broadcast_(order, 0, self.group)
         indices = order.tolist()
         tensors = [self.params[i] for i in indices]
         buckets, _ = assign_by_size(tensors, self.limits, self.sparse, indices)
@@ -253,10 +255,14 @@ class Reducer:
             return
         self.buckets_reduced += 1
         if self.hook is None:
-            bucket.future = self.group.allreduce([tensor]).get_future()
+            bucket.future = self._reduced(tensor)
         else:
             last = number == len(self.buckets) - 1
             bucket.future = self.hook(GradBucket(number, bucket, tensor, last))
+
+    def _reduced(self, tensor: Tensor) -> Future:
+        """Start adding up a tensor over the ranks."""
+        return records.started(records.all_reduce_, tensor, ReduceOp.SUM, self.group).get_future()
 
     def _sparse_gradient(self, bucket: Bucket) -> Tensor:
         parameter = bucket.parameters[0]
@@ -294,7 +300,7 @@ class Reducer:
         used = empty((len(self.params),), BY_NAME["int32"])
         for index, flag in enumerate(self._used):
             used[index] = flag
-        self.group.allreduce([used], _wait=True)
+        records.all_reduce_(used, ReduceOp.SUM, self.group)
         return used.tolist()
 
     def _take_results(self, bucket: Bucket, result: Any, used: list[int] | None) -> None:
@@ -331,12 +337,12 @@ class Reducer:
 
     def _average(self, bucket: GradBucket) -> Future:
         tensor = unrecorded(bucket.buffer().div_, self.group.size())
-        return self.group.allreduce([tensor]).get_future().then(lambda done: done.value()[0])
+        return self._reduced(tensor).then(lambda done: done.value()[0])
 
     def _average_in_half(self, bucket: GradBucket) -> Future:
         original = bucket.buffer()
         small = unrecorded(lambda: original.to(BY_NAME["float16"]).div_(self.group.size()))
-        return self.group.allreduce([small]).get_future().then(lambda done: original.copy_(done.value()[0]))
+        return self._reduced(small).then(lambda done: original.copy_(done.value()[0]))
 
     # -- errors -----------------------------------------------------------------------------------------------------------
 
@@ -464,7 +470,7 @@ def _broadcast_coalesced(
         if process_group.rank() == src:
             for piece, part in zip(pieces, parts):
                 unrecorded(piece.copy_, part.detach().reshape(-1))
-        process_group.broadcast([flat], src, _wait=True)
+        records.broadcast_(flat, src, process_group)
         if process_group.rank() != src:
             for piece, part in zip(pieces, parts):
                 unrecorded(part.detach().copy_, unrecorded(piece.view, part.shape))
@@ -496,7 +502,7 @@ def _verify_params_across_processes(process_group: ProcessGroup, tensors: Sequen
 def _gather_objects(group: ProcessGroup, value: Any) -> list:
     data, size = _object_to_tensor(value)
     sizes = [empty((1,), BY_NAME["int64"]) for _ in range(group.size())]
-    group.allgather([sizes], [size], _wait=True)
+    records.all_gather_(sizes, size, group)
     outputs = [empty((int(n),), BY_NAME["uint8"]) for n in sizes]
-    group.allgather([outputs], [data], _wait=True)
+    records.all_gather_(outputs, data, group)
     return [_tensor_to_object(output, int(n)) for output, n in zip(outputs, sizes)]

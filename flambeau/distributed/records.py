@@ -1,0 +1,270 @@
+"""Collectives as operators: what each reads and writes, which method of a process group does it, and its derivative.
+
+Those with a trailing underscore write into tensors that exist, as PyTorch's `dist.all_reduce` does; the others return new tensors, and
+gradients flow through them. All pass the one door, so that a mode (a recorder, a compiler) sees a collective as it sees any other
+operator, with its effects declared. The spellings of PyTorch are derived from these: `distributed.collectives`,
+`distributed._functional_collectives` and `distributed.nn.functional`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core import watching
+from ..core.modes import active, intercept
+from ..core.modes import watching as is_watched
+from ..core.tensor import Tensor
+from ..futures import Future
+from ..ops import namespace
+from ..ops.machinery.declare import internal
+from ..ops.machinery.inplace import raw_copy
+from ..ops.machinery.record import NewTensor, Op, register
+from .reduce_op import RedOpType, ReduceOp, kind_of
+from .work import Work
+
+_torch = namespace("torch")
+
+
+class _Listeners(threading.local):
+    """Who is told of every collective that this thread starts: `CommDebugMode`."""
+
+    def __init__(self) -> None:
+        self.found: list[Callable[[str], None]] = []
+
+
+listeners = _Listeners()
+
+
+def told(name: str) -> None:
+    """Tell the listeners of a collective: by its name in `torch.ops.c10d_functional`, or with that of another space before it."""
+    for tell in listeners.found:
+        tell(name)
+
+
+def collective(method: str, writes: str = "") -> Callable[[Callable], Any]:
+    """Declare a collective that a method of the process group does, and that changes the argument `writes`. The decorated function
+    says what that method is given; its last argument is the group."""
+
+    def declare(fn: Callable) -> Any:
+        op = Op(fn.__name__, "primitive", fn, (), doc=fn.__doc__ or "", key=f"collective.{fn.__name__}", source=fn)
+        op.differentiable, op.batching, op.writes = False, "each", (writes,) if writes else ()
+
+        def begin(*args: Any, **how: Any) -> Work:
+            return getattr(args[-1], method)(*fn(*args), **how)
+
+        def run(*args: Any) -> None:
+            if watching.active:
+                watching.tell_looked()  # the engine reads and writes memory by itself
+            begin(*args, _wait=True)
+
+        def face(*args: Any) -> None:
+            if active and is_watched():
+                intercept(op, face, args, {})
+            else:
+                run(*args)
+
+        face.op, face.begin, face._unwatched = op, begin, run  # type: ignore[attr-defined]
+        face.__name__, face.__doc__, op.function = op.name, op.doc, face
+        register(op)
+        return face
+
+    return declare
+
+
+def started(record: Any, *args: Any) -> Work:
+    """Start a collective of those that write, and do not wait. A mode that watches this thread sees one call, done when it returns."""
+    if not (active and is_watched()):
+        return record.begin(*args)
+    record(*args)
+    done: Future = Future()
+    done.set_result(list(args[0]) if isinstance(args[0], (list, tuple)) else [args[0]])
+    return Work(done, what=record.op.name)
+
+
+# -- into tensors that exist --------------------------------------------------------------------------------------------------
+
+
+@collective("allreduce", writes="tensor")
+def all_reduce_(tensor: Tensor, op: Any, group: Any) -> tuple:
+    """Combine everybody's tensor, on all ranks."""
+    return [tensor], op
+
+
+@collective("allreduce_coalesced", writes="tensors")
+def all_reduce_coalesced_(tensors: list[Tensor], options: Any, group: Any) -> tuple:
+    """Combine several tensors of one dtype, on all ranks."""
+    return tensors, options
+
+
+@collective("reduce", writes="tensor")
+def reduce_(tensor: Tensor, root: int, op: Any, group: Any) -> tuple:
+    """Combine everybody's tensor on one rank."""
+    return [tensor], root, op
+
+
+@collective("broadcast", writes="tensor")
+def broadcast_(tensor: Tensor, root: int, group: Any) -> tuple:
+    """Copy one rank's tensor to all."""
+    return [tensor], root
+
+
+@collective("allgather", writes="outputs")
+def all_gather_(outputs: list[Tensor], tensor: Tensor, group: Any) -> tuple:
+    """Copy everybody's tensor into everybody's list."""
+    return [outputs], [tensor]
+
+
+@collective("_allgather_base", writes="output")
+def all_gather_into_tensor_(output: Tensor, tensor: Tensor, group: Any) -> tuple:
+    """Copy everybody's tensor, one after the other, into one."""
+    return output, tensor
+
+
+@collective("allgather_coalesced", writes="outputs")
+def all_gather_coalesced_(outputs: list[list[Tensor]], tensors: list[Tensor], group: Any) -> tuple:
+    """Copy several tensors of everybody into everybody's lists."""
+    return outputs, tensors
+
+
+@collective("gather", writes="outputs")
+def gather_(outputs: list[Tensor], tensor: Tensor, root: int, group: Any) -> tuple:
+    """Copy everybody's tensor into the list of one rank."""
+    return [outputs] if outputs else [], [tensor], root
+
+
+@collective("scatter", writes="tensor")
+def scatter_(tensor: Tensor, inputs: list[Tensor], root: int, group: Any) -> tuple:
+    """Copy one tensor of a rank's list to each rank."""
+    return [tensor], [inputs] if inputs else [], root
+
+
+@collective("reduce_scatter", writes="output")
+def reduce_scatter_(output: Tensor, inputs: list[Tensor], op: Any, group: Any) -> tuple:
+    """Combine everybody's list, of which each rank gets one tensor."""
+    return [output], [inputs], op
+
+
+@collective("_reduce_scatter_base", writes="output")
+def reduce_scatter_tensor_(output: Tensor, input: Tensor, op: Any, group: Any) -> tuple:
+    """Combine everybody's tensor, of which each rank gets one part."""
+    return output, input, op
+
+
+@collective("alltoall", writes="outputs")
+def all_to_all_(outputs: list[Tensor], inputs: list[Tensor], group: Any) -> tuple:
+    """Copy the r-th tensor of everybody's list to rank r."""
+    return outputs, inputs
+
+
+@collective("alltoall_base", writes="output")
+def all_to_all_single_(output: Tensor, input: Tensor, takes: Any, sends: Any, group: Any) -> tuple:
+    """Copy the r-th part of everybody's tensor to rank r."""
+    return output, input, takes, sends
+
+
+@collective("barrier")
+def barrier(options: Any, group: Any) -> tuple:
+    """Wait until all ranks are here."""
+    return (options,)
+
+
+# -- new tensors, with derivatives ----------------------------------------------------------------------------------------------
+
+
+def _same(input: Tensor, *settings: Any) -> NewTensor:
+    return input.shape, input.dtype, input.device
+
+
+def _with_rows(input: Tensor, rows: int) -> NewTensor:
+    return (rows, *input.shape[1:]), input.dtype, input.device
+
+
+@internal(
+    layout=_same,
+    grads={"input": lambda g, reduction, group: all_reduce(g, reduction, group)},
+    batching="each",
+    runs_empty=True,
+)
+def all_reduce(input: Tensor, reduction: Any, group: Any) -> Tensor:
+    """Everybody's tensor, combined."""
+
+
+@all_reduce.on("any")
+def _(out: Tensor, input: Tensor, reduction: Any, group: Any) -> None:
+    raw_copy(out, input)
+    all_reduce_(out, reduction, group)
+
+
+def _to_root(g: Tensor, root: int, group: Any) -> Tensor:
+    total = reduce(g, root, ReduceOp.SUM, group)
+    return total if group.rank() == root else _torch["zeros_like"](total)
+
+
+@internal(layout=_same, grads={"input": _to_root}, batching="each", runs_empty=True)
+def broadcast(input: Tensor, root: int, group: Any) -> Tensor:
+    """The tensor of one rank."""
+
+
+@broadcast.on("any")
+def _(out: Tensor, input: Tensor, root: int, group: Any) -> None:
+    raw_copy(out, input)
+    broadcast_(out, root, group)
+
+
+@internal(
+    layout=_same, grads={"input": lambda g, root, group: broadcast(g, root, group)}, batching="each", runs_empty=True
+)
+def reduce(input: Tensor, root: int, reduction: Any, group: Any) -> Tensor:
+    """Everybody's tensor, combined on one rank; on the others what they had."""
+
+
+@reduce.on("any")
+def _(out: Tensor, input: Tensor, root: int, reduction: Any, group: Any) -> None:
+    raw_copy(out, input)
+    reduce_(out, root, reduction, group)
+
+
+@internal(grads={"input": lambda g, group: reduce_scatter(g, ReduceOp.SUM, group)}, batching="each", runs_empty=True)
+def all_gather(input: Tensor, group: Any) -> NewTensor:
+    """Everybody's tensor, one after the other along the first dimension."""
+    return _with_rows(input, input.shape[0] * group.size())
+
+
+@all_gather.on("any")
+def _(out: Tensor, input: Tensor, group: Any) -> None:
+    told("all_gather_into_tensor")
+    all_gather_into_tensor_(out, input.contiguous(), group)
+
+
+def _gathered(g: Tensor, reduction: Any, group: Any) -> Tensor:
+    if kind_of(reduction) not in (RedOpType.SUM, RedOpType.AVG):
+        raise AssertionError(f"only the sum and the average have a derivative, not {reduction}")
+    wide = all_gather(g, group)
+    return wide / group.size() if kind_of(reduction) is RedOpType.AVG else wide
+
+
+@internal(grads={"input": _gathered}, batching="each", runs_empty=True)
+def reduce_scatter(input: Tensor, reduction: Any, group: Any) -> NewTensor:
+    """This rank's part, along the first dimension, of everybody's tensor combined."""
+    return _with_rows(input, input.shape[0] // group.size())
+
+
+@reduce_scatter.on("any")
+def _(out: Tensor, input: Tensor, reduction: Any, group: Any) -> None:
+    told("reduce_scatter_tensor")
+    reduce_scatter_tensor_(out, input.contiguous(), reduction, group)
+
+
+@internal(
+    grads={"input": lambda g, takes, sends, group: all_to_all(g, sends, takes, group)}, batching="each", runs_empty=True
+)
+def all_to_all(input: Tensor, takes: Sequence[int] | None, sends: Sequence[int] | None, group: Any) -> NewTensor:
+    """What everybody sent to this rank: `takes[r]` rows from rank r, for `sends[r]` rows to it; without them, equal parts."""
+    return _with_rows(input, input.shape[0] if takes is None else sum(takes))
+
+
+@all_to_all.on("any")
+def _(out: Tensor, input: Tensor, takes: Any, sends: Any, group: Any) -> None:
+    told("all_to_all_single")
+    all_to_all_single_(out, input.contiguous(), takes, sends, group)
