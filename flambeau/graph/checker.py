@@ -5,6 +5,7 @@ them writing, are in the order in which they were recorded."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..core.device import device
@@ -61,14 +62,7 @@ def described(call: Call) -> list[tuple] | None:
     where memory that existed before is returned."""
     if call.op.draws or call.op.reads_values or call.changes or not call.returned():
         return None
-    storages: dict[int, Any] = {}
-
-    def on_meta(v: Value) -> Any:
-        meta = Value(v.buffer, v.start, v.shape, v.strides, v.dtype, _META)
-        return meta.over(storages.setdefault(v.buffer, UntypedStorage(0, _META)))
-
-    args, kwargs = mapped((call.args, call.kwargs), Value, on_meta)
-    args, kwargs = mapped((args, kwargs), device, lambda where: _META)
+    args, kwargs = on_meta((call.args, call.kwargs))
     try:
         with unrecorded():
             result = call.function(*args, **kwargs)
@@ -81,6 +75,17 @@ def described(call: Call) -> list[tuple] | None:
         lambda t: found.append((tuple(t.shape), tuple(t._strides), t.dtype)),
     )
     return found
+
+
+def on_meta(given: Any) -> Any:
+    """Arguments with values and devices moved to the device meta, where layout rules are all that runs."""
+    storages: dict[int, Any] = {}
+
+    def moved(v: Value) -> Tensor:
+        held = storages.setdefault(v.buffer, UntypedStorage(0, _META))
+        return replace(v, device=_META).over(held)
+
+    return mapped(mapped(given, Value, moved), device, lambda where: _META)
 
 
 def _reordered(program: Program, recorded: Program) -> list[str]:
@@ -100,4 +105,4 @@ def _reordered(program: Program, recorded: Program) -> list[str]:
     return problems
 
 
-__all__ = ["check", "described"]
+__all__ = ["check", "described", "on_meta"]

@@ -156,8 +156,8 @@ def _compatible(first: Loop, second: Loop) -> bool:
 class FusedMap:
     """A fused formula: `run(outs, *inputs)` computes it into given memory. Its kernel is made when it first runs."""
 
-    def __init__(self, roots: tuple[Expr, ...], outs: list[Any], reads: list[Any]):
-        self.roots, self.outs, self.reads = roots, outs, reads
+    def __init__(self, roots: tuple[Expr, ...], reads: list[Any], loop: Loop, keep: list[Place]):
+        self.roots, self.reads, self.loop, self.keep = roots, reads, loop, keep
         self.planned: tuple[Any, Any] | None = None
 
     def run(self, outs: list[Tensor], *inputs: Any) -> None:
@@ -187,7 +187,15 @@ def fused_call(loop: Loop, keep: list[Place]) -> Call:
     reads = [loop.reads[k] for k in used]
     results = [as_value(p, loop.sizes, loop.results[p][1], loop.device) for p in keep]
     args = tuple(as_value(p, loop.sizes, d, loop.device) if isinstance(p, Place) else p.value for p, d in reads)
-    impl = FusedMap(roots, results, [(d, p.strides if isinstance(p, Place) else None) for p, d in reads])
+    kinds = [(d, p.strides if isinstance(p, Place) else None) for p, d in reads]
+    impl = FusedMap(
+        roots,
+        kinds,
+        Loop(
+            loop.sizes, reads, {p: (root, loop.results[p][1]) for p, root in zip(keep, roots)}, loop.parts, loop.device
+        ),
+        keep,
+    )
     op = _record(loop.parts, impl.run, impl)
     new = {b for part in loop.parts for b in part.makes}
     stored = {p.buffer for p in keep}

@@ -15,7 +15,7 @@ from ..core.layout import expand_strides, has_internal_overlap
 from ..core.size import make_size
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
-from ..expr.node import Expr, cast, node
+from ..expr.node import Expr, arg, cast, node
 from ..kernels import geometry
 from ..ops.machinery.calls import checked_operands, settle
 from ..ops.machinery.formula import Pointwise
@@ -117,6 +117,8 @@ def loop_of(call: Call) -> Loop | None:
     if meaning is None:
         return None
     impl, operands, params, out_dtype, target = meaning
+    if len(call.makes) > 1 or (call.makes and call.changes):
+        return None  # it does more than that
     if not isinstance(target, Value) or NO_MEMORY in (target.buffer, *(v.buffer for v in call.arguments())):
         return None
     if has_internal_overlap(target.shape, target.strides) or 0 in target.shape:
@@ -125,6 +127,20 @@ def loop_of(call: Call) -> Loop | None:
     if form is None or form.dtype is not target.dtype:
         return None
     return _collapsed(call, target, form, _reads(impl, form, operands, params, target))
+
+
+def conversion_of(call: Call) -> tuple[Value, Value] | None:
+    """What a call converts to another floating-point dtype, and the result, both dense in the same way; None for other calls."""
+    meaning = None if call.rewritten or call.changes or len(call.makes) != 1 else _meaning(call)
+    loop = None if meaning is None else loop_of(call)
+    if meaning is None or loop is None or len(loop.reads) != 1 or loop.sizes != (math.prod(meaning[-1].shape),):
+        return None
+    (source,), target = meaning[1], meaning[-1]
+    ((_, (root, _)),) = loop.results.items()
+    plain = root is arg(0) or (root.op == "cast" and root.args[0] is arg(0))
+    if not plain or not isinstance(source, Value) or source.shape != target.shape or source.strides != target.strides:
+        return None
+    return (source, target) if source.dtype.is_floating_point and target.dtype.is_floating_point else None
 
 
 def _meaning(call: Call) -> tuple[Pointwise, tuple, tuple, dtype | None, Any] | None:
@@ -213,4 +229,4 @@ def rounded(root: Expr, d: dtype) -> Expr:
     return value if opmath(d) is d else cast(value, opmath(d))
 
 
-__all__ = ["Loop", "Number", "Place", "aligned", "as_value", "loop_of", "rounded"]
+__all__ = ["Loop", "Number", "Place", "Read", "aligned", "as_value", "conversion_of", "loop_of", "rounded"]

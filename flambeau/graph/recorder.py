@@ -32,6 +32,11 @@ class Writer:
         self._makes: list[int] | None = None  # while a call runs
         self._known: dict[int, Tensor] = {}  # tensors that existed before, by id
 
+    def begin(self) -> Program:
+        """From now on calls belong to another program, over the same buffers."""
+        self.program = Program(self.memory.buffers, states=self.program.states)
+        return self.program
+
     def know(self, t: Tensor) -> None:
         """A tensor that existed before: a value that is just this tensor stands for it."""
         self._known[id(t)] = t
@@ -126,7 +131,8 @@ class Recorder(modes.Mode):
         """A tensor that existed before: an argument, or one that the function finds."""
         held = t._storage
         if held.ptr and self.memory.find(held.ptr) is None:
-            self.memory.add(held.ptr, max(held.size_bytes, held.capacity), source, held)
+            holder = held if source == "state" else None  # arguments come with each run
+            self.memory.add(held.ptr, max(held.size_bytes, held.capacity), source, holder)
         if source == "state":
             self.writer.know(t)
         return self.writer.value(t)
@@ -146,8 +152,16 @@ class Recorder(modes.Mode):
             return self._handle(op, function if run is modes.unwatched(function) else run, run, args, kwargs)
 
     def _handle(self, op: Any, function: Callable, run: Callable, args: tuple, kwargs: dict) -> Any:
+        if (
+            op.kind == "pointwise" and op.writes
+        ):  # what it copies for its derivative before it changes it are calls of their own
+            return self.writer.call(op, function, lambda *a, **k: self._through(run, a, k), args, kwargs)
         if is_leaf(op) or self.whole(op):
             return self.writer.call(op, function, run, args, kwargs)
+        return self._through(run, args, kwargs)
+
+    def _through(self, run: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run a function whose parts are seen."""
         with self:
             return modes.unwatched(run)(*args, **kwargs)
 

@@ -69,7 +69,7 @@ class Replay(watching.Watcher):
             through_door(call.op, call.function, (*outs, *args), kwargs)
         finally:
             made, self._made = self._made, None
-        if call.rewritten:
+        if call.rewritten or not call.makes:
             return
         if len(made) != len(call.makes):
             raise Diverged(f"{call.name} made {len(made)} pieces of memory, and {len(call.makes)} when it was recorded")

@@ -11,7 +11,9 @@ from ..autograd.engine import run_backward
 from ..backends.nvidia import graphs
 from ..core.device import device
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor
+from ..core.tensor import Tensor, empty_strided
+from ..graph.recorder import Recorder
+from ..graph.replay import Replay
 from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies
 from .differentiable import CompiledNode, Derivative
 from .program import Program
@@ -31,27 +33,51 @@ class CapturedDerivative(Derivative):
         known = {id(t._storage) for t in state.values()}
         self.watched = [s for s in saved_storages(live) if id(s) in known]
         self.where, self._live, self._inside = where, live, inside
+        self.program_of_calls: Any = None  # the backward pass as a program, where it was written down
 
-    def capture(self, pool: Any, storages: list[UntypedStorage], grads: list[Tensor], most: int) -> None:
-        """Capture the backward pass for gradients of the results like these."""
+    def write_down(self, recorder: Recorder) -> None:
+        """Record the backward pass, for gradients that are made up, as a program of its own over the same buffers."""
+        grads = [empty_strided(shape, strides, d, where) for shape, strides, d, where in self.layouts]
+        program = self.program_of_calls = recorder.writer.begin()
+        program.inputs = [recorder.know(g, ("argument", i)) for i, g in enumerate(grads)]
+        with recorder.recording():
+            found = run_backward(self._live, grads, True, False, self._inside, False)
+        results = Results(recorder.memory, grads, {})
+        self._take(results, found)
+        program.kept = {slot.buffer for slot in self.slots if slot.buffer >= 0}
+        self._live = self._inside = []
+
+    def _take(self, results: Results, found: Any) -> None:
+        self.make, self.slots = results.maker(list(found)), results.slots
+        if results.live:
+            raise NotRecordable("a gradient has a history")
+
+    def capture(
+        self, pool: Any, storages: list[UntypedStorage], grads: list[Tensor], most: int, forward: Replay | None = None
+    ) -> None:
+        """Capture the backward pass for gradients of the results like these; of a program, behind its forward pass."""
         graph = graphs.CUDAGraph(keep_graph=True)
         observer = Observer(graph, most=most)
         for known in storages:
             observer.know(known, "state")
         with capturing(graph, self.where, pool) as callers:
             inputs, statics = static_copies(grads, observer, self.where)
+            replay = None if forward is None else Replay(self.program_of_calls)
             with observer.recording():
-                found = run_backward(self._live, statics, True, False, self._inside, False)
+                if replay is None or forward is None:
+                    found = run_backward(self._live, statics, True, False, self._inside, False)
+                else:
+                    replay.at.update(forward.at)
+                    replay.hold |= forward.at.keys()  # it may run again
+                    replay.run(statics)
             if observer.problems:
                 raise NotRecordable(observer.problems[0])
-            results = Results(observer.memory, statics, {})
-            self.make, self.slots = results.maker(list(found)), results.slots
-            if results.live:
-                raise NotRecordable("a gradient has a history")
+            if replay is None:
+                self._take(Results(observer.memory, statics, {}), found)
             with callers():
                 made = self.storages_for()
             outputs = [
-                (i, copied(graph, made[i].ptr, address(observer, slot), slot.size, self.where))
+                (i, copied(graph, made[i].ptr, address(observer, slot, replay), slot.size, self.where))
                 for i, slot in enumerate(self.slots)
                 if slot.size
             ]

@@ -13,6 +13,7 @@ from ..core.casts import casts
 from ..core.device import cpu, device
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
+from ..graph.replay import Replay
 from ..optim.fused import Update as FusedUpdate
 from .beside import MOST, Beside
 from .function import recording
@@ -166,6 +167,7 @@ class GraphProgram:
         self.outputs: list[tuple[int, patches.CopyPatch]] = []  # results by slot
         self.changed: list[tuple[int, patches.CopyPatch]] = []  # arguments that the function changes
         self.after: GraphProgram | None = None  # the derivative
+        self.calls = ""  # what became of the calls of operators
 
     def run(self, tensors: Any, made: list[UntypedStorage], options: list[dict[str, Any]]) -> None:
         """Put the graph into the current stream: for these arguments, into these storages, with these options of optimizers."""
@@ -189,6 +191,7 @@ class GraphProgram:
         """What it is, for people."""
         return [
             f"one CUDA graph of {self.capture.node_count()} kernels and copies, in {self.capture.pool_bytes()} bytes of memory",
+            *([self.calls] if self.calls else []),
             f"patched in each call: {len(self.inputs)} arguments, {len(self.outputs)} results, the numbers of"
             f" {sum(map(len, self.updates))} updates",
             *(() if self.after is None else ["the derivative:", *(f"  {line}" for line in self.after.told())]),
@@ -242,8 +245,9 @@ def static_copies(
     return inputs, statics
 
 
-def address(observer: Observer, slot: Slot) -> int:
-    return observer.memory.buffers[slot.buffer].address
+def address(observer: Observer, slot: Slot, replay: Replay | None = None) -> int:
+    """Where a captured call has left a result: by what was observed, or by the program that was captured."""
+    return observer.memory.buffers[slot.buffer].address if replay is None else replay.at[slot.buffer].ptr
 
 
 def copied(capture: Any, target: int, source: int, nbytes: int, where: device) -> patches.CopyPatch:

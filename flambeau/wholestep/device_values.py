@@ -119,7 +119,7 @@ def _distance_on_host(a: Bytes, b: Bytes, old: Bytes | None) -> Distance | None:
     if kind is None:
         return _FAR
     x, y = (numbers(t.memory.ptr, t.size, kind).astype(np.float64) for t in (a, b))
-    if not np.array_equal(np.isnan(x), np.isnan(y)):
+    if not all(np.array_equal(test(x), test(y)) for test in (np.isnan, np.isposinf, np.isneginf)):
         return _FAR
     start = 0.0 if old is None else numbers(old.memory.ptr, old.size, kind).astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -171,7 +171,7 @@ def distance(a: Any, b: Any, old: Any = None) -> Distance | None:
     far = change = size = 0.0
     for x, y in _pieces(a, b) if old is None else [(a.detach(), b.detach())]:
         x, y = x.to(wide), y.to(wide)
-        if not bool((x.isnan() == y.isnan()).all()):
+        if not bool(((x == y) | (x.isfinite() & y.isfinite()) | (x.isnan() & y.isnan())).all()):
             return _FAR
         far += _total(x - y)
         size += _total(y)

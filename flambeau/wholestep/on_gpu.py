@@ -24,12 +24,15 @@ from ..core.device import cpu, device
 from ..core.graph import GONE
 from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, empty_strided
+from ..graph.recorder import NotWritable
+from ..graph.replay import Diverged
 from . import preparing
 from .beside import MOST
 from .captured_derivative import CapturedDerivative, CapturedNode
 from .capturing import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
 from .comparing import modes_off
 from .device_values import Bytes, Copy, Outcome, alike, perturb, sums
+from .gpu_program import GpuProgram, write_down
 from .guards import Guard, TensorItem, observe
 from .operator_call import Stale
 from .program import Program
@@ -98,6 +101,8 @@ class GraphRecorded(Recorded):
     program: GraphProgram  # type: ignore[assignment]
     node: Any = None  # a weak reference to the history of the last results
     backward: CapturedDerivative | None = None
+    written: GpuProgram | None = None  # the call as a program of operator calls
+    unwritten = ""  # why there is none
 
     def __init__(self, prepared: Prepared, where: device, options: list[Any]):
         super().__init__(None, Guard(prepared.observed), Results(Memory(), [], {}), None, [])  # type: ignore[arg-type]
@@ -153,18 +158,28 @@ class GraphRecorded(Recorded):
         left = _Left(self)
         eager = self._outcome(tensors, before, result)
         self._undo(before, arguments, gradients=False)
-        try:
+
+        def compared() -> str:
+            """Capture, run and compare: why the graph cannot be used, or nothing."""
+            try:
+                made = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
+                self.program.capture.replay()
+                gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
+                left.put_back()
+                problem = self._differs(tensors, made, before, eager, arguments, run, left)
+                return problem or self._differentiates_otherwise(tensors, result, gradients)
+            except (NotRecordable, Diverged) as error:
+                return str(error)
+            except Exception as error:
+                return f"it cannot be captured: {type(error).__name__}: {error}"
+
+        problem = self._write_down(tensors, run, before) or compared()
+        if problem and self.written is not None:
+            self._drop_capture()
+            self.written, self.unwritten = None, f"captured as it is; as a program of operator calls, {problem}"
+            self._undo(before, arguments, gradients=False)
             self._make_room()
-            made = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
-            self.program.capture.replay()
-            gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
-            left.put_back()
-            problem = self._differs(tensors, made, before, eager, arguments, run, left)
-            problem = problem or self._differentiates_otherwise(tensors, result, gradients)
-        except NotRecordable as error:
-            problem = str(error)
-        except Exception as error:
-            problem = f"it cannot be captured: {type(error).__name__}: {error}"
+            problem = compared()
         self.checked = not problem
         if problem:
             self._undo(before, arguments)
@@ -191,6 +206,33 @@ class GraphRecorded(Recorded):
 
     def _memory(self) -> DeviceMemory:
         return backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
+
+    def _write_down(self, tensors: list[Tensor], run: Callable[..., Any], before: _Before) -> str:
+        """Write the call down as a program of operator calls and rewrite that; where it cannot be, the call itself is captured. Returns
+        why it can be neither."""
+        self._make_room()
+        index = self.where.index or 0
+        sketch = Sketch(stream_of(index).cuda_stream)
+        if not sketch.begin(self._memory()):
+            return ""
+        grads = {id(t): t.grad if t.is_leaf else None for t in self.prepared.state}
+        try:
+            self.written = write_down(
+                self.prepared, self.where, tensors, run, graphs.handle_of(index, sketch),
+                lambda results: _new_grads(self.prepared.state, grads, results),
+            )  # fmt: skip
+        except NotWritable as problem:
+            self.unwritten = f"captured as it is: {problem}"
+        except NotRecordable as problem:
+            return str(problem)
+        except Exception as error:
+            return f"it cannot be captured: {type(error).__name__}: {error}"
+        grads.clear()  # they may go
+        try:
+            self._clear(sketch, before)
+        except NotRecordable as problem:
+            return str(problem)
+        return ""
 
     def _plan(
         self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[Copy], limit: int
@@ -222,15 +264,24 @@ class GraphRecorded(Recorded):
         """Let go of a capture that is not run. The sizes of its results."""
         grads = {slot.header.slot for slot in self.grads if slot.header is not None}
         sizes = [one.size for i, one in enumerate(self.slots) if i not in grads]
+        self._drop_capture()
+        self._clear(sketch, before)
+        return sizes
+
+    def _drop_capture(self) -> None:
+        if self.backward is not None:
+            self.backward.graph = None  # type: ignore[assignment]
         self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
-        del self.program
+        self.program = None  # type: ignore[assignment]
+
+    def _clear(self, sketch: Sketch, before: _Before) -> None:
+        """Everything as it was before a capture that is not run."""
         before.restore(gradients=False, has_run=False)
         if sketch.alive:
             gc.collect()
         if sketch.alive:
             raise NotRecordable("something that it makes is kept where no later call would look for it")
         self._make_room()
-        return sizes
 
     def _capture(self, tensors: list[Tensor], run: Callable[..., Any], pool: Any, most: int) -> list[UntypedStorage]:
         """Capture a call, in memory of this pool, with so many pieces of work beside the rest. Nothing has run yet when this returns storages for its results."""
@@ -246,16 +297,22 @@ class GraphRecorded(Recorded):
             inputs, statics = static_copies(tensors, observer, where)
             for t, static in zip(tensors, statics):
                 static.requires_grad = t.requires_grad
+            written, replay, live = self.written, None, []
             with observer.recording():
-                result = run({id(t): s for t, s in zip(tensors, statics)})
+                if written is None:
+                    result = run({id(t): s for t, s in zip(tensors, statics)})
+                else:
+                    replay = written.emit(statics)
             if observer.problems:
                 raise NotRecordable(observer.problems[0])
             if any(s.grad is not None for s in statics):
                 raise NotRecordable("it sets the gradient of an argument on a GPU")
-            results = Results(observer.memory, statics, {**state, **prepared.reach.seen})
-            self.grads = _new_grads(prepared.state, grads_before, results)
-            self.make = results.maker(result)
-            self.slots = results.slots
+            if written is None or replay is None:
+                results = Results(observer.memory, statics, {**state, **prepared.reach.seen})
+                self.grads = _new_grads(prepared.state, grads_before, results)
+                self.make, self.slots, live = results.maker(result), results.slots, results.live
+            else:
+                self.grads, self.make, self.slots = written.grads(replay), written.make, written.slots
             self.drops_grads = any(s.header is None for s in self.grads)
             mine = {s.header.slot: s for s in self.grads if s.header is not None}
             with callers():
@@ -264,7 +321,7 @@ class GraphRecorded(Recorded):
                     for i, one in enumerate(self.slots)
                 ]
             outputs = [
-                (i, copied(capture, made[i].ptr, address(observer, one), one.size, where))
+                (i, copied(capture, made[i].ptr, address(observer, one, replay), one.size, where))
                 for i, one in enumerate(self.slots)
                 if i not in mine and one.size
             ]
@@ -276,9 +333,10 @@ class GraphRecorded(Recorded):
         self.program.inputs, self.program.outputs, self.program.changed = inputs, outputs, changed
         if len(self.program.updates) != len(self.options):
             raise NotRecordable("it does not do the same in each call")
-        if results.live:
-            self.backward = CapturedDerivative(results.live, statics, state, where)
-            self.backward.capture(capture.pool(), known, self._sample_grads(), most)
+        self.program.calls = self.unwritten if written is None else written.told()
+        self.backward = CapturedDerivative(live, statics, state, where) if live else written and written.derivative
+        if self.backward is not None:
+            self.backward.capture(capture.pool(), known, self._sample_grads(), most, replay)
             self.program.after = self.backward.graph
         return made
 

@@ -192,9 +192,11 @@ class Results:
 
         def make(arguments: list, made: list, node: Node | None) -> Tensor:
             of: Tensor = base if position is None else arguments[position]
-            return of._view(t.shape, t._strides, of._offset + shift)
+            return of._view(shape, strides, of._offset + shift)
 
-        t = t._bare_alias()  # its header is all that is needed
+        shape, strides = t.shape, t._strides
+        if position is not None:
+            base = None  # it comes with each call
         return make
 
     def keep(self, storages: list[UntypedStorage]) -> list[int | None]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import flambeau as fl
 from flambeau.graph.checker import check
-from flambeau.graph.fusion import drop_dead, fuse
 from flambeau.graph.memory import mapped
+from flambeau.graph.passes import PASSES
 from flambeau.graph.program import Program
 from flambeau.graph.recorder import record
 from flambeau.graph.replay import Replay
@@ -65,10 +65,9 @@ def rewritten(function: Callable, *args: Any, states: Any = ()) -> tuple[Program
     )
     for which in (recorded, program):
         if which is program:
-            drop_dead(program)
-            check(program, recorded)
-            fuse(program)
-            check(program, recorded)
+            for work in PASSES:
+                work(program)
+                check(program, recorded)
         found = flat(Replay(which).run(tensors))
         assert len(found) == len(expected)
         for a, b in zip([*found, *state.now()], [*expected, *after]):

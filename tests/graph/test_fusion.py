@@ -195,3 +195,16 @@ def _random_program(seed: int) -> None:
 def test_random_programs(first: int) -> None:
     for seed in range(first, first + 20):
         _random_program(seed)
+
+
+def test_what_a_derivative_needs_is_copied_before_it_is_overwritten() -> None:
+    w = nn.Parameter(fl.randn(6))
+
+    def f(x):  # noqa: ANN001, ANN202
+        z = x * w
+        z += 1
+        z.mul_(w)
+        z.div_(z.detach() + 2)
+        return fl.autograd.grad((z * z).sum(), w)[0]
+
+    rewritten(f, fl.randn(4, 6), states=[w])

@@ -57,6 +57,9 @@ class Op:
     or a list of those. `kernels` compute them, by type of device; "any" stands for every device that compiles kernels.
     `formula(**arguments)`, of a primitive that only evaluates one (a copy, a fill), is the pointwise operator and the operands with which
     each element of the result is computed, or None where a call is something else: so compilers see through it.
+    `loads` names arguments that kernels read element by element and compute with in full width: what is converted to a wider float only
+    for this operator may be read as it was before. `stores` are the positions of results that kernels round when they store them: a
+    result that is only converted afterwards may be stored in that dtype at once.
     `writes` names the arguments that are changed, `draws` is set if random numbers are drawn, `reads_values` if the host must read a
     value to know the result's shape or type.
 
@@ -88,6 +91,8 @@ class Op:
     source: Callable | None = None  # the function that was declared: names, order and defaults of its arguments
     layout: Callable | None = None
     formula: Callable | None = None
+    loads: tuple[str, ...] = ()
+    stores: tuple[int, ...] = ()
     kernels: dict[str, Callable] = field(default_factory=dict)
     chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()

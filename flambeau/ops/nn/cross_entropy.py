@@ -109,6 +109,7 @@ def _shares(
         )
     },
     batching="each",
+    stores=(0,),
 )
 def cross_entropy_backward(
     grad: Tensor,
@@ -176,6 +177,7 @@ def _recorded_layouts(input: Tensor, target: Tensor, weight: Any, reduction: str
     runs_empty=True,
     batching="each",
     sharding="loss",
+    loads=("input",),
 )
 def cross_entropy_indices(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
@@ -184,7 +186,7 @@ def cross_entropy_indices(
     reads them and not the scores: those may be overwritten."""
 
 
-@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True, batching="each", sharding="loss")
+@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True, batching="each", sharding="loss", loads=("input",))
 def cross_entropy_unrecorded(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
 ) -> Tensor:

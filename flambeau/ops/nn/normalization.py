@@ -50,7 +50,7 @@ def _layer_norm_backward(
     return in_place_of(wanted, layer_norm_grads(g, input, weight, bias, mean, rstd, inner, wanted))
 
 
-@internal(returns=tuple, sums=True, batching="each")
+@internal(returns=tuple, sums=True, batching="each", loads=("g", "input"), stores=(0,))
 def layer_norm_grads(
     g: Tensor,
     input: Tensor,
@@ -98,6 +98,8 @@ def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner
     grads={("input", "weight", "bias"): _layer_norm_backward},
     quirks=Quirks(label="NativeLayerNormBackward0", saved_as_input=True),
     sharding="leading",
+    loads=("input",),
+    stores=(0,),
 )
 def layer_norm_rows(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> NewTensor:
     """Normalise over the last `inner` dimensions; keeps mean and rstd."""
@@ -113,7 +115,7 @@ def _(out: list[Tensor], input: Tensor, weight: Any, bias: Any, inner: int, eps:
     row_kernels.layer_norm(*out, dense(input), _packed(weight), _packed(bias), rows, n, float(eps))
 
 
-@internal(sharding="leading")
+@internal(sharding="leading", loads=("input",), stores=(0,))
 def layer_norm_result(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> NewTensor:
     """layer_norm_rows for those who will not differentiate: nothing is kept."""
     _need_float("LayerNormKernelImpl", input)

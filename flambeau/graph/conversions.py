@@ -1,0 +1,147 @@
+"""Conversions done by those who read or make what is converted.
+
+Autocast converts in front of operators that compute in float32, and behind them. Kernels that load elements one by one convert them anyway
+(`Op.loads`), and those that round when they store can round to the dtype that is wanted (`Op.stores`): the same numbers, and one pass
+over memory less."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..core.device import device
+from ..core.dtype import opmath
+from ..core.size import make_size
+from ..core.tensor import contiguous_strides, numel_of
+from ..ops.machinery.door import kernel_for
+from .checker import on_meta
+from .loops import conversion_of
+from .program import Call, Program, Value
+
+
+def fold_conversions(program: Program) -> None:
+    """Let calls read what their arguments were converted from, and store what their results are converted to."""
+    uses = _Uses(program)
+    for i, call in enumerate(list(program.calls)):
+        if call.rewritten or not (call.op.loads or call.op.stores):
+            continue
+        found = new_results(call)
+        if found is None:
+            continue
+        outs, several = found
+        args = list(call.op.bind(call.args, call.kwargs).values())
+        loaded = _load(call, args, i, uses)
+        stored = _store(call, outs, i, uses)
+        if loaded or stored:
+            parts = (call, *(program.calls[k] for k in stored))
+            makes = [v.buffer for v in outs]
+            now = Call(call.op, Kernel(call.op, outs[0].device, several), tuple(args), {}, outs, makes, call.changes, call.line, parts)  # fmt: skip
+            uses.exchange(i, now, stored)
+    program.calls = [call for call in uses.calls if call is not None]
+
+
+class _Uses:
+    """Who makes, touches and writes a buffer, by the positions of calls."""
+
+    def __init__(self, program: Program):
+        self.calls: list[Any] = list(program.calls)
+        self.lasting = program.lasting()
+        self.touched: dict[int, list[int]] = {}
+        self.written: dict[int, list[int]] = {}
+        for i, call in enumerate(self.calls):
+            for b in call.touches():
+                self.touched.setdefault(b, []).append(i)
+            for b in call.writes():
+                self.written.setdefault(b, []).append(i)
+
+    def exchange(self, i: int, now: Call, gone: list[int]) -> None:
+        self.calls[i] = now
+        for k in gone:
+            self.calls[k] = None
+
+
+def _load(call: Call, args: list[Any], i: int, uses: _Uses) -> bool:
+    """Exchange arguments that were converted for what they were before. Whether there was one."""
+    found = False
+    for name in call.op.loads:
+        at = list(call.op.arguments).index(name)
+        v = args[at]
+        if not isinstance(v, Value) or len(uses.written.get(v.buffer, ())) != 1:
+            continue
+        maker = uses.calls[uses.written[v.buffer][0]]
+        both = None if maker is None else conversion_of(maker)
+        if both is None or both[1] != v and not _same_memory(both[1], v):
+            continue
+        source = both[0]
+        widens = opmath(source.dtype) is v.dtype and source.dtype is not v.dtype
+        made = uses.written[v.buffer][0]
+        changed = any(made < k < i for k in uses.written.get(source.buffer, ()))
+        if widens and not changed:
+            args[at] = replace(source, shape=v.shape, strides=v.strides)
+            found = True
+    return found
+
+
+def _same_memory(a: Value, b: Value) -> bool:
+    """Whether two values are the same elements of memory in the same order, both dense."""
+    return (
+        (a.buffer, a.start, a.dtype) == (b.buffer, b.start, b.dtype)
+        and numel_of(a.shape) == numel_of(b.shape)
+        and all(tuple(v.strides) == contiguous_strides(v.shape) for v in (a, b))
+    )
+
+
+def _store(call: Call, outs: list[Value], i: int, uses: _Uses) -> list[int]:
+    """Exchange results that are only converted for what they are converted to. The positions of calls that are not needed then."""
+    gone = []
+    for at in call.op.stores:
+        if at >= len(outs):
+            continue
+        out = outs[at]
+        users = uses.touched[out.buffer]
+        if out.buffer in uses.lasting or len(users) != 2 or users[0] != i:
+            continue
+        reader = uses.calls[users[1]]
+        both = None if reader is None else conversion_of(reader)
+        if both is None or not _same_memory(both[0], out) or opmath(both[1].dtype) is not out.dtype or both[1].start:
+            continue
+        if uses.touched[both[1].buffer][0] != users[1]:
+            continue
+        outs[at] = replace(both[1], shape=out.shape, strides=out.strides)
+        gone.append(users[1])
+    return gone
+
+
+def new_results(call: Call) -> tuple[list[Value], bool] | None:
+    """Everything that a primitive computes into new memory, what only its derivative reads included, and whether its kernels take a list
+    of it; None where that is not known."""
+    op = call.op
+    if op.layout is None or call.changes:
+        return None
+    bound = op.bind(call.args, call.kwargs)
+    described = op.layout(*on_meta(tuple(bound.values())))
+    several = type(described) is not tuple
+    described = described if several else [described]
+    if len(call.makes) < len(described) or any(0 in one[0] for one in described):
+        return None
+    where = next(v.device for v in call.arguments())
+    values = [
+        Value(b, 0, make_size(one[0]), tuple(one[3]) if len(one) > 3 else contiguous_strides(one[0]), one[1], where)
+        for b, one in zip(call.makes, described)
+    ]
+    return values, several
+
+
+class Kernel:
+    """The kernel of a primitive on one device, called with the memory of its results: `several`, or one."""
+
+    def __init__(self, op: Any, where: device, several: bool):
+        self.op, self.where, self.several = op, where, several
+
+    def __call__(self, outs: list[Any], *args: Any) -> None:
+        kernel = kernel_for(self.op, self.where)
+        assert kernel is not None
+        kernel(outs if self.several else outs[0], *args)
+
+
+__all__ = ["Kernel", "fold_conversions", "new_results"]

@@ -1,0 +1,196 @@
+"""Many small tensors in one launch: calls that are the same formula over dense tensors of their own become one call over a list.
+
+An optimizer's clipping, the copies of weights that autocast makes, the conversions of gradients: a launch costs more than such work. Calls
+move up to the first of their kind, or down to the last, where nothing in between touches what they write or writes what they read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..core.backend import backend_of
+from ..core.device import device
+from ..core.dtype import dtype, float64
+from ..core.tensor import Tensor, numel_of
+from ..expr.node import Expr, arg, replace_arguments
+from ..ops.machinery.record import Op
+from .fusion import FusedMap, fused_call
+from .loops import Loop, Number, Place, loop_of
+from .program import Call, Program
+
+_LARGEST = 1 << 22  # elements of a tensor for which a launch of its own is as good
+_FEWEST = 2
+
+
+@dataclass(eq=False)
+class Member:
+    """A call that may be one of a list: its tensors, stored ones first, single elements last, and the formulas over them."""
+
+    call: Call
+    alone: Call  # the same, computing into given memory
+    key: tuple
+    roots: tuple[Expr, ...]
+    places: list[tuple[Place, dtype]]
+    stored: int
+    singles: int
+    numbers: tuple[Any, ...]
+    where: device
+
+
+@dataclass(eq=False)
+class _Group:
+    position: int
+    members: list[Member] = field(default_factory=list)
+
+
+def gather(program: Program) -> None:
+    """Make lists of calls that are alike."""
+    members = [member_of(call) for call in program.calls]
+    if sum(m is not None for m in members) < _FEWEST:
+        return
+    for backwards in (False, True):
+        calls = program.calls[::-1] if backwards else program.calls
+        rows = members[::-1] if backwards else members
+        groups = _grouped(calls, rows)
+        taken = {id(m.call) for g in groups for m in g.members}
+        at = {g.position: g for g in groups}
+        now: list[Call] = []
+        left: list[Member | None] = []
+        for i, call in enumerate(calls):
+            if i in at:
+                now.append(list_call(at[i].members[:: -1 if backwards else 1]))
+                left.append(None)
+            elif id(call) not in taken:
+                now.append(call)
+                left.append(rows[i])
+        program.calls, members = (now[::-1], left[::-1]) if backwards else (now, left)
+
+
+def _grouped(calls: list[Call], members: list[Member | None]) -> list[_Group]:
+    """Calls that can all stand where the first of them stands, seen in this order."""
+    touched: dict[int, int] = {}
+    written: dict[int, int] = {}
+    open_groups: dict[tuple, _Group] = {}
+    groups: list[_Group] = []
+    for i, (call, member) in enumerate(zip(calls, members)):
+        place = i
+        reads, writes = call.reads() - call.writes(), call.writes()
+        if member is not None:
+            group = open_groups.get(member.key)
+            if group is not None and _reaches(group.position, reads, writes, touched, written):
+                group.members.append(member)
+                place = group.position
+            else:
+                group = open_groups[member.key] = _Group(i, [member])
+                groups.append(group)
+        for b in call.touches():
+            touched[b] = max(place, touched.get(b, -1))
+        for b in writes:
+            written[b] = max(place, written.get(b, -1))
+    return [g for g in groups if len(g.members) >= _FEWEST]
+
+
+def _reaches(
+    position: int, reads: set[int], writes: set[int], touched: dict[int, int], written: dict[int, int]
+) -> bool:
+    """Whether nothing from there on keeps a call from standing there."""
+    free = all(written.get(b, -1) < position for b in reads)
+    return free and all(touched.get(b, -1) < position for b in writes)
+
+
+def member_of(call: Call) -> Member | None:
+    """A call as one of a list; None for calls that are no formulas over dense tensors, or over large ones."""
+    loop = None if isinstance(call.op.impl, FusedMap) else loop_of(call)
+    alone = call if loop is None else fused_call(loop, list(loop.results))
+    if not isinstance(alone.op.impl, FusedMap):
+        return None
+    loop, keep = alone.op.impl.loop, alone.op.impl.keep
+    if len(loop.sizes) != 1 or loop.sizes[0] > _LARGEST:
+        return None
+    if any(p.strides != (1,) for p in keep) or not _is_even(loop):
+        return None
+    places: dict[tuple[Place, dtype], int] = {}
+    for p in keep:
+        places.setdefault((p, loop.results[p][1]), len(places))
+    dense = [(p, d) for p, d in loop.reads if isinstance(p, Place) and p.strides == (1,)]
+    single = [(p, d) for p, d in loop.reads if isinstance(p, Place) and p.strides == (0,)]
+    for one in (*dense, *single):
+        places.setdefault(one, len(places))
+    numbers = [(x, d) for x, d in loop.reads if isinstance(x, Number)]
+    values = {
+        k: arg(places[x, d] if isinstance(x, Place) else len(places) + numbers.index((x, d)))
+        for k, (x, d) in enumerate(loop.reads)
+    }
+    roots = replace_arguments(tuple(loop.results[p][0] for p in keep), values)
+    singles = sum(p.strides == (0,) for p, _ in places)
+    passed = tuple(float(x.value) for x, _ in numbers)
+    key = (tuple(map(id, roots)), tuple(d for _, d in places), len(keep), singles, passed, loop.device)
+    return Member(call, alone, key, roots, list(places), len(keep), singles, passed, loop.device)
+
+
+def _is_even(loop: Loop) -> bool:
+    """Whether a list kernel takes its operands: rows or single elements, and numbers that are floats."""
+    for x, d in loop.reads:
+        if isinstance(x, Place):
+            if x.strides not in ((0,), (1,)):
+                return False
+        elif d is not float64 or type(x.value) not in (int, float) or not math.isfinite(x.value):
+            return False
+    return True
+
+
+def list_call(members: list[Member]) -> Call:
+    """One call for all members."""
+    single = [m.alone for m in members]
+    impl = FusedList(members[0], [(c.op.impl, len(c.results), len(c.args)) for c in single])
+    parts = tuple(part for m in members for part in (m.call.parts or (m.call,)))
+    op = Op(f"{members[0].call.op.name} of a list", "pointwise", impl.run, (), differentiable=False, impl=impl, writes=("outs",))  # fmt: skip
+    return Call(
+        op, impl.run, tuple(a for c in single for a in c.args), {}, [v for c in single for v in c.results],
+        sorted(b for c in single for b in c.makes), frozenset(b for c in single for b in c.changes),
+        members[0].call.line, parts,
+    )  # fmt: skip
+
+
+class FusedList:
+    """A formula over many tensors, in one launch where the device has such: `run(outs, *inputs)`, those of the members in turn."""
+
+    def __init__(self, like: Member, members: list[tuple[FusedMap, int, int]]):
+        self.like, self.members = like, members
+        self.compiled: Any = None
+        self.asked = False
+
+    def run(self, outs: list[Tensor], *inputs: Any) -> None:
+        if not self.asked:
+            m = self.like
+            dtypes = tuple(d for _, d in m.places)
+            numbers = (float64,) * len(m.numbers)
+            self.compiled = backend_of(m.where).compile_lists(
+                m.roots, dtypes, tuple(range(m.stored)), numbers, m.where, m.singles
+            )
+            self.asked = True
+        given, made, rows = iter(inputs), iter(outs), []
+        for impl, stored, read in self.members:
+            results, operands = [next(made) for _ in range(stored)], [next(given) for _ in range(read)]
+            if self.compiled is None:
+                impl.run(results, *operands)
+            else:
+                rows.append(_row(results, operands))
+        if self.compiled is not None:
+            self.compiled(rows, self.like.numbers)
+
+
+def _row(results: list[Tensor], operands: list[Any]) -> tuple[int, ...]:
+    """Addresses of a member's tensors, in the order of its formula, and how many elements they have."""
+    tensors = [x for x in operands if isinstance(x, Tensor)]
+    size = numel_of(results[0].shape)
+    dense = [t for t in tensors if t._strides == (1,)]
+    single = [t for t in tensors if t._strides == (0,)]
+    found = dict.fromkeys(
+        (t._storage.ptr + t._offset * t.dtype.itemsize, t.dtype, t._strides) for t in (*results, *dense, *single)
+    )
+    return (*(place for place, _, _ in found), size)
+
+
+__all__ = ["FusedList", "gather", "list_call", "member_of"]

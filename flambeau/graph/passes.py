@@ -1,0 +1,20 @@
+"""The passes over programs, in order. Each makes a program cheaper and changes no number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .conversions import fold_conversions
+from .fusion import drop_dead, fuse
+from .gathering import gather
+from .program import Program
+
+PASSES: tuple[Callable[[Program], None], ...] = (
+    drop_dead,
+    fold_conversions,
+    drop_dead,
+    fuse,
+    gather,
+)
+
+__all__ = ["PASSES"]

@@ -1,0 +1,95 @@
+"""Rewritten programs on an emulated GPU: generated CUDA text gives the bits of the function as it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.kernels.cuda_on_cpu import COMPILER
+
+_PROGRAM = """
+import pathlib, sys, warnings
+from tests.backends.nvidia import fake_driver
+fake = fake_driver.install(pathlib.Path(sys.argv[1]))
+import flambeau as fl
+from flambeau import nn
+F = nn.functional
+warnings.simplefilter("error")
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(fl.linspace(0.5, 1.5, 8)), nn.Parameter(fl.linspace(-1, 1, 8))
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, x):
+        h = (x * self.scale.to(fl.bfloat16) + self.shift.to(fl.bfloat16)).float()
+        h = F.dropout(F.gelu(self.norm(h).to(fl.bfloat16)), 0.25)
+        h = h + h.t().contiguous().t() * 2
+        h *= 3
+        return h
+
+def twin():
+    fl.manual_seed(0)
+    net = Net().cuda()
+    optimizer = fl.optim.AdamW(net.parameters(), lr=0.1)
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x).float(), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        optimizer.step()
+        return loss
+    return step, net
+
+(plain, theirs), (step, mine) = twin(), twin()
+compiled = fl.compile(step)
+targets = fl.tensor([1, 5, 0, 7]).cuda()
+for i in range(6):
+    x = (fl.arange(32.0).view(4, 8) * (i + 1) / 7).to(fl.bfloat16).cuda()
+    state = fl.cuda.get_rng_state()
+    a = plain(x, targets)
+    fl.cuda.set_rng_state(state)
+    b = compiled(x, targets)
+    assert a.tolist() == b.tolist(), (i, a, b)
+    for p, q in zip(theirs.parameters(), mine.parameters()):
+        assert p.tolist() == q.tolist() and p.grad.tolist() == q.grad.tolist(), (i, p, q)
+told = compiled.explain()
+assert "formulas that became" in told, told
+program = compiled._compiled.recordings()[0].written.program
+names = [call.op.name for call in program.calls]
+assert any("of a list" in name for name in names) and any("+" in name for name in names), names
+assert "convert" not in names, names
+
+# A pass that makes a mistake is found out when the graph first runs, and the function itself is captured.
+from flambeau.graph.passes import PASSES
+from flambeau.wholestep import gpu_program
+
+def mistake(program):
+    call = next(call for call in program.calls if call.rewritten)
+    run = call.function
+    def twice(outs, *given):
+        run(outs, *given)
+        run(outs, outs[0], *given[1:])
+    call.function = twice
+
+gpu_program.PASSES = (*PASSES, mistake)
+for factor in (0.01, 1.0):  # the second makes infinities
+    w = fl.ones(4).cuda()
+    def f(x):
+        return (x * w + 1).exp() * (2 * factor)
+    compiled = fl.compile(f)
+    for i in range(5):
+        x = fl.arange(4.0).cuda() + i
+        assert f(x).tolist() == compiled(x).tolist(), compiled.explain()
+    assert "captured as it is; as a program of operator calls, a result of shape [4] came out differently, by" in compiled.explain()
+print("done")
+"""
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler (g++) to run CUDA text on the CPU")
+def test_a_training_step_on_an_emulated_gpu(tmp_path):
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=240)
+    assert done.stdout.strip().endswith("done"), done.stderr[-3000:]
