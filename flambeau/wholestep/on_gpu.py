@@ -334,7 +334,9 @@ class GraphRecorded(Recorded):
         if len(self.program.updates) != len(self.options):
             raise NotRecordable("it does not do the same in each call")
         self.program.calls = self.unwritten if written is None else written.told()
-        self.backward = CapturedDerivative(live, statics, state, where) if live else written and written.derivative
+        self.backward = None if written is None else written.derivative
+        if live:
+            self.backward = CapturedDerivative(live, statics, state, where)
         if self.backward is not None:
             self.backward.capture(capture.pool(), known, self._sample_grads(), most, replay)
             self.program.after = self.backward.graph

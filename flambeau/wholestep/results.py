@@ -191,7 +191,7 @@ class Results:
             raise NotRecordable("it returns a view of a tensor of unknown origin")
 
         def make(arguments: list, made: list, node: Node | None) -> Tensor:
-            of: Tensor = base if position is None else arguments[position]
+            of: Any = base if position is None else arguments[position]
             return of._view(shape, strides, of._offset + shift)
 
         shape, strides = t.shape, t._strides
