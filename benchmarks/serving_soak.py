@@ -24,7 +24,8 @@ sys.path.insert(0, str(ROOT))
 
 from flambeau.serve import archiver, bench  # noqa: E402
 from flambeau.serve.errors import ServeError  # noqa: E402
-from flambeau.serve.models import Registration, resident_bytes  # noqa: E402
+from flambeau.serve.models import resident_bytes  # noqa: E402
+from flambeau.serve.registry import Registration  # noqa: E402
 from flambeau.serve.server import Server  # noqa: E402
 from flambeau.serve.settings import Settings  # noqa: E402
 

@@ -15,8 +15,9 @@ import grpc
 
 from . import bounded_json, errors, tokens
 from .job import CallbackJob
-from .models import Model, Registration
+from .models import Model
 from .protos import CLASSES, INFERENCE, MANAGEMENT, OPEN_INFERENCE, SERVICES
+from .registry import Registration
 from .rest import no_worker, pretty
 from .settings import Address
 
@@ -32,6 +33,7 @@ _CODES = {
     408: grpc.StatusCode.DEADLINE_EXCEEDED,
     409: grpc.StatusCode.ALREADY_EXISTS,
 }
+_CONVERSATION = 64  # requests of one conversation in progress, and answers that wait to be read
 _JAVA = {"ModelNotFoundException": "org.pytorch.serve.archive.model", "ModelException": "org.pytorch.serve.archive.model",
          "ModelVersionNotFoundException": "org.pytorch.serve.archive.model"}  # fmt: skip
 
@@ -139,7 +141,9 @@ class Inference(Calls):
         model = self.model(request.model_name, version)
         self.server.counted(request.model_name, version)
         parameters = [(name, "", value) for name, value in request.input.items()]
-        headers = {k: v for k, v in context.invocation_metadata() if isinstance(v, str)} | headers
+        secret = ("authorization", "token") if self.server.tokens.enabled else ()
+        told = context.invocation_metadata()
+        headers = {k: v for k, v in told if isinstance(v, str) and k not in secret} | headers
         if model.settings.sequence_batching and not sequence:
             sequence = headers.get(self.server.settings.sequence_keys[0], "") or f"ts-seq-{uuid.uuid4()}"
             headers[self.server.settings.sequence_keys[0]] = sequence
@@ -149,7 +153,7 @@ class Inference(Calls):
     async def StreamPredictions2(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """A conversation: each request of a sequence is answered, errors included, until the client ends it."""
         id_key, start_key, end_key = self.server.settings.sequence_keys
-        answers: asyncio.Queue[Any] = asyncio.Queue()
+        answers: asyncio.Queue[Any] = asyncio.Queue(_CONVERSATION)  # a client that does not read is not read from
         running: set[asyncio.Task] = set()
 
         async def one(request: Any) -> None:
@@ -174,6 +178,8 @@ class Inference(Calls):
                 task = asyncio.ensure_future(one(request))
                 running.add(task)
                 task.add_done_callback(running.discard)
+                while len(running) >= _CONVERSATION:
+                    await asyncio.wait(set(running), return_when=asyncio.FIRST_COMPLETED)
                 await asyncio.sleep(0)  # so that the jobs of a sequence are submitted in order
             while running:
                 await asyncio.wait(set(running))
@@ -184,7 +190,8 @@ class Inference(Calls):
             while (answer := await answers.get()) is not None:
                 yield answer
         finally:
-            reader.cancel()
+            for task in (reader, *running):
+                task.cancel()
 
 
 class Management(Calls):

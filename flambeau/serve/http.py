@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import http as _status
 import os
+import resource
 import time
 import urllib.parse
 from collections import deque
@@ -120,6 +121,7 @@ class Connection(asyncio.Protocol):
         self.transport = transport
         peer = transport.get_extra_info("peername")
         self.peer = f"/{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "/unix"
+        self.server.make_room()
         self.server.connections.add(self)
         self.deadline = time.monotonic() + REQUEST_SECONDS
 
@@ -294,6 +296,8 @@ class Connection(asyncio.Protocol):
         request = self._request
         assert request is not None
         self._in_body = True
+        if request.lower.get("transfer-encoding", "chunked").strip().lower() != "chunked":
+            raise BadRequestException("The only Transfer-Encoding that this server knows is chunked.")
         length = request.lower.get("content-length")
         if length is not None:
             if not length.isdigit() or int(length) > self.server.max_request_size:
@@ -440,56 +444,21 @@ class Listener:
         self.max_request_size = max_request_size
         self.cors = "".join(f"{k}: {v}\r\n" for k, v in cors.items()).encode("latin-1")
         self.connections: set[Connection] = set()
+        # Some of the process's descriptors are left for workers, files and the other addresses.
+        self.most = max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 16)
 
     def __call__(self) -> Connection:
         return Connection(self)
 
+    def make_room(self) -> None:
+        """Closes the connection that has waited longest for a request, where there are as many as there may be."""
+        if len(self.connections) >= self.most:
+            idle = [c for c in self.connections if c.current is None and c.transport is not None]
+            if idle:
+                oldest = min(idle, key=lambda connection: connection.deadline)
+                self.connections.discard(oldest)
+                oldest.transport.abort()
+
     def check(self, now: float) -> None:
         for connection in list(self.connections):
             connection.expire(now)
-
-
-# -- bodies --------------------------------------------------------------------------------------------------------------------
-
-
-def body_parameters(request: Request) -> list[tuple[str, str, bytes]]:
-    """The body as named values with their types: the fields of a form, or one called `body`."""
-    kind = request.content_type
-    if kind == "multipart/form-data":
-        return _multipart(request.body, request.lower["content-type"])
-    if kind == "application/x-www-form-urlencoded":
-        pairs = urllib.parse.parse_qsl(request.body.decode("latin-1"), keep_blank_values=True, encoding="utf-8")
-        return [(name, "", value.encode()) for name, value in pairs]
-    return [("body", kind, request.body)]
-
-
-def _options(header: str) -> dict[str, str]:
-    """`form-data; name="a"; filename="b"` -> {"name": "a", "filename": "b"}."""
-    found = {}
-    for part in header.split(";")[1:]:
-        key, _, value = part.partition("=")
-        found[key.strip().lower()] = value.strip().strip('"')
-    return found
-
-
-def _multipart(body: bytes, content_type: str) -> list[tuple[str, str, bytes]]:
-    boundary = _options(content_type).get("boundary", "")
-    if not boundary:
-        raise BadRequestException("A multipart request needs a boundary.")
-    parts = (b"\r\n" + body).split(b"\r\n--" + boundary.encode("latin-1"))
-    if len(parts) < 2 or not parts[-1].startswith(b"--"):
-        raise BadRequestException("The multipart request is not complete.")
-    fields = []
-    for part in parts[1:-1]:
-        head, blank, content = part.partition(b"\r\n\r\n")
-        headers = {}
-        for line in head.decode("utf-8", "replace").split("\r\n"):
-            name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip()
-        options = _options(headers.get("content-disposition", ""))
-        if not blank or "name" not in options:
-            raise BadRequestException("A part of the multipart request has no name.")
-        default = "application/octet-stream" if "filename" in options else ""
-        kind = headers.get("content-type", default).partition(";")[0].strip() if "filename" in options else ""
-        fields.append((options["name"], kind, content))
-    return fields

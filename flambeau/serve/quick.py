@@ -223,7 +223,7 @@ def _sent(model: Model) -> str:
 
 def _serve(settings: Settings, packed: list[tuple[str, str]], options: argparse.Namespace) -> int:
     try:
-        from .models import Registration  # noqa: PLC0415  need optional packages
+        from .registry import Registration  # noqa: PLC0415  need optional packages
         from .server import run as run_server  # noqa: PLC0415
     except ImportError as e:
         print(f"flambeau serve needs the package {e.name}: pip install flambeau[serve]", file=sys.stderr)

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from . import bounded_json, openapi, page
+from .bodies import body_parameters
 from .errors import (
     BadRequestException,
     InternalServerException,
@@ -19,9 +20,10 @@ from .errors import (
     ServiceUnavailableException,
     error_body,
 )
-from .http import Connection, Request, body_parameters
+from .http import Connection, Request
 from .job import Job
-from .models import Model, Registration
+from .models import Model
+from .registry import Registration
 from .tokens import INFERENCE, MANAGEMENT, TOKEN_API
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("flambeau.serve.rest")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_LOCAL = re.compile(
+    r"localhost|127\.[0-9.]+|\[[0-9a-f:.]+\]|[0-9.]+", re.ASCII
+)  # names that no stranger's server can answer for
 NO_WORKER = (
     '" has no worker to serve inference request. Please use scale workers API to add workers. If this is a sequence'
     " inference, please check if it is closed, or expired; or exceeds maxSequenceJobQueueSize"
@@ -189,17 +194,36 @@ class Rest:
         if request.method == "OPTIONS":
             connection.send(200, pretty(openapi.describe_model(model)))
             return
-        job = RestJob(self.server, connection, request, model, version, parameters, {**request.headers, **more})
+        job = RestJob(self.server, connection, request, model, version, parameters, {**self._headers(request), **more})
         self.server.counted(name, version)
         if not model.submit(job):
             raise ServiceUnavailableException(no_worker(name, version))
 
+    def _headers(self, request: Request) -> dict[str, str]:
+        """The headers that handlers see: not the key that was shown to the server."""
+        if not self.server.tokens.enabled:
+            return request.headers
+        return {name: value for name, value in request.headers.items() if name.lower() != "authorization"}
+
     # -- management --
+
+    def _refuse_strange_pages(self, request: Request) -> None:
+        """A page of any site can make its reader's browser ask a server on the reader's machine. Browsers say so: what changes
+        something must come from a page of this server's own, and without keys, from one at a name of this machine."""
+        origin = request.lower.get("origin")
+        if origin is None or origin in (self.server.settings.text("cors_allowed_origin") or "").split(","):
+            return
+        host = request.lower.get("host", "")
+        rebound = not self.server.tokens.enabled and not _LOCAL.fullmatch(host.rpartition(":")[0] or host)
+        if origin.partition("://")[2] != host or rebound:
+            raise BadRequestException(f"A page at {origin[:80]} may not manage this server (cors_allowed_origin).", 403)
 
     def _managed(self, connection: Connection, request: Request, segments: list[str]) -> bool:
         """Whether the path is one of management."""
         head, count, method = segments[1], len(segments), request.method
         tokens = self.server.tokens
+        if head != "metrics":
+            self._refuse_strange_pages(request)
         if head == "token" and tokens.enabled:
             tokens.check(request.lower.get("authorization"), TOKEN_API)
             tokens.renew(one(request.parameters(), "type") or "")
@@ -423,7 +447,8 @@ class DescribeJob(RestJob):
         self, found: list[dict[str, Any]], server: Server, connection: Connection, request: Request, model: Model,
         version: str | None,
     ):  # fmt: skip
-        super().__init__(server, connection, request, model, version, [], {**request.headers, "describe": "True"}, True)
+        headers = {k: v for k, v in request.headers.items() if k.lower() != "authorization"}
+        super().__init__(server, connection, request, model, version, [], {**headers, "describe": "True"}, True)
         self.found = found
 
     def reply(self, status: int, phrase: str, kind: str, headers: dict[str, str], body: bytes, more: bool) -> None:

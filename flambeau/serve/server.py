@@ -8,6 +8,7 @@ import gc
 import importlib
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -25,9 +26,10 @@ from .http import Connection, Listener, Request
 from .job import Job
 from .logs import Handler, Logs
 from .metrics import Metrics, system
-from .models import Model, Registration, Registry
+from .models import Model
 from .nursery import Nursery
 from .pool import Worker
+from .registry import Registration, Registry
 from .rest import Rest
 from .settings import Address, ConfigurationError, Settings
 from .tokens import Tokens
@@ -439,6 +441,8 @@ async def serve(settings: Settings, ready: Callable[[Server], Any] | None = None
 
 def run(settings: Settings, ready: Callable[[Server], Any] | None = None, **options: Any) -> None:
     """Runs a server in this process, on uvloop where it is installed."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each client and each worker takes some
     gc.freeze()  # what is loaded now stays: the collector need not look at it again
     gc.set_threshold(20_000, 20, 50)
     options["nursery"] = nursery = Nursery(settings.worker_environment())

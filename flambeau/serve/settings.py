@@ -206,6 +206,7 @@ class Settings:
         """The environment of workers: the server's, less what blacklist_env_vars matches."""
         hidden = re.compile(self.values.get("blacklist_env_vars") or r"\Z.")
         kept = {k: v for k, v in os.environ.items() if not hidden.fullmatch(k)}
+        kept.pop("TS_KEYSTORE_PASS", None)  # the server's own secret
         kept["TS_DECODE_INPUT_REQUEST"] = str(self.flag("decode_input_request", True)).lower()
         kept.update(
             zip(("TS_REQUEST_SEQUENCE_ID", "TS_REQUEST_SEQUENCE_START", "TS_REQUEST_SEQUENCE_END"), self.sequence_keys)

@@ -12,7 +12,7 @@ from . import bounded_json
 from .settings import ConfigurationError, Settings, read_properties, write_properties
 
 if TYPE_CHECKING:
-    from .models import Registry
+    from .registry import Registry
 
 
 def last(folder: Path) -> Path | None:

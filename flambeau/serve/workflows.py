@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import bounded_json
 from .archive import ModelArchive, WorkflowArchive, file_name_of, is_url, open_workflow
+from .bodies import body_parameters
 from .errors import (
     BadRequestException,
     ConflictStatusException,
@@ -19,9 +20,10 @@ from .errors import (
     ServeError,
     WorkflowNotFoundException,
 )
-from .http import Connection, Request, body_parameters
+from .http import Connection, Request
 from .job import CallbackJob
-from .models import Model, Owner, Registration, Registry, paged
+from .models import Model, Owner
+from .registry import Registration, Registry, paged
 from .settings import ModelSettings, Settings
 
 if TYPE_CHECKING:

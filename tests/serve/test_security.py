@@ -17,7 +17,7 @@ pytest.importorskip("httptools", reason="serving needs flambeau[serve]")
 from flambeau.serve import http  # noqa: E402
 from flambeau.serve.settings import ConfigurationError, Settings  # noqa: E402
 
-from .serving import Client  # noqa: E402
+from .serving import Client, make_model  # noqa: E402
 
 
 def talk(client: Client, data: bytes, kind: str = "inference", seconds: float = 5.0) -> bytes:
@@ -110,6 +110,38 @@ def test_two_lengths_are_refused(client: Client):
         assert answer.startswith(b"HTTP/1.1 400 ")
         assert answer.count(b"HTTP/1.1 ") == 1
     assert alive(client)
+
+
+def test_only_chunks_are_taken_as_a_coding(client: Client):
+    for coding in (b"gzip, chunked", b"identity", b"xchunked"):
+        head = b"POST /predictions/echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: " + coding
+        assert talk(client, head + b"\r\n\r\n0\r\n\r\n", seconds=1).startswith(b"HTTP/1.1 400 "), coding
+
+
+def test_idle_connections_make_room_for_new_ones(client: Client):
+    listener = client.server._listeners[0]
+    address = client.server.addresses["inference"]
+    most, listener.most = listener.most, 20
+    idle = [socket.create_connection((address.host, address.port)) for _ in range(50)]
+    try:
+        assert alive(client)
+        assert len(listener.connections) <= 21
+    finally:
+        listener.most = most
+        for connection in idle:
+            connection.close()
+
+
+def test_pages_of_other_sites_cannot_manage(client: Client):
+    """A page that somebody reads can make the browser send such requests to a server on the reader's own machine."""
+    port = client.server.addresses["management"].port
+    path = "/models?url=echo.mar&model_name=drive-by&initial_workers=0"
+    for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"},
+                    {"Origin": f"http://evil.example:{port}", "Host": f"evil.example:{port}"}):  # fmt: skip
+        assert client.manage("POST", path, headers=headers).status == 403
+        assert client.manage("GET", "/models", headers=headers).status == 403
+    assert client.manage("POST", path, headers={"Origin": f"http://127.0.0.1:{port}"}).status == 200
+    assert client.manage("DELETE", "/models/drive-by").status == 200
 
 
 def test_negative_and_odd_lengths_are_refused(client: Client):
@@ -260,6 +292,20 @@ def test_keys_with_everything_on_one_address(start, tmp_path: Path):
     assert [status("/ping", key[k]) for k in ("inference", "management")] == [b"200", b"400"]
     assert [status("/models", key[k]) for k in ("inference", "management")] == [b"400", b"200"]
     assert status("/metrics", "x") == b"200"
+
+
+def test_handlers_do_not_see_the_key(start, store: Path, tmp_path: Path):
+    make_model(store, "curious", """
+        def handle(data, context):
+            return data and [str(sorted(context.get_all_request_header(0))) for row in data]
+    """)  # fmt: skip
+    client = start(disable_token_authorization="false")
+    key = keys(tmp_path)
+    registered = client.manage("POST", "/models?url=curious.mar&initial_workers=1", headers=bearer(key["management"]))
+    assert registered.status == 200, registered.body
+    for path, kind in (("/predictions/curious", "inference"), ("/-/predictions/curious", "management")):
+        answer = client.ask("POST", path, b"x", {**bearer(key[kind]), "X-Mine": "1"}, kind)
+        assert "X-Mine" in answer.body.decode() and "uthorization" not in answer.body.decode()
 
 
 def test_new_keys(start, tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import signal
@@ -191,6 +192,19 @@ def test_errors_of_scaling(client: Client):
     assert (answer.status, answer.json()) == (202, {"status": "Processing worker updates..."})
 
 
+def test_workers_asked_for_before_a_model_is_removed_do_not_outlive_it(client: Client, store):
+    make_model(store, "brief", HANDLERS["echo"])
+    assert client.register("brief.mar").status == 200
+    model = client.server.registry.get("brief")
+
+    async def at_once() -> None:
+        await asyncio.gather(client.server.registry.unregister("brief", None), model.scale(3, 3))
+
+    loop = next(iter(client.server._tasks)).get_loop()
+    asyncio.run_coroutine_threadsafe(at_once(), loop).result(30)
+    assert model.workers == []
+
+
 def test_clients_that_leave_cost_nothing(client: Client, store):
     make_model(store, "left", HANDLERS["moody"], config={"minWorkers": 1, "maxWorkers": 1})
     client.register("left.mar")
@@ -318,7 +332,7 @@ def test_several_models_share_a_server_without_mixing(client: Client):
 
 SINGLE = """
 import asyncio, os, sys
-from flambeau.serve.models import Registration
+from flambeau.serve.registry import Registration
 from flambeau.serve.server import Server
 from flambeau.serve.settings import Settings
 
@@ -359,7 +373,7 @@ def test_single_process(store, tmp_path):
 SEVERAL = """
 import sys
 from flambeau.serve import server
-from flambeau.serve.models import Registration
+from flambeau.serve.registry import Registration
 from flambeau.serve.settings import Settings
 
 async def ready(running):
