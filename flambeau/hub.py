@@ -17,6 +17,7 @@ import re
 import shutil
 import sys
 import tempfile
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
 from . import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
-from .core.ownership import refuse_planted
+from .core.ownership import planted, refuse_planted
 from .serialization import load as load_file
 from .utils.progress import Progress
 
@@ -136,7 +137,11 @@ def load_state_dict_from_url(
     os.makedirs(model_dir, exist_ok=True)
     name = file_name or os.path.basename(urlparse(url).path)
     path = Path(model_dir, name)
-    refuse_planted(path, "a file of weights")
+    if (
+        found := planted(path)
+    ) is not None and not weights_only:  # a cache that many share: pickles can run code, tensors cannot
+        warnings.warn(f"{found}: only tensors are read from it", stacklevel=2)
+        weights_only = True
     if not path.exists():
         sys.stdout.write(f'Downloading: "{url}" to {path}\n')
         promised = HASH_REGEX.search(name) if check_hash else None

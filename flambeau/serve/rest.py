@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("flambeau.serve.rest")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+_LOOPBACK = re.compile(r"localhost|127\.[0-9.]+|::1", re.ASCII)
 _LOCAL = re.compile(
     r"localhost|127\.[0-9.]+|\[[0-9a-f:.]+\]|[0-9.]+", re.ASCII
 )  # names that no stranger's server can answer for
@@ -209,12 +210,14 @@ class Rest:
 
     def _refuse_strange_pages(self, request: Request) -> None:
         """A page of any site can make its reader's browser ask a server on the reader's machine. Browsers say so: what changes
-        something must come from a page of this server's own, and without keys, from one at a name of this machine."""
+        something must come from a page of this server's own; where only this machine is listened to, and no key is asked for, also
+        from a name that always means this machine: a stranger's name can come to mean it, too."""
         origin = request.lower.get("origin")
         if origin is None or origin in (self.server.settings.text("cors_allowed_origin") or "").split(","):
             return
         host = request.lower.get("host", "")
-        rebound = not self.server.tokens.enabled and not _LOCAL.fullmatch(host.rpartition(":")[0] or host)
+        here_only = _LOOPBACK.fullmatch(self.server.addresses["management"].host) and not self.server.tokens.enabled
+        rebound = here_only and not _LOCAL.fullmatch(host.rpartition(":")[0] or host)
         if origin.partition("://")[2] != host or rebound:
             raise BadRequestException(f"A page at {origin[:80]} may not manage this server (cors_allowed_origin).", 403)
 

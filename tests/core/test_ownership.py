@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import stat
 import subprocess
@@ -195,6 +196,13 @@ def test_a_store_of_ranks_is_not_a_strangers(trap: Path, public: Path):
     assert FileStore(str(public / "mine"), 1).num_keys() == 0
 
 
+class Trojan:
+    """Ends the process that unpickles it."""
+
+    def __reduce__(self):
+        return os._exit, (1,)
+
+
 @as_root
 def test_code_and_weights_of_a_stranger_are_not_loaded(trap: Path, monkeypatch: pytest.MonkeyPatch):
     import flambeau as torch
@@ -206,9 +214,12 @@ def test_code_and_weights_of_a_stranger_are_not_loaded(trap: Path, monkeypatch: 
     with pytest.raises(PermissionError, match="trusted repositories"):
         torch.hub.load("owner/name", "f", trust_repo=False)
     (trap / "hub" / "checkpoints").mkdir()
-    (trap / "hub" / "checkpoints" / "w.pt").write_bytes(b"x")
-    with pytest.raises(PermissionError, match="a file of weights"):
-        torch.hub.load_state_dict_from_url("http://127.0.0.1:1/w.pt")
+    torch.save({"w": torch.ones(2)}, trap / "hub" / "checkpoints" / "w.pt")
+    torch.save({"w": Trojan()}, trap / "hub" / "checkpoints" / "trojan.pt")
+    with pytest.warns(UserWarning, match="only tensors are read"):  # a cache that many share is of use for weights
+        assert torch.hub.load_state_dict_from_url("http://127.0.0.1:1/w.pt")["w"].tolist() == [1, 1]
+    with pytest.warns(UserWarning, match="only tensors"), pytest.raises(pickle.UnpicklingError):
+        torch.hub.load_state_dict_from_url("http://127.0.0.1:1/trojan.pt")
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(trap))
     with pytest.raises(PermissionError, match="a build directory"):
         cpp_extension._folder("mine", None)
