@@ -3,6 +3,7 @@ at once (grouped). Gradients flow through the synchronous ones."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -62,6 +63,47 @@ def _first(results: Any) -> Any:
     return results[0]
 
 
+# -- spellings ------------------------------------------------------------------------------------------------------------
+
+
+def _started(describe: Callable, take: Callable[[Any], Any], grouped: bool = False, in_place: bool = False) -> Any:
+    """A function that starts an operation on a tensor, or on several as a group, and returns a handle. `describe(tensors, ...)` has the
+    function's other parameters and says what is submitted: kind, name, settings and process set; `take` picks from each result."""
+    given, *others = inspect.signature(describe).parameters.values()
+    signature = inspect.Signature([given.replace(name="tensors" if grouped else "tensor", annotation=Tensor), *others])
+
+    def start(*args: Any, **kwargs: Any) -> Handle:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        first, *rest = bound.args
+        tensors = list(first) if grouped else [first]
+        kind, name, settings, process_set = describe(tensors, *rest)
+        settings = {**settings, "in_place": True} if in_place else settings
+        request = process_set.member().submit(kind, name, _checked(tensors), settings)
+        return _handle(request, lambda results: [*map(take, results)] if grouped else take(results[0]))
+
+    start.__signature__ = signature  # type: ignore[attr-defined]
+    start.__name__ = f"{'grouped_' if grouped else ''}{describe.__name__[1:]}_async{'_' if in_place else ''}"
+    start.__qualname__, start.__doc__ = start.__name__, f"{describe.__doc__} Returns a handle."
+    return start
+
+
+def _waited(start: Any) -> Any:
+    """The same, waiting for the result."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return synchronize(start(*args, **kwargs))
+
+    run.__signature__ = start.__signature__  # type: ignore[attr-defined]
+    run.__name__ = run.__qualname__ = start.__name__.replace("_async", "")
+    run.__doc__ = start.__doc__.removesuffix(" Returns a handle.")
+    return run
+
+
+def _whole(result: Any) -> Any:
+    return result
+
+
 # -- allreduce ------------------------------------------------------------------------------------------------------------
 
 
@@ -73,67 +115,37 @@ def _operation(op: str | None, average: bool | None) -> str:
     return Sum if average is False else Average
 
 
-def _reduce_settings(
-    op: str, pre: float, post: float, process_set: ProcessSet, in_place: bool = False
-) -> dict[str, Any]:
+def _reduce_settings(op: str, pre: float, post: float, process_set: ProcessSet) -> dict[str, Any]:
     if op == Adasum:
         size = process_set.size() or 1
         if process_set is not global_process_set:
             raise NotImplementedError("Adasum does not support non-global process sets yet.")
         if size & (size - 1):
             raise NotImplementedError("Running Adasum with non-power of 2 ranks is not supported yet.")
-    return {"op": op, "scale": (float(pre), float(post)), "in_place": in_place}
+    return {"op": op, "scale": (float(pre), float(post)), "in_place": False}
 
 
-def _start_allreduce(
-    tensors: Sequence[Tensor], average: Any, name: str | None, op: Any, pre: float, post: float, process_set: ProcessSet,
-    in_place: bool, take: Callable[[Any], Any],
-) -> Handle:  # fmt: skip
-    settings = _reduce_settings(_operation(op, average), pre, post, process_set, in_place)
-    request = process_set.member().submit("allreduce", name, _checked(tensors), settings)
-    return _handle(request, take)
-
-
-def allreduce_async(
-    tensor: Tensor, average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
-) -> Handle:  # fmt: skip
-    """Start averaging (or what `op` says) a tensor over all processes."""
-    arguments = (average, name, op, prescale_factor, postscale_factor, process_set)
-    return _start_allreduce([tensor], *arguments, False, _first)
-
-
-def allreduce_async_(
-    tensor: Tensor, average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
-) -> Handle:  # fmt: skip
-    arguments = (average, name, op, prescale_factor, postscale_factor, process_set)
-    return _start_allreduce([tensor], *arguments, True, _first)
-
-
-def grouped_allreduce_async(
+def _allreduce(
     tensors: Sequence[Tensor], average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
     postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
-) -> Handle:  # fmt: skip
-    arguments = (average, name, op, prescale_factor, postscale_factor, process_set)
-    return _start_allreduce(tensors, *arguments, False, list)
+) -> tuple:  # fmt: skip
+    """Average (or what `op` says) over all processes."""
+    settings = _reduce_settings(_operation(op, average), prescale_factor, postscale_factor, process_set)
+    return "allreduce", name, settings, process_set
 
 
-def grouped_allreduce_async_(
-    tensors: Sequence[Tensor], average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
-) -> Handle:  # fmt: skip
-    arguments = (average, name, op, prescale_factor, postscale_factor, process_set)
-    return _start_allreduce(tensors, *arguments, True, list)
+allreduce_async, allreduce_async_ = _started(_allreduce, _whole), _started(_allreduce, _whole, in_place=True)
+grouped_allreduce_async = _started(_allreduce, _whole, grouped=True)
+grouped_allreduce_async_ = _started(_allreduce, _whole, grouped=True, in_place=True)
+allreduce_, grouped_allreduce_ = _waited(allreduce_async_), _waited(grouped_allreduce_async_)
 
 
 class _Allreduce(Function):
     @staticmethod
     def forward(ctx: Any, settings: tuple, name: str | None, *tensors: Tensor) -> tuple:
         ctx.settings = settings
-        average, op, pre, post, process_set = settings
-        handle = _start_allreduce(tensors, average, name, op, pre, post, process_set, False, list)
-        return tuple(synchronize(handle))
+        average, op, *rest = settings
+        return tuple(synchronize(grouped_allreduce_async(tensors, average, name, op, *rest)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple:
@@ -160,22 +172,6 @@ def grouped_allreduce(
     return [compression.decompress(t, context) for t, context in zip(results, contexts)]
 
 
-def allreduce_(
-    tensor: Tensor, average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
-) -> Tensor:  # fmt: skip
-    return synchronize(allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor, process_set))
-
-
-def grouped_allreduce_(
-    tensors: Sequence[Tensor], average: Any = None, name: str | None = None, op: Any = None, prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set,
-) -> list[Tensor]:  # fmt: skip
-    return synchronize(
-        grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor, process_set)
-    )
-
-
 def sparse_allreduce_async(
     tensor: Any, name: str, op: Any, process_set: ProcessSet = global_process_set
 ) -> Callable[[], Tensor]:
@@ -199,26 +195,23 @@ def sparse_allreduce_async(
 # -- allgather --------------------------------------------------------------------------------------------------------------
 
 
-def _start_allgather(tensors: Sequence[Tensor], name: str | None, process_set: ProcessSet, take: Any) -> Handle:
-    return _handle(process_set.member().submit("allgather", name, _checked(tensors), {}), take)
-
-
-def allgather_async(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Handle:
-    """Start joining everybody's tensor along the first dimension."""
-    return _start_allgather([tensor], name, process_set, lambda results: results[0][0])
-
-
-def grouped_allgather_async(
+def _allgather(
     tensors: Sequence[Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Handle:
-    return _start_allgather(tensors, name, process_set, lambda results: [r[0] for r in results])
+) -> tuple:
+    """Join everybody's tensor along the first dimension."""
+    return "allgather", name, {}, process_set
+
+
+allgather_async = _started(_allgather, _first)
+grouped_allgather_async = _started(_allgather, _first, grouped=True)
+_with_sizes = _started(_allgather, _whole, grouped=True)
 
 
 class _Allgather(Function):
     @staticmethod
     def forward(ctx: Any, name: str | None, process_set: ProcessSet, *tensors: Tensor) -> tuple:
         ctx.process_set, ctx.shapes = process_set, [t.shape for t in tensors]
-        results = synchronize(_start_allgather(tensors, name, process_set, list))
+        results = synchronize(_with_sizes(tensors, name, process_set))
         ctx.sizes = [sizes for _, sizes in results]
         return tuple(joined for joined, _ in results)
 
@@ -247,24 +240,17 @@ def grouped_allgather(
 # -- broadcast --------------------------------------------------------------------------------------------------------------
 
 
-def _start_broadcast(tensor: Tensor, root: int, name: str | None, process_set: ProcessSet, in_place: bool) -> Handle:
-    settings = {"root": root, "in_place": in_place}
-    if process_set.ranks is not None and root not in process_set.ranks:
-        raise ValueError(f"broadcast: the root rank {root} is not in the process set {process_set.ranks}")
-    return _handle(process_set.member().submit("broadcast", name, _checked([tensor]), settings), _first)
+def _broadcast(
+    tensors: Sequence[Tensor], root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> tuple:
+    """Send a tensor of one process to all."""
+    if process_set.ranks is not None and root_rank not in process_set.ranks:
+        raise ValueError(f"broadcast: the root rank {root_rank} is not in the process set {process_set.ranks}")
+    return "broadcast", name, {"root": root_rank, "in_place": False}, process_set
 
 
-def broadcast_async(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Handle:
-    """Start sending a tensor of one process to all."""
-    return _start_broadcast(tensor, root_rank, name, process_set, False)
-
-
-def broadcast_async_(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Handle:
-    return _start_broadcast(tensor, root_rank, name, process_set, True)
+broadcast_async, broadcast_async_ = _started(_broadcast, _whole), _started(_broadcast, _whole, in_place=True)
+broadcast_ = _waited(broadcast_async_)
 
 
 class _Broadcast(Function):
@@ -284,12 +270,6 @@ def broadcast(
 ) -> Tensor:
     """The tensor of one process, on all."""
     return _Broadcast.apply(tensor, root_rank, name, process_set)
-
-
-def broadcast_(
-    tensor: Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> Tensor:
-    return synchronize(broadcast_async_(tensor, root_rank, name, process_set))
 
 
 # -- alltoall ---------------------------------------------------------------------------------------------------------------
@@ -355,38 +335,27 @@ def alltoall(
 # -- reducescatter ------------------------------------------------------------------------------------------------------------
 
 
-def _start_reducescatter(
-    tensors: Sequence[Tensor], name: str | None, op: str, process_set: ProcessSet, pre: float, post: float, take: Any
-) -> Handle:
+def _reducescatter(
+    tensors: Sequence[Tensor], name: str | None = None, op: str = Average, process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
+) -> tuple:  # fmt: skip
+    """Reduce over all processes; process r gets the r-th part."""
     if any(t.dim() == 0 for t in tensors):
         raise ValueError("reducescatter needs tensors of at least one dimension")
     if op not in (Sum, Average):
         raise NotImplementedError(f"reducescatter supports Sum and Average, not {op}")
-    settings = _reduce_settings(op, pre, post, process_set)
-    return _handle(process_set.member().submit("reducescatter", name, _checked(tensors), settings), take)
+    return "reducescatter", name, _reduce_settings(op, prescale_factor, postscale_factor, process_set), process_set
 
 
-def reducescatter_async(
-    tensor: Tensor, name: str | None = None, op: str = Average, process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-) -> Handle:  # fmt: skip
-    """Start reducing a tensor, of which process r gets the r-th part."""
-    return _start_reducescatter([tensor], name, op, process_set, prescale_factor, postscale_factor, _first)
-
-
-def grouped_reducescatter_async(
-    tensors: Sequence[Tensor], name: str | None = None, op: str = Average, process_set: ProcessSet = global_process_set,
-    prescale_factor: float = 1.0, postscale_factor: float = 1.0,
-) -> Handle:  # fmt: skip
-    return _start_reducescatter(tensors, name, op, process_set, prescale_factor, postscale_factor, list)
+reducescatter_async = _started(_reducescatter, _whole)
+grouped_reducescatter_async = _started(_reducescatter, _whole, grouped=True)
 
 
 class _Reducescatter(Function):
     @staticmethod
     def forward(ctx: Any, settings: tuple, name: str | None, *tensors: Tensor) -> tuple:
         ctx.settings = settings
-        op, process_set, pre, post = settings
-        return tuple(synchronize(_start_reducescatter(tensors, name, op, process_set, pre, post, list)))
+        return tuple(synchronize(grouped_reducescatter_async(tensors, name, *settings)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple:
