@@ -290,8 +290,9 @@ def pool_constants(graph: Graph) -> None:
 
     visit(graph)
     for node in reversed(kept):
-        if graph.nodes_[0] is not node:
-            node.move_before(graph.nodes_[0])
+        first = graph.nodes_.first
+        if first is not None and first is not node:
+            node.move_before(first)
 
 
 def _constant_key(node: Node) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..ops.machinery.schema import number_text, quoted
+from .node_list import NodeList
 from .source import Range
 from .types import BOOL, FLOAT, INT, NONE, STRING, TENSOR, DictType, EnumType, ListType, TupleType, Type, shown
 
@@ -93,8 +94,16 @@ class Use(NamedTuple):
         return self.user.isAfter(other.user) or (self.user is other.user and self.offset > other.offset)
 
 
-class _Uses(list):
-    """Where a value is read: (node, index). PyTorch asks for them by a call."""
+class _Uses(dict[tuple["Node", int], None]):
+    """Where a value is read: (node, index), in order. PyTorch asks for them by a call."""
+
+    __slots__ = ()
+
+    def append(self, use: tuple[Node, int]) -> None:
+        self[use] = None
+
+    def remove(self, use: tuple[Node, int]) -> None:
+        del self[use]
 
     def __call__(self) -> list[Use]:
         return [Use(node, index) for node, index in self]
@@ -103,7 +112,9 @@ class _Uses(list):
 class Node:
     """An operator with its inputs, outputs, attributes and inner blocks."""
 
-    __slots__ = ("attributes", "blocks_", "graph", "inputs_", "kind_", "owner", "outputs_", "range", "schema_", "scope")
+    __slots__ = (
+        "attributes", "blocks_", "following", "graph", "inputs_", "kind_", "owner", "outputs_", "preceding", "range", "schema_", "scope",
+    )  # fmt: skip
 
     def __init__(self, graph: Graph, kind: str, inputs: Iterable[Value] = (), outputs: int = 1):
         self.graph, self.kind_ = graph, kind
@@ -112,6 +123,8 @@ class Node:
         self.blocks_: list[Block] = []
         self.attributes: dict[str, Any] = {}
         self.owner: Block | None = None
+        self.preceding: Node | None = None
+        self.following: Node | None = None
         self.range: Range | None = None
         self.scope = ""
         self.schema_: Any = None
@@ -236,14 +249,16 @@ class Node:
     def insert_before(self, other: Node) -> Node:
         block = other.owner
         assert block is not None
-        block.nodes_.insert(block.index(other), self)
+        if other is block.ret:
+            return block.append(self)
+        block.nodes_.insert(self, other.preceding, other)
         self.owner = block
         return self
 
     def insert_after(self, other: Node) -> Node:
         block = other.owner
         assert block is not None
-        block.nodes_.insert(block.index(other) + 1, self)
+        block.nodes_.insert(self, other, other.following)
         self.owner = block
         return self
 
@@ -291,7 +306,7 @@ class Block:
 
     def __init__(self, graph: Graph, owner: Node | None):
         self.graph, self.owning_node = graph, owner
-        self.nodes_: list[Node] = []
+        self.nodes_ = NodeList()
         self.param = Node(graph, "prim::Param", outputs=0)
         self.ret = Node(graph, "prim::Return", outputs=0)
         self.param.owner = self.ret.owner = self
@@ -339,7 +354,7 @@ class Block:
         return node
 
     def prepend(self, node: Node) -> Node:
-        self.nodes_.insert(0, node)
+        self.nodes_.prepend(node)
         node.owner = self
         return node
 

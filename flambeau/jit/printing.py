@@ -168,29 +168,26 @@ class _Body:
 
     # -- what is written inside expressions ---------------------------------------------------------------------------------
     def scan(self, block: Block) -> None:
-        order = {node: i for i, node in enumerate(block.nodes_)}
-        self._scan_node(block, order, block.ret)
+        self._scan_node(block, block.ret)
         for node in reversed(block.nodes_):
-            self._scan_node(block, order, node)
+            self._scan_node(block, node)
 
-    def _before(self, block: Block, order: dict[Node, int], node: Node) -> Node | None:
-        index = len(block.nodes_) if node is block.ret else order[node]
-        while index > 0:
-            index -= 1
-            if block.nodes_[index].kind_ != "prim::Constant":
-                return block.nodes_[index]
-        return None
+    def _before(self, block: Block, node: Node) -> Node | None:
+        before = block.nodes_.last if node is block.ret else node.preceding
+        while before is not None and before.kind_ == "prim::Constant":
+            before = before.preceding
+        return before
 
-    def _scan_node(self, block: Block, order: dict[Node, int], node: Node) -> Node | None:
+    def _scan_node(self, block: Block, node: Node) -> Node | None:
         if node in self.inline:
             return node
         for inner in node.blocks_:
             self.scan(inner)
-        point = self._before(block, order, node)
+        point = self._before(block, node)
         for value in reversed(node.inputs_):
             maker = value.node
             if maker is point and point is not None and _can_inline(value):
-                point = self._scan_node(block, order, point)
+                point = self._scan_node(block, point)
                 self.inline.add(maker)
             elif maker.kind_ == "prim::Constant":
                 self.inline.add(maker)
@@ -396,7 +393,7 @@ def _can_inline(value: Value) -> bool:
     node = value.node
     if len(node.outputs_) != 1 or len(value.uses) != 1 or node.blocks_:
         return False
-    user, index = value.uses[0]
+    user, index = next(iter(value.uses))
     if value.has_name() and user.kind_ != "prim::Return":
         return False
     if user.kind_ == "prim::Loop" and index >= 2:
@@ -423,9 +420,9 @@ def _is_identifier(name: str) -> bool:
 
 
 def _is_empty_with(node: Node) -> bool:
-    assert node.owner is not None
-    index = node.owner.index(node)
-    for other in node.owner.nodes_[index + 1 :]:
+    other = node
+    while other.following is not None:
+        other = other.following
         if other.kind_ == "prim::Exit" and other.inputs_[0] is node.inputs_[0]:
             return True
         if other.kind_ != "prim::Constant":

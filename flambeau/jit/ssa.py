@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from .ir import Block, Graph, Node, Value, constant_of, copy_node
 from .types import BOOL, INT, Type, unify, unshaped
+from .variables import Variables
 
 INT_MAX = 9223372036854775807
 _LEAVING = (
@@ -23,7 +24,7 @@ _LEAVING = (
 
 
 def convert(graph: Graph) -> None:
-    _Variables(graph).block(graph, {})
+    _Variables(graph).block(graph, Variables())
     _Exits(graph, "prim::LoopContinuation").run()
     _Exits(graph, "prim::ReturnStmt").run()
     _merge_ifs(graph)
@@ -35,16 +36,16 @@ def _merge_ifs(block: Block) -> None:
     for node in list(block.nodes_):
         for inner in node.blocks_:
             _merge_ifs(inner)
-    number = 0
-    while number + 1 < len(block.nodes_):
-        first, second = block.nodes_[number : number + 2]
+    first = block.nodes_.first
+    while first is not None and first.following is not None:
+        second = first.following
         if first.kind_ == second.kind_ == "prim::If" and second.inputs_[0] in first.outputs_:
             index = first.outputs_.index(second.inputs_[0])
             ways = [constant_of(inner.outputs_[index]) for inner in first.blocks_]
             if all(known for known, _ in ways):
                 _merge(first, second, [truth for _, truth in ways])
                 continue
-        number += 1
+        first = second
 
 
 def _merge(first: Node, second: Node, ways: Sequence[bool]) -> None:
@@ -118,9 +119,6 @@ class _Loop:
     checking: Block
 
 
-Variables = dict[str, Value]
-
-
 def leaves(block: Block) -> bool:
     """Whether control never reaches the end of a block."""
     for node in block.nodes_:
@@ -166,7 +164,7 @@ class _Variables:
                 node.destroy()
             else:
                 for inner in node.blocks_:
-                    self.block(inner, dict(known), loop)
+                    self.block(inner, known.inner(), loop)
         return known
 
     def store(self, known: Variables, node: Node) -> None:
@@ -180,20 +178,21 @@ class _Variables:
         return unshaped(self.declared.get((value, name), value.type))
 
     def branch(self, node: Node, known: Variables, loop: _Loop | None) -> None:
-        ends = [self.block(inner, dict(known), loop) for inner in node.blocks_]
+        ends = [self.block(inner, known.inner(), loop) for inner in node.blocks_]
         gone = [leaves(inner) for inner in node.blocks_]
         if all(gone):
             return
-        changed = sorted(n for n in set(ends[0]) | set(ends[1]) if any(e.get(n) is not known.get(n) for e in ends))
+        touched = {name for end in ends for name in end.changed}
+        changed = sorted(name for name in touched if any(end.get(name) is not known.get(name) for end in ends))
         for name in changed:
             if any(name not in end and not left for end, left in zip(ends, gone)):
-                known.pop(name, None)
+                known.remove(name)
                 continue
             there = [end[name] for end, left in zip(ends, gone) if not left]
             types = [self.type_of(name, value) for value in there]
             kind: Type | None = types[0] if len(there) == 1 else unify(types[0], types[1])
             if kind is None:
-                known.pop(name, None)
+                known.remove(name)
                 continue
             for inner, end, left in zip(node.blocks_, ends, gone):
                 inner.add_output(self.nothing(inner, kind) if left else end[name])
@@ -213,7 +212,7 @@ class _Variables:
         with self.graph.at(node):
             start = self.condition(checking, known)
         node.add_input(start)
-        inside = dict(known)
+        inside = known.inner()
         for name in names:
             before = known[name]
             node.add_input(before)
@@ -239,7 +238,7 @@ class _Variables:
         copy = [self.graph.insert(copy_node(n, self.graph, _Following(seen))) for n in checking.nodes_]
         result = seen.get(checking.outputs_[0], checking.outputs_[0])
         holder = self.graph.insert(self.graph.create("prim::Keep", [result], 0))
-        here = dict(known)
+        here = known.inner()
         for made in copy:
             self._one(made, here)
         result = holder.inputs_[0]

@@ -226,8 +226,8 @@ class Tracer(TracedSizes, modes.Mode):
                 node.outputs_[0].type = kind.attributes.get(part, TENSOR)
                 # At the beginning of the block, where it can be used again.
                 index = sum(n.kind_ == "prim::GetAttr" for n in frame.block.nodes_)
-                frame.block.nodes_.insert(min(index, len(frame.block.nodes_)), node)
-                node.owner = frame.block
+                later = frame.block.nodes_[index:]
+                node.insert_before(later[0] if later else frame.block.ret)
                 if not part.isdigit():
                     node.outputs_[0].set_name(part)
                 frame.attributes[key] = node.outputs_[0]

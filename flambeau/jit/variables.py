@@ -1,0 +1,45 @@
+"""The variables of a program at one place in it, by scopes: a branch sees those around it, and keeps only what it changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .ir import Value
+
+
+class Variables:
+    """Values by name. Changes in an `inner` scope are not seen outside; `changed` are the names that were set or removed in it."""
+
+    __slots__ = ("around", "changed")
+
+    def __init__(self, around: Variables | None = None):
+        self.around = around
+        self.changed: dict[str, Value | None] = {}  # None: removed here
+
+    def inner(self) -> Variables:
+        return Variables(self)
+
+    def get(self, name: str) -> Value | None:
+        scope: Variables | None = self
+        while scope is not None:
+            if name in scope.changed:
+                return scope.changed[name]
+            scope = scope.around
+        return None
+
+    def __getitem__(self, name: str) -> Value:
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        self.changed[name] = value
+
+    def remove(self, name: str) -> None:
+        """Forget a variable, whether it is there or not."""
+        self.changed[name] = None
