@@ -13,7 +13,7 @@ import flambeau
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.node import Node
-from ..library.aten import aten
+from ..library.aten import OpOverload, aten
 from ..library.higher_order import HigherOrderOperator, cond_op
 from ..nn import Module
 from . import expressions, treespecs
@@ -37,11 +37,15 @@ _ARITHMETIC = {
 }  # fmt: skip
 
 
-def _target(name: str) -> Any:
+def _target(name: Any) -> Any:
     """What a node of the file calls; nothing but operators can be named."""
+    if not isinstance(name, str):
+        raise ValueError(f"a node of the exported program calls {str(name)[:80]!r}, which is no name of an operator")
     if name.startswith("torch.ops.aten."):
         packet, _, overload = name[len("torch.ops.aten.") :].partition(".")
-        return getattr(getattr(aten, packet), overload)
+        found = getattr(getattr(aten, packet, None), overload, None)
+        if isinstance(found, OpOverload):
+            return found
     if name == "torch.ops.higher_order.cond":
         return cond_op
     if name.startswith("_operator.") and name[len("_operator.") :] in _ARITHMETIC:

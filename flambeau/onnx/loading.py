@@ -11,6 +11,7 @@ import flambeau
 
 from ..core.tensor import Tensor
 from ..nn import Module, Parameter
+from .checking import InvalidFile, check_model
 from .dtypes import DTYPE, tensor_of
 from .errors import OnnxExporterError
 from .nodes import NODES, Call
@@ -33,16 +34,18 @@ def load(f: Any, *, trainable: bool = True) -> OnnxModule:
     """
     onnx = onnx_package()
     if isinstance(f, onnx.ModelProto):
-        model = f
-    elif isinstance(f, (bytes, bytearray)):
-        model = onnx.load_model_from_string(bytes(f))
-    else:
-        try:
+        return OnnxModule(f, trainable=trainable)
+    given = isinstance(f, (bytes, bytearray))
+    what = "the text" if given else str(f)
+    try:
+        if given:
+            model = onnx.load_model_from_string(bytes(f))
+        else:
             model = onnx.load_model(f if hasattr(f, "read") else os.fspath(f))
-        except Exception as error:
-            if isinstance(error, OSError):
-                raise
-            raise OnnxExporterError(f"{f} is not an ONNX file, or is damaged: {error}") from error
+    except OSError:
+        raise
+    except Exception as error:
+        raise InvalidFile(f"{what} is not an ONNX file, or is damaged: {error}") from error
     return OnnxModule(model, trainable=trainable)
 
 
@@ -55,6 +58,7 @@ class OnnxModule(Module):
 
     def __init__(self, model: Any, *, trainable: bool = True) -> None:
         super().__init__()
+        check_model(model)
         self.__dict__["opsets"] = {o.domain if o.domain != "ai.onnx" else "": o.version for o in model.opset_import}
         self.__dict__["graph"] = Subgraph(model.graph, self.opsets, {(f.domain, f.name): f for f in model.functions})
         self.__dict__["paths"] = {}
@@ -309,18 +313,33 @@ def tensor_value(proto: Any) -> Any:
     """A tensor of a file; a NumPy array where it holds strings."""
     onnx = onnx_package()
     if proto.data_type == onnx.TensorProto.STRING:
-        return onnx.numpy_helper.to_array(proto).astype(object)
+        return _array(proto, onnx).astype(object)
     if proto.data_type not in DTYPE:
         raise UnsupportedNode(f"tensors of type {onnx.TensorProto.DataType.Name(proto.data_type)} are not supported")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return tensor_of(onnx.numpy_helper.to_array(proto))
+        return tensor_of(_array(proto, onnx))
+
+
+def _array(proto: Any, onnx: Any) -> Any:
+    """The values of a tensor of a file, as a NumPy array."""
+    if proto.data_location == onnx.TensorProto.EXTERNAL and not proto.HasField("raw_data"):
+        where = next(
+            (entry.value for entry in proto.external_data if entry.key == "location"), "a file that is not named"
+        )
+        raise InvalidFile(
+            f"the values of the tensor {proto.name!r} are in another file ({where}), which was not read: load the model by its path"
+        )
+    try:
+        return onnx.numpy_helper.to_array(proto)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InvalidFile(f"the tensor {proto.name!r} of size {list(proto.dims)} is damaged: {error}") from error
 
 
 def _from_sparse(sparse: Any, onnx: Any) -> Tensor:
     values, places = (
-        tensor_of(onnx.numpy_helper.to_array(sparse.values)),
-        tensor_of(onnx.numpy_helper.to_array(sparse.indices)),
+        tensor_of(_array(sparse.values, onnx)),
+        tensor_of(_array(sparse.indices, onnx)),
     )
     dense = flambeau.zeros(list(sparse.dims), dtype=values.dtype)
     flat = dense.view(-1)
