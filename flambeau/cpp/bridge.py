@@ -38,6 +38,8 @@ FORMATS = {
     for name in ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
 }
 
+watchers = watching.active  # C++ asks whether there are any
+
 
 def operator(name: str, overload: str) -> Callable:
     """What runs for one of PyTorch's operators."""
