@@ -181,7 +181,7 @@ class _AskClasses(TorchDispatchMode):
         parts = _composite().get(overload)
         if parts is not None:
             if overload.own_backward:
-                ruled = gradients.recorded(overload, args, kwargs)
+                ruled = gradients.recorded(self, overload, args, kwargs)
                 if ruled is not NotImplemented:
                     return ruled
             with contextlib.suppress(NotImplementedError):

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import flambeau
+from flambeau.fx.experimental.proxy_tensor import make_fx
 from tests.jit.oracle import real_torch
 
 PLACES, TARGETS = [[1, 2], [0, 3]], [1, 0]
@@ -104,3 +105,36 @@ def test_second_derivatives_say_so() -> None:
 
     with pytest.raises(NotImplementedError, match="second derivatives"):
         make_fx(second)(flambeau.ones(3, requires_grad=True))
+
+
+STEPS = {
+    "unsqueeze": lambda x: x.unsqueeze(0) * 2,
+    "squeeze": lambda x: x[:1].squeeze(0) * x,
+    "flip": lambda x: x.flip(1) * x,
+    "roll": lambda x: x.roll(1, 0) * x,
+    "repeat": lambda x: x.repeat(2, 2),
+    "outer": lambda x: flambeau.outer(x[0], x[1]),
+    "cov": lambda x: flambeau.corrcoef(x),
+    "topk": lambda x: x.topk(2)[0] * 3,
+    "pool with places": lambda x: flambeau.nn.functional.adaptive_max_pool2d(x.view(1, 4, 4), 2),
+    "windows": lambda x: x.unfold(0, 2, 1) ** 2,
+    "padded convolution": lambda x: flambeau.nn.functional.conv2d(
+        x.view(1, 1, 4, 4), flambeau.ones(1, 1, 3, 3), padding="same"
+    ),
+    "selu": flambeau.selu,
+    "kl_div": lambda x: flambeau.nn.functional.kl_div(x, x.detach(), reduction="none", log_target=True),
+    "two views": lambda x: x[:, 1:3] * x[:, :2],
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_graphs_of_gradients_compute_gradients(name: str) -> None:
+    """A composite is followed into its parts, whose derivatives have operators of PyTorch's; views of one tensor stay apart."""
+
+    def step(x):
+        return flambeau.autograd.grad((STEPS[name](x) ** 2).sum(), x)[0]
+
+    flambeau.manual_seed(0)
+    recorded = make_fx(step)(flambeau.randn(4, 4, requires_grad=True))
+    other = flambeau.randn(6, 4)[1:5]  # somewhere else in its memory than the example
+    assert flambeau.allclose(recorded(other), step(other.clone().requires_grad_()), atol=1e-5)

@@ -110,3 +110,28 @@ def test_one_number_stands_for_those_of_all_dimensions_of_a_convolution():
     x, weight = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 3, 3)
     found = torch.ops.aten.convolution(x, weight, None, [2], [1], [1], False, [0], 1)
     assert torch.equal(found, torch.nn.functional.conv2d(x, weight, None, 2, 1))
+
+
+PLACES = {
+    "elu": "aten.elu.default(x, 1.5, 2.0, 0.5)",
+    "add": "aten.add.Scalar(x, 2, 3)",
+    "sub": "aten.sub.Scalar(x, 2, 3)",
+    "unpool": "aten.max_unpool2d.default(x.view(1, 2, 3), torch.tensor([[[0, 2, 4], [11, 9, 6]]]), [3, 4])",
+    "scatter": "aten.scatter.value(x, 1, torch.tensor([[0, 1], [2, 0]]), 7.0)",
+    "stft": "aten.stft.default(torch.arange(32.0), 8, 4, 8, None, False, True, True)",
+    "histogramdd": "aten.histogramdd.default(x, [2, 2, 2], None, None, True)[0]",
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_arguments_that_have_other_places_in_the_function(name: str) -> None:
+    """`elu`'s third argument was taken for `inplace`: the input was changed, and the result wrong."""
+    real = pytest.importorskip("torch", reason="compares with the real PyTorch")
+    results = []
+    for library in (torch, real):
+        given = library.tensor([[-1.0, 0.5, 2.0], [3.0, -2.0, 0.0]])
+        kept = given.clone()
+        results.append(eval(PLACES[name], {"torch": library, "aten": library.ops.aten, "x": given}))  # noqa: S307
+        assert library.equal(kept, given)
+    ours, theirs = results
+    assert real.allclose(real.from_numpy(ours.numpy()), theirs, atol=1e-5)

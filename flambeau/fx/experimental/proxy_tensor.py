@@ -55,6 +55,11 @@ def _memory_of(tensor: Tensor) -> int:
     return id(storage) if tensor.is_meta else storage.data_ptr()
 
 
+def _place_of(tensor: Tensor) -> tuple:
+    """Where a tensor is in memory, and how."""
+    return _memory_of(tensor), tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype
+
+
 class PythonKeyTracer(Tracer):
     """The tracer that graphs made by running say they come from."""
 
@@ -67,6 +72,7 @@ class GraphRecorder(AtenRecorder):
         self.graph, self.root = graph, root
         self.known: dict[int, tuple[Tensor, Node]] = {}
         self.memory: dict[int, Tensor] = {}  # the latest known tensor in each piece of memory
+        self.places: dict[tuple, Tensor] = {}  # and with each geometry there
         self.constants: list[tuple[Tensor, str]] = []
         self.describe: Callable[[Node], None] = lambda node: None
         self.pieces: dict[str, GraphModule] = {}  # branches of choices, by the names of their attributes
@@ -76,7 +82,7 @@ class GraphRecorder(AtenRecorder):
         """From now on the node stands for the tensor."""
         self.known[id(tensor)] = (tensor, node)
         if tensor.layout is flambeau.strided and tensor.numel():
-            self.memory[_memory_of(tensor)] = tensor
+            self.memory[_memory_of(tensor)] = self.places[_place_of(tensor)] = tensor
         node.meta["val"] = as_meta(tensor)
         node.meta["tensor_meta"] = _extract_tensor_metadata(tensor)
 
@@ -96,8 +102,9 @@ class GraphRecorder(AtenRecorder):
         spread without being copied."""
         if tensor.layout is not flambeau.strided or not tensor.numel():
             return None
-        known = self.memory.get(_memory_of(tensor))
-        if known is None:
+        same = self.places.get(_place_of(tensor))
+        known = same if same is not None and id(same) in self.known else self.memory.get(_memory_of(tensor))
+        if known is None or id(known) not in self.known:
             return None
         node = self.known[id(known)][1]
         same_place = tensor.storage_offset() == known.storage_offset() and tensor.dtype is known.dtype
@@ -180,6 +187,24 @@ class GraphRecorder(AtenRecorder):
                 self._keep(got, item)
         else:
             node.meta["val"] = result
+
+    def returned(self, noted: Any, result: Any) -> None:
+        if isinstance(noted, (list, tuple)):
+            for a, b in zip(noted, result):
+                self.returned(a, b)
+        elif isinstance(noted, Tensor) and noted is not result and id(noted) in self.known:
+            self.known[id(result)] = (result, self.known[id(noted)][1])
+
+    def mark(self) -> Node:
+        return self.graph._root._prev
+
+    def forget(self, mark: Node) -> None:
+        while self.graph._root._prev is not mark:
+            self.graph.erase_node(self.graph._root._prev)
+        gone = [key for key, (_, node) in self.known.items() if node._erased]
+        for key in gone:
+            del self.known[key]
+        self.constants = [(t, name) for t, name in self.constants if id(t) in self.known]
 
     def place(self) -> str:
         """Where in the program the call is being made."""

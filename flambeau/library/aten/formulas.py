@@ -17,6 +17,7 @@ _NAMES = {
     "floordiv": "floor_divide", "mod": "remainder", "shl": "bitwise_left_shift", "shr": "bitwise_right_shift", "and": "bitwise_and",
     "or": "bitwise_or", "xor": "bitwise_xor", "not": "bitwise_not", "signbit": "signbit",
 }  # fmt: skip
+_LIMITS = {"maximum": "clamp_min", "minimum": "clamp_max"}  # where one of the two is a number
 _SAME_IF_REAL = ("conj", "real")
 
 
@@ -69,6 +70,9 @@ class _Steps:
             return values[0]
         if x.op in ("and", "or") and any(isinstance(v, bool) for v in values):
             return _with_truth(x.op, *values)
+        if x.op in _LIMITS and not all(isinstance(v, Tensor) for v in values):
+            value, limit = values if isinstance(values[0], Tensor) else reversed(values)
+            return getattr(aten, _LIMITS[x.op])(value, limit)
         if len(values) == 2 and not isinstance(values[0], Tensor):
             return _both(x.op, *values)
         name = _NAMES.get(x.op, x.op)

@@ -31,7 +31,7 @@ def rule(*overloads: OpOverload, own_backward: bool = False) -> Callable[[Callab
     return note
 
 
-def recorded(overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+def recorded(recorder: Any, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Make a call through its rule; NotImplemented where there is none, or nothing asks for gradients."""
     if not grad_mode.enabled:
         return NotImplemented
@@ -44,7 +44,19 @@ def recorded(overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         values = dict(zip(names, args)) | kwargs
         last = max(names.index(n) for n in values)
         given = [values.get(a.name, a.default_value) for a in overload._schema.arguments[: last + 1]]
-    return _Ruled.apply(found, len(given), *given)
+    inner: list[Any] = []  # what the rule returned: autograd gives the program other tensors over the same memory
+    result = _Ruled.apply(_keeping(found, inner), len(given), *given)
+    recorder.returned(inner[0], result)
+    return result
+
+
+def _keeping(found: Callable, inner: list[Any]) -> Callable:
+    def call(*args: Any) -> Any:
+        result, backward = found(*args)
+        inner.append(result)
+        return result, backward
+
+    return call
 
 
 class _Ruled(Function):
@@ -500,7 +512,7 @@ def _extreme(name: str) -> Callable:
 
     def pick(needs: list, self: Tensor, dim: Any = (), keepdim: bool = False) -> tuple[Any, Backward]:
         out = getattr(aten, name).default(self, dim, keepdim)
-        dims = [d % self.dim() for d in dim] or list(range(self.dim()))
+        dims = [d % (self.dim() or 1) for d in dim] or list(range(self.dim()))
         shape = [1 if d in dims else n for d, n in enumerate(self.shape)]
 
         def backward(g: Tensor) -> Sequence[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from ...core import modes
 from . import attention, gradients  # noqa: F401  they say how calls are made
 from .overloads import OpOverload, aten, recording
-from .translation import translated
+from .translation import DataDependent, translated
 
 
 class AtenRecorder(modes.Mode):
@@ -39,9 +39,28 @@ class AtenRecorder(modes.Mode):
         with modes_on(self):
             return modes.unwatched(function)(*args, **kwargs)
 
+    def attempt(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Run a function made of others, whose calls are seen; NotImplemented, as if nothing had been called, where PyTorch has no
+        operator for one of them."""
+        mark = self.mark()
+        try:
+            return self.again(function, args, kwargs)
+        except (NotImplementedError, DataDependent):
+            self.forget(mark)
+            return NotImplemented
+
+    def returned(self, noted: Any, result: Any) -> None:
+        """The program gets other tensors in the place of those that were noted."""
+
+    def mark(self) -> Any:
+        """Where in its notes the recorder is."""
+
+    def forget(self, mark: Any) -> None:
+        """Forget the calls noted since then."""
+
     def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Make a call and note it; where its gradient is wanted, so that the backward pass calls PyTorch's operator for it."""
-        found = gradients.recorded(overload, args, kwargs) if self.differentiates else NotImplemented
+        found = gradients.recorded(self, overload, args, kwargs) if self.differentiates else NotImplemented
         if found is not NotImplemented:
             return found
         return self.unseen(lambda: self.note(overload, args, kwargs, overload.run(args, kwargs)))

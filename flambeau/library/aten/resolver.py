@@ -31,7 +31,7 @@ def _declared() -> dict[str, tuple[Op, AtenForm, bool]]:
     found: dict[str, tuple[Op, AtenForm, bool]] = {}
     for op in list(OPS.values()):
         for form in op.aten_forms:
-            if form.only_names or form.item is not None:
+            if form.only_names or form.item is not None or not op.namespaces:
                 continue
             overload = f".{form.overload}" if form.overload else ""
             found.setdefault(f"{form.name}{overload}", (op, form, False))
@@ -81,8 +81,31 @@ def find(name: str, overload: str) -> Callable | None:
         or ATEN_ONLY.get(name)
         or FOREACH.get(name)
         or _as_declared(name, overload)
-        or by_name(name)
+        or _with_names(by_name(name), name, overload)
     )
+
+
+def _with_names(function: Callable | None, name: str, overload: str) -> Callable | None:
+    """A function of the operator's name, called by names where it has its arguments in other places than PyTorch's operator."""
+    op = getattr(function, "op", None)
+    key = "" if overload == "default" else overload
+    if function is None or op is None or not op.arguments or key not in overloads_of(name):
+        return function
+    own = list(op.arguments.values())
+    if any(p.kind is p.VAR_POSITIONAL for p in own):
+        return function
+    places = {p.name: i for i, p in enumerate(own) if p.kind is p.POSITIONAL_OR_KEYWORD}
+    known = {p.name for p in own}
+    moved = {i: a.name for i, a in enumerate(schema_of(name, key).positional) if i and a.name in known}
+    moved = {i: argument for i, argument in moved.items() if places.get(argument) != i}
+    if not moved:
+        return function
+    first = min(moved)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args[:first], **{moved[i]: args[i] for i in range(first, len(args))}, **kwargs)
+
+    return call if all(i in moved for i in range(first, len(schema_of(name, key).positional))) else function
 
 
 def function_of(name: str, overload: str) -> Callable:

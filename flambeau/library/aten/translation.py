@@ -11,13 +11,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core.device import default_device
+from ...core.graph import grad_mode
+from ...core.pytree import tree_flatten
 from ...core.tensor import Tensor
 from ...ops.machinery.matching import NoMatch
 from ...ops.machinery.schema import Schema
 from ...ops.machinery.schema_table import overloads_of
 from . import formulas
 from .choice import choose
-from .overloads import aten
+from .overloads import OpOverload, aten
 
 # Questions about values, which a graph cannot answer.
 _READS = {"item", "tolist", "numpy", "equal", "allclose", "is_nonzero", "__bool__"}
@@ -70,7 +72,12 @@ def _as_declared(recorder: Any, op: Any, function: Callable, args: tuple, kwargs
         if not form.only_names:
             with contextlib.suppress(NoMatch):
                 schema, values = form.values(op.bind(args, kwargs), op.defaults, aten)
-                result = _called(schema, values)
+                overload = _overload(schema)
+                if _is_followed(recorder, op, overload, args, kwargs):
+                    found = recorder.attempt(function, args, kwargs)
+                    if found is not NotImplemented:
+                        return found
+                result = _called(overload, values)
                 return result if form.item is None else result[form.item]
     return NotImplemented
 
@@ -92,9 +99,25 @@ def _as_named(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: d
     if found is None:
         return NotImplemented
     schema, values = found
-    if op.kind == "pointwise":  # the elements of a loss, whose sum or mean is another call
-        values = [0 if a.name == "reduction" else v for a, v in zip(schema.arguments, values)]
-    return _called(schema, values)
+    if (
+        op.kind == "pointwise" and schema.index_of("reduction") is not None
+    ):  # the elements of a loss: a part, not all of it
+        return NotImplemented
+    overload = _overload(schema)
+    if _is_followed(recorder, op, overload, args, kwargs):
+        parts = recorder.attempt(function, args, kwargs)
+        if parts is not NotImplemented:
+            return parts
+    return _called(overload, values)
+
+
+def _is_followed(recorder: Any, op: Any, overload: Any, args: tuple, kwargs: dict) -> bool:
+    """Whether a call is recorded as the calls it is made of, because its gradient is: a composite's derivative is that of its parts,
+    and reads what these compute."""
+    if not recorder.differentiates or op.kind != "composite" or op.writes or not grad_mode.enabled:
+        return False
+    wanted = any(isinstance(a, Tensor) and a.requires_grad for a in tree_flatten((args, kwargs))[0])
+    return wanted and overload.gradient is None
 
 
 def _without_inplace(name: str, place: int, args: tuple, kwargs: dict) -> tuple[str, tuple, dict]:
@@ -104,11 +127,14 @@ def _without_inplace(name: str, place: int, args: tuple, kwargs: dict) -> tuple[
     return f"{name}_" if given else name, (*args[:place], *args[place + 1 :]), rest
 
 
-def _called(schema: Schema, values: list[Any]) -> Any:
-    name = schema.name.removeprefix("aten::")
-    positional, named = schema.as_call(values)
+def _overload(schema: Schema) -> OpOverload:
+    return getattr(getattr(aten, schema.name.removeprefix("aten::")), schema.overload_name or "default")
+
+
+def _called(overload: OpOverload, values: list[Any]) -> Any:
+    positional, named = overload._schema.as_call(values)
     makes = not any(isinstance(value, Tensor) for value in positional)
-    return getattr(getattr(aten, name), schema.overload_name or "default")(*positional, **_with_device(named, makes))
+    return overload(*positional, **_with_device(named, makes))
 
 
 def _in_parts(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:

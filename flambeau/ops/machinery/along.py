@@ -61,6 +61,12 @@ def place_along(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...])
     return make_size(shape), values.dtype, values.device
 
 
+@place_along.op.as_aten
+def _(recorder: Any, values: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
+    zeros = recorder.aten.new_zeros.default(values, list(shape), pin_memory=False)
+    return recorder.aten.scatter_add.default(zeros, dim, index, values)
+
+
 @place_along.on("any")
 def _(out: Tensor, values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> None:
     raw_copy(out, 0)

@@ -92,7 +92,10 @@ class AtenForm:
         )
 
     def mentioned(self) -> set[str]:
-        found = {n.id for part in self.parts or () for n in ast.walk(part) if isinstance(n, ast.Name)}
+        """The own arguments that it says something about."""
+        nodes = [n for part in self.parts or () for n in ast.walk(part)]
+        called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+        found = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called}
         return found | self.conditions.keys() | {"inplace"}
 
     # -- from here to PyTorch -------------------------------------------------------------------------------------------------
@@ -106,7 +109,10 @@ class AtenForm:
         schema = self.schema(bool(own.get("inplace", False)))
         found: list[Any] = []
         for part in self.parts or ():
-            found += self._called(part.value, own, aten) if isinstance(part, ast.Starred) else [_value(part, own)]
+            if not isinstance(part, ast.Starred):
+                found.append(_value(part, own))
+            else:  # several at once: what another operator returns, or `*dim`
+                found += own[part.value.id] if isinstance(part.value, ast.Name) else self._called(part.value, own, aten)
         found = [_given(value, argument) for value, argument in zip(found, schema.arguments)]
         positional, named = schema.as_call(found)
         return schema, bind(schema, positional, named)

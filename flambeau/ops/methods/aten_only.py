@@ -15,6 +15,8 @@ from ..machinery.aten_form import aten_only
 from ..pointwise.arithmetic import pow as power
 from ..reduce.statistics import std, var
 from ..shape.dimensions import broadcast_tensors
+from ..shape.parts import unfold_backward
+from ..signal.spectrogram import stft
 from ..sparse.products import sparse_addmm
 
 # -- views and indexing ---------------------------------------------------------------------------------------------------
@@ -82,6 +84,9 @@ aten_only("sym_storage_offset")(lambda self: self.storage_offset())
 aten_only("einsum")(lambda equation, tensors, path=None: einsum(equation, *tensors))
 aten_only("meshgrid")(lambda tensors, indexing="ij": meshgrid(*tensors, indexing=indexing))
 aten_only("broadcast_tensors")(lambda tensors: broadcast_tensors(*tensors))
+
+
+aten_only("unfold_backward")(unfold_backward)
 
 
 # -- copies and dtypes ----------------------------------------------------------------------------------------------------
@@ -173,6 +178,13 @@ def _constrain_range(size: Any, *, min: int | None = None, max: int | None = Non
 def _assert_scalar(self: Any, assert_msg: str) -> None:
     if not self:
         raise RuntimeError(assert_msg)
+
+
+@aten_only("stft.default")
+def _stft(self: Tensor, n_fft: int, *args: Any, **kwargs: Any) -> Tensor:
+    """Without padding at the ends, which PyTorch's Python function adds."""
+    names = ("hop_length", "win_length", "window", "normalized", "onesided", "return_complex", "align_to_window")
+    return stft(self, n_fft, **dict(zip(names, args)), **kwargs, center=False)
 
 
 # -- values ---------------------------------------------------------------------------------------------------------------

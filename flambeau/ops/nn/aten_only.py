@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from ...core.dtype import float32
 from ...core.tensor import Tensor
 from ..machinery.aten_form import aten_only
+from ..pointwise.activation import exponential_unit
 from ..shape.border import pad
 from .batch_norm import batch_norm
 from .conv import conv1d, conv2d, conv3d, convolution
@@ -21,6 +23,10 @@ from .softmax import log_softmax, softmax
 
 aten_only("_softmax")(lambda self, dim, widen: softmax(self, dim, dtype=float32 if widen else None))
 aten_only("_log_softmax")(lambda self, dim, widen: log_softmax(self, dim, dtype=float32 if widen else None))
+
+
+aten_only("elu")(exponential_unit)
+aten_only("elu_")(exponential_unit.op.inplace)
 
 
 @aten_only("feature_dropout")
@@ -109,6 +115,14 @@ for _rank, _linear in enumerate(("linear", "bilinear", "trilinear"), 1):
 aten_only("upsample_bicubic2d")(_resize("bicubic"))
 for _mode in ("bilinear", "bicubic"):
     aten_only(f"_upsample_{_mode}2d_aa")(_resize(_mode, antialias=True))
+
+
+@aten_only("max_unpool2d", "max_unpool3d")
+def _max_unpool(self: Tensor, indices: Tensor, output_size: list[int], *window: Any) -> Tensor:
+    rank = len(output_size)
+    size = (*self.shape[: self.dim() - rank], *output_size)
+    flat = self.new_zeros((*size[:-rank], math.prod(output_size)))
+    return flat.scatter(-1, indices.flatten(-rank), self.flatten(-rank)).view(size)
 
 
 def _padded(mode: str) -> Callable:

@@ -102,6 +102,20 @@ def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Win
     return _like(shape, input, weight)
 
 
+def _window_in_aten(window: Any, transposed: bool = False) -> list | None:
+    """A window as PyTorch's operators take it; None where the two ends are padded differently, which they cannot."""
+    stride, padding, dilation, groups = window
+    if any(low != high for low, high in padding):
+        return None
+    return [list(stride), [low for low, _ in padding], list(dilation), transposed, [0] * len(stride), groups]
+
+
+@conv_forward.op.as_aten
+def _(recorder: Any, input: Tensor, weight: Tensor, bias: Any, window: Any) -> Any:
+    given = _window_in_aten(window)
+    return NotImplemented if given is None else recorder.aten.convolution.default(input, weight, bias, *given)
+
+
 @conv_forward.on("cpu")
 def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: Window) -> None:
     if 0 in input.shape or 0 in weight.shape:
@@ -125,6 +139,16 @@ def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants:
         ((weight.shape[0],), weight.dtype, weight.device),
     )
     return [layout for layout, wanted in zip(every, wants) if wanted]
+
+
+@conv_grads.op.as_aten
+def _(recorder: Any, dy: Tensor, input: Tensor, weight: Tensor, window: Any, wants: tuple[bool, bool, bool]) -> Any:
+    given = _window_in_aten(window)
+    if given is None:
+        return NotImplemented
+    sizes = [weight.shape[0]] if wants[2] else None
+    found = recorder.aten.convolution_backward.default(dy, input, weight, sizes, *given, list(wants))
+    return tuple(grad for grad, wanted in zip(found, wants) if wanted)
 
 
 @conv_grads.on("cpu")

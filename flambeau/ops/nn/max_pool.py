@@ -6,6 +6,7 @@ largest); all others keep the position of that element in its plane, which is al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +111,14 @@ def place_values(out: Tensor, values: Tensor, indices: Tensor, dims: int, add: b
 def add_at_positions(values: Tensor, indices: Tensor, shape: tuple[int, ...], dims: int) -> NewTensor:
     """Zeros of `shape` plus values at their positions in each plane of the last `dims` dimensions."""
     return layout_in_format_of(indices, tuple(shape), values.dtype)
+
+
+@add_at_positions.op.as_aten
+def _(recorder: Any, values: Tensor, indices: Tensor, shape: Any, dims: int) -> Tensor:
+    aten, planes = recorder.aten, [*values.shape[:-dims], -1]
+    flat = aten.new_zeros.default(values, [*shape[:-dims], math.prod(shape[-dims:])], pin_memory=False)
+    where, what = (aten.reshape.default(t, planes) for t in (indices, values))
+    return aten.view.default(aten.scatter_add.default(flat, -1, where, what), list(shape))
 
 
 @add_at_positions.on("any")

@@ -151,6 +151,7 @@ def adjoint(input: Tensor) -> Tensor:
     function=False,
     method=False,
     sharding="expand",
+    aten="expand(input, list(size))",
 )
 def expand_to(input: Tensor, size: tuple[int, ...]) -> tuple:
     shape = expanded_shape(input, list(size))
@@ -264,7 +265,7 @@ def squeezed(input: Tensor, dims: tuple[int, ...]) -> tuple[Size, tuple[int, ...
     return make_size([input.shape[i] for i in keep]), tuple([input._strides[i] for i in keep]), input._offset
 
 
-def _squeeze_view(number: int, dims_of: Any) -> Any:
+def _squeeze_view(number: int, dims_of: Any, aten: str) -> Any:
     def squeeze_dims(input: Tensor, *dim: Any) -> tuple:
         return squeezed(input, dims_of(input, *dim))
 
@@ -278,12 +279,15 @@ def _squeeze_view(number: int, dims_of: Any) -> Any:
         method=False,
         name="_" + label,
         sharding="squeeze",
+        aten=aten,
     )
 
 
-squeeze_all = _squeeze_view(0, lambda input: range(len(input.shape)))
-squeeze_one = _squeeze_view(1, lambda input, dim: (wrap_dim(dim, len(input.shape)),))
-squeeze_some = _squeeze_view(2, lambda input, dims: squeeze_argument(dims, len(input.shape)))
+squeeze_all = _squeeze_view(0, lambda input: range(len(input.shape)), "squeeze(input)")
+squeeze_one = _squeeze_view(1, lambda input, dim: (wrap_dim(dim, len(input.shape)),), "squeeze.dim(input, *dim)")
+squeeze_some = _squeeze_view(
+    2, lambda input, dims: squeeze_argument(dims, len(input.shape)), "squeeze.dims(input, *dim)"
+)
 
 
 def squeeze_argument(dim: Any, n: int) -> tuple[int, ...]:

@@ -218,6 +218,7 @@ def _cat_layout(tensors: Any, dim: int) -> tuple:
     name="_cat",
     batching="each",
     sharding="cat",
+    aten="cat(list(tensors), dim)",
 )
 def joined(tensors: Any, dim: int) -> Tensor:
     """The tensors one after another along a dimension they already have."""

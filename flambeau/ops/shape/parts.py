@@ -362,6 +362,7 @@ def unbind_copy(input: Tensor, dim: int = 0) -> tuple:
 @internal(
     grads={"g": lambda gg, dimension, size, step: gg.unfold(dimension, size, step)},
     name="_unfold_backward",
+    aten="unfold_backward(g, list(shape), dimension, size, step)",
     batching="each",
 )
 def unfold_backward(g: Tensor, shape: Any, dimension: int, size: int, step: int) -> Tensor:

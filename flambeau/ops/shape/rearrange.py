@@ -40,7 +40,13 @@ def _repeat_backward(g: Tensor, input_shape: Any, repeats: Any) -> Any:
     return g.reshape(split).sum(dims).reshape(input_shape)
 
 
-@internal(grads={"input": _repeat_backward}, quirks=Quirks(label="RepeatBackward0"), name="_repeat", sharding="repeat")
+@internal(
+    grads={"input": _repeat_backward},
+    quirks=Quirks(label="RepeatBackward0"),
+    name="_repeat",
+    sharding="repeat",
+    aten="repeat(input, list(repeats))",
+)
 def repeat_times(input: Tensor, repeats: tuple[int, ...]) -> NewTensor:
     """The tensor repeated along each dimension, new ones in front."""
     padded = (1,) * (len(repeats) - len(input.shape)) + tuple(input.shape)
@@ -169,6 +175,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple:
     grads={"input": lambda g, dims: flip_dims(g, dims)},
     quirks=Quirks(label="FlipBackward0"),
     name="_flip",
+    aten="flip(input, list(dims))",
     batching=Batched("along", dims=("dims",)),
 )
 def flip_dims(input: Tensor, dims: tuple[int, ...]) -> NewTensor:
@@ -233,6 +240,7 @@ def flipud(input: Tensor) -> Tensor:
     quirks=Quirks(label="RollBackward0"),
     name="_roll",
     batching=Batched("along", dims=("dims",)),
+    aten="roll(input, list(shifts), list(dims))",
 )
 def roll_dims(input: Tensor, shifts: tuple[int, ...], dims: tuple[int, ...]) -> Tensor:
     """Cyclic shifts: each dimension is two blocks that change places, so the result is 2**k block copies."""

@@ -92,7 +92,7 @@ def _find_view_strides(
 @geometry_view(
     backward=lambda g, shape, size: g.reshape(shape),
     quirks=Quirks(label="ViewBackward0"),
-    aten="view",
+    aten="view(input, list(size))",
     function=False,
     method=False,
     sharding="reshape",
