@@ -25,7 +25,9 @@ from ...core.overrides import FACE_CODES, discovers
 from ...core.quantized import QuantizedOperand
 from ...core.sharded import ShardedOperand
 from ...core.sparse import SparseOperand
+from ...core.tensor import Tensor
 from ..names.propagation import name_recourse
+from .arguments import is_int
 from .quantized_dispatch import quantized_call
 from .record import Op
 from .sparse_dispatch import sparse_call
@@ -50,8 +52,8 @@ def _make_unwatched(face: Any, make: Callable[[], Any]) -> Any:
 
 def recourse(face: Any, problem: Exception, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
     """The call to make instead of one that failed: the operator's sparse or quantized form where it met such a tensor, the same call
-    again where the arguments turn out to override operators, the parts of all ranks where it met a spread tensor. None: it has
-    failed."""
+    again where the arguments turn out to override operators, the parts of all ranks where it met a spread tensor, numbers for
+    tensors that were given for ints. None: it has failed."""
     if isinstance(problem, ShardedOperand):
         return problem.instead(getattr(face, "watched", face), args, kwargs)
     if isinstance(problem, QuantizedOperand):
@@ -62,4 +64,21 @@ def recourse(face: Any, problem: Exception, args: tuple, kwargs: dict[str, Any])
         named = name_recourse(face, args, kwargs)
         if named is not None:
             return named
-    return functools.partial(getattr(face, "watched", face), *args, **kwargs) if discovers(args, kwargs) else None
+    if discovers(args, kwargs):
+        return functools.partial(getattr(face, "watched", face), *args, **kwargs)
+    numbers = with_ints(face.op, args, kwargs)
+    return None if numbers is None else functools.partial(getattr(face, "watched", face), *numbers[0], **numbers[1])
+
+
+_INTS = frozenset(("int", "int | None"))
+
+
+def with_ints(op: Op, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+    """The arguments with a 0-dim tensor of integers read wherever the operator takes an int; None if there is no such tensor."""
+    ints = [p.annotation in _INTS for p in op.arguments.values()]
+    named = {n: v for n, v in kwargs.items() if isinstance(v, Tensor) and n in op.arguments}
+    named = {n: int(v) for n, v in named.items() if op.arguments[n].annotation in _INTS and is_int(v)}
+    given = tuple([int(v) if mine and isinstance(v, Tensor) and is_int(v) else v for mine, v in zip(ints, args)])
+    if not named and all(a is b for a, b in zip(given, args)):
+        return None
+    return (*given, *args[len(given) :]), {**kwargs, **named}

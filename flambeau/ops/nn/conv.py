@@ -19,6 +19,7 @@ from ...core.tensor import Tensor, empty
 from ...kernels.library.fold import block_rows
 from ..creation.filled import fill_raw
 from ..machinery import work
+from ..machinery.arguments import is_int
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
@@ -31,8 +32,8 @@ Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
 
 
 def _tuple(value: Any, dims: int, name: str) -> tuple[int, ...]:
-    if isinstance(value, int):
-        return (value,) * dims
+    if isinstance(value, int) or is_int(value):
+        return (int(value),) * dims
     values = tuple(map(int, value))
     if len(values) == 1:
         return values * dims

@@ -388,7 +388,7 @@ def unfold_backward(g: Tensor, shape: Any, dimension: int, size: int, step: int)
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """Windows of a dimension as a new last dimension."""
     n = len(input.shape)
-    d = wrap_dim(dimension, n)
+    d, size, step = wrap_dim(dimension, n), as_int(size, "unfold", "size", 3), as_int(step, "unfold", "step", 4)
     total = input.shape[d] if n else 1
     if size < 0:
         raise RuntimeError(f"size is {size} but must be >= 0")
