@@ -16,67 +16,44 @@ from ..core.tensor import contiguous_strides, numel_of
 from ..ops.machinery.door import kernel_for
 from .checker import on_meta
 from .loops import conversion_of
+from .patterns import Matches
 from .program import Call, Program, Value
 
 
 def fold_conversions(program: Program) -> None:
     """Let calls read what their arguments were converted from, and store what their results are converted to."""
-    uses = _Uses(program)
-    for i, call in enumerate(list(program.calls)):
-        if call.rewritten or not (call.op.loads or call.op.stores):
-            continue
-        found = new_results(call)
+    matches = Matches(program)
+    for i, call in matches:
+        found = None if call.rewritten or not (call.op.loads or call.op.stores) else new_results(call)
         if found is None:
             continue
         outs, several = found
         args = list(call.op.bind(call.args, call.kwargs).values())
-        loaded = _load(call, args, i, uses)
-        stored = _store(call, outs, i, uses)
+        loaded = _load(call, args, i, matches)
+        stored = _store(call, outs, i, matches)
         if loaded or stored:
+            kernel = Kernel(call.op, outs[0].device, several)
             parts = (call, *(program.calls[k] for k in stored))
             makes = [v.buffer for v in outs]
-            now = Call(call.op, Kernel(call.op, outs[0].device, several), tuple(args), {}, outs, makes, call.changes, call.line, parts)  # fmt: skip
-            uses.exchange(i, now, stored)
-    program.calls = [call for call in uses.calls if call is not None]
+            now = Call(call.op, kernel, tuple(args), {}, outs, makes, call.changes, call.line, parts)
+            matches.exchange(i, now, stored)
+    matches.finish()
 
 
-class _Uses:
-    """Who makes, touches and writes a buffer, by the positions of calls."""
-
-    def __init__(self, program: Program):
-        self.calls: list[Any] = list(program.calls)
-        self.lasting = program.lasting()
-        self.touched: dict[int, list[int]] = {}
-        self.written: dict[int, list[int]] = {}
-        for i, call in enumerate(self.calls):
-            for b in call.touches():
-                self.touched.setdefault(b, []).append(i)
-            for b in call.writes():
-                self.written.setdefault(b, []).append(i)
-
-    def exchange(self, i: int, now: Call, gone: list[int]) -> None:
-        self.calls[i] = now
-        for k in gone:
-            self.calls[k] = None
-
-
-def _load(call: Call, args: list[Any], i: int, uses: _Uses) -> bool:
+def _load(call: Call, args: list[Any], i: int, matches: Matches) -> bool:
     """Exchange arguments that were converted for what they were before. Whether there was one."""
     found = False
     for name in call.op.loads:
         at = list(call.op.arguments).index(name)
         v = args[at]
-        if not isinstance(v, Value) or len(uses.written.get(v.buffer, ())) != 1:
-            continue
-        maker = uses.calls[uses.written[v.buffer][0]]
+        made = matches.maker(v.buffer) if isinstance(v, Value) else None
+        maker = None if made is None else matches.calls[made]
         both = None if maker is None else conversion_of(maker)
-        if both is None or both[1] != v and not _same_memory(both[1], v):
+        if made is None or both is None or not (both[1] == v or _same_memory(both[1], v)):
             continue
         source = both[0]
         widens = opmath(source.dtype) is v.dtype and source.dtype is not v.dtype
-        made = uses.written[v.buffer][0]
-        changed = any(made < k < i for k in uses.written.get(source.buffer, ()))
-        if widens and not changed:
+        if widens and matches.unchanged({source.buffer}, made, i):
             args[at] = replace(source, shape=v.shape, strides=v.strides)
             found = True
     return found
@@ -91,21 +68,19 @@ def _same_memory(a: Value, b: Value) -> bool:
     )
 
 
-def _store(call: Call, outs: list[Value], i: int, uses: _Uses) -> list[int]:
+def _store(call: Call, outs: list[Value], i: int, matches: Matches) -> list[int]:
     """Exchange results that are only converted for what they are converted to. The positions of calls that are not needed then."""
     gone = []
     for at in call.op.stores:
         if at >= len(outs):
             continue
         out = outs[at]
-        users = uses.touched[out.buffer]
-        if out.buffer in uses.lasting or len(users) != 2 or users[0] != i:
-            continue
-        reader = uses.calls[users[1]]
+        users = matches.only_pair(out.buffer)
+        reader = None if users is None or users[0] != i else matches.calls[users[1]]
         both = None if reader is None else conversion_of(reader)
-        if both is None or not _same_memory(both[0], out) or opmath(both[1].dtype) is not out.dtype or both[1].start:
+        if users is None or both is None or not _same_memory(both[0], out) or both[1].start:
             continue
-        if uses.touched[both[1].buffer][0] != users[1]:
+        if opmath(both[1].dtype) is not out.dtype or matches.first_touch(both[1].buffer) != users[1]:
             continue
         outs[at] = replace(both[1], shape=out.shape, strides=out.strides)
         gone.append(users[1])

@@ -8,12 +8,14 @@ from .conversions import fold_conversions
 from .fusion import drop_dead, fuse
 from .gathering import gather
 from .program import Program
+from .reductions import fuse_into_reductions
 
 PASSES: tuple[Callable[[Program], None], ...] = (
     drop_dead,
     fold_conversions,
     drop_dead,
     fuse,
+    fuse_into_reductions,
     gather,
 )
 

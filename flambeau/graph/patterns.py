@@ -1,0 +1,63 @@
+"""What passes ask of a program, and how they change it: who makes a value, who is its only reader, whether memory stays as it is in between.
+
+A pass over calls is a loop over `Matches`: it looks at a call, asks for the calls around it, and exchanges them. Conditions under which that
+changes nothing stand here, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .program import Call, Program
+
+
+class Matches:
+    """A program while a pass rewrites it. Positions are those of the calls when the pass began."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.calls: list[Call | None] = list(program.calls)
+        self._lasting = program.lasting()
+        self._touched: dict[int, list[int]] = {}
+        self._written: dict[int, list[int]] = {}
+        for i, call in enumerate(program.calls):
+            for b in call.touches():
+                self._touched.setdefault(b, []).append(i)
+            for b in call.writes():
+                self._written.setdefault(b, []).append(i)
+
+    def __iter__(self) -> Iterator[tuple[int, Call]]:
+        """The calls that are still there, with their positions."""
+        for i in range(len(self.calls)):
+            call = self.calls[i]
+            if call is not None:
+                yield i, call
+
+    def maker(self, buffer: int) -> int | None:
+        """The position of the only call that ever writes to a buffer, if it is still there."""
+        writers = self._written.get(buffer, ())
+        return writers[0] if len(writers) == 1 and self.calls[writers[0]] is not None else None
+
+    def only_pair(self, buffer: int) -> tuple[int, int] | None:
+        """The positions of the two calls that touch a buffer which nobody else does, then or later, if both are still there."""
+        users = self._touched.get(buffer, ())
+        alone = len(users) == 2 and buffer not in self._lasting and all(self.calls[i] is not None for i in users)
+        return (users[0], users[1]) if alone else None
+
+    def first_touch(self, buffer: int) -> int:
+        return self._touched[buffer][0]
+
+    def unchanged(self, buffers: set[int], after: int, before: int) -> bool:
+        """Whether no call between two others writes to these buffers."""
+        return not any(after < i < before for b in buffers for i in self._written.get(b, ()))
+
+    def exchange(self, i: int, now: Call, gone: list[int]) -> None:
+        """Put a call in the place of one, which does what those that are `gone` did, too."""
+        self.calls[i] = now
+        for k in gone:
+            self.calls[k] = None
+
+    def finish(self) -> None:
+        self.program.calls = [call for call in self.calls if call is not None]
+
+
+__all__ = ["Matches"]

@@ -1,0 +1,148 @@
+"""Formulas evaluated by the reductions that read them: what is summed up is computed on the way, not stored first.
+
+Only where the loops of the reduction stay what they are (everything that is read lies in memory as the values did, or is one element), so
+that sums are formed in the same order."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+from ..backends.compiled import reduce_kernel
+from ..core.device import device
+from ..core.dtype import dtype
+from ..core.tensor import Tensor, contiguous_strides
+from ..expr.node import Expr, replace_arguments
+from ..expr.simplify import simplify
+from ..kernels.elementwise import passing
+from ..kernels.geometry import plan_reduction
+from ..ops.machinery.plan import compiles
+from ..ops.machinery.record import Op
+from ..ops.machinery.reduction import Reduction, reduced_dims
+from ..ops.machinery.reduction_faces import plain_dim
+from ..ops.machinery.watched import PrivateCall
+from .fusion import FusedMap
+from .loops import Loop, Place, Read, as_value, loop_of, rounded
+from .patterns import Matches
+from .program import Call, Program, Value
+
+_POINTERS = 8
+
+
+def fuse_into_reductions(program: Program) -> None:
+    """Let reductions compute what they reduce, where a formula made it for nobody else."""
+    matches = Matches(program)
+    for i, call in matches:
+        found = _reduced(call)
+        users = None if found is None else matches.only_pair(found[0].buffer)
+        maker = None if users is None or users[1] != i else matches.calls[users[0]]
+        loop = None if maker is None else _single(maker)
+        if found is None or users is None or loop is None or not matches.unchanged(loop.read(), *users):
+            continue
+        both = _joined(loop, call, *found)
+        if both is not None:
+            matches.exchange(i, both, [users[0]])
+    matches.finish()
+
+
+def _reduced(call: Call) -> tuple[Value, Reduction, tuple[int, ...], dtype | None] | None:
+    """What a reduction reduces, itself, the dimensions, and the dtype that was asked for."""
+    impl = call.op.impl
+    if call.rewritten or call.op.kind != "reduction" or not isinstance(impl, Reduction) or call.changes:
+        return None
+    if isinstance(call.function, PrivateCall):
+        value, dim, _, requested = (*call.args, *(None, False, None)[len(call.args) - 1 :])[:4]
+    else:
+        bound = call.op.bind(call.args, call.kwargs)
+        value, dim, requested = bound["input"], bound["dim"], bound["dtype"]
+    plain = isinstance(value, Value) and len(call.makes) == 1 and not impl.combine.startswith("arg")
+    if not plain or dim == () or not isinstance(call.results, Value) or value.device is not call.results.device:
+        return None
+    return value, impl, reduced_dims(plain_dim(dim), len(value.shape)), requested
+
+
+def _single(call: Call) -> Loop | None:
+    """A call that is a formula with one result."""
+    loop = call.op.impl.loop if isinstance(call.op.impl, FusedMap) else loop_of(call)
+    alone = loop is not None and len(loop.results) == 1 and len(call.makes) == 1 and not call.changes
+    return loop if alone else None
+
+
+def _joined(
+    loop: Loop, call: Call, value: Value, impl: Reduction, dims: tuple[int, ...], requested: dtype | None
+) -> Call | None:
+    ((place, (root, d)),) = loop.results.items()
+    places = [p for p, _ in loop.reads if isinstance(p, Place)]
+    every = len(dims) == len(value.shape)  # then one element for all changes nothing about the loops
+    same = all(p.strides == place.strides or (every and not any(p.strides)) for p in places)
+    whole = place.start == value.start and value.dtype is d and loop.sizes == (_count(value),) and place.strides == (1,)
+    if not same or not whole or tuple(value.strides) != contiguous_strides(value.shape) or len(places) > _POINTERS:
+        return None
+    compute, acc, out_dtype = impl.rule(impl, d, requested)
+    dtypes = tuple(t for _, t in loop.reads)
+    if out_dtype is not call.results.dtype or not compiles(loop.device, *dtypes, compute, acc):
+        return None
+    if any(t.is_complex for t in (compute, acc, out_dtype)):
+        return None
+    mapped_root = replace_arguments((impl.trace((d,), compute),), {0: rounded(root, d)})[0]
+    kernel = FusedReduction(
+        simplify(mapped_root, True), impl, dtypes, (acc, out_dtype), value.shape, dims, [_read(r) for r in loop.reads],
+        loop.device,
+    )  # fmt: skip
+    parts = (*loop.parts, call)
+    name = "+".join(dict.fromkeys(part.op.name for part in parts))
+    op = Op(name, "reduction", kernel.run, (), differentiable=False, impl=kernel, writes=("outs",))
+    args = tuple(as_value(p, loop.sizes, t, loop.device) if isinstance(p, Place) else p.value for p, t in loop.reads)
+    return Call(op, kernel.run, args, {}, [call.results], call.makes, frozenset(), call.line, parts)
+
+
+def _count(value: Value) -> int:
+    count = 1
+    for n in value.shape:
+        count *= n
+    return count
+
+
+def _read(read: Read) -> str:
+    """How an operand is read: "e" element by element, "o" one for all, or the letter of a number."""
+    x, d = read
+    return passing(d) if not isinstance(x, Place) else "e" if any(x.strides) else "o"
+
+
+class FusedReduction:
+    """A reduction of a formula: `run(outs, *inputs)`. Its kernel is made when it first runs."""
+
+    def __init__(
+        self, root: Expr, impl: Reduction, dtypes: tuple[dtype, ...], results: tuple[dtype, dtype], shape: Any,
+        dims: tuple[int, ...], how: list[str], where: device,
+    ):  # fmt: skip
+        self.root, self.impl, self.dtypes, self.results = root, impl, dtypes, results
+        self.shape, self.dims, self.how, self.where = shape, dims, how, where
+        self.planned: tuple[Any, bytes] | None = None
+
+    def run(self, outs: list[Tensor], *inputs: Any) -> None:
+        if self.planned is None:
+            self.planned = self._plan()
+        fn, geometry = self.planned
+        given = [x._storage.ptr + x._offset * x.dtype.itemsize if isinstance(x, Tensor) else x for x in inputs]
+        fn(geometry, outs[0]._storage.ptr + outs[0]._offset * outs[0].dtype.itemsize, *given)
+
+    def _plan(self) -> tuple[Any, bytes]:
+        dense, still = contiguous_strides(self.shape), (0,) * len(self.shape)
+        kept = contiguous_strides(tuple(1 if i in self.dims else n for i, n in enumerate(self.shape)))
+        out = [0 if i in self.dims else s for i, s in enumerate(kept)]
+        strides = [dense if h == "e" else still for h in self.how if h in "eo"]
+        planned = plan_reduction(self.shape, [out, *strides], self.dims, False)
+        steps = iter(planned.kinds)
+        kinds = "".join(next(steps) if h in "eo" else h for h in self.how)
+        acc, made = self.results
+        fn = reduce_kernel(
+            self.root, self.impl.combine, self.impl._final(), self.dtypes, made, acc, planned.kept_rank,
+            planned.reduced_rank, planned.inner, kinds, self.where,
+        )  # fmt: skip
+        geometry = array("q", planned.geometry).tobytes()
+        fixed = getattr(fn, "fixed", None)  # a launch prepared for its geometry
+        return fn if fixed is None else fixed(geometry), geometry
+
+
+__all__ = ["FusedReduction", "fuse_into_reductions"]
