@@ -34,12 +34,12 @@ class Matches:
 
     def maker(self, buffer: int) -> int | None:
         """The position of the only call that ever writes to a buffer, if it is still there."""
-        writers = self._written.get(buffer, ())
+        writers = self._written.get(buffer, [])
         return writers[0] if len(writers) == 1 and self.calls[writers[0]] is not None else None
 
     def only_pair(self, buffer: int) -> tuple[int, int] | None:
         """The positions of the two calls that touch a buffer which nobody else does, then or later, if both are still there."""
-        users = self._touched.get(buffer, ())
+        users = self._touched.get(buffer, [])
         alone = len(users) == 2 and buffer not in self._lasting and all(self.calls[i] is not None for i in users)
         return (users[0], users[1]) if alone else None
 
