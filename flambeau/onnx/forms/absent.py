@@ -21,11 +21,12 @@ absent(
 absent(
     "ONNX draws no random numbers of this kind", aten.binomial, aten.log_normal_, aten.random_, aten.uniform_, aten.poisson,
     aten.exponential_, aten.cauchy_, aten.geometric_, aten.randperm, aten.rrelu_, aten.native_dropout, aten._sample_dirichlet,
+    aten._standard_gamma,
     aten.feature_dropout_, aten.alpha_dropout_, aten.feature_alpha_dropout_,
 )  # fmt: skip
 absent(
     "it is part of a gradient; export the model, not its training step", aten._dirichlet_grad, aten._softmax_backward_data,
-    aten._log_softmax_backward_data,
+    aten._log_softmax_backward_data, aten._standard_gamma_grad,
 )  # fmt: skip
 absent(
     "it has no form yet",
@@ -35,4 +36,5 @@ absent(
     aten.renorm,
     aten.diagonal_scatter,
     aten.as_strided_scatter,
+    aten._scaled_mm,
 )
