@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import threading
 import types
@@ -196,3 +197,67 @@ def test_recording_does_not_silence_watchers_of_other_threads():
     thread.join()
     assert not problems
     assert not watching.active and not watching.told()
+
+
+def _changed_then_sized(s, x):
+    s.b.zero_()
+    s.b.add_(flambeau.ones(s.n).sum())
+    return s.b.clone()
+
+
+def _sized_then_changed(s, x):
+    z = flambeau.ones(s.n)
+    s.b.add_(z.sum())
+    return s.b.clone()
+
+
+def _drawn_then_sized(s, x):
+    r = flambeau.rand(3)
+    return r.sum() + flambeau.ones(s.n)
+
+
+def _selected_in_place(s, x):
+    s.b.select(0, s.n).add_(x.sum())
+    return s.b.clone()
+
+
+def _argument_in_place(s, x):
+    x.select(0, s.n).add_(1)
+    x.narrow(0, s.n, 1).mul_(2)
+    return x
+
+
+def _transposed(s, x):
+    return x.transpose(0, s.n).contiguous().view(-1)
+
+
+def _shape_read(s, x):
+    y = x.sum(s.n)
+    return y.shape[0] * y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _changed_then_sized,
+        _sized_then_changed,
+        _drawn_then_sized,
+        _selected_in_place,
+        _argument_in_place,
+        _transposed,
+        _shape_read,
+    ],
+)
+def test_beside_changes_of_the_state(function):
+    """Where the number changes, what was done until then is done once, not twice."""
+
+    def build():
+        state = types.SimpleNamespace(n=flambeau.tensor(1), b=flambeau.zeros(4, 2))
+        return functools.partial(function, state), state
+
+    twins = Twins(build)
+    for value in (1, 1, 1, 1, 1, 0, 0, 1, 0, 1):
+        twins.plain_state.n.fill_(value)
+        twins.state.n.fill_(value)
+        twins.call(lambda: (flambeau.randn(4, 2),))
+        assert flambeau.equal(twins.plain_state.b, twins.state.b)
