@@ -230,6 +230,19 @@ def entries(device):
     return held.to_dense(), held.indices(), held.values(), product, v.grad, rows.crow_indices(), rows.col_indices()
 alike(entries)
 """,
+    "max pooling, channels last": """
+for shape, kernel, stride, padding, ceil_mode in (
+    ((2, 8, 9, 7), 3, 2, 1, False), ((2, 5, 7, 7), 3, 1, 1, False), ((2, 8, 10, 6), (3, 2), (2, 3), (1, 0), True),
+):
+    picture = fl.randn(shape).to(memory_format=fl.channels_last)
+    def pooled(device):
+        x = picture.to(device).detach().requires_grad_()
+        y = F.max_pool2d(x, kernel, stride, padding, ceil_mode=ceil_mode)
+        y.backward(weights(y).to(memory_format=fl.channels_last))
+        assert x.grad.is_contiguous(memory_format=fl.channels_last)
+        return y, x.grad
+    alike(pooled)
+""",
 }
 
 
