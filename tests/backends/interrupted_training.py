@@ -31,9 +31,12 @@ class Rows(nn.Module):
         return x @ self.weight
 
 
-def interrupt_soon() -> None:
+def interrupt_soon(caught: threading.Event) -> None:
+    """Interrupt once; again after a while, because Python loses an interrupt that it raises in a finalizer."""
     time.sleep(random.uniform(0.002, 0.04))
     os.kill(os.getpid(), signal.SIGINT)
+    while not caught.wait(20):
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -51,11 +54,13 @@ def main(folder: Path, times: int) -> None:
     signal.signal(signal.SIGALRM, lambda *_: None)  # as a profiler does
     signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
     for number in range(times):
-        interrupter = threading.Thread(target=interrupt_soon)
+        caught = threading.Event()
+        interrupter = threading.Thread(target=interrupt_soon, args=(caught,))
         try:
             interrupter.start()
             train(model, optimizer)
         except KeyboardInterrupt:
+            caught.set()
             torch.save(model.state_dict(), folder / f"{number}.pt")
         interrupter.join()
         gc.collect()
