@@ -173,7 +173,8 @@ class GraphRecorded(Recorded):
             except Exception as error:
                 return f"it cannot be captured: {type(error).__name__}: {error}"
 
-        problem = self._write_down(tensors, run, before) or compared()
+        self._write_down(tensors, run, before)
+        problem = compared()
         if problem and self.written is not None:
             self._drop_capture()
             self.written, self.unwritten = None, f"captured as it is; as a program of operator calls, {problem}"
@@ -207,32 +208,28 @@ class GraphRecorded(Recorded):
     def _memory(self) -> DeviceMemory:
         return backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
 
-    def _write_down(self, tensors: list[Tensor], run: Callable[..., Any], before: _Before) -> str:
-        """Write the call down as a program of operator calls and rewrite that; where it cannot be, the call itself is captured. Returns
-        why it can be neither."""
+    def _write_down(self, tensors: list[Tensor], run: Callable[..., Any], before: _Before) -> None:
+        """Write the call down as a program of operator calls and rewrite that; where it cannot be, the call itself is captured."""
         self._make_room()
         index = self.where.index or 0
         sketch = Sketch(stream_of(index).cuda_stream)
         if not sketch.begin(self._memory()):
-            return ""
+            return
         grads = {id(t): t.grad if t.is_leaf else None for t in self.prepared.state}
         try:
             self.written = write_down(
                 self.prepared, self.where, tensors, run, graphs.handle_of(index, sketch),
                 lambda results: _new_grads(self.prepared.state, grads, results),
             )  # fmt: skip
-        except NotWritable as problem:
+        except (NotWritable, NotRecordable) as problem:
             self.unwritten = f"captured as it is: {problem}"
-        except NotRecordable as problem:
-            return str(problem)
-        except Exception as error:
-            return f"it cannot be captured: {type(error).__name__}: {error}"
+        except Exception as error:  # of the function, which then has it again when it is captured; or of a pass
+            self.unwritten = f"captured as it is: {type(error).__name__}: {error}"
         grads.clear()  # they may go
         try:
             self._clear(sketch, before)
         except NotRecordable as problem:
-            return str(problem)
-        return ""
+            self.written, self.unwritten = None, f"captured as it is: {problem}"
 
     def _plan(
         self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[Copy], limit: int
