@@ -83,7 +83,7 @@ def _compiled_function(function: Callable, options: dict[str, Any]) -> Any:
     def opened() -> Any:
         if behind[0] is None:
             made = _room("function").CompiledFunction(function, options)
-            made.note(first.kinds)
+            made.note(first.kinds, first.observer)
             face._compiled = behind[0] = made
         return behind[0]
 

@@ -215,7 +215,7 @@ class LoopKernel:
             "table": table, "build": build, "slow": slow, "elsewhere": elsewhere, "compiled": compiled.get,
             "cpu": cpu, "FROM_NUMPY": FROM_NUMPY, "address": _array_address,
         }  # fmt: skip
-        exec(source, space)  # the text is made of operand positions only
+        exec(compile(source, f"{__file__}<entry>", "exec"), space)  # the text is made of operand positions only
         return space["entry"]
 
     def _moved(
@@ -287,7 +287,7 @@ def _call_code(operands: int, constants: tuple[str, ...]) -> CodeType:
         f"def _call({given}{keywords}):\n _key = ({key},)\n _entry = _known(_key)\n"
         f" if _entry is None: _entry = _new(_key, ({given},), {{{named}}})\n _entry({given})\n"
     )
-    return compile(source, "<loop kernel>", "exec")
+    return compile(source, f"{__file__}<loop kernel>", "exec")
 
 
 def _passing(value: Any) -> tuple[str, str] | None:

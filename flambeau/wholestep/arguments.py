@@ -174,7 +174,7 @@ def settings_key() -> tuple:
     return (
         grad_mode.enabled, grad_mode.inference, cast, get_default_dtype(), default_device(), threads.get_num_threads(),
         heavy._enabled, settings.matmul_switches.state, settings.cudnn_switches.state(), _chosen_gpu(), state.deterministic,
-        state.fill_uninitialized_memory, tuple(settings.attention_kernels.values()),
+        state.fill_uninitialized_memory, state.warn_always, tuple(settings.attention_kernels.values()),
         threading.get_ident(), os.getpid(), generation[0],
     )  # fmt: skip
 

@@ -55,7 +55,8 @@ def set_free(reach: Reach) -> None:
     numbers = {k: found for k, item in enumerate(reach.items) if (found := _numbers(item, whole))}
     if not numbers:
         return
-    counted = _only_counted(reach, set().union(*(uses for found in numbers.values() for uses in found.values())))
+    candidates = set().union(*(uses for found in numbers.values() for uses in found.values()))
+    counted = _only_counted(reach, candidates - {f".{n}" for n in reach.matched})
     for k, found in numbers.items():
         item, mine = reach.items[k], [name for name, uses in found.items() if uses <= counted]
         if mine and isinstance(item, CellItem):
@@ -89,7 +90,7 @@ def _only_counted(reach: Reach, candidates: set[str]) -> set[str]:
 
 def _names(code: types.CodeType) -> set[str]:
     """Names and texts in code, and in the code of functions inside it."""
-    texts = [c for c in code.co_consts if isinstance(c, str)]
+    texts = [t for c in code.co_consts for t in (c if type(c) is tuple else (c,)) if isinstance(t, str)]
     found = {*code.co_names, *code.co_freevars, *texts, *re.findall(r"\.(\w+)", " ".join(texts))}
     return found.union(*(_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
 
@@ -105,6 +106,8 @@ def _other_uses(tree: ast.AST) -> set[str]:
             found.add(f".{node.attr}")
         elif isinstance(node, ast.Name):
             found.add(node.id)
+        elif isinstance(node, ast.MatchClass):
+            found |= {f".{name}" for name in node.kwd_attrs}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found |= {node.value, f".{node.value}", *re.findall(r"\.\w+", node.value)}  # "{0.calls}".format(self)
     return found

@@ -9,6 +9,7 @@ from ..core import modes
 from ..core.allocator import allocator
 from ..core.graph import unusual
 from .arguments import Arguments, settings_key
+from .observer import Observer
 
 
 class FirstCall:
@@ -19,6 +20,7 @@ class FirstCall:
         self.function, self.opened, self.sizes_count = function, opened, sizes_count
         self.called = False
         self.kinds: list[tuple[tuple, tuple]] = []
+        self.observer = Observer()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if unusual or modes.own.stack:
@@ -28,7 +30,7 @@ class FirstCall:
         self.kinds.append(((given.key, settings), (given.pattern(self.sizes_count), settings)))
         self.called = True
         del given
-        with allocator.sparing():
+        with allocator.sparing(), self.observer.watching():
             return self.function(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:

@@ -34,6 +34,7 @@ from ..nn.modules.module import Module
 from .arguments import Arguments, generation, settings_key
 from .histories import attached, cut, take_histories
 from .late import late
+from .observer import Observer
 from .operator_call import OtherLayout, Stale
 from .preparing import Changes, Prepared
 from .reach import Reach, Unreachable
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
     from .source import Source
     from .splitting import Split
 
-counters, differentiable, marking, on_gpu, source_room, splitting = map(
-    late, ("counters", "differentiable", "marking", "on_gpu", "source", "splitting")
+counters, differentiable, marking, on_gpu, splitting = map(
+    late, ("counters", "differentiable", "marking", "on_gpu", "splitting")
 )
 
 _GLOBAL_HOOKS = [
@@ -95,10 +96,11 @@ class Unfit:
 
 
 class Unsplit:
-    """Arguments for which the function cannot be recorded: the next call finds out which statements are to blame."""
+    """Arguments for which the function cannot be recorded: the next call finds out which statements are to blame. After the first call
+    this is a guess: what is done once, an import perhaps, is no reason."""
 
-    def __init__(self, why: str):
-        self.why = why
+    def __init__(self, why: str, guess: bool = False):
+        self.why, self.guess = why, guess
 
 
 class CompiledFunction:
@@ -110,9 +112,9 @@ class CompiledFunction:
     ):
         self.function, self.options = function, options
         self.source, self.depth = source, depth
-        self.aside: tuple[Any, Any, str] | None = (
-            None  # of a part of a method: its object, the method's code, the object's name
-        )
+        self.observer = Observer()  # what its calls have run
+        self.warm = False  # whether what it does has been done before: by the function that it is a part of
+        self.unforeseen = 0  # recordings that ran code which no call before had run
         self.name = name or getattr(function, "__qualname__", type(function).__name__)
         self.fullgraph = bool(options.get("fullgraph"))
         self.limit = options.get("recompile_limit") or _LIMIT
@@ -180,16 +182,17 @@ class CompiledFunction:
                 return self._eager(args, kwargs, "its arguments are of a new kind again and again")
             before, first = alike.newest(self.found), not self.found
             entry = alike.add(key, self.found)
-            if before is None:
+            if before is None and not self.warm:
                 with allocator.sparing() if first and not self.depth else contextlib.nullcontext():
-                    return self._idle(args, kwargs)
-            self._note_cause(_new_sizes(before[0], key[0]))
+                    return self._idle(args, kwargs, key)
+            if before is not None:
+                self._note_cause(_new_sizes(before[0], key[0]))
         if type(entry) is Waiting and not entry.ready(self.found):
             return self._idle(args, kwargs)
         if type(entry) is Unfit:
             return self._as_it_is(args, kwargs)
         if type(entry) is Unsplit:
-            return self._find_parts(given, key, args, kwargs, entry.why)
+            return self._find_parts(given, key, args, kwargs, entry.why, entry.guess)
         cause = ""
         if type(entry) is list:
             for recorded in entry:
@@ -231,8 +234,9 @@ class CompiledFunction:
         self.causes.append(why)
         del self.causes[:-_CAUSES]
 
-    def _idle(self, args: tuple, kwargs: dict) -> Any:
-        """Run as it is, because of sizes that have not come back yet; where they never do, forget what is recorded."""
+    def _idle(self, args: tuple, kwargs: dict, first: tuple | None = None) -> Any:
+        """Run as it is, because of sizes that have not come back yet; where they never do, forget what is recorded. The `first` call of
+        a kind, of this key, is observed."""
         if self.idling.one_more(sum(r.calls for r in self.recordings())):
             self.found = {k: e for k, e in self.found.items() if type(e) is Unfit}
             self.patterns.clear()
@@ -240,15 +244,34 @@ class CompiledFunction:
             self._warn(
                 "its arguments have other sizes in nearly every call, so that recordings of single sizes are not used"
             )
-        return self._as_it_is(args, kwargs)
+        return self._as_it_is(args, kwargs) if first is None else self._observed(first, args, kwargs)
 
-    def note(self, kinds: list[tuple[tuple, tuple]]) -> None:
-        """There were first calls: their keys, and their patterns."""
+    def note(self, kinds: list[tuple[tuple, tuple]], observer: Observer) -> None:
+        """There were first calls: their keys, their patterns, and who watched them."""
+        self.observer = observer
         for key, pattern in kinds:
             try:
                 self._sizes(pattern).add(key, self.found)
+                self._expect_parts(key)
             except TypeError:  # an argument that cannot be hashed
                 pass
+
+    def _observed(self, key: tuple, args: tuple, kwargs: dict) -> Any:
+        """Run the function as it is, and see what that runs."""
+        with self.observer.watching():
+            result = self.function(*args, **kwargs)
+        self._expect_parts(key)
+        return result
+
+    def _expect_parts(self, key: tuple) -> None:
+        """After a first call: if that did what cannot be recorded, the next one finds out whether it always does, and where."""
+        if (
+            self.observer.refused
+            and not self.fullgraph
+            and self.depth < _DEEPEST
+            and type(self._found_source()) is tuple
+        ):
+            self.found[key] = Unsplit(self.observer.refused[0], guess=True)
 
     def recordings(self) -> list[Recorded]:
         """Its own, not those of its parts."""
@@ -296,29 +319,36 @@ class CompiledFunction:
             self.found[key] = Unsplit(why)
 
     # -- parts ------------------------------------------------------------------------------------------------------
-    def _find_parts(self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str) -> Any:
+    def _find_parts(
+        self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, guess: bool = False
+    ) -> Any:
         """Run the function with a mark before each statement, split it at those that cannot be recorded."""
+        try:
+            reach = self._reach(given)
+        except Unreachable as problem:
+            return self._unreached(given, key, args, kwargs, str(problem))
         found = self._found_source()
         if isinstance(found, str):  # a hook that was not there when it was recorded
             self.found[key] = Unfit(why)
             return self._eager(args, kwargs, f"{why}; it cannot be split: {found}")
         source, first = found
-        marks = marking.Marks(source)
+        marks, before = marking.Marks(source), set(self.observer.ran)
         marked = functools.partial(marks.function, *first)
         try:
-            reach = self._reach(given)
             counters.set_free(reach)
             prepared, table, result = self._watched(
                 self._recorder(reach, given), reach, given, key, args, kwargs, marked, marks.begin
             )
-        except Unreachable as problem:
-            return self._unreached(given, key, args, kwargs, str(problem))
         except _Busy:
             return self.function(*args, **kwargs)  # another thread is recording
         except _NotPrepared as problem:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
         bad = marks.end()
+        self.observer.forget_marked(before)
+        if guess and not bad:
+            self.found[key] = 1
+            return replaced(result, prepared.outside)
         bad |= marking.makers(source, result)
         bad |= marking.users_of(source, self.varying)
         self._split_at(source, first, bad, key, why)
@@ -341,21 +371,12 @@ class CompiledFunction:
         part = CompiledFunction(function, self.options, name, source, self.depth + 1)
         found = splitting.find(self.function, self.source)
         if source is not None and not isinstance(found, str):
-            whole, first = found
-            names = whole.function.__code__.co_varnames
-            if first and names:
-                part.aside = (first[0], whole.function.__code__, names[0])
-            elif self.aside is not None:
-                part.aside = self.aside
+            part.observer, part.warm = self.observer.besides(found[0].function), True
         return part
 
     def _reach(self, given: Arguments) -> Reach:
         roots = [(self.name, self.function), *self._objects(given)]
-        aside = None
-        if self.aside is not None and self.source is not None:
-            held, code, name = self.aside
-            aside = (held, code) if source_room.uses_only_attributes(self.source.tree, name) else None
-        reach = Reach(aside)
+        reach = Reach(self.observer)
         try:
             reach.explore(roots)
         finally:
@@ -368,6 +389,8 @@ class CompiledFunction:
         """The source of the function, and what it is called with first; or why it cannot be split."""
         if self.differentiates:  # results of a part have one node behind them: none of them is behind another
             return "it looks at gradients of what it computes"
+        if self.observer.looks_at_frames:
+            return "it looks at the frames of its callers"
         return splitting.find(self.function, self.source)
 
     @staticmethod
@@ -382,7 +405,7 @@ class CompiledFunction:
         if not self.fullgraph and self.depth < _DEEPEST and not isinstance(found, str):
             source, first = found
             objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
-            bad = marking.unreachable(source, objects, first, changed) | marking.users_of(source, self.varying)
+            bad = marking.unreachable(source, objects, self.observer, changed) | marking.users_of(source, self.varying)
             if self._split_at(source, first, bad, key, why):
                 return self._by_parts(args, kwargs)
         self.found[key] = Unfit(why)
@@ -489,6 +512,8 @@ class CompiledFunction:
         except _NotPrepared as problem:
             self.found[key] = Unfit(str(problem))
             return self._eager(args, kwargs, str(problem))
+        if not recorder.problems and self._runs_new_code(reach, key):
+            return replaced(result, prepared.outside)
         try:
             recorded = prepared.finish(result)
         except Changes as problem:  # it may be the last time: state that is made once
@@ -520,6 +545,17 @@ class CompiledFunction:
         recorder.restarts = not self.sizes_vary
         return recorder
 
+    def _runs_new_code(self, reach: Reach, key: tuple) -> bool:
+        """Whether a recorded call ran code whose state nothing guards: it is followed the next time, if there is an end to that."""
+        new = [ran for k, ran in self.observer.ran.items() if k not in reach.followed]
+        if not new:
+            self.observer.expected.clear()
+            return False
+        self.unforeseen += 1
+        if self.unforeseen >= _TRIES:
+            self._unfit(key, f"it runs new code again and again: {new[0].code.co_name} ({new[0].code.co_filename})", "")
+        return True
+
     def _watched(
         self, recorder: Recorder, reach: Reach, given: Arguments, key: tuple, args: tuple, kwargs: dict, function: Callable,
         begin: Callable | None = None,
@@ -536,13 +572,13 @@ class CompiledFunction:
             raise _NotPrepared(*problem.args) from None
         if begin is not None:
             begin(recorder, prepared)
-        if not _one_at_a_time.acquire(blocking=False):
+        if not self.observer.sees() or not _one_at_a_time.acquire(blocking=False):
             raise _Busy
         cache = casts.cache
         try:
             recording.on, casts.cache = True, {}
             seed = default_generator.state_bytes()
-            with allocator.sparing(), recorder.recording():
+            with allocator.sparing(), recorder.recording(), self.observer.watching(recorder._problem):
                 result = function(*args, **kwargs)
         finally:
             recording.on, casts.cache = False, cache

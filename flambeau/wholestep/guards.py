@@ -7,16 +7,30 @@ no verdict yet: then the item compares values in Python, and takes the new word 
 from __future__ import annotations
 
 import bisect
+import collections
 import ctypes
-import sys
 from array import array
 from typing import Any
 
 from ..core.graph import AutogradState
-from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor
 from . import driver
 from .arguments import ATOMS, layout_of
+from .object_words import (
+    CLASS_PLACES,
+    CLASSES_ARE_KNOWN,
+    DICT_VERSION,
+    FUNCTION_PLACES,
+    POINTER_SLOT,
+    SET_SIZE,
+    SETS_ARE_KNOWN,
+    SLOTS_ARE_KNOWN,
+    TENSOR_SLOTS,
+    Rows,
+    dict_rows,
+    own_dict_row,
+    word,
+)
 
 MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "nothing"})()
 
@@ -36,13 +50,25 @@ def same(old: Any, new: Any) -> bool:
     return False
 
 
+_KINDS = (list, tuple, set, frozenset, collections.deque)
+
+
+def contents(held: Any) -> Any:
+    """What is in a container, whatever its class makes of that: entries of a dict in order, elements of others."""
+    if isinstance(held, dict):
+        kind = collections.OrderedDict if isinstance(held, collections.OrderedDict) else dict
+        return dict(kind.items(held))
+    kind_of_others = next(kind for kind in _KINDS if isinstance(held, kind))
+    return list(kind_of_others.__iter__(held))
+
+
 class Item:
     """One object that a recording depends on. `what` names it for people."""
 
     __slots__ = ("what",)
     what: str
 
-    def rows(self) -> list[tuple[int, int]] | None:
+    def rows(self) -> Rows | None:
         """Addresses and the words that lie there while nothing changes; None if that cannot be seen from outside."""
         return None
 
@@ -70,17 +96,17 @@ class DictItem(Item):
 
     def __init__(self, what: str, held: dict, names: Any = None):
         self.what, self.held, self.names = what, held, names
-        self.seen = dict(held) if names is None else {n: held.get(n, MISSING) for n in names}
+        self.seen = contents(held) if names is None else {n: dict.get(held, n, MISSING) for n in names}
 
-    def rows(self) -> list[tuple[int, int]] | None:
-        return [_word(id(self.held) + _DICT_VERSION)] if DICTS_HAVE_VERSIONS else None
+    def rows(self) -> Rows | None:
+        return dict_rows(self.held, self.names)
 
     def difference(self) -> str:
         held, seen = self.held, self.seen
-        if self.names is None and (len(held) != len(seen) or not all(map(same, seen, held))):
+        if self.names is None and (dict.__len__(held) != len(seen) or not all(map(same, seen, contents(held)))):
             return f"the keys of {self.what} changed"
         for name, old in seen.items():
-            new = held.get(name, MISSING)
+            new = dict.get(held, name, MISSING)
             if old is not new and not same(old, new):
                 return f"{self.what}[{name!r}] was {_shown(old)}, is {_shown(new)}"
         return ""
@@ -88,7 +114,7 @@ class DictItem(Item):
     def reads(self, other: Item) -> bool:
         if not isinstance(other, DictItem) or other.held is not self.held:
             return False
-        changed = {n for n, old in other.seen.items() if not same(old, other.held.get(n, MISSING))}
+        changed = {n for n, old in other.seen.items() if not same(old, dict.get(other.held, n, MISSING))}
         return self.names is None or bool(changed.intersection(self.names))
 
 
@@ -98,16 +124,17 @@ class ListItem(Item):
     __slots__ = ("held", "seen")
 
     def __init__(self, what: str, held: list):
-        self.what, self.held, self.seen = what, held, list(held)
+        self.what, self.held, self.seen = what, held, contents(held)
 
-    def rows(self) -> list[tuple[int, int]] | None:
-        size, items = _word(id(self.held) + 16), _word(id(self.held) + 24)
-        return [size, items, *(_word(items[1] + 8 * i) for i in range(len(self.held)))]
+    def rows(self) -> Rows | None:
+        size, items = word(id(self.held) + 16), word(id(self.held) + 24)
+        return [size, items, *(word(items[1] + 8 * i) for i in range(size[1]))]
 
     def difference(self) -> str:
-        if len(self.held) != len(self.seen):
-            return f"{self.what} had {len(self.seen)} elements, has {len(self.held)}"
-        for i, (old, new) in enumerate(zip(self.seen, self.held)):
+        now = contents(self.held)
+        if len(now) != len(self.seen):
+            return f"{self.what} had {len(self.seen)} elements, has {len(now)}"
+        for i, (old, new) in enumerate(zip(self.seen, now)):
             if old is not new and not same(old, new):
                 return f"{self.what}[{i}] was {_shown(old)}, is {_shown(new)}"
         return ""
@@ -119,15 +146,13 @@ class CollectionItem(Item):
     __slots__ = ("held", "seen")
 
     def __init__(self, what: str, held: Any):
-        self.what, self.held, self.seen = what, held, list(held)
+        self.what, self.held, self.seen = what, held, contents(held)
 
-    def rows(self) -> list[tuple[int, int]] | None:
-        return (
-            [_word(id(self.held) + _SET_SIZE)] if SETS_ARE_KNOWN and type(self.held) is set and not self.seen else None
-        )
+    def rows(self) -> Rows | None:
+        return [word(id(self.held) + SET_SIZE)] if SETS_ARE_KNOWN and type(self.held) is set and not self.seen else None
 
     def difference(self) -> str:
-        now = list(self.held)
+        now = contents(self.held)
         if len(now) != len(self.seen) or not all(map(same, self.seen, now)):
             return f"the elements of {self.what} changed"
         return ""
@@ -141,8 +166,8 @@ class CellItem(Item):
     def __init__(self, what: str, cell: Any):
         self.what, self.cell, self.seen = what, cell, _contents(cell)
 
-    def rows(self) -> list[tuple[int, int]] | None:
-        return [_word(id(self.cell) + 16)]
+    def rows(self) -> Rows | None:
+        return [word(id(self.cell) + 16)]
 
     def difference(self) -> str:
         new = _contents(self.cell)
@@ -174,12 +199,80 @@ class ClassItem(Item):
     def __init__(self, what: str, held: Any):
         self.what, self.held, self.seen = what, held, type(held)
 
-    def rows(self) -> list[tuple[int, int]] | None:
+    def rows(self) -> Rows | None:
         return [(id(self.held) + 8, id(self.seen))] if CLASSES_ARE_KNOWN else None
 
     def difference(self) -> str:
         new = type(self.held)
         return "" if new is self.seen else f"{self.what} was a {self.seen.__name__}, is a {new.__name__}"
+
+
+class OwnDictItem(Item):
+    """Which dict an object keeps its attributes in: another one may be assigned."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: Any):
+        self.what, self.held, self.seen = what, held, held.__dict__
+
+    def rows(self) -> Rows | None:
+        return own_dict_row(self.held)
+
+    def difference(self) -> str:
+        return "" if self.held.__dict__ is self.seen else f"the attributes of {self.what} are another dict"
+
+
+class FunctionItem(Item):
+    """What of a function can be exchanged: its code, defaults, attributes and name."""
+
+    __slots__ = ("held", "seen", "attributes")
+    _WORDS = ("code", "defaults", "keyword defaults", "name")
+
+    def __init__(self, what: str, held: Any):
+        self.what, self.held, self.attributes = what, held, held.__dict__
+        self.seen = self._state()
+
+    def _state(self) -> tuple:
+        f = self.held
+        return f.__code__, f.__defaults__, f.__kwdefaults__, f.__name__
+
+    def rows(self) -> Rows | None:
+        return [word(id(self.held) + place) for place in FUNCTION_PLACES] or None
+
+    def difference(self) -> str:
+        for name, old, new in zip(self._WORDS, self.seen, self._state()):
+            if not same(old, new):
+                return f"the {name} of {self.what} changed"
+        return "" if self.held.__dict__ is self.attributes else f"the attributes of {self.what} are another dict"
+
+
+class TypeItem(Item):
+    """What of a class is not in its dict: its bases and its name."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: type):
+        self.what, self.held, self.seen = what, held, (held.__mro__, held.__name__)
+
+    def rows(self) -> Rows | None:
+        return [word(id(self.held) + place) for place in CLASS_PLACES] or None
+
+    def difference(self) -> str:
+        if not same(self.seen[0], self.held.__mro__):
+            return f"the bases of {self.what} changed"
+        return "" if self.held.__name__ == self.seen[1] else f"the name of {self.what} changed"
+
+
+class ValueItem(Item):
+    """What a function without arguments gives: a setting of Python's that no object shows."""
+
+    __slots__ = ("ask", "seen")
+
+    def __init__(self, what: str, ask: Any):
+        self.what, self.ask, self.seen = what, ask, ask()
+
+    def difference(self) -> str:
+        return "" if self.ask() == self.seen else f"{self.what} changed"
 
 
 class TensorItem(Item):
@@ -196,12 +289,12 @@ class TensorItem(Item):
         t = self.held
         return (t._storage.ptr, t.shape, t._strides, t._offset, t.dtype, t.requires_grad, t.is_leaf, t._base)
 
-    def rows(self) -> list[tuple[int, int]] | None:
+    def rows(self) -> Rows | None:
         if not SLOTS_ARE_KNOWN:
             return None
         t = id(self.held)
-        rows = [_word(t + offset) for offset in _TENSOR_SLOTS]
-        return [*rows, _word(id(self.held._storage) + _POINTER_SLOT)]
+        rows = [word(t + offset) for offset in TENSOR_SLOTS]
+        return [*rows, word(id(self.held._storage) + POINTER_SLOT)]
 
     def difference(self) -> str:
         words = ("memory", "shape", "strides", "offset", "dtype", "requires_grad", "is_leaf", "base")
@@ -224,8 +317,8 @@ class AutogradItem(Item):
         m = self.held
         return m.requires_grad, m.grad_fn, bool(m.hooks), bool(m.post_hooks), m.retains_grad, layout_of(m.grad)
 
-    def rows(self) -> list[tuple[int, int]] | None:
-        return [_word(id(self.held.__dict__) + _DICT_VERSION)] if DICTS_HAVE_VERSIONS else None
+    def rows(self) -> Rows | None:
+        return dict_rows(self.held.__dict__)
 
     def difference(self) -> str:
         words = ("requires_grad", "grad_fn", "hooks", "post_hooks", "retains_grad", "grad")
@@ -349,8 +442,8 @@ def gradient_rows(t: Any, meta: Any) -> list[tuple[int, int]]:
     are two, the gradient is the leaf's, and it has no history."""
     storage = t._storage
     rows = [(id(t), 2), (id(storage), 2)]
-    rows += [_word(id(t) + offset) for offset in _TENSOR_SLOTS]
-    return [*rows, _word(id(meta.__dict__) + _DICT_VERSION)]
+    rows += [word(id(t) + offset) for offset in TENSOR_SLOTS]
+    return [*rows, word(id(meta.__dict__) + DICT_VERSION)]
 
 
 def _contents(cell: Any) -> Any:
@@ -367,83 +460,5 @@ def _shown(value: Any) -> str:
     return text if len(text) < 80 else text[:77] + "..."
 
 
-# -- what CPython's objects look like in memory: tried out before it is relied on -----------------------------------------
-
-_DICT_VERSION = 24
-_SET_SIZE = 24
-
-
-def _word(address: int) -> tuple[int, int]:
-    return address, ctypes.c_int64.from_address(address).value
-
-
-def _dicts_have_versions() -> bool:
-    """Whether the word behind a dict's size changes with every change, also of attributes that hot code stores."""
-    if sys.implementation.name != "cpython" or sys.version_info >= (3, 13):
-        return False
-
-    class Thing:
-        pass
-
-    def store(thing: Any, value: Any) -> None:
-        thing.a = value
-
-    for _ in range(50):
-        store(Thing(), 1)
-    thing = Thing()
-    thing.a = 0  # type: ignore[attr-defined]
-    held = thing.__dict__
-    versions = [_word(id(held) + _DICT_VERSION)[1]]
-    for i in range(1, 50):
-        store(thing, i)
-        versions.append(_word(id(held) + _DICT_VERSION)[1])
-    held["b"] = 1
-    versions.append(_word(id(held) + _DICT_VERSION)[1])
-    del held["b"]
-    versions.append(_word(id(held) + _DICT_VERSION)[1])
-    return len(set(versions)) == len(versions)
-
-
-def _slot(cls: type, name: str) -> int:
-    """How far into an object a slot lies, from its descriptor."""
-    member = ctypes.c_int64.from_address(id(cls.__dict__[name]) + 40).value
-    return ctypes.c_int64.from_address(member + 16).value
-
-
-def _sets_are_known() -> bool:
-    if sys.implementation.name != "cpython" or sys.version_info >= (3, 14):
-        return False
-    held: set = set()
-    sizes = [_word(id(held) + _SET_SIZE)[1]]
-    for change, element in ((held.add, 1), (held.add, 2), (held.remove, 1), (held.add, 3)):
-        change(element)
-        sizes.append(_word(id(held) + _SET_SIZE)[1])
-    return sizes == [0, 1, 2, 1, 2]
-
-
-_TENSOR_FIELDS = ("_storage", "shape", "_strides", "_offset", "dtype", "_autograd", "_base")
-
-
-def _slots_are_known() -> bool:
-    if sys.implementation.name != "cpython" or sys.version_info >= (3, 14):
-        return False
-    t = Tensor.__new__(Tensor)
-    values = [object() for _ in _TENSOR_FIELDS]
-    for name, value in zip(_TENSOR_FIELDS, values):
-        setattr(t, name, value)
-    offsets = [_slot(Tensor, n) for n in _TENSOR_FIELDS]
-    if any(not 0 < o < 256 for o in offsets):
-        return False
-    return all(_word(id(t) + o)[1] == id(v) for o, v in zip(offsets, values))
-
-
-CLASSES_ARE_KNOWN = sys.implementation.name == "cpython" and _word(id(MISSING) + 8)[1] == id(type(MISSING))
-SETS_ARE_KNOWN = _sets_are_known()
-DICTS_HAVE_VERSIONS = _dicts_have_versions()
-SLOTS_ARE_KNOWN = _slots_are_known()
-_TENSOR_SLOTS = [_slot(Tensor, n) for n in _TENSOR_FIELDS] if SLOTS_ARE_KNOWN else []
-GRADIENTS_ARE_KNOWN = SLOTS_ARE_KNOWN and DICTS_HAVE_VERSIONS
-_POINTER_SLOT = _slot(UntypedStorage, "ptr") if SLOTS_ARE_KNOWN else 0
-
-__all__ = ["GRADIENTS_ARE_KNOWN", "AutogradItem", "CellItem", "ClassItem", "CollectionItem", "DictItem", "GroupItem", "Guard", "Item", "ListItem", "MISSING", "SlotsItem",
-           "TensorItem", "Words", "gradient_rows", "observe", "same"]  # fmt: skip
+__all__ = ["AutogradItem", "CellItem", "ClassItem", "CollectionItem", "DictItem", "FunctionItem", "GroupItem", "Guard", "Item", "ListItem",
+           "MISSING", "OwnDictItem", "SlotsItem", "TensorItem", "TypeItem", "ValueItem", "Words", "contents", "gradient_rows", "observe", "same"]  # fmt: skip

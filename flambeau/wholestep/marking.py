@@ -10,36 +10,32 @@ from ..core.dtype import dtype
 from ..core.tensor import Size, Tensor
 from .arguments import ATOMS
 from .guards import AutogradItem, Item
+from .observer import Observer
 from .reach import Reach, Unreachable
-from .source import Source, uses_only_attributes
+from .source import Source
 from .splitting import alone, header, marked, statements
 from .variables import loads, stores
 
 
 def unreachable(
-    given: Source, objects: list[tuple[str, Any]], first: tuple, changed: Item | None = None
+    given: Source, objects: list[tuple[str, Any]], observer: Observer, changed: Item | None = None
 ) -> dict[ast.stmt, str]:
-    """Statements whose state cannot be known, or that read what has changed: found without running anything. `first` is the object
-    that the function is a method of, if it is one: a statement that does not call the method reads less than that does."""
+    """Statements whose state cannot be known, or that read what has changed: found without running anything. `observer` has seen what
+    ran; the function itself counts only if it ran inside itself, too."""
     bad: dict[ast.stmt, str] = {}
+    ran = observer.besides(given.function).expected
     for s in statements(given.tree.body):
         function = alone(given, s)
         if function is None:
             continue
         try:
-            reach = Reach(_aside(given, s, first)).explore([(given.function.__qualname__, function), *objects])
+            reach = Reach(observer, ran).explore([(given.function.__qualname__, function), *objects])
         except Unreachable as problem:
             bad[s] = str(problem)
             continue
         if changed is not None and any(item.reads(changed) for item in reach.items):
             bad[s] = f"it reads what changes again and again: {changed.difference()}"
     return bad
-
-
-def _aside(given: Source, s: ast.stmt, first: tuple) -> Any:
-    """What a statement of a method leaves alone: the method itself."""
-    code = given.function.__code__
-    return (first[0], code) if first and uses_only_attributes(header(s), code.co_varnames[0]) else None
 
 
 def users_of(given: Source, names: set[str]) -> dict[ast.stmt, str]:

@@ -11,13 +11,9 @@ from ..core.storage import INFERENCE, UntypedStorage
 from ..core.tensor import Tensor
 from .arguments import Arguments, settings_key
 from .comparing import TensorPrint
-from .guards import (
-    GRADIENTS_ARE_KNOWN,
-    Guard,
-    Words,
-    gradient_rows,
-)
+from .guards import Guard, Words, gradient_rows
 from .late import late
+from .object_words import GRADIENTS_ARE_KNOWN
 from .operator_call import Stale
 from .program import Program
 from .rehearsal import Rehearsal, SetAside, extent, to_the_end

@@ -15,10 +15,11 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+from .observer import MADE
+
 _FUTURE = 0
 for _name in __future__.all_feature_names:
     _FUTURE |= getattr(__future__, _name).compiler_flag
-_INNER = "_flambeau_part"
 SCOPES = (
     ast.FunctionDef,
     ast.AsyncFunctionDef,
@@ -128,32 +129,21 @@ def _imports(text: str) -> list[str]:
     return sorted(found - {"*"})
 
 
-def uses_only_attributes(tree: ast.AST, name: str) -> bool:
-    """Whether a variable is used only as `name.attribute`, and not to be called."""
-    bases = {
-        id(n.value)
-        for n in ast.walk(tree)
-        if isinstance(n, ast.Attribute) and n.attr not in ("forward", "__call__", "__dict__", "__class__")
-    }
-    named = [n for n in ast.walk(tree) if isinstance(n, ast.Name)]
-    return all(id(n) in bases for n in named if n.id == name) and not any(n.id == "super" for n in named)
-
-
 def _code(
     tree: ast.FunctionDef, around: list[str], like: types.CodeType, imported: Sequence[str] = ()
 ) -> types.CodeType:
     """The code of a function whose definition stands inside one with these variables, in a module that imports these names."""
     inner = copy.copy(tree)
-    inner.name = _INNER
+    inner.name = MADE
     arguments = ast.arguments(
         posonlyargs=[], args=[ast.arg(arg=n) for n in around], kwonlyargs=[], kw_defaults=[], defaults=[]
     )
-    outside = ast.FunctionDef(name=_INNER, args=arguments, body=[inner], decorator_list=[])
+    outside = ast.FunctionDef(name=MADE, args=arguments, body=[inner], decorator_list=[])
     imports = [located(ast.Import([ast.alias(name)]), tree) for name in imported]
     module = located(ast.Module(body=[*imports, located(outside, tree)], type_ignores=[]), tree)
     code = compile(module, like.co_filename, "exec", like.co_flags & _FUTURE, True)
     for _ in range(2):
-        code = next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == _INNER)
+        code = next(c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == MADE)
     return code
 
 
@@ -168,11 +158,11 @@ def _same(a: types.CodeType, b: types.CodeType) -> bool:
         if isinstance(x, types.CodeType) and isinstance(y, types.CodeType):
             if not _same(x, y):
                 return False
-        elif isinstance(x, str) and isinstance(y, str) and _INNER in x:
+        elif isinstance(x, str) and isinstance(y, str) and MADE in x:
             continue  # the name that a nested function is given
         elif type(x) is not type(y) or (x != y and repr(x) != repr(y)):
             return False
     return True
 
 
-__all__ = ["SCOPES", "Source", "located", "of", "uses_only_attributes"]
+__all__ = ["SCOPES", "Source", "located", "of"]

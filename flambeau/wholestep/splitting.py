@@ -18,11 +18,11 @@ from typing import Any
 from ..autograd.grad_mode import no_grad
 from ..nn.modules.module import Module
 from . import source
+from .origins import is_users
 from .source import Source, located
 from .variables import BLOCKS, flow, loads, own_nodes, shared, stores
 
 _DECORATED = no_grad()(lambda: None).__code__
-_PACKAGE = __name__.partition(".")[0]
 _MOST_INNER = 64  # functions that one statement's calls may be of
 _READERS = frozenset(("item", "tolist", "numpy"))  # methods whose receiver can be computed before
 _TAKERS = frozenset(("float", "int", "bool", "print", "str", "repr", "format"))  # functions whose arguments can be
@@ -352,8 +352,7 @@ def _is_users(f: Any) -> bool:
         return False
     if "_torchdynamo_orig_callable" in plain.__dict__ or plain.__code__.co_flags & 0x2A0:  # a generator or coroutine
         return False
-    module = (plain.__module__ or "").partition(".")[0]
-    return module != _PACKAGE
+    return is_users(plain.__code__, plain.__globals__)
 
 
 def target(function: Any) -> tuple[Any, tuple, str]:

@@ -203,7 +203,7 @@ def _has_history(x: str) -> str:
 @functools.cache
 def _compiled(source: str) -> Any:
     """Most faces differ in nothing but what their names stand for: the same text is compiled once."""
-    return compile(source, "<pointwise operator>", "exec")
+    return compile(source, f"{__file__}<pointwise operator>", "exec")
 
 
 def _define(source: str, impl: Pointwise, name: str, general_path: Any) -> Any:

@@ -64,7 +64,7 @@ def _text(parameters: Any, test: str, inline: str) -> tuple[str, dict[str, Any]]
 
 @functools.cache
 def _compiled(source: str) -> Any:
-    return compile(source, "<watched function>", "exec")
+    return compile(source, f"{__file__}<watched function>", "exec")
 
 
 def _given(*options: tuple[str, Any, Any]) -> dict[str, Any]:

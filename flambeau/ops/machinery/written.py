@@ -16,7 +16,7 @@ def written(source: Callable[[], str], space: dict[str, Any]) -> Any:
     function: Any = types.FunctionType(_until_then.__code__, space, "compute")
 
     def write() -> Any:
-        exec(source(), space)  # noqa: S102 - made of parameter names only
+        exec(compile(source(), f"{__file__}<written>", "exec"), space)  # noqa: S102 - made of parameter names only
         made = space["compute"]
         function.__defaults__, function.__kwdefaults__ = made.__defaults__, made.__kwdefaults__
         function.__code__ = made.__code__

@@ -12,8 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from flambeau.backends.nvidia import driver
+from flambeau.wholestep import origins
 from tests.kernels import cuda_on_cpu
 
+origins.called_by_us += [
+    str(Path(f).parent) + "/" for f in (__file__, cuda_on_cpu.__file__)
+]  # it stands for a library in C
 _ATTRIBUTES = {"max_threads_per_block": 1024, "warp_size": 32, "multi_processor_count": 4, "major": 9, "minor": 0,
                "max_threads_per_multi_processor": 2048, "shared_memory_per_block_optin": 232448}  # fmt: skip
 _BY_NUMBER = {number: _ATTRIBUTES.get(name, 1) for name, number in driver.ATTRIBUTES.items()}

@@ -1,0 +1,175 @@
+"""What runs while a function is observed: every function written in Python outside this library, and every C function these call.
+
+What code *could* run cannot be told from its names: `str(x)`, a property, a patched method, an operator. So it is watched, through
+`sys.setprofile`, which sees this thread only. Shared code, Python's library for one, counts as the code's that calls it."""
+
+from __future__ import annotations
+
+import _abc
+import _warnings
+import contextlib
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import c_functions
+from .origins import LIBRARY, SHARED, USER, kind_of, reaches_outside
+
+MADE = "_flambeau_part"  # what functions are called that are made of other functions' statements
+_SHOWS = getattr(warnings._showwarnmsg, "__code__", None)  # type: ignore[attr-defined]
+
+
+class Ran:
+    """Code that ran, the globals it saw, and how often it was entered within one call at most."""
+
+    __slots__ = ("code", "space", "times")
+
+    def __init__(self, code: types.CodeType, space: dict):
+        self.code, self.space, self.times = code, space, 0
+
+
+class Observer:
+    """What calls of a function have run, and asked."""
+
+    def __init__(self) -> None:
+        self.ran: dict[int, Ran] = {}  # by the id of the code
+        self.expected: dict[
+            int, Ran
+        ] = {}  # what ran in the function that this one's is a part of: it may run here, too
+        self.refused: list[str] = []  # what the last call did that may give something else in each call
+        self.library_names: set[str] = set()  # in code of this library that ran
+        self.warned = False  # whether a warning was asked for, shown or not
+        self.asks_abstract = False  # whether an abstract class decided what is an instance of it
+        self.looks_at_frames = False
+
+    @contextlib.contextmanager
+    def watching(self, told: Callable[[str], None] | None = None) -> Iterator[None]:
+        """Context manager: note what this thread runs; call `told` with every objection as it comes up."""
+        self.refused.clear()
+        if not self.sees():
+            yield
+            return
+        former = sys.getprofile()
+        sys.setprofile(_Watch(self, told, former).callback())
+        try:
+            yield
+        finally:
+            sys.setprofile(former)
+
+    @staticmethod
+    def sees() -> bool:
+        """Whether this thread can be observed: a profiler in C stands in the way."""
+        former = sys.getprofile()
+        return former is None or callable(former)
+
+    def forget_marked(self, before: set[int]) -> None:
+        """Of what ran since it knew only these, drop what `source` makes of functions: it runs once."""
+        self.ran = {k: ran for k, ran in self.ran.items() if k in before or ran.code.co_name != MADE}
+
+    def besides(self, function: types.FunctionType) -> Observer:
+        """One that expects the same, but for the function itself, unless this ran inside itself: for parts of the function."""
+        made = Observer()
+        ran = {**self.expected, **self.ran}
+        made.expected = {k: one for k, one in ran.items() if one.code is not function.__code__ or one.times > 1}
+        made.warned, made.asks_abstract, made.library_names = self.warned, self.asks_abstract, self.library_names
+        return made
+
+
+class _Watch:
+    """One observed call."""
+
+    def __init__(self, observer: Observer, told: Callable[[str], None] | None, former: Any):
+        self.observer, self.told, self.former = observer, told, former
+        self.kinds: dict[
+            int, tuple[int, types.CodeType]
+        ] = {}  # of code by its id; it is kept, so that the id stays its own
+        self.own: set[int] = set()  # ids of code of this library
+        self.entered: dict[int, int] = {}  # how often code was, by its id
+        self.importing: types.FrameType | None = (
+            None  # the outermost frame of an import: what a module does once does not count
+        )
+
+    def callback(self) -> Callable[[types.FrameType, str, Any], None]:
+        """What `sys.setprofile` is given. Most events are this library's: they are told by one look."""
+        own, warn, former, event_of_others = self.own, _warnings.warn, self.former, self._event
+
+        def told(frame: types.FrameType, event: str, arg: Any) -> None:
+            if id(frame.f_code) not in own:
+                event_of_others(frame, event, arg)
+            elif arg is warn:
+                self.observer.warned = True
+            if former is not None:
+                former(frame, event, arg)
+
+        return told
+
+    def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        if self.importing is not None:
+            if event == "return" and frame is self.importing:
+                self.importing = None
+        elif event == "call" and frame.f_code.co_filename.startswith("<frozen importlib."):
+            self.importing = frame
+            if frame.f_code.co_name == "_gcd_import" and self._is_users(frame.f_back):
+                self._refuse("a module is imported by a computed name")
+        elif event == "call":
+            self._called(frame)
+        elif event == "c_call":
+            self._called_in_c(frame, arg)
+
+    def _called(self, frame: types.FrameType) -> None:
+        code = frame.f_code
+        kind = self._kind(frame)
+        if code is _SHOWS:
+            self._refuse("a warning is shown")
+        if kind == LIBRARY:
+            if reaches_outside(code) and self._is_users(frame.f_back):
+                self._refuse(f"{code.co_name}() is called, which may reach files or other processes")
+            return
+        if kind == SHARED and not self._is_users(frame.f_back):
+            return
+        ran = self.observer.ran.get(id(code))
+        if ran is None:
+            ran = self.observer.ran[id(code)] = Ran(code, frame.f_globals)
+        times = self.entered[id(code)] = self.entered.get(id(code), 0) + 1
+        ran.times = max(ran.times, times)
+
+    def _called_in_c(self, frame: types.FrameType, f: Any) -> None:
+        if f is _warnings.warn or f is _warnings.warn_explicit:
+            self.observer.warned = True
+        kind = self._kind(frame)
+        if f is sys.setprofile or kind == LIBRARY or (kind == SHARED and not self._is_users(frame.f_back)):
+            return
+        if getattr(f, "__self__", None) is _abc:
+            self.observer.asks_abstract = True
+        if c_functions.looks_at_frames(f):
+            self.observer.looks_at_frames = True
+        why = c_functions.objection(f, kind == USER)
+        if why:
+            self._refuse(why)
+
+    def _refuse(self, why: str) -> None:
+        self.observer.refused.append(why)
+        if self.told is not None:
+            self.told(why)
+
+    def _kind(self, frame: types.FrameType) -> int:
+        code = frame.f_code
+        known = self.kinds.get(id(code))
+        if known is None:
+            known = self.kinds[id(code)] = (kind_of(code, frame.f_globals), code)
+            if known[0] == LIBRARY:
+                self.observer.library_names.update(code.co_names)
+                if not reaches_outside(code):
+                    self.own.add(id(code))
+        return known[0]
+
+    def _is_users(self, frame: types.FrameType | None) -> bool:
+        """Whether a frame, or the first behind those of shared code, is one of a user's."""
+        while frame is not None and self._kind(frame) == SHARED:
+            frame = frame.f_back
+        return frame is not None and self._kind(frame) == USER
+
+
+__all__ = ["MADE", "Observer", "Ran"]
