@@ -57,7 +57,8 @@ _READS_FILES = frozenset(("fromfile", "seterrobj", "_load_from_filelike"))  # of
 # What a class knows or asks besides what it is given.
 _IMPURE_METHODS = frozenset(("__subclasses__", "now", "utcnow", "today", "fromtimestamp", "utcfromtimestamp", "astimezone", "timestamp",
                              "tofile", "dump"))  # fmt: skip
-_ITERATORS = tuple({type(iter(v)) for v in ((), [], {}, {}.values(), {}.items(), set(), "", b"", range(1))})
+_SAMPLES: tuple[Any, ...] = ((), [], {}, {}.values(), {}.items(), set(), "", b"", range(1))
+_ITERATORS = tuple({type(iter(v)) for v in _SAMPLES})
 CONTAINERS = (dict, list, tuple, set, frozenset, collections.OrderedDict, collections.defaultdict, collections.deque)
 NUMBERS = (np.generic, np.dtype, np.ufunc, type(np.sum))  # of NumPy: they never change, either
 # Values that never change: whoever holds one is watched, not the value.
@@ -76,7 +77,7 @@ _IN_C = (
     types.ClassMethodDescriptorType,
     types.WrapperDescriptorType,
 )
-_FUNCTIONS = {
+_FUNCTIONS: dict[int, Any] = {
     id(f): f
     for module in (*_MODULES, *(m for n, m in sys.modules.items() if n.endswith("._multiarray_umath")))
     for f in vars(module).values()
@@ -98,7 +99,7 @@ def objection(f: Any, by_user: bool = True) -> str:
             return _method_objection(f, holder)
         return f"{_name(f)} is called, which may give something else in each call"
     if isinstance(owner, type):
-        places = (*owner.__mro__, *type(owner).__mro__)
+        places: tuple[type, ...] = (*owner.__mro__, *type(owner).__mro__)  # type: ignore[misc]
     else:
         places = type(owner).__mro__
     holder = next((c for c in places if isinstance(c.__dict__.get(f.__name__), _IN_C)), None)

@@ -169,7 +169,8 @@ def _function_places() -> tuple[int, ...]:
 
 def _class_places() -> tuple[int, ...]:
     cls = type("a name of its own", (), {"__qualname__": "another name"})
-    return _places(cls, ("__mro__", "__name__"), type.__basicsize__)
+    size: Any = type(cls).__basicsize__
+    return _places(cls, ("__mro__", "__name__"), size)
 
 
 CLASSES_ARE_KNOWN = sys.implementation.name == "cpython" and word(id(UntypedStorage) + 8)[1] == id(type(UntypedStorage))

@@ -111,7 +111,7 @@ def is_shared_module(module: types.ModuleType) -> bool:
 @functools.lru_cache(4096)
 def shows_its_state(cls: type) -> bool:
     """Whether a class hides nothing in C: its state is in its dict and slots, and its methods are functions."""
-    return cls in _BASES or is_library_class(cls) or issubclass(cls, BaseException) or is_pythons(cls)
+    return is_pythons(cls) or cls in _BASES or is_library_class(cls) or issubclass(cls, BaseException)
 
 
 @functools.lru_cache(4096)

@@ -210,7 +210,7 @@ class Reach:
     @staticmethod
     def _is_number(value: Any) -> bool:
         """Whether a value is a number of NumPy's, which never changes; one of a class of a user's may have attributes."""
-        return isinstance(value, c_functions.NUMBERS) and not is_pythons(type(value))
+        return isinstance(value, c_functions.NUMBERS) and not is_pythons(type(value))  # type: ignore[arg-type]
 
     # -- code -------------------------------------------------------------------------------------------------------
     def _function(self, what: str, f: types.FunctionType) -> None:
@@ -390,7 +390,7 @@ class Reach:
         for kind in ("pre", "post"):
             hooks = getattr(optimizer_room, f"_global_optimizer_{kind}_hooks")
             self._add("hooks of all optimizers", hooks)
-        if not is_library_class(type(o)) or self.computed or self.names & _OF_OPTIMIZERS:
+        if not is_library_class(type(o)) or self.computed or self.names & _OF_OPTIMIZERS:  # type: ignore[arg-type]
             self._object(what, o)
             return
         # Only gradients are cleared: what the optimizer knows of its parameters besides does not matter.
@@ -404,7 +404,7 @@ class Reach:
         foreign = next((c for c in cls.__mro__ if not shows_its_state(c)), None)
         if foreign is not None:
             raise Unreachable(f"{what} is a {foreign.__module__}.{foreign.__name__}, whose state cannot be seen")
-        own = is_library_class(cls)
+        own = is_library_class(cls)  # type: ignore[arg-type]
         if own and is_outside(cls.__module__):
             raise Unreachable(f"{what} talks to other processes")
         if not own or isinstance(o, Module):
@@ -469,7 +469,7 @@ class Reach:
                     self._add(f"{what}.{key}", value)
 
     def _class(self, what: str, cls: type) -> None:
-        for c in (*cls.__mro__, *type(cls).__mro__):
+        for c in (*cls.__mro__, *type(cls).__mro__):  # type: ignore[misc]
             self._class_state(c)
 
     def _class_state(self, cls: type) -> None:
