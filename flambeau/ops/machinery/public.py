@@ -76,8 +76,8 @@ _INTS = frozenset(("int", "int | None"))
 def with_ints(op: Op, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
     """The arguments with a 0-dim tensor of integers read wherever the operator takes an int; None if there is no such tensor."""
     ints = [p.annotation in _INTS for p in op.arguments.values()]
-    named = {n: v for n, v in kwargs.items() if isinstance(v, Tensor) and n in op.arguments}
-    named = {n: int(v) for n, v in named.items() if op.arguments[n].annotation in _INTS and is_int(v)}
+    taken = {n for n, p in op.arguments.items() if p.annotation in _INTS}
+    named = {n: int(v) for n, v in kwargs.items() if n in taken and isinstance(v, Tensor) and is_int(v)}
     given = tuple([int(v) if mine and isinstance(v, Tensor) and is_int(v) else v for mine, v in zip(ints, args)])
     if not named and all(a is b for a, b in zip(given, args)):
         return None
