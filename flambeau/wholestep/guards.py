@@ -335,11 +335,15 @@ class AutogradItem(Item):
 class GroupItem(DictItem):
     """A group of an optimizer's parameters. Its numbers may change: they are inputs of the update, which `options` has."""
 
-    __slots__ = ("optimizer", "options", "choices")
+    __slots__ = ("optimizer", "options", "choices", "whole")
 
     def __init__(self, what: str, group: dict, optimizer: Any, options: dict[str, Any]):
         super().__init__(what, group, tuple(k for k, v in group.items() if not _is_number(v)))
         self.optimizer, self.options, self.choices = optimizer, options, _choices(options)
+        self.whole: Any = None  # the names whose words were observed before it was known for a group; None for all
+
+    def rows(self) -> Rows | None:
+        return dict_rows(self.held, self.whole)
 
     def difference(self) -> str:
         found = super().difference()

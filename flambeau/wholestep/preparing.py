@@ -257,7 +257,9 @@ class Prepared:
                 for k, (item, rows) in enumerate(self.observed):
                     if isinstance(item, DictItem) and item.held is group:
                         if not isinstance(item, GroupItem):
-                            self.observed[k] = (GroupItem(item.what, group, optimizer, options), rows)
+                            known = GroupItem(item.what, group, optimizer, options)
+                            known.whole = item.names
+                            self.observed[k] = (known, rows)
                         return self.observed[k][0]  # type: ignore[return-value]
         return None
 
