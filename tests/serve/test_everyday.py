@@ -21,6 +21,20 @@ from flambeau.serve import archiver  # noqa: E402
 
 from .serving import Client, make_model  # noqa: E402
 
+
+@pytest.fixture(autouse=True)
+def _nothing_stays(client: Client):
+    """The server is shared by all tests: models that a test has registered go when it ends."""
+
+    def names() -> set[str]:
+        return {model["modelName"] for model in client.manage("GET", "/models").json()["models"]}
+
+    before = names()
+    yield
+    for name in names() - before:
+        client.manage("DELETE", f"/models/{name}")
+
+
 ROOT = Path(__file__).parents[2]
 
 
