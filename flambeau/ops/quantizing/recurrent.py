@@ -151,7 +151,9 @@ def _run(
 
 
 @composite(method=False)
-def quantized_lstm(input: Tensor, hx: Any, params: Any, *rest: Any, **options: Any) -> Any:
+def quantized_lstm(
+    input: Tensor, hx: Any, params: Any, *rest: Any, dtype: Any = None, use_dynamic: bool = False
+) -> Any:
     """An LSTM with packed weights: (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first), or for
     packed sequences (data, batch_sizes, hx, params, has_biases, num_layers, dropout, train, bidirectional)."""
     y, last = _called("lstm", input, hx, params, rest)
