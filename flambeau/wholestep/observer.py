@@ -8,6 +8,7 @@ from __future__ import annotations
 import _abc
 import _warnings
 import contextlib
+import gc
 import sys
 import types
 import warnings
@@ -87,9 +88,9 @@ class _Watch:
         ] = {}  # of code by its id; it is kept, so that the id stays its own
         self.own: set[int] = set()  # ids of code of this library
         self.entered: dict[int, int] = {}  # how often code was, by its id
-        self.importing: types.FrameType | None = (
-            None  # the outermost frame of an import: what a module does once does not count
-        )
+        # The outermost frame of an import, or of what the garbage collector calls: what happens once, or at any time, does not count.
+        self.aside: types.FrameType | None = None
+        self.collecting = {code for call in gc.callbacks if (code := getattr(call, "__code__", None)) is not None}
 
     def callback(self) -> Callable[[types.FrameType, str, Any], None]:
         """What `sys.setprofile` is given. Most events are this library's: they are told by one look."""
@@ -106,11 +107,13 @@ class _Watch:
         return told
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
-        if self.importing is not None:
-            if event == "return" and frame is self.importing:
-                self.importing = None
+        if self.aside is not None:
+            if event == "return" and frame is self.aside:
+                self.aside = None
+        elif event == "call" and frame.f_code in self.collecting:
+            self.aside = frame
         elif event == "call" and frame.f_code.co_filename.startswith("<frozen importlib."):
-            self.importing = frame
+            self.aside = frame
             if frame.f_code.co_name == "_gcd_import" and self._is_users(frame.f_back):
                 self._refuse("a module is imported by a computed name")
         elif event == "call":

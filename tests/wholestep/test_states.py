@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import collections
 import cProfile
+import gc
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +152,20 @@ def test_words_of_a_dict(kind: type) -> None:
         rows = dict_rows(held, ("a", "z"))
         exec(change, {"held": held})
         assert rows is None or any(word(address)[1] != old for address, old in rows)
+
+
+def test_what_the_garbage_collector_calls_is_not_what_the_function_does() -> None:
+    def called(phase: str, info: dict) -> None:
+        time.perf_counter()
+
+    observer = Observer()
+    gc.callbacks.append(called)
+    try:
+        with observer.watching():
+            gc.collect(0)
+    finally:
+        gc.callbacks.remove(called)
+    assert not any("perf_counter" in why for why in observer.refused) and id(called.__code__) not in observer.ran
+    with observer.watching():
+        called("", {})  # somebody's own call is one
+    assert any("perf_counter" in why for why in observer.refused)
