@@ -1,6 +1,6 @@
 """Which module of the library imports which: read from the source, without importing anything.
 
-A *room* is what stands directly under `flambeau/`: a package or a single module. `tests.structure` counts with this, and
+A *room* is what stands directly under `flambeau/`, a package or a single module, and each package of `APART`. `tests.structure` counts with this, and
 `test_layers` checks the order of the rooms."""
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "flambeau"
 PACKAGE = "flambeau"
+# Packages that stand in a folder for the reader's sake and on another floor than the rest of it.
+APART = ("backends.nvidia.operators",)
 
 
 @dataclass(frozen=True)
@@ -104,23 +106,31 @@ def is_module(target: str) -> bool:
 def rooms() -> frozenset[str]:
     """Names of the packages and modules directly under the library's root."""
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    return frozenset(packages | {path.stem for path in ROOT.glob("*.py")} - {"__init__", "__main__"})
+    modules = {path.stem for path in ROOT.glob("*.py")} - {"__init__", "__main__"}
+    return frozenset({*packages, *modules, *APART})
+
+
+def _room_named(parts: tuple[str, ...]) -> str:
+    """The room of a module whose name under the root has these parts; "" if it is none."""
+    name = ".".join(parts)
+    for apart in APART:
+        if f"{name}.".startswith(f"{apart}."):
+            return apart
+    return parts[0] if parts and parts[0] in rooms() else ""
 
 
 def room_of(path: Path) -> str:
     """The room a file belongs to; "" for the root package itself."""
-    first = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    return "" if first in ("__init__", "__main__") else first
+    return _room_named(path.relative_to(ROOT).with_suffix("").parts)
 
 
 def target_room(target: str) -> str | None:
     """The room that an imported name belongs to; "" for the root's own names, None outside the library."""
     parts = target.split(".")
-    if parts[0] != PACKAGE:
-        return None
-    return parts[1] if len(parts) > 1 and parts[1] in rooms() else ""
+    return _room_named(tuple(parts[1:])) if parts[0] == PACKAGE else None
 
 
+@functools.cache
 def edges() -> dict[str, dict[str, list[Import]]]:
     """The rooms that each room imports, with the imports; those for type checkers alone do not count."""
     graph: dict[str, dict[str, list[Import]]] = {room: {} for room in sorted(rooms())}

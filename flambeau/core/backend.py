@@ -194,7 +194,7 @@ class MetaBackend(Backend):
 BACKENDS: dict[str, Backend] = {"meta": MetaBackend()}
 # Types of device that come with the library, and are started when they are first used: what to import for the backend (its
 # function `start`), and what declares its kernels.
-_OPTIONAL = {"cuda": ("flambeau.backends.nvidia", "flambeau.ops.on_cuda")}
+_OPTIONAL = {"cuda": ("flambeau.backends.nvidia", "flambeau.backends.nvidia.operators")}
 _absent: dict[str, str] = {}  # why one of them cannot be used here
 
 

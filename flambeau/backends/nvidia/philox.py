@@ -1,7 +1,7 @@
 """The random engine of CUDA devices: Philox4x32-10, a function of a seed, a counter per thread, and an offset.
 
 A launch takes its numbers at the present offset and moves it on by what each of its threads draws, as PyTorch does; which thread
-draws for which element is the business of the kernels (ops.on_cuda.random)."""
+draws for which element is the business of the kernels (operators/random.py)."""
 
 from __future__ import annotations
 

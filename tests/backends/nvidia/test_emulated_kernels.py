@@ -93,7 +93,7 @@ assert fake.calls["cuLaunchKernel"] == launches + 1
     "attention of float32 by products": """
 import ctypes
 import numpy as np
-from flambeau.ops.on_cuda import attention, attention_blocks
+from flambeau.backends.nvidia.operators import attention, attention_blocks
 def matrices(t):
     memory = (ctypes.c_float * (t._storage.size_bytes // 4)).from_address(t._storage.ptr)
     return np.lib.stride_tricks.as_strided(np.frombuffer(memory, np.float32)[t._offset:], t.shape, [4 * s for s in t._strides])

@@ -7,24 +7,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...backends import nvidia
-from ...backends.nvidia import cublas, cublaslt, cusolver
-from ...core import dtype as dt
-from ...core.errors import LinAlgError
-from ...core.tensor import Tensor, empty, numel_of
-from ..creation.filled import fill_raw
-from ..creation.ranges import arange, eye
-from ..linalg import support
-from ..linalg.cholesky import cholesky_solve, factor_and_info, zero_on_diagonal
-from ..linalg.determinant import determinant, sign_and_logarithm
-from ..linalg.functions import exponential
-from ..linalg.ldl import ldl_factor_ex, ldl_solve
-from ..linalg.least_squares import least_squares, pseudo_inverse
-from ..linalg.lobpcg import extreme_eigenpairs
-from ..linalg.lu import packed_factors, permutation_matrix
-from ..linalg.orthogonal import factors_qr, geqrf, reflected
-from ..linalg.solving import inverse_and_info, is_vector, solution
-from ..linalg.spectral import (
+from ....core import dtype as dt
+from ....core.errors import LinAlgError
+from ....core.tensor import Tensor, empty, numel_of
+from ....ops.creation.filled import fill_raw
+from ....ops.creation.ranges import arange, eye
+from ....ops.linalg import support
+from ....ops.linalg.cholesky import cholesky_solve, factor_and_info, zero_on_diagonal
+from ....ops.linalg.determinant import determinant, sign_and_logarithm
+from ....ops.linalg.functions import exponential
+from ....ops.linalg.ldl import ldl_factor_ex, ldl_solve
+from ....ops.linalg.least_squares import least_squares, pseudo_inverse
+from ....ops.linalg.lobpcg import extreme_eigenpairs
+from ....ops.linalg.lu import packed_factors, permutation_matrix
+from ....ops.linalg.orthogonal import factors_qr, geqrf, reflected
+from ....ops.linalg.solving import inverse_and_info, is_vector, solution
+from ....ops.linalg.spectral import (
     general_eigen,
     general_eigenvalues,
     hermitian_eigen,
@@ -32,10 +30,12 @@ from ..linalg.spectral import (
     singular,
     singular_values,
 )
-from ..linalg.triangular import triangular_solution
-from ..machinery.door import new
-from ..machinery.inplace import raw_copy
-from ..machinery.memory import dense
+from ....ops.linalg.triangular import triangular_solution
+from ....ops.machinery.door import new
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.memory import dense
+from ... import nvidia
+from .. import cublas, cublaslt, cusolver
 
 _BATCHED_FROM = 2  # matrices
 _BATCHED_SIZE = 512  # up to this size the libraries do many at once faster than one after the other

@@ -14,11 +14,11 @@ import math
 import struct
 from typing import Any
 
-from ...backends import nvidia
-from ...core import dtype as dt
-from ...core.settings import cudnn_switches
-from ...core.tensor import Tensor
-from ...kernels.cuda_copies import COPIES
+from ....core import dtype as dt
+from ....core.settings import cudnn_switches
+from ....core.tensor import Tensor
+from ....kernels.cuda_copies import COPIES
+from ... import nvidia
 from .launching import address, function
 
 _ADD = r"""

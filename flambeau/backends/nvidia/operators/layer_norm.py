@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...backends import nvidia
-from ...backends.nvidia import streams
-from ...core.tensor import Tensor, empty
-from ...kernels.library import layer_norm as row_kernels
-from ..machinery.inplace import raw_copy
-from ..machinery.memory import dense
-from ..machinery.together import Wanted, in_place_of
-from ..nn.normalization import _rows, layer_norm_grads
+from ....core.tensor import Tensor, empty
+from ....kernels.library import layer_norm as row_kernels
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.memory import dense
+from ....ops.machinery.together import Wanted, in_place_of
+from ....ops.nn.normalization import _rows, layer_norm_grads
+from ... import nvidia
+from .. import streams
 from .launching import address, element_text, function
 
 # A block has 32 columns of both sums, and a warp every 32nd chunk; at the end a warp adds up one column.

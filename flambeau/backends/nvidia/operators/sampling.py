@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import dtype as dt
-from ...core.generator import Generator
-from ...core.tensor import Tensor, empty, numel_of
-from ...kernels.cuda_values import element_type
-from ..index.unique import searchsorted
-from ..machinery.inplace import raw_copy
-from ..machinery.memory import dense
-from ..nn.random_activation import random_slopes
-from ..random.random_fill import fill
-from ..random.samplers import Exponential, Uniform
-from ..random.sampling import _binomial, _dirichlet, _drawn, _gamma, _poisson
+from ....core import dtype as dt
+from ....core.generator import Generator
+from ....core.tensor import Tensor, empty, numel_of
+from ....kernels.cuda_values import element_type
+from ....ops.index.unique import searchsorted
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.memory import dense
+from ....ops.nn.random_activation import random_slopes
+from ....ops.random.random_fill import fill
+from ....ops.random.samplers import Exponential, Uniform
+from ....ops.random.sampling import _binomial, _dirichlet, _drawn, _gamma, _poisson
 from . import random
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...backends import nvidia
-from ...core import dtype as dt
-from ...core.layout import wrap_dim
-from ...core.tensor import Tensor, empty, numel_of
-from ...kernels.library import radix as radix_kernels
-from ..index import sort as operators
-from ..index.sort import sort_along, to_rows
-from ..machinery.inplace import raw_copy
-from ..machinery.memory import dense
+from ....core import dtype as dt
+from ....core.layout import wrap_dim
+from ....core.tensor import Tensor, empty, numel_of
+from ....kernels.library import radix as radix_kernels
+from ....ops.index import sort as operators
+from ....ops.index.sort import sort_along, to_rows
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.memory import dense
+from ... import nvidia
 from .launching import address, blocks_for, element_text, function
 from .scan import scan
 

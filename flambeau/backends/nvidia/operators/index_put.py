@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import dtype as dt
-from ...core.tensor import Tensor, empty
-from ..index.indexing import _checked_places, index_put_prepared, put_at_, put_raw
-from ..machinery.inplace import raw_copy
-from ..machinery.memory import bare
+from ....core import dtype as dt
+from ....core.tensor import Tensor, empty
+from ....ops.index.indexing import _checked_places, index_put_prepared, put_at_, put_raw
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.memory import bare
 from .launching import address, blocks_for, element_text, function
 from .sorting import sort_rows
 

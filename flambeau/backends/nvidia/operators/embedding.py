@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...backends import nvidia
-from ...core import dtype as dt
-from ...core.tensor import Tensor, empty, numel_of
-from ...kernels.cuda_values import memory_type
-from ..creation.filled import fill_raw
-from ..machinery.memory import bare, dense
-from ..nn.embedding import embedding_dense_backward
+from ....core import dtype as dt
+from ....core.tensor import Tensor, empty, numel_of
+from ....kernels.cuda_values import memory_type
+from ....ops.creation.filled import fill_raw
+from ....ops.machinery.memory import bare, dense
+from ....ops.nn.embedding import embedding_dense_backward
+from ... import nvidia
 from .launching import address, element_text, function
 from .sorting import sort_rows
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...backends.nvidia import cudnn_attention
-from ...backends.nvidia.cudnn_graph import Unsupported
-from ...core import dtype as dt
-from ...core.tensor import Tensor
-from ..machinery.inplace import raw_copy
-from ..machinery.memory import dense
-from ..nn.attention import _plain_gradients, _repeated_heads, _rows, flash_attention, flash_gradients
+from ....core import dtype as dt
+from ....core.tensor import Tensor
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.memory import dense
+from ....ops.nn.attention import _plain_gradients, _repeated_heads, _rows, flash_attention, flash_gradients
+from .. import cudnn_attention
+from ..cudnn_graph import Unsupported
 from . import attention32, attention_blocks, attention_rows
 
 _REFUSED: set[tuple] = set()  # shapes for which cuDNN has no kernel

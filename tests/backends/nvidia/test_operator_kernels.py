@@ -8,17 +8,17 @@ import pytest
 
 import flambeau as ft
 from flambeau.backends import nvidia
-from flambeau.ops import on_cuda  # noqa: F401
+from flambeau.backends.nvidia import operators  # noqa: F401  declares the kernels
+from flambeau.backends.nvidia.operators import embedding as embedding_kernels
+from flambeau.backends.nvidia.operators import launching, scan, sorting
 from flambeau.ops.index import sort as sort_operators
 from flambeau.ops.index import unique as unique_operators
 from flambeau.ops.nn.embedding import embedding_dense_backward, renorm_rows
-from flambeau.ops.on_cuda import embedding as on_cuda_embedding
-from flambeau.ops.on_cuda import launching, scan, sorting
 from flambeau.ops.reduce.agreement import xor_of_bits
 from flambeau.ops.reduce.histogram import counts_of
 from flambeau.ops.shape.rearrange import _counted_indices
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "kernels"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "kernels"))
 import cuda_on_cpu  # noqa: E402
 
 needs_compiler = pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no C++ compiler")
@@ -92,7 +92,7 @@ def test_sorts_are_stable_and_nan_is_last(kind, descending):
 @needs_compiler
 @pytest.mark.parametrize("small", [1 << 22, 0])
 def test_the_gradient_of_a_table_is_summed_in_order(small, monkeypatch):
-    monkeypatch.setattr(on_cuda_embedding, "_SMALL", small)
+    monkeypatch.setattr(embedding_kernels, "_SMALL", small)
     grad, index = ft.randn(300, 40), ft.from_numpy(rng.integers(0, 20, 300))
     for average in (False, True):
         found, expected = ft.empty(20, 40), ft.empty(20, 40)
@@ -104,13 +104,13 @@ def test_the_gradient_of_a_table_is_summed_in_order(small, monkeypatch):
 def test_distinct_elements_counts_and_repeats():
     x = ft.from_numpy(rng.integers(0, 9, (6, 5)).astype("f4"))
     x[2] = x[0]
-    operators = [(unique_operators.unique_elements, (), "any"), (unique_operators.distinct_neighbours, (), "any")]
-    operators += [
+    declared = [(unique_operators.unique_elements, (), "any"), (unique_operators.distinct_neighbours, (), "any")]
+    declared += [
         (op, (d,), "cpu")
         for d in (0, 1)
         for op in (unique_operators.unique_slices, unique_operators.distinct_neighbour_slices)
     ]
-    for operator, dim, here in operators:
+    for operator, dim, here in declared:
         found, expected = (kernel(operator, where)(x, *dim, True, True) for where in ("cuda", here))
         for a, b in zip(found, expected, strict=True):
             close(a, b)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...backends.nvidia import cublas, cublaslt
-from ...core import dtype as dt
-from ...core.tensor import Tensor, empty
-from ..linalg.matmul import addmm, bmm, dot, known_products, linear_grads, linear_matrix, mm, mv
-from ..linalg.scaled import activated_product, is_by_rows, scaled_by_operators, scaled_mm
-from ..machinery.dtype_rules import unsupported
-from ..machinery.inplace import raw_copy
-from ..machinery.memory import dense
+from ....core import dtype as dt
+from ....core.tensor import Tensor, empty
+from ....ops.linalg.matmul import addmm, bmm, dot, known_products, linear_grads, linear_matrix, mm, mv
+from ....ops.linalg.scaled import activated_product, is_by_rows, scaled_by_operators, scaled_mm
+from ....ops.machinery.dtype_rules import unsupported
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.memory import dense
+from .. import cublas, cublaslt
 
 known_products["cuda"] = cublaslt.known_product
 

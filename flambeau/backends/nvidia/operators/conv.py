@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...backends.nvidia import cudnn_conv, cudnn_graph
-from ...core.layout import channels_last_strides, is_channels_last
-from ...core.tensor import Tensor, empty, empty_strided
-from ..creation.filled import fill_raw
-from ..machinery.dtype_rules import unsupported
-from ..machinery.inplace import raw_copy
-from ..machinery.together import in_place_of
-from ..nn.conv import Window, conv_forward, conv_grads, conv_input_grad, conv_transpose_forward, conv_weight_grad
+from ....core.layout import channels_last_strides, is_channels_last
+from ....core.tensor import Tensor, empty, empty_strided
+from ....ops.creation.filled import fill_raw
+from ....ops.machinery.dtype_rules import unsupported
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.together import in_place_of
+from ....ops.nn.conv import Window, conv_forward, conv_grads, conv_input_grad, conv_transpose_forward, conv_weight_grad
+from .. import cudnn_conv, cudnn_graph
 from . import conv32
 
 # -- formats --------------------------------------------------------------------------------------------------------------

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...backends import nvidia
-from ...core import dtype as dt
-from ...core.tensor import Tensor, empty
-from ..machinery.along import split_at
-from ..machinery.memory import dense
-from ..reduce.scan import _RUNNING, cummax, cummin, running_logsumexp, running_product, running_sum
+from ....core import dtype as dt
+from ....core.tensor import Tensor, empty
+from ....ops.machinery.along import split_at
+from ....ops.machinery.memory import dense
+from ....ops.reduce.scan import _RUNNING, cummax, cummin, running_logsumexp, running_product, running_sum
+from ... import nvidia
 from .launching import address, element_text, function
 
 _THREADS, _ITEMS = 256, 8

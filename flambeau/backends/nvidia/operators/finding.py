@@ -7,27 +7,27 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ...core import dtype as dt
-from ...core.layout import wrap_dim
-from ...core.tensor import Tensor, empty, numel_of
-from ...kernels.library.counting import count_between, count_numbers
-from ..creation.filled import fill_raw
-from ..index import unique as unique_operators
-from ..index.index_vector import fill_at, fill_shared_at_
-from ..index.indexing import put_raw, put_shared_
-from ..index.masked import fill_shared_
-from ..index.positions import true_positions
-from ..index.sort import sorted_along, stably_sorted_along
-from ..machinery.dtype_rules import number_dtype
-from ..machinery.inplace import raw_copy
-from ..machinery.memory import bare, dense
-from ..machinery.record import lookup
-from ..nn.embedding import renorm_rows
-from ..nn.max_pool import pool_by_table
-from ..nn.max_pool_more import _FRACTIONAL, _whole
-from ..reduce.agreement import xor_of_bits
-from ..reduce.histogram import _check_range, counts_of, even_counts, histogram_of
-from ..shape.rearrange import _counted_indices
+from ....core import dtype as dt
+from ....core.layout import wrap_dim
+from ....core.tensor import Tensor, empty, numel_of
+from ....kernels.library.counting import count_between, count_numbers
+from ....ops.creation.filled import fill_raw
+from ....ops.index import unique as unique_operators
+from ....ops.index.index_vector import fill_at, fill_shared_at_
+from ....ops.index.indexing import put_raw, put_shared_
+from ....ops.index.masked import fill_shared_
+from ....ops.index.positions import true_positions
+from ....ops.index.sort import sorted_along, stably_sorted_along
+from ....ops.machinery.dtype_rules import number_dtype
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.memory import bare, dense
+from ....ops.machinery.record import lookup
+from ....ops.nn.embedding import renorm_rows
+from ....ops.nn.max_pool import pool_by_table
+from ....ops.nn.max_pool_more import _FRACTIONAL, _whole
+from ....ops.reduce.agreement import xor_of_bits
+from ....ops.reduce.histogram import _check_range, counts_of, even_counts, histogram_of
+from ....ops.shape.rearrange import _counted_indices
 
 
 def _function(name: str) -> Any:

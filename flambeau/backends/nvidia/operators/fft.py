@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...backends.nvidia import cufft
-from ...core.tensor import Tensor, empty_strided
-from ..machinery.inplace import raw_copy
-from ..signal.fourier import _strides, complex_transform, inverse_real_transform, real_transform
+from ....core.tensor import Tensor, empty_strided
+from ....ops.machinery.inplace import raw_copy
+from ....ops.signal.fourier import _strides, complex_transform, inverse_real_transform, real_transform
+from .. import cufft
 
 _AT_ONCE = 3
 

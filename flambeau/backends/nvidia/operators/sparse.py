@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import dtype as dt
-from ...core.tensor import Tensor, numel_of
-from ...kernels.library import sparse as kernels
-from ..creation.filled import fill_raw
-from ..machinery.inplace import raw_copy
-from ..machinery.memory import bare, dense
-from ..machinery.record import lookup
-from ..sparse.coo import add_at
-from ..sparse.index import index_tensor
-from ..sparse.products import rows_times_matrix, sampled_products
+from ....core import dtype as dt
+from ....core.tensor import Tensor, numel_of
+from ....kernels.library import sparse as kernels
+from ....ops.creation.filled import fill_raw
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.memory import bare, dense
+from ....ops.machinery.record import lookup
+from ....ops.sparse.coo import add_at
+from ....ops.sparse.index import index_tensor
+from ....ops.sparse.products import rows_times_matrix, sampled_products
 
 
 @add_at.on("cuda")

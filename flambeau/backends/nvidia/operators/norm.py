@@ -8,15 +8,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ...backends import nvidia
-from ...core.caching import remember
-from ...core.dtype import opmath
-from ...core.tensor import Tensor, empty
-from ...kernels.cuda_values import PRELUDE, element_type
-from ..machinery.inplace import raw_copy
-from ..machinery.memory import dense, without_gaps
-from ..machinery.together import Wanted, in_place_of
-from ..nn.batch_norm import (
+from ....core.caching import remember
+from ....core.dtype import opmath
+from ....core.tensor import Tensor, empty
+from ....kernels.cuda_values import PRELUDE, element_type
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.memory import dense, without_gaps
+from ....ops.machinery.together import Wanted, in_place_of
+from ....ops.nn.batch_norm import (
     _columns,
     _evaluate,
     _has_columns,
@@ -26,6 +25,7 @@ from ..nn.batch_norm import (
     batch_norm_grads,
     normalised,
 )
+from ... import nvidia
 
 _THREADS = 256
 _BLOCKS = 1056  # eight for each of a large GPU's multiprocessors

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...core.tensor import Tensor, empty
-from ...kernels.library import attention as kernels
-from ..creation.filled import fill_raw
-from ..machinery.inplace import raw_copy
-from ..machinery.memory import dense
-from ..nn.attention import _repeated_heads
+from ....core.tensor import Tensor, empty
+from ....kernels.library import attention as kernels
+from ....ops.creation.filled import fill_raw
+from ....ops.machinery.inplace import raw_copy
+from ....ops.machinery.memory import dense
+from ....ops.nn.attention import _repeated_heads
 from .matmul import product
 
 _ROWS = 256  # of a block at least, where later rows see more

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from ...core.tensor import Tensor
-from ..shape.joining import JoinPlan, _join, joined
+from ....core.tensor import Tensor
+from ....ops.shape.joining import JoinPlan, _join, joined
 from .launching import address, blocks_for, function
 
 _MOST = 8

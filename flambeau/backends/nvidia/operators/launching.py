@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from ...backends import nvidia
-from ...core.device import device
-from ...core.dtype import dtype
-from ...core.tensor import Tensor
-from ...kernels.cuda_values import PRELUDE, loaded, memory_type, stored, value_type
+from ....core.device import device
+from ....core.dtype import dtype
+from ....core.tensor import Tensor
+from ....kernels.cuda_values import PRELUDE, loaded, memory_type, stored, value_type
+from ... import nvidia
 
 
 @functools.cache

@@ -6,12 +6,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ...backends.nvidia import cudnn_graph, cudnn_rnn
-from ...core.settings import cudnn_switches
-from ...core.tensor import Tensor
-from ..creation.filled import fill_raw
-from ..machinery.memory import dense
-from ..nn.rnn import (
+from ....core.settings import cudnn_switches
+from ....core.tensor import Tensor
+from ....ops.creation.filled import fill_raw
+from ....ops.machinery.memory import dense
+from ....ops.nn.rnn import (
     fused_networks,
     rnn_layer,
     rnn_layer_gates,
@@ -20,6 +19,7 @@ from ..nn.rnn import (
     run_gates,
     run_layer,
 )
+from .. import cudnn_graph, cudnn_rnn
 from .matmul import product
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...core.layout import channels_last
-from ...core.tensor import Tensor
-from ...kernels.library import pool as kernels
-from ..nn.max_pool import Window, _channels_geometry, is_last, max_pool2d_codes_backward
+from ....core.layout import channels_last
+from ....core.tensor import Tensor
+from ....kernels.library import pool as kernels
+from ....ops.nn.max_pool import Window, _channels_geometry, is_last, max_pool2d_codes_backward
 
 _for_any_device = max_pool2d_codes_backward.op.kernels["any"]
 

@@ -10,8 +10,8 @@ import functools
 import struct
 from typing import Any
 
-from ...backends import nvidia
-from ...core.tensor import Tensor
+from ....core.tensor import Tensor
+from ... import nvidia
 from .launching import address, element_text, function
 
 MOST_ROWS = 4  # queries of a head for which this is faster than the library's kernels, which work on tiles of many

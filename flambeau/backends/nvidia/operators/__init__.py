@@ -1,6 +1,6 @@
 """Kernels of operators on NVIDIA GPUs: every module of this package declares some with `@operator.on("cuda")`.
 
-It is imported when the device is first used. No module needs a GPU, or a library of CUDA, to be imported."""
+It is imported when the device is first used: it is above the operators, whose records it adds to. No module needs a GPU or CUDA."""
 
 from __future__ import annotations
 

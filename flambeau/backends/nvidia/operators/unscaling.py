@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import struct
 
-from ...backends import nvidia
-from ...core import dtype as dt
-from ...core.tensor import Tensor, numel_of
-from ..machinery.memory import dense
-from ..pointwise.unscaling import unscale_list
+from ....core import dtype as dt
+from ....core.tensor import Tensor, numel_of
+from ....ops.machinery.memory import dense
+from ....ops.pointwise.unscaling import unscale_list
+from ... import nvidia
 from .launching import address, element_text, function
 
 _MOST = 256  # gradients in a launch

@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from ...backends import nvidia
-from ...core.tensor import Tensor
+from ....core.tensor import Tensor
+from ... import nvidia
 from . import attention_tiles
 from .launching import address, function
 

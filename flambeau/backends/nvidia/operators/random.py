@@ -9,22 +9,20 @@ import functools
 import math
 from typing import Any
 
-from ...backends import nvidia
-from ...backends.nvidia import driver, philox
-from ...core import dtype as dt
-from ...core import random_integers as integers
-from ...core.backend import backend_of
-from ...core.device import device
-from ...core.generator import Generator, default_generator
-from ...core.layout import is_non_overlapping_and_dense
-from ...core.size import make_size
-from ...core.tensor import Tensor, empty, new_tensor, numel_of
-from ...kernels.cuda_values import element_type
-from ..machinery.inplace import raw_copy
-from ..nn.dropout import alpha_dropout_noise
-from ..random.fills import _bernoulli_fill
-from ..random.random_fill import fill
-from ..random.samplers import (
+from ....core import dtype as dt
+from ....core import random_integers as integers
+from ....core.backend import backend_of
+from ....core.device import device
+from ....core.generator import Generator, default_generator
+from ....core.layout import is_non_overlapping_and_dense
+from ....core.size import make_size
+from ....core.tensor import Tensor, empty, new_tensor, numel_of
+from ....kernels.cuda_values import element_type
+from ....ops.machinery.inplace import raw_copy
+from ....ops.nn.dropout import alpha_dropout_noise
+from ....ops.random.fills import _bernoulli_fill
+from ....ops.random.random_fill import fill
+from ....ops.random.samplers import (
     Bernoulli,
     Cauchy,
     Exponential,
@@ -38,6 +36,8 @@ from ..random.samplers import (
     Sampler,
     Uniform,
 )
+from ... import nvidia
+from .. import driver, philox
 
 _BLOCK = 256
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ...backends import nvidia
-from ...core import dtype as dt
-from ...core.tensor import Tensor
-from ..machinery.memory import dense
-from ..nn.cross_entropy import (
+from ....core import dtype as dt
+from ....core.tensor import Tensor
+from ....ops.machinery.memory import dense
+from ....ops.nn.cross_entropy import (
     _launch_indices,
     _layout,
     _run_nll,
@@ -18,6 +17,7 @@ from ..nn.cross_entropy import (
     nll_loss_planes,
     nll_loss_rows,
 )
+from ... import nvidia
 
 # The last statistic is not zero if the kernel before met such a target; the first of them goes into the report.
 _TEXT = """

@@ -21,8 +21,8 @@ from flambeau.backends.nvidia import (
     cudnn_rnn,
     cufft,
     cusolver,
+    operators,  # noqa: F401  declares the kernels
 )
-from flambeau.ops import on_cuda  # noqa: F401
 from flambeau.ops.machinery.record import OPS
 from flambeau.ops.nn import rnn
 
