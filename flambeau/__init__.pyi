@@ -98,7 +98,6 @@ from . import types as types
 from . import utils as utils
 from . import version as version
 from . import vision as vision
-from . import wholestep as wholestep
 from . import xpu as xpu
 from .amp.autocast_mode import autocast as autocast
 from .amp.grad_scaler import GradScaler as GradScaler

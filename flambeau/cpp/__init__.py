@@ -3,4 +3,3 @@
 from .. import library as _library  # noqa: F401  the whole rooms before their parts: see naming.load
 from .. import optim as _optim  # noqa: F401
 from .. import utils as _utils  # noqa: F401
-from .. import wholestep as _wholestep  # noqa: F401

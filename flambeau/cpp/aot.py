@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ..backends.cpu.threads import get_num_threads
+from ..compiler import function as compiled
 from ..core.tensor import Tensor
 from ..jit import ScriptModule
 from ..nn.unchanged import in_mode
 from ..utils.cpp_extension import _compiler
-from ..wholestep import function as wholestep
 from . import beside
 from . import c_templates as templates
 from .branches import reads_training
@@ -83,7 +83,7 @@ def write_library(
 ) -> Path:
     """`export_library` with a name that is an identifier of C; `more` says what else is in the C file."""
     say = progress or (lambda text: None)
-    if not wholestep.available:
+    if not compiled.available:
         raise RuntimeError("a library is made of compiled kernels, for which llvmlite is needed: pip install llvmlite")
     compiler = _compiler()
     if getattr(model, "training", False):

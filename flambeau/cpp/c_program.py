@@ -15,8 +15,8 @@ from ..backends.cpu.onednn import library as dnnl
 from ..backends.cpu.onednn.direct import DirectProduct
 from ..backends.cpu.onednn.plan import PrimitivePlan
 from ..backends.cpu.onednn.sequence import HIDES
-from ..wholestep.graph import MEMCPY, MEMSET, Launch, Ref, Test
-from ..wholestep.recorded import extent
+from ..compiler.record.recording import extent
+from ..compiler.record.steps import MEMCPY, MEMSET, Launch, Ref, Test
 from . import c_templates as templates
 from .capture import Captured, NotExportable
 from .native_model import DESCRIPTION

@@ -10,15 +10,15 @@ from typing import Any
 
 from ..autograd import no_grad
 from ..backends.cpu.onednn import library as dnnl
+from ..compiler.function import record_once
+from ..compiler.record.recorder import NotRecordable
+from ..compiler.record.recording import Recorded, tensors_in
+from ..compiler.record.steps import Call, Graph
+from ..compiler.runtime.program import Program
 from ..core.device import cpu
 from ..core.tensor import Tensor
 from ..jit import ScriptModule
 from ..nn import Module
-from ..wholestep.function import record_once
-from ..wholestep.graph import Call, Graph
-from ..wholestep.program import Program
-from ..wholestep.recorded import Recorded, tensors_in
-from ..wholestep.recorder import NotRecordable
 from .branches import on_one_path
 from .onednn_log import Log, logging
 

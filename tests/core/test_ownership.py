@@ -234,7 +234,7 @@ def test_no_other_name_in_the_temporary_directory_can_be_guessed():
         "core/private_folders.py",
         "serve/processes.py",  # keeps servers apart by the directory, and writes nothing there
         "core/shared_memory.py",
-        "wholestep/rehearsal.py",
+        "compiler/runtime/first_run.py",
     }  # the last two: without a name
     found = {
         str(path.relative_to(root))

@@ -65,7 +65,7 @@ assert "convert" not in names, names
 
 # A pass that makes a mistake is found out when the graph first runs, and the function itself is captured.
 from flambeau.graph.passes import PASSES
-from flambeau.wholestep import gpu_program
+from flambeau.compiler.gpu import program as gpu_program
 
 def mistake(program):
     call = next(call for call in program.calls if call.rewritten)

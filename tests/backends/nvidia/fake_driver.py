@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from flambeau.backends.nvidia import driver
-from flambeau.wholestep import origins
+from flambeau.compiler.state import origins
 from tests.kernels import cuda_on_cpu
 
 origins.called_by_us += [

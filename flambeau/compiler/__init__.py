@@ -1,0 +1,244 @@
+"""`flambeau.compile` and `torch.compiler`'s switches.
+
+A compiled function is recorded while it runs, and from then on its native calls run as one. What cannot be
+recorded runs as it is, and `explain` says why. A model is wrapped in an `OptimizedModule` that keeps it as `_orig_mod`, as in PyTorch,
+so that programs and checkpoints written for `torch.compile` work.
+
+    function    the compiled function: which recording fits a call, and when to record again
+    state/      the Python state that a function reads: observed while it runs, guarded afterwards
+    record/     the function runs eagerly and its native calls are written down as steps over buffers; what it returned and left behind
+    passes/     rewrite the steps: share, fuse, drop, choose layouts
+    runtime/    buffers get places, calls their arguments, and one native driver runs them; the first run is compared with eager
+    split/      functions that cannot be recorded whole, in parts
+    gpu/        the same on a GPU: a program of operator calls, rewritten, captured into one CUDA graph
+    explanation, drawing    what became of a function, as text and as SVG
+
+docs/compile.md follows one example through all of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from ..core.compile_options import BACKENDS, check_compile_options
+from ..nn import Module
+
+__all__ = [
+    "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "reset", "set_stance", "show",
+]  # fmt: skip
+
+
+class OptimizedModule(Module):
+    """A compiled model: called like the original, which it keeps as `_orig_mod`."""
+
+    def __init__(self, mod: Module, options: dict[str, Any] | None = None):
+        super().__init__()
+        self._orig_mod = mod
+        self.training = mod.training
+        self.__dict__["_compiled"] = None
+        self.__dict__["_options"] = options or {}
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        compiled = self.__dict__["_compiled"]
+        if compiled is None:
+            compiled = self.__dict__["_compiled"] = _compiled_function(self._orig_mod, self.__dict__["_options"])
+        return compiled(*args, **kwargs)
+
+    def explain(self) -> str:
+        """What became of the model; see `flambeau.compiler.show`."""
+        compiled = self.__dict__["_compiled"]
+        return "not called yet" if compiled is None else compiled.explain()
+
+    def picture(self) -> str:
+        """The recordings of the model as a drawing (SVG); see `flambeau.compiler.show`."""
+        compiled = self.__dict__["_compiled"]
+        return _room("drawing").draw("not called yet", []) if compiled is None else compiled.picture()
+
+    def __getstate__(self) -> dict:
+        return {**super().__getstate__(), "_compiled": None}
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_orig_mod":
+            return self._modules["_orig_mod"]
+        return getattr(self._orig_mod, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = (
+            name in ("_orig_mod", "training")
+            or name in self.__dict__
+            or "_orig_mod" not in self.__dict__.get("_modules", {})
+        )
+        if own:
+            super().__setattr__(name, value)
+        else:
+            setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__:
+            super().__delattr__(name)
+        else:
+            delattr(self._orig_mod, name)
+
+
+def _compiled_function(function: Callable, options: dict[str, Any]) -> Any:
+    """The function, recorded when it is called; `compiled.explain()` tells how that went."""
+    behind: list[Any] = [None]
+
+    def opened() -> Any:
+        if behind[0] is None:
+            made = _room("function").CompiledFunction(function, options)
+            made.note(first.kinds, first.observer)
+            face._compiled = behind[0] = made
+        return behind[0]
+
+    @functools.wraps(function, assigned=[n for n in functools.WRAPPER_ASSIGNMENTS if hasattr(function, n)], updated=())
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        known = behind[0]
+        if known is None:
+            if not first.called and f"{__name__}.function" not in sys.modules:
+                return first(*args, **kwargs)
+            known = opened()
+        return known(*args, **kwargs)
+
+    face: Any = compiled
+    first = face._compiled = _room("first_call").FirstCall(function, opened, options.get("dynamic") is False)
+    face._torchdynamo_orig_callable = function
+    face.explain = lambda: _room("explanation").explain(opened())  # few look at it: nothing is imported for it before
+    face.picture = lambda: _room("explanation").svg(opened())
+    return face
+
+
+def _room(name: str) -> Any:
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+_AS_IT_IS = ("eager", "aot_eager")  # backends that are for finding out whose mistake a mistake is
+
+
+def compile(model: Callable | None = None, **options: Any) -> Any:
+    """The model or function, compiled: its third call with arguments of a kind, and all later ones, are one native call.
+
+    A function may be a whole training step: forward, backward, clipping and the optimizer's step become one. Keywords are those of
+    PyTorch: fullgraph (raise an error where something cannot be recorded), dynamic, backend, mode, options, disable. Without `model`
+    it is a decorator.
+
+    >>> model = flambeau.compile(flambeau.nn.Linear(2, 2))
+    >>> list(model.state_dict())
+    ['_orig_mod.weight', '_orig_mod.bias']
+    """
+    check_compile_options(**options)
+    if model is None:
+        return functools.partial(compile, **options)
+    if not callable(model):
+        raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
+    if options.get("disable"):
+        return model
+    if options.get("backend") in _AS_IT_IS:
+        options = {**options, "run_as_it_is": True}
+    if isinstance(model, Module):
+        return OptimizedModule(model, options)
+    return _compiled_function(model, options)
+
+
+def show(compiled: Any, picture: str | os.PathLike | None = None) -> str:
+    """What became of a compiled function or model, as text: its graphs before and after each pass, kernels and their times, memory,
+    what it depends on, and why it was recorded again, is split, or runs as it is. `picture` is a file that is written: the graphs and
+    the plan of the memory as a drawing (SVG).
+
+    >>> double = flambeau.compile(lambda x: x * 2)
+    >>> flambeau.compiler.show(double).splitlines()[-1]
+    '  not recorded yet: that needs a second call with arguments of the same kind'
+    """
+    if picture is not None:
+        with open(picture, "w", encoding="utf-8") as file:
+            file.write(compiled.picture())
+    return compiled.explain()
+
+
+def disable(fn: Callable | None = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Mark a function as not to be compiled: functions that call it run as they are, too."""
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    original = getattr(fn, "_torchdynamo_orig_callable", None)
+    fn = fn if original is None else original
+    if isinstance(fn, types.FunctionType):
+        fn._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return fn
+
+
+def allow_in_graph(fn: Any) -> Any:
+    """Mark a function as one node of a compiled graph. What it does is recorded like everything else: it is left as it is."""
+    return fn
+
+
+def assume_constant_result(fn: Callable) -> Callable:
+    """Mark a function whose result never changes: it is left as it is."""
+    return fn
+
+
+def is_compiling() -> bool:
+    """Whether a compiled function is being recorded now."""
+    room = sys.modules.get(f"{__name__}.function")
+    return room is not None and room.recording.on
+
+
+def is_dynamo_compiling() -> bool:
+    """Whether a compiled function is being recorded now."""
+    return is_compiling()
+
+
+def is_exporting() -> bool:
+    """Whether a program is being exported."""
+    return False
+
+
+def reset() -> None:
+    """Forget all recordings: functions are recorded again when they are called."""
+    room = sys.modules.get(f"{__name__}.state.arguments")
+    if room is not None:
+        room.generation[0] += 1
+
+
+def cudagraph_mark_step_begin() -> None:
+    """Tells CUDA graphs that a step begins; there are none."""
+
+
+def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
+    """The names that `compile(backend=...)` takes, without those for debugging unless told otherwise."""
+    return [name for name, tag in BACKENDS.items() if tag not in (exclude_tags or ())]
+
+
+_STANCES = (
+    "default",
+    "eager_then_compile",
+    "aot_eager_then_compile",
+    "force_eager",
+    "eager_on_recompile",
+    "fail_on_recompile",
+)
+
+
+class set_stance:  # noqa: N801 - PyTorch's name
+    """How compiled functions run, from now on or inside a `with` block: "force_eager" means as they are."""
+
+    def __init__(self, stance: str = "default", *, skip_guard_eval_unsafe: bool = False, force_backend: Any = None):
+        if stance not in _STANCES:
+            raise RuntimeError(f"invalid torch.compile stance '{stance}'")
+        room = _room("function")
+        self.before, room.stance[0] = room.stance[0], stance
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: Any) -> None:
+        _room("function").stance[0] = self.before
+
+
+_disable_dynamo = disable  # PyTorch's name for itself

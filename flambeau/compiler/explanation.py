@@ -1,0 +1,145 @@
+"""What became of a compiled function, as text and as a picture."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+from typing import Any
+
+from . import drawing
+from .record.steps import Call, Graph, Launch
+
+_MOST = 12  # kernels that are listed with their times, and kinds of things that are guarded
+
+
+def explain(compiled: Any) -> str:
+    """Graphs before and after each pass, kernels and their times, memory, guards, and why it was recorded again, is split, or runs as
+    it is."""
+    return "\n".join(_function(compiled))
+
+
+def svg(compiled: Any) -> str:
+    """A picture of all recordings: an SVG document."""
+    programs = []
+    for one in _with_parts(compiled):
+        for number, recorded in enumerate(one.recordings()):
+            programs.append((f"{one.name}, recording {number}", recorded.program, recorded.trail))
+            derivative = recorded.derivative
+            if derivative is not None and derivative.program is not None:
+                programs.append((f"{one.name}, recording {number}, derivative", derivative.program, derivative.trail))
+    return drawing.draw(compiled.name, programs)
+
+
+def _with_parts(compiled: Any) -> Iterator[Any]:
+    yield compiled
+    for part in compiled.parts():
+        yield from _with_parts(part)
+
+
+def _function(compiled: Any) -> list[str]:
+    lines = [f"{compiled.name}"]
+    recorded = compiled.recordings()
+    for number, one in enumerate(recorded):
+        lines += [f"\nrecording {number}", *(f"  {line}" for line in _recording(one))]
+    if compiled.causes:
+        lines += ["\nrecorded again because", *(f"  {cause}" for cause in dict.fromkeys(compiled.causes))]
+    if compiled.reasons:
+        heading = "runs as it is because" if compiled.split is None else "is split because"
+        lines += [f"\n{heading}", *(f"  {reason}" for reason in compiled.reasons)]
+    for part in compiled.parts():
+        lines += ["", *(f"  | {line}" for text in _function(part) for line in text.splitlines())]
+    if not recorded and not compiled.reasons:
+        lines.append("  not recorded yet: that needs a second call with arguments of the same kind")
+    return lines
+
+
+def _recording(one: Any) -> list[str]:
+    program = one.program
+    lines = [
+        *(["not captured yet: that needs another call"] if program is None else _program(program)),
+        f"{one.guard.count} words of memory guard it; {len(one.guard.slow)} objects are compared in Python",
+        f"recorded in {one.seconds * 1e3:.1f} ms, called {one.calls} times since",
+        *_trail(one.trail),
+        *_times(one.times),
+    ]
+    if one.derivative is not None:
+        lines += ["the derivative", *(f"  {line}" for line in _derivative(one.derivative))]
+    return [*lines, *_guards(one.guard.items)]
+
+
+def _program(program: Any) -> list[str]:
+    if hasattr(program, "told"):  # a captured graph
+        return program.told()
+    graph: Graph = program.graph
+    launches = [s for s in graph.steps if isinstance(s, Launch)]
+    calls = [s for s in graph.steps if isinstance(s, Call)]
+    joined = sum(s.weight for s in launches if s.weight > 1)
+    fused = f"; {joined} of them became {sum(s.weight > 1 for s in launches)}" if joined else ""
+    own = sum(b.size for b in graph.buffers if b.index in program.offsets)
+    return [
+        f"{len(launches)} native calls in {sum(s.call is None for s in program.segments)} runs, {len(calls)} calls through Python{fused}",
+        f"arena {program.arena_size} bytes for {own} bytes of buffers; {program.bytes} bytes are touched",
+        *_memory(program),
+        *([f"channels lie last in {_counted(graph.relaid)}"] if graph.relaid else []),
+        *(f"through Python: {c.name}, because {c.why}" for c in calls),
+    ]
+
+
+def _counted(names: list[str]) -> str:
+    """Names, each with how often it is there."""
+    return ", ".join(
+        f"{name} ({count} times)" if count > 1 else name for name, count in collections.Counter(names).items()
+    )
+
+
+def _memory(program: Any) -> list[str]:
+    """What the plan of the memory has gained, and how much a call needs at most besides what there is before it."""
+    graph: Graph = program.graph
+    again = [name for name, _ in graph.recomputed]
+    told = _counted(again)
+    results = sum(graph.buffers[b].size for b in program.results if b >= 0)
+    scratch = max((plan.scratch_size for plan in program.scratch), default=0)
+    return [
+        f"{len(program.in_place)} results are written over what they are computed from",
+        *(
+            [f"computed again instead of kept: {told}, {sum(size for _, size in graph.recomputed)} bytes"]
+            if again
+            else []
+        ),
+        f"at most {program.arena_size + results + scratch} bytes at once: the arena, {results} of results and gradients, {scratch} of"
+        " scratch memory",
+    ]
+
+
+def _derivative(derivative: Any) -> list[str]:
+    if derivative.program is None:
+        return [derivative.problem or "not recorded yet: that needs a backward pass"]
+    return [*_program(derivative.program), *_trail(derivative.trail)]
+
+
+def _trail(trail: list[Any]) -> list[str]:
+    lines = []
+    for stage in trail:
+        lines.append(f"after {stage.name} ({stage.steps} steps, {stage.bytes} bytes moved):")
+        lines += [f"  {line}" for line in stage.text.splitlines()]
+    return lines
+
+
+def _times(times: list[tuple[str, float]]) -> list[str]:
+    if not times:
+        return []
+    total: Any = collections.Counter()
+    count: collections.Counter = collections.Counter(name for name, _ in times)
+    for name, seconds in times:
+        total[name] += seconds
+    return ["times:", *(f"  {s * 1e6:9.1f} us  {count[n]:4d} x  {n}" for n, s in total.most_common(_MOST))]
+
+
+def _guards(items: list[Any]) -> list[str]:
+    """What is guarded, by the first word of its name."""
+    kinds: collections.Counter = collections.Counter(item.what.split(".")[0].split("[")[0] for item in items)
+    told = [f"  {name}" + (f" and {n - 1} parts of it" if n > 1 else "") for name, n in kinds.most_common(_MOST)]
+    return ["it depends on the arguments and on", *told] if told else ["it depends on nothing but its arguments"]
+
+
+__all__ = ["explain", "svg"]

@@ -1,0 +1,42 @@
+"""The first call of a compiled function: it runs as it is, and nothing that records is imported for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..core import modes
+from ..core.allocator import allocator
+from ..core.graph import unusual
+from .state.arguments import Arguments, settings_key
+from .state.observer import Observer
+
+
+class FirstCall:
+    """Runs a function as it is, and remembers of which kind the arguments were: the key of the call, and what it has in common with
+    others that differ in sizes. Whatever else is asked of it is asked of what `opened` gives, which has to be imported."""
+
+    def __init__(self, function: Callable, opened: Callable[[], Any], sizes_count: bool):
+        self.function, self.opened, self.sizes_count = function, opened, sizes_count
+        self.called = False
+        self.kinds: list[tuple[tuple, tuple]] = []
+        self.observer = Observer()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if unusual or modes.own.stack:
+            return self.opened()(*args, **kwargs)
+        given = Arguments(args, kwargs)
+        settings = settings_key()
+        self.kinds.append(((given.key, settings), (given.pattern(self.sizes_count), settings)))
+        self.called = True
+        del given
+        with allocator.sparing(), self.observer.watching():
+            return self.function(*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "opened":  # a copy asks before it has anything
+            raise AttributeError(name)
+        return getattr(self.opened(), name)
+
+
+__all__ = ["FirstCall"]

@@ -1,0 +1,635 @@
+"""A compiled function: which recording fits a call, and when to record again.
+
+The first call with arguments of a kind runs as it is (it may fill caches and make the state of optimizers), the second is recorded
+while it runs, and the third runs the recording *and* the function, and compares: only a recording that gave the same values is used
+from then on. Where something cannot be recorded, the function is split (see `splitting`), for a reason that `explain()` tells and
+one warning says; where that is not possible it keeps running as it is.
+
+Sizes of tensors are part of a recording, but not of a kernel: a second size of the same rank needs no compilation, and no eager
+call before it is recorded."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..backends.cpu import jit, native_call
+from ..core import modes
+from ..core.allocator import allocator
+from ..core.casts import casts
+from ..core.compile_options import Unsupported
+from ..core.device import cpu
+from ..core.generator import default_generator
+from ..core.graph import unusual, user_frame
+from ..core.locks import new_lock
+from ..core.overrides import only_for_subclasses
+from ..core.tensor import Tensor
+from ..nn.modules import module as module_room
+from ..nn.modules.module import Module
+from .late import late
+from .record.histories import attached, cut, take_histories
+from .record.operator_call import OtherLayout, Stale
+from .record.preparation import Changes, Prepared
+from .record.recorder import NotRecordable, Recorder
+from .record.recording import Last, Recorded, tensors_in
+from .record.results import is_live, replaced, write_back
+from .sizes import FREE, UNUSED, Idling, Sizes, Waiting
+from .state.arguments import Arguments, generation, settings_key
+from .state.observer import Observer
+from .state.reach import Reach, Unreachable
+
+if TYPE_CHECKING:
+    from .record.differentiable import Derivative
+    from .split.source import Source
+    from .split.splitting import Split
+    from .state.guards import Item
+
+counters, differentiable = late("state.counters"), late("record.differentiable")
+marking, splitting, gpu_recording = late("split.marking"), late("split.splitting"), late("gpu.recording")
+
+_GLOBAL_HOOKS = [
+    getattr(module_room, f"_global_{kind}_hooks") for kind in ("forward", "forward_pre", "backward", "backward_pre")
+]
+_TRIES = 4  # recordings that a function gets which changes Python's state
+_LIMIT = 8  # recordings for different arguments and states
+_WORTH = 16  # calls after which a recording was worth the trouble: where there are too many, it may go
+_CAUSES = 64  # that are remembered
+_DEEPEST = 8  # parts of parts
+_VALUES = 4  # values of a number among the arguments, after which the function is split at statements that read it
+
+
+class _Recording(threading.local):
+    """Whether this thread records, or runs a function whose calls should not be compiled."""
+
+    on = False
+
+
+recording = _Recording()
+
+
+@contextlib.contextmanager
+def _undivided() -> Iterator[None]:
+    """Inside, compiled functions that are called run as they are: what they do belongs to the function that calls them."""
+    before, recording.on = recording.on, True
+    try:
+        yield
+    finally:
+        recording.on = before
+
+
+available = jit.available() and native_call.supported()
+_one_at_a_time = new_lock()
+stance = ["default"]  # what `compiler.set_stance` says
+
+
+class Unfit:
+    """Arguments for which the function runs as it is, and why."""
+
+    def __init__(self, why: str):
+        self.why = why
+
+
+class Unsplit:
+    """Arguments for which the function cannot be recorded: the next call finds out which statements are to blame. After the first call
+    this is a guess: what is done once, an import perhaps, is no reason."""
+
+    def __init__(self, why: str, guess: bool = False):
+        self.why, self.guess = why, guess
+
+
+class CompiledFunction:
+    """Calls `function`, by recordings where they fit. A part of a split function has its `source`, and is quiet: its reasons stand
+    in what `explain` tells of the whole."""
+
+    def __init__(
+        self, function: Callable, options: dict[str, Any], name: str = "", source: Source | None = None, depth: int = 0
+    ):
+        self.function, self.options = function, options
+        self.source, self.depth = source, depth
+        self.observer = Observer()  # what its calls have run
+        self.warm = False  # whether what it does has been done before: by the function that it is a part of
+        self.unforeseen = 0  # recordings that ran code which no call before had run
+        self.name = name or getattr(function, "__qualname__", type(function).__name__)
+        self.fullgraph = bool(options.get("fullgraph"))
+        self.limit = options.get("recompile_limit") or _LIMIT
+        self.found: dict[tuple, Any] = {}
+        self.patterns: dict[tuple, Sizes] = {}  # keys that differ only in sizes
+        self.idling = Idling()
+        self.split: Split | None = None
+        self._first: tuple = ()  # what the split function is called with before the arguments
+        self.causes: list[str] = []  # why there was another recording
+        # why calls run as they are
+        self.reasons: list[str] = [] if available else ["kernels cannot be compiled here"]
+        self.tries = 0
+        self.differentiates = (
+            False  # whether its code differentiates with respect to what it computes, or hooks into that
+        )
+        self.values: dict[Any, set] = {}  # of numbers among the arguments, by their position or name
+        self.varying: set[str] = set()  # parameters that are numbers and have had many values
+        self.sizes_vary = False  # whether an operator's results looked otherwise because of a number that it reads
+        self.exact = False  # whether passes must keep every bit
+        self.layouts = True  # whether pictures may lie otherwise than in eager calls
+        self.given_up = "the backend says so" if options.get("run_as_it_is") else ""
+        self.seconds = 0.0
+        self.last: Last | None = None  # the recording that was run last, if its arguments were plain
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if (
+            self.given_up
+            or recording.on
+            or not available
+            or unusual
+            or any(_GLOBAL_HOOKS)
+            or stance[0] == "force_eager"
+        ):
+            return self.function(*args, **kwargs)
+        stack = modes.own.stack
+        if stack and not all(mode.stays or only_for_subclasses(mode) for mode in stack):
+            return self.function(*args, **kwargs)
+        if self.split is not None:
+            return self._by_parts(args, kwargs)
+        if self.idling.resting:
+            self.idling.resting -= 1
+            return self._as_it_is(args, kwargs)
+        last = self.last
+        like_last = last is not None and not kwargs and len(args) == len(last.layouts) and last.takes(args)
+        if last is not None and like_last and not last.recorded.busy:
+            last.recorded.busy = True
+            try:
+                return last.recorded.run(args)
+            except Stale:
+                self.last = None
+            finally:
+                last.recorded.busy = False
+        try:
+            given = Arguments(args, kwargs)
+            key = (given.key, settings_key())
+            entry = self.found.get(key)
+        except TypeError:  # an argument that cannot be hashed
+            return self._eager(args, kwargs, "an argument cannot be compared")
+        if entry is None and self._varies(args, kwargs):
+            return self._find_parts(given, key, args, kwargs, "a number among its arguments changes again and again")
+        if entry is None:  # the first call of this kind
+            pattern = (given.pattern(self.options.get("dynamic") is False), key[1])
+            alike = self._sizes(pattern)
+            if len(self.patterns) >= 8 * self.limit:
+                return self._eager(args, kwargs, "its arguments are of a new kind again and again")
+            before, first = alike.newest(self.found), not self.found
+            entry = alike.add(key, self.found)
+            if before is None and not self.warm:
+                with allocator.sparing() if first and not self.depth else contextlib.nullcontext():
+                    return self._idle(args, kwargs, key)
+            if before is not None:
+                self._note_cause(_new_sizes(before[0], key[0]))
+        if type(entry) is Waiting and not entry.ready(self.found):
+            return self._idle(args, kwargs)
+        if type(entry) is Unfit:
+            return self._as_it_is(args, kwargs)
+        if type(entry) is Unsplit:
+            return self._find_parts(given, key, args, kwargs, entry.why, entry.guess)
+        cause = ""
+        if type(entry) is list:
+            for recorded in entry:
+                cause = recorded.fits(given)
+                if not cause:
+                    if recorded is not entry[0]:  # the next call is probably like this one
+                        self.found[key] = [recorded, *(r for r in entry if r is not recorded)]
+                    return self._run(recorded, given, args, kwargs, key)
+            self._note_cause(cause)
+        return self._record(given, key, args, kwargs)
+
+    def _varies(self, args: tuple, kwargs: dict) -> bool:
+        """Whether numbers among the arguments have had so many values that the function is better split at what reads them."""
+        plain = {k: v for k, v in (*enumerate(args), *kwargs.items()) if type(v) in (int, float)}
+        if not plain or self.fullgraph or self.depth >= _DEEPEST or self.varying:
+            return False
+        for k, v in plain.items():
+            self.values.setdefault(k, set()).add(v)
+        found = (
+            splitting.find(self.function, self.source) if any(len(v) >= _VALUES for v in self.values.values()) else ""
+        )
+        if isinstance(found, str):
+            return False
+        a = found[0].tree.args
+        names = [p.arg for p in (*a.posonlyargs, *a.args)][len(found[1]) :]
+        keywords = {p.arg for p in (*a.args, *a.kwonlyargs)}
+        for k, v in self.values.items():
+            if len(v) >= _VALUES and type(k) is int:
+                self.varying.add(names[k] if k < len(names) else a.vararg.arg)  # type: ignore[union-attr]
+            elif len(v) >= _VALUES:
+                self.varying.add(k if k in keywords else a.kwarg.arg)  # type: ignore[union-attr]
+        return True
+
+    def _sizes(self, pattern: tuple) -> Sizes:
+        """What is known of calls whose arguments differ only in their sizes."""
+        return self.patterns.setdefault(pattern, Sizes(UNUSED if self.idling.rests else FREE))
+
+    def _note_cause(self, why: str) -> None:
+        self.causes.append(why)
+        del self.causes[:-_CAUSES]
+
+    def _idle(self, args: tuple, kwargs: dict, first: tuple | None = None) -> Any:
+        """Run as it is, because of sizes that have not come back yet; where they never do, forget what is recorded. The `first` call of
+        a kind, of this key, is observed."""
+        if self.idling.one_more(sum(r.calls for r in self.recordings())):
+            self.found = {k: e for k, e in self.found.items() if type(e) is Unfit}
+            self.patterns.clear()
+            self.last = None
+            self._warn(
+                "its arguments have other sizes in nearly every call, so that recordings of single sizes are not used"
+            )
+        return self._as_it_is(args, kwargs) if first is None else self._observed(first, args, kwargs)
+
+    def note(self, kinds: list[tuple[tuple, tuple]], observer: Observer) -> None:
+        """There were first calls: their keys, their patterns, and who watched them."""
+        self.observer = observer
+        for key, pattern in kinds:
+            try:
+                self._sizes(pattern).add(key, self.found)
+                self._expect_parts(key)
+            except TypeError:  # an argument that cannot be hashed
+                pass
+
+    def _observed(self, key: tuple, args: tuple, kwargs: dict) -> Any:
+        """Run the function as it is, and see what that runs."""
+        with self.observer.watching():
+            result = self.function(*args, **kwargs)
+        self._expect_parts(key)
+        return result
+
+    def _expect_parts(self, key: tuple) -> None:
+        """After a first call: if that did what cannot be recorded, the next one finds out whether it always does, and where."""
+        if (
+            self.observer.refused
+            and not self.fullgraph
+            and self.depth < _DEEPEST
+            and type(self._found_source()) is tuple
+        ):
+            self.found[key] = Unsplit(self.observer.refused[0], guess=True)
+
+    def recordings(self) -> list[Recorded]:
+        """Its own, not those of its parts."""
+        return [r for entry in self.found.values() if type(entry) is list for r in entry]
+
+    def parts(self) -> list[CompiledFunction]:
+        """The compiled functions that it is split into."""
+        return [] if self.split is None else [*self.split.parts, *(inner for _, inner in self.split.inner.values())]
+
+    def _as_it_is(self, args: tuple, kwargs: dict) -> Any:
+        return self.function(*args, **kwargs)
+
+    def _by_parts(self, args: tuple, kwargs: dict) -> Any:
+        assert self.split is not None
+        if self._first and isinstance(self._first[0], Module) and not splitting.is_plain(self._first[0]):
+            return self.function(*args, **kwargs)
+        return self.split.function(*self._first, *args, **kwargs)
+
+    def _eager(self, args: tuple, kwargs: dict, why: str) -> Any:
+        self._say(why)
+        return self.function(*args, **kwargs)
+
+    def _say(self, why: str, what: str = "is not compiled, it runs as it is") -> None:
+        if self.fullgraph and why not in self.reasons:
+            self.reasons.append(why)
+            raise Unsupported(f"compile(fullgraph=True): {self.name} cannot be one graph: {why}")
+        self._warn(why, what)
+
+    def _warn(self, why: str, what: str = "is not compiled, it runs as it is") -> None:
+        """Keep a reason for `explain`, and warn of the first one."""
+        if why not in self.reasons:
+            self.reasons.append(why)
+            if len(self.reasons) == 1 and not self.depth:
+                file, _, line = user_frame().rpartition(":")
+                warnings.warn_explicit(f"{self.name} {what}: {why}", UserWarning, file, int(line))
+
+    def _unfit(self, key: tuple, why: str, place: str) -> None:
+        """The function cannot be recorded for arguments of this kind: next time it is split, if it can be."""
+        unsplit = "" if self.fullgraph or self.depth >= _DEEPEST else self._found_source()
+        if isinstance(unsplit, str):
+            self.found[key] = Unfit(why)
+            where = f" ({place})" if place else ""
+            self._say(f"{why}{where}" + (f"; it cannot be split: {unsplit}" if unsplit else ""))
+        else:
+            self.found[key] = Unsplit(why)
+
+    # -- parts ------------------------------------------------------------------------------------------------------
+    def _find_parts(
+        self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, guess: bool = False
+    ) -> Any:
+        """Run the function with a mark before each statement, split it at those that cannot be recorded."""
+        try:
+            reach = self._reach(given)
+        except Unreachable as problem:
+            return self._unreached(given, key, args, kwargs, str(problem))
+        found = self._found_source()
+        if isinstance(found, str):  # a hook that was not there when it was recorded
+            self.found[key] = Unfit(why)
+            return self._eager(args, kwargs, f"{why}; it cannot be split: {found}")
+        source, first = found
+        marks, before = marking.Marks(source), set(self.observer.ran)
+        marked = functools.partial(marks.function, *first)
+        try:
+            counters.set_free(reach)
+            prepared, table, result = self._watched(
+                self._recorder(reach, given), reach, given, key, args, kwargs, marked, marks.begin
+            )
+        except _Busy:
+            return self.function(*args, **kwargs)  # another thread is recording
+        except _NotPrepared as problem:
+            self.found[key] = Unfit(str(problem))
+            return self._eager(args, kwargs, str(problem))
+        bad = marks.end()
+        self.observer.forget_marked(before)
+        if guess and not bad:
+            self.found[key] = 1
+            return replaced(result, prepared.outside)
+        bad |= marking.makers(source, result)
+        bad |= marking.users_of(source, self.varying)
+        self._split_at(source, first, bad, key, why)
+        return replaced(result, prepared.outside)
+
+    def _split_at(self, source: Source, first: tuple, bad: dict[Any, str], key: tuple, why: str) -> bool:
+        """Split the function at these statements, if anything is gained by that."""
+        split = splitting.Split(source, bad, self._part, self.varying) if bad else None
+        if split is None or not (split.parts or split.calls_others):
+            self.found[key] = Unfit(why)
+            self._say(why)
+            return False
+        self.split, self._first = split, first
+        code = source.function.__code__
+        for s, reason in bad.items():
+            self._say(f"{reason} ({code.co_filename}:{s.lineno})", "is split, its parts are compiled")
+        return True
+
+    def _part(self, function: Any, source: Source | None, name: str) -> CompiledFunction:
+        part = CompiledFunction(function, self.options, name, source, self.depth + 1)
+        found = splitting.find(self.function, self.source)
+        if source is not None and not isinstance(found, str):
+            part.observer, part.warm = self.observer.besides(found[0].function), True
+        return part
+
+    def _reach(self, given: Arguments) -> Reach:
+        roots = [(self.name, self.function), *self._objects(given)]
+        reach = Reach(self.observer)
+        try:
+            reach.explore(roots)
+        finally:
+            self.differentiates = self.differentiates or reach.differentiates()
+        if self.tries or self.causes:  # something changes: it may be a number that is only counted
+            counters.set_free(reach)
+        return reach
+
+    def _found_source(self) -> tuple[Source, tuple] | str:
+        """The source of the function, and what it is called with first; or why it cannot be split."""
+        if self.differentiates:  # results of a part have one node behind them: none of them is behind another
+            return "it looks at gradients of what it computes"
+        if self.observer.looks_at_frames:
+            return "it looks at the frames of its callers"
+        return splitting.find(self.function, self.source)
+
+    @staticmethod
+    def _objects(given: Arguments) -> list[tuple[str, Any]]:
+        return [(f"argument {type(o).__name__}", o) for o in given.objects]
+
+    def _unreached(
+        self, given: Arguments, key: tuple, args: tuple, kwargs: dict, why: str, changed: Item | None = None
+    ) -> Any:
+        """The function's state cannot be known, or changes: split it at the statements that are the cause, before anything runs."""
+        found = self._found_source()
+        if not self.fullgraph and self.depth < _DEEPEST and not isinstance(found, str):
+            source, first = found
+            objects = [*self._objects(given), *((f"argument {type(o).__name__}", o) for o in first)]
+            bad = marking.unreachable(source, objects, self.observer, changed) | marking.users_of(source, self.varying)
+            if self._split_at(source, first, bad, key, why):
+                return self._by_parts(args, kwargs)
+        self.found[key] = Unfit(why)
+        return self._eager(args, kwargs, why)
+
+    def _run(self, recorded: Recorded, given: Arguments, args: tuple, kwargs: dict, key: tuple) -> Any:
+        if recorded.busy:
+            return self.function(*args, **kwargs)
+        recorded.busy = True
+        derivative = recorded.derivative
+        run = self._as_it_is if derivative is None else functools.partial(self._differentiably, derivative, given)
+        try:
+            if derivative is not None and derivative.problem:
+                self.found[key] = Unfit(derivative.problem)
+                self._say(derivative.problem)
+                return self._as_it_is(args, kwargs)
+            if derivative is not None and derivative.program is None:
+                result = run(args, kwargs)  # until a backward pass has shown what the derivative is
+                derivative.try_out(tensors_in(result))
+                return result
+            if not recorded.checked:
+                with _undivided():
+                    problem, result = recorded.check(
+                        given.tensors, lambda table: run(replaced(args, table), replaced(kwargs, table))
+                    )
+                graph = getattr(recorded.program, "graph", None)  # what was not captured has no program
+                if problem and graph is not None and graph.relaid:
+                    # recorded once more, with everything as it lies in eager calls
+                    self.layouts, self.found[key] = False, 1
+                elif problem and graph is not None and graph.rounded_otherwise:
+                    self.exact, self.found[key] = True, 1  # recorded once more, bit by bit
+                elif problem and graph is None:
+                    self._unfit(key, problem, "")
+                elif problem:
+                    self.found[key] = Unfit(problem)
+                    self._say(problem)
+                return result
+            if derivative is not None and not derivative.checked:
+                result = run(args, kwargs)
+                derivative.try_out(tensors_in(result))
+                return result
+            if not kwargs and given.plain(args):
+                self.last = Last(recorded, given.tensors, key[1])
+            return recorded.run(given.tensors)
+        except OtherLayout as problem:
+            self.sizes_vary, self.last = True, None
+            if self.fullgraph:  # it was one graph until now: no reason to stop a program that runs
+                self.found[key] = Unfit(str(problem))
+                self._warn(str(problem))
+            else:
+                self._unfit(key, str(problem), "")
+        except Stale as problem:
+            self.found[key] = Unfit(str(problem))
+            self._say(str(problem))
+        finally:
+            recorded.busy = False
+        return self._as_it_is(args, kwargs)
+
+    def _differentiably(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
+        """Run the function as it is, with a node in front of its graph that learns the derivative."""
+        table = cut(given, [])
+        with _undivided():
+            result = self.function(*replaced(args, table), **replaced(kwargs, table))
+        take_histories(given, table, [])
+        inside = {id(table.get(id(t), t)) for t in given.tensors}
+        found = {id(t): t for t in tensors_in(result)}.values()
+        live = [t for t in found if id(t) not in inside and is_live(t, inside)]
+        return attached(derivative, given, table, result, live)
+
+    # -- recording --------------------------------------------------------------------------------------------------
+    def _record(self, given: Arguments, key: tuple, args: tuple, kwargs: dict) -> Any:
+        entry = self.found.get(key)
+        kinds = [
+            [len(e) for k in alike.keys if type(e := self.found.get(k)) is list] for alike in self.patterns.values()
+        ]
+        mine = next((i for i, alike in enumerate(self.patterns.values()) if key in alike.keys), None)
+        resized = type(entry) is not list and mine is not None and bool(kinds[mine])
+        if not resized and sum(max(counts, default=0) for counts in kinds) >= self.limit:
+            why = f"there are {self.limit} recordings already; the last one was because {(self.causes or ['of new arguments'])[-1]}"
+            changed = entry[-1].guard.changed if type(entry) is list else None
+            if type(entry) is list and entry[-1].calls >= _WORTH:
+                entry.pop()  # the one that was not used for longest: it was worth its while
+            elif changed is None:
+                self.found[key] = Unfit(why)
+                return self._eager(args, kwargs, why)
+            else:
+                return self._unreached(given, key, args, kwargs, why, changed)
+        started = time.perf_counter()
+        try:
+            reach = self._reach(given)
+        except Unreachable as problem:
+            return self._unreached(given, key, args, kwargs, str(problem))
+        recorder = self._recorder(reach, given)
+        code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
+        recorder.codes = frozenset(() if code is None else (code,))
+        recorder.graph.exact = self.exact
+        asked = self.options.get("options") or {}
+        recorder.graph.recomputes = bool(asked.get("recompute"))
+        recorder.graph.layouts = asked.get("layouts") if self.layouts else False
+        try:
+            prepared, table, result = self._watched(recorder, reach, given, key, args, kwargs, self.function)
+        except _Busy:
+            return self.function(*args, **kwargs)  # another thread is recording
+        except _NotPrepared as problem:
+            self.found[key] = Unfit(str(problem))
+            return self._eager(args, kwargs, str(problem))
+        if not recorder.problems and self._runs_new_code(reach, key):
+            return replaced(result, prepared.outside)
+        try:
+            recorded = prepared.finish(result)
+        except Changes as problem:  # it may be the last time: state that is made once
+            self.tries += 1
+            if self.tries >= _TRIES:
+                self._unfit(key, str(problem), recorder.place)
+            return replaced(result, prepared.outside)
+        except Exception as problem:
+            if isinstance(problem, NotRecordable):
+                self._unfit(key, str(problem), recorder.place)
+            else:  # a mistake in this room: what the function has done counts, and a warning tells of it
+                self.found[key] = Unfit(f"compiling it failed with {type(problem).__name__}: {problem}")
+                self._say(self.found[key].why)
+            return replaced(result, prepared.outside)
+        recorded.seconds = time.perf_counter() - started
+        self.seconds += recorded.seconds
+        self.found[key] = [*(entry if type(entry) is list else ()), recorded]
+        if type(entry) is Waiting:
+            entry.sizes.made += 1
+        if recorded.derivative is None:
+            return replaced(result, prepared.outside)
+        return attached(recorded.derivative, given, table, result, prepared.live)
+
+    def _recorder(self, reach: Reach, given: Arguments) -> Recorder:
+        """What watches a function: one that works on a GPU is captured, not written down."""
+        if any(t.device is not cpu for t in [*given.tensors, *(t for _, t in reach.tensors.values())]):
+            return gpu_recording.observer()
+        recorder = Recorder()
+        recorder.restarts = not self.sizes_vary
+        return recorder
+
+    def _runs_new_code(self, reach: Reach, key: tuple) -> bool:
+        """Whether a recorded call ran code whose state nothing guards: it is followed the next time, if there is an end to that."""
+        new = [ran for k, ran in self.observer.ran.items() if k not in reach.followed]
+        if not new:
+            self.observer.expected.clear()
+            return False
+        self.unforeseen += 1
+        if self.unforeseen >= _TRIES:
+            self._unfit(key, f"it runs new code again and again: {new[0].code.co_name} ({new[0].code.co_filename})", "")
+        return True
+
+    def _watched(
+        self, recorder: Recorder, reach: Reach, given: Arguments, key: tuple, args: tuple, kwargs: dict, function: Callable,
+        begin: Callable | None = None,
+    ) -> tuple[Prepared, dict[int, Tensor], Any]:  # fmt: skip
+        """Run a function eagerly and write down what it does."""
+        table = cut(given, recorder.problems)
+        copies: list[tuple[Any, Any]] = []
+        args, kwargs = replaced(args, table, copies), replaced(kwargs, table, copies)
+        try:
+            loose = "a gradient is another tensor" in self.causes
+            prepare = Prepared if recorder.prepare is None else recorder.prepare
+            prepared = prepare(reach, recorder, Arguments(args, kwargs) if table else given, loose)
+        except NotRecordable as problem:
+            raise _NotPrepared(*problem.args) from None
+        if begin is not None:
+            begin(recorder, prepared)
+        if not self.observer.sees() or not _one_at_a_time.acquire(blocking=False):
+            raise _Busy
+        cache = casts.cache
+        try:
+            recording.on, casts.cache = True, {}
+            seed = default_generator.state_bytes()
+            with allocator.sparing(), recorder.recording(), self.observer.watching(recorder._problem):
+                result = function(*args, **kwargs)
+        finally:
+            recording.on, casts.cache = False, cache
+            _one_at_a_time.release()
+            originals = {id(alias): t for alias, t in zip(prepared.given.tensors, given.tensors)}
+            write_back(copies, originals)
+            prepared.outside = {**originals, **{id(copy): original for original, copy in copies}}
+            prepared.copies = copies  # so that their numbers stay theirs
+            take_histories(given, table, recorder.problems)
+        if settings_key() != key[1]:
+            recorder.problems.append("it changes settings")
+        if default_generator not in recorder.graph.draws and default_generator.state_bytes() != seed:
+            recorder.problems.append("it changes the state of the random number generator")
+        return prepared, table, result
+
+
+class _Busy(Exception):
+    """Another thread is recording."""
+
+
+class _NotPrepared(NotRecordable):
+    """Arguments of a kind that no statement is to blame for."""
+
+
+def _new_sizes(before: Any, now: Any) -> str:
+    """Which size of an argument is another one now: of two keys that differ only in sizes."""
+    for i, (a, b) in enumerate(zip(before, now)):
+        if a == b or type(a) is not tuple:
+            continue
+        if len(a) == 7 and isinstance(a[0], type) and issubclass(a[0], Tensor):
+            return f"argument {i} has the shape {list(b[1])} instead of {list(a[1])}"
+        return _new_sizes(a, b)
+    return "an argument has another shape"
+
+
+def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorded:
+    """One call as a recording without guards: for programs that are taken out of Python, where nothing can change. `state` are the
+    tensors that it may find. NotRecordable says everything that stands against it."""
+    reach, recorder = Reach(), Recorder()
+    reach.tensors = {id(t): ("state", t) for t in state}
+    recorder.graph.portable = True
+    prepared = Prepared(reach, recorder, Arguments(args, {}))
+    with _one_at_a_time:
+        recording.on, cache, casts.cache = True, casts.cache, {}
+        try:
+            with recorder.recording():
+                result = function(*args)
+        finally:
+            recording.on, casts.cache = False, cache
+    if recorder.problems:
+        raise NotRecordable("; ".join(dict.fromkeys(recorder.problems)))
+    return prepared.finish(result)
+
+
+__all__ = ["CompiledFunction", "available", "generation", "record_once", "recording", "stance"]

@@ -1,0 +1,110 @@
+"""The derivative of a captured function: a second graph, in the memory of the first, which reads what that one keeps there.
+
+Results that are differentiated later have one node as their history. Between the forward and the backward pass nothing else may run the
+first graph, so for as long as such a node is alive and was not walked, the function runs as it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...autograd.engine import run_backward
+from ...backends.nvidia import graphs
+from ...core.device import device
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor, empty_strided
+from ...graph.recorder import Recorder
+from ...graph.replay import Replay
+from ..record.differentiable import CompiledNode, Derivative
+from ..record.recorder import NotRecordable
+from ..record.results import Results, leaves_of, saved_storages
+from ..runtime.program import Program
+from .capture import GraphProgram, Observer, address, capturing, copied, static_copies
+
+
+class CapturedDerivative(Derivative):
+    """`live` are results of the captured call with their graph; `statics` stand for its arguments, `state` are the tensors it found."""
+
+    def __init__(self, live: list[Tensor], statics: list[Tensor], state: dict[int, Tensor], where: device):
+        positions = {id(t): i for i, t in enumerate(statics)}
+        inside = leaves_of(live)
+        if any(id(leaf) not in positions and id(leaf) not in state for leaf in inside):
+            raise NotRecordable("it makes leaves of its own")
+        super().__init__([positions.get(id(leaf), leaf) for leaf in inside], live, {}, 0)
+        known = {id(t._storage) for t in state.values()}
+        self.watched = [s for s in saved_storages(live) if id(s) in known]
+        self.where, self._live, self._inside = where, live, inside
+        self.program_of_calls: Any = None  # the backward pass as a program, where it was written down
+
+    def write_down(self, recorder: Recorder) -> None:
+        """Record the backward pass, for gradients that are made up, as a program of its own over the same buffers."""
+        grads = [empty_strided(shape, strides, d, where) for shape, strides, d, where in self.layouts]
+        program = self.program_of_calls = recorder.writer.begin()
+        program.inputs = [recorder.know(g, ("argument", i)) for i, g in enumerate(grads)]
+        with recorder.recording():
+            found = run_backward(self._live, grads, True, False, self._inside, False)
+        results = Results(recorder.memory, grads, {})
+        self._take(results, found)
+        program.kept = {slot.buffer for slot in self.slots if slot.buffer >= 0}
+        self._live = self._inside = []
+
+    def _take(self, results: Results, found: Any) -> None:
+        self.make, self.slots = results.maker(list(found)), results.slots
+        if results.live:
+            raise NotRecordable("a gradient has a history")
+
+    def capture(
+        self, pool: Any, storages: list[UntypedStorage], grads: list[Tensor], most: int, forward: Replay | None = None
+    ) -> None:
+        """Capture the backward pass for gradients of the results like these; of a program, behind its forward pass."""
+        graph = graphs.CUDAGraph(keep_graph=True)
+        observer = Observer(graph, most=most)
+        for known in storages:
+            observer.know(known, "state")
+        with capturing(graph, self.where, pool) as callers:
+            inputs, statics = static_copies(grads, observer, self.where)
+            replay = None if forward is None else Replay(self.program_of_calls)
+            with observer.recording():
+                if replay is None or forward is None:
+                    found = run_backward(self._live, statics, True, False, self._inside, False)
+                else:
+                    replay.at.update(forward.at)
+                    replay.hold |= forward.at.keys()  # it may run again
+                    replay.run(statics)
+            if observer.problems:
+                raise NotRecordable(observer.problems[0])
+            if replay is None:
+                self._take(Results(observer.memory, statics, {}), found)
+            with callers():
+                made = self.storages_for()
+            outputs = [
+                (i, copied(graph, made[i].ptr, address(observer, slot, replay), slot.size, self.where))
+                for i, slot in enumerate(self.slots)
+                if slot.size
+            ]
+        self.graph = GraphProgram(graph, Program(observer.graph, {}, []), observer)
+        self.graph.inputs, self.graph.outputs = inputs, outputs
+        self._live = self._inside = []
+
+    def storages_for(self) -> list[UntypedStorage]:
+        return [UntypedStorage(slot.size, self.where) for slot in self.slots]
+
+    def found(self, grads: list[Tensor]) -> list:
+        """The gradients of the leaves."""
+        made = self.storages_for()
+        self.graph.run(grads, made, [])
+        return self.make(grads, made, None)
+
+
+class CapturedNode(CompiledNode):
+    """From the results of a captured function to the leaves that it read."""
+
+    derivative: CapturedDerivative
+
+    def __init__(self, derivative: CapturedDerivative, tensors: Any):
+        super().__init__(derivative, tensors, derivative.watched)
+
+    def found(self, came: list, grads: list[Tensor]) -> tuple:
+        return tuple(self.derivative.found(grads))
+
+
+__all__ = ["CapturedDerivative", "CapturedNode"]

@@ -1,0 +1,128 @@
+"""A call on a GPU as a program of operator calls, which passes rewrite before it is captured.
+
+The call runs once in a capture that nobody runs, with a recorder at the door; what it did is then a program, whose formulas are fused. From
+then on graphs are captured by making the program's calls, not the function's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...backends.nvidia import graphs
+from ...core.device import device
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor, new_tensor
+from ...graph.fusion import drop_dead
+from ...graph.passes import PASSES
+from ...graph.program import NO_MEMORY, Program
+from ...graph.recorder import NotWritable, Recorder
+from ...graph.replay import Replay
+from ..record.recording import GradSlot, extent
+from ..record.results import Results
+from .capture import capturing
+from .derivative import CapturedDerivative
+
+NewGrads = Callable[[Results], list[GradSlot]]
+
+
+class GpuProgram:
+    """What a call does, and what it leaves behind: results, gradients, and a derivative where results have a history."""
+
+    def __init__(self, program: Program, results: Results, make: Any, grads: list[GradSlot]):
+        self.program, self.make, self.slots = program, make, results.slots
+        self._grads = [(slot.holder, slot.header) for slot in grads]
+        self.derivative: CapturedDerivative | None = None
+        self.recorded = 0  # calls, before the passes
+        program.kept = {slot.buffer for slot in self.slots if slot.buffer >= 0}
+
+    def rewrite(self) -> None:
+        """Run the passes."""
+        after = None if self.derivative is None else self.derivative.program_of_calls
+        if after is not None:
+            own = {b for call in after.calls for b in call.makes}
+            self.program.kept |= {b for call in after.calls for b in call.touches()} - own - {NO_MEMORY}
+        for program in (self.program, after):
+            if program is not None:
+                drop_dead(program)
+                self.recorded += len(program.calls)
+                for work in PASSES:
+                    work(program)
+
+    def emit(self, statics: list[Tensor]) -> Replay:
+        """Make the calls, for these arguments."""
+        replay = Replay(self.program)
+        replay.run(statics)
+        return replay
+
+    def grads(self, replay: Replay) -> list[GradSlot]:
+        """The gradients that the calls have made, given to their leaves."""
+        found = []
+        for holder, header in self._grads:
+            slot = GradSlot(holder, header)
+            if header is not None:
+                storage = replay.at[self.slots[header.slot].buffer]
+                slot.tensor = new_tensor(
+                    storage,
+                    header.shape,
+                    header.strides,
+                    header.offset,
+                    header.dtype,
+                    storage.device,
+                    header.contiguous,
+                )
+            holder.grad = slot.tensor
+            found.append(slot)
+        return found
+
+    def told(self) -> str:
+        """What became of the calls, for people."""
+        after = self.derivative.program_of_calls.calls if self.derivative is not None else []
+        now = [*self.program.calls, *after]
+        fused = [call for call in now if call.rewritten]
+        parts = sum(len(call.parts) for call in fused)
+        return f"{self.recorded} calls of operators; {parts} of them are formulas that became {len(fused)} kernels"
+
+
+def write_down(
+    prepared: Any, where: device, tensors: list[Tensor], run: Callable[..., Any], pool: Any, new_grads: NewGrads
+) -> GpuProgram:
+    """Run a call in a capture in memory of this pool, and return what it did. Raises NotWritable where that is more than calls."""
+    recorder = Recorder()
+    for t in prepared.state:
+        if t._storage.ptr:
+            recorder.know(t)
+            if t.is_leaf and t.grad is not None and not t.grad.is_sparse and id(t.grad._storage) in prepared.storages:
+                recorder.know(t.grad)
+    for held in prepared.storages.values():
+        if held.ptr and recorder.memory.find(held.ptr) is None:
+            recorder.memory.add(held.ptr, max(held.size_bytes, held.capacity), "state", held)
+    state = {id(t): t for t in prepared.state}
+    with capturing(graphs.CUDAGraph(keep_graph=True), where, pool):
+        statics = [_like(t) for t in tensors]
+        inputs = [recorder.know(s, ("argument", i)) for i, s in enumerate(statics)]
+        for t, static in zip(tensors, statics):
+            static.requires_grad = t.requires_grad
+        with recorder.recording():
+            result = run({id(t): s for t, s in zip(tensors, statics)})
+        results = Results(recorder.memory, statics, {**state, **prepared.reach.seen})
+        grads = new_grads(results)
+        recorder.writer.program.inputs = inputs
+        written = GpuProgram(recorder.writer.program, results, results.maker(result), grads)
+        if results.live:
+            written.derivative = CapturedDerivative(results.live, statics, state, where)
+            written.derivative.write_down(recorder)
+    for static in statics:  # a history that was walked may lead to one: without its memory
+        static._storage = UntypedStorage(0, where)
+    if recorder.writer.problem:
+        raise NotWritable(recorder.writer.problem)
+    written.rewrite()
+    return written
+
+
+def _like(t: Tensor) -> Tensor:
+    """A tensor of the graph's own that stands for an argument."""
+    memory = UntypedStorage(extent(t), t.device)
+    return new_tensor(memory, t.shape, t._strides, 0, t.dtype, t.device, t._contig)
+
+
+__all__ = ["GpuProgram", "write_down"]

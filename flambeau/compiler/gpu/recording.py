@@ -1,0 +1,548 @@
+"""Compiled functions on a GPU: the work of a call is captured into one CUDA graph, and later calls run the graph.
+
+The first call runs as it is. The second is observed: what cannot be captured (a look at values, work on the CPU, changes of Python's
+state) is a reason to leave the function as it is. The third runs as it is, everything is put back, it is captured twice (to find out
+what memory the graph needs, and with each buffer in its place), the graph runs, and both are compared. What is new in each call (where arguments and results lie, the numbers of optimizers) is patched into
+the graph; gradients stay where they are, in the graph's memory."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import math
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ...autograd.engine import run_backward
+from ...backends.nvidia import cublaslt, driver, graphs, threads
+from ...backends.nvidia.memory import DeviceMemory
+from ...backends.nvidia.planned import Planned, Sketch
+from ...core.backend import backend_of
+from ...core.device import cpu, device
+from ...core.graph import GONE
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor, empty_strided
+from ...graph.recorder import NotWritable
+from ...graph.replay import Diverged
+from ..record import preparation
+from ..record.comparison import modes_off
+from ..record.operator_call import Stale
+from ..record.recorder import Memory, NotRecordable
+from ..record.recording import GradSlot, Recorded, extent, tensors_in
+from ..record.results import Results, is_live
+from ..runtime.program import Program
+from ..state.guards import Guard, TensorItem, observe
+from .capture import GraphProgram, Observer, address, capturing, copied, static_copies, stream_of
+from .derivative import CapturedDerivative, CapturedNode
+from .program import GpuProgram, write_down
+from .second_stream import MOST
+from .values import Bytes, Copy, Outcome, alike, perturb, sums
+
+_SPARE = 1 << 16  # bytes of free memory that a graph does not take
+
+
+class Prepared(preparation.Prepared):
+    """Everything as it is before the observed call."""
+
+    recorder: Observer
+
+    def __init__(self, *given: Any):
+        super().__init__(*given)
+        self.read: set[int] = set()  # leaves whose gradients it reads, or adds to
+
+    def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
+        if t.is_sparse or t.device.type != "cuda":
+            raise NotRecordable(f"an argument is on {t.device} with layout {t.layout}, and others are on a GPU")
+        if t._storage.ptr in own:
+            raise NotRecordable("an argument shares memory with a parameter or a buffer")
+        if not t.is_leaf:
+            raise NotRecordable("an argument on a GPU has a history")
+        buffer = self.recorder.know(t._storage, ("argument", i))
+        if buffer is not None and buffer.index not in self.arguments:
+            self.arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
+
+    def finish(self, result: Any) -> Recorded:
+        recorder = self.recorder
+        if recorder.problems:
+            raise NotRecordable(recorder.problems[0])
+        self._settle_grads()
+        self._unchanged()
+        devices = {t.device for t in [*self.state, *self.given.tensors] if t.device is not cpu}
+        if len(devices) != 1:
+            raise NotRecordable(f"it works on several devices: {', '.join(sorted(map(str, devices)))}")
+        self._guard_grads(recorder.graph)
+        self.grads_before = {}
+        recorded = GraphRecorded(self, devices.pop(), self._live_options(recorder.graph))
+        self._note_changes(recorded)
+        tensors = self.given.tensors
+        if recorded.argument_bumps and len({t._storage.ptr for t in tensors}) < len(tensors):
+            raise NotRecordable("it changes an argument that shares memory with another one")
+        return recorded
+
+    def _guard_grads(self, graph: Any) -> None:
+        """A gradient that the function reads or adds to must stay where it is."""
+        extra: list[Any] = []
+        for t in self.state:
+            grad = self.grads_before[id(t)]
+            if grad is None or grad is GONE or grad.is_sparse or not grad._storage.ptr:
+                continue
+            place = self.recorder.memory.find(grad._storage.ptr)
+            if place is None or place.buffer in self.recorder.touched:
+                extra += [TensorItem("a gradient", grad), preparation.GradItem(t, grad)]
+                self.read.add(id(t))
+        self.observed += observe(extra)
+
+
+class GraphRecorded(Recorded):
+    """A recording on a GPU. It is captured when it is first checked."""
+
+    program: GraphProgram  # type: ignore[assignment]
+    node: Any = None  # a weak reference to the history of the last results
+    backward: CapturedDerivative | None = None
+    written: GpuProgram | None = None  # the call as a program of operator calls
+    unwritten = ""  # why there is none
+
+    def __init__(self, prepared: Prepared, where: device, options: list[Any]):
+        super().__init__(None, Guard(prepared.observed), Results(Memory(), [], {}), None, [])  # type: ignore[arg-type]
+        self.prepared, self.where, self.options = prepared, where, options
+
+    # -- running ----------------------------------------------------------------------------------------------------
+    def _storages(self) -> tuple[list[UntypedStorage], bool]:
+        """Memory for the results. Gradients are where the graph puts them; whoever still holds the last ones gets a copy of these."""
+        if self.kept and self.exclusive.unchanged():
+            made = self.kept.copy()
+            for i in self.others:
+                made[i] = UntypedStorage(self.slots[i].size, self.where)
+            return made, True
+        self.kept = []
+        made, reused = [None] * len(self.slots), True
+        for slot in self.grads:
+            if slot.header is not None:
+                made[slot.header.slot] = self._gradient_memory(slot)
+                reused = reused and slot.tensor is not None
+        for i, one in enumerate(self.slots):
+            if made[i] is None:
+                made[i] = UntypedStorage(one.size, self.where)
+        return made, reused
+
+    def _gradient_memory(self, slot: GradSlot) -> UntypedStorage:
+        """The storage over a gradient's place in the graph's memory, which nobody else holds from now on."""
+        held: Any = slot.tensor
+        memory = held._storage
+        in_use = slot.holder.grad is held and held._autograd is None
+        alone = sys.getrefcount(held) == 3 + (slot.holder.grad is held) and sys.getrefcount(memory) == 3
+        if not in_use or not alone:
+            slot.tensor = None
+        if alone and not getattr(memory, "aliases", None):
+            return memory
+        if getattr(memory, "fixed", False):
+            raise Stale("somebody outside holds the address of a gradient")
+        copy = UntypedStorage(memory.size_bytes, self.where)
+        backend_of(self.where).copy(copy.ptr, memory.ptr, memory.size_bytes, self.where)
+        place = memory.ptr
+        memory._move(copy.ptr, memory.size_bytes)
+        copy.ptr = place
+        slot.tensor = None
+        return copy
+
+    # -- the first run ----------------------------------------------------------------------------------------------
+    def check(self, tensors: list[Tensor], run: Callable[..., Any]) -> tuple[str, Any]:
+        """Run the function, undo that, capture and run the graph, and compare: why they differ (or nothing), and the function's result.
+        One comes after the other, so that the graph's memory and that of the function are never needed together."""
+        before = _Before(self)
+        arguments = [Copy(t) for t in tensors]
+        result = run({})
+        limit = self._memory().reserved
+        left = _Left(self)
+        eager = self._outcome(tensors, before, result)
+        self._undo(before, arguments, gradients=False)
+
+        def compared() -> str:
+            """Capture, run and compare: why the graph cannot be used, or nothing."""
+            try:
+                made = self._capture(tensors, run, *self._plan(tensors, run, before, arguments, limit))
+                self.program.capture.replay()
+                gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
+                left.put_back()
+                problem = self._differs(tensors, made, before, eager, arguments, run, left)
+                return problem or self._differentiates_otherwise(tensors, result, gradients)
+            except (NotRecordable, Diverged) as error:
+                return str(error)
+            except Exception as error:
+                return f"it cannot be captured: {type(error).__name__}: {error}"
+
+        self._write_down(tensors, run, before)
+        problem = compared()
+        if problem and self.written is not None:
+            self._drop_capture()
+            self.written, self.unwritten = None, f"captured as it is; as a program of operator calls, {problem}"
+            self._undo(before, arguments, gradients=False)
+            self._make_room()
+            problem = compared()
+        self.checked = not problem
+        if problem:
+            self._undo(before, arguments)
+            result = run({})
+        del self.prepared  # and the arguments of the first calls
+        self._give_back()
+        return problem, result
+
+    def _undo(self, before: _Before, arguments: list[Copy], gradients: bool = True) -> None:
+        """Everything as it was, and no memory kept for what has run. Gradients that the function only drops need not have values."""
+        before.restore(gradients)
+        for old in arguments:
+            old.put_back()
+        self._give_back()
+
+    def _make_room(self) -> None:
+        """Before a call is captured, let go of what it would not use."""
+        cublaslt.forget_workspace(self.where, threads.mine.streams[self.where.index or 0])  # the graph has its own
+        backend_of(self.where).forget_scratch(self.where)  # type: ignore[attr-defined]
+        self._give_back()
+
+    def _give_back(self) -> None:
+        self._memory().empty_cache()
+
+    def _memory(self) -> DeviceMemory:
+        return backend_of(self.where).memory(self.where)  # type: ignore[attr-defined]
+
+    def _write_down(self, tensors: list[Tensor], run: Callable[..., Any], before: _Before) -> None:
+        """Write the call down as a program of operator calls and rewrite that; where it cannot be, the call itself is captured."""
+        self._make_room()
+        index = self.where.index or 0
+        sketch = Sketch(stream_of(index).cuda_stream)
+        if not sketch.begin(self._memory()):
+            return
+        grads = {id(t): t.grad if t.is_leaf else None for t in self.prepared.state}
+        try:
+            self.written = write_down(
+                self.prepared, self.where, tensors, run, graphs.handle_of(index, sketch),
+                lambda results: _new_grads(self.prepared.state, grads, results),
+            )  # fmt: skip
+        except (NotWritable, NotRecordable) as problem:
+            self.unwritten = f"captured as it is: {problem}"
+        except Exception as error:  # of the function, which then has it again when it is captured; or of a pass
+            self.unwritten = f"captured as it is: {type(error).__name__}: {error}"
+        grads.clear()  # they may go
+        try:
+            self._clear(sketch, before)
+        except NotRecordable as problem:
+            self.written, self.unwritten = None, f"captured as it is: {problem}"
+
+    def _plan(
+        self, tensors: list[Tensor], run: Callable[..., Any], before: _Before, arguments: list[Copy], limit: int
+    ) -> tuple[Any, int]:
+        """Memory for the graph, and how much work may go on beside the rest in it: less, where all memory would come to more than
+        the limit. What the graph must hold is known from captures that are thrown away; None where there cannot be one."""
+        index, memory = self.where.index or 0, self._memory()
+        for most in (MOST, 1, 0):
+            sketch = Sketch(stream_of(index).cuda_stream)
+            if not sketch.begin(memory):
+                return None, most
+            try:
+                self._capture(tensors, run, graphs.handle_of(index, sketch), most)
+            except driver.CudaError:  # not with such addresses
+                self._undo(before, arguments, gradients=False)
+                self._make_room()
+                return None, most
+            results = self._forget_capture(sketch, before)
+            spare = [
+                UntypedStorage(size, self.where) for size in (_SPARE, *results)
+            ]  # which do not belong to the graph
+            pool = Planned.make(memory, sketch, threads.mine.streams[index], limit if most else math.inf)
+            del spare
+            if pool is not None:
+                break
+        return graphs.handle_of(index, pool), most  # type: ignore[arg-type]
+
+    def _forget_capture(self, sketch: Sketch, before: _Before) -> list[int]:
+        """Let go of a capture that is not run. The sizes of its results."""
+        grads = {slot.header.slot for slot in self.grads if slot.header is not None}
+        sizes = [one.size for i, one in enumerate(self.slots) if i not in grads]
+        self._drop_capture()
+        self._clear(sketch, before)
+        return sizes
+
+    def _drop_capture(self) -> None:
+        if self.backward is not None:
+            self.backward.graph = None  # type: ignore[assignment]
+        self.grads, self.backward, self.make = [], None, None  # type: ignore[assignment]
+        self.program = None  # type: ignore[assignment]
+
+    def _clear(self, sketch: Sketch, before: _Before) -> None:
+        """Everything as it was before a capture that is not run."""
+        before.restore(gradients=False, has_run=False)
+        if sketch.alive:
+            gc.collect()
+        if sketch.alive:
+            raise NotRecordable("something that it makes is kept where no later call would look for it")
+        self._make_room()
+
+    def _capture(self, tensors: list[Tensor], run: Callable[..., Any], pool: Any, most: int) -> list[UntypedStorage]:
+        """Capture a call, in memory of this pool, with so many pieces of work beside the rest. Nothing has run yet when this returns storages for its results."""
+        prepared, where = self.prepared, self.where
+        capture = graphs.CUDAGraph(keep_graph=True)
+        observer = Observer(capture, most=most)
+        known = list(prepared.storages.values())
+        for storage in known:
+            observer.know(storage, "state")
+        state = {id(t): t for t in prepared.state}
+        grads_before = {i: t.grad if t.is_leaf else None for i, t in state.items()}
+        with capturing(capture, where, pool) as callers:
+            inputs, statics = static_copies(tensors, observer, where)
+            for t, static in zip(tensors, statics):
+                static.requires_grad = t.requires_grad
+            written, replay, live = self.written, None, []
+            with observer.recording():
+                if written is None:
+                    result = run({id(t): s for t, s in zip(tensors, statics)})
+                else:
+                    replay = written.emit(statics)
+            if observer.problems:
+                raise NotRecordable(observer.problems[0])
+            if any(s.grad is not None for s in statics):
+                raise NotRecordable("it sets the gradient of an argument on a GPU")
+            if written is None or replay is None:
+                results = Results(observer.memory, statics, {**state, **prepared.reach.seen})
+                self.grads = _new_grads(prepared.state, grads_before, results)
+                self.make, self.slots, live = results.maker(result), results.slots, results.live
+            else:
+                self.grads, self.make, self.slots = written.grads(replay), written.make, written.slots
+            self.drops_grads = any(s.header is None for s in self.grads)
+            mine = {s.header.slot: s for s in self.grads if s.header is not None}
+            with callers():
+                made = [
+                    mine[i].tensor._storage if i in mine else UntypedStorage(one.size, where)  # type: ignore[union-attr]
+                    for i, one in enumerate(self.slots)
+                ]
+            outputs = [
+                (i, copied(capture, made[i].ptr, address(observer, one, replay), one.size, where))
+                for i, one in enumerate(self.slots)
+                if i not in mine and one.size
+            ]
+            changed = [
+                (i, copied(capture, tensors[i].data_ptr(), statics[i].data_ptr(), extent(tensors[i]), where))
+                for i, _ in self.argument_bumps
+            ]
+        self.program = GraphProgram(capture, Program(observer.graph, {}, []), observer)
+        self.program.inputs, self.program.outputs, self.program.changed = inputs, outputs, changed
+        if len(self.program.updates) != len(self.options):
+            raise NotRecordable("it does not do the same in each call")
+        self.program.calls = self.unwritten if written is None else written.told()
+        self.backward = None if written is None else written.derivative
+        if live:
+            self.backward = CapturedDerivative(live, statics, state, where)
+        if self.backward is not None:
+            self.backward.capture(capture.pool(), known, self._sample_grads(), most, replay)
+            self.program.after = self.backward.graph
+        return made
+
+    def _sample_grads(self) -> list[Tensor]:
+        """Gradients of the results, to capture and to compare with."""
+        assert self.backward is not None
+        return [
+            empty_strided(shape, strides, d, where).fill_(1.0)  # type: ignore[attr-defined]
+            for shape, strides, d, where in self.backward.layouts
+        ]
+
+    def run(self, tensors: Any) -> Any:
+        made, reused = self._storages()
+        self.program.run(tensors, made, self._options())
+        self._leave(tensors, made, reused)
+        self.calls += 1
+        node = None
+        if self.backward is not None:
+            node = CapturedNode(self.backward, tensors)
+            self.node = weakref.ref(node)
+        return self.make(tensors, made, node)
+
+    @property
+    def busy(self) -> bool:
+        """Whether it runs, further out, or its memory is needed for a derivative: then the function runs as it is."""
+        node = None if self.node is None else self.node()
+        return self._busy or (node is not None and not node.done)
+
+    @busy.setter
+    def busy(self, value: bool) -> None:
+        self._busy = value
+
+    def _outcome(self, tensors: list[Tensor], before: _Before, result: Any) -> Outcome:
+        """What the function, run as it is, has left behind."""
+        gradients = {id(g.leaf): g.now() for g in before.grads if g.is_new()}
+        changed: list[Any] = [Copy(tensors[i]) for i, _ in self.argument_bumps]
+        return Outcome([sums(t) for t in before.tensors], changed, tensors_in(result), gradients)
+
+    def _graph_outcome(self, tensors: list[Tensor], made: list, before: _Before) -> Outcome:
+        gradients = {id(s.holder): None if s.header is None else s.header.make(made) for s in self.grads}
+        changed: list[Any] = [tensors[i] for i, _ in self.argument_bumps]
+        return Outcome(
+            [sums(t) for t in before.tensors], changed, tensors_in(self.make(tensors, made, None)), gradients
+        )
+
+    def _differs(
+        self,
+        tensors: list[Tensor],
+        made: list,
+        before: _Before,
+        eager: Outcome,
+        arguments: list[Copy],
+        run: Callable[..., Any],
+        left: _Left,
+    ) -> str:
+        """Why the graph's outcome is not the function's, or nothing. A difference that is large for rounding may still be rounding: a
+        gradient that is zero but for noise becomes a full step of Adam. So the function runs once more, from a state that differs by
+        rounding alone, to see how far that takes it."""
+        with modes_off():
+            ours = self._graph_outcome(tensors, made, before)
+            if ours.gradients.keys() != eager.gradients.keys():
+                return "it does not do the same in each call"
+            apart = [d for d in ours.distances(eager, before.sums) if not d[2].is_noise()]
+        if not apart or any(math.isinf(d.apart) for _, _, d in apart):
+            return _told(apart, before, eager)
+        swings = self._swings(tensors, before, eager, arguments, run)
+        self._undo(before, arguments)
+        self.program.capture.replay()
+        left.put_back()
+        return _told([d for d in apart if not d[2].is_noise(swings.get(d[:2], 0.0))], before, eager)
+
+    def _swings(
+        self, tensors: list[Tensor], before: _Before, eager: Outcome, arguments: list[Copy], run: Callable[..., Any]
+    ) -> dict[Any, float]:
+        """How far rounding alone takes what the function leaves behind."""
+        self._undo(before, arguments)
+        for t in (*before.tensors, *tensors):
+            perturb(t)
+        moved = self._outcome(tensors, before, run({}))
+        with modes_off():
+            return {(what, which): d.apart for what, which, d in moved.distances(eager, before.sums)}
+
+    def _differentiates_otherwise(self, tensors: list[Tensor], result: Any, gradients: list) -> str:
+        """Whether the derivative of the function's result is another one than the graph has found."""
+        if self.backward is None:
+            return ""
+        inside = {id(t) for t in tensors}
+        live = [t for t in {id(t): t for t in tensors_in(result)}.values() if is_live(t, inside)]
+        leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in self.backward.leaves]
+        if len(live) != len(self.backward.layouts):
+            return "it does not do the same in each call"
+        found = run_backward(live, self._sample_grads(), True, False, leaves, False)
+        with modes_off():
+            for a, b in zip(gradients, found):
+                if (a is None) != (b is None) or (a is not None and not alike(a, b)):
+                    return "a gradient came out differently"
+        return ""
+
+
+class _Left:
+    """What a call leaves behind besides gradients and values on the device: memory of the host, versions, where random numbers go on."""
+
+    def __init__(self, recorded: GraphRecorded):
+        prepared = recorded.prepared
+        memory = [s for s in prepared.storages.values() if s.device is cpu and s.ptr]
+        self.bytes = [(s.ptr, ctypes.string_at(s.ptr, s.size_bytes)) for s in memory]
+        self.versions = [(s, s.version) for s in prepared.storages.values()]
+        self.generator: Any = backend_of(recorded.where).generator(recorded.where)
+        self.mark = self.generator.state_bytes()
+
+    def put_back(self) -> None:
+        for place, old in self.bytes:
+            ctypes.memmove(place, old, len(old))
+        for storage, version in self.versions:
+            storage.version = version
+        self.generator.set_state_bytes(self.mark)
+
+
+class _Before:
+    """The state before a call, to be put back."""
+
+    def __init__(self, recorded: GraphRecorded):
+        prepared = recorded.prepared
+        self.left = _Left(recorded)
+        self.grads = [_Gradient(t, id(t) in prepared.read) for t in prepared.state if t.is_leaf]
+        self.tensors = [t for t in prepared.state if t.device is not cpu and t._storage.ptr]
+        held = {id(t._storage) for t in self.tensors}
+        kept = [g.kept for g in self.grads if g.kept is not None and _on_device(g.kept)]
+        self.tensors += [g for g in kept if id(g._storage) not in held]
+        self.copies = [Copy(t) for t in self.tensors]
+        self.sums = [sums(t) for t in self.tensors]
+
+    def restore(self, gradients: bool, has_run: bool = True) -> None:
+        """Put everything back. Where nothing has run on the device, its values are still there."""
+        for gradient in self.grads:
+            gradient.put_back(gradients)
+        for copy in self.copies if has_run else ():
+            copy.put_back()
+        self.left.put_back()
+
+
+class _Gradient:
+    """The gradient of a leaf before a call. One that the function does not read may go meanwhile, as it does in an eager call; then
+    another one with its values takes its place."""
+
+    def __init__(self, leaf: Tensor, is_read: bool):
+        grad: Any = leaf.grad
+        self.leaf = leaf
+        self.kept = grad if is_read or not _on_device(grad) else None
+        self.loose = None if self.kept is grad else weakref.ref(grad)
+        self.bytes = None if self.kept is grad else Bytes(grad)
+
+    def _old(self) -> Tensor | None:
+        return self.kept if self.loose is None else self.loose()
+
+    def is_new(self) -> bool:
+        """Whether the leaf has another one now."""
+        old = self._old()
+        return self.leaf.grad is not old or (old is None and self.loose is not None)
+
+    def now(self) -> Bytes | None:
+        """The one that the leaf has now, kept on the host."""
+        grad: Any = self.leaf.grad
+        return Bytes(grad) if _on_device(grad) else None
+
+    def put_back(self, with_values: bool) -> None:
+        old = self._old()
+        if self.bytes is not None and (old is None or (with_values and not old._storage.ptr)):
+            old = self.bytes.tensor(with_values)
+            self.loose = weakref.ref(old)
+        if self.leaf.grad is not old:
+            self.leaf.grad = old
+
+
+def _on_device(t: Any) -> bool:
+    return t is not None and not t.is_sparse and t.device is not cpu and bool(t._storage.ptr)
+
+
+def _told(apart: list[Any], before: _Before, eager: Outcome) -> str:
+    """The first difference in words, or nothing."""
+    if not apart:
+        return ""
+    what, which, how_far = apart[0]
+    group: Any = {
+        "state": before.tensors,
+        "argument": eager.arguments,
+        "result": eager.results,
+        "gradient": eager.gradients,
+    }[what]
+    shape = list(getattr(group[which], "shape", ()))
+    return f"{'an' if what == 'argument' else 'a'} {what} of shape {shape} came out differently, {how_far}"
+
+
+def _new_grads(state: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
+    """Which gradients the captured call has set, with the tensors that it made."""
+    found = preparation.new_grads(state, [], before, results)
+    slots = [s.header.slot for s in found if s.header is not None]
+    if len(set(slots)) != len(slots):
+        raise NotRecordable("two gradients share memory")
+    for slot in found:
+        slot.tensor = slot.holder.grad
+    return found
+
+
+def observer() -> Observer:
+    """What watches the second call of a function."""
+    return Observer(prepare=Prepared)
+
+
+__all__ = ["GraphRecorded", "Prepared", "observer"]

@@ -1,0 +1,135 @@
+"""Work of a captured call that nothing waits for: gradients of weights and biases, which are needed when the parameters are updated.
+
+On its own such a product fills a GPU badly. It is captured on a second stream, so that the graph runs it beside what comes next; whoever
+touches its result, or changes what it reads, waits for it. Memory that it reads is held until then."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...backends.nvidia import graphs, streams
+from ...core.device import device
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor
+from ..record.steps import mapped
+
+MOST = 3  # pieces at a time: what they read cannot be used again meanwhile
+_NO_WORK = ("composite", "view")
+
+
+class _Piece(NamedTuple):
+    """Work on the second stream, behind which `event` is: the addresses that it reads and writes, and memory that is held for it."""
+
+    event: streams.Event
+    reads: frozenset[int]
+    writes: tuple[tuple[int, int], ...]  # from, to
+    held: list[UntypedStorage]
+
+
+class Beside:
+    """The second stream of a capture, which is given at most so many pieces at a time; both have memory of the graph."""
+
+    def __init__(self, capture: graphs.CUDAGraph, most: int):
+        self.most = most
+        where = device("cuda", capture.index)
+        self.first = streams.Stream(where, handle=capture.stream)
+        self.second = _second(capture.index)
+        capture.admit(self.second.cuda_stream)
+        self.pieces: collections.deque[_Piece] = collections.deque()
+        self.making: list[UntypedStorage] | None = None  # while a piece is captured, what it makes
+
+    def placed(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Callable:
+        """What to call instead of an operator that is about to run: itself, after waiting for what it needs, or on the second stream."""
+        if op.kind in _NO_WORK:
+            return function
+        given: list[Tensor] = []
+        mapped((args, kwargs), Tensor, given.append)
+        changes = bool(op.writes) or op.name.endswith("_") or kwargs.get("out") is not None
+        self.wait_for([t._storage for t in given if hasattr(t, "_storage")], changes)
+        if self.most and not changes and _is_of_a_parameter(op, args):
+            return lambda *args, **kwargs: self._run(function, given, args, kwargs)
+        return function
+
+    def put(self, work: Callable[[], None], made: list[UntypedStorage], held: list[UntypedStorage]) -> None:
+        """Part of an operator's work, that its result does not wait for, on the second stream (unless all of it goes there)."""
+        if self.making is not None or not self.most:
+            work()
+            return
+        self._prepare()
+        with streams.StreamContext(self.second):
+            work()
+        writes = tuple((s.ptr, s.ptr + s.size_bytes) for s in (*made, *held))
+        self.pieces.append(_Piece(self.second.record_event(), frozenset(), writes, held))
+
+    def _prepare(self) -> None:
+        while len(self.pieces) >= self.most:
+            self._join(1)
+        self.second.wait_stream(self.first)
+
+    def _run(self, function: Callable, given: list[Tensor], args: tuple, kwargs: dict) -> Any:
+        self._prepare()
+        held: list[UntypedStorage] = []
+        self.making = held
+        try:
+            with streams.StreamContext(self.second):
+                result = function(*args, **kwargs)
+        finally:
+            self.making = None
+        made = [t._storage for t in (result if isinstance(result, (tuple, list)) else (result,))]
+        held[:] = [*(t._storage for t in given), *(s for s in held if not any(s is m for m in made))]
+        writes = tuple((s.ptr, s.ptr + s.size_bytes) for s in (*held[len(given) :], *made))
+        reads = frozenset(t._storage.ptr for t in given)
+        self.pieces.append(_Piece(self.second.record_event(), reads, writes, held))
+        return result
+
+    def wait_for(self, touched: list[UntypedStorage], changes: bool) -> None:
+        """Let the first stream wait for pieces whose results lie in this memory, and, if that will be changed, for those that read it."""
+        for n in range(len(self.pieces), 0, -1):
+            piece = self.pieces[n - 1]
+            for s in touched:
+                written = any(start < s.ptr + s.size_bytes and s.ptr < end for start, end in piece.writes)
+                if written or (changes and s.ptr in piece.reads):
+                    self._join(n)
+                    return
+
+    def made(self, new: UntypedStorage) -> None:
+        """Memory is used anew: that of a result that nobody has looked at, perhaps."""
+        if self.making is not None:
+            self.making.append(new)
+        else:
+            self.wait_for([new], True)
+
+    def _join(self, count: int) -> None:
+        """Wait for the first pieces: the second stream does one after the other."""
+        self.pieces[count - 1].event.wait(self.first)
+        for _ in range(count):
+            self.pieces.popleft()
+
+    def end(self) -> None:
+        if self.pieces:
+            self._join(len(self.pieces))
+
+
+def _is_of_a_parameter(op: Any, args: tuple) -> bool:
+    """Whether this looks like the gradient of a weight, a product that begins with a transposed matrix, or of a bias, a sum of rows, or
+    like both at once."""
+    if op.key == "internal.linear_grads":
+        return True
+    if op.key == "mm" and len(args) == 2:
+        left = args[0]
+        return left._strides[0] == 1 < left._strides[1] and len(left.shape) == 2
+    return op.key == "sum" and len(args) > 1 and args[1] in (0, [0], (0,)) and len(args[0].shape) == 2
+
+
+_seconds: dict[int, streams.Stream] = {}
+
+
+def _second(index: int) -> streams.Stream:
+    if index not in _seconds:
+        _seconds[index] = streams.Stream(device("cuda", index))
+    return _seconds[index]
+
+
+__all__ = ["MOST", "Beside"]

@@ -1,0 +1,211 @@
+"""Rows that a table gives several times, as words of a text do, are multiplied once.
+
+A layer that reads embeddings multiplies a matrix X of rows of a table. Equal rows give equal results, and in the gradients of the
+layer's weight and of the table they only occur as sums over the rows that are equal. So with the rows that differ, X' of them, and the
+sums of the gradient's rows, dY':
+
+    Y = X W              Y' = X' W, and rows of Y' are copied to where they belong
+    dW = dY^T X          dW = dY'^T X'
+    dX = dY W^T          dX' = dY' W^T, which is added to the table's gradient as dX would be
+
+How many rows there are is found out in each call: a product reads its sizes from a table of numbers, where they are written."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+from ...backends.cpu import jit
+from ...backends.cpu.onednn.direct import DirectProduct
+from ...backends.cpu.onednn.gemm import as_direct
+from ...core.dtype import float32, int64
+from ...kernels.library import repeated as kernels
+from ...kernels.library.index import embedding
+from ..record.steps import Graph, Launch, Ref, Test
+from .convolutions import new_buffer
+from .loops import used
+
+_FEWEST, _NARROWEST = (
+    64,
+    64,
+)  # rows that are read, and columns of both matrices: below, copying takes as long as multiplying
+_WORTH_IT = 0.75  # as many of the rows at most differ, in the recorded call
+_PRODUCTS = 4  # whose sizes are written
+_ROWS, _INNER, _LETTERS, _STEPS = 6, 8, slice(4, 6), slice(9, 12)  # where a product has its numbers
+
+
+def multiply_once(graph: Graph, results: set[int]) -> None:
+    """Let products whose left operand are rows of a table, and their gradients, compute with the rows that differ. Sums are rounded in
+    another order."""
+    for step in list(graph.steps):
+        known = jit.facts.get(step.address) if isinstance(step, Launch) else None
+        if known is not None and known.name == "embedding" and step.address == _native(embedding, "ffqq", 3):
+            given = dict(zip(known.parameters, step.arguments))
+            reading = _Reading(graph, results, step, given)
+            if reading.fits():
+                reading.rewrite()
+                graph.rounded_otherwise = True
+
+
+def _native(kernel: Any, letters: str, numbers: int) -> int:
+    """The address of a kernel for operands of float32 (f) and int64 (q), then some numbers."""
+    function = kernel.native(*({"f": float32, "q": int64}[k] for k in letters), *[int] * numbers)
+    return 0 if function is None else jit.address_of(function)
+
+
+class _Reading:
+    """A step that reads rows of a table, and the products that use them."""
+
+    def __init__(self, graph: Graph, results: set[int], step: Launch, given: dict[str, Any]):
+        self.graph, self.results, self.step = graph, results, step
+        self.out, self.index, self.error = given["out"], given["index"], given["error"]
+        self.count, self.rows, self.dim = given["count"], given["n"], given["dim"]
+        self.users: dict[int, list[Any]] = {}
+        for s in graph.steps:
+            for b in (
+                {s.place.buffer} if isinstance(s, Test) else used(s)
+            ):  # a failed test makes its call again, and no other
+                self.users.setdefault(b, []).append(s)
+        self.forward: list[tuple[Launch, DirectProduct]] = []
+        self.weights: list[tuple[Launch, DirectProduct]] = []
+        self.tables: list[tuple[Launch, DirectProduct, Launch]] = []  # with the step that adds to the table's gradient
+
+    def fits(self) -> bool:
+        if self.count < _FEWEST or self.dim < _NARROWEST or not self._whole(self.out, self.count * self.dim):
+            return False
+        after = self.graph.steps[self.graph.steps.index(self.step) + 1 :][:1]
+        if (
+            not after or not isinstance(after[0], Test) or after[0].place != self.error
+        ):  # all indices are good behind it
+            return False
+        if any(self._writes(s, self.index) for s in self.graph.steps) or not self._repeats():
+            return False
+        for user in self.users[self.out.buffer]:
+            if user is self.step:
+                continue
+            product = as_direct(user.plan) if isinstance(user, Launch) and user.plan is not None else None
+            if product is None or not self._sort(user, product):
+                return False
+        for user, _ in self.weights:
+            self._find_tables(user.arguments[2])
+        if any(self._changes(grad) for grad in {user.arguments[2] for user, _ in self.weights}):
+            return False
+        return bool(self.forward) and len([*self.forward, *self.weights, *self.tables]) <= _PRODUCTS
+
+    def _whole(self, ref: Any, elements: int) -> bool:
+        """Whether it is all of a buffer of the function's own."""
+        if type(ref) is not Ref or ref.offset:
+            return False
+        buffer = self.graph.buffers[ref.buffer]
+        return buffer.source == "new" and ref.buffer not in self.results and buffer.size >= 4 * elements
+
+    @staticmethod
+    def _writes(step: Any, ref: Ref) -> bool:
+        if isinstance(step, Test):
+            return False
+        written = step.writes() if isinstance(step, Launch) else step.refs()
+        return any(r.buffer == ref.buffer for r in written)
+
+    def _changes(self, grad: Ref) -> bool:
+        """Whether a gradient is written to after its first use by one of the products."""
+        steps = self.graph.steps
+        users = [user for user, _ in self.weights] + [user for user, _, _ in self.tables]
+        first = min(steps.index(user) for user in users if user.arguments[2] == grad)
+        return any(self._writes(step, grad) for step in steps[first:])
+
+    def _repeats(self) -> bool:
+        """Whether rows occurred several times in the recorded call: what its arguments were is still there."""
+        buffer = self.graph.buffers[self.index.buffer]
+        held = buffer.storage
+        if held is None or held.ptr != buffer.address or self.index.offset + 8 * self.count > held.size_bytes:
+            return False
+        read = (ctypes.c_int64 * self.count).from_address(buffer.address + self.index.offset)
+        return len(set(read)) <= _WORTH_IT * self.count
+
+    def _sort(self, user: Launch, product: DirectProduct) -> bool:
+        """Whether a product uses the rows in a way that is known."""
+        rows, columns, inner = product.table[_ROWS : _ROWS + 3]
+        letters, steps = bytes(product.table[_LETTERS]), product.table[_STEPS]
+        _, out, a, b = user.arguments[:4]
+        if columns < _NARROWEST:
+            return False
+        if a == self.out != b and letters[:1] == b"N" and steps[0] == self.dim == inner and rows == self.count:
+            self.forward.append((user, product))
+            return steps[2] == columns and self._whole(out, rows * columns)
+        if b == self.out != a and letters == b"TN" and steps[1] == self.dim == columns and inner == self.count:
+            self.weights.append((user, product))
+            return steps[0] == rows and type(a) is Ref
+        return False
+
+    def _find_tables(self, grad: Ref) -> None:
+        """Products with the same gradient whose results are added to the table's, and are used for nothing else."""
+        for user in self.users[grad.buffer]:
+            product = as_direct(user.plan) if isinstance(user, Launch) and user.plan is not None else None
+            if product is None or user.arguments[2] != grad:
+                continue
+            rows, columns, inner = product.table[_ROWS : _ROWS + 3]
+            out, steps = user.arguments[1], product.table[_STEPS]
+            if product.table[4] != ord("N") or rows != self.count or inner != steps[0] or columns != steps[2]:
+                continue
+            others = [s for s in self.users[out.buffer] if s is not user]
+            known = jit.facts.get(others[0].address) if len(others) == 1 and isinstance(others[0], Launch) else None
+            if known is None or known.name != "embedding_backward" or not self._whole(out, rows * columns):
+                continue
+            given = dict(zip(known.parameters, others[0].arguments))
+            same = given["grad"] == out and given["index"] == self.index and given["count"] == self.count
+            if same and given["dim"] == columns and given.get("counts") is None:
+                self.tables.append((user, product, others[0]))
+
+    # -- rewriting --------------------------------------------------------------------------------------------------
+    def rewrite(self) -> None:
+        graph = self.graph
+        place, first, seen = (new_buffer(graph, 8 * n) for n in (self.count, self.count, self.rows))
+        places = [
+            *(ctypes.addressof(p.table) + 8 * _ROWS for _, p in self.forward),
+            *(ctypes.addressof(p.table) + 8 * _ROWS for _, p, _ in self.tables),
+            *(ctypes.addressof(p.table) + 8 * _INNER for _, p in self.weights),
+        ]
+        places += places[:1] * (_PRODUCTS - len(places))
+        given = [place, first, seen, self.index, *places, self.count, self.rows]
+        at = graph.steps.index(self.step) + 2  # behind the test
+        graph.steps[at:at] = [
+            _launch("numbers of rows", kernels.number_rows, "q" * 8, 2, given),
+            _launch("rows that differ", kernels.gather_first, "fq", 2, [self.out, place, self.count, self.dim]),
+        ]
+        for user, product in self.forward:
+            columns = product.table[_ROWS + 1]
+            spread = _launch(user.name, kernels.spread_rows, "fq", 2, [user.arguments[1], place, self.count, columns])
+            self._replace(user, [_with(user, product), spread])
+        summed: dict[Ref, Ref] = {}
+        later = [(user, p, p.table[_INNER]) for user, p, _ in self.tables]
+        later += [(user, p, p.table[_ROWS]) for user, p in self.weights]
+        for user, product, columns in sorted(later, key=lambda each: graph.steps.index(each[0])):
+            grad, steps = user.arguments[2], []
+            if grad not in summed:
+                summed[grad] = new_buffer(graph, 4 * self.count * columns)
+                given = [summed[grad], grad, place, self.count, columns]
+                steps = [_launch("sums of equal rows", kernels.add_rows, "ffq", 2, given)]
+            self._replace(user, [*steps, _with(user, product, summed[grad])])
+        for _, _, adding in self.tables:
+            known = jit.facts[adding.address].parameters
+            arguments = [first if name == "index" else a for name, a in zip(known, adding.arguments)]
+            self._replace(adding, [Launch(adding.name, adding.address, adding.signature, arguments)])
+
+    def _replace(self, step: Launch, steps: list[Launch]) -> None:
+        at = self.graph.steps.index(step)
+        self.graph.steps[at : at + 1] = steps
+
+
+def _launch(name: str, kernel: Any, letters: str, numbers: int, arguments: list[Any]) -> Launch:
+    address = _native(kernel, letters, numbers)
+    return Launch(name, address, jit.signatures[address], arguments)
+
+
+def _with(user: Launch, product: DirectProduct, left: Ref | None = None) -> Launch:
+    """A product by another plan, and perhaps with another left operand."""
+    address = jit.address_of(product.runner)
+    given = [product.address, user.arguments[1], left or user.arguments[2], *user.arguments[3:]]
+    return Launch(user.name, address, jit.signatures[address], given, product, user.weight)
+
+
+__all__ = ["multiply_once"]

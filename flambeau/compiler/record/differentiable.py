@@ -1,0 +1,300 @@
+"""Compiled functions whose results will be differentiated by the caller: `compile(model)` in an ordinary training loop.
+
+The function is one graph and its derivative another, which is recorded when a backward pass first comes along. In between stands one
+node of the autograd graph, from the function's results to the leaves that it read. It holds what eager's nodes would hold: the
+memory that the derivative reads, and the versions this memory had."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+from ...autograd.engine import run_backward
+from ...autograd.function import FunctionNode as UsersNode
+from ...autograd.grad_mode import no_grad
+from ...core.dtype import float32, uint8
+from ...core.graph import RETRY_MESSAGE, AutogradState, Node, grad_mode, gradient_edge
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor, empty_strided
+from ..passes import pipeline
+from ..passes.pipeline import Stage
+from ..runtime.first_run import Rehearsal, to_the_end
+from ..runtime.program import Program
+from .comparison import TensorPrint
+from .recorder import NotRecordable, Recorder
+from .results import Results, leaves_of, nodes_of
+
+HISTORY = "it differentiates an argument that has a history"
+_PATIENCE = 2  # calls whose results may stay undifferentiated before the derivative is found without
+DOUBLE = "torch.compile with aot_autograd does not currently support double backward"
+
+
+class Whole:
+    """A storage, where a program expects a tensor."""
+
+    __slots__ = ("_storage", "shape")
+    _offset, _strides = 0, (1,)
+    dtype = uint8
+
+    def __init__(self, storage: UntypedStorage):
+        self._storage, self.shape = storage, (storage.size_bytes,)
+
+
+class Boundary(Node):
+    """Where an argument with a history enters a function: graphs of the function end here. A gradient that comes by goes on to the
+    argument, and is told of: a function that differentiates its arguments cannot be recorded."""
+
+    def __init__(self, t: Tensor, told: list[str]):
+        super().__init__("CompiledArgumentBackward", (gradient_edge(t),))
+        self.output_info = ((t.shape, t.dtype, t.device),)
+        self.told = told
+        self.leaf = t._bare_alias()  # is the argument, inside
+        self.leaf._autograd = AutogradState()
+        self.leaf._autograd.grad_fn = self
+
+    def apply(self, grads: list) -> tuple:
+        self.told.append(HISTORY)
+        return (grads[0],)
+
+
+class Derivative:
+    """The second half of a recording. `leaves` are tensors of the state, or positions of arguments; `layouts` are those of the
+    results that gradients come for."""
+
+    def __init__(self, leaves: list[Any], live: list[Tensor], storages: dict[int, UntypedStorage], saved: int):
+        self.leaves, self.storages, self.saved = leaves, storages, saved
+        self.layouts = [(t.shape, t._strides, t.dtype, t.device) for t in live]
+        self.reaches: list[set[int]] = []  # which leaves each result's gradient arrives at
+        self.program: Program | None = None
+        self.make: Any = None
+        self.slots: list[Any] = []
+        self.reads: set[int] = set()  # which of the gradients, arguments and saved storages its steps use
+        self.watched: list[UntypedStorage] = []  # of the state
+        self.problem = ""
+        self.checked = False
+        self.undifferentiated = 0  # calls since the recording for which no backward pass came
+        self.trail: list[Stage] = []
+
+    def try_out(self, results: list[Tensor]) -> None:
+        """Results are not differentiated, it seems: find the derivative with gradients that are made up, so that the function can be
+        one native call nevertheless. Where code of the user's would run in a backward pass, nothing is done."""
+        self.undifferentiated += 1
+        if self.undifferentiated <= _PATIENCE or self.problem:
+            return
+        node = next((t.grad_fn for t in results if isinstance(t.grad_fn, FunctionNode)), None)
+        if node is None or node.live is None or node.derivative is not self or not node.is_quiet():
+            self.undifferentiated = -sys.maxsize
+            return
+        grads = [_made_up(*layout) for layout in self.layouts]
+        try:
+            with no_grad():
+                node.found(list(grads), grads)
+        except RuntimeError:  # what it needs has been changed: nobody can differentiate this, and nobody wants to
+            self.undifferentiated = -sys.maxsize
+
+    def gradients(self, grads: list) -> list[Tensor]:
+        """Incoming gradients as the program expects them: zeros for those that did not come, laid out like the results."""
+        found = []
+        for g, (shape, strides, d, where) in zip(grads, self.layouts):
+            if g is None:
+                g = empty_strided(shape, strides, d, where).zero_()
+            elif g._strides != strides or g.dtype is not d or g.is_sparse:
+                g = empty_strided(shape, strides, d, where).copy_(g.to_dense() if g.is_sparse else g)
+            found.append(g)
+        return found
+
+    def record(self, node: FunctionNode, grads: list[Tensor]) -> list:
+        """Run the derivative eagerly and write it down."""
+        recorder = Recorder()
+        for storage in self.storages.values():
+            recorder.know(storage, "state")
+        tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]
+        arguments: dict[int, tuple[int, int]] = {}
+        for i, t in enumerate(tensors):
+            if t._storage.ptr:
+                buffer = recorder.know(t._storage, ("argument", i))
+                if buffer is not None and buffer.source != "state" and buffer.index not in arguments:
+                    arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
+        with recorder.recording():
+            found = node.eager(grads)
+        try:
+            self._finish(recorder, arguments, grads, found)
+        except NotRecordable as problem:
+            self.problem = str(problem)
+        return found
+
+    def _finish(
+        self, recorder: Recorder, arguments: dict[int, tuple[int, int]], grads: list[Tensor], found: list
+    ) -> None:
+        if recorder.problems:
+            raise NotRecordable(recorder.problems[0])
+        results = Results(recorder.memory, grads, {})
+        self.make = results.maker(list(found))
+        if results.live:
+            raise NotRecordable("a gradient has a history")
+        graph = recorder.graph
+        self.slots = results.slots
+        used = {r.buffer for s in graph.steps for r in s.refs()}
+        self.watched = [
+            b.storage for b in graph.buffers if b.source == "state" and b.index in used and b.storage is not None
+        ]
+        self.trail = pipeline.run(graph, {s.buffer for s in results.slots})
+        used = {r.buffer for s in graph.steps for r in s.refs()}
+        self.reads = {i for buffer, (i, _) in arguments.items() if buffer in used}
+        self.program = Program(graph, arguments, [s.buffer for s in results.slots])
+
+    def run(self, node: FunctionNode, grads: list[Tensor], made: list[UntypedStorage] | None = None) -> list:
+        assert self.program is not None
+        if made is None:
+            made = [UntypedStorage(slot.size) for slot in self.slots]
+        tensors = [*grads, *node.arguments, *map(Whole, node.saved)]
+        self.program.run(tensors, made, [u.options for u in self.program.graph.updates])
+        return self.make(grads, made, None)
+
+    def arrived(self, found: list, grads: list) -> tuple:
+        """Gradients of the leaves, but nothing for those that no gradient which came leads to."""
+        if all(g is not None for g in grads):
+            return tuple(found)
+        reached = set().union(*(to for to, g in zip(self.reaches, grads) if g is not None))
+        return tuple(g if i in reached else None for i, g in enumerate(found))
+
+    def rehearse(self, node: FunctionNode, grads: list[Tensor]) -> list:
+        """Prints of what the program finds, on memory full of garbage."""
+        assert self.program is not None
+        made = [UntypedStorage(slot.size) for slot in self.slots]
+        tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]
+        rehearsal = self.program.rehearsal = Rehearsal(self.program, tensors, made)
+        try:
+            found = [None if g is None else TensorPrint(g) for g in self.run(node, grads, made)]
+        finally:
+            self.program.rehearsal = None
+            to_the_end(rehearsal.undo)
+        self.program.rest()
+        return found
+
+    def compare(self, ours: list, theirs: list) -> None:
+        """Only a derivative that gave the same values once is used."""
+        for a, b in zip(ours, theirs):
+            if (a is None) != (b is None) or (a is not None and not a.matches(b)):
+                self.problem = "a gradient came out differently"
+        self.checked = not self.problem
+
+
+def _made_up(shape: tuple, strides: tuple, d: Any, where: Any) -> Tensor:
+    """A gradient that nothing cancels out."""
+    n = math.prod(shape)
+    values = empty_strided((n,), (1,), float32, where).fill_(1).cumsum(0).cos()
+    return empty_strided(shape, strides, d, where).copy_(values.reshape(shape))
+
+
+class CompiledNode(Node):
+    """From the results of a compiled function to the leaves that it read; `memory` must not change until it is walked."""
+
+    def __init__(self, derivative: Derivative, tensors: Any, memory: list[UntypedStorage]):
+        self.derivative = derivative
+        self.leaves = [tensors[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
+        super().__init__("CompiledFunctionBackward", tuple(gradient_edge(leaf) for leaf in self.leaves))
+        self.output_count = len(derivative.layouts)
+        self.output_info = tuple((shape, d, where) for shape, _, d, where in derivative.layouts)
+        self.versions = [(s, s.version) for s in memory]
+        self.done = False
+
+    def apply(self, grads: list) -> tuple:
+        if self.done:
+            raise RuntimeError(RETRY_MESSAGE)
+        if grad_mode.enabled:
+            raise RuntimeError(DOUBLE)
+        for storage, version in self.needed():
+            if storage.version != version:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: it is at"
+                    f" version {storage.version}; expected version {version} instead (in a compiled function)."
+                )
+        return self.found(grads, self.derivative.gradients(grads))
+
+    def needed(self) -> list[tuple[UntypedStorage, int]]:
+        """The memory that the derivative reads, and the versions it had."""
+        return self.versions
+
+    def found(self, came: list, grads: list[Tensor]) -> tuple:
+        """The gradients of the leaves, from those of the results: as they came, and with zeros for those that did not."""
+        raise NotImplementedError
+
+    def release(self) -> None:
+        self.done = True
+
+
+class FunctionNode(CompiledNode):
+    """The node of a function on the CPU. It holds the memory that the derivative reads."""
+
+    def __init__(
+        self,
+        derivative: Derivative,
+        tensors: list[Tensor],
+        saved: list[UntypedStorage],
+        live: list[Tensor] | None = None,
+    ):
+        super().__init__(derivative, tensors, [*saved, *(t._storage for t in tensors), *derivative.watched])
+        self.arguments = [t._bare_alias() for t in tensors]
+        self.saved = saved
+        self.live = live  # results with their own graph, if the function ran as it is
+        self.inner: list[Tensor] = []  # the leaves of that graph
+
+    def needed(self) -> list[tuple[UntypedStorage, int]]:
+        """What steps of the program read; the graph of a function that ran as it is knows by itself."""
+        if self.live is not None or self.derivative.program is None:
+            return []
+        read, saved = self.derivative.reads, len(self.saved)
+        first = len(self.derivative.layouts)  # gradients come first, then arguments, then what was saved
+        places = [first + len(self.arguments) + i for i in range(saved)]
+        places += [first + i for i in range(len(self.arguments))]
+        return [v for v, place in zip(self.versions, places) if place in read] + self.versions[len(places) :]
+
+    def wrap(self, t: Tensor, position: int) -> Tensor:
+        """A result, with this node as its history."""
+        result = t._bare_alias()
+        result._autograd = AutogradState()
+        result._autograd.grad_fn, result._autograd.output_nr = self, position
+        return result
+
+    def found(self, came: list, grads: list[Tensor]) -> tuple:
+        derivative = self.derivative
+        if self.live is None:
+            return derivative.arrived(derivative.run(self, grads), came)
+        if not derivative.reaches:
+            ends = {id(t): i for i, t in enumerate(self.inner)}
+            derivative.reaches = [{ends[id(t)] for t in leaves_of([t]) if id(t) in ends} for t in self.live]
+        if derivative.program is None and not derivative.problem:
+            return derivative.arrived(derivative.record(self, grads), came)
+        ours = None
+        if derivative.program is not None and not derivative.checked and not derivative.problem:
+            ours = derivative.rehearse(self, grads)
+        found = self.eager(grads)
+        if ours is not None:
+            derivative.compare(ours, found)
+        return derivative.arrived(found, came)
+
+    def is_quiet(self) -> bool:
+        """Whether walking the function's own graph runs no code of the user's."""
+        nodes = [node for t in self.live or () for node in nodes_of(t.grad_fn)]
+        return not any(isinstance(n, UsersNode) or n.hooks or n.prehooks or n.retain for n in nodes)
+
+    def eager(self, grads: list[Tensor]) -> list:
+        """The gradients of the leaves by the function's own graph, which ends at its arguments."""
+        assert self.live is not None
+        ends = [(t.grad_fn, t.grad_fn.edges) for t in self.inner if isinstance(t.grad_fn, Boundary)]
+        for end, _ in ends:
+            end.edges = ()
+        try:
+            return run_backward(self.live, grads, True, False, self.inner, False)
+        finally:
+            for end, edges in ends:
+                end.edges = edges
+
+    def release(self) -> None:
+        super().release()
+        self.saved, self.live, self.arguments = [], None, []
+
+
+__all__ = ["DOUBLE", "HISTORY", "Boundary", "CompiledNode", "Derivative", "FunctionNode", "Whole"]

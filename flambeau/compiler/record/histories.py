@@ -1,0 +1,64 @@
+"""Arguments that have a history, and results that get one: where the graph of a compiled function begins and ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...core.graph import grad_mode
+from ...core.tensor import Tensor
+from ..late import late
+from ..state.arguments import Arguments
+from .results import replaced, saved_storages
+
+if TYPE_CHECKING:
+    from .differentiable import Derivative
+
+differentiable = late("record.differentiable")
+
+
+def cut(given: Arguments, told: list[str]) -> dict[int, Tensor]:
+    """Arguments with a history, and tensors in their place at which graphs of a function end. `told` gets a reason not to record
+    if a gradient comes by."""
+    if not grad_mode.enabled:
+        return {}
+    table = {id(t): differentiable.Boundary(t, told).leaf for t in given.tensors if not t.is_leaf}
+    for t in given.tensors:
+        if id(t) in table and t.__dict__:
+            table[id(t)].__dict__.update(t.__dict__)
+    return table
+
+
+def take_histories(given: Arguments, table: dict[int, Tensor], told: list[str]) -> None:
+    """Arguments that a function changed in place have the history that their stand-ins got, and the attributes."""
+    for t in given.tensors:
+        inside = table.get(id(t))
+        if inside is not None and {n: id(v) for n, v in inside.__dict__.items()} != {
+            n: id(v) for n, v in t.__dict__.items()
+        }:
+            t.__dict__.clear()
+            t.__dict__.update(inside.__dict__)
+        if inside is None or isinstance(inside.grad_fn, differentiable.Boundary):
+            continue
+        told.append("it changes an argument that has a history")
+        if t._base is not None:
+            raise RuntimeError(
+                "compile: a function changes in place an argument that is a view with a history; this works only without compile"
+            )
+        meta = t._ensure_autograd()
+        meta.grad_fn, meta.output_nr = inside.grad_fn, inside.output_nr
+
+
+def attached(
+    derivative: Derivative, given: Arguments, table: dict[int, Tensor], result: Any, live: list[Tensor]
+) -> Any:
+    """The result of a function that ran as it is, with one node in front of its graph."""
+    tensors = given.tensors
+    node = differentiable.FunctionNode(derivative, tensors, saved_storages(live), live)
+    inside = [table.get(id(t), t) for t in tensors]
+    node.inner = [inside[leaf] if type(leaf) is int else leaf for leaf in derivative.leaves]
+    wrapped = {id(t): node.wrap(t, k) for k, t in enumerate(live)}
+    wrapped.update({id(alias): t for alias, t in zip(inside, tensors) if alias is not t})
+    return replaced(result, wrapped)
+
+
+__all__ = ["attached", "cut", "take_histories"]

@@ -1,0 +1,135 @@
+"""Steps that call an operator through Python, as a whole.
+
+An operator that got a number from one of its arguments may give something that looks otherwise in the next call: another shape, another
+part of its argument. What it gives is then compared with what it gave when it was recorded, and where they differ the whole function is
+run as it is instead. That is possible only while the program has changed nothing that existed before it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+from ...core import watching
+from ...core.device import cpu
+from ...core.graph import grad_mode
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor, new_tensor
+from .steps import Call, Graph, Held, Launch, Ref, mapped
+
+if TYPE_CHECKING:
+    from ..runtime.program import Program
+
+
+class Stale(Exception):
+    """The program cannot run now, and has changed nothing."""
+
+
+class OtherLayout(Stale):
+    """What an operator gives depends on a number that it reads from a tensor, and looks otherwise than when it was recorded."""
+
+
+def call_operator(program: Program, call: Call) -> None:
+    """Call an operator as a whole, and put what it makes where later steps look for it."""
+    arguments, keywords = mapped((call.arguments, call.keywords), Held, lambda held: _tensor(program, held))
+    collector = _Collector()
+    before, grad_mode.enabled = grad_mode.enabled, False
+    try:
+        with watching.watch(collector):
+            result = call.function(*arguments, **keywords)
+    finally:
+        grad_mode.enabled = before
+    for index, storage in _found(program, call, result, collector.found).items():
+        ctypes.memmove(program.address(Ref(index, 0)), storage.ptr, program.graph.buffers[index].size)
+
+
+def parts_of(result: Any) -> list[Any]:
+    """Everything in a structure of tuples and lists, those with named fields included."""
+    if isinstance(result, (tuple, list)):
+        return [part for each in result for part in parts_of(each)]
+    return [result]
+
+
+def changes_outside(graph: Graph, steps: list[Any]) -> bool:
+    """Whether steps change memory that existed before the function ran, the state of a generator included."""
+    for step in steps:
+        if isinstance(step, Call) and step.changes:
+            return True
+        if isinstance(step, Launch) and any(
+            graph.buffers[ref.buffer].source not in ("new", "workspace") for ref in step.writes()
+        ):
+            return True
+    return False
+
+
+def can_restart(graph: Graph) -> bool:
+    """Whether nothing that existed before is changed ahead of a call whose results may look otherwise."""
+    compared = [i for i, step in enumerate(graph.steps) if isinstance(step, Call) and step.results is not None]
+    return not compared or not changes_outside(graph, graph.steps[: compared[-1]])
+
+
+def _found(program: Program, call: Call, result: Any, made: list[UntypedStorage]) -> dict[int, UntypedStorage]:
+    """The storages of the buffers that later steps need."""
+    needed = [b for b in call.makes if b in program.needed]
+    found = {} if call.results is None else _compared(program, call, result)
+    missing = [b for b in needed if b not in found]
+    if missing:
+        by_order = dict(zip(call.makes, made)) if len(made) == len(call.makes) else {}
+        found.update((b, by_order[b]) for b in missing if b in by_order)
+    buffers = program.graph.buffers
+    if any(b not in found or found[b].capacity != buffers[b].size for b in needed):
+        if call.results is not None:
+            raise OtherLayout(_said(call))
+        sizes = [buffers[b].size for b in call.makes]
+        raise RuntimeError(
+            f"{call.name} made buffers of {[s.capacity for s in made]} bytes instead of {sizes} when a compiled function called it"
+        )
+    return {b: found[b] for b in needed}
+
+
+def _compared(program: Program, call: Call, result: Any) -> dict[int, UntypedStorage]:
+    """The storages of results that are new, by buffer; all results must look as they did."""
+    tensors = [t for t in parts_of(result) if t is not None]
+    assert call.results is not None
+    if len(tensors) != len(call.results):
+        raise OtherLayout(_said(call))
+    found: dict[int, UntypedStorage] = {}
+    for t, held in zip(tensors, call.results):
+        place, storage = held.place, t._storage
+        start = t._offset * t.dtype.itemsize
+        same = (t.shape, t._strides, t.dtype, t._contig) == held.layout
+        if place.buffer in call.makes:
+            same = same and start == place.offset and found.setdefault(place.buffer, storage) is storage
+        elif place.buffer >= 0:
+            same = same and storage.ptr + start == program.address(place)
+        if not same:
+            raise OtherLayout(_said(call))
+    return found
+
+
+def _said(call: Call) -> str:
+    return (
+        f"what {call.name} gives looks otherwise from call to call: it depends on a number that it reads from a tensor"
+    )
+
+
+def _tensor(program: Program, held: Held) -> Tensor:
+    shape, strides, d, contiguous = held.layout
+    if held.place.buffer < 0:
+        return new_tensor(UntypedStorage(0), shape, strides, 0, d, cpu, contiguous)
+    extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if 0 not in shape else 0
+    storage = UntypedStorage.borrow(program.address(held.place), extent * d.itemsize, program.arena)
+    return new_tensor(storage, shape, strides, 0, d, cpu, contiguous)
+
+
+class _Collector(watching.Watcher):
+    """The storages that an operator makes, in order."""
+
+    def __init__(self) -> None:
+        self.found: list[UntypedStorage] = []
+
+    def made(self, new: UntypedStorage) -> None:
+        if new.ptr and new.device is cpu and new.capacity:
+            self.found.append(new)
+
+
+__all__ = ["OtherLayout", "Stale", "call_operator", "can_restart", "changes_outside", "parts_of"]

@@ -1,0 +1,329 @@
+"""From a recorded call to a recording: how everything was before, what the call has changed, and whether that can be done again."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...core.device import cpu
+from ...core.graph import GONE
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor
+from ...optim.elementwise import ElementwiseOptimizer
+from ..late import late
+from ..passes import pipeline
+from ..runtime.program import Program
+from ..state.arguments import Arguments
+from ..state.guards import AutogradItem, DictItem, GroupItem, Guard, Item, ListItem, TensorItem, observe
+from ..state.reach import Reach
+from .operator_call import can_restart
+from .recorder import NotRecordable, Recorder
+from .recording import GradSlot, Recorded, extent
+from .results import Results, leaves_of, saved_storages
+
+if TYPE_CHECKING:
+    from .differentiable import Derivative
+
+differentiable = late("record.differentiable")
+
+
+class Changes(NotRecordable):
+    """The function changes Python's state."""
+
+
+class Prepared:
+    """Everything as it is before the recorded call, to be compared with what it is afterwards."""
+
+    def __init__(self, reach: Reach, recorder: Recorder, given: Arguments, loose: bool = False):
+        self.reach, self.recorder, self.given = reach, recorder, given
+        self.loose = loose  # whether gradients that are read may be other tensors in each call
+        self.inputs: list[Tensor] = []  # leaves with such gradients
+        self.outside: dict[int, Any] = {}  # what stands for which argument outside, by id
+        self.copies: list[tuple[Any, Any]] = []  # lists and dicts among the arguments that the function gets copies of
+        self.state = [t for _, t in reach.tensors.values()]
+        self.observed = observe(reach.items)
+        self.storages: dict[int, UntypedStorage] = {}
+        for t in self.state:
+            self._know(t)
+        self._grads: dict[int, Any] = {}  # by the id of their leaf: weak references to gradients, and their versions
+        own = {s.ptr for s in self.storages.values()}
+        for t in self.state:
+            own |= self._know_gradient(t)
+        self.arguments: dict[int, tuple[int, int]] = {}
+        for i, t in enumerate(given.tensors):
+            self._argument(i, t, own)
+        self.versions = [(s, s.version) for s in self.storages.values()]
+        self.argument_versions = [t._storage.version for t in given.tensors]
+        self.headers: list[Any] = [TensorItem(f"argument {i}", t) for i, t in enumerate(given.tensors)]
+        self.headers += [DictItem(f"attributes of argument {i}", t.__dict__) for i, t in enumerate(given.tensors)]
+        for held in given.containers:
+            self.headers.append(ListItem("a list", held) if type(held) is list else DictItem("a dict", held))
+
+    def _know(self, t: Tensor) -> None:
+        self.storages[id(t._storage)] = t._storage
+        buffer = self.recorder.know(t._storage, "state")
+        if buffer is not None:
+            buffer.dtype = t.dtype
+
+    def _know_gradient(self, leaf: Tensor) -> set[int]:
+        """The gradient that a leaf has, and where it is: it may be gone after the call."""
+        grad = leaf.grad if leaf.is_leaf else None
+        self._grads[id(leaf)] = None if grad is None else (weakref.ref(grad), grad._storage.version)
+        if grad is None or grad.is_sparse:
+            return set()
+        if id(grad._storage) not in self.storages:
+            buffer = self.recorder.know(grad._storage, "state")
+            if buffer is not None:
+                buffer.dtype, buffer.storage = grad.dtype, None
+                self.recorder.loose.add(buffer.index, grad)
+        return {grad._storage.ptr}
+
+    def _settle_grads(self) -> None:
+        """What became of the gradients: those that steps use belong to the state."""
+        self.grads_before: dict[int, Any] = {}  # by the id of their leaf; GONE if nobody holds it any more
+        pinned = self.recorder.loose.pinned
+        for buffer, grads in pinned.items():
+            for grad in grads:
+                self.recorder.memory.buffers[buffer].storage = grad._storage
+        used = {id(grad) for grads in pinned.values() for grad in grads}
+        for leaf, known in self._grads.items():
+            held = None if known is None else known[0]()
+            self.grads_before[leaf] = GONE if known is not None and held is None else held
+            if held is not None and id(held) in used and id(held._storage) not in self.storages:
+                self.storages[id(held._storage)] = held._storage
+                self.versions.append((held._storage, known[1]))
+
+    def _argument(self, i: int, t: Tensor, own: set[int]) -> None:
+        if t.is_sparse or t.device is not cpu:
+            raise NotRecordable(f"an argument is on {t.device} with layout {t.layout}")
+        if t._storage.ptr in own:
+            raise NotRecordable("an argument shares memory with a parameter or a buffer")
+        if t._autograd is not None and (t._autograd.hooks or t._autograd.post_hooks):
+            raise NotRecordable("an argument has hooks")
+        self._know_gradient(t)
+        if not t._storage.ptr:
+            return
+        buffer = self.recorder.know(t._storage, ("argument", i))
+        if buffer is not None and buffer.index not in self.arguments:
+            self.arguments[buffer.index] = (i, t._offset * t.dtype.itemsize)
+
+    # -- afterwards -------------------------------------------------------------------------------------------------
+    def finish(self, result: Any) -> Recorded:
+        recorder = self.recorder
+        if recorder.problems:
+            raise NotRecordable(recorder.problems[0])
+        self._settle_grads()
+        known = {**{id(t): t for t in self.state}, **self.reach.seen}
+        results = Results(recorder.memory, self.given.tensors, known, frozenset(map(id, self.given.containers)))
+        for number in recorder.numbers:
+            results.add_number(*number)
+        grads = new_grads(
+            [*self.state, *range(len(self.given.tensors))], self.given.tensors, self.grads_before, results
+        )
+        self._unchanged()
+        make = results.maker(result)
+        self.live = results.live
+        derivative, saves = self._derivative(results)
+        graph = recorder.graph
+        self._guard_grads(graph)
+        buffers = [s.buffer for s in results.slots]
+        self._only_known(graph)
+        trail = pipeline.run(graph, set(buffers))
+        if not can_restart(graph):
+            raise NotRecordable("a number that is read from a tensor comes after changes of the state")
+        program = Program(graph, self.arguments, [b if b >= 0 else -1 for b in buffers])
+        options = self._live_options(graph)
+        recorded = Recorded(program, Guard(self.observed), results, make, grads)
+        recorded.trail = trail
+        recorded.derivative, recorded.saves = derivative, saves
+        self._note_changes(recorded)
+        read: list[Any] = [self.grads_before[id(leaf)] for leaf in self.inputs]
+        bumps = {id(s): s.version - v for s, v in self.versions}
+        recorded.inputs = [(leaf, bumps.get(id(grad._storage), 0)) for leaf, grad in zip(self.inputs, read)]
+        recorded.options = options
+        recorded.objects = self.given.objects
+        return recorded
+
+    def _note_changes(self, recorded: Recorded) -> None:
+        """How often the call has changed which memory, what it has counted, and where the state is."""
+        recorded.counted = [step for item in self.reach.items for step in item.steps()]
+        recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v and id(s) in self.storages]
+        recorded.argument_bumps = [
+            (i, t._storage.version - old)
+            for i, (t, old) in enumerate(zip(self.given.tensors, self.argument_versions))
+            if t._storage.version != old and self._first(i)
+        ]
+        recorded.state_addresses = frozenset(s.ptr for s in self.storages.values() if s.ptr)
+        recorded.state_ranges = [(s.ptr, s.ptr + s.size_bytes) for s in self.storages.values() if s.ptr]
+
+    def _derivative(self, results: Results) -> tuple[Derivative | None, list[Any]]:
+        """What stands for the graph behind the results, where there is one, and the memory that it reads."""
+        if not results.live:
+            return None, []
+        positions = {id(t): i for i, t in enumerate(self.given.tensors)}
+        state = {id(t) for t in self.state}
+        leaves: list[Any] = []
+        for leaf in leaves_of(results.live):
+            if id(leaf) not in positions and id(leaf) not in state:
+                raise NotRecordable("it makes leaves of its own")
+            leaves.append(positions.get(id(leaf), leaf))
+        saved = saved_storages(results.live)
+        saves = [slot if slot is not None else self._standing(s) for slot, s in zip(results.keep(saved), saved)]
+        return differentiable.Derivative(leaves, results.live, dict(self.storages), len(saved)), saves
+
+    def _standing(self, storage: UntypedStorage) -> UntypedStorage:
+        """A storage of the state; for that of an argument, which comes with each call, something empty."""
+        return storage if id(storage) in self.storages else UntypedStorage(0)
+
+    def _first(self, i: int) -> bool:
+        """Whether no earlier argument has the same storage."""
+        tensors = self.given.tensors
+        return all(tensors[k]._storage is not tensors[i]._storage for k in range(i))
+
+    def _unchanged(self) -> None:
+        """Nothing but gradients may have changed."""
+        for item in self.reach.items:
+            if isinstance(item, AutogradItem):
+                before, now = item.seen, item._state()
+                if before[:5] != now[:5]:
+                    raise Changes(f"it changes Python's state: {item.difference()}")
+                continue
+            problem = item.difference()
+            if problem:
+                raise Changes(f"it changes Python's state: {problem}")
+        for item in self.headers:
+            problem = item.difference()
+            if problem:
+                raise Changes(f"it changes an argument: {problem}")
+
+    def _guard_grads(self, graph: Any) -> None:
+        """A gradient that the function reads must stay where it is."""
+        used = {r.buffer for s in graph.steps for r in s.refs()}
+        extra: list[Any] = []
+        for t in [*self.state, *self.given.tensors]:
+            before = self.grads_before[id(t)]
+            if before is None or before is GONE or before.is_sparse or not before._storage.ptr:
+                continue
+            buffers = [b for b in graph.buffers if b.storage is before._storage]
+            if any(b.index in used for b in buffers):
+                if any(t is a for a in self.given.tensors):
+                    raise NotRecordable("it adds to the gradient of an argument")
+                if self.loose and len(buffers) == 1 and before._storage.owner is None:
+                    self._as_input(t, before, buffers[0])
+                else:
+                    extra += [TensorItem("a gradient", before), GradItem(t, before)]
+        if self.inputs:
+            extra.append(LooseGradients(self.inputs, {s.ptr for s in self.storages.values()}))
+        self.observed += observe(extra)
+
+    def _as_input(self, leaf: Tensor, grad: Tensor, buffer: Any) -> None:
+        """A gradient that is another tensor in each call is read like an argument, behind the others."""
+        position = len(self.given.tensors) + len(self.inputs)
+        buffer.source = ("argument", position)
+        self.arguments[buffer.index] = (position, grad._offset * grad.dtype.itemsize)
+        self.inputs.append(leaf)
+        del self.storages[id(grad._storage)]
+
+    def _live_options(self, graph: Any) -> list[Callable[[], dict[str, Any]]]:
+        """Where the options of updates come from in each call: the optimizer's groups, whose numbers may change. Where the function
+        itself looks at groups, or a group is used otherwise, they are what they were."""
+        found: list[Callable[[], dict[str, Any]]] = []
+        for update in graph.updates:
+            item = None if "param_groups" in self.reach.names or self.reach.computed else self._group_item(update)
+            found.append(functools.partial(getattr, update if item is None else item, "options"))
+        return found
+
+    def _group_item(self, update: Any) -> GroupItem | None:
+        for optimizer in self.reach.optimizers:
+            for group in optimizer.param_groups:
+                if not isinstance(optimizer, ElementwiseOptimizer) or not _is_ours(optimizer):
+                    continue
+                if not update.parameters <= {id(p) for p in group["params"]}:
+                    continue
+                options = optimizer._options(group)
+                if options != update.options:
+                    return None
+                for k, (item, rows) in enumerate(self.observed):
+                    if isinstance(item, DictItem) and item.held is group:
+                        if not isinstance(item, GroupItem):
+                            known = GroupItem(item.what, group, optimizer, options)
+                            known.whole = item.names
+                            self.observed[k] = (known, rows)
+                        return self.observed[k][0]  # type: ignore[return-value]
+        return None
+
+    def _only_known(self, graph: Any) -> None:
+        """Steps touch arguments only between their first and last elements: what lies around them may be another tensor next time."""
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for t in self.given.tensors:
+            place = self.recorder.memory.find(t._storage.ptr) if t._storage.ptr else None
+            if place is not None:
+                start = t._offset * t.dtype.itemsize
+                spans.setdefault(place.buffer, []).append((start, start + extent(t)))
+        for step in graph.steps:
+            for ref in step.refs():
+                known = spans.get(ref.buffer) if ref.buffer in self.arguments else None
+                if known is not None and not any(start <= ref.offset < max(stop, start + 1) for start, stop in known):
+                    raise NotRecordable("it reaches beyond an argument")
+
+
+def new_grads(holders: list, arguments: list[Tensor], before: dict[int, Any], results: Results) -> list[GradSlot]:
+    """Which gradients a call has set; holders are tensors, or positions of arguments."""
+    found = []
+    for holder in holders:
+        t = arguments[holder] if type(holder) is int else holder
+        if not t.is_leaf or before[id(t)] is t.grad:
+            continue
+        header = None
+        if t.grad is not None:
+            if t.grad.is_sparse or t.grad.requires_grad or type(t.grad) is not Tensor:
+                raise NotRecordable("it makes a gradient that is sparse or has a history")
+            header = results.header(t.grad)
+            if header is None:
+                raise NotRecordable("a gradient shares memory with something that existed before")
+        found.append(GradSlot(holder, header))
+    return found
+
+
+def _is_ours(optimizer: Any) -> bool:
+    return type(optimizer).__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+class GradItem(TensorItem):
+    """A leaf's gradient is a certain tensor."""
+
+    __slots__ = ("leaf",)
+
+    def __init__(self, leaf: Tensor, grad: Tensor):
+        super().__init__("a gradient", grad)
+        self.leaf = leaf
+
+    def rows(self) -> list[tuple[int, int]] | None:
+        return None
+
+    def difference(self) -> str:
+        meta = self.leaf._autograd
+        return "" if meta is not None and meta.grad is self.held else "a gradient is another tensor"
+
+
+class LooseGradients(Item):
+    """Gradients that are read and may be other tensors: each has memory of its own."""
+
+    __slots__ = ("leaves", "others")
+
+    def __init__(self, leaves: list[Tensor], others: set[int]):
+        self.what, self.leaves, self.others = "gradients", leaves, others
+
+    def difference(self) -> str:
+        found = set()
+        for leaf in self.leaves:
+            grad = leaf._autograd.grad if leaf._autograd is not None else None
+            if grad is None or grad._storage.owner is not None or grad._storage.ptr in self.others:
+                return "a gradient is missing, or shares memory"
+            found.add(grad._storage.ptr)
+        return "" if len(found) == len(self.leaves) else "two gradients share memory"
+
+
+__all__ = ["Changes", "GradItem", "Prepared", "new_grads"]

@@ -1,0 +1,444 @@
+"""Recording: a function runs eagerly, and every native call is written down with the memory that it touches.
+
+The mode at the door says which operator runs; the stubs in front of compiled code say which kernel is called with what; new
+storages and looks at memory from the host are told too. So an operator whose effect is not only native calls is known as such, and
+becomes a `Call` of itself. Nothing recorded keeps a tensor alive: what operators do may depend on who holds what."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...backends.cpu import jit, native_call
+from ...backends.cpu.onednn import direct, plan, sequence
+from ...core import modes, storage, watching
+from ...core.device import cpu
+from ...core.generator import Generator, default_generator
+from ...core.graph import user_frame
+from ...core.overrides import overriding_arguments
+from ...core.tensor import Tensor
+from ...graph.memory import Memory
+from ...ops.index.bad_index import bad_index
+from ...optim.fused import Update as FusedUpdate
+from .operator_call import changes_outside, parts_of
+from .returned_numbers import only_returned
+from .steps import MEMCPY, MEMSET, Buffer, Call, Graph, Held, Launch, Number, Ref, Test, Update, mapped
+
+
+class NotRecordable(Exception):
+    """Why a function cannot be one graph."""
+
+
+class Loose:
+    """Gradients that existed before, by buffer. A call that does not use them may drop them, as in an eager call: their memory is
+    free then. One that a step uses is pinned: it is kept."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, list[weakref.ref]] = {}
+        self.pinned: dict[int, list[Tensor]] = {}
+
+    def add(self, buffer: int, grad: Tensor) -> None:
+        self.known.setdefault(buffer, []).append(weakref.ref(grad))
+
+    def pin(self, buffer: int) -> bool:
+        """Whether it is still there."""
+        held = [grad for ref in self.known[buffer] if (grad := ref()) is not None]
+        if held:
+            self.pinned[buffer] = held
+            del self.known[buffer]
+        return bool(held)
+
+
+class _Leaf:
+    """One operator that runs."""
+
+    def __init__(self, name: str, function: Callable):
+        self.name, self.function = name, function
+        self.steps: list[Any] = []
+        self.makes: list[int] = []
+        self.tests: list[Test] = []
+        self.problem = ""
+        self.converts = False  # whether it has got a number from a tensor
+        self.generator: Generator | None = None
+        self.mark: Any = (
+            None  # the generator's state before, and when it was made ready: to look at its engine is to do that
+        )
+        self.ready: Any = None
+
+
+class Recorder(modes.Mode):
+    """Records what happens between `__enter__` and `__exit__` of `recording()`, in this thread."""
+
+    only_host = True  # whether it knows only memory of the host
+    restarts = False  # whether a call that finds something else than was recorded can be made again as it is
+    place = ""  # the user's line that the first problem is about
+    prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
+
+    def __init__(self) -> None:
+        self.interruption: KeyboardInterrupt | None = None  # one that came while a native call was written down
+        self.graph = Graph()
+        self.memory = Memory()
+        self.leaf: _Leaf | None = None
+        self.problems: list[str] = []  # why this cannot be replayed
+        self.thread = threading.get_ident()
+        self.plans = _Plans()
+        self.graph.buffers = self.memory.buffers
+        self._callback = _CALLBACK(self._called)
+        self.codes: frozenset = frozenset()  # of the function itself
+        self.numbers: list[tuple[float, int, int]] = []  # that are only returned: value, buffer, size
+        self.loose = Loose()
+
+    # -- what existed before ----------------------------------------------------------------------------------------
+    def know(self, held: storage.UntypedStorage, source: Any) -> Buffer | None:
+        """A storage that existed before, if it has memory."""
+        if not held.ptr or (self.only_host and held.device is not cpu):
+            return None
+        found = self.memory.find(held.ptr)
+        if found is not None and found.offset == 0:
+            return self.memory.buffers[found.buffer]
+        return self.memory.add(held.ptr, max(held.size_bytes, held.capacity), source, held)
+
+    # -- the mode ---------------------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def recording(self) -> Iterator[Recorder]:
+        for buffer in (bad_index.buffer,):
+            self.know(buffer._storage, "state")
+        native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
+        try:
+            with watching.watch(self), self:
+                yield self
+        finally:
+            native_call.recorder.value = None
+        if self.interruption is not None:
+            raise self.interruption
+
+    def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if overriding_arguments(args, kwargs):
+            self._problem("an argument's class overrides operators")
+            return function(*args, **kwargs)
+        if op.kind == "composite" or (op.kind == "random" and not op.draws):
+            with self:
+                stack = modes.own.stack
+                if stack[0].stays and stack[0] is not self:
+                    return stack[0].handle(op, function, args, kwargs)
+                return modes.unwatched(function)(*args, **kwargs)
+        if isinstance(op.impl, FusedUpdate) and op.name.startswith("_fused_"):
+            self._update(op.impl, args, kwargs)
+            return None
+        if self.leaf is not None:  # a part of an operator that runs
+            return function(*args, **kwargs)
+        if op.key == "item" and only_returned(self.codes):
+            return self._number(function, args)
+        leaf = self.leaf = _Leaf(op.key or op.name, function)
+        if op.reads_values:
+            self._problem(f"{leaf.name} depends on values")
+        if op.draws:
+            self._know_generators(leaf, args, kwargs)
+        given = self._described(args, kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except BaseException:  # perhaps of a hook for saved tensors: what was done until then counts
+            self.leaf = None
+            self._finish(leaf, op, given, None)
+            if leaf.problem:
+                self._problem(f"{leaf.name} ends with an exception")
+            raise
+        self.leaf = None
+        self._finish(leaf, op, given, result)
+        return result
+
+    def _number(self, function: Callable, args: tuple) -> Any:
+        """The function reads a number only to return it: put it aside, where it is found when the program has run."""
+        t: Tensor = args[0]
+        held = self._held(t)
+        with watching.without(self):
+            value = function(*args)
+        if type(value) is not float or held is None or t.dtype.name not in ("float32", "float64"):
+            self._problem("item depends on values")
+            return value
+        aside = Buffer(len(self.memory.buffers), 0, t.dtype.itemsize)
+        self.memory.buffers.append(aside)
+        self.graph.steps.append(Launch("item", MEMCPY, "ppl", [Ref(aside.index, 0), held.place, aside.size]))
+        self.numbers.append((value, aside.index, aside.size))
+        return value
+
+    def _described(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+        """The arguments with tensors replaced by what they look like."""
+        return mapped((args, kwargs), Tensor, self._held)
+
+    def _held(self, t: Tensor) -> Any:
+        if t.device is not cpu or t.is_sparse or not hasattr(t, "_storage"):
+            self._problem(f"a tensor on {t.device} with layout {t.layout}")
+            return None
+        layout = (t.shape, t._strides, t.dtype, t._contig)
+        if not t._storage.ptr:
+            return Held(Ref(-1, 0), layout)
+        place = self._find(t._storage.ptr)
+        if place is None:
+            self._problem("a tensor of unknown origin")
+            return None
+        return Held(Ref(place.buffer, place.offset + t._offset * t.dtype.itemsize), layout)
+
+    def _know_generators(self, leaf: _Leaf, args: tuple, kwargs: dict) -> None:
+        found: list[Generator] = []
+        mapped((args, kwargs), Generator, found.append)
+        self.graph.draws += [g for g in found or [default_generator] if g not in self.graph.draws]
+        if len(found) != 1:
+            leaf.problem = "it draws random numbers"
+            return
+        leaf.generator, leaf.mark = found[0], found[0].state_bytes()
+        with leaf.generator.lock, watching.without(self):  # what it makes ready is its own
+            engine, words, _, _ = leaf.generator.native()
+        self.know(engine._storage, ("engine", leaf.generator))
+        self.know(words._storage, ("words", leaf.generator))
+        leaf.ready = leaf.generator.state_bytes()
+
+    def _finish(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict], result: Any) -> None:
+        """The operator is done: its native calls are its effect, or it will be called again as a whole."""
+        touched = {ref.buffer for step in leaf.steps for ref in step.refs()}
+        if not leaf.steps and not leaf.problem and op.name in _UNINITIALISED:
+            return
+        if not leaf.problem and any(b not in touched and self.memory.buffers[b].size for b in leaf.makes):
+            leaf.problem = "it fills memory by itself"
+        changes = bool(op.writes or op.draws or leaf.name.endswith("_"))
+        if not leaf.problem and not leaf.steps and changes and op.kind != "view":
+            leaf.problem = "it changes memory by itself"
+        if leaf.generator is not None and leaf.generator.state_bytes() == leaf.ready:
+            leaf.generator.set_state_bytes(leaf.mark)  # nothing was drawn
+        if not leaf.steps and not leaf.makes and not leaf.problem:
+            return
+        call = Call(leaf.name, leaf.function, *given, leaf.makes, leaf.problem, changes)
+        if leaf.converts and not op.reads_values:
+            call.results = self._results(leaf, op, result)
+        if leaf.problem:
+            self.graph.steps.append(call)
+            return
+        for test in leaf.tests:
+            test.again = call
+        self.graph.steps += leaf.steps
+        if leaf.generator is not None and leaf.generator not in self.graph.generators:
+            self.graph.generators.append(leaf.generator)
+
+    def _results(self, leaf: _Leaf, op: Any, result: Any) -> list[Held]:
+        """What an operator that has got a number from a tensor returned, to be compared in later calls; it is a problem where the
+        number, or what follows from it, is not in these results alone, or where there is no way back."""
+        parts = [part for part in parts_of(result) if part is not None]
+        tensors = [part for part in parts if isinstance(part, Tensor)]
+        if (
+            not self.restarts
+            or op.draws
+            or len(tensors) < len(parts)
+            or any(t.requires_grad for t in tensors)
+            or changes_outside(self.graph, self.graph.steps)
+        ):
+            self._problem(f"{leaf.name} depends on a number that it reads from a tensor")
+            return []
+        return [self._held(t) for t in tensors]
+
+    def _find(self, address: int) -> Ref | None:
+        """The place that a step is about to use."""
+        place = self.memory.find(address)
+        if place is not None and place.buffer in self.loose.known and not self.loose.pin(place.buffer):
+            return None  # something else lies there now
+        return place
+
+    # -- what is told -----------------------------------------------------------------------------------------------
+    def _problem(self, why: str) -> None:
+        if not self.problems:
+            self.place = user_frame()
+        self.problems.append(why)
+
+    def made(self, new: storage.UntypedStorage) -> None:
+        """A storage was made."""
+        if not new.ptr or new.device is not cpu:
+            return
+        buffer = self.memory.add(new.ptr, new.capacity, "new")
+        if self.leaf is not None:
+            self.leaf.makes.append(buffer.index)
+
+    def looked(self) -> None:
+        """The host looks at memory."""
+        if self.leaf is None:
+            self._problem("the program looks at the values of a tensor")
+        else:
+            self.leaf.problem = self.leaf.problem or "it works on the host"
+
+    def converted(self) -> None:
+        """Python gets a number: where it goes from there, into sizes or branches, cannot be seen."""
+        if self.leaf is None:
+            self._problem("the program looks at the values of a tensor")
+        else:
+            self.leaf.converts = True
+            self.leaf.problem = self.leaf.problem or "it reads a number from a tensor"
+
+    def filled(self, address: int, value: int, size: int) -> None:
+        """Bytes are set to a value."""
+        place = self._find(address)
+        if place is None:
+            self._problem("a fill of unknown memory")
+            return
+        self._step(Launch("zeros" if self.leaf is None else self.leaf.name, MEMSET, "pil", [place, value, size]))
+
+    def loaded(self, address: int, size: int) -> None:
+        """New memory got values that Python had: they depend on nothing but guarded values."""
+        place = self._find(address)
+        if place is None:
+            self._problem("values for unknown memory")
+            return
+        name = "values" if self.leaf is None else self.leaf.name
+        self._step(Launch(name, MEMCPY, "ppl", [place, ctypes.string_at(address, size), size]))
+
+    def constant(self, t: Tensor) -> None:
+        """A table of this library's, which never changes, is about to be read."""
+        if t.device is cpu:
+            self.know(t._storage, "state")
+
+    def _step(self, step: Any) -> None:
+        """The next step: of the operator that runs, or between operators."""
+        (self.graph.steps if self.leaf is None else self.leaf.steps).append(step)
+
+    def tested(self, address: int, size: int, error: Exception | None) -> None:
+        """An operator tests a number in which a kernel reports errors."""
+        place = self._find(address)
+        if place is not None and error is not None and self.leaf is None:
+            self.graph.steps.append(Test(str(error), place, size, error=error))
+            return
+        if place is None or self.leaf is None:
+            self._problem("a test of unknown memory")
+            return
+        test = Test(self.leaf.name, place, size)
+        self.leaf.tests.append(test)
+        self.leaf.steps.append(test)
+
+    def _called(self, kernel: Any, arguments: int, count: int) -> None:
+        """A native function is called."""
+        if threading.get_ident() != self.thread:
+            return
+        try:
+            words = (ctypes.py_object * count).from_address(arguments)
+            self._launched(kernel, list(words))
+        except Exception as error:  # an error cannot leave a callback
+            self._problem(f"{type(error).__name__}: {error}")
+        except KeyboardInterrupt as error:
+            self._problem("it was interrupted")
+            self.interruption = error
+
+    def _launched(self, kernel: int, given: list[Any]) -> None:
+        signature = jit.signatures[kernel]
+        leaf = self.leaf
+        launch = Launch("between operators" if leaf is None else leaf.name, kernel, signature, [])
+        if kernel in self.plans.runners:
+            launch.plan = self.plans.find(given[0])
+            if launch.plan is None:
+                self._not_native("its plan of oneDNN is not known")
+                return
+            if launch.plan.scratch_size:
+                self.plans.know_workspace(self.memory)
+        for letter, value in zip(signature, given):
+            if letter != "p" or value is None or isinstance(value, bytes):
+                launch.arguments.append(value)
+            elif launch.plan is not None and not launch.arguments:
+                launch.arguments.append(value)  # the table of the plan
+            else:
+                place = self._find(value) or self.plans.in_workspace(self.memory, value)
+                if place is None:
+                    self._not_native("it uses memory of its own")
+                    return
+                launch.arguments.append(place)
+        self._step(launch)
+
+    def _not_native(self, why: str) -> None:
+        """The operator that runs does something that native calls alone do not do again."""
+        if self.leaf is None:
+            self._problem(f"a native call between operators: {why}")
+        else:
+            self.leaf.problem = self.leaf.problem or why
+
+    # -- optimizers -------------------------------------------------------------------------------------------------
+    def _update(self, update: FusedUpdate, args: tuple, options: dict) -> None:
+        """The update of a list of parameters. What its kernels get by value is computed anew whenever the program runs."""
+        used = update.variant(options)
+        count = len(used.scalars)
+        names = tuple(n for n, v in options.items() if v is not None and type(v) not in (bool, str))
+        cells = [list(cells) for cells in args[2 : 2 + count]]
+        given = self._described(args, {})[0]
+        problem = ""
+        if any(isinstance(options[n], Tensor) for n in names):
+            problem = "its options are tensors"
+        with watching.without(self):  # what it reads is not what the program reads
+            values = [tuple(s.item() for s in state) for state in zip(*cells)] if count else []
+        if len(set(values)) > 1:
+            problem = "parameters have different step counts"
+        if any(c.dtype.name not in ("float32", "float64") for row in cells for c in row):
+            problem = "step counts are not floats"
+        leaf = self.leaf = _Leaf(f"_fused_{update.name}", update.operator)
+        try:
+            with watching.without(self):
+                update.update_lists(*args, **options)
+        finally:
+            self.leaf = None
+        numbers = (
+            used.prologue(*(values[0] if count else ()), *(options[n] for n in names))[count:] if not problem else ()
+        )
+        steps = [s for s in leaf.steps if isinstance(s, Launch) and self._is_update(s, used, len(numbers))]
+        if problem or leaf.problem:
+            call = Call(leaf.name, update.operator, given, dict(options), [], problem or leaf.problem, True)
+            self.graph.steps.append(call)
+            return
+        position = len(self.graph.updates)
+        for step in steps:
+            first = len(step.arguments) - len(numbers)
+            step.arguments[first:] = [Number(position, k) for k in range(len(numbers))]
+        self.graph.steps += steps
+        scalars = tuple(tuple(held.place for held in row) for row in given[2 : 2 + count])
+        kinds = tuple(row[0].layout[2] for row in given[2 : 2 + count])
+        parameters = frozenset(map(id, args[0]))
+        self.graph.updates.append(Update(used.prologue, scalars, kinds, dict(options), names, parameters))
+
+    @staticmethod
+    def _is_update(step: Launch, used: Any, numbers: int) -> bool:
+        """Whether a native call is the kernel over a parameter: not the one that stores a step count."""
+        pointers = sum(type(a) is Ref for a in step.arguments)
+        return pointers == len(used.positions) + 2 + len(used.states)
+
+
+_UNINITIALISED = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
+_CALLBACK = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
+
+
+class _Plans:
+    """The plans of oneDNN by the addresses of their tables, and the memory that they share."""
+
+    def __init__(self) -> None:
+        found = [f(brief) for f in (sequence.runner, direct.runner) for brief in (False, True)]
+        self.runners = {jit.address_of(f) for f in found if f is not None}
+        self.known: dict[int, Any] = {}
+
+    def find(self, table: int) -> Any:
+        if table not in self.known:
+            for cache in list(plan._caches):
+                for entry in [*cache.young.values(), *cache.old.values()]:
+                    one = entry[0] if type(entry) is tuple else getattr(entry, "plan", entry)
+                    if getattr(one, "address", None) is not None:
+                        self.known[one.address] = one
+        return self.known.get(table)
+
+    def know_workspace(self, memory: Memory) -> None:
+        place = plan._workspace.address
+        known = memory.find(place)
+        if place and (known is None or memory.buffers[known.buffer].source != "workspace"):
+            memory.add(place, plan._workspace.size, "workspace")
+
+    def in_workspace(self, memory: Memory, address: int) -> Ref | None:
+        start = plan._workspace.address
+        if not start <= address < start + plan._workspace.size:
+            return None
+        self.know_workspace(memory)
+        return memory.find(address)
+
+
+__all__ = ["Loose", "Memory", "NotRecordable", "Recorder"]

@@ -1,0 +1,337 @@
+"""One recording that can be run: the program, and what an eager call would leave behind besides values in memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...core.allocator import allocator
+from ...core.storage import INFERENCE, UntypedStorage
+from ...core.tensor import Tensor
+from ..late import late
+from ..runtime.first_run import Rehearsal, SetAside, extent, to_the_end
+from ..runtime.program import Program
+from ..state.arguments import Arguments, settings_key
+from ..state.guards import Guard, Words, gradient_rows
+from ..state.object_layouts import GRADIENTS_ARE_KNOWN
+from .comparison import TensorPrint
+from .operator_call import Stale
+from .results import Header, Results
+
+if TYPE_CHECKING:
+    from ..passes.pipeline import Stage
+    from .differentiable import Derivative
+
+differentiable = late("record.differentiable")
+
+
+def _references(thing: Any) -> int:
+    return sys.getrefcount(thing)
+
+
+# Until Python 3.10 whoever calls a function holds its arguments, too, while it runs.
+_HELD_BY_CALLERS = _references(object()) - 2
+
+
+class GradSlot:
+    """A leaf whose gradient the function sets: a tensor of the state, or an argument."""
+
+    def __init__(self, holder: Any, header: Header | None):
+        self.holder, self.header = holder, header
+        self.tensor: Tensor | None = None
+        self.counts = (0, 0)
+
+
+class Recorded:
+    """One recording that can be run."""
+
+    def __init__(self, program: Program, guard: Guard, results: Results, make: Callable, grads: list[GradSlot]):
+        self.program, self.guard, self.make, self.grads = program, guard, make, grads
+        self.slots = results.slots
+        self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
+        self.argument_bumps: list[tuple[int, int]] = []
+        self.counted: list[
+            tuple[Any, str, int]
+        ] = []  # numbers that the call only adds to: in a dict or a cell, and how much
+        self.inputs: list[
+            tuple[Tensor, int]
+        ] = []  # leaves whose gradients it reads wherever they are, and how often it changes them
+        self.options: list[Any] = []
+        self.objects: list[Any] = []  # arguments that are known by what they are: no others take their places in memory
+        self.checked = False
+        self.calls = 0
+        self.state_addresses: frozenset[int] = frozenset()
+        self.drops_grads = any(s.header is None for s in grads)
+        self.kept: list[Any] = []  # the storages of gradients that were made last, by slot
+        self.others: list[int] = []
+        self.exclusive: Any = None
+        self.state_ranges: list[tuple[int, int]] = []
+        self.seconds = 0.0
+        self.times: list[tuple[str, float]] = []  # of native calls, when it was compared
+        self.trail: list[Stage] = []
+        self.busy = False  # whether it runs, further out: a recording belongs to one thread
+        self.derivative: Derivative | None = None
+        self.saves: list[Any] = []  # slots of what the derivative reads, or the storage itself where it existed before
+
+    def fits(self, given: Arguments) -> str:
+        """Why the recording cannot be used for this call, or nothing."""
+        for t in given.tensors:
+            storage = t._storage
+            if storage.ptr in self.state_addresses or (storage.owner is not None and self._in_state(storage)):
+                return "an argument shares memory with a parameter or a buffer"
+        return self.guard.difference()
+
+    def _in_state(self, storage: UntypedStorage) -> bool:
+        """Whether memory that belongs to something else overlaps that of the state."""
+        end = storage.ptr + storage.size_bytes
+        return any(start < end and storage.ptr < stop for start, stop in self.state_ranges)
+
+    # -- running ----------------------------------------------------------------------------------------------------
+    def _with_inputs(self, tensors: Any) -> Any:
+        """The arguments, and behind them the gradients that are read."""
+        if not self.inputs:
+            return tensors
+        grads: list[Any] = [leaf.grad for leaf, _ in self.inputs]
+        if {g._storage.ptr for g in grads} & {t._storage.ptr for t in tensors}:
+            raise Stale("an argument shares memory with a gradient")
+        return [*tensors, *grads]
+
+    def run(self, tensors: Any) -> Any:
+        tensors = self._with_inputs(tensors)
+        made, reused = self._storages()
+        self.program.run(tensors, made, self._options())
+        self._leave(tensors, made, reused)
+        self.calls += 1
+        return self.make(tensors, made, None) if self.derivative is None else self._with_history(tensors, made)
+
+    def _with_history(self, tensors: list[Tensor], made: list[UntypedStorage]) -> Any:
+        """The results, with a node that knows their derivative."""
+        assert self.derivative is not None
+        saved = [made[s] if type(s) is int else s for s in self.saves]
+        return self.make(tensors, made, differentiable.FunctionNode(self.derivative, tensors, saved))
+
+    def _options(self) -> list[dict[str, Any]]:
+        return [o() for o in self.options]
+
+    def _storages(self) -> tuple[list[UntypedStorage], bool]:
+        """Memory for the results. Gradients that nobody but their leaf holds are written where they are."""
+        if self.kept and self.exclusive.unchanged():
+            made = self.kept.copy()
+            for i in self.others:
+                made[i] = UntypedStorage(self.slots[i].size)
+            self.program.changed = self.others
+            return made, True
+        self.program.changed = None
+        grads = self.grads
+        made = [None] * len(self.slots)
+        reused = True
+        for slot in grads:
+            header = slot.header
+            if header is None:
+                continue
+            held = slot.tensor
+            if (
+                held is not None
+                and type(slot.holder) is not int
+                and slot.holder.grad is held
+                and (sys.getrefcount(held), sys.getrefcount(held._storage)) == slot.counts
+                and held._autograd is None
+            ):
+                made[header.slot] = held._storage
+            else:
+                slot.tensor, reused = None, False
+        for i, one in enumerate(self.slots):
+            if made[i] is None:
+                made[i] = UntypedStorage(one.size)
+        return made, reused
+
+    def _leave(self, tensors: list[Tensor], made: list[UntypedStorage], reused: bool) -> None:
+        """What eager would have left behind besides values in memory."""
+        for held, name, step in self.counted:
+            if name:
+                held[name] += step
+            else:
+                held.cell_contents += step
+        for storage, times in self.bumps:
+            storage.version += times
+        for i, times in self.argument_bumps:
+            tensors[i]._storage.version += times
+        for leaf, times in self.inputs:
+            leaf.grad._storage.version += times  # type: ignore[union-attr]
+        if not reused or self.drops_grads:
+            for slot in self.grads:
+                if type(slot.holder) is int:
+                    grad = None if slot.header is None else slot.header.make(made)
+                    tensors[slot.holder]._ensure_autograd().grad = grad
+                elif slot.header is None:
+                    slot.holder.grad = None
+                elif slot.tensor is None:
+                    slot.tensor = slot.holder.grad = slot.header.make(made)
+                    held = slot.tensor
+                    slot.counts = sys.getrefcount(held), sys.getrefcount(held._storage) - 1
+                    del held
+            self._remember(made)
+
+    def _remember(self, made: list[UntypedStorage]) -> None:
+        """From now on one look at the words of the gradients says whether they can be written where they are."""
+        slots = [s for s in self.grads if s.header is not None]
+        self.kept = []
+        if not GRADIENTS_ARE_KNOWN or len(slots) != len(self.grads) or any(type(s.holder) is int for s in slots):
+            return
+        if len({s.header.slot for s in slots if s.header}) != len(slots):
+            return  # two gradients in one storage
+        rows: list[tuple[int, int]] = []
+        for s in slots:
+            rows += gradient_rows(s.tensor, s.holder._autograd)
+        mine = {s.header.slot for s in slots if s.header}
+        self.others = [i for i in range(len(made)) if i not in mine]
+        self.kept = [storage if i in mine else None for i, storage in enumerate(made)]
+        self.exclusive = Words(rows)
+
+    # -- the first run ----------------------------------------------------------------------------------------------
+    def check(self, tensors: list[Tensor], run: Callable[[dict[int, Tensor]], Any]) -> tuple[str, Any]:
+        """Run the recording, undo it, run the function (`run`, which takes what stands for which tensor), and compare: why they differ
+        (or nothing), and the function's result."""
+        tensors = self._with_inputs(tensors)
+        allocator.empty_cache()  # blocks that the arena stands for
+        problem, *prints = self._rehearse(tensors)
+        with allocator.sparing():
+            result = run({})
+        if not problem:
+            problem = self._compare(tensors, result, *prints)
+        del prints
+        self.checked = not problem
+        if self.checked:
+            self._adopt()
+        allocator.empty_cache()  # and what the prints were in
+        return problem, result
+
+    def _adopt(self) -> None:
+        """Later calls write gradients where the function has put them, if nobody else holds these."""
+        made: list[Any] = [None] * len(self.slots)
+        for slot in self.grads:
+            if slot.header is None or type(slot.holder) is int:
+                continue
+            held = slot.holder.grad
+            slot.tensor = held if self._is_spare(held, slot, 4) and held._strides == slot.header.strides else None
+            if slot.tensor is not None:
+                made[slot.header.slot] = held._storage
+                slot.counts = 4, 2
+        if all(slot.tensor is not None for slot in self.grads):
+            self._remember(made)
+            self.program.place(made, [i for i, storage in enumerate(made) if storage is not None])
+
+    def _is_spare(self, held: Any, slot: GradSlot, count: int) -> bool:
+        """Whether nobody holds a gradient and its memory but its leaf, and whoever else makes up this count with the caller."""
+        assert slot.header is not None
+        return (
+            type(held) is Tensor
+            and not held.is_sparse
+            and held._autograd is None
+            and held._base is None
+            and held._offset == slot.header.offset
+            and held._storage.owner is None
+            and held._storage.size_bytes == self.slots[slot.header.slot].size
+            and not getattr(held._storage, "fixed", False)
+            and not getattr(held._storage, "aliases", None)
+            and sys.getrefcount(held) == count + _HELD_BY_CALLERS
+            and sys.getrefcount(held._storage) == 2
+            and held._storage.ptr not in self.state_addresses
+        )
+
+    def _spare_storages(self) -> tuple[list[UntypedStorage], SetAside]:
+        """Memory for the results of a rehearsal: that of gradients which the function is going to drop, where there are some; and what
+        is in these, which is put back before the function runs."""
+        found: list[Any] = [None] * len(self.slots)
+        for slot in self.grads:
+            if slot.header is not None and type(slot.holder) is not int:
+                held = slot.holder.grad
+                if self._is_spare(held, slot, 4):
+                    found[slot.header.slot] = held._storage
+        try:
+            aside = SetAside([storage for storage in found if storage is not None])
+        except OSError:  # no place for files: there is memory
+            found, aside = [None] * len(self.slots), SetAside([])
+        return [UntypedStorage(slot.size) if mine is None else mine for slot, mine in zip(self.slots, found)], aside
+
+    def _rehearse(self, tensors: list[Tensor]) -> tuple[str, list, list, list]:
+        """Run the program and undo it: what went wrong, and prints of what the state, the results and the gradients came to be."""
+        made, aside = self._spare_storages()
+        shown = {t._storage.ptr for t in tensors_in(self.make(tensors, made, None))}
+        problem, ours, gradients = "", [], []
+        rehearsal = Rehearsal(self.program, tensors, made, shown)
+        self.times = rehearsal.times
+        try:
+            self.program.rehearsal = rehearsal
+            self.program.run(tensors, made, self._options())
+            ours = [TensorPrint(t) for t in tensors_in(self.make(tensors, made, None))]
+            gradients = [None if s.header is None else TensorPrint(s.header.make(made)) for s in self.grads]
+        except Exception as error:
+            problem = f"{type(error).__name__}: {error}"
+        finally:
+            self.program.rehearsal = None
+            states = to_the_end(rehearsal.undo)
+            to_the_end(aside.put_back)
+            aside.close()
+        self.program.rest()
+        return problem, states, ours, gradients
+
+    def _compare(self, tensors: list[Tensor], result: Any, states: list, ours: list, gradients: list) -> str:
+        for address, new in states:
+            if not new.matches(address):
+                return f"a state of {new.size} bytes came out differently"
+        for a, b in zip(ours, tensors_in(result)):
+            if not a.matches(b):
+                return f"a result of shape {list(b.shape)} came out differently"
+        for slot, mine in zip(self.grads, gradients):
+            held = tensors[slot.holder].grad if type(slot.holder) is int else slot.holder.grad
+            if mine is not None and not mine.matches(held):
+                return f"a gradient of shape {list(mine.shape)} came out differently"
+        return ""
+
+
+class Last:
+    """A recording whose arguments are tensors without a history or memory in common: a quick look says whether a call is like it."""
+
+    __slots__ = ("recorded", "layouts", "settings", "several")
+
+    def __init__(self, recorded: Recorded, tensors: list[Tensor], settings: tuple):
+        self.recorded, self.settings = recorded, settings
+        self.layouts = [(t.shape, t._strides, t.dtype, t.device, t._storage.version >= INFERENCE) for t in tensors]
+        self.several = len(tensors) > 1
+
+    def takes(self, args: tuple) -> bool:
+        state = self.recorded.state_addresses
+        for t, (shape, strides, d, where, inference) in zip(args, self.layouts):
+            if (
+                type(t) is not Tensor
+                or t._autograd is not None
+                or t._base is not None
+                or t.dtype is not d
+                or t.__dict__
+            ):
+                return False
+            if t.shape != shape or t._strides != strides or t.device is not where:
+                return False
+            storage = t._storage
+            if (storage.version >= INFERENCE) is not inference:
+                return False
+            if storage.ptr in state or (
+                storage.owner is not None and (self.several or self.recorded._in_state(storage))
+            ):
+                return False
+        if self.several and len({t._storage.ptr for t in args}) != len(args):
+            return False
+        return settings_key() == self.settings and not self.recorded.guard.difference()
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [t for v in value for t in tensors_in(v)] if isinstance(value, (list, tuple)) else []
+
+
+__all__ = ["GradSlot", "Last", "Recorded", "extent", "tensors_in"]

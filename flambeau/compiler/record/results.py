@@ -1,0 +1,353 @@
+"""What a recorded function returned and left behind, as instructions for making it again."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...autograd.function import FunctionCtx
+from ...core.graph import GONE, AccumulateGrad, AutogradState, Node, SavedTensor
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor, new_tensor
+from ...nn.parameter import Parameter
+from ..state.arguments import ATOMS
+from .recorder import Memory, NotRecordable
+
+
+class Header(NamedTuple):
+    """A tensor to be made over one of the storages that are made anew in each call."""
+
+    slot: int
+    shape: Any
+    strides: tuple[int, ...]
+    offset: int
+    dtype: Any
+    contiguous: bool
+    requires_grad: bool = False
+    history: tuple[Node, int] | None = None  # a graph that was already walked: it holds no values
+    live: int = -1  # which result of the graph that is to be walked yet
+
+    def make(self, made: list[UntypedStorage], node: Node | None = None) -> Tensor:
+        """The tensor; where its graph is to be walked yet, `node` is its history."""
+        t = new_tensor(
+            made[self.slot], self.shape, self.strides, self.offset, self.dtype, made[self.slot].device, self.contiguous
+        )
+        if self.history is not None:
+            t._autograd = AutogradState()
+            t._autograd.grad_fn, t._autograd.output_nr = self.history
+        elif self.live >= 0 and node is not None:
+            t._autograd = AutogradState()
+            t._autograd.grad_fn, t._autograd.output_nr = node, self.live
+        elif self.requires_grad:
+            t._autograd = AutogradState()
+            t._autograd.requires_grad = True
+        return t
+
+
+class Slot:
+    """A storage that is made anew in each call."""
+
+    __slots__ = ("buffer", "size")
+
+    def __init__(self, buffer: int, size: int):
+        self.buffer, self.size = buffer, size
+
+
+class Made:
+    """A result that may be returned in several places: made in the first of them."""
+
+    def __init__(self, header: Header):
+        self.header, self.places = header, 1
+        self._left: list[Tensor] = []  # for the other places
+
+    def make(self, arguments: Any, made: list[UntypedStorage], node: Node | None) -> Tensor:
+        t = self.header.make(made, node)
+        self._left = [t] * (self.places - 1)
+        return t
+
+    def take(self, arguments: Any, made: list[UntypedStorage], node: Node | None) -> Tensor:
+        return self._left.pop()
+
+    @property
+    def again(self) -> Callable:
+        """What gives it once more."""
+        self.places += 1
+        return self.take
+
+
+class Results:
+    """Collects what the function made, while the tensors still exist."""
+
+    def __init__(
+        self, memory: Memory, arguments: list[Tensor], known: dict[int, Any], containers: frozenset[int] = frozenset()
+    ):
+        self.memory, self.known, self.containers = memory, known, containers
+        self.positions = {id(t): i for i, t in enumerate(arguments)}
+        self.slots: list[Slot] = []
+        self._slot_of: dict[int, int] = {}
+        self.live: list[Tensor] = []
+        self._made: dict[int, Made] = {}  # by the id of the tensor that is to be made again
+        self.numbers: dict[int, tuple[int, Any]] = {}
+
+    def add_number(self, value: float, buffer: int, size: int) -> None:
+        """A number that is only returned; the program leaves it in this buffer."""
+        self.numbers[id(value)] = (len(self.slots), ctypes.c_float if size == 4 else ctypes.c_double)
+        self.slots.append(Slot(buffer, size))
+
+    def slot(self, storage: UntypedStorage) -> int | None:
+        """The slot of a storage that the function made; None for one that existed before."""
+        place = self.memory.find(storage.ptr) if storage.ptr else None
+        if storage.ptr and (place is None or place.offset):
+            raise NotRecordable("a result lies in memory of unknown origin")
+        if place is None:
+            key, source = -1 - id(storage), "new"
+        else:
+            key, source = place.buffer, self.memory.buffers[place.buffer].source
+        if source != "new":
+            return None
+        if key not in self._slot_of:
+            self._slot_of[key] = len(self.slots)
+            self.slots.append(Slot(key, storage.size_bytes))
+        return self._slot_of[key]
+
+    def header(self, t: Tensor) -> Header | None:
+        """How to make a tensor like this one again; None if its memory existed before."""
+        slot = self.slot(t._storage)
+        if slot is None:
+            return None
+        layout = (slot, t.shape, t._strides, t._offset, t.dtype, t._contig)
+        if t.grad_fn is None:
+            return Header(*layout, t.requires_grad)
+        if not is_live(t, self.positions):
+            if not walked(t) and any(id(leaf) not in self.known for leaf in leaves_of([t])):
+                raise NotRecordable("it makes leaves of its own")
+            return Header(*layout, True, (t.grad_fn, t.output_nr))
+        if any(t._storage is other._storage for other in self.live):
+            raise NotRecordable("two results with a history share memory")
+        self.live.append(t)
+        return Header(*layout, True, None, len(self.live) - 1)
+
+    def maker(self, value: Any) -> Callable[[list, list, Node | None], Any]:
+        """A function (arguments, new storages, node of the derivative) that makes the returned value again."""
+        if isinstance(value, Tensor):
+            return self._tensor_maker(value)
+        if id(value) in self.numbers:
+            slot, kind = self.numbers[id(value)]
+            return lambda arguments, made, node: kind.from_address(made[slot].ptr).value
+        if type(value) in ATOMS or id(value) in self.known:
+            return lambda arguments, made, node: value
+        if id(value) in self.containers:
+            raise NotRecordable(f"it returns an argument that is a {type(value).__name__}")
+        if isinstance(value, tuple) and hasattr(value, "_make"):
+            fields = [self.maker(v) for v in value]
+            kind = type(value)
+            return lambda arguments, made, node: kind(*[f(arguments, made, node) for f in fields])
+        if type(value) in (tuple, list):
+            parts, build = [self.maker(v) for v in value], type(value)
+            return lambda arguments, made, node: build([part(arguments, made, node) for part in parts])
+        if type(value) is dict:
+            entries = {k: self.maker(v) for k, v in value.items()}
+            return lambda arguments, made, node: {k: entry(arguments, made, node) for k, entry in entries.items()}
+        if hasattr(value, "dtype") or isinstance(value, type) or not hasattr(value, "__dict__"):
+            try:
+                hash(value)
+            except TypeError:
+                raise NotRecordable(f"it returns a {type(value).__name__}") from None
+            if type(value).__module__.partition(".")[0] == __name__.partition(".")[0]:
+                return lambda arguments, made, node: value  # a dtype, a device, a size
+        raise NotRecordable(f"it returns a {type(value).__name__}")
+
+    def _tensor_maker(self, t: Tensor) -> Callable[[list, list, Node | None], Any]:
+        if type(t) not in (Tensor, Parameter):
+            raise NotRecordable(f"it returns a {type(t).__name__}")
+        position = self.positions.get(id(t))
+        if position is not None:
+            return lambda arguments, made, node: arguments[position]
+        if id(t) in self.known:
+            return lambda arguments, made, node: t
+        meta = t._autograd
+        if type(t) is Parameter or t.__dict__:
+            raise NotRecordable("it returns a new Parameter, or a tensor with attributes")
+        if meta is not None and (
+            meta.hooks or meta.post_hooks or meta.retains_grad or (t.is_leaf and t.grad is not None)
+        ):
+            raise NotRecordable("it returns a tensor with a gradient or hooks")
+        if id(t) in self._made:
+            return self._made[id(t)].again
+        header = self.header(t)
+        if header is None:
+            return self._view_maker(t)
+        self._made[id(t)] = Made(header)
+        return self._made[id(t)].make
+
+    def _view_maker(self, t: Tensor) -> Callable[[list, list, Node | None], Any]:
+        """A view of an argument, or of a tensor that the function found."""
+        base = t._base
+        if base is None or t.requires_grad or t.dtype is not base.dtype:
+            raise NotRecordable("it returns another view of memory that existed before")
+        position, shift = self.positions.get(id(base)), t._offset - base._offset
+        if position is None and id(base) not in self.known:
+            raise NotRecordable("it returns a view of a tensor of unknown origin")
+
+        def make(arguments: list, made: list, node: Node | None) -> Tensor:
+            of: Any = base if position is None else arguments[position]
+            return of._view(shape, strides, of._offset + shift)
+
+        shape, strides = t.shape, t._strides
+        if position is not None:
+            base = None  # it comes with each call
+        return make
+
+    def keep(self, storages: list[UntypedStorage]) -> list[int | None]:
+        """Slots for memory that a derivative will read; None for what existed before."""
+        return [self.slot(s) for s in storages]
+
+
+def replaced(value: Any, table: dict[int, Any], copies: list | None = None) -> Any:
+    """A value with some tensors (or lists and dicts) exchanged. Containers without such tensors stay what they are: somebody may write
+    into them. Lists and dicts that are copied are put into `copies`, with their copies."""
+    if isinstance(value, Tensor) or id(value) in table:
+        return table.get(id(value), value)
+    if not table:
+        return value
+    if isinstance(value, (tuple, list)) and (type(value) in (tuple, list) or hasattr(value, "_make")):
+        parts = [replaced(v, table, copies) for v in value]
+        if all(a is b for a, b in zip(parts, value)):
+            return value
+        copy: Any = type(value)(*parts) if hasattr(value, "_make") else type(value)(parts)
+    elif type(value) is dict:
+        copy = {k: replaced(v, table, copies) for k, v in value.items()}
+        if all(copy[k] is v for k, v in value.items()):
+            return value
+    else:
+        return value
+    if copies is not None and type(value) in (list, dict):
+        copies.append((value, copy))
+    return copy
+
+
+def write_back(copies: list[tuple[Any, Any]], table: dict[int, Any]) -> None:
+    """What a function did to copies of its arguments, done to the arguments."""
+    inner = {id(copy): original for original, copy in copies}
+    for original, copy in copies:
+        values = copy if type(copy) is list else copy.values()
+        now = [inner[id(v)] if id(v) in inner else replaced(v, table) for v in values]
+        if type(copy) is list:
+            if len(now) != len(original) or any(a is not b for a, b in zip(now, original)):
+                original[:] = now
+        elif list(original) != list(copy) or any(a is not b for a, b in zip(now, original.values())):
+            original.clear()
+            original.update(zip(copy, now))
+
+
+def saved_storages(live: list[Tensor]) -> list[UntypedStorage]:
+    """The memory that the graph behind some tensors keeps, in an order that only depends on the graph."""
+    found: dict[int, UntypedStorage] = {}
+    for t in live:
+        for node in nodes_of(t.grad_fn):
+            for storage in held_storages(node):
+                found.setdefault(id(storage), storage)
+    return list(found.values())
+
+
+def leaves_of(live: list[Tensor]) -> list[Tensor]:
+    """The leaves that gradients of some tensors arrive at."""
+    found: dict[int, Tensor] = {}
+    for t in live:
+        for node in nodes_of(t.grad_fn):
+            if isinstance(node, AccumulateGrad):
+                found.setdefault(id(node.variable), node.variable)
+            elif _ends(node):
+                found.setdefault(id(node.leaf), node.leaf)  # type: ignore[attr-defined]
+    return list(found.values())
+
+
+def nodes_of(start: Node | None) -> list[Node]:
+    """All nodes of a graph, as far as the arguments of a function."""
+    order = [] if start is None else [start]
+    seen = set(map(id, order))
+    for node in order:  # grows while it is walked
+        for edge in () if _ends(node) else node.edges:
+            if edge is not None and id(edge[0]) not in seen:
+                seen.add(id(edge[0]))
+                order.append(edge[0])
+    return order
+
+
+def _ends(node: Node) -> bool:
+    """Whether an argument with a history enters here (a `differentiable.Boundary`)."""
+    return node.label == "CompiledArgumentBackward"
+
+
+def held_storages(node: Node) -> list[UntypedStorage]:
+    """The memory that a node keeps for its derivative."""
+    found: list[UntypedStorage] = []
+    pending, seen = _fields(node), {id(node)}  # a node of a user's is kept by its own context
+    while pending:
+        value = pending.pop()
+        if isinstance(value, UntypedStorage):
+            found.append(value)
+        elif isinstance(value, Tensor):
+            found.append(value._storage)
+        elif isinstance(value, SavedTensor):
+            if value.tensor is not None:
+                found.append(value.tensor._storage)
+        elif isinstance(value, Node):
+            pending += () if id(value) in seen else _fields(value)
+            seen.add(id(value))
+        elif isinstance(value, FunctionCtx):
+            pending += () if id(value) in seen else vars(value).values()
+            seen.add(id(value))
+        elif isinstance(value, (list, tuple)):
+            pending += [v for v in value if type(v) not in ATOMS and not _is_edge(v)]
+        elif type(value) is dict:
+            pending += value.values()
+    return found
+
+
+def _fields(node: Node) -> list[Any]:
+    """What a node has, but for other nodes."""
+    if isinstance(node, AccumulateGrad) or _ends(node):
+        return []
+    slots = (getattr(node, n, None) for c in type(node).__mro__ for n in c.__dict__.get("__slots__", ()))
+    return [f for f in (*vars(node).values(), *slots) if not isinstance(f, Node)]
+
+
+def _is_edge(value: Any) -> bool:
+    return type(value) is tuple and len(value) == 2 and isinstance(value[0], Node)
+
+
+def spent(start: Node | None) -> bool:
+    """Whether a graph keeps no values: it was walked already, or needs none."""
+    return not any(held_storages(node) for node in nodes_of(start))
+
+
+def is_live(t: Tensor, arguments: Any) -> bool:
+    """Whether a result can be differentiated by the caller in a way that depends on the call: its graph keeps values, or leads to
+    one of these arguments (their ids), which are others in each call."""
+    if t.grad_fn is None:
+        return False
+    if not spent(t.grad_fn):
+        return True
+    return not walked(t) and any(id(leaf) in arguments for leaf in leaves_of([t]))
+
+
+def walked(t: Tensor) -> bool:
+    """Whether a backward pass has been through a graph, and has freed what it kept."""
+    return any(entry is GONE for node in nodes_of(t.grad_fn) for entry in node.saved_fields().values())
+
+
+__all__ = [
+    "Header",
+    "Results",
+    "Slot",
+    "held_storages",
+    "is_live",
+    "leaves_of",
+    "nodes_of",
+    "replaced",
+    "saved_storages",
+    "spent",
+    "write_back",
+]

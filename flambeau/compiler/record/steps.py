@@ -1,0 +1,307 @@
+"""A recorded function: steps over buffers, in order.
+
+A *buffer* is a piece of memory: an argument's, a parameter's, or one that the function made. A step is a native call (`Launch`), a
+`Test` of a number that a kernel reports errors in, or a `Call` of an operator that does more than native calls."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from ...backends import compiled
+from ...backends.cpu import jit
+from ...expr.node import children, walk
+from ...graph.memory import Buffer, Ref, mapped
+
+_FIRST = frozenset((0,))
+_LONGEST = 200  # formulas that are shown
+# Functions of many instructions. Two of them, one after the other, in one loop take longer than in two: a processor cannot begin with
+# the next elements before it is nearly through with these (measured: 5 tanh on 1e6 elements 4.4 ms in one loop, 2.1 ms in five).
+LONG = frozenset(
+    ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+     "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "atan2", "pow", "call")
+)  # fmt: skip
+_LIBC = ctypes.CDLL(None)
+MEMSET = ctypes.cast(_LIBC.memset, ctypes.c_void_p).value or 0
+MEMCPY = ctypes.cast(_LIBC.memcpy, ctypes.c_void_p).value or 0
+
+
+class Number(NamedTuple):
+    """A number that is known only when the program runs: value `position` of update number `update`."""
+
+    update: int
+    position: int
+
+    def __repr__(self) -> str:
+        return f"number {self.update}.{self.position}"
+
+
+class Same(NamedTuple):
+    """An argument of the step that a call stands beside."""
+
+    position: int
+
+
+class OtherCall(NamedTuple):
+    """A native call, some of whose arguments are those of a step."""
+
+    address: int
+    signature: str
+    arguments: list[Any]
+    plan: Any = None  # of oneDNN
+
+
+class Other(NamedTuple):
+    """The native calls that a step stands for: they give the same, but for rounding. In the first run both are made; where they differ
+    by more than that, these are used from then on. The memory that they use is that of the step, or existed before."""
+
+    calls: tuple[OtherCall, ...]
+    results: tuple[tuple[int, int], ...]  # positions of the step's arguments, and bytes
+
+
+class Relaid(NamedTuple):
+    """The native calls, as they were recorded, that a step gives the same as, with pictures in another layout. In the first run both are
+    made, and must agree."""
+
+    calls: tuple[Launch, ...]
+    pictures: dict[int, tuple[int, Any]]  # by the buffer of a recorded call: the step's, and a `pictures.Picture`
+
+    def exchanged(self, old: int, new: int) -> Relaid:
+        """The same, of a step that has got another buffer."""
+        calls = [replace(call, arguments=_exchanged(call.arguments, old, new)) for call in self.calls]
+        return Relaid(tuple(calls), {b: (new if mine == old else mine, p) for b, (mine, p) in self.pictures.items()})
+
+    def then(self, calls: tuple[Launch, ...], pictures: dict[int, tuple[int, Any]]) -> Relaid:
+        return Relaid((*self.calls, *calls), {**self.pictures, **pictures})
+
+
+def _exchanged(arguments: list[Any], old: int, new: int) -> list[Any]:
+    return [Ref(new, a.offset) if type(a) is Ref and a.buffer == old else a for a in arguments]
+
+
+@dataclass(eq=False, slots=True)
+class Launch:
+    """A native call. Arguments are Refs, numbers, bytes, None, or an int that stands for an address that never changes."""
+
+    name: str
+    address: int
+    signature: str
+    arguments: list[Any]
+    plan: Any = None  # of oneDNN, kept alive
+    weight: int = 1  # how many recorded calls it stands for
+    other: Other | None = None
+    lane: tuple[int, int] | None = (
+        None  # steps in a row with the same first number run side by side: those of each second one in order
+    )
+    relaid: Relaid | None = None
+
+    def refs(self) -> Iterator[Ref]:
+        return (a for a in self.arguments if type(a) is Ref)
+
+    def exchanged(self, old: int, new: int) -> Launch:
+        """The same step with one buffer exchanged."""
+        relaid = None if self.relaid is None else self.relaid.exchanged(old, new)
+        return replace(self, arguments=_exchanged(self.arguments, old, new), relaid=relaid)
+
+    @property
+    def written(self) -> frozenset[int] | None:
+        """The positions of the arguments that are written to; None if that is not known: any may be."""
+        if self.plan is not None:
+            return frozenset(range(1, 1 + self.plan.results))
+        known = jit.facts.get(self.address)
+        if known is not None:
+            return known.written
+        return _FIRST if self.address in (MEMSET, MEMCPY) else None
+
+    def writes(self) -> list[Ref]:
+        known = self.written
+        return [a for i, a in enumerate(self.arguments) if type(a) is Ref and (known is None or i in known)]
+
+    def reads(self) -> list[Ref]:
+        """What it may read: also what it writes, unless that is known to be nothing but a result."""
+        known = self.written
+        if known is None or not self.is_formula:
+            return list(self.refs())
+        return [a for i, a in enumerate(self.arguments) if type(a) is Ref and i not in known]
+
+    @property
+    def is_formula(self) -> bool:
+        """Whether it is a loop over a formula, or a reduction of one: its results depend on nothing but what it reads, and it writes
+        all of them."""
+        return self.is_loop or self.address in compiled.reductions
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether it is a loop over a formula."""
+        return self.address in compiled.maps
+
+
+def operands(step: Launch) -> tuple[list, list] | None:
+    """Of a loop over a formula, what it writes and what it reads: (a place and its strides in elements, or a number; bytes of an
+    element). None for other steps."""
+    known = compiled.maps.get(step.address)
+    if known is None:
+        return None
+    _, in_dtypes, out_dtypes, kinds, rank = known
+    places = places_of(step, kinds, rank)
+    widths = [d.itemsize for d in (*out_dtypes, *in_dtypes)]
+    both = list(zip(places, widths))
+    return both[: len(out_dtypes)], both[len(out_dtypes) :]
+
+
+def places_of(step: Launch, kinds: str, rank: int) -> list[Any]:
+    """The operands of a loop: places with their strides in elements, or numbers."""
+    first, *rest = step.arguments
+    count = sum(k in "cbs" for k in kinds)
+    if type(first) is bytes:
+        numbers = struct.unpack(f"{len(first) // 8}q", first)
+        strides = iter([numbers[rank * (k + 1) : rank * (k + 2)] for k in range(count)])
+    else:
+        strides = iter([(1,) if k == "c" else (0,) for k in kinds if k in "cbs"])
+    return [(a, next(strides)) if k in "cbs" else a for a, k in zip(rest, kinds)]
+
+
+@dataclass(eq=False, slots=True)
+class Test:
+    """The number at a place must be zero; if not, the operator that reports an error there is called again, to raise it."""
+
+    name: str
+    place: Ref
+    size: int
+    again: Call | None = None
+    error: Exception | None = None  # to be raised, where it needs no second call
+
+    def refs(self) -> Iterator[Ref]:
+        return iter((self.place,))
+
+
+class Held(NamedTuple):
+    """A tensor among the arguments of a `Call`: a layout over a buffer."""
+
+    place: Ref
+    layout: tuple  # shape, strides, dtype, contiguous
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """An operator that is called through Python: its arguments, and the buffers that it makes, in order. `changes` says whether it
+    changes something besides; `results` are what it returns, where that may look otherwise in another call."""
+
+    name: str
+    function: Callable
+    arguments: tuple
+    keywords: dict
+    makes: list[int] = field(default_factory=list)
+    why: str = ""
+    changes: bool = False
+    results: list[Held] | None = None
+
+    def refs(self) -> Iterator[Ref]:
+        found: list[Ref] = []
+        mapped((self.arguments, self.keywords), Held, lambda held: found.append(held.place))
+        return iter([*found, *(Ref(b, 0) for b in self.makes)])
+
+
+class Update(NamedTuple):
+    """The numbers of an optimizer's update: `prologue(*scalars, *options)` gives new scalars, then numbers for the kernels."""
+
+    prologue: Callable
+    scalars: tuple[tuple[Ref, ...], ...]  # for each scalar, where every parameter has it
+    dtypes: tuple
+    options: dict[str, Any]  # as they were when it was recorded
+    names: tuple[str, ...]  # of the options that are numbers
+    parameters: frozenset[int]  # their ids
+
+
+@dataclass(eq=False, slots=True)
+class Graph:
+    """Everything that happened in one call of a function."""
+
+    steps: list[Any] = field(default_factory=list)
+    buffers: list[Buffer] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
+    generators: list[Any] = field(default_factory=list)  # whose engines native calls use
+    draws: list[Any] = field(default_factory=list)  # all that random numbers come from
+    exact: bool = False  # whether passes must keep every bit
+    portable: bool = False  # whether all steps must be calls that a program without Python can make
+    rounded_otherwise: bool = False  # whether one has not
+    layouts: bool | None = (
+        False  # whether pictures may lie otherwise between steps; None: where that is expected to take less time
+    )
+    relaid: list[str] = field(default_factory=list)  # the operators whose steps have them so
+    recomputes: bool = False  # whether long formulas, too, are computed again rather than kept
+    recomputed: list[tuple[str, int]] = field(
+        default_factory=list
+    )  # what is: the operator, and bytes that are not kept
+
+    def text(self, known: dict[int, tuple] | None = None) -> str:
+        """The steps, one a line. `known` keeps lines for the next time: few steps are others then."""
+        lines = []
+        for step in self.steps:
+            if known is None or not isinstance(step, Launch):
+                lines.append(_line(step))
+                continue
+            held, seen, line = known.get(id(step), (None, None, ""))
+            now = (step.name, step.address, step.plan, step.arguments)
+            if held is not step or seen != now:
+                line = _line(step)
+                known[id(step)] = step, (*now[:3], list(step.arguments)), line
+            lines.append(line)
+        return "\n".join(lines)
+
+
+def _line(step: Any) -> str:
+    if isinstance(step, Test):
+        return f"test {step.name}: {step.place!r} is zero"
+    if not isinstance(step, Launch):
+        held = ", ".join(map(repr, step.refs()))
+        return f"call {step.name}({held})  # {step.why}"
+    others = [a for a in step.arguments if not isinstance(a, (Ref, bytes)) and a is not None]
+    if step.plan is not None:
+        others = others[1:]  # where the plan's table is says nothing to people
+    written = step.written or ()
+    places = [(i, a) for i, a in enumerate(step.arguments) if type(a) is Ref]
+    given = ", ".join(map(repr, [*(a for i, a in places if i not in written), *others]))
+    made = ", ".join(repr(a) for i, a in places if i in written)
+    return f"{made + ' = ' if made else ''}{step.name}({given}){_formula(step.address)}"
+
+
+@functools.lru_cache(1024)
+def _formula(address: int) -> str:
+    """What a loop computes, if that is short: parts that are used several times are written out each time."""
+    known = compiled.maps.get(address)
+    if known is None:
+        return ""
+    lengths: dict[int, int] = {}
+    for x in walk(known[0]):
+        lengths[id(x)] = 1 + sum(lengths[id(c)] for c in children(x))
+    if sum(lengths[id(root)] for root in known[0]) > _LONGEST:
+        return f"  # a formula of {len(lengths)} operations"
+    return "  # " + "; ".join(map(str, known[0]))[:160]
+
+
+__all__ = [
+    "LONG",
+    "MEMCPY",
+    "MEMSET",
+    "Buffer",
+    "Call",
+    "Graph",
+    "Held",
+    "Launch",
+    "Number",
+    "Other",
+    "OtherCall",
+    "Ref",
+    "Relaid",
+    "Same",
+    "Test",
+    "Update",
+    "mapped",
+    "operands",
+    "places_of",
+]

@@ -1,0 +1,90 @@
+"""Where buffers of a function's own lie: one arena, in which those that live at different times share memory."""
+
+from __future__ import annotations
+
+from ..record.steps import Graph, Launch, Ref, Test, operands
+
+_ALIGNMENT = 64
+Lives = dict[int, tuple[int, int]]
+
+
+def lifetimes(graph: Graph, wanted: set[int]) -> Lives:
+    """First and last step in which each buffer of the function's own is used."""
+    found: Lives = {}
+    ends: dict[int, int] = {}  # of steps that run side by side, the last
+    for i, step in enumerate(graph.steps):
+        if isinstance(step, Launch) and step.lane is not None:
+            ends[step.lane[0]] = i
+    starts: dict[int, int] = {}
+    for i, step in enumerate(graph.steps):
+        lane = step.lane if isinstance(step, Launch) else None
+        first, last = (i, i) if lane is None else (starts.setdefault(lane[0], i), ends[lane[0]])
+        refs = [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]
+        for ref in refs:
+            if ref.buffer in wanted:
+                found[ref.buffer] = (found.get(ref.buffer, (first, i))[0], last)
+    return found
+
+
+def arrange(graph: Graph, wanted: set[int]) -> tuple[dict[int, int], int, dict[int, int]]:
+    """Offsets in one arena, its size, and which buffers take the place of which others. Large buffers first, each at the lowest place
+    that is free while it lives."""
+    lives = lifetimes(graph, wanted)
+    instead = in_place(graph, lives)
+    spans = dict(lives)
+    for index, place in instead.items():
+        del spans[index]
+        spans[place] = (spans[place][0], max(spans[place][1], lives[index][1]))
+    placed: list[tuple[int, int, int, int]] = []  # offset, end, first, last
+    offsets: dict[int, int] = {}
+    total = 0
+    for index in sorted(spans, key=lambda b: -graph.buffers[b].size):
+        first, last = spans[index]
+        size = -(-max(graph.buffers[index].size, 1) // _ALIGNMENT) * _ALIGNMENT
+        at = 0
+        for start, end, other_first, other_last in placed:  # in order of their offsets
+            if other_first <= last and first <= other_last and start < at + size and at < end:
+                at = end
+        offsets[index] = at
+        placed.append((at, at + size, first, last))
+        placed.sort()
+        total = max(total, at + size)
+    offsets.update({index: offsets[place] for index, place in instead.items()})
+    return offsets, total, instead
+
+
+def in_place(graph: Graph, lives: Lives) -> dict[int, int]:
+    """Results of loops over formulas that can be written over something the loop reads, element by element, and nobody reads later:
+    by buffer, the first of those whose place it takes."""
+    found: dict[int, int] = {}
+    for i, step in enumerate(graph.steps):
+        places = operands(step) if isinstance(step, Launch) else None
+        if places is None:
+            continue
+        outputs, inputs = places
+        dying = [p for p in inputs if type(p[0]) is tuple and _is_last(p[0][0], i, lives)]
+        for (ref, strides), width in outputs:
+            if lives.get(ref.buffer, (-1, -1))[0] != i or sum(q[0].buffer == ref.buffer for q, _ in outputs) > 1:
+                continue
+            for (old, walked), size in dying:
+                same = [p for p, _ in inputs if type(p) is tuple and p[0].buffer == old.buffer]
+                if (
+                    walked == strides
+                    and size == width
+                    and graph.buffers[old.buffer].size == graph.buffers[ref.buffer].size
+                    and old.offset == ref.offset
+                    and all(p == (old, walked) for p in same)
+                ):
+                    found[ref.buffer] = found.get(old.buffer, old.buffer)
+                    dying = [p for p in dying if p[0][0].buffer != old.buffer]
+                    break
+    return found
+
+
+def _is_last(ref: Ref, step: int, lives: Lives) -> bool:
+    """Whether nobody needs it later, and it was not made by this very step."""
+    first, last = lives.get(ref.buffer, (step, -1))
+    return last == step and first < step
+
+
+__all__ = ["arrange", "in_place", "lifetimes"]

@@ -1,0 +1,229 @@
+"""The first run of a program: on memory full of garbage, one step after the other, and undone afterwards.
+
+It needs little more memory than the function itself: what a step changes is copied when that step comes, not before, and by then the
+arena gives back what no later step uses."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...core.generator import default_generator
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor
+from ..record.comparison import Print, kind_of, view
+from ..record.steps import Launch, Test, operands
+
+if TYPE_CHECKING:
+    from .program import Program
+
+_GARBAGE = 0xCB
+_WORTHWHILE = 1 << 20  # bytes
+PIECE = 1 << 14  # elements of a loop that are done together
+
+
+class SetAside:
+    """The bytes of some storages, in a file: whoever writes over these for a moment needs no memory for what was there."""
+
+    def __init__(self, storages: list[UntypedStorage]):
+        self.places = [view(s.ptr, s.size_bytes) for s in storages if s.ptr]
+        self.file = _nameless_file() if self.places else None
+        for place in self.places:
+            written = 0
+            while self.file is not None and written < len(place):
+                written += self.file.write(place[written:])
+
+    def put_back(self) -> None:
+        """What was there is there again."""
+        if self.file is None:
+            return
+        self.file.seek(0)
+        for place in self.places:
+            read = 0
+            while read < len(place):
+                read += self.file.readinto(place[read:])
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+def _nameless_file() -> Any:
+    """A file that is gone when it is closed; where the system has none without a name, another module has to be imported."""
+    try:
+        folder = os.environ.get("TMPDIR") or "/tmp"  # noqa: S108 - nobody else can open it
+        return os.fdopen(os.open(folder, os.O_RDWR | os.O_TMPFILE, 0o600), "r+b", buffering=0)
+    except (AttributeError, OSError):
+        return importlib.import_module("tempfile").TemporaryFile(buffering=0)
+
+
+def to_the_end(action: Callable[[], Any]) -> Any:
+    """Do something that can be done twice, whatever interrupts it; the interruption goes on afterwards."""
+    interruption: BaseException | None = None
+    while True:
+        try:
+            found = action()
+            break
+        except KeyboardInterrupt as problem:
+            interruption = problem
+    if interruption is not None:
+        raise interruption
+    return found
+
+
+class Rehearsal:
+    """What has to be done before and after each step of a program, and what there was before it ran. `shown` are addresses of memory
+    that results look at: what is there must stay until these are compared; None if that is not known."""
+
+    def __init__(
+        self, program: Program, tensors: list[Tensor], made: list[UntypedStorage], shown: set[int] | None = None
+    ):
+        self.program, self.shown = program, shown
+        self.times: list[tuple[str, float]] = []
+        self.saved: list[tuple[int, bytes, Any]] = []  # where, what was there, and the kind of numbers it is
+        self._since = 0  # bytes saved since the arena was last cleared up
+        self._filled: dict[int, list[tuple[int, int]]] = {}  # by step: places to fill with garbage
+        self._changed: dict[int, list[tuple[int, int, Any]]] = {}  # places to be saved
+        self._brief: dict[int, list[tuple[int, int, Any]]] = {}  # those of them that no later step uses
+        self._copies: list[tuple[int, bytes, Any]] = []  # of these, while the step runs
+        self._found: list[tuple[int, Print]] = []  # what they had become
+        self._first: dict[int, int] = {}  # of each buffer, the steps that use it first and last
+        self._last: dict[int, int] = {}
+        self._number = {id(step): i for i, step in enumerate(program.graph.steps)}
+        self._generators = [(g, g.state_bytes()) for g in dict.fromkeys([default_generator, *program.graph.draws])]
+        self._plan(tensors, made)
+
+    def _plan(self, tensors: list[Tensor], made: list[UntypedStorage]) -> None:
+        graph, program = self.program.graph, self.program
+        places = {b: (made[i].ptr, made[i].size_bytes) for i, b in enumerate(program.results) if made[i].ptr}
+        for b, offset in program.offsets.items():
+            if b in program.in_place:  # there is what the step reads
+                continue
+            places[b] = program.arena.ptr + offset, graph.buffers[b].size
+        written: set[int] = set()
+        for i, step in enumerate(graph.steps):
+            refs = [*step.refs(), *(step.again.refs() if isinstance(step, Test) and step.again else ())]
+            for ref in refs:
+                self._last[ref.buffer] = i
+                self._first.setdefault(ref.buffer, i)
+                if ref.buffer in places:
+                    self._filled.setdefault(i, []).append(places.pop(ref.buffer))
+            for ref in () if isinstance(step, Test) else changed_by(step):
+                if ref.buffer >= 0 and ref.buffer not in written:
+                    written.add(ref.buffer)
+                    self._changed.setdefault(i, []).extend(self._outside(ref.buffer, tensors))
+        self._find_brief(tensors)
+        for address, size in places.values():  # no step uses them
+            ctypes.memset(address, _GARBAGE, size)
+        for b in {r.buffer for u in graph.updates for refs in u.scalars for r in refs} - written:
+            self.saved += [(at, ctypes.string_at(at, size), kind) for at, size, kind in self._outside(b, tensors)]
+
+    def _find_brief(self, tensors: list[Tensor]) -> None:
+        """Of what steps change, the parts that are needed for nothing else: they are put back right after the step."""
+        if self.shown is None:
+            return
+        graph = self.program.graph
+        kept = {r.buffer for u in graph.updates for refs in u.scalars for r in refs} | set(self.program.arguments)
+        for i, step in enumerate(graph.steps):
+            refs = {} if isinstance(step, Test) else {r.buffer: r for r in changed_by(step) if r.buffer not in kept}
+            for buffer in refs:
+                places = self._outside(buffer, tensors) if self._last.get(buffer) == i else []
+                for place in places:
+                    if place in self._changed.get(i, ()) and place[0] not in self.shown:
+                        self._changed[i].remove(place)
+                        self._brief.setdefault(i, []).append(place)
+
+    def _outside(self, index: int, tensors: list[Tensor]) -> list[tuple[int, int, Any]]:
+        """The memory behind a buffer that existed before: where, how much, and numbers of which kind it holds."""
+        argument = self.program.arguments.get(index)
+        if argument is None:
+            buffer = self.program.graph.buffers[index]
+            if buffer.source != "state":
+                return []
+            size = buffer.size if buffer.storage is None else min(buffer.size, buffer.storage.size_bytes)
+            return [(buffer.address, size, None if buffer.dtype is None else kind_of(buffer.dtype))]
+        first = tensors[argument[0]]._storage.ptr
+        sharing = [t for t in tensors if t._storage.ptr == first and first]
+        return [(t._storage.ptr + t._offset * t.dtype.itemsize, extent(t), kind_of(t.dtype)) for t in sharing]
+
+    def widths(self, step: Any) -> list[int] | None:
+        """Of a loop over a formula that can be run some elements at a time: the bytes from one element to the next behind each of its
+        arguments but the first, which says how many there are. Then `piece` copies what it changes instead of `before`."""
+        places = self._brief.get(self._number.get(id(step), -1), [])
+        if not places or not isinstance(step, Launch) or type(step.arguments[0]) is not int:
+            return None
+        known = operands(step)
+        count = step.arguments[0]
+        if known is None or count <= PIECE:
+            return None
+        widths, starts = [], set()
+        for place, width in (*known[0], *known[1]):
+            dense = type(place) is tuple and place[1] == (1,)
+            widths.append(width if dense else 0)
+            if dense:
+                starts.add((self.program.address(place[0]), count * width))
+        return widths if all((at, size) in starts for at, size, _ in places) else None
+
+    def piece(self, step: Any, first: int, count: int, whole: int) -> None:
+        """Some of a loop's elements are about to be computed."""
+        for address, size, kind in self._brief[self._number[id(step)]]:
+            width = size // whole
+            at = address + first * width
+            self._copies.append((at, ctypes.string_at(at, count * width), kind))
+
+    def before(self, step: Any, in_pieces: bool = False) -> None:
+        """A step is about to run."""
+        number = self._number.get(id(step), -1)
+        for address, size in self._filled.pop(number, ()):
+            ctypes.memset(address, _GARBAGE, size)
+        for address, size, kind in self._changed.pop(number, ()):
+            self.saved.append((address, ctypes.string_at(address, size), kind))
+            self._since += size
+        for address, size, kind in () if in_pieces else self._brief.pop(number, ()):
+            self._copies.append((address, ctypes.string_at(address, size), kind))
+            self._since += size
+        if number >= 0 and (self._since > _WORTHWHILE or getattr(step, "relaid", None) is not None):
+            self._since = 0
+            offsets, buffers = self.program.offsets, self.program.graph.buffers
+            self.program.rest([(at, at + buffers[b].size) for b, at in offsets.items() if self._lives(b, number)])
+
+    def _lives(self, b: int, number: int) -> bool:
+        """Whether a buffer is used by steps before this one, or by it, and by it or later ones."""
+        return self._first.get(b, number + 1) <= number <= self._last.get(b, -1)
+
+    def after(self, step: Any) -> None:
+        """A step has run."""
+        self._put_back(self._copies)
+
+    def _put_back(self, copies: list[tuple[int, bytes, Any]]) -> None:
+        while copies:
+            address, old, kind = copies[-1]
+            self._found.append((address, Print(address, len(old), kind)))
+            ctypes.memmove(address, old, len(old))
+            copies.pop()
+
+    def undo(self) -> list[tuple[int, Print]]:
+        """Put everything back that was changed; what it had become. To be called again if it was interrupted."""
+        self._put_back(self._copies)
+        self._put_back(self.saved)
+        for generator, mark in self._generators:
+            generator.set_state_bytes(mark)
+        return self._found
+
+
+def changed_by(step: Any) -> list[Any]:
+    """Places that a step may change."""
+    return step.writes() if isinstance(step, Launch) else list(step.refs())
+
+
+def extent(t: Tensor) -> int:
+    """Bytes from the first to the last element."""
+    if 0 in t.shape:
+        return 0
+    return (1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides))) * t.dtype.itemsize
+
+
+__all__ = ["PIECE", "Rehearsal", "SetAside", "changed_by", "extent", "to_the_end"]

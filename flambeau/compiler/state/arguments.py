@@ -1,0 +1,182 @@
+"""What a call looks like: its tensors, and a key of everything else that decides which recording fits."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...backends.cpu import heavy, threads
+from ...core import settings
+from ...core.casts import casts
+from ...core.device import default_device
+from ...core.graph import INFERENCE, grad_mode
+from ...core.promotion import get_default_dtype
+from ...core.tensor import Tensor
+from ...nn.parameter import Parameter
+
+ATOMS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+_GPU_THREADS = f"{__name__.partition('.')[0]}.backends.nvidia.threads"
+DYNAMIC, STATIC = "_dynamo_dynamic_indices", "_dynamo_static_indices"  # what marks of sizes are called on tensors
+generation = [0]  # counts resets: recordings of an earlier one are not used
+
+
+class Arguments:
+    """The tensors among the arguments of a call, and a key of everything else about them."""
+
+    __slots__ = ("tensors", "key", "objects", "containers")
+
+    def __init__(self, args: tuple, kwargs: dict):
+        self.tensors: list[Tensor] = []
+        self.objects: list[Any] = []  # that are neither tensors nor plain values
+        self.containers: list[Any] = []  # lists and dicts, which a function may change
+        parts = [self._describe(a) for a in args]
+        if kwargs:
+            parts.append(tuple([(name, self._describe(value)) for name, value in kwargs.items()]))
+        self.key = (*parts, self._shared())
+
+    def pattern(self, sizes_count: bool) -> tuple:
+        """The key without the sizes of tensors: what calls have in common that differ only in these. `mark_static` and
+        `mark_dynamic` say of single sizes whether they count; `sizes_count` says it of the others."""
+        return _general(self.key, iter(self.tensors), sizes_count)
+
+    def plain(self, args: tuple) -> bool:
+        """Whether these are all tensors that `Last` knows how to compare."""
+        tensors = self.tensors
+        if len(args) != len(tensors) or any(a is not t for a, t in zip(args, tensors)) or self.key[-1]:
+            return False
+        return all(
+            type(t) is Tensor and t._autograd is None and t._base is None and not t.is_sparse and not t.__dict__
+            for t in tensors
+        )
+
+    def _describe(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is Tensor or kind is Parameter:
+            self.tensors.append(value)
+            meta = value._autograd
+            if value.is_sparse:
+                return "sparse"
+            history = None if meta is None else (value.requires_grad, meta.grad_fn is None, layout_of(meta.grad))
+            base = value._base is not None and value._base.requires_grad
+            flags: Any = base + 2 * (value._storage.version >= INFERENCE)
+            if value.__dict__:
+                flags = flags, self._attributes(value)
+            return kind, value.shape, value._strides, value.dtype, value.device, history, flags
+        if kind in ATOMS:
+            return atom(value)
+        if kind is list or kind is dict:
+            self.containers.append(value)
+        if kind is tuple or kind is list:
+            return kind, tuple([self._describe(v) for v in value])
+        if kind is dict:
+            return kind, tuple([(atom(k) if type(k) in ATOMS else k, self._describe(v)) for k, v in value.items()])
+        if isinstance(value, np.generic):
+            return kind, value.tobytes()
+        self.objects.append(value)  # whoever keeps the key keeps these, so that their numbers stay theirs
+        return "object", id(value)
+
+    def _attributes(self, t: Tensor) -> tuple:
+        """What a program has hung on a tensor."""
+        found = []
+        for name, value in t.__dict__.items():
+            if name not in (DYNAMIC, STATIC):
+                if type(value) not in ATOMS:
+                    self.objects.append(value)
+                found.append((name, atom(value) if type(value) in ATOMS else id(value)))
+        return tuple(found)
+
+    def _shared(self) -> Any:
+        """Which tensors share memory, how far from each other they begin, and which are one; which lists and dicts are one."""
+        tensors = self.tensors
+        found: list[Any] = []
+        if len(self.containers) > 1:
+            first_of: dict[int, int] = {}
+            for i, held in enumerate(self.containers):
+                if first_of.setdefault(id(held), i) != i:
+                    found.append((first_of[id(held)], i))
+        if len(tensors) < 2:
+            return tuple(found) or None
+        seen: dict[int, int] = {}
+        one: dict[int, int] = {}
+        if any(t._storage.owner is not None for t in tensors if not t.is_sparse) and self._overlapping():
+            found.append(id(self))  # unlike any other call
+        for i, t in enumerate(tensors):
+            at = getattr(t._storage, "ptr", 0) or 0
+            first = seen.setdefault(at, i)
+            if first != i and at:
+                apart = t._offset * t.dtype.itemsize - tensors[first]._offset * tensors[first].dtype.itemsize
+                found.append((first, i, apart, one.get(id(t))))
+            one.setdefault(id(t), i)
+        return tuple(found)
+
+    def _overlapping(self) -> bool:
+        """Whether the memory of two tensors overlaps, though their storages begin at different places."""
+        storages = {t._storage.ptr: t._storage for t in self.tensors if not t.is_sparse}
+        spans = sorted((s.ptr, s.ptr + s.size_bytes) for s in storages.values() if s.ptr)
+        return any(a[1] > b[0] for a, b in zip(spans, spans[1:]))
+
+
+def _general(part: Any, tensors: Iterator[Tensor], sizes_count: bool) -> Any:
+    """A part of a key without the sizes of tensors. These come in the order of the key."""
+    if type(part) is not tuple:
+        return part
+    if len(part) == 7 and (part[0] is Tensor or part[0] is Parameter):
+        t = next(tensors)
+        fixed = t.__dict__.get(STATIC, frozenset()) if t.__dict__ else frozenset()
+        free = t.__dict__.get(DYNAMIC, frozenset()) if t.__dict__ else frozenset()
+        shape = tuple(
+            n if n < 2 or i in fixed or (sizes_count and i not in free) else None for i, n in enumerate(part[1])
+        )
+        order = tuple(sorted(range(len(shape)), key=lambda i: (-part[2][i], i)))
+        return (part[0], shape, order, t._contig, *part[3:5], general_history(part[5]), part[6])
+    return tuple([_general(p, tensors, sizes_count) for p in part])
+
+
+def atom(value: Any) -> tuple:
+    """A plain value as a part of a key: equal only to one that can stand for it (1 is not 1.0, and 0.0 is not -0.0)."""
+    kind = type(value)
+    if kind is float:
+        return kind, value if value and value == value else repr(value)
+    return kind, repr(value) if kind is complex else value
+
+
+def layout_of(t: Any) -> Any:
+    """None, or shape, strides and dtype of a strided tensor without history."""
+    if t is None:
+        return None
+    if t.is_sparse or not t.is_leaf:
+        return "unusual"
+    return t.shape, t._strides, t.dtype, t.requires_grad
+
+
+def _chosen_gpu() -> int:
+    """The device that "cuda" means, where GPUs are in use."""
+    room = sys.modules.get(_GPU_THREADS)
+    return 0 if room is None else room.mine.chosen
+
+
+def general_history(history: Any) -> Any:
+    """What of a tensor's history does not depend on its sizes."""
+    if history is None or history[2] is None or type(history[2]) is str:
+        return history
+    return (*history[:2], (len(history[2][0]), *history[2][2:]))
+
+
+def settings_key() -> tuple:
+    """The switches that decide what operators do."""
+    cast = (casts.dtype, casts.cache_enabled) if casts.active else None
+    state = settings._State
+    return (
+        grad_mode.enabled, grad_mode.inference, cast, get_default_dtype(), default_device(), threads.get_num_threads(),
+        heavy._enabled, settings.matmul_switches.state, settings.cudnn_switches.state(), _chosen_gpu(), state.deterministic,
+        state.fill_uninitialized_memory, state.warn_always, tuple(settings.attention_kernels.values()),
+        threading.get_ident(), os.getpid(), generation[0],
+    )  # fmt: skip
+
+
+__all__ = ["ATOMS", "DYNAMIC", "STATIC", "Arguments", "generation", "layout_of", "settings_key"]

@@ -1,0 +1,468 @@
+"""Whether Python's state is still what a recording saw.
+
+Each `Item` watches one object: the entries of a dict, the elements of a list, a tensor's header. A native loop compares words of
+memory (versions of dicts, pointers in lists and slots) with what they were: a thousand in a few microseconds. A word that differs is
+no verdict yet: then the item compares values in Python, and takes the new word over if they are the same."""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import ctypes
+from array import array
+from typing import Any
+
+from ...core.graph import AutogradState
+from ...core.tensor import Tensor
+from ..runtime import driver
+from .arguments import ATOMS, layout_of
+from .object_layouts import (
+    CLASS_PLACES,
+    CLASSES_ARE_KNOWN,
+    DICT_VERSION,
+    FUNCTION_PLACES,
+    POINTER_SLOT,
+    SET_SIZE,
+    SETS_ARE_KNOWN,
+    SLOTS_ARE_KNOWN,
+    TENSOR_SLOTS,
+    Rows,
+    dict_rows,
+    own_dict_row,
+    word,
+)
+
+MISSING: Any = type("MISSING", (), {"__repr__": lambda self: "nothing"})()
+
+
+def same(old: Any, new: Any) -> bool:
+    """Whether a value can stand for another: the same object, or an equal number or text of the same type."""
+    if old is new:
+        return True
+    if type(old) is not type(new):
+        return False
+    if type(old) is float or type(old) is complex:
+        return repr(old) == repr(new)  # so that nan is nan, and 0.0 is not -0.0
+    if type(old) in ATOMS:
+        return old == new
+    if type(old) is tuple:
+        return len(old) == len(new) and all(map(same, old, new))
+    return False
+
+
+_KINDS = (list, tuple, set, frozenset, collections.deque)
+
+
+def contents(held: Any) -> Any:
+    """What is in a container, whatever its class makes of that: entries of a dict in order, elements of others."""
+    if isinstance(held, dict):
+        kind = collections.OrderedDict if isinstance(held, collections.OrderedDict) else dict
+        return dict(kind.items(held))
+    kind_of_others = next(kind for kind in _KINDS if isinstance(held, kind))
+    return list(kind_of_others.__iter__(held))
+
+
+class Item:
+    """One object that a recording depends on. `what` names it for people."""
+
+    __slots__ = ("what",)
+    what: str
+
+    def rows(self) -> Rows | None:
+        """Addresses and the words that lie there while nothing changes; None if that cannot be seen from outside."""
+        return None
+
+    def difference(self) -> str:
+        """What has changed, or nothing."""
+        raise NotImplementedError
+
+    def steps(self) -> list[tuple[Any, str, int]]:
+        """By how much numbers in a dict (with a name) or a cell (without) have changed that are only counted."""
+        return []
+
+    def reads(self, other: Item) -> bool:
+        """Whether it watches what has changed in another item."""
+        mine, theirs = (
+            getattr(self, "held", getattr(self, "cell", self)),
+            getattr(other, "held", getattr(other, "cell", other)),
+        )
+        return mine is theirs
+
+
+class DictItem(Item):
+    """All entries of a dict, or some."""
+
+    __slots__ = ("held", "names", "seen")
+
+    def __init__(self, what: str, held: dict, names: Any = None):
+        self.what, self.held, self.names = what, held, names
+        self.seen = contents(held) if names is None else {n: dict.get(held, n, MISSING) for n in names}
+
+    def rows(self) -> Rows | None:
+        return dict_rows(self.held, self.names)
+
+    def difference(self) -> str:
+        held, seen = self.held, self.seen
+        if self.names is None and (dict.__len__(held) != len(seen) or not all(map(same, seen, contents(held)))):
+            return f"the keys of {self.what} changed"
+        for name, old in seen.items():
+            new = dict.get(held, name, MISSING)
+            if old is not new and not same(old, new):
+                return f"{self.what}[{name!r}] was {_shown(old)}, is {_shown(new)}"
+        return ""
+
+    def reads(self, other: Item) -> bool:
+        if not isinstance(other, DictItem) or other.held is not self.held:
+            return False
+        changed = {n for n, old in other.seen.items() if not same(old, dict.get(other.held, n, MISSING))}
+        return self.names is None or bool(changed.intersection(self.names))
+
+
+class ListItem(Item):
+    """The elements of a list."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: list):
+        self.what, self.held, self.seen = what, held, contents(held)
+
+    def rows(self) -> Rows | None:
+        size, items = word(id(self.held) + 16), word(id(self.held) + 24)
+        return [size, items, *(word(items[1] + 8 * i) for i in range(size[1]))]
+
+    def difference(self) -> str:
+        now = contents(self.held)
+        if len(now) != len(self.seen):
+            return f"{self.what} had {len(self.seen)} elements, has {len(now)}"
+        for i, (old, new) in enumerate(zip(self.seen, now)):
+            if old is not new and not same(old, new):
+                return f"{self.what}[{i}] was {_shown(old)}, is {_shown(new)}"
+        return ""
+
+
+class CollectionItem(Item):
+    """The elements of a set or a deque: seen from Python only, but for a set that is empty."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: Any):
+        self.what, self.held, self.seen = what, held, contents(held)
+
+    def rows(self) -> Rows | None:
+        return [word(id(self.held) + SET_SIZE)] if SETS_ARE_KNOWN and type(self.held) is set and not self.seen else None
+
+    def difference(self) -> str:
+        now = contents(self.held)
+        if len(now) != len(self.seen) or not all(map(same, self.seen, now)):
+            return f"the elements of {self.what} changed"
+        return ""
+
+
+class CellItem(Item):
+    """A variable of an enclosing function."""
+
+    __slots__ = ("cell", "seen")
+
+    def __init__(self, what: str, cell: Any):
+        self.what, self.cell, self.seen = what, cell, _contents(cell)
+
+    def rows(self) -> Rows | None:
+        return [word(id(self.cell) + 16)]
+
+    def difference(self) -> str:
+        new = _contents(self.cell)
+        return "" if same(self.seen, new) else f"{self.what} was {_shown(self.seen)}, is {_shown(new)}"
+
+
+class SlotsItem(Item):
+    """Attributes of an object that has no dict."""
+
+    __slots__ = ("held", "names", "seen")
+
+    def __init__(self, what: str, held: Any, names: list[str]):
+        self.what, self.held, self.names = what, held, names
+        self.seen = [getattr(held, n, MISSING) for n in names]
+
+    def difference(self) -> str:
+        for name, old in zip(self.names, self.seen):
+            new = getattr(self.held, name, MISSING)
+            if not same(old, new):
+                return f"{self.what}.{name} was {_shown(old)}, is {_shown(new)}"
+        return ""
+
+
+class ClassItem(Item):
+    """The class of an object. Whoever has one keeps the object: no other can take its place in memory."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: Any):
+        self.what, self.held, self.seen = what, held, type(held)
+
+    def rows(self) -> Rows | None:
+        return [(id(self.held) + 8, id(self.seen))] if CLASSES_ARE_KNOWN else None
+
+    def difference(self) -> str:
+        new = type(self.held)
+        return "" if new is self.seen else f"{self.what} was a {self.seen.__name__}, is a {new.__name__}"
+
+
+class OwnDictItem(Item):
+    """Which dict an object keeps its attributes in: another one may be assigned."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: Any):
+        self.what, self.held, self.seen = what, held, held.__dict__
+
+    def rows(self) -> Rows | None:
+        return own_dict_row(self.held)
+
+    def difference(self) -> str:
+        return "" if self.held.__dict__ is self.seen else f"the attributes of {self.what} are another dict"
+
+
+class FunctionItem(Item):
+    """What of a function can be exchanged: its code, defaults, attributes and name."""
+
+    __slots__ = ("held", "seen", "attributes")
+    _WORDS = ("code", "defaults", "keyword defaults", "name")
+
+    def __init__(self, what: str, held: Any):
+        self.what, self.held, self.attributes = what, held, held.__dict__
+        self.seen = self._state()
+
+    def _state(self) -> tuple:
+        f = self.held
+        return f.__code__, f.__defaults__, f.__kwdefaults__, f.__name__
+
+    def rows(self) -> Rows | None:
+        return [word(id(self.held) + place) for place in FUNCTION_PLACES] or None
+
+    def difference(self) -> str:
+        for name, old, new in zip(self._WORDS, self.seen, self._state()):
+            if not same(old, new):
+                return f"the {name} of {self.what} changed"
+        return "" if self.held.__dict__ is self.attributes else f"the attributes of {self.what} are another dict"
+
+
+class TypeItem(Item):
+    """What of a class is not in its dict: its bases and its name."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: type):
+        self.what, self.held, self.seen = what, held, (held.__mro__, held.__name__)
+
+    def rows(self) -> Rows | None:
+        return [word(id(self.held) + place) for place in CLASS_PLACES] or None
+
+    def difference(self) -> str:
+        if not same(self.seen[0], self.held.__mro__):
+            return f"the bases of {self.what} changed"
+        return "" if self.held.__name__ == self.seen[1] else f"the name of {self.what} changed"
+
+
+class ValueItem(Item):
+    """What a function without arguments gives: a setting of Python's that no object shows."""
+
+    __slots__ = ("ask", "seen")
+
+    def __init__(self, what: str, ask: Any):
+        self.what, self.ask, self.seen = what, ask, ask()
+
+    def difference(self) -> str:
+        return "" if self.ask() == self.seen else f"{self.what} changed"
+
+
+class TensorItem(Item):
+    """A tensor's header and where its memory is."""
+
+    __slots__ = ("held", "seen", "storage")
+
+    def __init__(self, what: str, held: Tensor):
+        self.what, self.held = what, held
+        self.storage = held._storage
+        self.seen = self._header()
+
+    def _header(self) -> tuple:
+        t = self.held
+        return (t._storage.ptr, t.shape, t._strides, t._offset, t.dtype, t.requires_grad, t.is_leaf, t._base)
+
+    def rows(self) -> Rows | None:
+        if not SLOTS_ARE_KNOWN:
+            return None
+        t = id(self.held)
+        rows = [word(t + offset) for offset in TENSOR_SLOTS]
+        return [*rows, word(id(self.held._storage) + POINTER_SLOT)]
+
+    def difference(self) -> str:
+        words = ("memory", "shape", "strides", "offset", "dtype", "requires_grad", "is_leaf", "base")
+        for name, old, new in zip(words, self.seen, self._header()):
+            if old is not new and (isinstance(old, Tensor) or old != new):
+                return f"{name} of {self.what} was {_shown(old)}, is {_shown(new)}"
+        return ""
+
+
+class AutogradItem(Item):
+    """The autograd side of a tensor; of its gradient only whether there is one, and its layout."""
+
+    __slots__ = ("held", "seen")
+
+    def __init__(self, what: str, held: AutogradState):
+        self.what, self.held = what, held
+        self.seen = self._state()
+
+    def _state(self) -> tuple:
+        m = self.held
+        return m.requires_grad, m.grad_fn, bool(m.hooks), bool(m.post_hooks), m.retains_grad, layout_of(m.grad)
+
+    def rows(self) -> Rows | None:
+        return dict_rows(self.held.__dict__)
+
+    def difference(self) -> str:
+        words = ("requires_grad", "grad_fn", "hooks", "post_hooks", "retains_grad", "grad")
+        for name, old, new in zip(words, self.seen, self._state()):
+            if old is not new and old != new:
+                return f"{name} of {self.what} was {_shown(old)}, is {_shown(new)}"
+        return ""
+
+    def settle(self) -> None:
+        """What is there now is what should be there."""
+        self.seen = self._state()
+
+
+class GroupItem(DictItem):
+    """A group of an optimizer's parameters. Its numbers may change: they are inputs of the update, which `options` has."""
+
+    __slots__ = ("optimizer", "options", "choices", "whole")
+
+    def __init__(self, what: str, group: dict, optimizer: Any, options: dict[str, Any]):
+        super().__init__(what, group, tuple(k for k, v in group.items() if not _is_number(v)))
+        self.optimizer, self.options, self.choices = optimizer, options, _choices(options)
+        self.whole: Any = None  # the names whose words were observed before it was known for a group; None for all
+
+    def rows(self) -> Rows | None:
+        return dict_rows(self.held, self.whole)
+
+    def difference(self) -> str:
+        found = super().difference()
+        if found:
+            return found
+        options = self.optimizer._options(self.held)
+        if _choices(options) != self.choices:
+            return f"an option of {self.what} was switched on or off"
+        self.options = options
+        return ""
+
+
+def _is_number(value: Any) -> bool:
+    """Whether an option is a number, or several (the betas of Adam)."""
+    return type(value) in (int, float) or (type(value) is tuple and bool(value) and all(map(_is_number, value)))
+
+
+def _choices(options: dict[str, Any]) -> tuple:
+    """What of the options decides the formula."""
+    return tuple((k, None if type(v) in (int, float) else (type(v), v)) for k, v in options.items())
+
+
+Observed = list[tuple[Item, Any]]
+
+
+def observe(items: list[Item]) -> Observed:
+    """Items with the words that lie in memory now."""
+    return [(item, item.rows()) for item in items]
+
+
+class Guard:
+    """Items, and the table of words that the native loop compares."""
+
+    def __init__(self, observed: Observed):
+        self.items = [item for item, _ in observed]
+        self.changed: Item | None = None  # what was different when something last was
+        self.slow: list[Item] = []
+        self.quick: list[Item] = []
+        self.starts = array("l")  # of each of these, its first row
+        self.table = array("q")
+        for item, rows in observed:
+            if rows is None:
+                self.slow.append(item)
+                continue
+            self.quick.append(item)
+            self.starts.append(len(self.table) // 2)
+            for row in rows:
+                self.table.extend(row)
+        self.count = len(self.table) // 2
+        self.starts.append(self.count)
+        self.table.extend((0, 0))
+        self.at = self.table.buffer_info()[0]
+        self.result = ctypes.c_int64()
+        self.result_at = ctypes.addressof(self.result)
+        self.check = driver.checker()
+
+    def difference(self) -> str:
+        """What has changed since the recording, or nothing."""
+        start = 0
+        while True:
+            self.check(self.at + 16 * start, self.count - start, self.result_at)
+            row = start + self.result.value
+            if row >= self.count:
+                break
+            number = bisect.bisect_right(self.starts, row) - 1
+            item, first, start = self.quick[number], self.starts[number], self.starts[number + 1]
+            found = item.difference()
+            if found:
+                self.changed = item
+                return found
+            rows = item.rows()
+            if rows is None or len(rows) != start - first:
+                return f"{item.what} changed"
+            self.table[2 * first : 2 * start] = array("q", [w for pair in rows for w in pair])
+        for item in self.slow:
+            found = item.difference()
+            if found:
+                self.changed = item
+                return found
+        return ""
+
+
+class Words:
+    """Words of memory that should be what they were. Whoever makes one sees to it that the objects live."""
+
+    def __init__(self, rows: list[tuple[int, int]]):
+        self.table = array("q", [*(w for row in rows for w in row), 0, 0])
+        self.at, self.count = self.table.buffer_info()[0], len(rows)
+        self.result = ctypes.c_int64()
+        self.result_at = ctypes.addressof(self.result)
+        self.check = driver.checker()
+
+    def unchanged(self) -> bool:
+        self.check(self.at, self.count, self.result_at)
+        return self.result.value == self.count
+
+
+def gradient_rows(t: Any, meta: Any) -> list[tuple[int, int]]:
+    """What is so while only its leaf, and whoever keeps the gradient and its storage once more, holds them: their reference counts
+    are two, the gradient is the leaf's, and it has no history."""
+    storage = t._storage
+    rows = [(id(t), 2), (id(storage), 2)]
+    rows += [word(id(t) + offset) for offset in TENSOR_SLOTS]
+    return [*rows, word(id(meta.__dict__) + DICT_VERSION)]
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    text = repr(value) if type(value) in (*ATOMS, tuple, list, dict) else f"a {type(value).__name__}"
+    return text if len(text) < 80 else text[:77] + "..."
+
+
+__all__ = ["AutogradItem", "CellItem", "ClassItem", "CollectionItem", "DictItem", "FunctionItem", "GroupItem", "Guard", "Item", "ListItem",
+           "MISSING", "OwnDictItem", "SlotsItem", "TensorItem", "TypeItem", "ValueItem", "Words", "contents", "gradient_rows", "observe", "same"]  # fmt: skip

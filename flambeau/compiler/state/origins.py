@@ -1,0 +1,129 @@
+"""Where code, classes and modules come from: this library, Python's, or a user. Told by files and identity, not by names, which anybody
+can give."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import c_functions
+
+LIBRARY, USER, SHARED = range(3)  # what is shared counts as the code's that calls it
+_PACKAGE = __name__.partition(".")[0]
+_ROOMS = ("distributed", "horovod", "serialization", "serve")  # they reach files and other processes
+_HOME = str(Path((lambda: None).__code__.co_filename).parents[2]) + os.sep  # the folder of the whole library
+_OUTSIDE = tuple(_HOME + room for room in _ROOMS)
+_OUTSIDE_NAMES = tuple(f"{_PACKAGE}.{room}" for room in _ROOMS)
+_PACKAGES = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
+_PYTHON = os.path.dirname(os.path.abspath(types.__file__)) + os.sep
+# Folders of packages that this library calls itself.
+called_by_us = [os.path.join(_PACKAGES, name) + os.sep for name in ("numpy", "llvmlite", "scipy", "cuda", "mpi4py")]
+_NAMED_TUPLE = set(
+    collections.namedtuple("Sample", "")().__new__.__globals__
+)  # what the code that makes one of these sees
+_BASES = (
+    object,
+    *c_functions.CONTAINERS,
+    types.SimpleNamespace,
+    type,
+    types.ModuleType,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+)
+_METHODS_IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+HEAP_TYPE = 1 << 9  # a flag of classes that are made at run time: those of Python, and some of C
+
+
+def kind_of(code: types.CodeType, space: dict) -> int:
+    """Whose code it is, which sees these globals."""
+    file = code.co_filename
+    if file.startswith(_HOME):
+        return LIBRARY
+    if file.startswith("<frozen ") or file.startswith(tuple(called_by_us)):
+        return SHARED
+    if file.startswith(_PYTHON) and "-packages" not in file:
+        return SHARED
+    if not file.startswith("<"):
+        return USER
+    if set(space) <= _NAMED_TUPLE:
+        return SHARED
+    return LIBRARY if _is_own_space(space) else USER
+
+
+def _is_own_space(space: dict) -> bool:
+    """Whether these are the globals of a module of this library's: what is made there has no file."""
+    name = space.get("__name__")
+    known = sys.modules.get(name) if isinstance(name, str) and name.startswith(f"{_PACKAGE}.") else None
+    return known is not None and vars(known) is space
+
+
+def is_library(code: types.CodeType, space: dict) -> bool:
+    """Whether code is this library's own, whatever its function calls itself."""
+    return kind_of(code, space) == LIBRARY
+
+
+def is_users(code: types.CodeType, space: dict) -> bool:
+    """Whether code is neither this library's nor Python's."""
+    return kind_of(code, space) == USER
+
+
+def reaches_outside(code: types.CodeType) -> bool:
+    """Whether code of this library does more than compute: files, other processes."""
+    return code.co_filename.startswith(_OUTSIDE)
+
+
+def is_outside(module: str) -> bool:
+    """Whether a module of this library does more than compute."""
+    return module.startswith(_OUTSIDE_NAMES)
+
+
+@functools.lru_cache(4096)
+def is_library_class(cls: type) -> bool:
+    """Whether a class is this library's own, whatever it calls itself: its module has it under its name."""
+    if cls.__module__.partition(".")[0] != _PACKAGE:
+        return False
+    place: Any = sys.modules.get(cls.__module__)
+    for name in cls.__qualname__.split("."):
+        place = getattr(place, "__dict__", {}).get(name)
+    return place is cls or "<locals>" in cls.__qualname__
+
+
+def is_library_module(module: types.ModuleType) -> bool:
+    name = module.__name__
+    return name.partition(".")[0] == _PACKAGE and sys.modules.get(name) is module
+
+
+def is_shared_module(module: types.ModuleType) -> bool:
+    """Whether a module is this library's, Python's or NumPy's: too much to look at as a whole."""
+    name = module.__name__.partition(".")[0]
+    return is_library_module(module) or name in sys.stdlib_module_names or name == "numpy"
+
+
+@functools.lru_cache(4096)
+def shows_its_state(cls: type) -> bool:
+    """Whether a class hides nothing in C: its state is in its dict and slots, and its methods are functions."""
+    return is_pythons(cls) or cls in _BASES or is_library_class(cls) or issubclass(cls, BaseException)
+
+
+@functools.lru_cache(4096)
+def is_pythons(cls: type) -> bool:
+    """Whether a class was made by a `class` statement: one that is made in C brings methods in C."""
+    if not cls.__flags__ & HEAP_TYPE or cls.__module__ in sys.builtin_module_names:
+        return False
+    file = getattr(sys.modules.get(cls.__module__), "__dict__", {}).get("__file__")
+    in_c = any(isinstance(v, _METHODS_IN_C) and v.__objclass__ is cls for v in cls.__dict__.values())
+    return not in_c and (file is None or file.endswith((".py", ".pyc")))
+
+
+__all__ = ["HEAP_TYPE", "LIBRARY", "SHARED", "USER", "called_by_us", "is_library", "is_library_class", "is_library_module", "is_outside",
+           "is_pythons", "is_shared_module", "is_users", "kind_of", "reaches_outside", "shows_its_state"]  # fmt: skip

@@ -1,0 +1,562 @@
+"""The Python state that a function depends on: variables around the code that ran, globals that it names, objects behind these.
+
+Which code ran, an `Observer` has seen; code that did not run does not count, whatever names it. Code of this library is trusted to
+depend on its arguments and on the settings that `function` compares. Of an object only attributes count whose names occur in code
+that ran; where such code looks attributes up by computed names, all count. What cannot be followed is a reason not to record."""
+
+from __future__ import annotations
+
+import abc
+import builtins
+import collections
+import dis
+import functools
+import gc
+import operator
+import sys
+import types
+import warnings
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from ...autograd.api import grad
+from ...core.device import device
+from ...core.dtype import dtype
+from ...core.generator import Generator
+from ...core.graph import Node
+from ...core.tensor import Tensor
+from ...nn import functional
+from ...nn.modules.module import Module
+from ...nn.parameter import Parameter
+from ...optim import optimizer as optimizer_room
+from ...optim.optimizer import Optimizer
+from . import c_functions
+from .arguments import ATOMS
+from .guards import (
+    AutogradItem,
+    CellItem,
+    ClassItem,
+    CollectionItem,
+    DictItem,
+    FunctionItem,
+    Item,
+    ListItem,
+    OwnDictItem,
+    SlotsItem,
+    TensorItem,
+    TypeItem,
+    ValueItem,
+    contents,
+)
+from .observer import Observer, Ran
+from .origins import (
+    HEAP_TYPE,
+    is_library,
+    is_library_class,
+    is_library_module,
+    is_outside,
+    is_pythons,
+    is_shared_module,
+    is_users,
+    reaches_outside,
+    shows_its_state,
+)
+
+_PACKAGE = __name__.partition(".")[0]
+_BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr", "dir", "__getattribute__", "__reduce_ex__",
+                               "__reduce__", "__getstate__", "format_map", "attrgetter", "methodcaller"))  # fmt: skip
+# What is another thing in each call: where a tensor lies, how often it was changed, where it comes from; what random numbers come
+# next.
+_OF_ONE_CALL = frozenset(("data_ptr", "storage_offset", "storage", "untyped_storage", "_version", "grad_fn", "_base", "is_shared", "is_pinned",
+                          "_is_view", "is_set_to", "share_memory_", "_use_count", "__array_interface__",
+                          "_profiler_enabled", "initial_seed", "seed", "get_rng_state", "get_state"))  # fmt: skip
+# What is done to gradients of something that a function computes.
+_HOOKS = frozenset(
+    (
+        "register_hook",
+        "register_post_accumulate_grad_hook",
+        "register_prehook",
+        "register_multi_grad_hook",
+        "retain_grad",
+    )
+)
+# Methods that this library calls on objects of users.
+_CALLED = frozenset(("forward", "backward", "setup_context", "step", "zero_grad", "__call__"))
+# Names by which code gets at modules inside a module without naming them.
+_ALL_CHILDREN = frozenset(("children", "modules", "named_children", "named_modules", "_modules", "apply", "get_submodule", "deepcopy",
+                           "copy", "compile", "jit", "func", "functional_call", "export", "fx"))  # fmt: skip
+# Names by which code gets at more of an optimizer than its parameters.
+_OF_OPTIMIZERS = frozenset(
+    {n for n in dir(Optimizer) if not n.startswith("__")} - {"zero_grad"} | {"param_groups", "state", "defaults", "deepcopy", "copy"}
+)  # fmt: skip
+# Methods that Python calls without naming them: one that is added later changes what an object does.
+_IMPLICIT = frozenset(
+    n for cls in (int, list, dict, type, property, memoryview, types.GeneratorType) for n in dir(cls) if n.startswith("__")
+) | {"__getattr__", "__missing__", "__post_init__", "__match_args__", "__name__", "__annotations__"}  # fmt: skip
+_PLAIN = (dtype, device, Generator, Node)
+
+
+class Unreachable(Exception):
+    """Why the state of a function cannot be known."""
+
+
+class Reach:
+    """What can be reached from some objects: `items` to guard, tensors, optimizers. `observer` has seen which code runs; with `ran`, only
+    this part of it counts, which is how a statement of a function is looked at by itself."""
+
+    def __init__(self, observer: Observer | None = None, ran: dict[int, Ran] | None = None) -> None:
+        self.observer = Observer() if observer is None else observer
+        self.ran = {**self.observer.expected, **self.observer.ran} if ran is None else ran
+        self.whole = ran is None  # whether all that ran must be found
+        self.names: set[str] = set()
+        self.computed = False  # whether code looks attributes up by computed names
+        self.texts: set[str] = set()  # in code
+        self.matched: set[str] = set()  # attributes that patterns read by position
+        self.everything = False  # whether code that did not run counts, too: its results are kept somewhere
+        self.codes: set[types.CodeType] = set()
+        self._holders: dict[int, list[Any]] = {}  # functions with code that was not found otherwise
+        self._clear()
+
+    def _clear(self) -> None:
+        self.items: list[Item] = []
+        self.tensors: dict[int, tuple[str, Tensor]] = {}
+        self.optimizers: list[Optimizer] = []
+        self.seen: dict[Any, Any] = {}
+        self.followed: set[int] = set()  # ids of code
+        self.pending: list[tuple[str, Any]] = []
+
+    def explore(self, roots: list[tuple[str, Any]]) -> Reach:
+        """Follow everything from the roots, again until no new names turn up in code."""
+        self.roots = {id(_plain_function(value)) for _, value in roots}
+        while True:
+            before = (len(self.names), self.computed, self.everything)
+            self._clear()
+            self.pending = list(roots)
+            self._visit_pending()
+            if self.whole:
+                self._find_the_rest()
+            if before == (len(self.names), self.computed, self.everything):
+                self._settings()
+                return self
+
+    def _visit_pending(self) -> None:
+        while self.pending:
+            self._visit(*self.pending.pop())
+
+    def _find_the_rest(self) -> None:
+        """Code that ran and was not found from the roots, by a patched operator perhaps: follow the functions that have it."""
+        while missing := [ran for key, ran in self.observer.ran.items() if key not in self.followed]:
+            unknown = [ran.code for ran in missing if id(ran.code) not in self._holders]
+            for code in unknown:
+                self._holders[id(code)] = []
+            for f in gc.get_referrers(*unknown) if unknown else ():
+                if isinstance(f, types.FunctionType) and id(f.__code__) in self._holders:
+                    self._holders[id(f.__code__)].append(f)
+            for ran in missing:
+                holders = self._holders[id(ran.code)]
+                for f in holders:
+                    self._add(f"{f.__qualname__}", f)
+                if not holders:  # it was made while it ran
+                    self._code(ran.code.co_name, ran.code, ran.space)
+            self._visit_pending()
+            for ran in missing:
+                self.followed.add(id(ran.code))
+
+    def _settings(self) -> None:
+        """What every function depends on, or what Python keeps for those that ask."""
+        space = vars(builtins)
+        self.items.append(DictItem("builtins", space, tuple(n for n in self.names if n in space)))
+        for name, place in (("Tensor", Tensor.__dict__), ("nn.functional", vars(functional))):
+            held = gc.get_referents(place)[0] if isinstance(place, types.MappingProxyType) else place
+            used = (self.names | self.observer.library_names | _IMPLICIT).intersection(held)
+            self.items.append(DictItem(name, held, None if self.computed else (*used, *self.names.difference(held))))
+        if self.observer.asks_abstract:
+            self.items.append(ValueItem("what abstract classes know", abc.get_cache_token))
+        if self.observer.warned:
+            self.items.append(ValueItem("the filters of warnings", _warning_filters))
+
+    def differentiates(self) -> bool:
+        """Whether code that was found asks for gradients of something in between: `autograd.grad`, a hook."""
+        return {"autograd", "grad"} <= self.names or bool(self.names & _HOOKS) or id(grad) in self.seen
+
+    def _add(self, what: str, value: Any) -> None:
+        if type(value) not in ATOMS:
+            self.pending.append((what, value))
+
+    def _named(self, what: str, value: Any) -> None:
+        """What code names itself. A class in C that is not known may be asked for anything."""
+        if isinstance(value, type) and not is_pythons(value) and not c_functions.is_known(value):
+            raise Unreachable(f"{what} is {value.__module__}.{value.__name__}, a class in C whose state cannot be seen")
+        self._add(what, value)
+
+    def _visit(self, what: str, value: Any) -> None:
+        if isinstance(value, _PLAIN) or type(value) in c_functions.IMMUTABLE or self._is_number(value):
+            return
+        if id(value) in self.seen:
+            return
+        self.seen[id(value)] = value
+        for kinds, visit in _VISITORS:
+            if isinstance(value, kinds):
+                visit(self, what, value)
+                if type(value) not in _COMPLETE and isinstance(value, c_functions.CONTAINERS):
+                    self._object(what, value)  # a class of a user's
+                return
+        if isinstance(value, type):
+            self._class(what, value)
+        else:
+            self._object(what, value)
+
+    @staticmethod
+    def _is_number(value: Any) -> bool:
+        """Whether a value is a number of NumPy's, which never changes; one of a class of a user's may have attributes."""
+        return isinstance(value, c_functions.NUMBERS) and not is_pythons(type(value))  # type: ignore[arg-type]
+
+    # -- code -------------------------------------------------------------------------------------------------------
+    def _function(self, what: str, f: types.FunctionType) -> None:
+        if f.__dict__.get("_torchdynamo_disable"):
+            raise Unreachable(f"{what} is not to be compiled")
+        original = f.__dict__.get("_torchdynamo_orig_callable")
+        if original is not None:  # a compiled function: what is behind it counts
+            self._add(what, original)
+            return
+        if is_library(f.__code__, f.__globals__):
+            if reaches_outside(f.__code__):
+                raise Unreachable(f"{what} talks to other processes")
+            return
+        self.items.append(FunctionItem(what, f))
+        if id(f.__code__) not in self.ran and id(f) not in self.roots and not self.everything:
+            return
+        self._code(what, f.__code__, f.__globals__)
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
+            item = CellItem(f"{name} of {what}", cell)
+            self.items.append(item)
+            self._add(f"{name}", item.seen)
+        self._add(f"defaults of {what}", f.__defaults__)
+        self._add(f"defaults of {what}", f.__kwdefaults__)
+        self._dict(f"attributes of {what}", f.__dict__)
+
+    def _code(self, what: str, code: types.CodeType, space: dict) -> None:
+        self.codes.add(code)
+        self.followed.add(id(code))
+        names = {*code.co_names, *(n for c in code.co_consts if type(c) is tuple for n in c if type(n) is str)}
+        self.names |= names
+        self.texts.update(c for c in code.co_consts if type(c) is str)
+        if "modules" in names and is_users(code, space):
+            raise Unreachable(f"{what} reads sys.modules")
+        if names & (_OF_ONE_CALL | _HOOKS) and is_users(code, space):
+            raise Unreachable(f"{what} asks for {min(names & (_OF_ONE_CALL | _HOOKS))}")
+        if names & _BY_COMPUTED_NAME or ("format" in names and _formats_attributes(code)):
+            self.computed = True
+        loaded = _globals_of(code)
+        if loaded:
+            where = space.get("__name__", "globals")
+            self.items.append(DictItem(f"globals of {where}", space, loaded))
+            for name in loaded:
+                if name in space:
+                    self._named(name, space[name])
+        for instruction in dis.get_instructions(code):
+            if instruction.opname == "IMPORT_NAME":
+                self._import(str(instruction.argval), space)
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                self._code(what, constant, space)
+
+    def _import(self, name: str, space: dict) -> None:
+        """An import inside a function: of what is in `sys.modules` already, or it did not run."""
+        package = space.get("__package__") or ""
+        found = [n for n in (name, f"{package}.{name}".rstrip(".")) if n in sys.modules]
+        self.items.append(DictItem("sys.modules", sys.modules, (name, *found)))
+        for one in found:
+            self._add(one, sys.modules[one])
+
+    def _method(self, what: str, m: types.MethodType) -> None:
+        self._add(what, m.__func__)
+        self._add(what, m.__self__)
+
+    def _builtin(self, what: str, f: Any) -> None:
+        owner = getattr(f, "__self__", None)
+        if f is tuple.__new__:
+            return  # how named tuples are made
+        if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+            self._add(what, owner)  # the append of a list
+            return
+        why = c_functions.objection(f)
+        if why:
+            raise Unreachable(why)
+
+    def _partial(self, what: str, p: functools.partial) -> None:
+        self.items.append(SlotsItem(what, p, ["func", "args", "keywords"]))
+        for part in (p.func, p.args, p.keywords, p.__dict__):
+            self._add(what, part)
+
+    def _wrapped(self, what: str, f: Any) -> None:
+        self._add(what, f.__func__)
+
+    def _cached(self, what: str, f: Any) -> None:
+        """A function whose results are kept. If they were kept before it was observed, what it would run is not known: all counts."""
+        inner = f.__wrapped__
+        self.everything = self.everything or id(getattr(inner, "__code__", None)) not in self.ran
+        self._add(what, inner)
+
+    def _property(self, what: str, p: Any) -> None:
+        for f in (p.fget, p.fset) if isinstance(p, property) else (p.func,):
+            self._add(what, f)
+
+    def _by_name(self, what: str, get: Any) -> None:
+        self.computed = True
+
+    def _module_object(self, what: str, module: types.ModuleType) -> None:
+        name, space = module.__name__, vars(module)
+        own = is_library_module(module)
+        if own and is_outside(name):
+            raise Unreachable(f"{what} may reach files or other processes ({name})")
+        if own and "ops" in self.names:
+            self._operators()
+        used = tuple(n for n in self.names if n in space and not _is_private(n))
+        watched = tuple(space) if self.computed else used
+        absent = self.names.difference(space) if "__getattr__" in space else ()
+        self.items.append(DictItem(f"globals of {name}", space, (*watched, *absent, "__getattr__")))
+        for one in used if is_shared_module(module) else watched:
+            if not own or isinstance(space[one], (types.FunctionType, types.ModuleType)):
+                self._named(f"{name}.{one}", space[one])
+        self._add(f"{name}.__getattr__", space.get("__getattr__"))
+        if not own:
+            self.items.append(ClassItem(name, module))
+            for c in type(module).__mro__:
+                self._class_state(c)
+
+    def _operators(self) -> None:
+        """Operators that users have defined, as far as code names where they are found."""
+        for name, place in vars(sys.modules[f"{_PACKAGE}.ops"]).items():
+            if name in self.names and type(place).__name__ == "_Namespace":
+                for face in vars(place).values():
+                    if type(face).__name__ == "OperatorFace":
+                        self._add(f"ops.{name}.{face.__name__}", face)
+
+    # -- containers -------------------------------------------------------------------------------------------------
+    def _dict(self, what: str, held: dict) -> None:
+        if held is sys.modules:  # Python's own code looks for modules that it names
+            self.items.append(DictItem(what, held, tuple(self.texts)))
+            return
+        self.items.append(DictItem(what, held))
+        for key, value in contents(held).items():
+            if not isinstance(key, Tensor):
+                self._add(what, key)
+            self._add(f"{what}[{key!r}]" if type(key) in (str, int) else f"{what}[...]", value)
+        if isinstance(held, collections.defaultdict):
+            self.items.append(SlotsItem(what, held, ["default_factory"]))
+            self._add(what, held.default_factory)
+
+    def _list(self, what: str, held: list) -> None:
+        self.items.append(ListItem(what, held))
+        for i, value in enumerate(contents(held)):
+            self._add(f"{what}[{i}]", value)
+
+    def _tuple(self, what: str, held: Any) -> None:
+        for i, value in enumerate(contents(held)):
+            self._add(f"{what}[{i}]", value)
+
+    def _collection(self, what: str, held: Any) -> None:
+        self.items.append(CollectionItem(what, held))
+        for value in contents(held):
+            self._add(what, value)
+
+    def _weak(self, what: str, held: Any) -> None:
+        """A recording would keep alive what only a weak reference knows; what lives as long as a model does is kept anyway."""
+        if not isinstance(held(), (type, Tensor, Module, Optimizer, type(None))):
+            raise Unreachable(f"{what} is a weak reference to a {type(held()).__name__}, which may go away")
+        self._add(what, held())
+
+    def _proxy(self, what: str, held: types.MappingProxyType) -> None:
+        self._add(what, gc.get_referents(held)[0])
+
+    # -- objects ----------------------------------------------------------------------------------------------------
+    def _tensor(self, what: str, t: Tensor) -> None:
+        if type(t) not in (Tensor, Parameter):
+            raise Unreachable(f"{what} is a {type(t).__name__}, a tensor of a class of its own")
+        if t.is_sparse or t.device.type not in ("cpu", "cuda") or not hasattr(t, "_storage"):
+            raise Unreachable(f"{what} is on {t.device} with layout {t.layout}")
+        self.tensors[id(t)] = (what, t)
+        self.items.append(TensorItem(what, t))
+        if t._autograd is not None:
+            if t._autograd.hooks or t._autograd.post_hooks:
+                raise Unreachable(f"{what} has hooks")
+            self.items.append(AutogradItem(what, t._autograd))
+        self._dict(f"attributes of {what}", t.__dict__)
+
+    def _optimizer(self, what: str, o: Optimizer) -> None:
+        self.optimizers.append(o)
+        for kind in ("pre", "post"):
+            hooks = getattr(optimizer_room, f"_global_optimizer_{kind}_hooks")
+            self._add("hooks of all optimizers", hooks)
+        if not is_library_class(type(o)) or self.computed or self.names & _OF_OPTIMIZERS:  # type: ignore[arg-type]
+            self._object(what, o)
+            return
+        # Only gradients are cleared: what the optimizer knows of its parameters besides does not matter.
+        self.items += [DictItem(what, o.__dict__, ("param_groups",)), ListItem(f"{what}.param_groups", o.param_groups)]
+        for i, group in enumerate(o.param_groups):
+            self.items.append(DictItem(f"{what}.param_groups[{i}]", group, ("params",)))
+            self._add(f"{what}.param_groups[{i}]['params']", group["params"])
+
+    def _object(self, what: str, o: Any) -> None:
+        cls = type(o)
+        foreign = next((c for c in cls.__mro__ if not shows_its_state(c)), None)
+        if foreign is not None:
+            raise Unreachable(f"{what} is a {foreign.__module__}.{foreign.__name__}, whose state cannot be seen")
+        own = is_library_class(cls)  # type: ignore[arg-type]
+        if own and is_outside(cls.__module__):
+            raise Unreachable(f"{what} talks to other processes")
+        if not own or isinstance(o, Module):
+            self.items.append(ClassItem(what, o))
+        if isinstance(o, BaseException):
+            self.items.append(SlotsItem(what, o, ["args"]))
+            self._add(f"{what}.args", o.args)
+        if getattr(o, "__dict__", None) is not None:
+            self._attributes(what, o, own)
+        slots = [n for c in cls.__mro__ for n in _slots(c)]
+        if slots:
+            self.items.append(SlotsItem(what, o, slots))
+            for name in slots:
+                self._add(f"{what}.{name}", getattr(o, name, None))
+        for c in (*cls.__mro__, *type(cls).__mro__):
+            self._class_state(c)
+
+    def _attributes(self, what: str, o: Any, own: bool) -> None:
+        """The attributes of an object that code names, or all."""
+        held, inner = o.__dict__, isinstance(o, Module)
+        if not own:
+            self.items.append(OwnDictItem(what, o))
+        # Of a module, this library reads what begins with an underscore; what its own layers read besides is not known.
+        layered = inner and any(is_library_class(c) for c in type(o).__mro__ if c not in Module.__mro__)
+        if own or self.computed or layered or isinstance(o, Optimizer):
+            self.items.append(DictItem(what, held))
+            for name, value in held.items():
+                self._add(f"{what}.{name}", value)
+            return
+        used = tuple(n for n in held if n in self.names or n in _CALLED or (inner and (n[0] == "_" or n == "training")))
+        absent = tuple(n for n in self.names | _CALLED if n not in held)  # they may hide the class's
+        self.items.append(DictItem(what, held, (*used, *absent)))
+        for name in used:
+            if name == "_modules" and inner and not self.names & _ALL_CHILDREN:
+                self._children(what, held[name])
+            else:
+                self._add(f"{what}.{name}", held[name])
+
+    def _children(self, what: str, modules: dict[str, Any]) -> None:
+        """Modules inside one of a user's. Those that no code names are not called; their parameters may be used yet."""
+        self.items.append(DictItem(f"{what}._modules", modules))
+        for name, child in modules.items():
+            if name in self.names or not isinstance(child, Module):
+                self._add(f"{what}.{name}", child)
+            else:
+                self._data(f"{what}.{name}", child)
+
+    def _data(self, what: str, module: Module) -> None:
+        """Parameters and buffers of a module that is not called, and of those inside it."""
+        if (id(module), "data") in self.seen:
+            return
+        self.seen[id(module), "data"] = module
+        tables = ("_parameters", "_buffers", "_modules")
+        self.items.append(DictItem(what, module.__dict__, ("training", *tables)))
+        for name in tables:
+            held = module.__dict__[name]
+            self.items.append(DictItem(f"{what}.{name}", held))
+            for key, value in held.items():
+                if isinstance(value, Module):
+                    self._data(f"{what}.{key}", value)
+                else:
+                    self._add(f"{what}.{key}", value)
+
+    def _class(self, what: str, cls: type) -> None:
+        for c in (*cls.__mro__, *type(cls).__mro__):  # type: ignore[misc]
+            self._class_state(c)
+
+    def _class_state(self, cls: type) -> None:
+        """The methods and attributes of a class, as far as code names them or Python calls them."""
+        if not cls.__flags__ & HEAP_TYPE or (id(cls), "state") in self.seen:
+            return
+        self.seen[id(cls), "state"] = cls
+        space = gc.get_referents(cls.__dict__)[0]
+        own = is_library_class(cls)
+        wanted = self.names | _CALLED | _IMPLICIT | (self.observer.library_names if own else set())
+        used = set(cls.__dict__) if self.computed else wanted.intersection(cls.__dict__)
+        if "__match_args__" in used:
+            self.matched |= {n for n in cls.__match_args__ if type(n) is str}  # type: ignore[attr-defined]
+            self.names |= self.matched
+        for name in used:
+            value = cls.__dict__[name]
+            if not isinstance(value, (*_DESCRIPTORS, types.BuiltinFunctionType)) and (
+                not own or name in _CALLED or isinstance(value, types.FunctionType)
+            ):
+                self._add(f"{cls.__qualname__}.{name}", value)
+        self.items.append(TypeItem(cls.__qualname__, cls))
+        if isinstance(space, dict):
+            absent = wanted.difference(cls.__dict__)  # they may hide a base's
+            self.items.append(DictItem(cls.__qualname__, space, None if self.computed else (*used, *absent)))
+
+
+_DESCRIPTORS = (types.GetSetDescriptorType, types.MemberDescriptorType, types.WrapperDescriptorType,
+                types.MethodDescriptorType, types.ClassMethodDescriptorType)  # fmt: skip
+_VISITORS: list[tuple[Any, Callable]] = [
+    (Tensor, Reach._tensor),
+    (types.FunctionType, Reach._function),
+    (types.MethodType, Reach._method),
+    ((types.BuiltinFunctionType, types.MethodWrapperType, *_DESCRIPTORS), Reach._builtin),
+    (functools.partial, Reach._partial),
+    ((staticmethod, classmethod), Reach._wrapped),
+    (functools._lru_cache_wrapper, Reach._cached),
+    ((property, functools.cached_property), Reach._property),
+    ((operator.attrgetter, operator.methodcaller), Reach._by_name),
+    (types.ModuleType, Reach._module_object),
+    (Optimizer, Reach._optimizer),
+    (dict, Reach._dict),
+    (list, Reach._list),
+    ((tuple, frozenset), Reach._tuple),
+    ((set, collections.deque), Reach._collection),
+    (weakref.ref, Reach._weak),
+    (types.MappingProxyType, Reach._proxy),
+]
+_COMPLETE = frozenset(c_functions.CONTAINERS)
+
+
+def _is_private(name: str) -> bool:
+    """Whether a name is what every module has: its loader, its file."""
+    return name.startswith("__") and name.endswith("__")
+
+
+def _plain_function(f: Any) -> Any:
+    """The function behind a method."""
+    return f.__func__ if isinstance(f, types.MethodType) else f
+
+
+def _formats_attributes(code: types.CodeType) -> bool:
+    """Whether a text in code reads an attribute or an entry when it is formatted: "{0.name}"."""
+    texts = [c for c in code.co_consts if isinstance(c, str)]
+    return any(
+        "." in part.partition("}")[0] or "[" in part.partition("}")[0] for t in texts for part in t.split("{")[1:]
+    )
+
+
+def _warning_filters() -> tuple:
+    return (*warnings.filters, warnings.showwarning)
+
+
+def _slots(cls: type) -> list[str]:
+    given = cls.__dict__.get("__slots__", ())
+    names = [n for n in ((given,) if isinstance(given, str) else given) if n not in ("__dict__", "__weakref__")]
+    return [f"_{cls.__name__.lstrip('_')}{n}" if n.startswith("__") and not n.endswith("__") else n for n in names]
+
+
+@functools.lru_cache(4096)
+def _globals_of(code: types.CodeType) -> tuple[str, ...]:
+    """The global names that code reads or writes."""
+    found = (
+        i.argval
+        for i in dis.get_instructions(code)
+        if i.opname.endswith(("_GLOBAL", "_NAME")) and "IMPORT" not in i.opname
+    )
+    return tuple(dict.fromkeys(found))
+
+
+__all__ = ["Reach", "Unreachable"]

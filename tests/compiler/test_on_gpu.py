@@ -1,0 +1,248 @@
+"""Compiled functions on an emulated GPU: one graph launch a call, and the numbers of the function as it is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.kernels.cuda_on_cpu import COMPILER
+
+_PROGRAM = """
+import pathlib, sys, warnings
+from tests.backends.nvidia import fake_driver
+fake = fake_driver.install(pathlib.Path(sys.argv[1]))
+import flambeau as fl
+from flambeau import nn
+
+warnings.simplefilter("error")
+SCALE = 1.0
+
+def build(kind, accumulate=False):
+    w = nn.Parameter(fl.tensor([0.5, -1.0, 2.0, 0.25]).cuda())
+    b = nn.Parameter(fl.tensor([0.1, 0.2, 0.3, 0.4]).cuda())
+    opt = kind([w, b], lr=0.1)
+    def step(x, y):
+        if not accumulate:
+            opt.zero_grad()
+        h = nn.functional.dropout(x * w + b, 0.25)
+        loss = ((h - y) * (h - y)).mean() * SCALE
+        loss.backward()
+        opt.step()
+        return loss
+    return step, (w, b), opt
+
+def twins(kind, accumulate=False):
+    return [build(kind, accumulate) for _ in range(2)]
+
+def call(pair, compiled, i, kept):
+    (plain, theirs, _), (_, mine, _) = pair
+    x, y = fl.arange(8.0).view(2, 4).cuda() * (i + 1), fl.ones(2, 4).cuda() * i
+    state = fl.cuda.get_rng_state()
+    a = plain(x, y)
+    after = fl.cuda.get_rng_state()
+    fl.cuda.set_rng_state(state)
+    b = compiled(x, y)
+    assert fl.cuda.get_rng_state().tolist() == after.tolist()
+    assert (a.requires_grad, a.is_leaf, a._version) == (b.requires_grad, b.is_leaf, b._version)
+    for p, q in zip(theirs, mine):
+        assert p.tolist() == q.tolist() and p._version == q._version, (i, p, q)
+        assert p.grad.tolist() == q.grad.tolist(), i
+    kept.append((a, b, theirs[0].grad if i % 2 else a, mine[0].grad if i % 2 else b, a.tolist(), theirs[0].grad.tolist()))
+
+def check(kept):
+    for a, b, g, h, value, gradient in kept:
+        assert a.tolist() == b.tolist() == value and g.tolist() == h.tolist()
+
+fl.manual_seed(1)
+pair = twins(fl.optim.Adam)
+compiled, kept = fl.compile(pair[1][0]), []
+for i in range(9):
+    if i == 6:  # a number that changes is an input
+        for _, _, opt in pair:
+            opt.param_groups[0]["lr"] = 0.01
+    if i == 5:
+        launches = fake.calls["cuGraphLaunch"]
+    call(pair, compiled, i, kept)
+assert fake.calls["cuGraphLaunch"] - launches == 4
+check(kept)
+assert fake.calls["cuStreamWaitEvent"]  # sums for the gradients were captured beside the rest
+SCALE = 2.0  # and this one means another recording
+for i in range(5):
+    call(pair, compiled, i, kept)
+check(kept)
+assert len(compiled._compiled.causes) == 1 and "SCALE" in compiled._compiled.causes[0], compiled.explain()
+assert "one CUDA graph" in compiled.explain()
+
+from flambeau.backends.nvidia import graphs
+from flambeau.compiler.gpu import values as device_values
+device_values._ON_HOST = -1  # from now on as if everything were large
+pair = twins(fl.optim.SGD, accumulate=True)  # gradients stay and are added to
+compiled, kept = fl.compile(pair[1][0]), []
+launches = fake.calls["cuGraphLaunch"]
+for i in range(7):
+    call(pair, compiled, i, [])
+assert fake.calls["cuGraphLaunch"] > launches + 1, compiled.explain()
+for step, params, opt in pair:
+    params[0].grad = fl.ones(4).cuda()
+for i in range(5):
+    call(pair, compiled, i, [])
+
+from flambeau.backends.nvidia.planned import Planned
+for refused, scarce in ((801, False), (0, True)):  # there are no addresses to make a plan with; there is too little memory
+    fake.refuse["cuMemAllocManaged"] = refused
+    if not refused:
+        del fake.refuse["cuMemAllocManaged"]
+    made = Planned.make
+    if scarce:
+        Planned.make = lambda memory, sketch, outside, limit: made(memory, sketch, outside, -1 if limit < 1e30 else limit)
+    pair = twins(fl.optim.SGD)
+    compiled, kept = fl.compile(pair[1][0]), []
+    for i in range(6):
+        call(pair, compiled, i, kept)
+    check(kept)
+    assert "one CUDA graph" in compiled.explain()
+    pool = graphs._pools[0, compiled._compiled.recordings()[0].program.capture.pool()]
+    assert isinstance(pool, Planned) == scarce
+    Planned.make = made
+
+def changes(x):
+    x += 1
+    return x, x * 2
+compiled = fl.compile(changes)
+for i in range(6):
+    x = fl.ones(4).cuda() * i
+    version = x._version
+    same, double = compiled(x)
+    assert same is x and x.tolist() == [i + 1.0] * 4 and double.tolist() == [2 * i + 2.0] * 4 and x._version == version + 1
+assert "one CUDA graph" in compiled.explain()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w, self.b = nn.Parameter(fl.tensor([0.5, -1.0, 2.0, 0.25])), nn.Parameter(fl.zeros(4))
+        self.register_buffer("count", fl.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        return nn.functional.dropout(x * self.w * self.w + self.b, 0.25)
+
+nets = [Net().cuda() for _ in range(2)]
+compiled = fl.compile(nets[1])
+optimizers = [fl.optim.Adam(net.parameters(), lr=0.1) for net in nets]
+kept = []
+for i in range(9):
+    x = fl.arange(8.0).view(2, 4).cuda() * (i + 1)
+    state = fl.cuda.get_rng_state()
+    seen = []
+    for net, run, optimizer in zip(nets, (nets[0], compiled), optimizers):
+        fl.cuda.set_rng_state(state)
+        y = run(x)
+        if i == 6:  # two forward passes before a backward pass
+            y = y + run(x * 2)
+        loss = (y * y).mean()
+        if i == 7:
+            loss.backward(retain_graph=True)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        seen.append((y.detach(), *(p.detach().clone() for p in net.parameters()), net.count.clone()))
+    for a, b in zip(*seen):  # gradients of two passes are added in another order
+        fl.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+    kept.append((seen[0][0], seen[1][0], seen[0][0].tolist(), seen[1][0].tolist()))
+assert all(a.tolist() == c and b.tolist() == d for a, b, c, d in kept)
+assert "the derivative:" in compiled.explain()
+y = compiled(x)
+loss = (y * y).sum()
+with fl.no_grad():
+    nets[1].w += 1
+try:
+    loss.backward()
+    raise SystemExit("a changed parameter was not noticed")
+except RuntimeError as error:
+    assert "modified by an inplace operation" in str(error)
+del y, loss
+
+def normalised():
+    norms = nn.LayerNorm(8).cuda(), nn.LayerNorm(8).cuda()
+    parameters = [p for n in norms for p in n.parameters()]
+    optimizer = fl.optim.SGD(parameters, lr=0.1)
+    def step(x):
+        optimizer.zero_grad()
+        loss = (norms[1](norms[0](x) * x) * x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step, parameters
+(plain, theirs), (step, mine) = normalised(), normalised()
+compiled, x = fl.compile(step), fl.arange(16.0).sin().view(2, 8).cuda()
+for i in range(6):
+    waits = fake.calls["cuStreamWaitEvent"]
+    assert plain(x * (i + 1)).tolist() == compiled(x * (i + 1)).tolist()
+    assert (fake.calls["cuStreamWaitEvent"] > waits) == (i == 2)  # sums for weights were captured beside the rest
+    for p, q in zip(theirs, mine):
+        assert p.tolist() == q.tolist() and p.grad.tolist() == q.grad.tolist()
+
+def reads(x):
+    return x * 2 if x.sum().item() > 3 else x * 3
+warnings.simplefilter("always")
+compiled = fl.compile(reads)
+with warnings.catch_warnings(record=True) as told:
+    for i in range(5):
+        assert compiled(fl.ones(4).cuda() * i).tolist() == reads(fl.ones(4).cuda() * i).tolist()
+assert len(told) == 1, [str(t.message) for t in told]
+
+# A gradient that is zero but for rounding becomes a full step of Adam: the graph may make another one. Where an outcome is well
+# determined, a difference of some size is an error.
+from flambeau.compiler.gpu.recording import GraphRecorded
+of_graph = GraphRecorded._graph_outcome
+def noisy():
+    w, key = nn.Parameter(fl.arange(8.0).sin().cuda()), nn.Parameter(fl.zeros(()).cuda())
+    optimizer = fl.optim.Adam([w, key], lr=0.1)
+    def step(x):
+        optimizer.zero_grad()
+        loss = ((w * x + key).softmax(0) * x).sum()  # what is added to all scores changes nothing
+        loss.backward()
+        optimizer.step()
+        return loss
+    return step, w, key
+warnings.simplefilter("ignore")
+for number, accepted in ((8, False), (1, True)):  # how many elements the state has that comes out differently
+    def altered(self, tensors, made, before):
+        found = of_graph(self, tensors, made, before)
+        for i, t in enumerate(before.tensors):
+            if t.numel() == number and t.requires_grad:
+                t.data.mul_(1.05).add_(1e-3)
+                found.states[i] = device_values.sums(t)
+        return found
+    GraphRecorded._graph_outcome = altered
+    step, w, key = noisy()
+    compiled = fl.compile(step)
+    for i in range(6):
+        compiled(fl.arange(8.0).cos().mul(0.3 + 0.1 * i).cuda())
+    assert ("one CUDA graph" in compiled.explain()) == accepted, (number, compiled.explain())
+    assert accepted or "came out differently, by" in compiled.explain(), compiled.explain()
+GraphRecorded._graph_outcome = of_graph
+
+# a result of a class of its own: what computes it is captured, Python makes the object
+pathlib.Path(sys.argv[1], "with_objects.py").write_text(
+    "import dataclasses\\n\\n@dataclasses.dataclass\\nclass Result:\\n    value: object\\n\\n\\n"
+    "def f(x):\\n    y = x * 2 + 1\\n    return Result(y)\\n"
+)
+sys.path.insert(0, sys.argv[1])
+import with_objects
+warnings.simplefilter("ignore")
+compiled = fl.compile(with_objects.f)
+for i in range(9):
+    assert compiled(fl.ones(4).cuda() * i).value.tolist() == [2 * i + 1.0] * 4
+(part,) = compiled._compiled.parts()
+assert sum(r.calls for r in part.recordings()) > 0, compiled.explain()
+print("done")
+"""
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler (g++) to run CUDA text on the CPU")
+def test_compiled_functions_on_an_emulated_gpu(tmp_path):
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=400)
+    assert done.stdout.strip().endswith("done"), done.stderr[-3000:]

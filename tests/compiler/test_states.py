@@ -1,0 +1,171 @@
+"""Compiled functions notice every change of Python's state that they read, however they read it."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import cProfile
+import gc
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flambeau
+from flambeau import nn
+from flambeau.compiler.state.object_layouts import dict_rows, word
+from flambeau.compiler.state.observer import Observer
+
+from . import state_programs
+from .helpers import SETTLED
+
+_PROGRAMS = dict(state_programs.programs())
+# What cannot be watched: these run as they are, or in parts, and `explain()` says why.
+_REFUSED = (
+    "a weak reference", "an array", "a numpy array", "a ctypes number", "random.random", "numpy.random under a name", "np.load", "time",
+    "a ContextVar", "threading.local", "itertools.count", "a generator that goes on", "gc", "print", "__subclasses__",
+)  # fmt: skip
+_NATIVE = (
+    "a UserDict's entry", "a NamedTuple's method reads a global", "an Enum's method", "a frozen dataclass", "a Namespace", "str of an object",
+    "a Namespace beside a scheduler", "a frozen dataclass beside a training step", "os.environ", "asdict", "deepcopy of an object",
+    "a method put on Tensor", "functools.wraps around the library's", "an attribute of a module", "a count in a module",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_programs(name: str, tmp_path: Path) -> None:
+    eager, compiled, how = state_programs.compare(name, _PROGRAMS[name], str(tmp_path))
+    assert eager == compiled
+    short = name.partition(": ")[2]
+    assert how == "native" or short not in _NATIVE
+    assert how != "native" or short not in _REFUSED
+
+
+def test_most_programs_run_natively() -> None:
+    assert set(_NATIVE) | set(_REFUSED) <= {name.partition(": ")[2] for name in _PROGRAMS}
+    assert len(_PROGRAMS) > 400
+
+
+def test_code_of_the_library_is_known_as_such() -> None:
+    """Also what it makes of texts: none of it is taken for a user's."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Linear(72, 3), nn.Dropout()
+    )
+    optimizer = flambeau.optim.AdamW(model.parameters())
+    attention = nn.MultiheadAttention(4, 2)
+    observer = Observer()
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(flambeau.randn(2, 1, 8, 8)).sum().backward()
+        optimizer.step()
+        attention(*[flambeau.randn(3, 1, 4)] * 3)[0].cumsum(0).sort(dim=0)
+
+    with observer.watching():
+        step()
+    ran = {one.code for one in observer.ran.values() if one.code.co_name != "__exit__"}  # of `watching` itself
+    assert ran == {step.__code__} and not observer.refused
+
+
+def test_what_an_import_does_is_not_what_the_function_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "made_for_an_import.py").write_text("import time\nstarted = time.time()\nfactor = 2.0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def scaled(x: Any) -> Any:
+        import made_for_an_import  # type: ignore[import-not-found]
+
+        return x * made_for_an_import.factor
+
+    compiled = flambeau.compile(scaled)
+    for _ in range(SETTLED):
+        assert compiled(flambeau.ones(1)).item() == 2
+    assert state_programs.how(compiled) == "native"
+    sys.modules["made_for_an_import"].factor = 5.0  # type: ignore[attr-defined]
+    assert compiled(flambeau.ones(1)).item() == 5
+
+
+def test_profilers_of_users_see_what_they_saw() -> None:
+    compiled = flambeau.compile(lambda x: abs(-2) * x)
+    seen: list[Any] = []
+    sys.setprofile(lambda frame, event, arg: seen.append(arg) if event == "c_call" else None)
+    try:
+        for _ in range(SETTLED):
+            compiled(flambeau.ones(1))
+        mine = sys.getprofile()
+    finally:
+        sys.setprofile(None)
+    assert mine is not None and abs in seen and state_programs.how(compiled) == "native"
+
+
+def test_a_profiler_in_c_keeps_its_place() -> None:
+    compiled = flambeau.compile(lambda x: x * 2)
+    profiler = cProfile.Profile()
+    profiler.enable()
+    for _ in range(SETTLED):
+        compiled(flambeau.ones(1))
+    profiler.disable()
+    assert profiler.getstats()
+    for _ in range(SETTLED):
+        assert compiled(flambeau.ones(1)).item() == 2
+    assert state_programs.how(compiled) == "native"
+
+
+def test_an_objection_names_what_is_called() -> None:
+    import time
+
+    compiled = flambeau.compile(lambda x: x * (1 if time.time() else 2))
+    with pytest.warns(UserWarning, match=r"time\.time\(\) is called, which may give something else in each call"):
+        for _ in range(SETTLED):
+            compiled(flambeau.ones(1))
+
+
+def test_a_namespace_beside_a_scheduler_is_one_recording() -> None:
+    """What nobody calls, the namespace's `__eq__` for one, does not count."""
+    args = argparse.Namespace(amp=False)
+    model = nn.Linear(2, 2)
+    optimizer = flambeau.optim.SGD(model.parameters(), 0.1)
+    scheduler = flambeau.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
+
+    @flambeau.compile
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        with flambeau.autocast("cpu", enabled=args.amp):
+            loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    for _ in range(12):
+        step(flambeau.ones(2))
+        scheduler.step()
+    (recorded,) = step._compiled.recordings()
+    assert recorded.calls == 9 and not step._compiled.parts()
+
+
+@pytest.mark.parametrize("kind", [dict, collections.OrderedDict])
+def test_words_of_a_dict(kind: type) -> None:
+    """Whatever changes an entry that is watched changes a word, on every Python; or there are no words."""
+    for change in ("held['a'] = 2", "held['z'] = 1", "del held['a']", "held.clear()", "held['a'] = held.pop('a')"):
+        held = kind(a=1.5, b=2.5)
+        rows = dict_rows(held, ("a", "z"))
+        exec(change, {"held": held})
+        assert rows is None or any(word(address)[1] != old for address, old in rows)
+
+
+def test_what_the_garbage_collector_calls_is_not_what_the_function_does() -> None:
+    def called(phase: str, info: dict) -> None:
+        time.perf_counter()
+
+    observer = Observer()
+    gc.callbacks.append(called)
+    try:
+        with observer.watching():
+            gc.collect(0)
+    finally:
+        gc.callbacks.remove(called)
+    assert not any("perf_counter" in why for why in observer.refused) and id(called.__code__) not in observer.ran
+    with observer.watching():
+        called("", {})  # somebody's own call is one
+    assert any("perf_counter" in why for why in observer.refused)
