@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import models  # noqa: E402
 import train  # noqa: E402
 
-DOCS = Path(__file__).parent.parent / "docs" / "compile.md"
+DOCS = Path(__file__).parent.parent / "docs" / "internals" / "compile.md"
 Case = Callable[[Any], Callable[[], Any]]
 
 
@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help="one thread, CPU time")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument(
-        "--write", action="store_true", help="put the table into docs/compile.md: that of the CPU or that of a GPU"
+        "--write", action="store_true", help="put the table into docs/internals/compile.md: that of the CPU or that of a GPU"
     )
     given = parser.parse_args()
     count, clock = (1, time.process_time) if given.busy else (2, time.perf_counter)

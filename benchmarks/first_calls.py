@@ -4,7 +4,7 @@
     python benchmarks/first_calls.py --only GPT --calls
     python benchmarks/first_calls.py --device cuda      # on a GPU: its memory, and wall time
     python benchmarks/first_calls.py --repeat 3         # the best of three
-    python benchmarks/first_calls.py --write            # put the table into docs/compile.md
+    python benchmarks/first_calls.py --write            # put the table into docs/internals/compile.md
 
 A process imports the library, makes model, data and optimizer, and calls the step eight times; the first three calls of a compiled
 function run as they are, are recorded, and are compared, the others run natively. As with an installed package, Python's bytecode is
@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import models  # noqa: E402
 import train  # noqa: E402
 
-DOCS = Path(__file__).parent.parent / "docs" / "compile.md"
+DOCS = Path(__file__).parent.parent / "docs" / "internals" / "compile.md"
 CALLS = 8
 LARGE = "GPT-124M, T=1024, batch 8, AdamW"  # on a GPU only
 
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--torch", action="store_true", help="PyTorch eager as well")
     parser.add_argument("--calls", action="store_true", help="print every call")
     parser.add_argument("--repeat", type=int, default=1, help="how often everything is run")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/compile.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/internals/compile.md")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:

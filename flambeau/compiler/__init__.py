@@ -13,7 +13,7 @@ so that programs and checkpoints written for `torch.compile` work.
     gpu/        the same on a GPU: a program of operator calls, rewritten, captured into one CUDA graph
     explanation, drawing    what became of a function, as text and as SVG
 
-docs/compile.md follows one example through all of it.
+docs/internals/compile.md follows one example through all of it.
 """
 
 from __future__ import annotations
