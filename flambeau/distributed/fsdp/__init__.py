@@ -1,8 +1,11 @@
 """`torch.distributed.fsdp`: models whose parameters, gradients and optimizer state are cut over ranks. See docs/sharding.md."""
 
+# ruff: noqa: F403, F405
+
 from __future__ import annotations
 
 from ...core import naming as _naming
+from . import api
 from ._flat_param import FlatParameter
 from ._fully_shard import (
     CPUOffloadPolicy,
@@ -15,32 +18,13 @@ from ._fully_shard import (
     register_fsdp_forward_method,
     share_comm_ctx,
 )
-from .api import (
-    BackwardPrefetch,
-    CPUOffload,
-    FullOptimStateDictConfig,
-    FullStateDictConfig,
-    LocalOptimStateDictConfig,
-    LocalStateDictConfig,
-    MixedPrecision,
-    OptimStateDictConfig,
-    OptimStateKeyType,
-    ShardedOptimStateDictConfig,
-    ShardedStateDictConfig,
-    ShardingStrategy,
-    StateDictConfig,
-    StateDictSettings,
-    StateDictType,
-)
+from .api import *
 from .fully_sharded_data_parallel import FullyShardedDataParallel
 from .materialise import load_shards
 
 __all__ = [
-    "BackwardPrefetch", "CPUOffload", "CPUOffloadPolicy", "DataParallelMeshDims", "FSDPModule", "FlatParameter",
-    "FullOptimStateDictConfig", "FullStateDictConfig", "FullyShardedDataParallel", "LocalOptimStateDictConfig",
-    "LocalStateDictConfig", "MixedPrecision", "MixedPrecisionPolicy", "OffloadPolicy", "OptimStateDictConfig",
-    "OptimStateKeyType", "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig",
-    "StateDictSettings", "StateDictType", "UnshardHandle", "fully_shard", "load_shards",
+    *api.__all__, "CPUOffloadPolicy", "DataParallelMeshDims", "FSDPModule", "FlatParameter", "FullyShardedDataParallel",
+    "MixedPrecisionPolicy", "OffloadPolicy", "UnshardHandle", "fully_shard", "load_shards",
     "register_fsdp_forward_method", "share_comm_ctx",
 ]  # fmt: skip
 

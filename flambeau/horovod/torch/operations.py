@@ -16,6 +16,14 @@ from .compression import Compression
 from .negotiation import Request
 from .state import Adasum, Average, ProcessSet, Sum, global_process_set
 
+__all__ = [
+    "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall",
+    "alltoall_async", "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_", "grouped_allgather",
+    "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
+    "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "join", "poll", "reducescatter",
+    "reducescatter_async", "sparse_allreduce_async", "synchronize",
+]  # fmt: skip
+
 _torch = namespace("torch")
 
 

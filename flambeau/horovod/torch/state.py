@@ -15,6 +15,13 @@ from ...distributed.rendezvous import launcher_ranks, rendezvous
 from ...distributed.store import HashStore, PrefixStore, Store
 from .negotiation import Negotiator
 
+__all__ = [
+    "Adasum", "Average", "Max", "Min", "ProcessSet", "Product", "Sum", "add_process_set", "ccl_built", "cross_rank",
+    "cross_size", "cuda_built", "ddl_built", "global_process_set", "gloo_built", "gloo_enabled", "init",
+    "is_homogeneous", "is_initialized", "local_rank", "local_size", "mpi_built", "mpi_enabled", "mpi_threads_supported",
+    "nccl_built", "rank", "remove_process_set", "rocm_built", "shutdown", "size",
+]  # fmt: skip
+
 Average, Sum, Adasum, Min, Max, Product = "Average", "Sum", "Adasum", "Min", "Max", "Product"
 
 _LONG = timedelta(days=7)  # Horovod waits; a stalled rank is somebody else's to end

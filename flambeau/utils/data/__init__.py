@@ -4,31 +4,15 @@
 >>> loader = DataLoader(TensorDataset(flambeau.randn(100, 8)), batch_size=10, shuffle=True)
 """
 
+# ruff: noqa: F403, F405
+
 from . import _utils, dataloader, dataset, distributed, sampler
 from .dataloader import DataLoader, _DatasetKind, default_collate, default_convert, get_worker_info
-from .dataset import (
-    ChainDataset,
-    ConcatDataset,
-    Dataset,
-    IterableDataset,
-    StackDataset,
-    Subset,
-    TensorDataset,
-    random_split,
-)
+from .dataset import *
 from .distributed import DistributedSampler
-from .sampler import (
-    BatchSampler,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
+from .sampler import *
 
 __all__ = [
-    "BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler",
-    "IterableDataset", "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset",
-    "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "_DatasetKind", "_utils", "dataloader",
-    "dataset", "default_collate", "default_convert", "distributed", "get_worker_info", "random_split", "sampler",
+    *dataset.__all__, *sampler.__all__, "DataLoader", "DistributedSampler", "_DatasetKind", "_utils", "dataloader",
+    "dataset", "default_collate", "default_convert", "distributed", "get_worker_info", "sampler",
 ]  # fmt: skip

@@ -1,35 +1,19 @@
 """Operators for vision, with torchvision's names: boxes, regions of interest, detection losses, building blocks."""
 
+# ruff: noqa: F403, F405
+
+from . import boxes, misc
 from ._losses import (
     complete_box_iou_loss,
     distance_box_iou_loss,
     generalized_box_iou_loss,
     sigmoid_focal_loss,
 )
-from .boxes import (
-    batched_nms,
-    box_area,
-    box_convert,
-    box_iou,
-    clip_boxes_to_image,
-    complete_box_iou,
-    distance_box_iou,
-    generalized_box_iou,
-    masks_to_boxes,
-    nms,
-    remove_small_boxes,
-)
+from .boxes import *
 from .deform_conv import DeformConv2d, deform_conv2d
 from .drop_block import DropBlock2d, DropBlock3d, drop_block2d, drop_block3d
 from .feature_pyramid_network import FeaturePyramidNetwork
-from .misc import (
-    MLP,
-    Conv2dNormActivation,
-    Conv3dNormActivation,
-    FrozenBatchNorm2d,
-    Permute,
-    SqueezeExcitation,
-)
+from .misc import *
 from .poolers import MultiScaleRoIAlign
 from .ps_roi_align import PSRoIAlign, ps_roi_align
 from .ps_roi_pool import PSRoIPool, ps_roi_pool
@@ -38,11 +22,8 @@ from .roi_pool import RoIPool, roi_pool
 from .stochastic_depth import StochasticDepth, stochastic_depth
 
 __all__ = [
-    "MLP", "Conv2dNormActivation", "Conv3dNormActivation", "DeformConv2d", "DropBlock2d", "DropBlock3d",
-    "FeaturePyramidNetwork", "FrozenBatchNorm2d", "MultiScaleRoIAlign", "PSRoIAlign", "PSRoIPool", "Permute", "RoIAlign",
-    "RoIPool", "SqueezeExcitation", "StochasticDepth", "batched_nms", "box_area", "box_convert", "box_iou",
-    "clip_boxes_to_image", "complete_box_iou", "complete_box_iou_loss", "deform_conv2d", "distance_box_iou",
-    "distance_box_iou_loss", "drop_block2d", "drop_block3d", "generalized_box_iou", "generalized_box_iou_loss",
-    "masks_to_boxes", "nms", "ps_roi_align", "ps_roi_pool", "remove_small_boxes", "roi_align", "roi_pool",
-    "sigmoid_focal_loss", "stochastic_depth",
+    *boxes.__all__, *misc.__all__, "DeformConv2d", "DropBlock2d", "DropBlock3d", "FeaturePyramidNetwork",
+    "MultiScaleRoIAlign", "PSRoIAlign", "PSRoIPool", "RoIAlign", "RoIPool", "StochasticDepth", "complete_box_iou_loss",
+    "deform_conv2d", "distance_box_iou_loss", "drop_block2d", "drop_block3d", "generalized_box_iou_loss",
+    "ps_roi_align", "ps_roi_pool", "roi_align", "roi_pool", "sigmoid_focal_loss", "stochastic_depth",
 ]  # fmt: skip

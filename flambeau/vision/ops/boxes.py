@@ -12,6 +12,11 @@ from ._box_formats import box_convert as box_convert
 from ._box_formats import to_corners
 from ._operators import operator
 
+__all__ = [
+    "batched_nms", "box_area", "box_convert", "box_iou", "clip_boxes_to_image", "complete_box_iou", "distance_box_iou",
+    "generalized_box_iou", "masks_to_boxes", "nms", "remove_small_boxes",
+]  # fmt: skip
+
 
 def _upcast(t: Tensor) -> Tensor:
     """Wide enough that products do not overflow."""

@@ -10,6 +10,8 @@ import flambeau
 from flambeau import Tensor, nn
 from flambeau.nn.modules import Sequential
 
+__all__ = ["Conv2dNormActivation", "Conv3dNormActivation", "FrozenBatchNorm2d", "MLP", "Permute", "SqueezeExcitation"]
+
 Layer = Callable[..., nn.Module]
 
 

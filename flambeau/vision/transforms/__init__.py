@@ -10,67 +10,27 @@ The classes here are the classic ones; `v2` has the newer generation, which also
 torch.Size([3, 6, 6])
 """
 
+# ruff: noqa: F403, F405
+
 from __future__ import annotations
 
 import importlib as _importlib
 from typing import TYPE_CHECKING, Any
 
 from ... import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
-from . import functional
+from . import basic, functional, geometric, photometric
 from .autoaugment import AugMix, AutoAugment, AutoAugmentPolicy, RandAugment, TrivialAugmentWide
-from .basic import (
-    Compose,
-    ConvertImageDtype,
-    Lambda,
-    LinearTransformation,
-    Normalize,
-    PILToTensor,
-    RandomApply,
-    RandomChoice,
-    RandomOrder,
-    ToPILImage,
-    ToTensor,
-)
-from .geometric import (
-    CenterCrop,
-    ElasticTransform,
-    FiveCrop,
-    Pad,
-    RandomAffine,
-    RandomCrop,
-    RandomHorizontalFlip,
-    RandomPerspective,
-    RandomResizedCrop,
-    RandomRotation,
-    RandomVerticalFlip,
-    Resize,
-    TenCrop,
-)
+from .basic import *
+from .geometric import *
 from .interpolation import InterpolationMode
-from .photometric import (
-    ColorJitter,
-    GaussianBlur,
-    Grayscale,
-    RandomAdjustSharpness,
-    RandomAutocontrast,
-    RandomEqualize,
-    RandomErasing,
-    RandomGrayscale,
-    RandomInvert,
-    RandomPosterize,
-    RandomSolarize,
-)
+from .photometric import *
 
 if TYPE_CHECKING:
     from . import v2
 
 __all__ = [
-    "AugMix", "AutoAugment", "AutoAugmentPolicy", "CenterCrop", "ColorJitter", "Compose", "ConvertImageDtype", "ElasticTransform",
-    "FiveCrop", "GaussianBlur", "Grayscale", "InterpolationMode", "Lambda", "LinearTransformation", "Normalize", "PILToTensor", "Pad",
-    "RandAugment", "RandomAdjustSharpness", "RandomAffine", "RandomApply", "RandomAutocontrast", "RandomChoice", "RandomCrop",
-    "RandomEqualize", "RandomErasing", "RandomGrayscale", "RandomHorizontalFlip", "RandomInvert", "RandomOrder", "RandomPerspective",
-    "RandomPosterize", "RandomResizedCrop", "RandomRotation", "RandomSolarize", "RandomVerticalFlip", "Resize", "TenCrop",
-    "ToPILImage", "ToTensor", "TrivialAugmentWide", "functional", "v2",
+    *basic.__all__, *geometric.__all__, *photometric.__all__, "AugMix", "AutoAugment", "AutoAugmentPolicy",
+    "InterpolationMode", "RandAugment", "TrivialAugmentWide", "functional", "v2",
 ]  # fmt: skip
 
 

@@ -13,6 +13,11 @@ from flambeau import Tensor, nn
 
 from . import functional as F
 
+__all__ = [
+    "Compose", "ConvertImageDtype", "Lambda", "LinearTransformation", "Normalize", "PILToTensor", "RandomApply",
+    "RandomChoice", "RandomOrder", "ToPILImage", "ToTensor",
+]  # fmt: skip
+
 
 def _lines(transforms: Any) -> str:
     return "".join(f"\n    {transform}" for transform in transforms)

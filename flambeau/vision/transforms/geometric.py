@@ -15,6 +15,11 @@ from . import functional as F
 from .arguments import check_fill_type, check_sequence, pair, symmetric_range
 from .interpolation import InterpolationMode, interpolation_mode
 
+__all__ = [
+    "CenterCrop", "ElasticTransform", "FiveCrop", "Pad", "RandomAffine", "RandomCrop", "RandomHorizontalFlip",
+    "RandomPerspective", "RandomResizedCrop", "RandomRotation", "RandomVerticalFlip", "Resize", "TenCrop",
+]  # fmt: skip
+
 _TWO_SIZES = "Please provide only two dimensions (h, w) for size."
 
 

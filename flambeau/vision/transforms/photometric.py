@@ -13,6 +13,11 @@ from . import draws
 from . import functional as F
 from .geometric import check_scale_and_ratio
 
+__all__ = [
+    "ColorJitter", "GaussianBlur", "Grayscale", "RandomAdjustSharpness", "RandomAutocontrast", "RandomEqualize",
+    "RandomErasing", "RandomGrayscale", "RandomInvert", "RandomPosterize", "RandomSolarize",
+]  # fmt: skip
+
 
 def jitter_range(value: Any, name: str, center: float = 1.0, bound: tuple[float, float] = (0.0, float("inf")), clip_first: bool = True) -> tuple[float, float] | None:  # fmt: skip
     """(low, high) around `center` from one number, or the given bounds; None where nothing would change."""

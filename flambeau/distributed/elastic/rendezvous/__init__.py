@@ -1,25 +1,8 @@
 """Where agents meet, and agree who takes part in the next round."""
 
-from .api import (
-    RendezvousClosedError,
-    RendezvousConnectionError,
-    RendezvousError,
-    RendezvousGracefulExitError,
-    RendezvousHandler,
-    RendezvousHandlerCreator,
-    RendezvousHandlerRegistry,
-    RendezvousInfo,
-    RendezvousParameters,
-    RendezvousStateError,
-    RendezvousStoreInfo,
-    RendezvousTimeoutError,
-    get_rendezvous_handler,
-    rendezvous_handler_registry,
-)
+# ruff: noqa: F403, F405
 
-__all__ = [
-    "RendezvousClosedError", "RendezvousConnectionError", "RendezvousError", "RendezvousGracefulExitError", "RendezvousHandler",
-    "RendezvousHandlerCreator", "RendezvousHandlerRegistry",
-    "RendezvousInfo", "RendezvousParameters", "RendezvousStateError", "RendezvousStoreInfo", "RendezvousTimeoutError",
-    "get_rendezvous_handler", "rendezvous_handler_registry",
-]  # fmt: skip
+from . import api
+from .api import *
+
+__all__ = [*api.__all__]

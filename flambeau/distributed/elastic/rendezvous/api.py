@@ -11,6 +11,13 @@ from typing import Any, NamedTuple
 
 from ...store import Store
 
+__all__ = [
+    "RendezvousClosedError", "RendezvousConnectionError", "RendezvousError", "RendezvousGracefulExitError",
+    "RendezvousHandler", "RendezvousHandlerCreator", "RendezvousHandlerRegistry", "RendezvousInfo",
+    "RendezvousParameters", "RendezvousStateError", "RendezvousStoreInfo", "RendezvousTimeoutError",
+    "get_rendezvous_handler", "rendezvous_handler_registry",
+]  # fmt: skip
+
 
 class RendezvousError(Exception):
     """Agents could not agree."""

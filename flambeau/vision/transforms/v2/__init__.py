@@ -9,94 +9,24 @@
 [[5, 2, 9, 6]]
 """
 
+# ruff: noqa: F403, F405
+
 from __future__ import annotations
 
 from ..interpolation import InterpolationMode
 from ..policies import AutoAugmentPolicy
-from . import functional
+from . import _color, _detection, _geometry, _misc, _transform, functional
 from ._augment import JPEG, CutMix, MixUp, RandomErasing
 from ._auto_augment import AugMix, AutoAugment, RandAugment, TrivialAugmentWide
-from ._color import (
-    RGB,
-    ColorJitter,
-    Grayscale,
-    RandomAdjustSharpness,
-    RandomAutocontrast,
-    RandomChannelPermutation,
-    RandomEqualize,
-    RandomGrayscale,
-    RandomInvert,
-    RandomPhotometricDistort,
-    RandomPosterize,
-    RandomSolarize,
-)
+from ._color import *
 from ._container import Compose, RandomApply, RandomChoice, RandomOrder
-from ._detection import (
-    ClampBoundingBoxes,
-    ClampKeyPoints,
-    ConvertBoundingBoxFormat,
-    RandomIoUCrop,
-    SanitizeBoundingBoxes,
-    SanitizeKeyPoints,
-    SetClampingMode,
-)
-from ._geometry import (
-    CenterCrop,
-    ElasticTransform,
-    FiveCrop,
-    Pad,
-    RandomAffine,
-    RandomCrop,
-    RandomHorizontalFlip,
-    RandomPerspective,
-    RandomResize,
-    RandomResizedCrop,
-    RandomRotation,
-    RandomShortestSize,
-    RandomVerticalFlip,
-    RandomZoomOut,
-    Resize,
-    ScaleJitter,
-    TenCrop,
-)
-from ._misc import (
-    ConvertImageDtype,
-    GaussianBlur,
-    GaussianNoise,
-    Identity,
-    Lambda,
-    LinearTransformation,
-    Normalize,
-    PILToTensor,
-    ToDtype,
-    ToImage,
-    ToPILImage,
-    ToPureTensor,
-    ToTensor,
-    UniformTemporalSubsample,
-)
-from ._transform import (
-    Transform,
-    check_type,
-    get_bounding_boxes,
-    get_keypoints,
-    has_all,
-    has_any,
-    query_chw,
-    query_size,
-)
+from ._detection import *
+from ._geometry import *
+from ._misc import *
+from ._transform import *
 
 __all__ = [
-    "AugMix", "AutoAugment", "AutoAugmentPolicy", "CenterCrop", "ClampBoundingBoxes", "ClampKeyPoints", "ColorJitter",
-    "Compose", "ConvertBoundingBoxFormat", "ConvertImageDtype", "CutMix", "ElasticTransform", "FiveCrop",
-    "GaussianBlur", "GaussianNoise", "Grayscale", "Identity", "InterpolationMode", "JPEG", "Lambda",
-    "LinearTransformation", "MixUp", "Normalize", "PILToTensor", "Pad", "RGB", "RandAugment", "RandomAdjustSharpness",
-    "RandomAffine", "RandomApply", "RandomAutocontrast", "RandomChannelPermutation", "RandomChoice", "RandomCrop",
-    "RandomEqualize", "RandomErasing", "RandomGrayscale", "RandomHorizontalFlip", "RandomInvert", "RandomIoUCrop",
-    "RandomOrder", "RandomPerspective", "RandomPhotometricDistort", "RandomPosterize", "RandomResize",
-    "RandomResizedCrop", "RandomRotation", "RandomShortestSize", "RandomSolarize", "RandomVerticalFlip",
-    "RandomZoomOut", "Resize", "SanitizeBoundingBoxes", "SanitizeKeyPoints", "ScaleJitter", "SetClampingMode",
-    "TenCrop", "ToDtype", "ToImage", "ToPILImage", "ToPureTensor", "ToTensor", "Transform", "TrivialAugmentWide",
-    "UniformTemporalSubsample", "check_type", "functional", "get_bounding_boxes", "get_keypoints", "has_all", "has_any",
-    "query_chw", "query_size",
+    *_color.__all__, *_detection.__all__, *_geometry.__all__, *_misc.__all__, *_transform.__all__, "AugMix",
+    "AutoAugment", "AutoAugmentPolicy", "Compose", "CutMix", "InterpolationMode", "JPEG", "MixUp", "RandAugment",
+    "RandomApply", "RandomChoice", "RandomErasing", "RandomOrder", "TrivialAugmentWide", "functional",
 ]  # fmt: skip

@@ -12,6 +12,12 @@ from ..photometric import jitter_range
 from . import functional as F
 from ._transform import RandomApplyTransform, Transform, query_chw
 
+__all__ = [
+    "ColorJitter", "Grayscale", "RGB", "RandomAdjustSharpness", "RandomAutocontrast", "RandomChannelPermutation",
+    "RandomEqualize", "RandomGrayscale", "RandomInvert", "RandomPhotometricDistort", "RandomPosterize",
+    "RandomSolarize",
+]  # fmt: skip
+
 _JITTERS = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_hue)
 
 

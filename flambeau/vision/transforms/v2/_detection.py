@@ -24,6 +24,11 @@ from ._transform import (
     unflatten,
 )
 
+__all__ = [
+    "ClampBoundingBoxes", "ClampKeyPoints", "ConvertBoundingBoxFormat", "RandomIoUCrop", "SanitizeBoundingBoxes",
+    "SanitizeKeyPoints", "SetClampingMode",
+]  # fmt: skip
+
 
 class RandomIoUCrop(Transform):
     """The crop of SSD training: a window that overlaps some box by a random minimum. Follow it with SanitizeBoundingBoxes."""

@@ -23,6 +23,12 @@ from ._transform import (
 )
 from .functional._geometry import parse_padding
 
+__all__ = [
+    "CenterCrop", "ElasticTransform", "FiveCrop", "Pad", "RandomAffine", "RandomCrop", "RandomHorizontalFlip",
+    "RandomPerspective", "RandomResize", "RandomResizedCrop", "RandomRotation", "RandomShortestSize",
+    "RandomVerticalFlip", "RandomZoomOut", "Resize", "ScaleJitter", "TenCrop",
+]  # fmt: skip
+
 
 class RandomHorizontalFlip(RandomApplyTransform):
     """Mirrored with probability p."""

@@ -19,6 +19,11 @@ from ..basic import check_whitening, whiten
 from . import functional as F
 from ._transform import Transform, has_any, number_or_pair, setup_size
 
+__all__ = [
+    "ConvertImageDtype", "GaussianBlur", "GaussianNoise", "Identity", "Lambda", "LinearTransformation", "Normalize",
+    "PILToTensor", "ToDtype", "ToImage", "ToPILImage", "ToPureTensor", "ToTensor", "UniformTemporalSubsample",
+]  # fmt: skip
+
 
 class Identity(Transform):
     """Nothing."""

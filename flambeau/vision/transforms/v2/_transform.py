@@ -15,6 +15,10 @@ from .. import draws
 from .functional import get_dimensions, get_size, is_pure_tensor
 from .functional._dispatch import call_kernel
 
+__all__ = [
+    "Transform", "check_type", "get_bounding_boxes", "get_keypoints", "has_all", "has_any", "query_chw", "query_size",
+]  # fmt: skip
+
 # -- trees of inputs --------------------------------------------------------------------------------------------------
 
 

@@ -13,6 +13,17 @@ from ...arguments import check_gamma, check_hue, check_not_negative
 from ...kernels import color, conversion, filters, pil
 from ._dispatch import PIL, TENSORS, functional
 
+__all__ = [
+    "adjust_brightness", "adjust_brightness_image", "adjust_brightness_video", "adjust_contrast",
+    "adjust_contrast_image", "adjust_contrast_video", "adjust_gamma", "adjust_gamma_image", "adjust_gamma_video",
+    "adjust_hue", "adjust_hue_image", "adjust_hue_video", "adjust_saturation", "adjust_saturation_image",
+    "adjust_saturation_video", "adjust_sharpness", "adjust_sharpness_image", "adjust_sharpness_video", "autocontrast",
+    "autocontrast_image", "autocontrast_video", "equalize", "equalize_image", "equalize_video", "grayscale_to_rgb",
+    "grayscale_to_rgb_image", "invert", "invert_image", "invert_video", "permute_channels", "permute_channels_image",
+    "permute_channels_video", "posterize", "posterize_image", "posterize_video", "rgb_to_grayscale",
+    "rgb_to_grayscale_image", "solarize", "solarize_image", "solarize_video", "to_grayscale",
+]  # fmt: skip
+
 
 def _by_kind(image: Any, on_tensor: Callable, on_pil: Callable, *args: Any, **options: Any) -> Any:
     """`options` are for tensors alone."""

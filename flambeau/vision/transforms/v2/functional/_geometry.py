@@ -14,6 +14,15 @@ from ...interpolation import InterpolationMode, interpolation_mode
 from ...kernels import geometry, pil
 from ._dispatch import PIL, TENSORS, functional, kernel, mask_call
 
+__all__ = [
+    "center_crop", "center_crop_image", "center_crop_mask", "center_crop_video", "crop", "crop_image", "crop_mask",
+    "crop_video", "five_crop", "five_crop_image", "five_crop_video", "hflip", "horizontal_flip",
+    "horizontal_flip_image", "horizontal_flip_mask", "horizontal_flip_video", "pad", "pad_image", "pad_mask",
+    "pad_video", "resize", "resize_image", "resize_mask", "resize_video", "resized_crop", "resized_crop_image",
+    "resized_crop_mask", "resized_crop_video", "ten_crop", "ten_crop_image", "ten_crop_video", "vertical_flip",
+    "vertical_flip_image", "vertical_flip_mask", "vertical_flip_video", "vflip",
+]  # fmt: skip
+
 _NEAREST = InterpolationMode.NEAREST
 
 

@@ -14,6 +14,14 @@ from ...kernels import boxes as box_kernels
 from ...kernels import pil
 from ._dispatch import PIL, TENSORS, functional, is_pure_tensor, kernel
 
+__all__ = [
+    "clamp_bounding_boxes", "clamp_keypoints", "convert_bounding_box_format", "get_dimensions", "get_dimensions_image",
+    "get_dimensions_video", "get_image_num_channels", "get_image_size", "get_num_channels", "get_num_channels_image",
+    "get_num_channels_video", "get_num_frames", "get_num_frames_video", "get_size", "get_size_bounding_boxes",
+    "get_size_image", "get_size_keypoints", "get_size_mask", "get_size_video", "sanitize_bounding_boxes",
+    "sanitize_keypoints",
+]  # fmt: skip
+
 # -- sizes ------------------------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,14 @@ from ...arguments import blur_arguments
 from ...kernels import conversion, filters, geometry
 from ._dispatch import PIL, functional, kernel, through_tensor
 
+__all__ = [
+    "convert_image_dtype", "erase", "erase_image", "erase_video", "gaussian_blur", "gaussian_blur_image",
+    "gaussian_blur_video", "gaussian_noise", "gaussian_noise_image", "gaussian_noise_video", "jpeg", "jpeg_image",
+    "jpeg_video", "normalize", "normalize_image", "normalize_video", "pil_to_tensor", "to_dtype", "to_dtype_image",
+    "to_dtype_video", "to_image", "to_pil_image", "to_tensor", "uniform_temporal_subsample",
+    "uniform_temporal_subsample_video",
+]  # fmt: skip
+
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 

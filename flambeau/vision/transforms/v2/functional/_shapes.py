@@ -15,6 +15,15 @@ from . import _geometry as G
 from . import _warps as W
 from ._dispatch import kernel
 
+__all__ = [
+    "affine_bounding_boxes", "affine_keypoints", "center_crop_bounding_boxes", "center_crop_keypoints",
+    "crop_bounding_boxes", "crop_keypoints", "elastic_bounding_boxes", "elastic_keypoints",
+    "horizontal_flip_bounding_boxes", "horizontal_flip_keypoints", "pad_bounding_boxes", "pad_keypoints",
+    "perspective_bounding_boxes", "perspective_keypoints", "resize_bounding_boxes", "resize_keypoints",
+    "resized_crop_bounding_boxes", "resized_crop_keypoints", "rotate_bounding_boxes", "rotate_keypoints",
+    "vertical_flip_bounding_boxes", "vertical_flip_keypoints",
+]  # fmt: skip
+
 Canvas = Sequence[int]
 
 

@@ -14,6 +14,12 @@ from ...interpolation import InterpolationMode, interpolation_mode
 from ...kernels import matrices, pil, warp
 from ._dispatch import PIL, TENSORS, functional, kernel, mask_call, through_tensor
 
+__all__ = [
+    "affine", "affine_image", "affine_mask", "affine_video", "elastic", "elastic_image", "elastic_mask",
+    "elastic_transform", "elastic_video", "perspective", "perspective_image", "perspective_mask", "perspective_video",
+    "rotate", "rotate_image", "rotate_mask", "rotate_video",
+]  # fmt: skip
+
 _NEAREST = InterpolationMode.NEAREST
 
 
