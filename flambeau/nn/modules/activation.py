@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.tensor import Tensor
 from ...ops.creation.filled import empty
@@ -12,7 +12,7 @@ from .. import init
 from ..parameter import Parameter
 from .attention import MultiheadAttention
 from .module import Module
-from .utils import _settings
+from .settings import Declared, settings
 
 __all__ = [
     "CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU", "LogSigmoid",
@@ -21,66 +21,59 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _MaybeInplace(Module):
-    """An activation that can overwrite its input; its other settings are printed before `inplace=True`."""
+class _MaybeInplace(Declared):
+    """An activation that can overwrite its input, which it prints last and only if it does."""
 
-    __constants__ = ["inplace"]
-    _printed: tuple[str, ...] = ()
     inplace: bool
 
-    def __init__(self, inplace: bool = False) -> None:
-        super().__init__()
-        self.inplace = inplace
-
     def extra_repr(self) -> str:
-        parts = [_settings(self, *self._printed)] if self._printed else []
-        if self.inplace:
-            parts.append("inplace=True")
-        return ", ".join(parts)
+        parts = [f"{name}={getattr(self, name)!r}" for name in self._settings if name != "inplace"]
+        return ", ".join([*parts, "inplace=True"] if self.inplace else parts)
 
 
+@settings
+class _Inplace(_MaybeInplace):
+    """An activation without other settings."""
+
+    inplace: bool = False
+
+
+@settings
 class Threshold(_MaybeInplace):
     """x where x > threshold, else value."""
 
-    __constants__ = ["threshold", "value", "inplace"]
-    _printed = ("threshold", "value")
-
-    def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
-        super().__init__(inplace)
-        self.threshold = threshold
-        self.value = value
+    threshold: float
+    value: float
+    inplace: bool = False
 
     def forward(self, input: Tensor) -> Tensor:
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
 
-class ReLU(_MaybeInplace):
+class ReLU(_Inplace):
     """max(x, 0)."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.relu(input, self.inplace)
 
 
+@settings
 class RReLU(_MaybeInplace):
     """A leaky ReLU whose slope is drawn at random in training."""
 
-    __constants__ = ["lower", "upper", "inplace"]
-    _printed = ("lower", "upper")
-
-    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False) -> None:
-        super().__init__(inplace)
-        self.lower = lower
-        self.upper = upper
+    lower: float = 1.0 / 8
+    upper: float = 1.0 / 3
+    inplace: bool = False
 
     def forward(self, input: Tensor) -> Tensor:
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
 
-class Hardtanh(_MaybeInplace):
+class Hardtanh(_Inplace):
     """x clipped to [min_val, max_val]."""
 
     __constants__ = ["min_val", "max_val", "inplace"]
-    _printed: tuple[str, ...] = ("min_val", "max_val")
+    _settings: ClassVar[tuple[str, ...]] = ("min_val", "max_val")
 
     def __init__(
         self,
@@ -108,7 +101,7 @@ class Hardtanh(_MaybeInplace):
 class ReLU6(Hardtanh):
     """x clipped to [0, 6]."""
 
-    _printed = ()
+    _settings = ()
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -121,7 +114,7 @@ class Sigmoid(Module):
         return input.sigmoid()
 
 
-class _SilentlyInplace(_MaybeInplace):
+class _SilentlyInplace(_Inplace):
     """PyTorch prints these two without their setting."""
 
     def extra_repr(self) -> str:
@@ -142,14 +135,14 @@ class Tanh(Module):
         return input.tanh()
 
 
-class SiLU(_MaybeInplace):
+class SiLU(_Inplace):
     """x * sigmoid(x), also called swish."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, self.inplace)
 
 
-class Mish(_MaybeInplace):
+class Mish(_Inplace):
     """x * tanh(softplus(x))."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -163,13 +156,10 @@ class Hardswish(_SilentlyInplace):
         return F.hardswish(input, self.inplace)
 
 
+@settings
 class _WithAlpha(_MaybeInplace):
-    __constants__ = ["alpha", "inplace"]
-    _printed = ("alpha",)
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        super().__init__(inplace)
-        self.alpha = alpha
+    alpha: float = 1.0
+    inplace: bool = False
 
 
 class ELU(_WithAlpha):
@@ -186,51 +176,36 @@ class CELU(_WithAlpha):
         return F.celu(input, self.alpha, self.inplace)
 
 
-class SELU(_MaybeInplace):
+class SELU(_Inplace):
     """The self-normalising scaled ELU."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, self.inplace)
 
 
-class GLU(Module):
+@settings
+class GLU(Declared):
     """One half of the input times the sigmoid of the other half."""
 
-    __constants__ = ["dim"]
-
-    def __init__(self, dim: int = -1) -> None:
-        super().__init__()
-        self.dim = dim
+    dim: int = -1
 
     def forward(self, input: Tensor) -> Tensor:
         return F.glu(input, self.dim)
 
-    def extra_repr(self) -> str:
-        return _settings(self, "dim")
 
-
-class GELU(Module):
+@settings
+class GELU(Declared):
     """x times the normal distribution function of x."""
 
-    __constants__ = ["approximate"]
-
-    def __init__(self, approximate: str = "none") -> None:
-        super().__init__()
-        self.approximate = approximate
+    approximate: str = "none"
 
     def forward(self, input: Tensor) -> Tensor:
         return F.gelu(input, approximate=self.approximate)
 
-    def extra_repr(self) -> str:
-        return _settings(self, "approximate")
 
-
-class _Shrink(Module):
-    __constants__ = ["lambd"]
-
-    def __init__(self, lambd: float = 0.5) -> None:
-        super().__init__()
-        self.lambd = lambd
+@settings
+class _Shrink(Declared):
+    lambd: float = 0.5
 
     def extra_repr(self) -> str:
         return f"{self.lambd}"
@@ -250,15 +225,13 @@ class Softshrink(_Shrink):
         return F.softshrink(input, self.lambd)
 
 
+@settings
 class LeakyReLU(_MaybeInplace):
     """x where x > 0, else negative_slope * x."""
 
+    negative_slope: float = 1e-2
+    inplace: bool = False
     __constants__ = ["inplace", "negative_slope"]
-    _printed = ("negative_slope",)
-
-    def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
-        super().__init__(inplace)
-        self.negative_slope = negative_slope
 
     def forward(self, input: Tensor) -> Tensor:
         return F.leaky_relu(input, self.negative_slope, self.inplace)
@@ -271,21 +244,15 @@ class LogSigmoid(Module):
         return F.logsigmoid(input)
 
 
-class Softplus(Module):
+@settings
+class Softplus(Declared):
     """log(1 + exp(beta * x)) / beta, a smooth ReLU."""
 
-    __constants__ = ["beta", "threshold"]
-
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        super().__init__()
-        self.beta = beta
-        self.threshold = threshold
+    beta: float = 1.0
+    threshold: float = 20.0
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softplus(input, self.beta, self.threshold)
-
-    def extra_repr(self) -> str:
-        return _settings(self, "beta", "threshold")
 
 
 class PReLU(Module):
@@ -307,7 +274,7 @@ class PReLU(Module):
         return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
-        return _settings(self, "num_parameters")
+        return f"num_parameters={self.num_parameters}"
 
 
 class Softsign(Module):
@@ -324,20 +291,13 @@ class Tanhshrink(Module):
         return F.tanhshrink(input)
 
 
-class _AlongDim(Module):
-    __constants__ = ["dim"]
-    dim: int | None
-
-    def __init__(self, dim: int | None = None) -> None:
-        super().__init__()
-        self.dim = dim
+@settings
+class _AlongDim(Declared):
+    dim: int | None = None
 
     def __setstate__(self, state: dict) -> None:
         super().__setstate__(state)
         self.__dict__.setdefault("dim", None)
-
-    def extra_repr(self) -> str:
-        return _settings(self, "dim")
 
 
 class Softmin(_AlongDim):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...core.tensor import Tensor
 from .. import functional as F
 from .module import Module
+from .settings import Declared, settings
 
 __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
@@ -24,15 +25,13 @@ class PairwiseDistance(Module):
         return F.pairwise_distance(x1, x2, self.norm, self.eps, self.keepdim)
 
 
-class CosineSimilarity(Module):
+@settings
+class CosineSimilarity(Declared):
     """The cosine of the angle between x1 and x2 along a dimension."""
 
-    __constants__ = ["dim", "eps"]
-
-    def __init__(self, dim: int = 1, eps: float = 1e-8) -> None:
-        super().__init__()
-        self.dim = dim
-        self.eps = eps
+    dim: int = 1
+    eps: float = 1e-8
+    extra_repr = Module.extra_repr
 
     def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return F.cosine_similarity(x1, x2, self.dim, self.eps)

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ...core.tensor import Tensor
 from .. import functional as F
-from .module import Module
-from .utils import _settings
+from .settings import Declared, settings
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout"]
 
 
-class _DropoutNd(Module):
-    __constants__ = ["p", "inplace"]
-    _function: str
+@settings
+class _DropoutNd(Declared):
+    p: float = 0.5
+    inplace: bool = False
+    _function: ClassVar[str]
 
-    def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
-        super().__init__()
-        if p < 0 or p > 1:
-            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-        self.p = p
-        self.inplace = inplace
+    def __post_init__(self) -> None:
+        if self.p < 0 or self.p > 1:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {self.p}")
 
     def forward(self, input: Tensor) -> Tensor:
         return getattr(F, self._function)(input, self.p, self.training, self.inplace)
-
-    def extra_repr(self) -> str:
-        return _settings(self, "p", "inplace")
 
 
 class Dropout(_DropoutNd):

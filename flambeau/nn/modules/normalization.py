@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.tensor import Tensor
 from ...ops.creation.filled import empty
@@ -12,38 +12,38 @@ from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
+from .settings import Declared, settings
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
-class LocalResponseNorm(Module):
-    """Divides by a power of the mean square over neighbouring channels."""
-
-    __constants__ = ["size", "alpha", "beta", "k"]
-
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
-
-    def forward(self, input: Tensor) -> Tensor:
-        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
-
+class _ResponseNorm(Declared):
     def extra_repr(self) -> str:
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
-class CrossMapLRN2d(Module):
+@settings
+class LocalResponseNorm(_ResponseNorm):
+    """Divides by a power of the mean square over neighbouring channels."""
+
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    k: float = 1.0
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+
+@settings
+class CrossMapLRN2d(_ResponseNorm):
     """The older form of LocalResponseNorm, for (N, C, H, W) only."""
 
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
-        super().__init__()
-        self.size = size
-        self.alpha = alpha
-        self.beta = beta
-        self.k = k
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    k: float = 1
+    __constants__: ClassVar[list[str]] = []
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dim() != 4:
@@ -67,9 +67,6 @@ class CrossMapLRN2d(Module):
                 current = current - square[:, c - ahead : c - ahead + 1]
             sums.append(current)
         return cat(sums, 1)
-
-    def extra_repr(self) -> str:
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
 class LayerNorm(Module):

@@ -4,12 +4,13 @@ A class says its number of dimensions by the name of the function it calls; ever
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.tensor import Tensor
 from .. import functional as F
 from .module import Module
-from .utils import _ntuple, _settings
+from .settings import Declared, settings
+from .utils import _ntuple, _settings, _single
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
@@ -19,26 +20,18 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _MaxPoolNd(Module):
-    __constants__ = ["kernel_size", "stride", "padding", "dilation", "return_indices", "ceil_mode"]
-    _function: str
+@settings
+class _MaxPoolNd(Declared):
+    kernel_size: Any
+    stride: Any = None
+    padding: Any = 0
+    dilation: Any = 1
+    return_indices: bool = False
+    ceil_mode: bool = False
+    _function: ClassVar[str]
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        return_indices: bool = False,
-        ceil_mode: bool = False,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = stride if (stride is not None) else kernel_size
-        self.padding = padding
-        self.dilation = dilation
-        self.return_indices = return_indices
-        self.ceil_mode = ceil_mode
+    def __post_init__(self) -> None:
+        self.stride = self.kernel_size if self.stride is None else self.stride
 
     def forward(self, input: Tensor) -> Any:
         pool = getattr(F, self._function)
@@ -115,56 +108,45 @@ class MaxUnpool3d(_MaxUnpoolNd):
     _spatial, _function = 3, "max_unpool3d"
 
 
-class _AvgPoolNd(Module):
-    __constants__ = ["kernel_size", "stride", "padding", "ceil_mode", "count_include_pad"]
+class _AvgPoolNd(Declared):
+    kernel_size: Any
+    stride: Any
+
+    def __post_init__(self) -> None:
+        self.stride = self.kernel_size if self.stride is None else self.stride
 
     def extra_repr(self) -> str:
         return _settings(self, "kernel_size", "stride", "padding")
 
 
+@settings
 class AvgPool1d(_AvgPoolNd):
     """The mean of a window that slides over (N, C, L)."""
 
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        super().__init__()
-        entries = _ntuple(1)
-        self.kernel_size = entries(kernel_size)
-        self.stride = entries(stride if stride is not None else kernel_size)
-        self.padding = entries(padding)
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
+    kernel_size: Any
+    stride: Any = None
+    padding: Any = 0
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("kernel_size", "stride", "padding"):
+            setattr(self, name, _single(getattr(self, name)))
 
     def forward(self, input: Tensor) -> Tensor:
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
 
 
+@settings
 class _AvgPoolWithDivisor(_AvgPoolNd):
-    __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
-    _function: str
-
-    def __init__(
-        self,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = stride if (stride is not None) else kernel_size
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-        self.divisor_override = divisor_override
+    kernel_size: Any
+    stride: Any = None
+    padding: Any = 0
+    ceil_mode: bool = False
+    count_include_pad: bool = True
+    divisor_override: int | None = None
+    _function: ClassVar[str]
 
     def forward(self, input: Tensor) -> Tensor:
         pool = getattr(F, self._function)
@@ -251,23 +233,17 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
     _spatial, _function = 3, "fractional_max_pool3d"
 
 
-class _LPPoolNd(Module):
-    __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
-    _function: str
-
-    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> None:
-        super().__init__()
-        self.norm_type = norm_type
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.ceil_mode = ceil_mode
+@settings
+class _LPPoolNd(Declared):
+    norm_type: float
+    kernel_size: Any
+    stride: Any = None
+    ceil_mode: bool = False
+    _function: ClassVar[str]
 
     def forward(self, input: Tensor) -> Tensor:
         pool = getattr(F, self._function)
         return pool(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
-
-    def extra_repr(self) -> str:
-        return _settings(self, "norm_type", "kernel_size", "stride", "ceil_mode")
 
 
 class LPPool1d(_LPPoolNd):
@@ -288,14 +264,11 @@ class LPPool3d(_LPPoolNd):
     _function = "lp_pool3d"
 
 
-class _AdaptiveMaxPoolNd(Module):
-    __constants__ = ["output_size", "return_indices"]
-    _function: str
-
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
+@settings
+class _AdaptiveMaxPoolNd(Declared):
+    output_size: Any
+    return_indices: bool = False
+    _function: ClassVar[str]
 
     def forward(self, input: Tensor) -> Any:
         pool = getattr(F, self._function)
@@ -323,19 +296,13 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     _function = "adaptive_max_pool3d"
 
 
-class _AdaptiveAvgPoolNd(Module):
-    __constants__ = ["output_size"]
-    _function: str
-
-    def __init__(self, output_size: Any) -> None:
-        super().__init__()
-        self.output_size = output_size
+@settings
+class _AdaptiveAvgPoolNd(Declared):
+    output_size: Any
+    _function: ClassVar[str]
 
     def forward(self, input: Tensor) -> Tensor:
         return getattr(F, self._function)(input, self.output_size)
-
-    def extra_repr(self) -> str:
-        return _settings(self, "output_size")
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
