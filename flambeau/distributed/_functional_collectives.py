@@ -29,7 +29,7 @@ class AsyncCollectiveTensor(Tensor):
     _work: Any = None
 
     @property
-    def _storage(self) -> Any:  # type: ignore[override]
+    def _storage(self) -> Any:
         work = self._work
         if work is not None:
             self._work = None

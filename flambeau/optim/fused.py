@@ -296,7 +296,7 @@ def _store(cell: Tensor, value: float) -> None:
     """Set a number of the state. There is one for every parameter, so on the host that is one store."""
     kind = _FLOATS.get(cell.dtype)
     if cell.device is not cpu or kind is None or cell.shape:
-        cell.fill_(value)  # type: ignore[attr-defined]
+        cell.fill_(value)
         return
     kind.from_address(cell._storage.ptr + cell._offset * cell.dtype.itemsize).value = value
     cell._bump("fill_")

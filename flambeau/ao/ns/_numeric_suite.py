@@ -198,7 +198,7 @@ def prepare_model_outputs(
         (float_module, {}),
         (q_module, {"observer_non_leaf_module_list": NON_LEAF_MODULE_TO_ADD_OBSERVER_ALLOW_LIST}),
     ):
-        module.qconfig = QConfig(activation=logger_cls, weight=None)  # type: ignore[assignment, arg-type]
+        module.qconfig = QConfig(activation=logger_cls, weight=None)
         prepare(module, inplace=True, allow_list=allow_list, prepare_custom_config_dict={}, **more)
 
 

@@ -103,7 +103,7 @@ class _LearnableFakeQuantize(FakeQuantizeBase):
         print(f"_LearnableFakeQuantize Zero Point: {self.zero_point.detach()}")
 
     @export
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         self.scale.data.clamp_(min=self.eps.item())
         zero_point = self.zero_point.detach().round().clamp(self.quant_min, self.quant_max).long()
         return self.scale.detach(), zero_point

@@ -131,7 +131,7 @@ class FakeQuantize(FakeQuantizeBase):
         self.is_per_channel = _is_per_channel(self.qscheme)
 
     @export
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         return self.activation_post_process.calculate_qparams()
 
     def forward(self, X: Tensor) -> Tensor:
@@ -190,7 +190,7 @@ class FixedQParamsFakeQuantize(FakeQuantize):
             )
 
     @export
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         return self.scale, self.zero_point
 
     def extra_repr(self) -> str:

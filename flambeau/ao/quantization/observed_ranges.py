@@ -171,7 +171,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         return x_orig
 
     @export
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         return self._calculate_qparams(self.min_val, self.max_val)
 
     @export
@@ -281,7 +281,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         return x_orig
 
     @export
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         return self._calculate_qparams(self.min_val, self.max_val)
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, *lists) -> None:
@@ -490,7 +490,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         return x_orig
 
     @export
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         if self.min_val == float("inf") and self.max_val == float("-inf"):
             warnings.warn(
                 "must run observer before calling calculate_qparams."

@@ -85,7 +85,7 @@ class FixedQParamsObserver(ObserverBase):
         return X
 
     @export
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         return self.scale, self.zero_point
 
 
@@ -96,7 +96,7 @@ class _WithoutQParams(ObserverBase):
         return x
 
     @export
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         raise Exception(f"calculate_qparams should not be called for {self._NAME}")
 
 

@@ -53,5 +53,5 @@ def checkpoint(module: Module, **kwargs: Any) -> Module:
             return original(*args, **named)
         return run_checkpointed(original, *args, use_reentrant=False, **options, **named)
 
-    module.forward = forward  # type: ignore[method-assign]
+    module.forward = forward
     return module

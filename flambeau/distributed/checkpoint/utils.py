@@ -247,7 +247,7 @@ class _ReaderView(io.IOBase):
 
     def read(self, size: int = -1) -> bytes:
         left = max(0, self.len - self.tell())
-        return self.base_stream.read(left if size is None or size < 0 else min(size, left))  # type: ignore[attr-defined]
+        return self.base_stream.read(left if size is None or size < 0 else min(size, left))
 
 
 def _create_file_view(file: io.IOBase, offset: int, length: int) -> io.IOBase:

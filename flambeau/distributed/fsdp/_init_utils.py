@@ -124,7 +124,7 @@ def auto_wrap(
     classes = tuple(precision._module_classes_to_ignore) if precision is not None else ()
     kept = [one for one in module.modules() if isinstance(one, classes)] if classes else []
     for one in kept:
-        one._wrap_overrides = {"mixed_precision": None}  # type: ignore[assignment]
+        one._wrap_overrides = {"mixed_precision": None}
         _work_in_float32(one)
     if kept:
         warnings.warn(

@@ -210,7 +210,7 @@ class FullyShardedDataParallel(StateDictMethods):
                     f"{type(module).__name__} has parameters on the device meta and no reset_parameters(): give param_init_fn"
                 )
             with no_grad():
-                module.reset_parameters()  # type: ignore[operator]
+                module.reset_parameters()
         return self._own_parameters(left_out)
 
     def _synchronise(self, params: list[Any], buffers: list[Tensor], info: Any) -> None:
@@ -321,7 +321,7 @@ class FullyShardedDataParallel(StateDictMethods):
             return getattr(self._fsdp_wrapped_module, name)
 
     def __getitem__(self, key: int) -> Any:
-        return self._fsdp_wrapped_module.__getitem__(key)  # type: ignore[operator]
+        return self._fsdp_wrapped_module.__getitem__(key)
 
     @staticmethod
     def fsdp_modules(module: Module, root_only: bool = False) -> list[FullyShardedDataParallel]:

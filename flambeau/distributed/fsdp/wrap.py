@@ -145,7 +145,7 @@ class _ConfigAutoWrap:
     kwargs: dict[str, Any] = {}
 
     def __init__(self, **kwargs: Any):
-        self.kwargs = kwargs  # type: ignore[misc]
+        self.kwargs = kwargs
 
     def __enter__(self) -> None:
         if _ConfigAutoWrap.in_autowrap_context:

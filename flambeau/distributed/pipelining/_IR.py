@@ -46,9 +46,9 @@ def annotate_split_points(mod: Module, spec: dict[str, SplitPoint]) -> None:
         target = mod.get_submodule(name)
         original = target.forward
         if point == SplitPoint.BEGINNING:
-            target.forward = _before(original)  # type: ignore[method-assign]
+            target.forward = _before(original)
         elif point == SplitPoint.END:
-            target.forward = _after(original)  # type: ignore[method-assign]
+            target.forward = _after(original)
         else:
             raise ValueError("Unknown split point type.")
 
@@ -137,7 +137,7 @@ def _nested(module: GraphModule, shape: Any) -> GraphModule:
     def forward(*args: Any) -> Any:
         return pytree.tree_unflatten(list(flat(*args)), shape)
 
-    module.forward = forward  # type: ignore[method-assign]
+    module.forward = forward
     return module
 
 

@@ -195,7 +195,7 @@ class DTensor(SpreadTensor):
         """The tensor in one piece: itself, if it is."""
         return self if self.is_contiguous(memory_format) else super().contiguous(memory_format=memory_format)
 
-    @property  # type: ignore[misc]
+    @property
     def data(self) -> Tensor:
         """The same data, cut off from the graph."""
         return self._bare_alias()

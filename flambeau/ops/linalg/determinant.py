@@ -23,7 +23,7 @@ def _scaled_identity(g: Tensor, A: Tensor) -> Tensor:
 
 
 def _det_gradient(g: Tensor, A: Tensor, out: Tensor) -> Tensor:
-    if tells((out == 0).any(), False):  # type: ignore[attr-defined]
+    if tells((out == 0).any(), False):
         return _cofactors(A) * g.unsqueeze(-1).unsqueeze(-1)
     return solve_ex(A.mH, _scaled_identity(g * out.conj(), A))[0]
 

@@ -100,7 +100,7 @@ def raise_if_set(flag: Tensor, error: Exception, operator: str = "") -> None:
 
 def tells(flag: Tensor, unknown: bool) -> bool:
     """The one number in a tensor as a truth value, to choose between two ways to the same result; `unknown` where there are no values."""
-    return bool(flag.item()) if BACKENDS[flag.device.type].has_values else unknown  # type: ignore[attr-defined]
+    return bool(flag.item()) if BACKENDS[flag.device.type].has_values else unknown
 
 
 def values_on_host(x: Tensor) -> Any:

@@ -170,7 +170,7 @@ def text(self: Tensor, *, tensor_contents: str | None = None) -> str:
 
 def _text(self: Tensor, contents: str | None, names: tuple | None = None) -> str:
     if is_named(self):
-        return _text(self._value, contents, self._dims)  # type: ignore[attr-defined]
+        return _text(self._value, contents, self._dims)
     try:
         grad_fn = self.grad_fn
         grad_fn_name = None if grad_fn is None else grad_fn.name()

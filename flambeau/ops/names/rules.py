@@ -130,7 +130,7 @@ def _unnamed(call: Call) -> Names:
     return tuple(None for _ in call.get("size"))
 
 
-_unnamed.views_only = True  # type: ignore[attr-defined]
+_unnamed.views_only = True
 
 
 @names_rule(subscript.getitem, whole=True)

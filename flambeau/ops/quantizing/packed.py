@@ -34,7 +34,7 @@ class ScriptObject:
         return copyreg.__newobj__, (ScriptObject,), self.__getstate__()  # type: ignore[attr-defined]
 
     def __getstate__(self) -> tuple:
-        return self.state(), f"{PREFIX}{type(self).__torch_class__}"  # type: ignore[attr-defined]
+        return self.state(), f"{PREFIX}{type(self).__torch_class__}"
 
     def __setstate__(self, given: Any) -> None:
         state, name = given
@@ -77,7 +77,7 @@ class NativeObject(CustomClass, ScriptObject):
     def script_name(cls) -> str:
         return f"{PREFIX}{cls.__torch_class__}"
 
-    __class__ = property(lambda self: ScriptObject)  # type: ignore[assignment]
+    __class__ = property(lambda self: ScriptObject)
 
 
 class Packed(NativeObject):

@@ -18,7 +18,7 @@ class NearlyDiagonalSparsifier(BaseSparsifier):
         super().__init__(defaults={"nearliness": nearliness})
 
     def update_mask(self, module: Module, tensor_name: str, nearliness: int = 1, **kwargs: Any) -> None:
-        mask: Any = getattr(module.parametrizations, tensor_name)[0].mask  # type: ignore[arg-type]
+        mask: Any = getattr(module.parametrizations, tensor_name)[0].mask
         mask.data = zeros_like(mask)
         if nearliness <= 0:
             return

@@ -37,7 +37,7 @@ def module_contains_param(module: Module, parametrization: type) -> bool:
     """Whether a parameter of the module has a parametrization of this class."""
     if not is_parametrized(module):
         return False
-    return any(isinstance(p, parametrization) for ones in module.parametrizations.values() for p in ones)  # type: ignore[operator,union-attr]
+    return any(isinstance(p, parametrization) for ones in module.parametrizations.values() for p in ones)
 
 
 def swap_module(mod: Module, mapping: dict[type, Any]) -> Module:

@@ -59,7 +59,7 @@ class WeightNormSparsifier(BaseSparsifier):
             )
         if zeros_per_block < 0:
             raise ValueError("Number of zeros per block should be positive.")
-        mask: Any = getattr(module.parametrizations, tensor_name)[0].mask  # type: ignore[arg-type]
+        mask: Any = getattr(module.parametrizations, tensor_name)[0].mask
         if sparsity_level <= 0 or zeros_per_block == 0:
             mask.data = ones_like(mask)
         elif sparsity_level >= 1 and zeros_per_block == size:

@@ -208,7 +208,7 @@ class _Equalizing:
         """The node that observes the weight of a function's call."""
         for arg in node.args:
             if node_arg_is_weight(node, arg) and self.module_of(arg, _WeightEqualizationObserver) is not None:
-                return arg  # type: ignore[return-value]
+                return arg
         return None
 
     def weight_observer(self, node: Node) -> Any:

@@ -289,7 +289,7 @@ class _Converting:
         if not isinstance(arg, Node):
             raise AssertionError(f"Expecting the argument for custom module node to be a Node, but got {arg}")
         if _is_dequantize(arg):
-            node.replace_input_with(arg, arg.args[0])  # type: ignore[arg-type]
+            node.replace_input_with(arg, arg.args[0])
             if not arg.users:
                 self.graph.erase_node(arg)
 

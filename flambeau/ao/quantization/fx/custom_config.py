@@ -137,7 +137,7 @@ class PrepareCustomConfig(_Told):
             (STANDALONE_MODULE_CLASS_DICT_KEY, made.standalone_module_classes),
         ):
             for which, mapping, example_inputs, config, backend_config in given.get(key, []):
-                kept[which] = StandaloneModuleConfigEntry(  # type: ignore[index]
+                kept[which] = StandaloneModuleConfigEntry(
                     _as(QConfigMapping, mapping, key),
                     example_inputs,
                     _as(PrepareCustomConfig, config, key),

@@ -29,7 +29,7 @@ def _sorted_patterns_dict(patterns_dict: dict[Any, Any]) -> dict[Any, Any]:
 
 def _target_matches(modules: dict[str, Any], node: Node, wanted: Any, pattern: Any) -> bool:
     if isinstance(wanted, type) and issubclass(wanted, Module):
-        return node.op == "call_module" and type_before_parametrizations(modules[node.target]) is wanted  # type: ignore[index]
+        return node.op == "call_module" and type_before_parametrizations(modules[node.target]) is wanted
     if callable(wanted):
         if node.op != "call_function" or node.target is not wanted:
             return False

@@ -262,7 +262,7 @@ class ShardedTensor(SpreadTensor):
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"ShardedTensor({self._metadata})"
 
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
     # -- other forms of it ------------------------------------------------------------------------------------------------------
     def _with(self, change: Callable[[Tensor], Tensor], device: Any = None, group: Any = None) -> ShardedTensor:
@@ -290,13 +290,13 @@ class ShardedTensor(SpreadTensor):
         """The same parts without history."""
         return self._with(lambda t: t.detach())
 
-    def cpu(self, memory_format: Any = None, process_group: Any = None) -> ShardedTensor:  # type: ignore[override]
+    def cpu(self, memory_format: Any = None, process_group: Any = None) -> ShardedTensor:
         """The same in host memory."""
         if all(s.placement is None or s.placement.device().type == "cpu" for s in self._metadata.shards_metadata):
             return self
         return self._with(lambda t: t.cpu(), Device("cpu"), process_group)
 
-    def to(self, *args: Any, **kwargs: Any) -> ShardedTensor:  # type: ignore[override]
+    def to(self, *args: Any, **kwargs: Any) -> ShardedTensor:
         """The same with another dtype, or on another device."""
         group, copies = kwargs.pop("process_group", None), kwargs.get("copy", False)
         probe = empty((0,), dtype=self.dtype, device=self.device).to(*args, **kwargs)

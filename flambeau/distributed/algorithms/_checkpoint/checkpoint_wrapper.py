@@ -51,7 +51,7 @@ class ActivationWrapper(Module):
             return getattr(self._checkpoint_wrapped_module, name)
 
     def __getitem__(self, key: int) -> Any:
-        return self._checkpoint_wrapped_module.__getitem__(key)  # type: ignore[operator]
+        return self._checkpoint_wrapped_module.__getitem__(key)
 
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Any]]:
         for name, p in super().named_parameters(*args, **kwargs):

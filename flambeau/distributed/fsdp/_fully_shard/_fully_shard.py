@@ -96,7 +96,7 @@ def apply(
     wanted: bool | int = True if reshard is None else reshard
     make_groups(state, params, modules, mesh_info, wanted, device, placement_fn, mp_policy, offload_policy)
     for one in managed:
-        one._is_fsdp_managed_module = one._fsdp_use_orig_params = True  # type: ignore[assignment]
+        one._is_fsdp_managed_module = one._fsdp_use_orig_params = True
     for one in modules:
         cls = type(one)
         if (prefix, cls) not in _classes:

@@ -157,7 +157,7 @@ class EmbeddingBag(Embedding):
         super().__init__(num_embeddings, embedding_dim, _weight=_weight, dtype=dtype)
         self.mode, self.pruned_weights, self.include_last_offset = mode, False, include_last_offset
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         indices: Tensor,
         offsets: Tensor | None = None,

@@ -11,7 +11,7 @@ from ... import quantizable
 __all__ = ["LSTM", "MultiheadAttention"]
 
 
-class LSTM(quantizable.LSTM):  # type: ignore[name-defined, misc]
+class LSTM(quantizable.LSTM):
     """An LSTM of codes; see `quantizable.LSTM` for what it is made from."""
 
     _FLOAT_MODULE: Any = quantizable.LSTM
@@ -35,7 +35,7 @@ class LSTM(quantizable.LSTM):  # type: ignore[name-defined, misc]
         return made
 
 
-class MultiheadAttention(quantizable.MultiheadAttention):  # type: ignore[name-defined, misc]
+class MultiheadAttention(quantizable.MultiheadAttention):
     """Attention whose products and sums are of codes; made of an observed one."""
 
     _FLOAT_MODULE: Any = quantizable.MultiheadAttention

@@ -218,10 +218,10 @@ _WITH_NORM = (ConvBn1d, ConvBn2d, ConvBn3d, ConvBnReLU1d, ConvBnReLU2d, ConvBnRe
 def update_bn_stats(mod: nn.Module) -> None:
     """The norm of a fused convolution follows the batches from now on; for `model.apply`."""
     if type(mod) in _WITH_NORM:
-        mod.update_bn_stats()  # type: ignore[operator]
+        mod.update_bn_stats()
 
 
 def freeze_bn_stats(mod: nn.Module) -> None:
     """The norm of a fused convolution keeps its running averages from now on; for `model.apply`."""
     if type(mod) in _WITH_NORM:
-        mod.freeze_bn_stats()  # type: ignore[operator]
+        mod.freeze_bn_stats()

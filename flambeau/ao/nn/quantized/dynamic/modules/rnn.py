@@ -97,7 +97,7 @@ class RNNBase(nn.Module):
         dropout: float = 0.0, bidirectional: bool = False, dtype: Any = torch.qint8,
     ):  # fmt: skip
         super().__init__()
-        if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:  # type: ignore[operator]
+        if not isinstance(dropout, numbers.Number) or isinstance(dropout, bool) or not 0 <= dropout <= 1:
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
             )
