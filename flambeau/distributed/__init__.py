@@ -7,7 +7,7 @@
 Between processes of one machine the bytes go through shared memory, between machines through MPI. See docs/distributed.md.
 """
 
-# ruff: noqa: F401, F403
+# ruff: noqa: F401
 
 from __future__ import annotations
 

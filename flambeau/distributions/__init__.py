@@ -46,7 +46,7 @@ from .relaxed_bernoulli import RelaxedBernoulli
 from .relaxed_categorical import RelaxedOneHotCategorical
 from .studentT import StudentT
 from .transformed_distribution import TransformedDistribution
-from .transforms import *  # noqa: F403
+from .transforms import *
 from .uniform import Uniform
 from .von_mises import VonMises
 from .weibull import Weibull

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from multiprocessing import *  # noqa: F403
+from multiprocessing import *
 
 from .spawn import (
     ProcessContext,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core import naming as _naming
 from . import _reduction, attention, common_types, functional, grad, init, modules, parallel, parameter, utils
-from .modules import *  # noqa: F403
+from .modules import *
 from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 

@@ -8,7 +8,7 @@
 `quantize_dynamic(model)` needs no data; `quantize_fx` has the same for traced models; docs/quantization.md tells more.
 """
 
-# ruff: noqa: F401, F403
+# ruff: noqa: F401
 from typing import Any
 
 from ...core import naming as _naming
@@ -23,7 +23,7 @@ from .quantization_mappings import *
 from .quantize import *
 from .stubs import *
 
-ObserverOrFakeQuantize = ObserverBase | FakeQuantizeBase  # noqa: F405
+ObserverOrFakeQuantize = ObserverBase | FakeQuantizeBase
 _HOMES = {
     **dict.fromkeys(
         (

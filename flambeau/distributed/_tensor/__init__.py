@@ -1,6 +1,6 @@
 """Another place where programs look for `torch.distributed.tensor`."""
 
-from ..tensor import *  # noqa: F403
+from ..tensor import *
 from ..tensor import DTensor, Partial, Placement, Replicate, Shard
 
 __all__ = ["DTensor", "Partial", "Placement", "Replicate", "Shard"]

@@ -1,7 +1,5 @@
 """`torch.distributed.fsdp`: models whose parameters, gradients and optimizer state are cut over ranks. See docs/sharding.md."""
 
-# ruff: noqa: F403, F405
-
 from __future__ import annotations
 
 from ...core import naming as _naming

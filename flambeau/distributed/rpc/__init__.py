@@ -8,7 +8,7 @@ tensor([4., 4.])
 Calls travel pickled, so a worker listens only to processes that have proved that they know the job's secret (docs/distributed.md).
 """
 
-# ruff: noqa: F401, F403, F405
+# ruff: noqa: F401
 
 from __future__ import annotations
 

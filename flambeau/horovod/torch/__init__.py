@@ -1,7 +1,5 @@
 """Horovod for PyTorch programs: ranks, collectives by name, DistributedOptimizer."""
 
-# ruff: noqa: F403, F405
-
 from . import elastic, operations, state
 from .compression import Compression
 from .functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters

@@ -1,6 +1,6 @@
 """All modules."""
 
-# ruff: noqa: F401, F403 - every file lists its public classes in __all__; the files themselves are reachable too
+# ruff: noqa: F401 - every file lists its public classes in __all__; the files themselves are reachable too
 
 from . import (
     activation,

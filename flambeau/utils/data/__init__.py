@@ -4,8 +4,6 @@
 >>> loader = DataLoader(TensorDataset(flambeau.randn(100, 8)), batch_size=10, shuffle=True)
 """
 
-# ruff: noqa: F403, F405
-
 from . import _utils, dataloader, dataset, distributed, sampler
 from .dataloader import DataLoader, _DatasetKind, default_collate, default_convert, get_worker_info
 from .dataset import *

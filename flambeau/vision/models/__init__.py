@@ -4,7 +4,7 @@
 >>> model = models.resnet18(num_classes=10)
 """
 
-# ruff: noqa: F401, F403 - re-exports
+# ruff: noqa: F401 - re-exports
 
 from ...core import naming as _naming
 from .. import ops as _ops  # noqa: F401  the whole room before its parts: see naming.load

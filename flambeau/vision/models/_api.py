@@ -25,8 +25,7 @@ from typing import Any
 from flambeau import hub, nn
 from flambeau.core import naming
 
-from ._categories import categories
-from ._files import data_text
+from ._categories import categories, data_text
 
 BUILDERS: dict[str, Callable[..., nn.Module]] = {}
 _WEIGHTS: dict[str, type[WeightsEnum]] = {}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
-from ._files import data_text
+_DATA = Path(__file__).parents[2] / "data"
 
 # COCO numbers its 80 classes up to 90; the gaps are N/A.
 _COCO = """person bicycle car motorcycle airplane bus train truck boat traffic_light fire_hydrant N/A stop_sign parking_meter
@@ -38,3 +39,8 @@ def categories(dataset: str | None) -> dict[str, Any]:
         parts = [f"{side}_{part}" for part in _SIDES.split() for side in ("left", "right")]
         found["keypoint_names"] = ["nose", *parts]
     return found
+
+
+def data_text(name: str) -> str:
+    """Return the text of a file in flambeau/data."""
+    return (_DATA / name).read_text(encoding="utf-8")

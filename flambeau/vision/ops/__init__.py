@@ -1,7 +1,5 @@
 """Operators for vision, with torchvision's names: boxes, regions of interest, detection losses, building blocks."""
 
-# ruff: noqa: F403, F405
-
 from . import boxes, misc
 from ._losses import (
     complete_box_iou_loss,

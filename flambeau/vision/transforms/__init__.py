@@ -10,8 +10,6 @@ The classes here are the classic ones; `v2` has the newer generation, which also
 torch.Size([3, 6, 6])
 """
 
-# ruff: noqa: F403, F405
-
 from __future__ import annotations
 
 import importlib as _importlib

@@ -1,4 +1,4 @@
 """Layers that round their weights while they are trained, as quantizing will."""
 
-from .modules import *  # noqa: F403
+from .modules import *
 from .modules import __all__ as __all__

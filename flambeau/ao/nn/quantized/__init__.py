@@ -4,11 +4,11 @@ from typing import Any
 
 from ....core import naming as _naming
 from . import functional as functional
-from .modules import *  # noqa: F403
+from .modules import *
 from .modules import MaxPool2d as MaxPool2d
 from .modules import __all__ as _names
 
-__all__ = [*_names, "LSTM", "MultiheadAttention"]  # noqa: F405
+__all__ = [*_names, "LSTM", "MultiheadAttention"]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,8 +9,6 @@
 [[5, 2, 9, 6]]
 """
 
-# ruff: noqa: F403, F405
-
 from __future__ import annotations
 
 from ..interpolation import InterpolationMode

@@ -3,7 +3,7 @@
 from typing import Any
 
 from .....core import naming as _naming
-from .modules import *  # noqa: F403
+from .modules import *
 from .modules import __all__ as __all__
 
 

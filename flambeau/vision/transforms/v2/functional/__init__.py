@@ -1,6 +1,6 @@
 """Functions of the second generation, on PIL images, tensors and tv_tensors alike."""
 
-# ruff: noqa: F401, F403
+# ruff: noqa: F401
 
 from __future__ import annotations
 
