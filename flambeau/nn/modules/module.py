@@ -16,6 +16,7 @@ from .hooks import BackwardHook, RemovableHandle, attach_to_last_node, register
 from .state import _EXTRA_STATE_KEY as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401  programs look for it here
 from .state import IncompatibleKeys as _IncompatibleKeys  # noqa: F401
 from .state import State
+from .text import Text
 from .training import Training
 from .traversal import Traversal
 
@@ -113,7 +114,7 @@ def _forward_unimplemented(self: Any, *args: Any) -> Any:
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
-class Module(Traversal, State, Conversion, Training):
+class Module(Traversal, State, Conversion, Training, Text):
     """Base class of all networks and layers.
 
     >>> class Net(nn.Module):
@@ -446,28 +447,6 @@ class Module(Traversal, State, Conversion, Training):
     def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
         """Call hook(module, grad_output) before the module's backward."""
         return register(self._backward_pre_hooks, hook, prepend)
-
-    # -- text ---------------------------------------------------------------------------------------------------------
-    def extra_repr(self) -> str:
-        """What stands between the parentheses of the printed module."""
-        return ""
-
-    def _get_name(self) -> str:
-        return type(self).__name__
-
-    def __repr__(self) -> str:
-        extra = self.extra_repr()
-        extra_lines = extra.split("\n") if extra else []
-        child_lines = []
-        for name, child in self._modules.items():
-            text = repr(child).replace("\n", "\n  ")
-            child_lines.append(f"({name}): {text}")
-        lines = extra_lines + child_lines
-        if not lines:
-            return self._get_name() + "()"
-        if len(extra_lines) == 1 and not child_lines:
-            return f"{self._get_name()}({extra_lines[0]})"
-        return f"{self._get_name()}(\n  " + "\n  ".join(lines) + "\n)"
 
     # -- copying ------------------------------------------------------------------------------------------------------
     def __setstate__(self, state: dict) -> None:

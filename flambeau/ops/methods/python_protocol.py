@@ -13,14 +13,19 @@ import numpy as np
 from ...core import dlpack, printing, watching
 from ...core import dtype as dt
 from ...core.backend import BACKENDS
+from ...core.batched import BatchedTensor
 from ...core.device import default_device
 from ...core.dtype import dtype
 from ...core.float8 import readable
 from ...core.graph import grad_mode, unrecorded
-from ...core.named import is_named
+from ...core.html import tensor_html
+from ...core.layout import strided
+from ...core.named import NamedTensor, is_named
 from ...core.object_state import object_state, set_object_state
 from ...core.overrides import DisableTorchFunctionSubclass
 from ...core.promotion import get_default_dtype
+from ...core.quantized import QuantizedTensor
+from ...core.sharded import SpreadTensor
 from ...core.size import make_size
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor, from_array, is_contiguous_layout, numel_of
@@ -195,6 +200,26 @@ def _text(self: Tensor, contents: str | None, names: tuple | None = None) -> str
     )
 
 
+_OTHER_KINDS = (
+    BatchedTensor,
+    NamedTensor,
+    QuantizedTensor,
+    SpreadTensor,
+)  # with elements that are not simply in memory
+
+
+def html(self: Tensor) -> str | None:
+    """Return what a notebook shows: a table, statistics and a histogram. None for what only has a text, such as a sparse tensor."""
+    if self.layout is not strided or isinstance(self, _OTHER_KINDS) or is_wrapper(self):
+        return None
+    facts = [str(self.device)] if self.device.type != "cpu" else []
+    if self.requires_grad:
+        facts.append("requires_grad" if self.grad_fn is None else f"grad_fn {self.grad_fn.name()}")
+    return tensor_html(
+        None if self.device.type == "meta" else on_host(self.detach())._array(), self.dtype, self.shape, facts
+    )
+
+
 def formatted(self: Tensor, spec: str) -> str:
     return printing.format_tensor(self, spec, Tensor)
 
@@ -366,6 +391,7 @@ def _deep_copy_of_wrapper(self: Tensor, memo: dict) -> Tensor:
 _SPECIAL = {
     "__bool__": to_bool, "__int__": to_int, "__float__": to_float, "__complex__": to_complex, "__index__": to_index,
     "__len__": length, "__iter__": iterate, "__reversed__": reverse, "__contains__": contains, "__dir__": listing, "__repr__": text,
+    "_repr_html_": html,
     "__format__": formatted, "__array__": as_array, "__array_wrap__": wrap_array, "__dlpack__": to_dlpack,
     "__dlpack_device__": dlpack_device, "__reduce_ex__": reduce_ex, "__setstate__": set_state, "__copy__": shallow_copy,
     "__deepcopy__": deep_copy,
