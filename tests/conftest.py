@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
+import random
 import re
 import sys
 import warnings
@@ -13,8 +15,77 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
+from answers.plugin import (  # noqa: F401  hooks
+    add_options,
+    configure,
+    pytest_fixture_setup,
+    pytest_make_collect_report,
+    pytest_runtest_makereport,
+    pytest_runtest_protocol,
+    pytest_runtest_teardown,
+    pytest_sessionfinish,
+)
 
 import flambeau
+
+UNTOUCHED: list[str] = []  # tests that passed and asked PyTorch nothing, of all processes
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
+    parser.addoption("--shuffle", metavar="SEED", help="run files of tests in a random order: a number, or 'anew'")
+    parser.addoption(
+        "--untouched", metavar="FILE", help="write the names of tests that pass without a question to PyTorch"
+    )
+    parser.addoption("--leave-out", metavar="FILE", help="leave out the tests that such a file names")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    configure(config)
+    if config.getoption("--shuffle") == "anew":  # before workers are started, which get the options of this process
+        config.option.shuffle = str(random.randrange(1_000_000))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    untouched = report.when == "call" and report.passed and not getattr(report, "asked_pytorch", True)
+    if untouched and not _looks_for_pytorch(Path(__file__).parents[1] / report.nodeid.partition("::")[0]):
+        UNTOUCHED.append(report.nodeid)
+
+
+@functools.cache
+def _looks_for_pytorch(file: Path) -> bool:
+    """Whether a test's file, or one beside it that it names, finds out by itself if PyTorch is installed: it may do more then."""
+    pattern = r'find_spec\("torch|importorskip\(\s*"torch|^ *(?:import|from) torch\b|import_module\("torch'
+    text = file.read_text(encoding="utf-8")
+    beside = [other for other in file.parent.glob("*.py") if not other.name.startswith("test_")]
+    used = [other.read_text(encoding="utf-8") for other in beside if re.search(rf"\b{other.stem}\b", text)]
+    return any(re.search(pattern, part, re.MULTILINE) for part in (text, *used))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    seed = config.getoption("--shuffle")
+    if seed is not None:  # the header is not printed with -q
+        terminalreporter.write_line(f"files ran in random order: --shuffle={seed}")
+    if config.getoption("--untouched"):
+        Path(config.getoption("--untouched")).write_text("\n".join(UNTOUCHED))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --shuffle, exchange the order of files; tests of a file share fixtures and stay together."""
+    if config.getoption("--leave-out"):
+        known = set(Path(config.getoption("--leave-out")).read_text().splitlines())
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in known])
+        items[:] = [item for item in items if item.nodeid not in known]
+    seed = config.getoption("--shuffle")
+    if seed is None:
+        return
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    order = sorted(files)
+    random.Random(seed).shuffle(order)
+    items[:] = [item for path in order for item in files[path]]
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -65,7 +136,7 @@ h = torch.arange(3).to(torch.bfloat16)
 def agrees() -> Callable[[str, str], None]:
     """agrees(expression, setup): PyTorch and Flambeau print the same value, or raise the same exception. Without a setup
     the expression can use the tensors x, i, b, z, r, s, n, h above."""
-    torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+    torch = judge("torch")
 
     def check(expression: str, setup: str = TENSORS) -> None:
         expected = _outcome(torch, expression, setup)
@@ -77,7 +148,7 @@ def agrees() -> Callable[[str, str], None]:
 @pytest.fixture
 def same_outcome() -> Callable[[Callable], None]:
     """same_outcome(scenario): scenario(torch) and scenario(flambeau) return or raise the same."""
-    torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+    torch = judge("torch")
 
     def run(library: Any, scenario: Callable) -> tuple[str, str]:
         with warnings.catch_warnings():

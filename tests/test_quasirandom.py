@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau.quasirandom import SobolEngine
 
-torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+torch = judge("torch")
 pytest.importorskip("scipy", reason="it ships the direction numbers")
 
 

@@ -6,10 +6,11 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
-real = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+real = judge("torch")
 
 
 def _block(torch, width, heads):

@@ -6,13 +6,14 @@ import inspect
 import warnings
 
 import pytest
+from answers import judge
 
 import flambeau
 import flambeau.overrides
 
-torch = pytest.importorskip("torch", reason="compares with PyTorch")
-import torch.overrides  # noqa: E402, F811
-import torch.utils.benchmark  # noqa: E402, F811
+torch = judge("torch")
+judge("torch.overrides")
+judge("torch.utils.benchmark")
 
 LIBRARIES = pytest.mark.parametrize("T", [flambeau, torch], ids=["flambeau", "torch"])
 LINES = """

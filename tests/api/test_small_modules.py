@@ -9,14 +9,15 @@ import weakref
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
-torch = pytest.importorskip("torch", reason="compares with PyTorch")
-import torch.nn.attention.bias  # noqa: E402, F811
-import torch.utils.checkpoint  # noqa: E402, F811
-import torch.utils.dlpack  # noqa: E402, F811
-import torch.utils.weak  # noqa: E402, F811
+torch = judge("torch")
+judge("torch.nn.attention.bias")
+judge("torch.utils.checkpoint")
+judge("torch.utils.dlpack")
+judge("torch.utils.weak")
 
 import flambeau.futures  # noqa: E402
 import flambeau.nn.attention.bias  # noqa: E402

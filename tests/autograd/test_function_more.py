@@ -6,11 +6,12 @@ import warnings
 from typing import Any
 
 import pytest
+from answers import judge
 
 import flambeau
 import flambeau.autograd.forward_ad
 
-torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch==2.13.0")
+torch = judge("torch")
 
 
 def both(program: Any) -> tuple[Any, Any]:

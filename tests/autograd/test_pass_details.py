@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from answers import judge
 
 import flambeau
 import flambeau.utils.checkpoint
 
-torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch==2.13.0")
+torch = judge("torch")
 
 
 def test_callbacks_run_when_the_pass_is_over() -> None:

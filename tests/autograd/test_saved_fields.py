@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from answers import judge
 
 import flambeau
 
-torch = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch==2.13.0")
+torch = judge("torch")
 
 CALLS: dict[str, Callable] = {
     "mul": lambda t, a, b: a * b,

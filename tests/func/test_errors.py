@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from answers import judge
 
 import flambeau
 import flambeau.func
 
-torch = pytest.importorskip("torch", reason="the judge of these tests is PyTorch")
+torch = judge("torch")
 
 REFUSED: dict[str, Callable] = {
     "item": lambda t, f, x: f.vmap(lambda a: a.sum().item())(x),

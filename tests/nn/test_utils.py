@@ -4,14 +4,15 @@ import copy
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 import flambeau.func
 
 from .helpers import numbers, same_state
 
-torch = pytest.importorskip("torch", reason="PyTorch is the judge of nn.utils")
-pytest.importorskip("torch.nn.utils.prune", reason="PyTorch is the judge of pruning")
+torch = judge("torch")
+judge("torch.nn.utils.prune")
 
 BOTH = (torch, flambeau)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from answers import judge
 
 import flambeau
 
@@ -222,7 +223,7 @@ def test_out_is_resized_or_refused():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64"])
 def test_sequences_are_equal_bit_for_bit(dtype):
-    torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+    torch = judge("torch")
     for k in range(1, 40):
         start, step, count = -1.7 * k, 0.1 + k / 7, 3 * k
         if dtype == "int64":

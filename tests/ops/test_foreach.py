@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau.ops.pointwise.foreach import FOREACH, UNARY_NAMES
 
-torch = pytest.importorskip("torch", reason="compares with PyTorch")
+torch = judge("torch")
 
 LISTS = ([[0.5, 0.25], [0.75, 0.1, 0.9]], [[0.3, 0.6], [0.2, 0.8, 0.4]])
 SECOND = ("b", "2", "[2, 3]", "T.tensor(2.0)")

@@ -7,6 +7,7 @@ import ast
 import pathlib
 
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau import ops
@@ -94,7 +95,7 @@ OVERWRITTEN = {
 @pytest.mark.parametrize("name", OVERWRITTEN)
 def test_what_is_computed_from_may_be_overwritten(name):
     """PyTorch keeps the results of these, not what they were computed from, and neither does it keep the last result."""
-    torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    torch = judge("torch")
     found = []
     for library in (flambeau, torch):
         leaf = library.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import warnings
 
 import pytest
+from answers import judge
 
 import flambeau
 
-torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+torch = judge("torch")
 
 
 def outcome(library, expression: str, exact: bool):

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
-torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+torch = judge("torch")
 if "x86" not in torch.backends.quantized.supported_engines:
     pytest.skip("the real PyTorch has no x86 engine here", allow_module_level=True)
 pytestmark = pytest.mark.filterwarnings("ignore")

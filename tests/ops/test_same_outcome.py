@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
-torch = pytest.importorskip("torch", reason="the outcomes are PyTorch's")
+torch = judge("torch")
 
 
 def put(t: Any, key: Any, value: Any) -> Any:

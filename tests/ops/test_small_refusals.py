@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
-torch = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+torch = judge("torch")
 
 
 def outcome(function, library):

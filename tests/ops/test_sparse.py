@@ -10,10 +10,11 @@ import warnings
 from typing import Any
 
 import pytest
+from answers import judge
 
 import flambeau
 
-torch = pytest.importorskip("torch", reason="compares with the real PyTorch")
+torch = judge("torch")
 
 SETUP = """
 i = torch.tensor([[0, 1, 1, 0], [2, 0, 2, 2]])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
@@ -23,10 +24,10 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    torch = pytest.importorskip("torch", reason="compares with the real PyTorch: pip install torch==2.13.0")
+    torch = judge("torch")
     for name in ("quantize_fx", "_equalize", "_correct_bias", "fx._equalize", "fx._decomposed"):
         importlib.import_module(f"torch.ao.quantization.{name}")
-    importlib.import_module("torch.ao.ns._numeric_suite")
+    judge("torch.ao.ns._numeric_suite")
     return torch
 
 

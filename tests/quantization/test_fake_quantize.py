@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    return pytest.importorskip("torch", reason="compares with the real PyTorch: pip install torch==2.13.0")
+    return judge("torch")
 
 
 def _values(dtype: str) -> np.ndarray:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
-import importlib
 import io
 import re
 from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
@@ -26,8 +26,8 @@ IMAGES = data((2, 3, 8, 8))
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    torch = pytest.importorskip("torch", reason="compares with the real PyTorch: pip install torch==2.13.0")
-    importlib.import_module("torch.ao.quantization.quantize_fx")
+    torch = judge("torch")
+    judge("torch.ao.quantization.quantize_fx")
     return torch
 
 

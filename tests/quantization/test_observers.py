@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau.ao import quantization
@@ -15,7 +16,7 @@ from flambeau.ao import quantization
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    return pytest.importorskip("torch", reason="compares with the real PyTorch: pip install torch==2.13.0")
+    return judge("torch")
 
 
 def _batches(kind: str) -> list[np.ndarray]:
@@ -83,7 +84,7 @@ def test_a_scale_for_each_channel(torch: Any, kind: str) -> None:
 
 def test_names_and_configurations(torch: Any) -> None:
     """Every public name is there, and the usual configurations print as PyTorch's do."""
-    import torch.ao.quantization as theirs
+    theirs = judge("torch.ao.quantization")
 
     for part in ("observer", "fake_quantize", "qconfig", "qconfig_mapping", "stubs", "fuse_modules", "quant_type"):
         module = getattr(theirs, part, None) or __import__(f"torch.ao.quantization.{part}", fromlist=["x"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import io
 from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
@@ -26,10 +26,10 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def torch() -> Any:
-    torch = pytest.importorskip("torch", reason="compares with the real PyTorch: pip install torch==2.13.0")
-    importlib.import_module("torch.ao.quantization.quantize_fx")
+    torch = judge("torch")
+    judge("torch.ao.quantization.quantize_fx")
     # Generated code has the same file names in both libraries, and the first to use one keeps it (linecache).
-    importlib.import_module("torch.fx.graph_module")._loader.next_id += 1_000_000
+    judge("torch.fx.graph_module")._loader.next_id += 1_000_000
     return torch
 
 

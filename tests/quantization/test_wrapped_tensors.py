@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answers import judge
 
 import flambeau
 
@@ -85,7 +86,7 @@ print(json.dumps(results))
     importlib.util.find_spec("torchao") is None, reason="runs the package: pip install --no-deps torchao==0.18.0"
 )
 def test_torchao() -> None:
-    pytest.importorskip("torch", reason="compares with the real PyTorch: pip install torch==2.13.0")
+    judge("torch")
     found = []
     for name in ("torch", "flambeau"):
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHAO_FORCE_SKIP_LOADING_SO_FILES": "1"}

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
-torch = pytest.importorskip("torch", reason="compared with the real PyTorch")
+torch = judge("torch")
 
 PAIRS = [
     "torch.ones(2), torch.ones(2)",

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
-real = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+real = judge("torch")
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import models  # noqa: E402
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
+from answers import judge
 
 import flambeau
 import flambeau.utils.benchmark as ours
 
-theirs = pytest.importorskip("torch.utils.benchmark", reason="compares with PyTorch")
+theirs = judge("torch.utils.benchmark")
 
 
 def random_times(rng: random.Random, count: int) -> list[float]:

@@ -7,6 +7,7 @@ import warnings
 import weakref
 
 import pytest
+from answers import judge
 
 import flambeau as torch
 from flambeau import nn
@@ -93,8 +94,8 @@ def test_warnings_and_wrong_arguments():
 
 
 def test_against_pytorch():
-    real = pytest.importorskip("torch", reason="compares with PyTorch: pip install torch==2.13.0")
-    import torch.utils.checkpoint as theirs  # noqa: PLC0415  after the skip
+    real = judge("torch")
+    theirs = judge("torch.utils.checkpoint")
 
     results = []
     for lib, module in ((torch, None), (real, theirs)):

@@ -9,11 +9,12 @@ import warnings
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 import flambeau.utils.data
 
-torch = pytest.importorskip("torch", reason="the judge is PyTorch")
+torch = judge("torch")
 
 LIBRARIES = (flambeau, torch)
 Point = collections.namedtuple("Point", "x y")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau.utils import _pytree
@@ -26,8 +26,8 @@ TREES = [
 
 @pytest.fixture
 def theirs():
-    pytest.importorskip("torch", reason="compares with the real PyTorch")
-    return importlib.import_module("torch.utils._pytree")
+    judge("torch")
+    return judge("torch.utils._pytree")
 
 
 @pytest.mark.parametrize("tree", TREES, ids=[str(i) for i in range(len(TREES))])

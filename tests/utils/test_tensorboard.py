@@ -8,11 +8,12 @@ import sys
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 
 pytest.importorskip("tensorboard", reason="writes TensorBoard's files")
-torch = pytest.importorskip("torch", reason="compares with PyTorch")
+torch = judge("torch")
 from PIL import Image  # noqa: E402
 from tensorboard.backend.event_processing.event_file_loader import EventFileLoader, LegacyEventFileLoader  # noqa: E402
 from tensorboard.compat.proto.graph_pb2 import GraphDef  # noqa: E402

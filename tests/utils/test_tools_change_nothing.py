@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau import nn
@@ -186,7 +187,7 @@ def test_jit_trace_runs_a_model_as_often_as_pytorch_does() -> None:
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("traced", ["module", "function"])
 def test_jit_trace_moves_statistics_and_numbers_as_pytorch_does(check: bool, traced: str) -> None:
-    torch = pytest.importorskip("torch", reason="the real PyTorch says how far")
+    torch = judge("torch")
 
     def left(library: Any) -> tuple[list, float]:
         library.manual_seed(3)

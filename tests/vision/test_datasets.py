@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau as torch
 from flambeau.utils.data import DataLoader
@@ -232,7 +233,7 @@ def test_imagenet_from_folders(tmp_path):
 def test_printed_form(tmp_path):
     make.image_folder(tmp_path)
     transform = torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU())
-    real = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    real = judge("torch")
     twin = real.nn.Sequential(real.nn.ReLU(), real.nn.ReLU())
     mine = datasets.ImageFolder(str(tmp_path), transform=transform, target_transform=transform)
     theirs = oracle().datasets.ImageFolder(str(tmp_path), transform=twin, target_transform=twin)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau.vision.models import detection
@@ -16,8 +17,8 @@ from .oracle import torchvision
 
 
 def _plain_nms(boxes: Any, scores: Any, threshold: float) -> Any:
-    torch = importlib.import_module("torch")
-    overlaps = importlib.import_module("torchvision.ops.boxes").box_iou(boxes, boxes)
+    torch = judge("torch")
+    overlaps = judge("torchvision.ops.boxes").box_iou(boxes, boxes)
     keep: list[int] = []
     for i in scores.sort(stable=True, descending=True)[1].tolist():
         if not keep or not bool((overlaps[i, keep] > threshold).any()):
@@ -29,7 +30,7 @@ def _plain_nms(boxes: Any, scores: Any, threshold: float) -> Any:
 def oracle(monkeypatch: pytest.MonkeyPatch) -> Any:
     """torchvision, its two compiled operators of detection replaced by Python."""
     vision = torchvision()
-    align = inspect.unwrap(importlib.import_module("torchvision.ops.roi_align")._roi_align)
+    align = inspect.unwrap(judge("torchvision.ops.roi_align")._roi_align)
 
     def roi_align(
         input: Any, boxes: Any, size: Any, spatial_scale: float = 1.0, sampling_ratio: int = -1, **rest: Any
@@ -40,9 +41,9 @@ def oracle(monkeypatch: pytest.MonkeyPatch) -> Any:
     def pooled(input: Any, boxes: Any, output_size: Any, **rest: Any) -> Any:
         return roi_align(input, boxes, output_size, **rest)
 
-    monkeypatch.setattr(importlib.import_module("torchvision.ops.boxes"), "nms", _plain_nms)
-    monkeypatch.setattr(importlib.import_module("torchvision.ops.poolers"), "roi_align", pooled)
-    monkeypatch.setattr(importlib.import_module("torchvision.models.detection.roi_heads"), "roi_align", roi_align)
+    monkeypatch.setattr(judge("torchvision.ops.boxes"), "nms", _plain_nms)
+    monkeypatch.setattr(judge("torchvision.ops.poolers"), "roi_align", pooled)
+    monkeypatch.setattr(judge("torchvision.models.detection.roi_heads"), "roi_align", roi_align)
     return vision.models.detection
 
 
@@ -89,7 +90,7 @@ def _near(ours: Any, theirs: Any, tolerance: float, what: str) -> None:
 
 
 def _compare(ours: Any, theirs: Any, scene: Any) -> None:
-    torch = importlib.import_module("torch")
+    torch = judge("torch")
     for (name, a), b in zip(ours.state_dict().items(), theirs.state_dict().values()):
         assert np.array_equal(a.numpy(), b.numpy()), f"initial {name} differs"
     results = []
@@ -134,7 +135,7 @@ def _pool(module: Any, size: int = 3) -> Any:
 
 def _pair(oracle: Any, make: Any, extra: int | None = None) -> list[Any]:
     made = []
-    for library, module in ((flambeau, detection), (importlib.import_module("torch"), oracle)):
+    for library, module in ((flambeau, detection), (judge("torch"), oracle)):
         library.manual_seed(0)
         made.append(make(module, _backbone(module, extra)))
     return made
@@ -195,7 +196,7 @@ def test_ssd(oracle: Any) -> None:
 
 
 def test_ssd_heads_and_vgg(oracle: Any) -> None:
-    torch = importlib.import_module("torch")
+    torch = judge("torch")
     outputs = []
     for library, m in ((flambeau, detection), (torch, oracle)):
         vgg = importlib.import_module(("flambeau.vision" if library is flambeau else "torchvision") + ".models.vgg")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import warnings
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau import nn
@@ -198,11 +198,11 @@ def test_feature_extraction_shares_and_restores() -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_features_are_torchvisions() -> None:
     vision = torchvision()
-    import torch
+    torch = judge("torch")
 
     nodes = ["relu", "layer1.0.relu", "layer1.0.relu_1", "layer2", "layer3.0.conv1", "avgpool"]
     ours, theirs = _pair(models.resnet18, vision.models.resnet18, num_classes=4)
-    extraction = importlib.import_module("torchvision.models.feature_extraction")
+    extraction = judge("torchvision.models.feature_extraction")
     theirs_features = extraction.create_feature_extractor(theirs.eval(), nodes)
     ours_features = create_feature_extractor(ours.eval(), nodes)
     image = np.random.default_rng(0).standard_normal((1, 3, 32, 32)).astype(np.float32)
@@ -218,7 +218,7 @@ def test_features_are_torchvisions() -> None:
 )
 def test_transforms_of_weights(name: str) -> None:
     vision = torchvision()
-    import torch
+    torch = judge("torch")
 
     ours, theirs = (
         models.get_model_weights(name).DEFAULT.transforms(),
@@ -259,7 +259,7 @@ def _on_meta(torch: Any, vision: Any) -> Any:
 @pytest.mark.parametrize("name", ALL)
 def test_every_builder_has_torchvisions_modules_and_parameters(name: str) -> None:
     vision = torchvision()
-    import torch
+    torch = judge("torch")
 
     options = _options(models.get_model_builder(name))
     with flambeau.device("meta"):
@@ -301,7 +301,7 @@ def _total(out: Any) -> Any:
 
 def _same_training_step(ours: Any, theirs: Any, image: np.ndarray) -> None:
     """In double precision: batch statistics of tiny maps amplify rounding without bound."""
-    import torch
+    torch = judge("torch")
 
     ours.double().train()
     theirs.double().train()
@@ -322,7 +322,7 @@ def _same_training_step(ours: Any, theirs: Any, image: np.ndarray) -> None:
 
 
 def _compare(ours: Any, theirs: Any, size: int, train: bool = True) -> None:
-    import torch
+    torch = judge("torch")
 
     image = np.random.default_rng(0).standard_normal((2, 3, size, size))
     if train:
@@ -341,7 +341,7 @@ def _same_weights(ours: Any, theirs: Any) -> None:
 
 def _pair(make_ours: Any, make_theirs: Any, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
     """Both models from the same seed, with the same initial weights to the bit."""
-    import torch
+    torch = judge("torch")
 
     flambeau.manual_seed(0)
     torch.manual_seed(0)
@@ -400,7 +400,7 @@ def test_convnext() -> None:
 @pytest.mark.parametrize("representation_size", [None, 12])
 def test_vision_transformer(representation_size: int | None) -> None:
     vision = torchvision()
-    import torch
+    torch = judge("torch")
 
     ours, theirs = _pair(
         models.VisionTransformer, vision.models.VisionTransformer, 32, 8, 2, 4, 16, 32, 0.1, 0.1, 5, representation_size
@@ -412,7 +412,7 @@ def test_vision_transformer(representation_size: int | None) -> None:
 
 def test_vision_transformer_for_larger_images() -> None:
     vision = torchvision()
-    import torch
+    torch = judge("torch")
 
     state = {"encoder.pos_embedding": torch.randn(1, 5, 8), "heads.head.weight": torch.zeros(2)}
     ours = {key: flambeau.from_numpy(value.numpy()) for key, value in state.items()}
@@ -454,7 +454,7 @@ SEGMENTATION = ["fcn_resnet50", "deeplabv3_resnet50", "deeplabv3_mobilenet_v3_la
 @pytest.mark.parametrize("name", SEGMENTATION)
 def test_segmentation(name: str) -> None:
     vision = torchvision()
-    import torch
+    torch = judge("torch")
 
     aux = {} if name.startswith("lraspp") else {"aux_loss": True}
     ours, theirs = _pair(
@@ -486,7 +486,7 @@ def test_segmentation(name: str) -> None:
 
 def test_auxiliary_classifiers() -> None:
     vision = torchvision()
-    import torch
+    torch = judge("torch")
 
     ours, theirs = _pair(models.inception.InceptionAux, vision.models.inception.InceptionAux, 16, 5)
     x = np.random.default_rng(0).standard_normal((2, 16, 17, 17)).astype(np.float32)
@@ -504,7 +504,7 @@ def test_residual_options() -> None:
 def test_modules_run_in_torchvisions_order(name):
     """Hooks, and the summaries made by them, see it."""
     theirs = torchvision()
-    import torch
+    torch = judge("torch")
 
     size = 107 if name == "inception_v3" else 64
     options = {"init_weights": False} if name in ("inception_v3", "googlenet") else {}

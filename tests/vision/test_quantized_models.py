@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau
 from flambeau.vision.models import get_model, get_model_weights, get_weight, list_models, quantization
@@ -22,7 +22,7 @@ WITHOUT_EXTRAS = {"init_weights": False, "aux_logits": False}
 @pytest.fixture(scope="module")
 def theirs() -> Any:
     torchvision()
-    return pytest.importorskip("torchvision.models.quantization", reason="compares with torchvision")
+    return judge("torchvision.models.quantization")
 
 
 def _converted(library: Any, model: Any, data: list[np.ndarray]) -> Any:
@@ -47,7 +47,7 @@ def _converted(library: Any, model: Any, data: list[np.ndarray]) -> Any:
     ],
 )
 def test_a_converted_model_with_their_file(theirs: Any, name: str, size: int, options: dict) -> None:
-    torch = pytest.importorskip("torch")
+    torch = judge("torch")
     torch.manual_seed(0)
     theirs_made = getattr(theirs, name)(num_classes=10, **options)
     ours_made = getattr(quantization, name)(num_classes=10, **options)
@@ -66,8 +66,8 @@ def test_a_converted_model_with_their_file(theirs: Any, name: str, size: int, op
 
 
 def test_a_traced_model_with_their_file(theirs: Any) -> None:
-    torch = pytest.importorskip("torch")
-    importlib.import_module("torch.ao.quantization.quantize_fx")
+    torch = judge("torch")
+    judge("torch.ao.quantization.quantize_fx")
     torch.manual_seed(0)
     pair = torchvision().models.resnet18(num_classes=10), flambeau.vision.models.resnet18(num_classes=10)
     x = np.random.default_rng(0).standard_normal((2, 3, 32, 32)).astype(np.float32)
@@ -90,7 +90,7 @@ def test_a_traced_model_with_their_file(theirs: Any) -> None:
 
 def test_the_whole_way_finds_their_scales(theirs: Any) -> None:
     """Prepared and observed here, from the same weights: scales as far as float32 agrees, and so the results."""
-    torch = pytest.importorskip("torch")
+    torch = judge("torch")
     torch.manual_seed(0)
     pair = [made.shufflenet_v2_x0_5(num_classes=10) for made in (theirs, quantization)]
     pair[1].load_state_dict({k: flambeau.tensor(v.numpy()) for k, v in pair[0].state_dict().items()})

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from answers import judge
 
 import flambeau as torch
 from flambeau.vision import utils
@@ -18,7 +19,7 @@ Image = pytest.importorskip("PIL.Image", reason="draws with Pillow: pip install 
 
 def both(name, *args, **options):
     """The results of our function and torchvision's; NumPy arrays become tensors."""
-    real = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    real = judge("torch")
     results = []
     for lib, module in ((torch, utils), (real, oracle().utils)):
 
@@ -88,7 +89,7 @@ def test_grid_refuses():
 
 
 def test_saved_images(tmp_path):
-    real = pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
+    real = judge("torch")
     array = values(4, 3, 6, 5) * 1.4 - 0.2
     for lib, module, name in ((torch, utils, "ours.png"), (real, oracle().utils, "theirs.png")):
         module.save_image(lib.from_numpy(array), tmp_path / name, nrow=2)
