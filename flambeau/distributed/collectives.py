@@ -81,11 +81,12 @@ def _check_complex(tensors: Sequence[Tensor], op: Any) -> None:
 _view_as_real = namespace("torch")["view_as_real"]
 
 
-def _left_out(group: Any, name: str) -> bool:
+def _joined(group: Any, name: str) -> ProcessGroup | None:
+    """Return the group of a collective; None, after a warning, where this rank is not in it."""
     if _rank_not_in_group(group):
         _warn_not_in_group(name)
-        return True
-    return False
+        return None
+    return _resolve(group)
 
 
 class _CoalescingManager:
@@ -139,19 +140,17 @@ def broadcast(
 ) -> Work | None:
     """Rank `src`'s tensor, in place, to all."""
     _tensor(tensor, "tensor")
-    if _left_out(group, "broadcast"):
+    if (pg := _joined(group, "broadcast")) is None:
         return None
-    pg = _resolve(group)
     return _start(records.broadcast_, tensor, _root(pg, src, group_src, "src"), pg, async_op=async_op)
 
 
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
     """The sum (or what `op` says) over all ranks, in place, on all ranks."""
     _tensor(tensor, "tensor")
-    if _left_out(group, "all_reduce"):
+    if (pg := _joined(group, "all_reduce")) is None:
         return None
     _check_complex([tensor], op)
-    pg = _resolve(group)
     return _start(records.all_reduce_, tensor, op, pg, async_op=async_op)
 
 
@@ -163,9 +162,8 @@ def all_reduce_coalesced(
     _check_complex(tensors, op)
     tensors = [_view_as_real(t.detach()) if t.dtype.is_complex else t for t in tensors]
     _same_dtype(tensors)
-    if _left_out(group, "all_reduce_coalesced"):
+    if (pg := _joined(group, "all_reduce_coalesced")) is None:
         return None
-    pg = _resolve(group)
     options = AllreduceOptions()
     options.reduceOp = op  # type: ignore[attr-defined]
     return _start(records.all_reduce_coalesced_, tensors, options, pg, async_op=async_op)
@@ -181,9 +179,8 @@ def reduce(
 ) -> Work | None:
     """The sum over all ranks, in place, on rank `dst` only."""
     _tensor(tensor, "tensor")
-    if _left_out(group, "reduce"):
+    if (pg := _joined(group, "reduce")) is None:
         return None
-    pg = _resolve(group)
     return _start(records.reduce_, tensor, _root(pg, dst, group_dst, "dst"), op, pg, async_op=async_op)
 
 
@@ -192,9 +189,8 @@ def all_gather(tensor_list: Any, tensor: Tensor, group: Any = None, async_op: bo
     _tensors(tensor_list, "tensor_list")
     _tensor(tensor, "tensor")
     _same_dtype(tensor_list, tensor)
-    if _left_out(group, "all_gather"):
+    if (pg := _joined(group, "all_gather")) is None:
         return None
-    pg = _resolve(group)
     return _start(records.all_gather_, tensor_list, tensor, pg, async_op=async_op)
 
 
@@ -204,9 +200,8 @@ def all_gather_into_tensor(
     """Everybody's tensor, one after the other, into one."""
     _tensor(input_tensor, "input_tensor")
     _tensor(output_tensor, "output_tensor")
-    if _left_out(group, "all_gather_into_tensor"):
+    if (pg := _joined(group, "all_gather_into_tensor")) is None:
         return None
-    pg = _resolve(group)
     return _start(records.all_gather_into_tensor_, output_tensor, input_tensor, pg, async_op=async_op)
 
 
@@ -217,14 +212,13 @@ def all_gather_coalesced(
     output_tensor_lists: Any, input_tensor_list: Any, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """`all_gather` of several tensors: output_tensor_lists[rank][i] is for input_tensor_list[i] of that rank."""
-    if _left_out(group, "all_gather_coalesced"):
+    if (pg := _joined(group, "all_gather_coalesced")) is None:
         return None
     _tensors(input_tensor_list, "input_tensor_list")
     if not isinstance(output_tensor_lists, list):
         raise TypeError("Invalid function argument: output_tensor_lists should be a list")
     for output in output_tensor_lists:
         _tensors(output, "output_tensor_lists")
-    pg = _resolve(group)
     return _start(records.all_gather_coalesced_, output_tensor_lists, input_tensor_list, pg, async_op=async_op)
 
 
@@ -238,9 +232,8 @@ def gather(
 ) -> Work | None:
     """Everybody's tensor into the list of rank `dst`."""
     _tensor(tensor, "tensor")
-    if _left_out(group, "gather"):
+    if (pg := _joined(group, "gather")) is None:
         return None
-    pg = _resolve(group)
     root = _root(pg, dst, group_dst, "dst", required=False)
     gather_list = _tensors(gather_list, "gather_list") if gather_list else []
     _same_dtype(tensor, gather_list)
@@ -264,9 +257,8 @@ def scatter(
     _tensor(tensor, "tensor")
     scatter_list = _tensors(scatter_list, "scatter_list") if scatter_list else []
     _same_dtype(tensor, scatter_list)
-    if _left_out(group, "scatter"):
+    if (pg := _joined(group, "scatter")) is None:
         return None
-    pg = _resolve(group)
     root = _root(pg, src, group_src, "src", required=False)
     if pg.rank() == root:
         if not scatter_list:
@@ -283,9 +275,8 @@ def reduce_scatter(
     _tensor(output, "output")
     _tensors(input_list, "input_list")
     _same_dtype(output, input_list)
-    if _left_out(group, "reduce_scatter"):
+    if (pg := _joined(group, "reduce_scatter")) is None:
         return None
-    pg = _resolve(group)
     return _start(records.reduce_scatter_, output, input_list, op, pg, async_op=async_op)
 
 
@@ -295,9 +286,8 @@ def reduce_scatter_tensor(
     """Rank r gets the sum over all ranks of the r-th part of their input."""
     _tensor(output, "output")
     _tensor(input, "input")
-    if _left_out(group, "reduce_scatter_tensor"):
+    if (pg := _joined(group, "reduce_scatter_tensor")) is None:
         return None
-    pg = _resolve(group)
     return _start(records.reduce_scatter_tensor_, output, input, op, pg, async_op=async_op)
 
 
@@ -316,9 +306,8 @@ def all_to_all_single(
     _tensor(output, "output")
     _tensor(input, "input")
     _same_dtype(output, input)
-    if _left_out(group, "all_to_all_single"):
+    if (pg := _joined(group, "all_to_all_single")) is None:
         return None
-    pg = _resolve(group)
     return _start(
         records.all_to_all_single_, output, input, output_split_sizes, input_split_sizes, pg, async_op=async_op
     )
@@ -331,9 +320,8 @@ def all_to_all(
     _tensors(output_tensor_list, "output_tensor_list")
     _tensors(input_tensor_list, "input_tensor_list")
     _same_dtype(output_tensor_list, input_tensor_list)
-    if _left_out(group, "all_to_all"):
+    if (pg := _joined(group, "all_to_all")) is None:
         return None
-    pg = _resolve(group)
     return _start(records.all_to_all_, output_tensor_list, input_tensor_list, pg, async_op=async_op)
 
 
@@ -341,11 +329,10 @@ def barrier(
     group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: timedelta | None = None
 ) -> Work | None:
     """Wait until all ranks are here."""
-    if _left_out(group, "barrier"):
+    if (pg := _joined(group, "barrier")) is None:
         return None
     if device_ids is not None and not isinstance(device_ids, list):
         raise TypeError("Invalid function argument: device_ids type should be List[int]")
-    pg = _resolve(group)
     options = BarrierOptions()
     if timeout is not None:
         options.timeout = timeout
@@ -354,9 +341,8 @@ def barrier(
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
     """A barrier at which rank 0 says which ranks did not come in time."""
-    if _left_out(group, "monitored_barrier"):
+    if (pg := _joined(group, "monitored_barrier")) is None:
         return
-    pg = _resolve(group)
     if groups.get_backend(pg) not in ("gloo", "mpi"):
         raise ValueError("monitored_barrier is only implemented for GLOO backend.")
     if timeout is not None and not isinstance(timeout, timedelta):
@@ -374,9 +360,8 @@ def isend(
 ) -> Work | None:
     """Start sending a tensor to one rank."""
     _tensor(tensor, "tensor")
-    if _left_out(group, "isend"):
+    if (pg := _joined(group, "isend")) is None:
         return None
-    pg = _resolve(group)
     return pg.send([tensor], _other(pg, _root(pg, dst, group_dst, "dst"), "destination"), tag)
 
 
@@ -391,9 +376,8 @@ def irecv(
 ) -> Work | None:
     """Start receiving a tensor, from one rank or (without `src`) from any."""
     _tensor(tensor, "tensor")
-    if _left_out(group, "irecv"):
+    if (pg := _joined(group, "irecv")) is None:
         return None
-    pg = _resolve(group)
     if src is None and group_src is None:
         return pg.recv_anysource([tensor], tag)
     return pg.recv([tensor], _root(pg, src, group_src, "src"), tag)

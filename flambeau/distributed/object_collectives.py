@@ -10,7 +10,6 @@ import numpy as np
 from ..core.dtype import BY_NAME
 from ..core.tensor import Tensor, copy_of_array, empty
 from . import collectives
-from .groups import _rank_not_in_group, _resolve, _warn_not_in_group
 
 __all__ = [
     "all_gather_object",
@@ -42,13 +41,6 @@ def _number() -> Tensor:
     return empty((1,), _int64)
 
 
-def _left_out(group: Any, name: str) -> bool:
-    if _rank_not_in_group(group):
-        _warn_not_in_group(name)
-        return True
-    return False
-
-
 def _sizes(size: Tensor, count: int, group: Any) -> list[int]:
     sizes = [_number() for _ in range(count)]
     collectives.all_gather(sizes, size, group)
@@ -57,11 +49,10 @@ def _sizes(size: Tensor, count: int, group: Any) -> list[int]:
 
 def all_gather_object(object_list: list, obj: Any, group: Any = None) -> None:
     """Everybody's object into everybody's list."""
-    if _left_out(group, "all_gather_object"):
+    if (pg := collectives._joined(group, "all_gather_object")) is None:
         return
-    count = _resolve(group).size()
     data, size = _object_to_tensor(obj)
-    sizes = _sizes(size, count, group)
+    sizes = _sizes(size, pg.size(), group)
     outputs = [_bytes(n) for n in sizes]
     collectives.all_gather(outputs, data, group)
     for position, (output, n) in enumerate(zip(outputs, sizes)):
@@ -76,9 +67,8 @@ def gather_object(
     group_dst: int | None = None,
 ) -> None:
     """Everybody's object into the list of rank `dst`."""
-    if _left_out(group, "gather_object"):
+    if (pg := collectives._joined(group, "gather_object")) is None:
         return
-    pg = _resolve(group)
     root = collectives._root(pg, dst, group_dst, "dst", required=False)
     if pg.rank() == root and not object_gather_list:
         raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
@@ -100,9 +90,8 @@ def broadcast_object_list(
     object_list: list, src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
 ) -> None:
     """Rank `src`'s objects into everybody's list, which has as many places."""
-    if _left_out(group, "broadcast_object_list"):
+    if (pg := collectives._joined(group, "broadcast_object_list")) is None:
         return
-    pg = _resolve(group)
     root = collectives._root(pg, 0 if src is None and group_src is None else src, group_src, "src")
     sizes = empty((len(object_list),), _int64)
     parts = [_object_to_tensor(obj)[0] for obj in object_list] if pg.rank() == root else []
@@ -134,11 +123,10 @@ def scatter_object_list(
     group_src: int | None = None,
 ) -> None:
     """One object of rank `src`'s list to each rank, into the first place of its output list."""
-    if _left_out(group, "scatter_object_list"):
+    if (pg := collectives._joined(group, "scatter_object_list")) is None:
         return
     if not isinstance(scatter_object_output_list, list) or len(scatter_object_output_list) < 1:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
-    pg = _resolve(group)
     root = collectives._root(pg, src, group_src, "src", required=False)
     limit = _number()
     padded, sizes = None, None
@@ -167,9 +155,8 @@ def send_object_list(
     use_batch: bool = False,
 ) -> None:
     """Send objects to one rank."""
-    if _left_out(group, "send_object_list"):
+    if (pg := collectives._joined(group, "send_object_list")) is None:
         return
-    pg = _resolve(group)
     peer = collectives._root(pg, dst, group_dst, "dst")
     if pg.rank() == peer:
         raise ValueError(
@@ -191,7 +178,7 @@ def recv_object_list(
     use_batch: bool = False,
 ) -> int:
     """Receive what `send_object_list` sent; returns the rank of the sender."""
-    if _left_out(group, "recv_object_list"):
+    if collectives._joined(group, "recv_object_list") is None:
         return -1
     sizes = empty((len(object_list),), _int64)
     sender = collectives.recv(sizes, src, group, group_src=group_src)

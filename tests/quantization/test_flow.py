@@ -164,3 +164,12 @@ def test_traced_models_know_what_they_left_alone() -> None:
     assert "softplus" not in quantized.code.lower() or "dequantize" in quantized.code
     assert (quantized(x) - expected).abs().max() < 0.1
     assert np.isfinite(quantized(x).numpy()).all()
+
+
+@pytest.mark.parametrize("kind", ["Embedding", "EmbeddingBag"])
+def test_reference_tables_keep_weight_and_settings(kind: str) -> None:
+    table = getattr(flambeau.nn, kind)(6, 4, max_norm=2.0, padding_idx=1)
+    made = getattr(flambeau.ao.nn.quantized.reference, kind).from_float(table, None)
+    assert made.weight.requires_grad
+    assert made.weight.equal(table.weight)
+    assert (made.max_norm, made.padding_idx, made.weight.device) == (2.0, 1, table.weight.device)

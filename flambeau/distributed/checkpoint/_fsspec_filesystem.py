@@ -78,7 +78,19 @@ class FileSystem(FileSystemBase):
         return self.fs.ls(path, detail=False)
 
 
-class FsspecWriter(FileSystemWriter):
+class _ByFsspec:
+    """A writer or reader whose files fsspec opens."""
+
+    def _open(self, path: str | os.PathLike, options: dict[str, Any]) -> None:
+        self.fs = FileSystem()
+        self.path = self.fs.init_path(path, **options)
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
+        return FileSystem.validate_checkpoint_id(checkpoint_id)
+
+
+class FsspecWriter(_ByFsspec, FileSystemWriter):
     """Writes checkpoints to an address; further arguments go to fsspec."""
 
     def __init__(
@@ -97,22 +109,12 @@ class FsspecWriter(FileSystemWriter):
             path, single_file_per_rank, sync_files, thread_count, per_thread_copy_ahead, overwrite=overwrite,
             _extensions=_extensions, serialization_format=serialization_format,
         )  # fmt: skip
-        self.fs = FileSystem()
-        self.path = self.fs.init_path(path, **options)
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
-        return FileSystem.validate_checkpoint_id(checkpoint_id)
+        self._open(path, options)
 
 
-class FsspecReader(FileSystemReader):
+class FsspecReader(_ByFsspec, FileSystemReader):
     """Reads checkpoints from an address; further arguments go to fsspec."""
 
     def __init__(self, path: str | os.PathLike, **options: Any) -> None:
         super().__init__(path)
-        self.fs = FileSystem()
-        self.path = self.fs.init_path(path, **options)
-
-    @classmethod
-    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike) -> bool:
-        return FileSystem.validate_checkpoint_id(checkpoint_id)
+        self._open(path, options)

@@ -244,9 +244,13 @@ class PipelineScheduleSingle(_PipelineSchedule):
         output_merge_spec: Any = None,
         scale_grads: bool = True,
     ) -> None:
+        self._check(stage, n_microbatches)
         super().__init__(n_microbatches, loss_fn, args_chunk_spec, kwargs_chunk_spec, output_merge_spec, scale_grads)
         self._stage, self._num_stages = stage, stage.num_stages
         self.pipeline_order = self._get_pipeline_order()
+
+    def _check(self, stage: _PipelineStageBase, n_microbatches: int) -> None:
+        """Raise where the order is not made for so many microbatches."""
 
     def _get_pipeline_order(self) -> Order | None:
         """The actions of all ranks."""

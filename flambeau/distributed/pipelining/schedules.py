@@ -92,24 +92,12 @@ class Schedule1F1B(PipelineScheduleSingle):
 
     _order_of = staticmethod(_orders.one_forward_one_backward)
 
-    def __init__(
-        self,
-        stage: _PipelineStageBase,
-        n_microbatches: int,
-        loss_fn: Callable | None = None,
-        args_chunk_spec: tuple[TensorChunkSpec, ...] | None = None,
-        kwargs_chunk_spec: dict[str, TensorChunkSpec] | None = None,
-        output_merge_spec: Any = None,
-        scale_grads: bool = True,
-    ) -> None:
+    def _check(self, stage: _PipelineStageBase, n_microbatches: int) -> None:
         if n_microbatches < stage.num_stages:
             raise ValueError(
                 f"Number of microbatches ({n_microbatches}) must be greater than or equal to the number of stages"
                 f" ({stage.num_stages})."
             )
-        super().__init__(
-            stage, n_microbatches, loss_fn, args_chunk_spec, kwargs_chunk_spec, output_merge_spec, scale_grads
-        )
 
 
 # -- several stages on each rank ------------------------------------------------------------------------------------------------

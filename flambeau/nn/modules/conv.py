@@ -157,21 +157,10 @@ class _Conv(_ConvNd):
         dtype: Any = None,
     ) -> None:
         entries = _ntuple(self._spatial)
-        super().__init__(
-            in_channels,
-            out_channels,
-            entries(kernel_size),
-            entries(stride),
-            padding if isinstance(padding, str) else entries(padding),
-            entries(dilation),
-            False,
-            entries(0),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        padding = padding if isinstance(padding, str) else entries(padding)
+        sizes = (entries(kernel_size), entries(stride), padding, entries(dilation))
+        shape = (in_channels, out_channels, *sizes, False, entries(0))
+        super().__init__(*shape, groups, bias, padding_mode, device, dtype)
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         convolve = getattr(F, self._function)
@@ -229,21 +218,9 @@ class _ConvTransposeNd(_ConvNd):
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {type(self).__name__}')
         entries = _ntuple(self._spatial)
-        super().__init__(
-            in_channels,
-            out_channels,
-            entries(kernel_size),
-            entries(stride),
-            entries(padding),
-            entries(dilation),
-            True,
-            entries(output_padding),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        sizes = (entries(kernel_size), entries(stride), entries(padding), entries(dilation))
+        shape = (in_channels, out_channels, *sizes, True, entries(output_padding))
+        super().__init__(*shape, groups, bias, padding_mode, device, dtype)
 
     def _output_padding(
         self,

@@ -19,7 +19,7 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import dense
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
-from .loss_arguments import read_reduction
+from .loss_arguments import functional_loss, read_reduction
 from .softmax import softmax_backward
 
 _accepted: dict[tuple, bool] = {}  # shapes and dtypes of scores and targets that have passed the checks
@@ -297,12 +297,7 @@ def _check_smoothing(label_smoothing: float) -> None:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
 
 
-@composite(
-    namespaces=("nn.functional",),
-    method=False,
-    autocast="float32",
-    aten="cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing)",
-)
+@functional_loss("cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing)")
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -421,12 +416,7 @@ _NLL_NAMES = tuple(
 )
 
 
-@composite(
-    namespaces=("nn.functional",),
-    method=False,
-    autocast="float32",
-    aten=_NLL_NAMES,
-)
+@functional_loss(_NLL_NAMES)
 def nll_loss(
     input: Tensor,
     target: Tensor,

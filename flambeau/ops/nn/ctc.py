@@ -10,14 +10,14 @@ from ...core import dtype as dt
 from ...core.tensor import Tensor, copy_of_array, empty
 from ...kernels.library import ctc as kernels
 from ..machinery.arguments import need_tensors
-from ..machinery.declare import composite, internal
+from ..machinery.declare import internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
 from ..machinery.primitive import unknown_derivative
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor
-from .loss_arguments import numbered_form, read_reduction, reduce_loss
+from .loss_arguments import functional_loss, numbered_form, read_reduction, reduce_loss
 
 Lengths = tuple[int, ...]
 
@@ -187,14 +187,11 @@ def _ctc(
     return loss.squeeze(0) if single and reduction == "none" else reduce_loss(loss, reduction)
 
 
-@composite(
-    namespaces=("nn.functional",),
-    method=False,
-    autocast="float32",
-    aten=(
+@functional_loss(
+    (
         "ctc_loss.Tensor(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)",
         "ctc_loss.IntList(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)",
-    ),
+    )
 )
 def ctc_loss(
     log_probs: Tensor,

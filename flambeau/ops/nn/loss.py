@@ -14,7 +14,7 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import raise_if_set
 from . import element_loss as losses
 from .element_loss import broadcast, same_shapes
-from .loss_arguments import numbered_form, read_reduction, reduce_loss
+from .loss_arguments import functional_loss, numbered_form, read_reduction, reduce_loss
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
 
@@ -39,9 +39,7 @@ def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
     return reduce_loss(product, reduction)
 
 
-@composite(
-    **_FUNCTIONAL, autocast="float32", batching="loss", aten="mse_loss(*broadcast_tensors(input, target), reduction)"
-)
+@functional_loss("mse_loss(*broadcast_tensors(input, target), reduction)", batching="loss")
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -65,9 +63,7 @@ def mse_loss(
     return _weighted(losses.squared(input, target, reduction="none"), weight, reduction)
 
 
-@composite(
-    **_FUNCTIONAL, autocast="float32", batching="loss", aten="l1_loss(*broadcast_tensors(input, target), reduction)"
-)
+@functional_loss("l1_loss(*broadcast_tensors(input, target), reduction)", batching="loss")
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -88,12 +84,7 @@ def l1_loss(
     return losses.absolute(input, target, reduction=reduction)
 
 
-@composite(
-    **_FUNCTIONAL,
-    autocast="float32",
-    batching="loss",
-    aten="smooth_l1_loss(*broadcast_tensors(input, target), reduction, beta)",
-)
+@functional_loss("smooth_l1_loss(*broadcast_tensors(input, target), reduction, beta)", batching="loss")
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -114,12 +105,7 @@ def smooth_l1_loss(
     return losses.smooth_absolute(input, target, float(beta), reduction=reduction)
 
 
-@composite(
-    **_FUNCTIONAL,
-    autocast="float32",
-    batching="loss",
-    aten="huber_loss(*broadcast_tensors(input, target), reduction, delta)",
-)
+@functional_loss("huber_loss(*broadcast_tensors(input, target), reduction, delta)", batching="loss")
 def huber_loss(
     input: Tensor, target: Tensor, reduction: Any = "mean", delta: float = 1.0, weight: Any = None
 ) -> Tensor:
@@ -157,13 +143,7 @@ def _refused(run: Any, args: tuple, kwargs: dict) -> Any:
     )
 
 
-@composite(
-    **_FUNCTIONAL,
-    autocast="float32",
-    batching="loss",
-    autocast_cuda=_refused,
-    aten="binary_cross_entropy(input, target, weight, reduction)",
-)
+@functional_loss("binary_cross_entropy(input, target, weight, reduction)", batching="loss", autocast_cuda=_refused)
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -192,12 +172,7 @@ def binary_cross_entropy(
     return losses.weighted_binary(input, target, weight, reduction=reduction)
 
 
-@composite(
-    **_FUNCTIONAL,
-    autocast="float32",
-    batching="loss",
-    aten="binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)",
-)
+@functional_loss("binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)", batching="loss")
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -239,7 +214,7 @@ def _logits(
 # -- distributions ----------------------------------------------------------------------------------------------------
 
 
-@composite(**_FUNCTIONAL, autocast="float32", batching="loss", aten="kl_div(input, target, reduction, log_target)")
+@functional_loss("kl_div(input, target, reduction, log_target)", batching="loss")
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -280,12 +255,7 @@ def _kl_div(input: Tensor, target: Tensor, reduction: str = "none", *, log_targe
     return (losses.kl_log if log_target else losses.kl)(input, target, reduction=reduction)
 
 
-@composite(
-    **_FUNCTIONAL,
-    autocast="float32",
-    batching="loss",
-    aten="poisson_nll_loss(input, target, log_input, full, eps, reduction)",
-)
+@functional_loss("poisson_nll_loss(input, target, log_input, full, eps, reduction)", batching="loss")
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,

@@ -15,6 +15,11 @@ from ..machinery.parameters import parameter_names
 _REDUCTIONS = ("none", "mean", "sum")
 
 
+def functional_loss(aten: Any, **fields: Any) -> Callable[[Callable], Any]:
+    """Declare a loss of nn.functional, computed in float32 under autocast; `aten` is its call in exported programs."""
+    return composite(namespaces=("nn.functional",), method=False, autocast="float32", aten=aten, **fields)
+
+
 def read_reduction(reduction: Any, size_average: Any = None, reduce: Any = None) -> str:
     """ "none", "mean" or "sum", from PyTorch's argument of today or from the two that came before it."""
     if size_average is not None or reduce is not None:

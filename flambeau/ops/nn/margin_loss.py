@@ -17,7 +17,7 @@ from ..machinery.memory import like_first
 from ..machinery.record import NewTensor
 from .distance import pairwise_distance
 from .element_loss import logits, soft_margin
-from .loss_arguments import numbered_form, read_reduction, reduce_loss
+from .loss_arguments import functional_loss, numbered_form, read_reduction, reduce_loss
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
 _COSINE_EPS = 1e-12
@@ -33,9 +33,7 @@ def _hinge(input: Any, target: Any, margin: float = 1.0, reduction: str = "none"
     return reduce_loss(far + input.masked_fill(target == -1, 0), reduction)
 
 
-@composite(
-    **_FUNCTIONAL, autocast="float32", batching="loss", aten="hinge_embedding_loss(input, target, margin, reduction)"
-)
+@functional_loss("hinge_embedding_loss(input, target, margin, reduction)", batching="loss")
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -59,12 +57,7 @@ def _ranking(input1: Any, input2: Any, target: Any, margin: float = 0.0, reducti
     return reduce_loss((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
-@composite(
-    **_FUNCTIONAL,
-    autocast="float32",
-    batching="loss",
-    aten="margin_ranking_loss(input1, input2, target, margin, reduction)",
-)
+@functional_loss("margin_ranking_loss(input1, input2, target, margin, reduction)", batching="loss")
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -78,13 +71,7 @@ def margin_ranking_loss(
     return _ranking(input1, input2, target, margin, read_reduction(reduction, size_average, reduce))
 
 
-@composite(
-    namespaces=("nn.functional",),
-    method=False,
-    autocast="float32",
-    batching="loss",
-    aten="soft_margin_loss(input, target, reduction)",
-)
+@functional_loss("soft_margin_loss(input, target, reduction)", batching="loss")
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
 ) -> Tensor:
@@ -115,7 +102,7 @@ def _angle(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction
     return reduce_loss(near.masked_fill(target != 1, 0) + far.masked_fill(target != -1, 0), reduction)
 
 
-@composite(**_FUNCTIONAL, autocast="float32", aten="cosine_embedding_loss(input1, input2, target, margin, reduction)")
+@functional_loss("cosine_embedding_loss(input1, input2, target, margin, reduction)")
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -167,11 +154,7 @@ def _by_powers(
     return _triplet(anchor, positive, negative, lambda a, b: pairwise_distance(a, b, p, eps), margin, swap, reduction)
 
 
-@composite(
-    **_FUNCTIONAL,
-    autocast="float32",
-    aten="triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction)",
-)
+@functional_loss("triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, reduction)")
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -221,7 +204,7 @@ def _rows(name: str, input: Any) -> Any:
     return input if len(input.shape) == 2 else input.reshape(1, -1)
 
 
-@composite(**_FUNCTIONAL, autocast="float32", aten="multi_margin_loss(input, target, p, margin, weight, reduction)")
+@functional_loss("multi_margin_loss(input, target, p, margin, weight, reduction)")
 def multi_margin_loss(
     input: Any,
     target: Any,
@@ -292,7 +275,7 @@ def _(out: Tensor, target: Tensor, classes: int) -> None:
     raw_copy(out, copy_of_array(listed[:, :, None] & ~named[:, None, :], dt.bool_))
 
 
-@composite(**_FUNCTIONAL, autocast="float32", aten="multilabel_margin_loss(input, target, reduction)")
+@functional_loss("multilabel_margin_loss(input, target, reduction)")
 def multilabel_margin_loss(
     input: Any, target: Any, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
 ) -> Tensor:

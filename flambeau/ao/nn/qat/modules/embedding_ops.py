@@ -8,21 +8,42 @@ import flambeau as torch
 
 from ..... import nn
 from .....core.tensor import Tensor
-from .origin import check_float_module, require_qconfig
+from .origin import check_float_module, require_qconfig, settings_of
 
 __all__ = ["Embedding", "EmbeddingBag"]
 F = nn.functional
 
 
-def _check_scheme(qconfig: Any, name: str) -> None:
-    scheme = qconfig.weight().qscheme
-    if scheme != torch.per_channel_affine_float_qparams:
-        raise AssertionError(
-            f"{name} weights requires a qscheme of torch.per_channel_affine_float_qparams Got {scheme}"
-        )
+class _Table(nn.Module):
+    """An embedding whose weight passes `weight_fake_quant`, made by `qconfig.weight`."""
+
+    _FLOAT_MODULE: type
+    weight: Any
+
+    def _round_weight(self, qconfig: Any, title: str, factory_kwargs: dict[str, Any]) -> None:
+        self.qconfig = require_qconfig(qconfig)
+        scheme = qconfig.weight().qscheme
+        if scheme != torch.per_channel_affine_float_qparams:
+            raise AssertionError(
+                f"{title} weights requires a qscheme of torch.per_channel_affine_float_qparams Got {scheme}"
+            )
+        self.weight_fake_quant = qconfig.weight(factory_kwargs=factory_kwargs)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """Return the layer with the weight of a float layer."""
+        check_float_module(cls, mod, cls._FLOAT_MODULE, with_found=False)
+        return cls(**settings_of(mod), _weight=mod.weight, qconfig=mod.qconfig)
+
+    def to_float(self) -> Any:
+        """Return the layer without rounding."""
+        made = self._FLOAT_MODULE(**settings_of(self))
+        made.weight = nn.Parameter(self.weight.detach())
+        made.train(self.training)
+        return made
 
 
-class Embedding(nn.Embedding):
+class Embedding(_Table, nn.Embedding):
     """nn.Embedding with a rounded weight."""
 
     _FLOAT_MODULE = nn.Embedding
@@ -42,20 +63,9 @@ class Embedding(nn.Embedding):
         qconfig: Any = None,
     ) -> None:
         factory_kwargs = {"device": device, "dtype": dtype}
-        super().__init__(
-            num_embeddings,
-            embedding_dim,
-            padding_idx,
-            max_norm,
-            norm_type,
-            scale_grad_by_freq,
-            sparse,
-            _weight,
-            **factory_kwargs,
-        )
-        self.qconfig = require_qconfig(qconfig)
-        _check_scheme(qconfig, "Embedding")
-        self.weight_fake_quant = qconfig.weight(factory_kwargs=factory_kwargs)
+        options = (padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse, _weight)
+        nn.Embedding.__init__(self, num_embeddings, embedding_dim, *options, **factory_kwargs)
+        self._round_weight(qconfig, "Embedding", factory_kwargs)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
@@ -63,27 +73,8 @@ class Embedding(nn.Embedding):
             self.sparse,
         )  # fmt: skip
 
-    @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer with the weight of a float layer."""
-        check_float_module(cls, mod, cls._FLOAT_MODULE, with_found=False)
-        return cls(
-            mod.num_embeddings, mod.embedding_dim, mod.padding_idx, mod.max_norm, mod.norm_type, mod.scale_grad_by_freq,
-            mod.sparse, mod.weight, qconfig=mod.qconfig,
-        )  # fmt: skip
 
-    def to_float(self) -> nn.Embedding:
-        """The layer without rounding."""
-        made = nn.Embedding(
-            self.num_embeddings, self.embedding_dim, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq,
-            self.sparse,
-        )  # fmt: skip
-        made.weight = nn.Parameter(self.weight.detach())
-        made.train(self.training)
-        return made
-
-
-class EmbeddingBag(nn.EmbeddingBag):
+class EmbeddingBag(_Table, nn.EmbeddingBag):
     """nn.EmbeddingBag with a rounded weight."""
 
     _FLOAT_MODULE = nn.EmbeddingBag
@@ -105,35 +96,12 @@ class EmbeddingBag(nn.EmbeddingBag):
         dtype: Any = None,
     ) -> None:
         factory_kwargs = {"device": device, "dtype": dtype}
-        super().__init__(
-            num_embeddings, embedding_dim, max_norm, norm_type, scale_grad_by_freq, mode, sparse, _weight, include_last_offset,
-            padding_idx, **factory_kwargs,
-        )  # fmt: skip
-        self.qconfig = require_qconfig(qconfig)
-        _check_scheme(qconfig, "Embedding Bag")
-        self.weight_fake_quant = qconfig.weight(factory_kwargs=factory_kwargs)
+        options = (max_norm, norm_type, scale_grad_by_freq, mode, sparse, _weight, include_last_offset, padding_idx)
+        nn.EmbeddingBag.__init__(self, num_embeddings, embedding_dim, *options, **factory_kwargs)
+        self._round_weight(qconfig, "Embedding Bag", factory_kwargs)
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(
             input, self.weight_fake_quant(self.weight), offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode,
             self.sparse, per_sample_weights, self.include_last_offset, self.padding_idx,
         )  # fmt: skip
-
-    @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
-        """The layer with the weight of a float layer."""
-        check_float_module(cls, mod, cls._FLOAT_MODULE, with_found=False)
-        return cls(
-            mod.num_embeddings, mod.embedding_dim, mod.max_norm, mod.norm_type, mod.scale_grad_by_freq, mod.mode, mod.sparse,
-            mod.weight, mod.include_last_offset, mod.padding_idx, qconfig=mod.qconfig,
-        )  # fmt: skip
-
-    def to_float(self) -> nn.EmbeddingBag:
-        """The layer without rounding."""
-        made = nn.EmbeddingBag(
-            self.num_embeddings, self.embedding_dim, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode,
-            self.sparse, None, self.include_last_offset, self.padding_idx,
-        )  # fmt: skip
-        made.weight = nn.Parameter(self.weight.detach())
-        made.train(self.training)
-        return made

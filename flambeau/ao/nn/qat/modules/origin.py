@@ -24,3 +24,8 @@ def check_float_module(cls: type, mod: Any, expected: type, with_found: bool = T
         raise AssertionError("Input float module must have qconfig defined")
     if not mod.qconfig:
         raise AssertionError("Input float module must have a valid qconfig")
+
+
+def settings_of(table: Any) -> dict[str, Any]:
+    """Return the arguments by which another embedding of the same kind is made, except the weight."""
+    return {name: getattr(table, name) for name in table.__constants__}

@@ -185,31 +185,31 @@ class ConvBnReLU3d(ConvBn3d):
     _FLOAT_MODULE, _FLOAT_RELU_MODULE, _FUSED_FLOAT_MODULE = nni.ConvBnReLU3d, nn.ReLU, nni.ConvReLU3d
 
 
-class ConvReLU1d(nnqat.Conv1d, nni._FusedModule):
+class _WithReLU(nn.Module):
+    """Before a convolution: the results' negative values are made zero."""
+
+    _FLOAT_BN_MODULE, _FLOAT_RELU_MODULE = None, nn.ReLU
+
+    def forward(self, input: Tensor) -> Tensor:
+        return nn.functional.relu(super().forward(input))
+
+
+class ConvReLU1d(_WithReLU, nnqat.Conv1d, nni._FusedModule):
     """intrinsic.ConvReLU1d with a rounded weight."""
 
-    _FLOAT_MODULE, _FLOAT_BN_MODULE, _FLOAT_RELU_MODULE = nni.ConvReLU1d, None, nn.ReLU
-
-    def forward(self, input: Tensor) -> Tensor:
-        return nn.functional.relu(super().forward(input))
+    _FLOAT_MODULE = nni.ConvReLU1d
 
 
-class ConvReLU2d(nnqat.Conv2d, nni._FusedModule):
+class ConvReLU2d(_WithReLU, nnqat.Conv2d, nni._FusedModule):
     """intrinsic.ConvReLU2d with a rounded weight."""
 
-    _FLOAT_MODULE, _FLOAT_BN_MODULE, _FLOAT_RELU_MODULE = nni.ConvReLU2d, None, nn.ReLU
-
-    def forward(self, input: Tensor) -> Tensor:
-        return nn.functional.relu(super().forward(input))
+    _FLOAT_MODULE = nni.ConvReLU2d
 
 
-class ConvReLU3d(nnqat.Conv3d, nni._FusedModule):
+class ConvReLU3d(_WithReLU, nnqat.Conv3d, nni._FusedModule):
     """intrinsic.ConvReLU3d with a rounded weight."""
 
-    _FLOAT_MODULE, _FLOAT_BN_MODULE, _FLOAT_RELU_MODULE = nni.ConvReLU3d, None, nn.ReLU
-
-    def forward(self, input: Tensor) -> Tensor:
-        return nn.functional.relu(super().forward(input))
+    _FLOAT_MODULE = nni.ConvReLU3d
 
 
 _WITH_NORM = (ConvBn1d, ConvBn2d, ConvBn3d, ConvBnReLU1d, ConvBnReLU2d, ConvBnReLU3d)

@@ -109,19 +109,9 @@ class RNNBase(nn.Module):
             )
         if mode not in self._GATES:
             raise ValueError("Unrecognized RNN mode: " + mode)
-        self.mode, self.input_size, self.hidden_size, self.num_layers, self.bias = (
-            mode,
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-        )
-        self.batch_first, self.dropout, self.bidirectional, self.dtype = (
-            batch_first,
-            float(dropout),
-            bidirectional,
-            dtype,
-        )
+        self.mode, self.input_size, self.hidden_size, self.num_layers = mode, input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
+        self.bidirectional, self.dtype = bidirectional, dtype
         self.version: int | None = 2
         self.training = False
         self._pack(lambda rows, columns, *_: (torch.randn(rows, columns), torch.randn(rows)), None)
@@ -236,16 +226,9 @@ class RNNBase(nn.Module):
         if not mod.bias:
             raise AssertionError("mod.bias must be True")
         make_observer, dtype = _observer_of(mod)
-        made = (LSTM if mod.mode == "LSTM" else GRU)(
-            mod.input_size,
-            mod.hidden_size,
-            mod.num_layers,
-            mod.bias,
-            mod.batch_first,
-            mod.dropout,
-            mod.bidirectional,
-            dtype,
-        )
+        kind = LSTM if mod.mode == "LSTM" else GRU
+        sizes = (mod.input_size, mod.hidden_size, mod.num_layers, mod.bias, mod.batch_first)
+        made = kind(*sizes, mod.dropout, mod.bidirectional, dtype)
 
         def given(rows: int, columns: int, which: str, place: str) -> tuple:
             return getattr(mod, f"weight_{which}_{place}"), getattr(mod, f"bias_{which}_{place}")

@@ -6,14 +6,15 @@ from typing import Any
 
 from ...... import nn
 from ......core.tensor import Tensor
+from ....qat.modules.origin import settings_of
 from .utils import ReferenceQuantizedModule
 
 __all__ = ["Embedding", "EmbeddingBag"]
 F = nn.functional
 
 
-class Embedding(nn.Embedding, ReferenceQuantizedModule):
-    """nn.Embedding with a weight of quantized values."""
+class _Table(ReferenceQuantizedModule):
+    """An embedding whose weight is rounded to its levels at each call."""
 
     def __init__(self, *args: Any, weight_qparams: dict[str, Any] | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -21,6 +22,15 @@ class Embedding(nn.Embedding, ReferenceQuantizedModule):
 
     def _get_name(self) -> str:
         return "QuantizedEmbedding(Reference)"
+
+    @classmethod
+    def _of(cls, mod: Any, weight_qparams: dict[str, Any]) -> Any:
+        where = {"device": mod.weight.device, "dtype": mod.weight.dtype}
+        return cls(**settings_of(mod), _weight=mod.weight, **where, weight_qparams=weight_qparams)
+
+
+class Embedding(_Table, nn.Embedding):
+    """nn.Embedding with a weight of quantized values."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.embedding(
@@ -35,22 +45,12 @@ class Embedding(nn.Embedding, ReferenceQuantizedModule):
 
     @classmethod
     def from_float(cls, mod: Any, weight_qparams: dict[str, Any]) -> Embedding:
-        """The reference form of a float layer."""
-        return cls(
-            mod.num_embeddings, mod.embedding_dim, mod.padding_idx, mod.max_norm, mod.norm_type, mod.scale_grad_by_freq,
-            mod.sparse, mod.weight, mod.weight.device, mod.weight.dtype, weight_qparams=weight_qparams,
-        )  # fmt: skip
+        """Return the reference form of a float layer."""
+        return cls._of(mod, weight_qparams)
 
 
-class EmbeddingBag(nn.EmbeddingBag, ReferenceQuantizedModule):
+class EmbeddingBag(_Table, nn.EmbeddingBag):
     """nn.EmbeddingBag with a weight of quantized values."""
-
-    def __init__(self, *args: Any, weight_qparams: dict[str, Any] | None = None, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._init_weight_qparams(weight_qparams, self.weight.device)
-
-    def _get_name(self) -> str:
-        return "QuantizedEmbedding(Reference)"
 
     def forward(self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None) -> Tensor:
         return F.embedding_bag(
@@ -62,9 +62,5 @@ class EmbeddingBag(nn.EmbeddingBag, ReferenceQuantizedModule):
     def from_float(
         cls, mod: Any, weight_qparams: dict[str, Any], use_precomputed_fake_quant: bool = False
     ) -> EmbeddingBag:
-        """The reference form of a float layer."""
-        return cls(
-            mod.num_embeddings, mod.embedding_dim, mod.max_norm, mod.norm_type, mod.scale_grad_by_freq, mod.mode, mod.sparse,
-            mod.weight, mod.include_last_offset, mod.padding_idx, mod.weight.device, mod.weight.dtype,
-            weight_qparams=weight_qparams,
-        )  # fmt: skip
+        """Return the reference form of a float layer."""
+        return cls._of(mod, weight_qparams)
