@@ -1,6 +1,6 @@
 """Programs of fewer kinds of operators, and without changes in place.
 
-A graph is taken apart by running it with what its operators are made of (`composites`) in their place, and recording that."""
+A graph is taken apart by running it, recording the calls that operators are made of instead of their own."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..fx.graph_module import GraphModule
 from ..fx.interpreter import Interpreter
 from ..fx.node import Node
 from ..library.aten import OpOverload, aten
+from ..library.aten.resolver import made_of_others
 from ..nn import Module
 from ..nn.unchanged import contents_kept
 from ..random import fork_rng
 from ..utils import _pytree as pytree
 from ._trace import EXAMPLES, Merger, other_sizes
-from .composites import _to, composite_table, core_table
 from .dynamic_shapes import Sizes
 from .exported_program import ExportedProgram, holder
 from .graph_signature import (
@@ -35,6 +35,16 @@ from .graph_signature import (
     TensorArgument,
 )
 from .symbols import Expression
+
+
+def composite_table() -> dict[Any, Callable]:
+    """What PyTorch makes of others before it differentiates, with what makes those calls."""
+    return {overload: overload.decompose for overload in made_of_others()}
+
+
+def core_table() -> dict[Any, Callable]:
+    """What all but PyTorch's core operators are made of."""
+    return {overload: overload.decompose for overload in made_of_others(core=True)}
 
 
 def _functional_name(name: str) -> str | None:
@@ -77,13 +87,13 @@ class _Recorder(GraphRecorder):
                 if key in self.source.meta:
                     node.meta[key] = self.source.meta[key]
 
-    def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        made = self.table.get(overload)
-        if made is not None:
-            return made(*args, **kwargs)
+    def parts_of(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+        return self.table.get(overload)
+
+    def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         if self.functional and overload._schema.is_mutable:
             return self._functionalised(overload, args, kwargs)
-        return super().record(overload, args, kwargs)
+        return super().make(overload, args, kwargs)
 
     def _functionalised(self, target: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Compute the new value; from now on the changed tensor's node is that of the value."""
@@ -91,7 +101,11 @@ class _Recorder(GraphRecorder):
         name = _functional_name(target.overloadpacket.__name__)
         if name == "copy":
             same = args[1].shape == first.shape and args[1].dtype == first.dtype
-            value = args[1] if same else aten.expand.default(_to(args[1], first.dtype), list(first.shape))
+            value = (
+                args[1]
+                if same
+                else aten.expand.default(aten.to.dtype.decompose(args[1], first.dtype), list(first.shape))
+            )
         else:
             value = getattr(getattr(aten, name or ""), target._overloadname)(*args, **kwargs)
         self._becomes(first, value)

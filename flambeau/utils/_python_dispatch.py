@@ -17,10 +17,9 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..core import modes, naming
+from ..core import modes
 from ..core.graph import unrecorded
 from ..core.tensor import Tensor
-from ..library.aten import gradients
 from ..library.aten.overloads import OpOverload, aten
 from ..library.aten.recorder import AtenRecorder
 from ._pytree import tree_leaves
@@ -31,12 +30,6 @@ __all__ = [
 ]  # fmt: skip
 
 
-@functools.cache
-def _composite() -> dict[Any, Callable]:
-    """What PyTorch makes of operators before they reach a kernel; export, which knows it, is imported when first needed."""
-    return naming.load(f"{naming.PACKAGE}.export.decompositions").composite_table()
-
-
 class TorchDispatchMode(AtenRecorder):
     """Inside a `with` block, `__torch_dispatch__` gets every call of an operator that PyTorch has a kernel for; operators that PyTorch
     makes of others (`linear`, `conv2d`) are seen as those. What Flambeau computes in one step where PyTorch has none is an operator
@@ -44,11 +37,10 @@ class TorchDispatchMode(AtenRecorder):
 
     reads_values = True
 
-    def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        parts = _composite().get(overload)
-        if parts is not None:
-            with contextlib.suppress(NotImplementedError):  # with these arguments it is seen as it was called
-                return self.again(parts, args, kwargs)
+    def parts_of(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+        return overload.decompose if overload.is_composite else None
+
+    def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         return self.unseen(self._dispatch, overload, args, kwargs)
 
     def _dispatch(self, func: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -177,15 +169,7 @@ def is_traceable_wrapper_subclass_type(t: type) -> bool:
 class _AskClasses(TorchDispatchMode):
     """Hands each operator to the first class among its arguments' that answers operators, below autograd."""
 
-    def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        parts = _composite().get(overload)
-        if parts is not None:
-            if overload.own_backward:
-                ruled = gradients.recorded(self, overload, args, kwargs)
-                if ruled is not NotImplemented:
-                    return ruled
-            with contextlib.suppress(NotImplementedError):
-                return self.again(parts, args, kwargs)
+    def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         return self.unseen(self._answered, overload, args, kwargs)
 
     def node(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from answers import judge
 
 from flambeau.jit import operators
 from flambeau.library.aten.resolver import find
 from flambeau.ops.machinery.record import OPS
 from flambeau.ops.machinery.schema import parse_schema
-from flambeau.ops.machinery.schema_table import aten_names, overloads_of, schema_of
+from flambeau.ops.machinery.schema_table import aten_names, is_composite, overloads_of, schema_of
 
 # In the table, because exported files may hold them, but nothing runs.
 NOT_RUN = {
     "_nested_tensor_from_mask", "_nested_tensor_from_mask_left_aligned", "nested_to_padded_tensor", "to_padded_tensor",
-    "_upsample_lanczos2d_aa", "_upsample_lanczos2d_aa_backward", "_upsample_nearest_exact1d_backward",
-    "_upsample_nearest_exact2d_backward", "_upsample_nearest_exact3d_backward", "_upsample_bicubic2d_aa_backward",
-    "_upsample_bilinear2d_aa_backward", "sparse_sampled_addmm", "remove", "_unwrap_optional",
+    "_upsample_lanczos2d_aa", "_upsample_lanczos2d_aa_backward", "sparse_sampled_addmm", "remove", "_unwrap_optional",
      "_weight_norm",  "_embedding_bag",
     "_fft_r2c", "_fft_c2c",  "_reshape_alias_copy",
 }  # fmt: skip
@@ -64,6 +63,24 @@ def test_every_operator_of_pytorch_is_there_or_named_as_absent() -> None:
         if name not in there or (schema.overload_name not in overloads_of(name) and not writes):
             missing.add(f"{name}.{schema.overload_name}" if schema.overload_name and name in there else name)
     assert missing - named.keys() == set()
+
+
+def test_pytorch_makes_those_operators_of_others_that_are_marked() -> None:
+    real = pytest.importorskip("torch", reason="asks PyTorch's dispatcher")
+    wrong = []
+    for name in aten_names():
+        for overload in overloads_of(name):
+            key = f"aten::{name}" + (f".{overload}" if overload else "")
+            try:
+                known = [
+                    real._C._dispatch_has_kernel_for_dispatch_key(key, kind)
+                    for kind in ("CompositeImplicitAutograd", "CPU", "AutogradCPU", "CompositeExplicitAutograd")
+                ]
+            except RuntimeError:  # an operator of TorchScript only
+                continue
+            if (known[0] and not any(known[1:])) != is_composite(name, overload):
+                wrong.append(key)
+    assert wrong == []
 
 
 def test_forms_in_declarations_fit_pytorchs_schemas() -> None:

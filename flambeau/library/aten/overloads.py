@@ -14,7 +14,7 @@ from typing import Any
 from ...core import overrides
 from ...ops.machinery.matching import bound, shortened
 from ...ops.machinery.schema import Schema
-from ...ops.machinery.schema_table import aten_names, overloads_of, schema_of
+from ...ops.machinery.schema_table import aten_names, is_composite, overloads_of, schema_of
 from .choice import choose, refused
 
 
@@ -25,11 +25,14 @@ class _Recording(threading.local):
 recording = _Recording()
 
 
+def _resolver() -> Any:
+    from . import resolver  # noqa: PLC0415  it needs all operators
+
+    return resolver
+
+
 class OpOverload:
     """One overload of an operator: `torch.ops.aten.add.Tensor`."""
-
-    gradient: Any = None  # its derivative as calls of PyTorch's operators: see `gradients`
-    own_backward = False  # whether that is one operator of PyTorch, though this one is made of others
 
     def __init__(self, packet: OpOverloadPacket, schema: Schema) -> None:
         self._overloadpacket, self._schema = packet, schema
@@ -53,6 +56,22 @@ class OpOverload:
         first = self._schema.arguments[0].alias_info if self._schema.arguments else None
         returned = self._schema.returns[0].alias_info if self._schema.returns else None
         return first is not None and returned is not None and not first.is_write
+
+    @functools.cached_property
+    def derivative(self) -> Any:
+        """Its derivative as calls of PyTorch's operators, where it is declared."""
+        return _resolver().derivative_of(self)
+
+    @functools.cached_property
+    def is_composite(self) -> bool:
+        """Whether PyTorch makes it of other operators before it differentiates."""
+        return is_composite(self._overloadpacket.__name__, self._schema.overload_name)
+
+    def decompose(self, *args: Any, **kwargs: Any) -> Any:
+        """Make the calls of others that it is made of: those that are declared, or those of the operator's own body; NotImplemented
+        where it is made of nothing that can be seen."""
+        found = _resolver().body_of(self._overloadpacket.__name__, self._overloadname)
+        return NotImplemented if found is None else found(*args, **kwargs)
 
     def name(self) -> str:
         return self._name
@@ -89,9 +108,7 @@ class OpOverload:
 
     def run(self, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Make the call."""
-        from .resolver import run  # noqa: PLC0415  it needs all operators
-
-        return run(self, *shortened(self._schema, self.bind(args, kwargs)))
+        return _resolver().run(self, *shortened(self._schema, self.bind(args, kwargs)))
 
 
 class OpOverloadPacket:
@@ -108,9 +125,7 @@ class OpOverloadPacket:
     @functools.cached_property
     def op(self) -> Any:
         """The record of the operator; None where PyTorch has a name for something that is no operator here."""
-        from .resolver import record_of  # noqa: PLC0415  it needs all operators
-
-        return record_of(self.__name__)
+        return _resolver().record_of(self.__name__)
 
     @property
     def is_view(self) -> bool:

@@ -4,11 +4,13 @@ Each call of a public function becomes calls of `torch.ops.aten` (`translation` 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from ...core import modes
-from . import attention, gradients  # noqa: F401  they say how calls are made
+from . import attention  # noqa: F401  it says how calls are made
+from .derivatives import asks_for_gradients, recorded
 from .overloads import OpOverload, aten, recording
 from .translation import DataDependent, translated
 
@@ -21,6 +23,11 @@ class AtenRecorder(modes.Mode):
     parts = True  # a value from a call that is not seen would become a constant of the graph
     reads_values = False  # whether calls that ask for values are allowed; a graph has none
     _before: Any = None
+
+    @functools.cached_property
+    def inside(self) -> list[OpOverload]:
+        """The operators whose parts are being noted."""
+        return []
 
     def __enter__(self) -> Any:
         self._before = recording.recorder
@@ -59,11 +66,31 @@ class AtenRecorder(modes.Mode):
         """Forget the calls noted since then."""
 
     def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Make a call and note it; where its gradient is wanted, so that the backward pass calls PyTorch's operator for it."""
-        found = gradients.recorded(self, overload, args, kwargs) if self.differentiates else NotImplemented
-        if found is not NotImplemented:
-            return found
+        """Make a call, or those it is made of, and note them; where a gradient is wanted, so that the backward pass calls PyTorch's
+        operator for it."""
+        parts = self.parts_of(overload, args, kwargs) if overload not in self.inside else None
+        if parts is not None:
+            self.inside.append(overload)
+            try:
+                found = self.attempt(parts, args, kwargs)
+            finally:
+                self.inside.pop()
+            if found is not NotImplemented:
+                return found
+        return self.make(overload, args, kwargs)
+
+    def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Make a call that is noted as it is."""
+        if self.differentiates and asks_for_gradients(args, kwargs):
+            found = recorded(self, overload, args, kwargs)
+            if found is not NotImplemented:
+                return found
         return self.unseen(lambda: self.note(overload, args, kwargs, overload.run(args, kwargs)))
+
+    def parts_of(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+        """The function that makes the calls which are noted instead of this one. PyTorch differentiates what composites are made of."""
+        wanted = self.differentiates and overload.is_composite and asks_for_gradients(args, kwargs)
+        return overload.decompose if wanted else None
 
     def node(self, function: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
         """A call of a user's operator."""

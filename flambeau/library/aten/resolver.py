@@ -11,16 +11,17 @@ from typing import Any
 
 import flambeau
 
+from ...core import modes
 from ...core.tensor import Tensor
 from ...ops import OPS, namespace
-from ...ops.machinery.aten_form import ATEN_ONLY, AtenForm
+from ...ops.machinery.aten_form import ATEN_ONLY, ATEN_PARTS, AtenForm
 from ...ops.machinery.matching import bound
 from ...ops.machinery.record import Op
-from ...ops.machinery.schema_table import overloads_of, schema_of
-from ...ops.methods import aten_only as _methods  # noqa: F401  they declare operators
-from ...ops.nn import aten_only as _layers  # noqa: F401
+from ...ops.machinery.schema_table import aten_names, is_core_composite, overloads_of, schema_of
 from ...ops.pointwise.foreach import FOREACH
-from . import backward_calls as _backward  # noqa: F401
+from .derivatives import derivative_of as derivative_of
+from .derivatives import function_of as derivative_function
+from .overloads import OpOverload, aten
 
 _SPACES = ("linalg", "fft", "special", "sparse")
 
@@ -40,16 +41,17 @@ def _declared() -> dict[str, tuple[Op, AtenForm, bool]]:
     return found
 
 
-def _as_declared(name: str, overload: str) -> Callable | None:
+def _as_declared(name: str, overload: str, inner: bool = False) -> Callable | None:
     found = _declared().get(f"{name}.{overload}") or _declared().get(name)
     if found is None:
         return None
     op, form, inplace = found
     schema = schema_of(name, "" if overload == "default" else overload)
     changes = {"inplace": True} if inplace else {}
+    function = op.unwatched if inner else op.function
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return op.function(**form.own(schema, bound(schema, args, kwargs), op.defaults), **changes)
+        return function(**form.own(schema, bound(schema, args, kwargs), op.defaults), **changes)
 
     return call
 
@@ -66,6 +68,8 @@ def by_name(name: str) -> Callable | None:
             return found
     functional = namespace("nn.functional")
     found = namespace("torch").get(name) or getattr(Tensor, name, None) or functional.get(name)
+    if found is None and f"internal.{name}" in OPS:
+        return OPS[f"internal.{name}"].function
     if found is None and name.endswith("_") and name[:-1] in functional:
         return functools.partial(functional[name[:-1]], inplace=True)
     if found is None and not name.startswith("__"):
@@ -81,13 +85,55 @@ def find(name: str, overload: str) -> Callable | None:
         or ATEN_ONLY.get(name)
         or FOREACH.get(name)
         or _as_declared(name, overload)
+        or derivative_function(name, overload)
         or _with_names(by_name(name), name, overload)
     )
 
 
-def _with_names(function: Callable | None, name: str, overload: str) -> Callable | None:
-    """A function of the operator's name, called by names where it has its arguments in other places than PyTorch's operator."""
+def _declared_parts(name: str, overload: str) -> Callable | None:
+    return ATEN_PARTS.get(f"{name}.{overload}") or (ATEN_PARTS.get(name) if overload == "default" else None)
+
+
+@functools.cache
+def body_of(name: str, overload: str) -> Callable | None:
+    """What makes the calls that an overload is made of: what is declared, or the body of the operator; None where it has none."""
+    parts = _declared_parts(name, overload)
+    if parts is not None:
+        return functools.partial(parts, aten)
+    function = ATEN_ONLY.get(f"{name}.{overload}") or ATEN_ONLY.get(name)
+    if function is not None:
+        return modes.unwatched(function) if hasattr(function, "op") else function
+    declared = _declared().get(f"{name}.{overload}") or _declared().get(name)
+    if declared is not None:
+        return _as_declared(name, overload, inner=True) if declared[0].kind == "composite" else None
+    found = by_name(name)
+    op = getattr(found, "op", None)
+    return _with_names(found, name, overload, inner=True) if op is not None and op.kind == "composite" else None
+
+
+@functools.cache
+def made_of_others(core: bool = False) -> list[OpOverload]:
+    """The overloads that PyTorch makes of others and that have such a body here; with `core`, also those whose parts are declared."""
+    found = []
+    for name in aten_names():
+        packet = getattr(aten, name)
+        for overload in packet.overloads():
+            one = getattr(packet, overload)
+            parts = _declared_parts(name, overload)
+            if one._schema.is_out or not any(r.base == "Tensor" for r in one._schema.returns):
+                continue
+            kept = core and is_core_composite(name, one._schema.overload_name)
+            wanted = (one.is_composite and not kept) or (parts is not None and (core or vars(parts)["unseen"]))
+            if wanted and body_of(name, overload) is not None:
+                found.append(one)
+    return found
+
+
+def _with_names(function: Callable | None, name: str, overload: str, inner: bool = False) -> Callable | None:
+    """A function of the operator's name, called by names where it has its arguments in other places than PyTorch's operator; `inner`:
+    so that modes see its parts."""
     op = getattr(function, "op", None)
+    function = modes.unwatched(function) if inner and function is not None else function
     key = "" if overload == "default" else overload
     if function is None or op is None or not op.arguments or key not in overloads_of(name):
         return function

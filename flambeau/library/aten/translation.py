@@ -40,6 +40,8 @@ def translated(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: 
         return _read(recorder, key, function, args, kwargs)
     if key in _KNOWLEDGE:
         return recorder.unseen(function, *args) if not kwargs else function(*args, **kwargs)
+    if op.kind == "composite" and recorder.inside and recorder.inside[-1]._overloadpacket.op is op:
+        return recorder.again(function, args, kwargs)  # the body of the operator whose parts are recorded
     if kwargs.get("requires_grad") is False:
         kwargs = {k: v for k, v in kwargs.items() if k != "requires_grad"}
     found = NotImplemented
@@ -71,12 +73,12 @@ def _as_declared(recorder: Any, op: Any, function: Callable, args: tuple, kwargs
     for form in op.aten_forms:
         if not form.only_names:
             with contextlib.suppress(NoMatch):
-                schema, values = form.values(op.bind(args, kwargs), op.defaults, aten)
+                own = {n: v for n, v in op.bind(args, kwargs).items() if n not in op.writes or n in form.mentioned()}
+                schema, values = form.values(own, op.defaults, aten)
                 overload = _overload(schema)
-                if _is_followed(recorder, op, overload, args, kwargs):
-                    found = recorder.attempt(function, args, kwargs)
-                    if found is not NotImplemented:
-                        return found
+                found = _followed(recorder, op, overload, function, args, kwargs)
+                if found is not NotImplemented:
+                    return found
                 result = _called(overload, values)
                 return result if form.item is None else result[form.item]
     return NotImplemented
@@ -104,20 +106,22 @@ def _as_named(recorder: Any, op: Any, function: Callable, args: tuple, kwargs: d
     ):  # the elements of a loss: a part, not all of it
         return NotImplemented
     overload = _overload(schema)
-    if _is_followed(recorder, op, overload, args, kwargs):
-        parts = recorder.attempt(function, args, kwargs)
-        if parts is not NotImplemented:
-            return parts
-    return _called(overload, values)
+    found = _followed(recorder, op, overload, function, args, kwargs)
+    return _called(overload, values) if found is NotImplemented else found
 
 
-def _is_followed(recorder: Any, op: Any, overload: Any, args: tuple, kwargs: dict) -> bool:
-    """Whether a call is recorded as the calls it is made of, because its gradient is: a composite's derivative is that of its parts,
-    and reads what these compute."""
-    if not recorder.differentiates or op.kind != "composite" or op.writes or not grad_mode.enabled:
-        return False
-    wanted = any(isinstance(a, Tensor) and a.requires_grad for a in tree_flatten((args, kwargs))[0])
-    return wanted and overload.gradient is None
+def _followed(recorder: Any, op: Any, overload: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """A call recorded as the calls it is made of, because it is a part of the operator whose parts are recorded, or because its gradient
+    is: a composite's derivative is that of its parts, and reads what these compute. NotImplemented for others."""
+    if op.kind != "composite":
+        return NotImplemented
+    if overload in recorder.inside:
+        return recorder.again(function, args, kwargs)
+    if not recorder.differentiates or op.writes or not grad_mode.enabled or overload.derivative is not None:
+        return NotImplemented
+    if not any(isinstance(a, Tensor) and a.requires_grad for a in tree_flatten((args, kwargs))[0]):
+        return NotImplemented
+    return recorder.attempt(function, args, kwargs)
 
 
 def _without_inplace(name: str, place: int, args: tuple, kwargs: dict) -> tuple[str, tuple, dict]:

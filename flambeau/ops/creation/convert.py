@@ -35,6 +35,7 @@ from ...core.tensor import new_tensor as header
 from ...core.typed_storage import TypedStorage
 from ...core.typenames import type_name
 from ..machinery.arguments import as_device, as_dtype, as_ints, as_number, refuse_quantized, varargs_ints
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, internal, primitive, view
 from ..machinery.inplace import (
     check_history_writable,
@@ -148,6 +149,11 @@ def _(recorder: Any, self: Tensor, memory_format: Any = contiguous_format) -> Te
     return recorder.aten.contiguous.default(self, memory_format=memory_format)
 
 
+@aten_parts("contiguous")
+def _(aten: Any, self: Tensor, *, memory_format: Any = contiguous_format) -> Tensor:
+    return aten.clone.default(self, memory_format=memory_format)
+
+
 def _convert_backward(g: Tensor, input_dtype: dtype, input_device: device) -> Tensor:
     if g.dtype.is_complex and not input_dtype.is_complex:
         g = g.real
@@ -257,6 +263,15 @@ def _(recorder: Any, self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     given = args or (kwargs["dtype"] if "dtype" in kwargs else kwargs["other"],)
     options = {k: v for k, v in kwargs.items() if k in ("non_blocking", "copy", "memory_format")}
     return (packet.other if isinstance(given[0], Tensor) else packet.dtype)(self, *given, **options)
+
+
+@aten_parts("to.dtype", "to.device", "to.dtype_layout", "to.other", "type_as")
+def _(aten: Any, self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    other = next((a for a in args if isinstance(a, Tensor)), None)
+    wanted = next((a for a in args if isinstance(a, dtype)), kwargs.get("dtype")) if other is None else other.dtype
+    if (wanted is None or wanted is self.dtype) and not kwargs.get("copy", False):
+        return self
+    return aten._to_copy.default(self, dtype=wanted)
 
 
 def _converted_later(*arguments: Any) -> Tensor:
@@ -496,6 +511,11 @@ def zero_(self: Tensor) -> Tensor:
 def detach(input: Tensor) -> Tensor:
     """The same data, cut off from the graph."""
     return input._bare_alias()
+
+
+aten_parts("detach")(lambda aten, self: self)
+aten_parts("detach_", "lift_fresh", unseen=True)(lambda aten, self: self)
+aten_parts("lift_fresh_copy")(lambda aten, self: aten.clone.default(self))
 
 
 @composite(function=False)

@@ -31,6 +31,7 @@ from ...core.tensor import empty as raw_empty
 from ...core.tensor import empty_strided as raw_empty_strided
 from ...core.watching import active as _watched
 from ..machinery.arguments import Options, as_ints, as_number, as_shape, need_tensor, read_options
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, effect
 from ..machinery.door import new as laid_out
 from ..machinery.inplace import copy_values, resize_out
@@ -246,6 +247,10 @@ def ones(*size: Any, out: Any = None, **options: Any) -> Tensor:
     return filled("ones", shape, 1, out, read_options("ones", options))
 
 
+aten_parts("zeros")(lambda aten, size, **options: aten.full.default(size, 0, **options))
+aten_parts("ones")(lambda aten, size, **options: aten.full.default(size, 1, **options))
+
+
 def fill_number(value: Any, name: str) -> Any:
     if isinstance(value, Tensor) and value.shape != ():
         raise TypeError(f"{name}(): argument 'fill_value' (position 2) must be Number, not Tensor")
@@ -384,6 +389,11 @@ def new_empty(self: Tensor, *size: Any, **options: Any) -> Tensor:
 def new_zeros(self: Tensor, *size: Any, **options: Any) -> Tensor:
     """Zeros with this tensor's dtype and device."""
     return _new_filled("new_zeros", self, size, 0, options)
+
+
+@aten_parts("new_zeros")
+def _(aten: Any, self: Tensor, size: list, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
+    return aten.full.default(size, 0, dtype=dtype or self.dtype, device=device or self.device, pin_memory=False)
 
 
 @composite(kind="creation", function=False)

@@ -14,6 +14,7 @@ from ...core.size import make_size
 from ...core.tensor import Tensor, numel_of
 from ...expr.functions import where
 from ..creation.filled import check_fits
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, effect, pointwise, primitive
 from ..machinery.dtype_rules import select
 from ..machinery.inplace import raw_copy, write_out
@@ -125,6 +126,12 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         value = input.new_full((), value)
     return choose(mask, value, input).contiguous()
+
+
+@aten_parts("masked_fill.Scalar")
+def _(aten: Any, self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    options = {"dtype": self.dtype, "layout": self.layout, "device": self.device}
+    return aten.where.self(mask, aten.scalar_tensor.default(value, **options), self)
 
 
 def _masked_select_backward(g: Tensor, input_shape: Any, mask: Tensor) -> Tensor:

@@ -103,7 +103,7 @@ def _sort_kernel(out: list[Tensor], input: Tensor, dim: int, descending: bool) -
 
 
 def _place_values(g: tuple, index: Tensor, dim: int, input_shape: Any) -> Tensor:
-    return place_along(g[0], index, dim, input_shape)
+    return place_along(g[0], index, dim, input_shape, True)
 
 
 _SORTING: Any = {
@@ -114,7 +114,7 @@ _SORTING: Any = {
 }
 
 
-@internal(**_SORTING, quirks=Quirks(label="SortBackward0"), batching="along")
+@internal(**_SORTING, quirks=Quirks(label="SortBackward0"), batching="along", aten="sort(input, dim, descending)")
 def sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
     """The lines of a dimension in order, and the order that sorts them."""
 

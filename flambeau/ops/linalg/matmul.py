@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...backends.cpu import heavy
+from ...core import modes
 from ...core.caching import remember
 from ...core.dtype import opmath
 from ...core.graph import grad_mode
@@ -86,9 +87,33 @@ def _column(vec: Tensor) -> Tensor:
     return vec._view((vec.shape[0], 1), (vec._strides[0], 1), vec._offset)
 
 
+def _in_columns(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether a matrix lies in memory column by column; its gradient is laid out like it."""
+    return strides[0] == 1 and strides[1] == shape[0]
+
+
+def _adjoint(t: Tensor) -> Tensor:
+    return _conjugate(t.t())
+
+
+def _conjugate(t: Tensor) -> Tensor:
+    return t.conj() if t.dtype.is_complex else t
+
+
+def _left_grad(g: Tensor, right: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    return _conjugate(right).mm(g.t()).t() if _in_columns(shape, strides) else g.mm(_adjoint(right))
+
+
+def _right_grad(g: Tensor, left: Tensor, shape: tuple[int, ...], strides: tuple[int, ...]) -> Tensor:
+    return g.t().mm(_conjugate(left)).t() if _in_columns(shape, strides) else _adjoint(left).mm(g)
+
+
 @primitive(
     shortcut=_known("mm"),
-    grads={"input": lambda g, mat2: g.mm(mat2.mH), "mat2": lambda g, input: input.mH.mm(g)},
+    grads={
+        "input": lambda g, mat2, input_shape, input_strides: _left_grad(g, mat2, input_shape, input_strides),
+        "mat2": lambda g, input, mat2_shape, mat2_strides: _right_grad(g, input, mat2_shape, mat2_strides),
+    },
     out="exact",
     autocast="lower",
     flops=work.mm,
@@ -326,8 +351,12 @@ def _addmm_shortcut(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any, alp
     shortcut=_addmm_shortcut,
     grads={
         "input": lambda g, input_shape, beta: _scaled(g, _conj(beta)).sum_to_size(input_shape),
-        "mat1": lambda g, mat2, alpha: _scaled(g.mm(mat2.mH), _conj(alpha)),
-        "mat2": lambda g, mat1, alpha: _scaled(mat1.mH.mm(g), _conj(alpha)),
+        "mat1": lambda g, mat2, alpha, mat1_shape, mat1_strides: _scaled(
+            _left_grad(g, mat2, mat1_shape, mat1_strides), _conj(alpha)
+        ),
+        "mat2": lambda g, mat1, alpha, mat2_shape, mat2_strides: _scaled(
+            _right_grad(g, mat1, mat2_shape, mat2_strides), _conj(alpha)
+        ),
     },
     out="exact",
     inplace=True,
@@ -585,6 +614,18 @@ def linear_matrix(input: Tensor, weight: Tensor, bias: Tensor | None) -> NewTens
     return (*input.shape[:-1], weight.shape[0]), input.dtype, input.device
 
 
+@linear_matrix.op.as_aten
+def _(recorder: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    aten, rank = recorder.aten, len(input.shape)
+    if rank != 2 and not input.is_contiguous():
+        product = recorder.again(matmul if weight.requires_grad else _batched, (input, aten.t.default(weight)), {})
+        return product if bias is None else aten.add.Tensor(product, bias)
+    rows = input if rank == 2 else aten.view.default(input, [_numel(input.shape[:-1]), input.shape[-1]])
+    turned = aten.t.default(weight)
+    product = aten.mm.default(rows, turned) if bias is None else aten.addmm.default(bias, rows, turned)
+    return product if rank == 2 else aten.view.default(product, [*input.shape[:-1], weight.shape[0]])
+
+
 @linear_matrix.on("cpu")
 def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     k, m = input.shape[-1], weight.shape[0]
@@ -603,11 +644,15 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return out if bias is None else out + bias
     if len(weight.shape) != 2:
         raise RuntimeError(f"linear(): weight must be a matrix or a vector, got shape {list(weight.shape)}")
-    if bias is None or (isinstance(bias, Tensor) and bias._contig and bias.shape == (weight.shape[0],)):
+    if bias is None or (isinstance(bias, Tensor) and bias.shape == (weight.shape[0],) and _is_dense(bias)):
         return linear_matrix(input, weight, bias)
     need_tensors("linear", input=input, weight=weight, bias=bias)
     _check_linear(input, weight, bias)
     return linear_matrix(input, weight, None) + bias.expand((*input.shape[:-1], weight.shape[0]))
+
+
+def _is_dense(t: Tensor) -> bool:
+    return t.is_contiguous() if modes.active else t._contig  # a tensor that only a mode knows may have no memory
 
 
 def _check_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:

@@ -56,19 +56,20 @@ def take_into(out: Tensor, input: Tensor, index: Tensor, dim: int, shape: tuple[
     grads={"values": lambda g, index, dim, shape: take_along(g, index, dim, shape)},
     batching="each",
 )
-def place_along(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> NewTensor:
-    """Zeros of `shape` with out[o, index[o, k, i], i] += values[o, k, i]."""
+def place_along(values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...], distinct: bool = False) -> NewTensor:
+    """Zeros of `shape` with out[o, index[o, k, i], i] += values[o, k, i]; `distinct` if no place comes twice."""
     return make_size(shape), values.dtype, values.device
 
 
 @place_along.op.as_aten
-def _(recorder: Any, values: Tensor, index: Tensor, dim: int, shape: Any) -> Tensor:
+def _(recorder: Any, values: Tensor, index: Tensor, dim: int, shape: Any, distinct: bool = False) -> Tensor:
     zeros = recorder.aten.new_zeros.default(values, list(shape), pin_memory=False)
-    return recorder.aten.scatter_add.default(zeros, dim, index, values)
+    scatter = recorder.aten.scatter.src if distinct else recorder.aten.scatter_add.default
+    return scatter(zeros, dim, index, values)
 
 
 @place_along.on("any")
-def _(out: Tensor, values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...]) -> None:
+def _(out: Tensor, values: Tensor, index: Tensor, dim: int, shape: tuple[int, ...], distinct: bool) -> None:
     raw_copy(out, 0)
     outer, n, inner = split_at(out.shape, dim)
     picked = index.shape[dim] if index.shape else 1

@@ -51,6 +51,7 @@ _CONVERSIONS: dict[str, tuple[Callable, Callable]] = {
     "number": (_number, _word),
     "filled": (_filled, lambda size, *_: size),
     "row": (_row, lambda index, *_: None if index < 0 else index),
+    "last": (lambda t, count: list(t.shape[len(t.shape) - count :]), lambda shape, *_: len(shape)),
     "list": (list, list),
     "tuple": (list, tuple),
     "bool": (bool, bool),
@@ -174,17 +175,34 @@ def _taken(value: Any, argument: Argument, default: Any) -> Any:
 # -- operators that only PyTorch's graphs name ------------------------------------------------------------------------------------
 
 ATEN_ONLY: dict[str, Callable] = {}
+ATEN_PARTS: dict[str, Callable] = {}
+ATEN_BACKWARD: dict[str, str] = {}  # the derivatives of these, as in `Op.aten_backward`
 
 
-def aten_only(*names: str) -> Callable[[Callable], Callable]:
+def aten_only(*names: str, backward: str = "") -> Callable[[Callable], Callable]:
     """Declare what runs for operators of PyTorch (`native_layer_norm`) or overloads (`slice.Tensor`) that are no public function here
-    under this name and with these arguments."""
+    under this name and with these arguments, and which operator of PyTorch computes the derivative."""
 
     def note(function: Callable) -> Callable:
         for name in names:
             if name in ATEN_ONLY:
                 raise ValueError(f"aten::{name} is declared twice")
             ATEN_ONLY[name] = function
+            if backward:
+                ATEN_BACKWARD[name] = backward
         return function
+
+    return note
+
+
+def aten_parts(*names: str, unseen: bool = False) -> Callable[[Callable], Callable]:
+    """Declare which calls PyTorch makes of one of its operators that is made of others, where those are not the calls that the operator's
+    own body makes here: `parts(aten, *args, **kwargs)`, with the arguments of PyTorch's schema. So core operators
+    are made of others, too. `unseen`: PyTorch's own graphs never hold it."""
+
+    def note(parts: Callable) -> Callable:
+        ATEN_PARTS.update(dict.fromkeys(names, parts))
+        vars(parts)["unseen"] = unseen
+        return parts
 
     return note

@@ -64,6 +64,7 @@ def declare_pointwise(
     autocast_cuda: str | None = None,
     flops: Callable | None = None,
     aten: str = "",
+    aten_backward: str = "",
     **options: Any,
 ) -> Any:
     """Declare a pointwise operator from its scalar formula. `options` are those of `Pointwise`: dtypes, derivative, checks.
@@ -87,7 +88,7 @@ def declare_pointwise(
     op = Op(
         op_name, "pointwise", face, namespaces if function else (), face if method else None, None, bool(out),
         impl.differentiable, impl, aliases, formula.__doc__ or "", quirks=quirks, autocast_cuda=autocast_cuda,
-        flops=flops, aten=aten,
+        flops=flops, aten=aten, aten_backward=aten_backward,
     )  # fmt: skip
     if inplace:
         changes: dict[str, Any] = {} if inplace_grad is None else {"grad": inplace_grad}

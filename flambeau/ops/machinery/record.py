@@ -73,7 +73,8 @@ class Op:
 
     `aten` is PyTorch's operator, with its arguments in its order, where these are not the operator's own name and arguments (see
     `aten_form`); `aten_calls(recorder, *args, **kwargs)` makes the calls of PyTorch's operators where several are needed, or which
-    one depends on the arguments (declared with `as_aten`)."""
+    one depends on the arguments (declared with `as_aten`). `aten_backward` is PyTorch's operator for the derivative, or those of overloads by name (see
+    `library.aten.derivatives`)."""
 
     name: str
     kind: str
@@ -110,6 +111,7 @@ class Op:
     quirks: Quirks = NO_QUIRKS
     aten: str | tuple[str, ...] = ""
     aten_calls: Callable | None = None
+    aten_backward: str | tuple[str, ...] | dict[str, str] = ""
     tags: tuple[Any, ...] = ()
 
     @classmethod

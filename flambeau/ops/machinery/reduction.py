@@ -49,7 +49,7 @@ from .record import Op
 from .watched import PrivateCall
 
 _new_object = object.__new__
-_active, _intercept, _watching = modes.active, modes.intercept, modes.watching
+_active, _deciding, _intercept, _watching = modes.active, modes.deciding, modes.intercept, modes.watching
 _MAX_RANK = 64
 
 Rule = Callable[["Reduction", dtype, "dtype | None"], tuple[dtype, dtype, dtype]]
@@ -91,21 +91,16 @@ def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) 
 
 def restored(g: Tensor, ndim: int, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     """A reduced tensor with its reduced dimensions back, of size one."""
-    if keepdim or not ndim:
+    if keepdim or not g.shape:
         return g
-    shape, position = [], 0
-    for i in range(ndim):
-        if i in dims:
-            shape.append(1)
-        else:
-            shape.append(g.shape[position])
-            position += 1
-    return g if g.shape == tuple(shape) else g.reshape(shape)
+    for d in sorted(dims):
+        g = g.unsqueeze(d)
+    return g
 
 
 def spread(g: Tensor, shape: Size, dims: tuple[int, ...], keepdim: bool) -> Tensor:
     """A reduced tensor seen in the shape it was reduced from."""
-    if (grad_mode.enabled and g._autograd is not None) or type(g) is BatchedTensor:
+    if (grad_mode.enabled and g._autograd is not None) or type(g) is BatchedTensor or (_active and _deciding()):
         return restored(g, len(shape), dims, keepdim).expand(shape)
     strides, position = [], 0
     for i in range(len(shape)):

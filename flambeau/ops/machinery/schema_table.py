@@ -9,17 +9,34 @@ from .schema import Schema, parse_schema
 
 
 @functools.cache
-def lines() -> dict[str, dict[str, str]]:
-    """The text of each schema by the operator's name ("aten::add") and the overload's, in the order in which calls try them."""
+def _table() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
+    marks: dict[str, str] = {}
     # A path, and not importlib.resources, which two threads cannot import at once.
-    for line in (Path(__file__).parent / "schemas.txt").read_text().splitlines():
+    for marked in (Path(__file__).parent / "schemas.txt").read_text().splitlines():
+        line = marked.lstrip("=")
         head = line.partition("(")[0]
         if head and not head.startswith("#"):
             name, _, overload = head.partition(".")
             text, name = (line, name) if "::" in name else (f"aten::{line}", f"aten::{name}")
             found.setdefault(name, {})[overload] = text
-    return found
+            marks[f"{name}.{overload}"] = marked.removesuffix(line)
+    return found, marks
+
+
+def lines() -> dict[str, dict[str, str]]:
+    """The text of each schema by the operator's name ("aten::add") and the overload's, in the order in which calls try them."""
+    return _table()[0]
+
+
+def is_composite(name: str, overload: str) -> bool:
+    """Whether PyTorch makes this overload of `aten::name` of other operators before it differentiates."""
+    return _table()[1][f"aten::{name}.{overload}"] != ""
+
+
+def is_core_composite(name: str, overload: str) -> bool:
+    """Whether PyTorch makes this overload of others and still counts it among its core operators."""
+    return _table()[1][f"aten::{name}.{overload}"] == "=="
 
 
 def overloads_of(name: str) -> list[str]:

@@ -11,7 +11,7 @@ from ..creation.construct import tensor
 from ..creation.ranges import meshgrid
 from ..index.unique import unique
 from ..linalg.einsum import einsum
-from ..machinery.aten_form import aten_only
+from ..machinery.aten_form import aten_only, aten_parts
 from ..pointwise.arithmetic import pow as power
 from ..reduce.statistics import std, var
 from ..shape.dimensions import broadcast_tensors
@@ -22,7 +22,7 @@ from ..sparse.products import sparse_addmm
 # -- views and indexing ---------------------------------------------------------------------------------------------------
 
 
-@aten_only("slice.Tensor")
+@aten_only("slice.Tensor", backward="slice_backward(grad, shape(self), dim, begin(start), end(end), step)")
 def _slice(self: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
     rank = self.dim()
     if not -rank <= dim < rank:
@@ -66,6 +66,9 @@ def _view(self: Tensor, size: list[int], *strides: Any) -> Tensor:
 @aten_only("expand")
 def _expand(self: Tensor, size: list[int], *, implicit: bool = False) -> Tensor:
     return self.expand(size)
+
+
+aten_parts("numpy_T")(lambda aten, self: aten.permute.default(self, list(range(self.dim() - 1, -1, -1))))
 
 
 @aten_only("numpy_T")
@@ -212,6 +215,29 @@ def _spread(function: Callable) -> Callable:
 
 aten_only("var.correction")(_spread(var))
 aten_only("std.correction")(_spread(std))
+
+
+@aten_parts("var.dim", "var.default")
+def _variance(aten: Any, self: Tensor, dim: Any = None, unbiased: Any = True, keepdim: bool = False) -> Tensor:
+    dims, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+    return aten.var.correction(self, dims, correction=float(unbiased), keepdim=keepdim)
+
+
+@aten_parts("std.dim", "std.default")
+def _deviation(aten: Any, self: Tensor, dim: Any = None, unbiased: Any = True, keepdim: bool = False) -> Tensor:
+    dims, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
+    return aten.std.correction(self, dims, correction=float(unbiased), keepdim=keepdim)
+
+
+aten_parts("std.correction")(lambda aten, *args, **kwargs: aten.sqrt.default(aten.var.correction(*args, **kwargs)))
+
+
+@aten_parts("rsub.Scalar")
+def _subtracted(aten: Any, self: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+    scaled = self if alpha == 1 else aten.mul.Tensor(self, alpha)
+    return aten.sub.Tensor(aten.scalar_tensor.default(other, dtype=self.dtype, device=self.device), scaled)
+
+
 aten_only("rsub")(lambda self, other, alpha=1: other - self * alpha if alpha != 1 else other - self)
 aten_only("pow.Scalar")(power)
 aten_only("_local_scalar_dense")(lambda self: self.item())

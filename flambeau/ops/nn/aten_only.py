@@ -8,15 +8,14 @@ from typing import Any
 
 from ...core.dtype import float32
 from ...core.tensor import Tensor
-from ..machinery.aten_form import aten_only
+from ..machinery.aten_form import aten_only, aten_parts
 from ..pointwise.activation import exponential_unit
 from ..shape.border import pad
-from .batch_norm import batch_norm
+from .batch_norm import batch_norm, native_batch_norm
 from .conv import conv1d, conv2d, conv3d, convolution
 from .distance import cdist, pdist
 from .dropout import dropout1d, dropout2d, dropout3d
-from .normalization import layer_norm
-from .resize import interpolate
+from .resize import interpolate, resized
 from .softmax import log_softmax, softmax
 
 # -- activations and dropout ----------------------------------------------------------------------------------------------
@@ -42,14 +41,6 @@ def _feature_dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
 # -- normalisation --------------------------------------------------------------------------------------------------------
 
 
-@aten_only("native_layer_norm")
-def _native_layer_norm(input: Tensor, shape: list[int], weight: Any, bias: Any, eps: float) -> tuple:
-    dims = tuple(range(-len(shape), 0))
-    mean = input.mean(dims, keepdim=True)
-    rstd = (input.var(dims, correction=0, keepdim=True) + eps).rsqrt()
-    return layer_norm(input, shape, weight, bias, eps), mean, rstd
-
-
 def _statistics(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """What a batch is normalized with."""
     dims = [d for d in range(input.dim()) if d != 1]
@@ -71,6 +62,9 @@ def _native_batch_norm_functional(
     new_mean, new_var = mean.clone(), var.clone()
     out = batch_norm(input, new_mean, new_var, weight, bias, training, momentum, eps)
     return out, *_statistics(input, eps), new_mean, new_var
+
+
+aten_only("_native_batch_norm_legit.default")(native_batch_norm)
 
 
 @aten_only("_native_batch_norm_legit.no_stats")
@@ -99,22 +93,37 @@ def _resize(mode: str, **more: Any) -> Callable:
 
     def resize(input: Tensor, size: Any, *rest: Any) -> Tensor:
         corners, scales = (None, rest) if mode.startswith("nearest") else (rest[0], rest[1:])
-        if len(scales) == 1 and isinstance(scales[0], (list, tuple)):
+        if len(scales) == 1 and (isinstance(scales[0], (list, tuple)) or size is None):
             (scales,) = scales
         if size is None:
             return interpolate(input, None, [s for s in scales if s is not None], mode, corners, **more)
-        return interpolate(input, list(size), None, mode, corners, **more)
+        factors = [None] * len(size) if not scales or scales[0] is None else scales
+        return resized(input, list(size), list(factors), mode, bool(corners), bool(more))
 
     return resize
 
 
+def _declare_resize(name: str, mode: str, rank: int, **more: Any) -> None:
+    """An operator that resizes, its derivative, and the form that takes sizes or factors as lists."""
+    scales = {1: "scales", 2: "scales_h, scales_w", 3: "scales_d, scales_h, scales_w"}[rank]
+    corners = "" if mode.startswith("nearest") else "align_corners, "
+    back = f"{name}_backward(grad, output_size, shape(self), {corners}{scales})"
+    aten_only(name, backward=back)(_resize(mode, **more))
+
+    @aten_parts(f"{name}.vec")
+    def _(aten: Any, input: Tensor, size: Any, *rest: Any) -> Tensor:
+        *settings, factors = rest if len(rest) > bool(corners) else (*rest, None)
+        sizes = [int(n * f) for n, f in zip(input.shape[2:], factors)] if size is None else list(size)
+        return getattr(aten, name).default(input, sizes, *settings, *([None] * rank if factors is None else factors))
+
+
 for _rank, _linear in enumerate(("linear", "bilinear", "trilinear"), 1):
-    aten_only(f"upsample_nearest{_rank}d")(_resize("nearest"))
-    aten_only(f"_upsample_nearest_exact{_rank}d")(_resize("nearest-exact"))
-    aten_only(f"upsample_{_linear}{_rank}d")(_resize(_linear))
-aten_only("upsample_bicubic2d")(_resize("bicubic"))
+    _declare_resize(f"upsample_nearest{_rank}d", "nearest", _rank)
+    _declare_resize(f"_upsample_nearest_exact{_rank}d", "nearest-exact", _rank)
+    _declare_resize(f"upsample_{_linear}{_rank}d", _linear, _rank)
+_declare_resize("upsample_bicubic2d", "bicubic", 2)
 for _mode in ("bilinear", "bicubic"):
-    aten_only(f"_upsample_{_mode}2d_aa")(_resize(_mode, antialias=True))
+    _declare_resize(f"_upsample_{_mode}2d_aa", _mode, 2, antialias=True)
 
 
 @aten_only("max_unpool2d", "max_unpool3d")
@@ -131,4 +140,5 @@ def _padded(mode: str) -> Callable:
 
 for _name, _mode in (("reflection", "reflect"), ("replication", "replicate")):
     for _rank in (1, 2, 3):
-        aten_only(f"{_name}_pad{_rank}d")(_padded(_mode))
+        _full = f"{_name}_pad{_rank}d"
+        aten_only(_full, backward=f"{_full}_backward(grad, self, padding)")(_padded(_mode))

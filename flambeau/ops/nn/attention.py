@@ -9,12 +9,13 @@ from typing import Any
 from ...core import dtype as dt
 from ...core.dtype import opmath
 from ...core.graph import grad_mode
-from ...core.layout import broadcast_two, expand_strides
+from ...core.layout import broadcast_two, contiguous_format, expand_strides
 from ...core.settings import attention_kernels
 from ...core.tensor import Tensor, numel_of
 from ...kernels.library import attention as kernels
 from ...kernels.library import flash_attention as flash
 from ..machinery.arguments import need_tensors
+from ..machinery.aten_form import aten_only, aten_parts
 from ..machinery.declare import composite, internal
 from ..machinery.memory import dense, like_first
 from ..machinery.plan import NATIVE
@@ -63,6 +64,25 @@ def _mask_grad(g: Tensor, out: Tensor, mask_shape: Any, causal: bool) -> Tensor:
 )
 def attention_weights(scores: Tensor, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
     """softmax(scale * scores + mask) over the last dimension; rows that see nothing are zero."""
+
+
+@attention_weights.op.as_aten
+def _(recorder: Any, scores: Tensor, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
+    return softmax_of_seen(recorder.aten, recorder.aten.mul.Tensor(scores, scale), mask, causal)
+
+
+def softmax_of_seen(aten: Any, scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
+    """Weights from scores, as calls of PyTorch's operators: zeros for a row in which everything is masked."""
+    if causal:
+        options = {"dtype": dt.bool_, "device": scores.device, "pin_memory": False}
+        mask = aten.tril.default(aten.ones.default(list(scores.shape[-2:]), **options))
+    if mask is not None and mask.dtype is dt.bool_:
+        mask = aten.where.ScalarOther(mask, aten.zeros_like.default(scores), -math.inf)
+    scores = scores if mask is None else aten.add.Tensor(scores, mask)
+    found = aten._softmax.default(scores, -1, False)
+    shown = aten.logical_not.default(aten.eq.Scalar(scores, -math.inf))
+    empty = aten.logical_not.default(aten.any.dim(shown, -1, True))
+    return aten.where.self(empty, aten.full_like.default(found, 0, pin_memory=False), found)
 
 
 @attention_weights.on("any")
@@ -195,6 +215,14 @@ def flash_attention(
     """Attention of (batch, heads, rows, features) tensors; key and value may have fewer heads, each for a group."""
     batch, heads, rows, _ = query.shape
     return [_layout(query, tuple(value.shape)[3]), ((batch, heads, rows), opmath(query.dtype), query.device)]
+
+
+@flash_attention.op.as_aten
+def _(recorder: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, causal: bool) -> Tensor:
+    given = None if scale == 1 / math.sqrt(query.shape[-1]) else scale
+    options = {"attn_mask": mask, "scale": given}
+    attend = recorder.aten._scaled_dot_product_flash_attention_for_cpu.default
+    return attend(query, key, value, 0.0, causal, **options)[0]
 
 
 @flash_attention.on("cpu")
@@ -353,3 +381,35 @@ def attention_probabilities(query: Any, key: Any, mask: Any, scale: float, causa
         if shape != scores.shape:  # a mask with more batch dimensions than the scores
             scores = scores.expand(shape)
     return attention_weights(scores, mask, scale, causal)
+
+
+@aten_only(
+    "_scaled_dot_product_flash_attention_for_cpu",
+    backward="_scaled_dot_product_flash_attention_for_cpu_backward(grad, query, key, value, result, result1, dropout_p, is_causal, attn_mask,"
+    " scale) -> query, key, value",
+)
+def _attention_with_logarithms(
+    query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None, scale: Any = None
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Attention, and the logarithm of what each row of weights was divided by."""
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = query.detach() @ key.detach().transpose(-2, -1) * factor
+    if is_causal:
+        hidden = scores.new_ones(scores.shape[-2:], dtype=dt.bool_).triu(1)
+        scores = scores.masked_fill(hidden, -math.inf)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype is dt.bool_ else scores + attn_mask
+    out = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+    return out, scores.logsumexp(-1)
+
+
+@aten_parts("_scaled_dot_product_flash_attention_for_cpu")
+def _(
+    aten: Any, query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None, scale: Any = None
+) -> tuple[Tensor, None]:  # fmt: skip
+    factor = math.sqrt(1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    queries = aten.mul.Scalar(query, factor)
+    scores = aten.matmul.default(queries, aten.mul.Scalar(aten.transpose.int(key, -2, -1), factor))
+    out = aten.matmul.default(softmax_of_seen(aten, scores, attn_mask, is_causal), value)
+    rows = aten.clone.default(aten.permute.default(out, [2, 0, 1, 3]), memory_format=contiguous_format)
+    return aten.permute.default(rows, [1, 2, 0, 3]), None  # in memory as PyTorch's kernel leaves it

@@ -10,6 +10,7 @@ import numpy as np
 from ...core import dtype as dt
 from ...core.tensor import Tensor
 from ..machinery.arguments import need_tensor
+from ..machinery.aten_form import aten_only
 from ..machinery.declare import composite
 from .band import Band, Outline, outlined
 from .max_pool import max_pool1d, max_pool2d, max_pool3d
@@ -20,7 +21,9 @@ _FUNCTIONAL = ("nn.functional",)
 _BOTH = ("nn.functional", "torch")
 
 _averages = {dims: resampling_op(f"AvgPool{dims}DBackward0") for dims in (2, 3)}
-_adaptive_averages = {dims: resampling_op(f"AdaptiveAvgPool{dims}DBackward0") for dims in (2, 3)}
+_adaptive_averages = {
+    dims: resampling_op(f"AdaptiveAvgPool{dims}DBackward0", f"_adaptive_avg_pool{dims}d") for dims in (2, 3)
+}
 
 
 # -- sliding windows ------------------------------------------------------------------------------------------------------
@@ -94,9 +97,7 @@ def avg_pool1d(
     """The average of every window of a signal (N, C, L) or (C, L)."""
     check_signal("avg_pool1d", input)
     (k,), (s,), (p,), _, ceil = read_window("avg_pool1d", 1, kernel_size, stride, padding, 1, ceil_mode)
-    window = Window((1, k), (1, s), (0, p), (1, 1), ceil)
-    flat = input.unsqueeze(-2)
-    return _average("avg_pool2d", flat, window, count_include_pad, None).squeeze(-2)
+    return avg_pool2d(input.unsqueeze(-2), (1, k), (1, s), (0, p), ceil, count_include_pad).squeeze(-2)
 
 
 def _pooling(dims: int) -> Any:
@@ -120,6 +121,7 @@ def _pooling(dims: int) -> Any:
     return composite(
         pool, name=name, method=False, namespaces=_FUNCTIONAL, out="exact", autocast="float32" if dims == 3 else None,
         aten=f"{name}(input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)",
+        aten_backward=f"{name}_backward(grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)",
     )  # fmt: skip
 
 
@@ -158,7 +160,7 @@ def _adaptive_average(name: str, input: Tensor, output_size: Any, dims: int) -> 
             f"{name}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, sizes))}}}"
         )
     if sizes == (1,) * dims and len(input.shape) >= dims and not input.is_quantized:  # means of codes round otherwise
-        return input.mean(list(range(-dims, 0)), keepdim=True)
+        return input.mean(list(range(-1, -dims - 1, -1)), keepdim=True)
     if len(input.shape) not in (dims + 1, dims + 2):
         raise RuntimeError(f"{name}(): Expected {dims + 1}D or {dims + 2}D tensor, but got {list(input.shape)}")
     for i in range(1, dims + 1):
@@ -195,6 +197,24 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Averages over windows that cover volumes evenly."""
     return _adaptive_average("adaptive_avg_pool3d", input, output_size, 3)
+
+
+def _declare_adaptive(dims: int) -> None:
+    """PyTorch's operators below adaptive_avg_pool, and their derivatives."""
+    name = f"_adaptive_avg_pool{dims}d"
+
+    @aten_only(name, backward=f"{name}_backward(grad, self)")
+    def _(self: Tensor, output_size: list[int]) -> Tensor:
+        return _adaptive_averages[dims](self, tuple(map(_adaptive_band, self.shape[-dims:], output_size)))
+
+    @aten_only(f"{name}_backward")
+    def _(grad: Tensor, self: Tensor) -> Tensor:
+        bands = map(_adaptive_band, self.shape[-dims:], grad.shape[-dims:])
+        return _adaptive_averages[dims](grad, tuple(b.transposed for b in bands))
+
+
+for _dims in (2, 3):
+    _declare_adaptive(_dims)
 
 
 # -- power averages -------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from ...core.dtype import float32, opmath
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import batch_norm as kernels
+from ..machinery.aten_form import aten_only, aten_parts
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.inplace import raw_copy
@@ -133,7 +134,7 @@ def _composed(
     writes=("mean", "rstd", "running_mean", "running_var"),
     grads={("input", "weight", "bias"): _backward},
     quirks=Quirks(label="NativeBatchNormBackward0", saved_as_input=True),
-    aten="native_batch_norm",
+    aten="native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]",
     batching="each",
 )
 def normalised(
@@ -304,7 +305,11 @@ def torch_batch_norm(
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)[0]
 
 
-@composite(method=False)
+@composite(
+    method=False,
+    aten_backward="native_batch_norm_backward(grad, input, weight, running_mean, running_var, result1, result2, training, eps,"
+    " needs(input, weight, bias))",
+)
 def native_batch_norm(
     input: Tensor,
     weight: Any,
@@ -321,6 +326,31 @@ def native_batch_norm(
     if not training or mean is None:
         return out, input.new_empty(0, dtype=given.dtype), input.new_empty(0, dtype=given.dtype)
     return out, mean.to(given.dtype), rstd.to(given.dtype)
+
+
+@aten_parts("native_batch_norm")
+def _(
+    aten: Any, input: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> tuple:
+    """Without changes in place, as core operators have it."""
+    if not training:
+        return aten._native_batch_norm_legit_no_training.default(input, weight, bias, mean, var, momentum, eps)
+    if mean is None:
+        return aten._native_batch_norm_legit.no_stats(input, weight, bias, True, momentum, eps)
+    given = (input, weight, bias, mean, var, True, momentum, eps)
+    *found, new_mean, new_var = aten._native_batch_norm_legit_functional.default(*given)
+    aten.copy_.default(mean, new_mean)
+    aten.copy_.default(var, new_var)
+    return tuple(found)
+
+
+@aten_only("native_batch_norm_backward")
+def _native_batch_norm_backward(
+    grad: Tensor, input: Tensor, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, train: bool, eps: float, wanted: list
+) -> tuple:  # fmt: skip
+    if not train:
+        mean, rstd = running_mean, (running_var + eps).rsqrt()
+    return tuple(in_place_of(tuple(wanted), batch_norm_grads(grad, input, weight, mean, rstd, train, tuple(wanted))))
 
 
 def _repeated(running: Any, n: int, kept: Any) -> Any:
@@ -354,10 +384,10 @@ def instance_norm(
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {input.shape}")
     if not use_input_stats and (running_mean is None or running_var is None):
         raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
-    merged = input.reshape(1, n * channels, *input.shape[2:])
     kept = input.dtype if weight is None else weight.dtype
     mean, variance = statistics = [_repeated(t, n, kept) for t in (running_mean, running_var)]
     w, b = (None if t is None else t.repeat(n) for t in (weight, bias))
+    merged = input.reshape(1, n * channels, *input.shape[2:])
     out = _batch_norm(merged, mean, variance, w, b, use_input_stats, momentum, eps)[0]
     if use_input_stats:
         for running, repeated in zip((running_mean, running_var), statistics):

@@ -103,12 +103,12 @@ def conv_forward(input: Tensor, weight: Tensor, bias: Tensor | None, window: Win
     return _like(shape, input, weight)
 
 
-def _window_in_aten(window: Any, transposed: bool = False) -> list | None:
+def _window_in_aten(window: Any) -> list | None:
     """A window as PyTorch's operators take it; None where the two ends are padded differently, which they cannot."""
     stride, padding, dilation, groups = window
     if any(low != high for low, high in padding):
         return None
-    return [list(stride), [low for low, _ in padding], list(dilation), transposed, [0] * len(stride), groups]
+    return [list(stride), [low for low, _ in padding], list(dilation), False, [0] * len(stride), groups]
 
 
 @conv_forward.op.as_aten
@@ -140,16 +140,6 @@ def conv_grads(dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants:
         ((weight.shape[0],), weight.dtype, weight.device),
     )
     return [layout for layout, wanted in zip(every, wants) if wanted]
-
-
-@conv_grads.op.as_aten
-def _(recorder: Any, dy: Tensor, input: Tensor, weight: Tensor, window: Any, wants: tuple[bool, bool, bool]) -> Any:
-    given = _window_in_aten(window)
-    if given is None:
-        return NotImplemented
-    sizes = [weight.shape[0]] if wants[2] else None
-    found = recorder.aten.convolution_backward.default(dy, input, weight, sizes, *given, list(wants))
-    return tuple(grad for grad, wanted in zip(found, wants) if wanted)
 
 
 @conv_grads.on("cpu")
@@ -264,6 +254,15 @@ def conv_transpose_forward(
 ) -> NewTensor:
     """The transposed convolution of input, with a result of `shape`."""
     return _like(tuple(shape), input)
+
+
+@conv_transpose_forward.op.as_aten
+def _(recorder: Any, input: Tensor, weight: Tensor, bias: Any, shape: tuple[int, ...], window: Any) -> Any:
+    stride, padding, dilation, groups = window
+    extra = [low - high for low, high in padding]  # what the result has more at its end
+    given = _window_in_aten((stride, [(low, low) for low, _ in padding], dilation, groups))
+    assert given is not None
+    return recorder.aten.convolution.default(input, weight, bias, *given[:3], True, extra, groups)
 
 
 @conv_transpose_forward.on("cpu")
@@ -534,7 +533,11 @@ def conv_tbc(input: Any, weight: Any, bias: Any, pad: int = 0) -> Tensor:
     return out.permute(2, 0, 1).contiguous()
 
 
-@composite(method=False)
+@composite(
+    method=False,
+    aten_backward="convolution_backward(grad, input, weight, length(bias), stride, padding, dilation, transposed, output_padding, groups,"
+    " needs(input, weight, bias))",
+)
 def convolution(
     input: Tensor,
     weight: Tensor,

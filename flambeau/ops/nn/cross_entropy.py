@@ -14,6 +14,7 @@ from ...core.tensor import Tensor, numel_of
 from ...kernels.library import loss as kernels
 from ..linalg.matmul import linear
 from ..machinery.arguments import need_tensors
+from ..machinery.aten_form import REDUCTIONS, aten_only
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import dense
@@ -207,6 +208,17 @@ def _run_indices_there(
     _check_targets_there(out[1], target, _layout(input.shape)[1], ignore_index)
 
 
+@cross_entropy_indices.op.as_aten
+@cross_entropy_unrecorded.op.as_aten
+def _(
+    recorder: Any, input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int, smoothing: float
+) -> Any:
+    if smoothing:
+        return NotImplemented
+    logs = recorder.aten.log_softmax.int(input, 1 if len(input.shape) > 1 else 0)
+    return recorder.again(_nll, (logs, target, weight, reduction, ignore_index), {})
+
+
 for operator in (cross_entropy_indices, cross_entropy_unrecorded):
     operator.on("cpu")(_run_indices)
     operator.on("any")(_run_indices_there)
@@ -391,7 +403,13 @@ def _run_nll_there(
 _NLL: dict[str, Any] = {"layout": _loss_layouts, "saves": ("stats",), "grads": {"input": _nll_rule}, "runs_empty": True}
 
 
-@internal(quirks=Quirks(label="NllLossBackward0"), **_NLL, batching="each", sharding="loss")
+@internal(
+    quirks=Quirks(label="NllLossBackward0"),
+    **_NLL,
+    batching="each",
+    sharding="loss",
+    aten="nll_loss_forward(input, target, weight, reduction, ignore_index)[0]",
+)
 def nll_loss_rows(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
     """The negative log-likelihood of classes in the last dimension."""
 
@@ -399,6 +417,16 @@ def nll_loss_rows(input: Tensor, target: Tensor, weight: Tensor | None, reductio
 @internal(quirks=Quirks(label="NllLoss2DBackward0"), **_NLL, batching="each", sharding="loss")
 def nll_loss_planes(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int) -> Tensor:
     """The negative log-likelihood of classes with further dimensions behind them."""
+
+
+@nll_loss_planes.op.as_aten
+def _(recorder: Any, input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Tensor:
+    aten, given, number = recorder.aten, target, REDUCTIONS.index(reduction)
+    if len(input.shape) != 4:  # as images of one row
+        input = aten.view.default(aten.contiguous.default(input), [*input.shape[:2], 1, -1])
+        target = aten.view.default(aten.contiguous.default(target), [target.shape[0], 1, -1])
+    loss = aten.nll_loss2d_forward.default(input, target, weight, number, ignore_index)[0]
+    return loss if reduction != "none" or target is given else aten.view.default(loss, list(given.shape))
 
 
 for operator in (nll_loss_rows, nll_loss_planes):
@@ -409,6 +437,20 @@ for operator in (nll_loss_rows, nll_loss_planes):
 def _nll(input: Tensor, target: Tensor, weight: Any, reduction: str, ignore_index: int) -> Tensor:
     chosen = nll_loss_planes if len(input.shape) > 2 else nll_loss_rows
     return chosen(input, target, weight, reduction, ignore_index)
+
+
+for _name in ("nll_loss", "nll_loss2d"):
+
+    @aten_only(
+        f"{_name}_forward",
+        backward=f"{_name}_backward(grad, self, target, weight, reduction, ignore_index, result1)",
+    )
+    def _(self: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int) -> tuple[Tensor, Tensor]:
+        """The loss, and the sum of the weights that its mean is divided by."""
+        out = _nll(self, target, weight, REDUCTIONS[reduction], ignore_index)
+        kept = target != ignore_index
+        weights = self.new_ones(target.shape) if weight is None else weight[target * kept]
+        return out, (weights * kept).sum() if reduction == 1 else self.new_zeros(())
 
 
 _NLL_NAMES = tuple(

@@ -14,7 +14,8 @@ from ...core.layout import dense_strides
 from ...core.size import make_size
 from ...core.tensor import Tensor, empty, numel_of
 from ..creation.filled import empty_as, fill_raw
-from ..machinery.declare import composite, internal
+from ..machinery.aten_form import aten_parts
+from ..machinery.declare import composite, internal, pointwise
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
@@ -112,8 +113,24 @@ _declare("alpha_dropout", _alpha_dropped, False)
 _declare("feature_alpha_dropout", _alpha_dropped, True)
 
 
+@pointwise(function=False, method=False, inplace=False, out=False)
+def native_dropout_backward(grad_output, mask, scale=1.0):
+    """The gradient of dropout: that of its result where the mask is set, times scale."""
+    return grad_output * mask * scale
+
+
+@aten_parts("dropout")
+def _(aten: Any, input: Tensor, p: float, train: bool) -> Tensor:
+    return aten.native_dropout.default(input, p, train)[0] if train and p else aten.clone.default(input)
+
+
+@aten_parts("dropout_")
+def _(aten: Any, input: Tensor, p: float, train: bool) -> Tensor:
+    return aten.copy_.default(input, aten.native_dropout.default(input, p, train)[0]) if train and p else input
+
+
 @internal(
-    grads={"input": lambda g, mask, scale: g * mask * scale},
+    grads={"input": lambda g, mask, scale: native_dropout_backward(g, mask, scale)},
     quirks=Quirks(label="NativeDropoutBackward0"),
     batching="each",
     sharding="pointwise",

@@ -98,7 +98,12 @@ def _parts(count: int, rows: int, dim: int) -> int:
     return 1 if (count + rows) * dim < 1 << 16 else max(1, min(get_num_threads(), rows))
 
 
-@internal(grads={"weight": _embedding_grad}, quirks=Quirks(label="EmbeddingBackward0"), sharding="embedding")
+@internal(
+    grads={"weight": _embedding_grad},
+    quirks=Quirks(label="EmbeddingBackward0"),
+    sharding="embedding",
+    aten="embedding(weight, indices, padding_idx, scale_grad_by_freq, sparse)",
+)
 def embedding_rows(
     weight: Tensor, indices: Tensor, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
 ) -> NewTensor:

@@ -77,6 +77,15 @@ def images_to_columns(input: Tensor, window: Window) -> NewTensor:
     return (*lead, channels * window.kernel[0] * window.kernel[1], rows * columns), input.dtype, input.device
 
 
+def _window_in_aten(window: Window) -> list[list[int]]:
+    return [list(part) for part in (window.kernel, window.dilation, window.padding, window.stride)]
+
+
+@images_to_columns.op.as_aten
+def _(recorder: Any, input: Tensor, window: Window) -> Tensor:
+    return recorder.aten.im2col.default(input, *_window_in_aten(window))
+
+
 @images_to_columns.on("any")
 def _(out: Tensor, input: Tensor, window: Window) -> None:
     kernels.unfold_planes(out, bare(input), numel_of(input.shape[:-2]), *_geometry(tuple(input.shape[-2:]), window))
@@ -92,6 +101,11 @@ def columns_to_images(input: Tensor, sizes: tuple[int, ...], window: Window) -> 
     *lead, rows, _ = input.shape
     channels = rows // (window.kernel[0] * window.kernel[1])
     return (*lead, channels, *sizes), input.dtype, input.device
+
+
+@columns_to_images.op.as_aten
+def _(recorder: Any, input: Tensor, sizes: tuple[int, ...], window: Window) -> Tensor:
+    return recorder.aten.col2im.default(input, list(sizes), *_window_in_aten(window))
 
 
 @columns_to_images.on("any")

@@ -115,6 +115,13 @@ def group_norm_apply(
     return [layout_like(input), *((shown, shown) if statistics else ()), kept, kept]
 
 
+@group_norm_apply.op.as_aten
+def _(recorder: Any, input: Tensor, weight: Any, bias: Any, groups: int, eps: float, statistics: bool) -> Any:
+    sizes = (input.shape[0], input.shape[1], numel_of(input.shape[2:]), groups)
+    found = recorder.aten.native_group_norm.default(input, weight, bias, *sizes, eps)
+    return tuple(found) if statistics else found[0]
+
+
 @group_norm_apply.on("any")
 def _(out: list[Tensor], input: Any, weight: Any, bias: Any, groups: int, eps: float, statistics: bool) -> None:
     batch, _, channels, space = _geometry(input.shape, groups)

@@ -9,6 +9,7 @@ from typing import Any
 from ...core.graph import unrecorded
 from ...core.tensor import Tensor
 from ..machinery.arguments import need_tensors
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite
 from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import raise_if_set
@@ -39,7 +40,16 @@ def _weighted(loss: Tensor, weight: Tensor, reduction: str) -> Tensor:
     return reduce_loss(product, reduction)
 
 
-@functional_loss("mse_loss(*broadcast_tensors(input, target), reduction)", batching="loss")
+def _of_both(text: str) -> tuple[str, str]:
+    """The gradient of a loss that is the same when input and target change places."""
+    return text, text.replace("self, target", "target, self")
+
+
+@functional_loss(
+    "mse_loss(*broadcast_tensors(input, target), reduction)",
+    batching="loss",
+    aten_backward=_of_both("mse_loss_backward(grad, self, target, reduction)"),
+)
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -63,6 +73,20 @@ def mse_loss(
     return _weighted(losses.squared(input, target, reduction="none"), weight, reduction)
 
 
+@aten_parts("l1_loss")
+def _(aten: Any, self: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
+    return _reduced_in_aten(aten, aten.abs.default(aten.sub.Tensor(self, target)), reduction)
+
+
+def _reduced_in_aten(aten: Any, losses: Tensor, reduction: int) -> Tensor:
+    return losses if reduction == 0 else aten.mean.default(losses) if reduction == 1 else aten.sum.default(losses)
+
+
+@aten_parts("mse_loss")
+def _(aten: Any, self: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
+    return _reduced_in_aten(aten, aten.pow.Tensor_Scalar(aten.sub.Tensor(self, target), 2), reduction)
+
+
 @functional_loss("l1_loss(*broadcast_tensors(input, target), reduction)", batching="loss")
 def l1_loss(
     input: Tensor,
@@ -84,7 +108,11 @@ def l1_loss(
     return losses.absolute(input, target, reduction=reduction)
 
 
-@functional_loss("smooth_l1_loss(*broadcast_tensors(input, target), reduction, beta)", batching="loss")
+@functional_loss(
+    "smooth_l1_loss(*broadcast_tensors(input, target), reduction, beta)",
+    batching="loss",
+    aten_backward=_of_both("smooth_l1_loss_backward(grad, self, target, reduction, beta)"),
+)
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -105,7 +133,11 @@ def smooth_l1_loss(
     return losses.smooth_absolute(input, target, float(beta), reduction=reduction)
 
 
-@functional_loss("huber_loss(*broadcast_tensors(input, target), reduction, delta)", batching="loss")
+@functional_loss(
+    "huber_loss(*broadcast_tensors(input, target), reduction, delta)",
+    batching="loss",
+    aten_backward=_of_both("huber_loss_backward(grad, self, target, reduction, delta)"),
+)
 def huber_loss(
     input: Tensor, target: Tensor, reduction: Any = "mean", delta: float = 1.0, weight: Any = None
 ) -> Tensor:
@@ -143,7 +175,12 @@ def _refused(run: Any, args: tuple, kwargs: dict) -> Any:
     )
 
 
-@functional_loss("binary_cross_entropy(input, target, weight, reduction)", batching="loss", autocast_cuda=_refused)
+@functional_loss(
+    "binary_cross_entropy(input, target, weight, reduction)",
+    batching="loss",
+    autocast_cuda=_refused,
+    aten_backward="binary_cross_entropy_backward(grad, self, target, weight, reduction)",
+)
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -71,7 +71,11 @@ def margin_ranking_loss(
     return _ranking(input1, input2, target, margin, read_reduction(reduction, size_average, reduce))
 
 
-@functional_loss("soft_margin_loss(input, target, reduction)", batching="loss")
+@functional_loss(
+    "soft_margin_loss(input, target, reduction)",
+    batching="loss",
+    aten_backward="soft_margin_loss_backward(grad, self, target, reduction)",
+)
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: Any = "mean"
 ) -> Tensor:

@@ -318,6 +318,21 @@ def _indexed(dims: int) -> Any:
 _INDEXED = {dims: _indexed(dims) for dims in (2, 3)}
 
 
+@max_pooled.op.as_aten
+@max_pool2d_coded.op.as_aten
+def _maxima_in_aten(recorder: Any, input: Tensor, window: Window, sizes: tuple[int, ...]) -> Tensor:
+    return _with_indices_in_aten(recorder, input, window, sizes)[0]
+
+
+def _with_indices_in_aten(recorder: Any, input: Tensor, window: Window, sizes: tuple[int, ...]) -> Any:
+    pool = getattr(recorder.aten, f"max_pool{len(sizes)}d_with_indices").default
+    return tuple(pool(input, *map(list, window[:4]), window.ceil_mode))
+
+
+for operator in _INDEXED.values():
+    operator.op.as_aten(_with_indices_in_aten)
+
+
 def _max_pool(name: str, input: Tensor, window: Window, with_indices: bool) -> Any:
     need_tensor(name, input)
     sizes = pool_sizes(name, input.shape, window)
@@ -429,7 +444,14 @@ def _pooling(dims: int) -> Any:
     pool.__doc__ = torch_pool.__doc__ = f"The largest element of every window of {_OVER[dims]}."
     pool_with_indices.__doc__ = f"{name} together with the positions of the largest elements."
     declared: dict[str, Any] = {"method": False, "batching": "pooled"}
-    composite(pool_with_indices, name=f"{name}_with_indices", namespaces=_FUNCTIONAL, **declared)
+    back = f"{name}_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1)"
+    composite(
+        pool_with_indices,
+        name=f"{name}_with_indices",
+        namespaces=_FUNCTIONAL,
+        aten_backward=back if dims > 1 else "",
+        **declared,
+    )
     declared["autocast"] = _autocast_volumes if dims == 3 else None
     composite(torch_pool, name=name, **declared)
     window = "input, kernel_size, stride, padding, dilation, ceil_mode"

@@ -11,13 +11,14 @@ from ...core.modes import active as _active
 from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor, empty, numel_of
 from ...kernels.library import layer_norm as row_kernels
+from ..machinery.aten_form import aten_only
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.memory import bare, dense
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
 from ..machinery.together import Wanted, gradients_of, in_place_of, together
-from .group_norm import group_norm_apply
+from .group_norm import group_norm_apply, group_norm_grads
 
 _BOTH = ("nn.functional", "torch")
 
@@ -47,7 +48,7 @@ def _layer_norm_backward(
     if grad_mode.enabled:
         return together(*_layer_norm_composed(g, input, weight, bias, inner, eps))
     wanted = (needs["input"], needs["weight"], needs["bias"])
-    return in_place_of(wanted, layer_norm_grads(g, input, weight, bias, mean, rstd, inner, wanted))
+    return in_place_of(tuple(wanted), layer_norm_grads(g, input, weight, bias, mean, rstd, inner, wanted))
 
 
 @internal(returns=tuple, sums=True, batching="each", loads=("g", "input"), stores=(0,))
@@ -100,6 +101,7 @@ def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner
     sharding="leading",
     loads=("input",),
     stores=(0,),
+    aten="native_layer_norm(input, last(input, inner), weight, bias, eps)[0]",
 )
 def layer_norm_rows(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> NewTensor:
     """Normalise over the last `inner` dimensions; keeps mean and rstd."""
@@ -162,7 +164,11 @@ def layer_norm(input: Tensor, normalized_shape: Any, weight: Any = None, bias: A
     return layer_norm_rows(input, weight, bias, len(shape), eps)
 
 
-@composite(method=False, autocast_cuda="float32")
+@composite(
+    method=False,
+    autocast_cuda="float32",
+    aten_backward="native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, needs(input, weight, bias))",
+)
 def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> tuple:
     """layer_norm together with the mean and 1/std it used."""
     shape = _check_normalized(input, normalized_shape, weight, bias)
@@ -172,6 +178,14 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: A
     mean = wide.mean(dims, keepdim=True)
     rstd = (wide.var(dims, correction=0, keepdim=True) + eps).rsqrt()
     return layer_norm(input, shape, weight, bias, eps), mean.to(kept), rstd.to(kept)
+
+
+@aten_only("native_layer_norm_backward")
+def _native_layer_norm_backward(
+    grad: Tensor, input: Tensor, shape: list, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, wanted: list
+) -> tuple:
+    given = (grad, input, weight, bias, dense(mean).reshape(-1), dense(rstd).reshape(-1))
+    return tuple(in_place_of(tuple(wanted), layer_norm_grads(*given, len(shape), tuple(wanted))))
 
 
 @composite(method=False, namespaces=_BOTH)
@@ -236,7 +250,10 @@ def _group_norm(input: Tensor, num_groups: int, weight: Any, bias: Any, eps: flo
     return group_norm_apply(input, weight, bias, num_groups, float(eps), False)
 
 
-@composite(method=False)
+@composite(
+    method=False,
+    aten_backward="native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, needs(input, weight, bias))",
+)
 def native_group_norm(
     input: Tensor, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -247,6 +264,16 @@ def native_group_norm(
         )
     out, mean, rstd = group_norm_apply(input.reshape(N, C, HxW), weight, bias, group, float(eps), True)
     return out.reshape(input.shape), mean, rstd
+
+
+@aten_only("native_group_norm_backward")
+def _native_group_norm_backward(
+    grad: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Any, N: int, C: int, HxW: int, group: int, wanted: list
+) -> tuple:  # fmt: skip
+    shape = (N, C, HxW)
+    given = (grad.reshape(shape), input.reshape(shape), weight, weight, mean, rstd, group, tuple(wanted))
+    dx, dw, db = in_place_of(tuple(wanted), group_norm_grads(*given))
+    return None if dx is None else dx.reshape(input.shape), dw, db
 
 
 @composite(method=False, namespaces=("nn.functional",))

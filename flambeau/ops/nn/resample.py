@@ -152,8 +152,9 @@ def _lines(out: Tensor, x: Tensor, band: Band, outer: int, inner: int, divide: b
     kernels.resample_lines(out, x, *tables, outer, band.size, band.out, inner, flat=band.flat, divide=divide)
 
 
-def resampling_op(label: str) -> Callable[[Tensor, Outlines], Tensor]:
-    """A differentiable operator that applies bands, and whose grad_fn prints as `label`."""
+def resampling_op(label: str, aten: str = "") -> Callable[[Tensor, Outlines], Tensor]:
+    """A differentiable operator that applies bands, and whose grad_fn prints as `label`; `aten` is PyTorch's name of it, where that
+    takes the sizes of the result."""
     name = label.removesuffix("Backward0")
 
     def backward_rule(g: Tensor, bands: Outlines) -> Tensor:
@@ -178,6 +179,10 @@ def resampling_op(label: str) -> Callable[[Tensor, Outlines], Tensor]:
         name=f"resample_{name}_backward",
         batching="folded",
     )
+    if aten:
+        forward.op.as_aten(
+            lambda recorder, input, bands: getattr(recorder.aten, aten).default(input, [b.out for b in bands])
+        )
     for op in (forward, backward):
         op.on("any")(_resample)
     return forward

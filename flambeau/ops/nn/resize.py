@@ -134,7 +134,8 @@ def _band(mode: str, size: int, out: int, align: bool, factor: float | None, ant
     return make(size, out, align, factor, real)
 
 
-def _resize(input: Tensor, wanted: list[int], factors: list, mode: str, align: bool, antialias: bool) -> Tensor:
+def resized(input: Tensor, wanted: list[int], factors: list, mode: str, align: bool, antialias: bool) -> Tensor:
+    """Pictures of the sizes that are wanted; `factors` say where they look, or None: what the sizes say."""
     _check(input, wanted)
     _need_dtype(input, mode)
     op: Any = _ops[mode + " antialias" if antialias else mode, len(wanted)]
@@ -176,7 +177,7 @@ def interpolated(
     if mode == "area":
         pool: Any = (adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)[len(wanted) - 1]
         return pool(input, wanted)
-    return _resize(input, wanted, factors, mode, bool(align_corners), antialias)
+    return resized(input, wanted, factors, mode, bool(align_corners), antialias)
 
 
 @composite(method=False, namespaces=_FUNCTIONAL, autocast_cuda="float32")
@@ -211,7 +212,7 @@ def _(
         sizes = [int(n * s) for n, s in zip(input.shape[2:], scales)] if scales is not None else sizes
         scales = None
     if mode == "area":
-        return getattr(recorder.aten, f"adaptive_avg_pool{rank}d").default(input, sizes)
+        return recorder.again(interpolated, (input, sizes, None, mode, None, None, False), {})
     name = f"{mode}{rank}d".replace("nearest-exact", "nearest_exact")
     hidden = antialias or mode == "nearest-exact"
     packet = getattr(recorder.aten, f"{'_' if hidden else ''}upsample_{name}{'_aa' if antialias else ''}", None)

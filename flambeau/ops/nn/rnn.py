@@ -20,6 +20,7 @@ from ...kernels.library import rnn as kernels
 from ..creation.filled import fill_raw
 from ..linalg.matmul import linear
 from ..machinery import work
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, internal
 from ..machinery.inplace import raw_copy
 from ..machinery.memory import dense
@@ -236,19 +237,25 @@ rnn_layer.on("cpu")(functools.partial(run_layer, heavy.matmul, heavy.packed))
 # -- the same out of differentiable operators, for second derivatives and projections -------------------------------------
 
 
-def _cell_step(kind: str, pre: Tensor, rec: Tensor, h: Tensor, c: Any) -> tuple:
+def _share(kind: str, pre: Tensor) -> Any:
+    """The input's share of the gates of one step; those of a gru apart."""
+    return pre.chunk(3, -1) if kind == "gru" else pre
+
+
+def _cell_step(kind: str, pre: Any, rec: Tensor, h: Tensor, c: Any) -> tuple:
     """One step: (new h, new c)."""
     if kind == "lstm":
-        i, f, u, o = (pre + rec).chunk(4, -1)
-        c = f.sigmoid() * c + i.sigmoid() * u.tanh()
-        return o.sigmoid() * c.tanh(), c
+        i, f, u, o = (rec + pre).chunk(4, -1)
+        i, f, u, o = i.sigmoid(), f.sigmoid(), u.tanh(), o.sigmoid()
+        c = f * c + i * u
+        return o * c.tanh(), c
     if kind == "gru":
-        ri, zi, ni = pre.chunk(3, -1)
+        ri, zi, ni = pre
         rh, zh, nh = rec.chunk(3, -1)
-        z = (zi + zh).sigmoid()
-        u = (ni + (ri + rh).sigmoid() * nh).tanh()
-        return (1 - z) * u + z * h, None
-    total = pre + rec
+        r, z = (rh + ri).sigmoid(), (zh + zi).sigmoid()
+        u = (ni + nh * r).tanh()
+        return (h - u) * z + u, None
+    total = rec + pre
     return (total.tanh() if kind == "tanh" else total.relu()), None
 
 
@@ -261,7 +268,8 @@ def _composed_layer(
     outputs: dict[int, Tensor] = {}
     for start, n in steps:
         rec = linear(h[:n], weights.w_hh, weights.b_hh)
-        new_h, new_c = _cell_step(kind, pre[start : start + n], rec, h[:n], None if c is None else c[:n])
+        share = _share(kind, pre[start : start + n])
+        new_h, new_c = _cell_step(kind, share, rec, h[:n], None if c is None else c[:n])
         if w_hr is not None:
             new_h = new_h.mm(w_hr.t())
         outputs[start] = new_h
@@ -269,6 +277,47 @@ def _composed_layer(
         c = None if c is None else _joined(new_c, c[n:])
     out = cat([outputs[k] for k in sorted(outputs)], 0)
     return (out, h, c) if kind == "lstm" else (out, h)
+
+
+def _unrolled_layer(kind: str, data: Tensor, state: tuple, weights: list[Tensor], reverse: bool) -> tuple:
+    """A layer over (T, B, F) in the steps that PyTorch takes it apart into: the outputs, and the last states."""
+    w_ih, w_hh, b_ih, b_hh = weights[:4] if len(weights) > 3 else (*weights[:2], None, None)
+    if kind == "lstm":
+        h, c = (s.unsqueeze(0) for s in state)
+    pre: Any = linear(data, w_ih, b_ih)
+    pre = pre.flip([0]) if reverse else pre
+    if kind != "lstm":
+        h, c = state[0].unsqueeze(0), None
+    outputs = []
+    for x in pre.unbind(0):
+        share = _share(kind, x)
+        h, c = _cell_step(kind, share, linear(h, w_hh, b_hh), h, c)
+        h = linear(h, weights[-1]) if len(weights) in (3, 5) else h
+        outputs.append(h)
+    return cat(outputs[::-1] if reverse else outputs, 0), [s.squeeze(0) for s in (h, c) if s is not None]
+
+
+def _unrolled(
+    kind: str, input: Any, hx: Any, params: list, has_biases: bool, layers: int, dropout: float, train: bool, both: bool, batch_first: bool
+) -> tuple:  # fmt: skip
+    """A whole network out of ordinary operators, in the order in which PyTorch's decompositions call them."""
+    states = list(zip(*(s.unbind(0) for s in (hx if kind == "lstm" else (hx,)))))
+    data, last, per = input.transpose(0, 1) if batch_first else input, [], len(params) // len(states)
+    directions = 2 if both else 1
+    for layer in range(layers):
+        outputs = []
+        for i in range(layer * directions, (layer + 1) * directions):
+            out, state = _unrolled_layer(kind, data, states[i], params[i * per : (i + 1) * per], bool(i % directions))
+            outputs.append(out)
+            last.append(state)
+        data = outputs[0] if len(outputs) == 1 else cat(outputs, 2)
+        if dropout and train and layer < layers - 1:
+            data = apply_dropout(data, dropout, True)
+    return (data.transpose(0, 1) if batch_first else data), *(stack(list(s), 0) for s in zip(*last))
+
+
+for _kind, _name in (("lstm", "lstm"), ("gru", "gru"), ("tanh", "rnn_tanh"), ("relu", "rnn_relu")):
+    aten_parts(f"{_name}.input")(lambda aten, *args, kind=_kind: _unrolled(kind, *args))
 
 
 def _joined(a: Tensor, b: Tensor) -> Tensor:
@@ -285,7 +334,7 @@ def _composed_backward(g: tuple, kind: str, data: Tensor, h0: Tensor, c0: Any, w
     for start, n in steps:
         x, hp, cp = pre[start : start + n], h[:n], None if c is None else c[:n]
         rec = linear(hp, w_hh, b_hh)
-        new_h, new_c = _cell_step(kind, x, rec, hp, cp)
+        new_h, new_c = _cell_step(kind, _share(kind, x), rec, hp, cp)
         trail.append((start, n, x, rec, hp, cp, new_h, new_c))
         h = _joined(new_h, h[n:])
         c = None if c is None else _joined(new_c, c[n:])

@@ -46,6 +46,7 @@ def _declared(name: str, log_result: bool) -> Any:
         grads={"input": backward},
         quirks=Quirks(label=camel(name) + "Backward0"),
         batching="along",
+        aten=f"_{name}(input, dim, False)",
     )
     op.on("any")(lambda out, input, dim: lines.fill(out, dim, input))
     return op

@@ -11,6 +11,7 @@ from ...core.tensor import Tensor
 from ...expr import Expr
 from ...expr import functions as f
 from ..machinery.arguments import need_tensors
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, pointwise, transparent
 from ..machinery.formula import Pointwise
 from ..machinery.quirks import Quirks
@@ -69,7 +70,12 @@ def _check_relu(op: Pointwise, operands: tuple) -> None:
         raise NotImplementedError("clamp is not supported for complex types")
 
 
-@pointwise(check=_check_relu, grad=lambda g, input, out: (f.where(out <= 0, 0, g),), out=False)
+@pointwise(
+    check=_check_relu,
+    grad=lambda g, input, out: (f.where(out <= 0, 0, g),),
+    out=False,
+    aten_backward="threshold_backward(grad, result, 0)",
+)
 def relu(input):
     """max(input, 0)"""
     return f.maximum(input, 0)
@@ -95,6 +101,7 @@ def _check_hardtanh(op: Pointwise, operands: tuple, params: tuple) -> None:
     check=_check_hardtanh,
     grad=lambda g, input, min_val, max_val, out: (f.where((input <= min_val) | (input >= max_val), 0, g),),
     inplace_grad=lambda g, input, min_val, max_val, out: (f.where((out <= min_val) | (out >= max_val), 0, g),),
+    aten_backward="hardtanh_backward(grad, self, min_val, max_val)",
 )
 def limited(input, min_val=-1.0, max_val=1.0):
     """input limited to [min_val, max_val]"""
@@ -122,6 +129,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     kinds="f",
     grad=lambda g, input, negative_slope, out: (f.where(input > 0, g, g * negative_slope),),
     inplace_grad=lambda g, input, negative_slope, out: (f.where(out > 0, g, g * negative_slope),),
+    aten_backward="leaky_relu_backward(grad, self, negative_slope, False)",
 )
 def leaky(input, negative_slope=0.01):
     """input, its negative part times negative_slope"""
@@ -141,6 +149,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
     numbers=("threshold", "value"),
     rule=lambda op, operands: (operands[0].dtype, operands[0].dtype),
     quirks=Quirks(unrounded=(1, 2), inplace_function=True),
+    aten_backward="threshold_backward(grad, self, threshold)",
 )
 def threshold(input, threshold, value):
     """input where it is above the threshold, else value"""
@@ -222,6 +231,7 @@ def _elu_gradient_from_result(g: Expr, input: Expr, alpha: Any, scale: Any, inpu
     inplace_grad=_elu_gradient_from_result,
     constants={"scale": None, "input_scale": None},
     quirks=Quirks(label="EluBackward0"),
+    aten_backward="elu_backward(grad, alpha, scale, input_scale, False, self)",
 )
 def exponential_unit(input, alpha=1.0, scale=1.0, input_scale=1.0):
     """scale * (input, its negative part as alpha * (exp(input_scale * input) - 1))"""
@@ -297,7 +307,8 @@ def _gelu_gradient(g: Expr, input: Expr, approximate: str, out: Expr) -> tuple:
 
 @pointwise(
     out="exact",
-    kinds="f", kernel="GeluKernelImpl", namespaces=_F, method=False, inplace=False, check=_check_gelu, grad=_gelu_gradient
+    kinds="f", kernel="GeluKernelImpl", namespaces=_F, method=False, inplace=False, check=_check_gelu, grad=_gelu_gradient,
+    aten_backward="gelu_backward(grad, self, approximate)",
 )  # fmt: skip
 def gelu(input, *, approximate="none"):
     """input times the normal distribution function of it, exactly or by tanh"""
@@ -311,13 +322,21 @@ def _silu_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
     return (g * f.conj(s * (1 + input * (1 - s))),)
 
 
-@pointwise(name="silu", function=False, kinds="fc", method=False, grad=_silu_gradient)
+@pointwise(
+    name="silu",
+    function=False,
+    kinds="fc",
+    method=False,
+    grad=_silu_gradient,
+    aten_backward="silu_backward(grad, self)",
+)
 def swish(input):
     """input * sigmoid(input)"""
     return input / (1 + f.exp(-input))
 
 
 silu = _with_inplace(swish)
+aten_parts("silu")(lambda aten, self: aten.mul.Tensor(self, aten.sigmoid.default(self)))
 
 
 def _mish_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
@@ -325,7 +344,14 @@ def _mish_gradient(g: Expr, input: Expr, out: Expr) -> tuple:
     return (g * (t + input * f.sigmoid(input) * (1 - t * t)),)
 
 
-@pointwise(name="mish", function=False, kinds="f", method=False, grad=_mish_gradient)
+@pointwise(
+    name="mish",
+    function=False,
+    kinds="f",
+    method=False,
+    grad=_mish_gradient,
+    aten_backward="mish_backward(grad, self)",
+)
 def _mish(input):
     """input * tanh(softplus(input))"""
     return input * f.tanh(f.softplus(input))
@@ -342,6 +368,7 @@ mish = _with_inplace(_mish)
     inplace=False,
     constants={"beta": None},
     grad=lambda g, input, beta, threshold, out: (f.where(input * beta > threshold, g, g * f.sigmoid(input * beta)),),
+    aten_backward="softplus_backward(grad, self, beta, threshold)",
     autocast_cuda="float32",
 )
 def softplus(input, beta=1, threshold=20):
@@ -376,6 +403,7 @@ def logsigmoid(input):
     method=False,
     grad=lambda g, input, out: (f.where((input > -3) & (input < 3), g * (1 / 6), 0),),
     inplace_grad=lambda g, input, out: (f.where((out > 0) & (out < 1), g * (1 / 6), 0),),
+    aten_backward="hardsigmoid_backward(grad, self)",
 )
 def _hardsigmoid(input):
     """input / 6 + 1/2, limited to [0, 1]"""
@@ -385,12 +413,20 @@ def _hardsigmoid(input):
 hardsigmoid = _with_inplace(_hardsigmoid)
 
 
+def _six_times_gate(aten: Any, self: Tensor) -> Tensor:
+    return aten.clamp.default(aten.clamp.default(aten.add.Tensor(self, 3), 0), None, 6)
+
+
+aten_parts("hardsigmoid")(lambda aten, self: aten.div.Tensor(_six_times_gate(aten, self), 6))
+
+
 @pointwise(
     name="hardswish",
     function=False,
     kinds="f",
     method=False,
     grad=lambda g, input, out: (f.where(input <= -3, 0, f.where(input < 3, g * (input / 3 + 0.5), g)),),
+    aten_backward="hardswish_backward(grad, self)",
 )
 def _hardswish(input):
     """input * hardsigmoid(input)"""
@@ -398,6 +434,7 @@ def _hardswish(input):
 
 
 hardswish = _with_inplace(_hardswish)
+aten_parts("hardswish")(lambda aten, self: aten.div.Tensor(aten.mul.Tensor(self, _six_times_gate(aten, self)), 6))
 
 
 @pointwise(
@@ -406,6 +443,7 @@ hardswish = _with_inplace(_hardswish)
     namespaces=("torch", "nn.functional"),
     inplace=False,
     grad=lambda g, input, lambd, out: (f.where((input >= -lambd) & (input <= lambd), 0, g),),
+    aten_backward="hardshrink_backward(grad, self, lambd)",
 )
 def hardshrink(input, lambd=0.5, compute=None):
     """input, but zero in [-lambd, lambd]"""
@@ -431,6 +469,7 @@ def _check_softshrink(op: Pointwise, operands: tuple, params: tuple) -> None:
     check=_check_softshrink,
     constants={"lambd": None},
     grad=lambda g, input, lambd, out: (f.where((input >= -lambd) & (input <= lambd), 0, g),),
+    aten_backward="softshrink_backward(grad, self, lambd)",
 )
 def softshrink(input, lambd=0.5):
     """input moved towards zero by lambd"""
@@ -467,7 +506,7 @@ def gated(input, gate):
     return input * f.sigmoid(gate)
 
 
-@composite(namespaces=_F, method=False)
+@composite(namespaces=_F, method=False, aten_backward="glu_backward(grad, self, dim)")
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """The first half of a dimension times the sigmoid of the second half."""
     if not input.shape:

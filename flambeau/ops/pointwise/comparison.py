@@ -15,6 +15,7 @@ from ...expr import Expr
 from ...expr import functions as f
 from ..creation.filled import check_fits
 from ..machinery.arguments import need_tensor
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, pointwise, transparent
 from ..machinery.dtype_rules import compare, promote, select, unsupported
 from ..machinery.formula import OPTIONAL, Pointwise
@@ -270,6 +271,9 @@ def _no_bool_limit(op: Pointwise, operands: tuple) -> None:
 def clamp_min(input, min):
     """input, but at least min."""
     return f.maximum(input, min)
+
+
+aten_parts("clamp_min")(lambda aten, self, min: aten.clamp.default(self, min))
 
 
 @pointwise(

@@ -130,7 +130,11 @@ def cosh(input):
     return f.cosh(input)
 
 
-@pointwise(rule=promote_float, grad=lambda g, input, out: (g * f.conj(1 - out * out),))
+@pointwise(
+    rule=promote_float,
+    grad=lambda g, input, out: (g * f.conj(1 - out * out),),
+    aten_backward="tanh_backward(grad, result)",
+)
 def tanh(input):
     """The hyperbolic tangent."""
     return f.tanh(input)
@@ -202,8 +206,11 @@ def rad2deg(input):
 
 
 @pointwise(
-    rule=promote_float, grad=lambda g, input, out: (g * f.conj((1 - out) * out),), aliases=("special.expit",)
-)  # fmt: skip
+    rule=promote_float,
+    grad=lambda g, input, out: (g * f.conj((1 - out) * out),),
+    aliases=("special.expit",),
+    aten_backward="sigmoid_backward(grad, result)",
+)
 def sigmoid(input):
     """1 / (1 + exp(-input))"""
     return f.sigmoid(input)
@@ -216,7 +223,13 @@ def _logit_gradient(g, input, eps, out):
     return (f.where((input < eps) | (input > 1 - eps), 0, slope),)
 
 
-@pointwise(rule=promote_float, kinds="bif", grad=_logit_gradient, aliases=("special.logit",))
+@pointwise(
+    rule=promote_float,
+    kinds="bif",
+    grad=_logit_gradient,
+    aliases=("special.logit",),
+    aten_backward="logit_backward(grad, self, eps)",
+)
 def logit(input, eps=None, compute=None):
     """log(input / (1 - input)), with input limited to [eps, 1 - eps] if eps is given"""
     if eps is not None:

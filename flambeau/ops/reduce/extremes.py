@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import dtype as dt
+from ...core import modes
 from ...core.layout import wrap_dim
 from ...core.return_types import named_result
 from ...core.tensor import Tensor, numel_of
@@ -38,6 +39,10 @@ def share_among_equals(g: Tensor, input: Tensor, out: Tensor, dims: tuple[int, .
     """The gradient of an extreme value goes in equal parts to all elements that have it."""
     rank = len(input.shape)
     x, top = input._bare_alias(), restored(out._bare_alias(), rank, dims, keepdim)
+    if modes.active and modes.deciding():  # in operators that have names
+        shape = [1 if d in dims else n for d, n in enumerate(input.shape)]
+        same, wide = x == out.reshape(shape), g.reshape(shape)
+        return wide / same.sum(dims, True) * same
     count = _equals.over((x, top), dims if rank else None, True)
     return _divide_among.call((restored(g, rank, dims, keepdim), x, top, count))
 
@@ -50,7 +55,7 @@ def select_backward(g: tuple, index: Tensor, input_shape: Any, dim: int, keepdim
     d = wrap_dim(dim, len(shape))
     if not keepdim:
         values, index = values.unsqueeze(d), index.unsqueeze(d)
-    return place_along(values, index, d, shape)
+    return place_along(values, index, d, shape, True)
 
 
 # -- amax, amin --------------------------------------------------------------------------------------------------------

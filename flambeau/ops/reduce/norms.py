@@ -101,7 +101,12 @@ def _complex_power_grad(g: Tensor, input: Tensor, n: Tensor, order: float) -> Te
     return scaled * (g * n ** (1 - order)).masked_fill(n == 0, 0)
 
 
-@internal(grads={"input": _norm_backward}, quirks=Quirks(label="LinalgVectorNormBackward0"), batching="along")
+@internal(
+    grads={"input": _norm_backward},
+    quirks=Quirks(label="LinalgVectorNormBackward0"),
+    batching="along",
+    aten="linalg_vector_norm(input, order, dim, keepdim)",
+)
 def norm_of_order(input: Tensor, order: float, dim: Any, keepdim: bool) -> Tensor:
     return _norm(input, order, dim, keepdim)
 

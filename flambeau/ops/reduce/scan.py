@@ -54,6 +54,14 @@ def running_sum(input: Tensor, dim: int, reverse: bool) -> Tensor:
     """The sum of everything up to (from, if `reverse`) each element."""
 
 
+@running_sum.op.as_aten
+def _(recorder: Any, input: Tensor, dim: int, reverse: bool) -> Tensor:
+    aten = recorder.aten
+    if not reverse:
+        return aten.cumsum.default(input, dim)
+    return aten.flip.default(aten.cumsum.default(aten.flip.default(input, [dim]), dim), [dim])
+
+
 @running_sum.on("any")
 def _(out: Tensor, input: Tensor, dim: int, reverse: bool) -> None:
     _RUNNING["sum", reverse].fill(out, dim, input)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core import dtype as dt
+from ...core import modes
 from ...core.dtype import dtype
 from ...core.graph import grad_mode
 from ...core.layout import format_shape
@@ -14,6 +15,7 @@ from ...core.tensor import Tensor, contiguous_strides, numel_of
 from ...core.typenames import type_name
 from ...expr import functions as f
 from ..machinery.arguments import is_int, need_tensor, varargs_ints
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, primitive
 from ..machinery.formula import Pointwise
 from ..machinery.memory import tells
@@ -46,6 +48,9 @@ from ..machinery.reduction_faces import plain_dim, reduction
 def sum_(x: Any) -> Any:
     """The sum of all elements, or over the given dimensions. Integers are summed in int64."""
     return x
+
+
+aten_parts("sum.default")(lambda aten, self, *, dtype=None: aten.sum.dim_IntList(self, [], dtype=dtype))
 
 
 def _check_mean(op: Reduction, a: Tensor, dim: Any, dims: tuple[int, ...], requested: Any) -> None:
@@ -103,10 +108,11 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     if self.shape == target:
         return self
     dims, shape, strides = _size_plans.get((self.shape, target)) or _plan_sum_to(self.shape, target)
-    out = sum_.op.impl.call(self, dims, True) if dims else self
+    sums = sum_ if modes.active else sum_.op.impl.call
+    out = sums(self, dims, True) if dims else self
     if out.shape == target:
         return out
-    if out is self or (grad_mode.enabled and out._autograd is not None):
+    if out is self or (grad_mode.enabled and out._autograd is not None) or modes.active:
         return out.reshape(target)
     out.shape, out._strides = shape, strides  # nobody else holds it yet
     return out

@@ -74,8 +74,19 @@ def _padded_shape(input: Tensor, borders: Borders) -> tuple[int, ...]:
     return (*input.shape[: len(input.shape) - len(borders)], *(b.out for b in borders))
 
 
+def _aten_name(name: str) -> str:
+    """ReflectionPad2D is reflection_pad2d."""
+    return name.replace("Pad", "_pad").lower()
+
+
+def _widths(borders: Borders) -> list[int]:
+    """How much is put before and behind each dimension, the last one first."""
+    return [n for b in reversed(borders) for n in (b.shift, b.out - b.size - b.shift)]
+
+
 def _padding_op(label: str) -> Any:
     name = label.removesuffix("Backward0")
+    circular = "Circular" in name
 
     def forward_layout(input: Tensor, borders: Borders) -> tuple:
         return layout_in_format_of(input, _padded_shape(input, borders))
@@ -106,6 +117,10 @@ def _padding_op(label: str) -> Any:
         name=f"{name}_backward",
         batching="folded",
     )
+    if not circular:
+        forward.op.as_aten(
+            lambda recorder, input, borders: getattr(recorder.aten, _aten_name(name)).default(input, _widths(borders))
+        )
     forward.on("any")(_pad)
     backward.on("any")(_pad_transposed)
     return forward

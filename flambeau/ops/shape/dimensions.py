@@ -10,6 +10,7 @@ from ...core.size import Size, make_size
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
 from ..machinery.arguments import as_ints, collected, is_int, varargs_ints
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite
 from ..machinery.quirks import Quirks
 from ..machinery.record import Batched
@@ -101,6 +102,13 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> tuple:
     return swapped(input, dim0, dim1)
 
 
+@aten_parts("transpose.int")
+def _(aten: Any, self: Tensor, dim0: int, dim1: int) -> Tensor:
+    dims = list(range(self.dim()))
+    dims[dim0], dims[dim1] = dims[dim1], dims[dim0]
+    return aten.permute.default(self, dims)
+
+
 @composite
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     """Two dimensions exchanged; NumPy's name."""
@@ -129,6 +137,9 @@ def t(input: Tensor) -> tuple:
     if len(input.shape) > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {len(input.shape)}D")
     return input.shape[::-1], input._strides[::-1], input._offset
+
+
+aten_parts("t")(lambda aten, self: aten.permute.default(self, [1, 0]) if self.dim() == 2 else self)
 
 
 @composite
@@ -314,6 +325,9 @@ def squeeze(input: Tensor, *dim: Any, **named: Any) -> Tensor:
     return squeeze_one(input, int(which)) if is_int(which) else squeeze_some(input, as_ints(which, "squeeze", "dim", 2))
 
 
+aten_parts("squeeze.dim")(lambda aten, self, dim: aten.squeeze.dims(self, [dim]))
+
+
 def _at_least(tensors: tuple, raise_one: Any, name: str) -> Any:
     if len(tensors) == 1 and isinstance(tensors[0], Tensor):
         return raise_one(tensors[0])
@@ -373,7 +387,11 @@ def _without(input: Tensor, d: int) -> tuple:
 _select = ViewOp("select", _without, _select_backward, "SelectBackward0")
 
 
-@composite(kind="view", batching=Batched("along", repeat=False))
+@composite(
+    kind="view",
+    batching=Batched("along", repeat=False),
+    aten_backward={"int": "select_backward(grad, shape(self), dim, index)"},
+)
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One index of a dimension, which disappears."""
     n = len(input.shape)

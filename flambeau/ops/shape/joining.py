@@ -16,6 +16,7 @@ from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new
 from ...core.tensor import empty as raw_empty
 from ...core.typenames import type_name
 from ..creation.filled import fill_raw
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, internal, primitive
 from ..machinery.inplace import copy_kernel, needs_copy_before_write, raw_copy, write_out
 from ..machinery.quirks import Quirks
@@ -269,6 +270,16 @@ def _stack_layout(tensors: Any, dim: int = 0) -> tuple:
 )
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """The tensors side by side along a new dimension."""
+
+
+@aten_parts("stack")
+def _(aten: Any, tensors: list[Tensor], dim: int = 0) -> Tensor:
+    rank = tensors[0].dim() + 1
+    dim %= rank
+    if dim == rank - 1:
+        return aten.cat.default([aten.unsqueeze.default(t, dim) for t in tensors], dim)
+    shape = list(tensors[0].shape)
+    return aten.view.default(aten.cat.default(tensors, dim), [*shape[:dim], len(tensors), *shape[dim:]])
 
 
 stack.on("any")(_join)

@@ -9,6 +9,7 @@ from ...core.layout import contiguous_format, wrap_dim
 from ...core.size import make_size
 from ...core.tensor import Tensor
 from ..machinery.arguments import as_int, as_ints, is_int
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, internal, primitive, view
 from ..machinery.inplace import raw_copy
 from ..machinery.quirks import Quirks
@@ -170,6 +171,13 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple:
     return split_sized(tensor, *given_sizes(tensor, split_size_or_sections, dim))
 
 
+@aten_parts("split.Tensor")
+def _(aten: Any, self: Tensor, split_size: int, dim: int = 0) -> Any:
+    length = self.size(dim)
+    sizes = [min(split_size, length - start) for start in range(0, length, split_size)]
+    return aten.split_with_sizes.default(self, sizes, dim)
+
+
 @composite(function=False, name="_split_method", batching="along")
 def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple:
     return split(self, split_size, dim)
@@ -225,6 +233,11 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple:
     """At most `chunks` equal pieces, as views."""
     d, sizes, empty = _chunks(input, chunks, dim)
     return (split_sized if empty else split_even)(input, d, sizes)
+
+
+@aten_parts("chunk")
+def _(aten: Any, self: Tensor, chunks: int, dim: int = 0) -> Any:
+    return aten.split.Tensor(self, -(-self.size(dim) // chunks), dim)
 
 
 @composite(batching="along")
@@ -342,6 +355,12 @@ def unbind(input: Tensor, dim: int = 0) -> tuple:
     if not input.shape:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     return _unbind(input, wrap_dim(dim, len(input.shape)))
+
+
+@aten_parts("unbind.int")
+def _(aten: Any, self: Tensor, dim: int = 0) -> Any:
+    pieces = [aten.slice.Tensor(self, dim, i, i + 1) for i in range(self.size(dim))]
+    return [aten.squeeze.dim(piece, dim) for piece in pieces]
 
 
 @primitive(

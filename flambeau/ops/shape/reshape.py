@@ -13,6 +13,7 @@ from ...core.sharded import ShardedOperand
 from ...core.size import make_size
 from ...core.tensor import Tensor, contiguous_strides, numel_of
 from ..machinery.arguments import as_int, as_ints, collected, varargs_ints
+from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, internal, view
 from ..machinery.quirks import Quirks
 from ..machinery.view_op import geometry_view
@@ -192,6 +193,9 @@ def unsafe_view(input: Tensor, shape: tuple[int, ...]) -> Tensor:
     t = input.contiguous()._view(make_size(shape), contiguous_strides(shape), input._offset)
     t._base = None
     return t
+
+
+aten_parts("_unsafe_view")(lambda aten, self, size: aten.view.default(self, size))
 
 
 _RESHAPES: dict[tuple, tuple[tuple[int, ...], bool]] = {}
