@@ -12,13 +12,9 @@ from ..core.tensor import Tensor, copy_of_array, empty
 from . import collectives
 
 __all__ = [
-    "all_gather_object",
-    "broadcast_object_list",
-    "gather_object",
-    "recv_object_list",
-    "scatter_object_list",
+    "all_gather_object", "broadcast_object_list", "gather_object", "recv_object_list", "scatter_object_list",
     "send_object_list",
-]
+]  # fmt: skip
 
 _uint8, _int64 = BY_NAME["uint8"], BY_NAME["int64"]
 

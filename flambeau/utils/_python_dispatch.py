@@ -25,9 +25,7 @@ from ..library.aten.recorder import AtenRecorder
 from ._pytree import tree_leaves
 from ._wrapper_gradients import with_history
 
-__all__ = [
-    "BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass", "return_and_correct_aliasing",
-]  # fmt: skip
+__all__ = ["BaseTorchDispatchMode", "TorchDispatchMode", "is_traceable_wrapper_subclass", "return_and_correct_aliasing"]
 
 
 class TorchDispatchMode(AtenRecorder):

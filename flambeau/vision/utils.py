@@ -1,4 +1,4 @@
-"""Pictures of tensors: grids, boxes, masks, keypoints and flows, with torchvision's functions."""
+"""Drawing tensors as images: grids, boxes, masks, keypoints and flows, with torchvision's functions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,8 @@ from flambeau import Tensor, no_grad
 from ..utils.pillow import pillow
 
 __all__ = [
-    "draw_bounding_boxes",
-    "draw_keypoints",
-    "draw_segmentation_masks",
-    "flow_to_image",
-    "make_grid",
-    "save_image",
-]
+    "draw_bounding_boxes", "draw_keypoints", "draw_segmentation_masks", "flow_to_image", "make_grid", "save_image",
+]  # fmt: skip
 
 Color = tuple[int, ...]
 
@@ -115,7 +110,7 @@ def _from_picture(picture: Any, like: Tensor) -> Tensor:
 
 
 def _palette(count: int) -> list[Color]:
-    """Colours that are far apart, the same in every picture."""
+    """Colours that are far apart, the same in every image."""
     steps = ((1 << 25) - 1, (1 << 15) - 1, (1 << 21) - 1)
     return [(number * steps[0] % 255, number * steps[1] % 255, number * steps[2] % 255) for number in range(count)]
 

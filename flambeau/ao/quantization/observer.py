@@ -29,9 +29,9 @@ from .granularity import (
     ZeroPointDomain,
     get_block_size,
 )
+from .observed_histograms import HistogramObserver
 from .observed_ranges import (
     EPS,
-    HistogramObserver,
     MinMaxObserver,
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,

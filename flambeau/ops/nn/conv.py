@@ -27,7 +27,7 @@ from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
 from ..machinery.together import in_place_of, together
 
-_LARGE_WEIGHT, _SMALL_PICTURE, _MOST_BLOCKS = 1 << 20, 49, 1 << 23  # elements
+_LARGE_WEIGHT, _SMALL_MAP, _MOST_BLOCKS = 1 << 20, 49, 1 << 23  # elements
 Window = tuple  # (stride, ((low, high), ...) padding, dilation, groups)
 
 
@@ -147,7 +147,7 @@ def _(
     out: list[Tensor], dy: Tensor, input: Tensor, weight: Tensor, window: Window, wants: tuple[bool, bool, bool]
 ) -> None:
     dx, dw, db = in_place_of(wants, out)
-    by_product = dw is not None and _is_large_for_its_pictures(dw, dy, input, window)
+    by_product = dw is not None and _is_large_for_its_maps(dw, dy, input, window)
     if by_product:
         _weight_grad_by_product(dw, dy, input, window)
         if db is not None:
@@ -157,9 +157,9 @@ def _(
         heavy.conv_backward(dx, left[0], left[1], dy, input, weight, *window)
 
 
-def _is_large_for_its_pictures(dw: Tensor, dy: Tensor, input: Tensor, window: Window) -> bool:
+def _is_large_for_its_maps(dw: Tensor, dy: Tensor, input: Tensor, window: Window) -> bool:
     """Whether the gradient of a weight is the product of two matrices rather than the library's: it is too large for the caches, and the
-    library would go over it again for every row of small pictures (measured: half the time for 512 channels of 4x4)."""
+    library would go over it again for every row of small feature maps (measured: half the time for 512 channels of 4x4)."""
     return (
         len(dw.shape) == 4
         and dw.dtype is dt.float32
@@ -169,7 +169,7 @@ def _is_large_for_its_pictures(dw: Tensor, dy: Tensor, input: Tensor, window: Wi
         and dw.is_contiguous()
         and input.is_contiguous()
         and dy.is_contiguous()
-        and dy.shape[2] * dy.shape[3] <= _SMALL_PICTURE
+        and dy.shape[2] * dy.shape[3] <= _SMALL_MAP
         and dy.numel() // dy.shape[1] * (dw.numel() // dw.shape[0]) <= _MOST_BLOCKS
         and heavy.onednn_enabled()
     )

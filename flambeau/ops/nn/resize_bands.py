@@ -94,7 +94,7 @@ _FILTERS: dict[str, tuple[Any, float]] = {  # and how far each reaches
 }
 
 
-@outlined(1024)  # random crops of pictures meet every size up to theirs
+@outlined(1024)  # random crops of images meet every size up to theirs
 def smooth_band(size: int, out: int, align_corners: bool, factor: float | None, kind: str, real: Any) -> Band:
     """Every output is the weighted average of all inputs that its share of the line covers."""
     shape, reach = _FILTERS[kind]

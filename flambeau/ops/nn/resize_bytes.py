@@ -55,7 +55,7 @@ class _Tables:
         return Table(np.ascontiguousarray(self._weights.T), dt.int32)
 
 
-@lru_cache(1024)  # random crops of pictures meet every size up to theirs
+@lru_cache(1024)  # random crops of images meet every size up to theirs
 def _tables(band: Band) -> _Tables:
     within = band.first.min(initial=0) >= 0 and (band.first + band.count).max(initial=0) <= band.size
     return _Tables(band if within else band.inside)

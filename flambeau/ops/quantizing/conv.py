@@ -34,7 +34,7 @@ _MOST_GROUPS = 100  # of convolutions that PyTorch gives to oneDNN: FBGEMM, whos
 
 
 class ConvPackedParams(Packed):
-    """Weights of a convolution over `dims` dimensions with its window. One over lines is kept as one over pictures of one row."""
+    """Weights of a convolution over `dims` dimensions with its window. One over sequences is kept as one over feature maps of one row."""
 
     __torch_class__ = "quantized.Conv2dPackedParamsBase"
     schemas: ClassVar[Any] = _METHODS

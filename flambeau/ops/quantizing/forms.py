@@ -330,7 +330,7 @@ _on_values(statistics.std, "std")
 @quantized_form(sums.mean)
 def mean(input: Any, dim: Any = None, keepdim: bool = False, **options: Any) -> Tensor:
     """PyTorch has a kernel for codes whose last dimensions are averaged; others are averages of values, whose sum it takes in a
-    certain order, on which ties depend: that is followed for pictures with channels last."""
+    certain order, on which ties depend: that is followed for feature maps with channels last."""
     q = one_scale(input, "mean")
     rank = len(input.shape)
     given = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim

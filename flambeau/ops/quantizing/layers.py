@@ -200,7 +200,7 @@ def _batch_norm(
 
 
 def _declare_batch_norm() -> None:
-    for dims, words in (("", ""), ("1d", " of lines"), ("2d", " of pictures"), ("3d", " of volumes")):
+    for dims, words in (("", ""), ("1d", " of sequences"), ("2d", " of feature maps"), ("3d", " of volumes")):
         for relu in (False, True):
 
             def run(

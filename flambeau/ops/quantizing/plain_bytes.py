@@ -63,7 +63,7 @@ def qbatch_norm2d(
     qx: Tensor, qx_scale: float, qx_zero_point: int, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, eps: float,
     output_scale: float, output_zero_point: int, output_dtype: Any,
 ) -> Tensor:  # fmt: skip
-    """Pictures of bytes, normalised with known statistics."""
+    """Normalise feature maps of bytes with known statistics."""
     values = batch_norm(_values(qx, qx_scale, qx_zero_point), mean, var, weight, bias, False, 0.0, eps)
     return _result(values, output_scale, output_zero_point, output_dtype)
 

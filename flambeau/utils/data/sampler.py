@@ -12,13 +12,8 @@ from flambeau.core.tensor import Tensor
 from flambeau.ops import namespace
 
 __all__ = [
-    "BatchSampler",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "SubsetRandomSampler",
-    "WeightedRandomSampler",
-]
+    "BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler",
+]  # fmt: skip
 
 _T_co = TypeVar("_T_co", covariant=True)
 _ops = namespace("torch")

@@ -17,7 +17,7 @@ from .vision import VisionDataset
 
 
 class _Planes(VisionDataset):
-    """Pictures as one array (number, channel, row, column), and their labels."""
+    """Images as one array (number, channel, row, column), and their labels."""
 
     data: np.ndarray
     labels: np.ndarray

@@ -20,7 +20,24 @@ _OUTLINES = {
 }
 
 
-class Caltech101(VisionDataset):
+class _ByCategory(VisionDataset):
+    """Images in a folder for each category, numbered from 1."""
+
+    _images: str
+
+    def _number(self, counts: list[int]) -> None:
+        """List all images, of which each category has so many."""
+        self.index = [number for count in counts for number in range(1, count + 1)]
+        self.y = [category for category, count in enumerate(counts) for _ in range(count)]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def _check_integrity(self) -> bool:
+        return os.path.exists(self._images)
+
+
+class Caltech101(_ByCategory):
     """Images in 101 categories: the target is the "category", the "annotation" (an outline; needs SciPy), or both."""
 
     def __init__(
@@ -44,8 +61,7 @@ class Caltech101(VisionDataset):
         self.categories.remove("BACKGROUND_Google")  # not a category
         self.annotation_categories = [_OUTLINES.get(name, name) for name in self.categories]
         counts = [len(os.listdir(os.path.join(self._images, name))) for name in self.categories]
-        self.index = [number for count in counts for number in range(1, count + 1)]
-        self.y = [category for category, count in enumerate(counts) for _ in range(count)]
+        self._number(counts)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         category, number = self.y[index], self.index[index]
@@ -57,12 +73,6 @@ class Caltech101(VisionDataset):
         name = f"annotation_{number:04d}.mat"
         path = os.path.join(self.root, "Annotations", self.annotation_categories[category], name)
         return optional_module("scipy.io", "An outline of Caltech101").loadmat(path)["obj_contour"]
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def _check_integrity(self) -> bool:
-        return os.path.exists(self._images)
 
     def download(self) -> None:
         if self._check_integrity():
@@ -84,7 +94,7 @@ class Caltech101(VisionDataset):
         return f"Target type: {self.target_type}"
 
 
-class Caltech256(VisionDataset):
+class Caltech256(_ByCategory):
     """Images in 256 categories."""
 
     def __init__(
@@ -104,20 +114,13 @@ class Caltech256(VisionDataset):
         self.categories = sorted(os.listdir(self._images))
         folders = [os.listdir(os.path.join(self._images, name)) for name in self.categories]
         counts = [sum(name.endswith(".jpg") for name in names) for names in folders]
-        self.index = [number for count in counts for number in range(1, count + 1)]
-        self.y = [category for category, count in enumerate(counts) for _ in range(count)]
+        self._number(counts)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         category = self.y[index]
         name = f"{category + 1:03d}_{self.index[index]:04d}.jpg"
         image = pillow().open(os.path.join(self._images, self.categories[category], name))
         return self._each_transformed(image, category)
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def _check_integrity(self) -> bool:
-        return os.path.exists(self._images)
 
     def download(self) -> None:
         if not self._check_integrity():

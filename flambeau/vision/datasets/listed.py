@@ -29,6 +29,8 @@ class _Listed(VisionDataset):
 
     _splits: ClassVar[tuple[str, ...]] = ()
     _missing = MISSING
+    _URL: ClassVar[str]  # of one archive with all files
+    _MD5: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -55,7 +57,7 @@ class _Listed(VisionDataset):
         raise NotImplementedError
 
     def _download(self) -> None:
-        raise NotImplementedError
+        download_and_extract_archive(self._URL, self.root, md5=self._MD5)
 
     def _list(self) -> list[tuple[Any, int]]:
         raise NotImplementedError
@@ -84,9 +86,6 @@ class Food101(_Listed):
 
     def _check_exists(self) -> bool:
         return all(self._folder("food-101", part).is_dir() for part in ("meta", "images"))
-
-    def _download(self) -> None:
-        download_and_extract_archive(self._URL, self.root, md5=self._MD5)
 
     def _list(self) -> list[tuple[Any, int]]:
         listed = json.loads(self._folder("food-101", "meta", f"{self._split}.json").read_text())
@@ -184,9 +183,6 @@ class FGVCAircraft(_Listed):
     def _check_exists(self) -> bool:
         return self._folder("fgvc-aircraft-2013b").is_dir()
 
-    def _download(self) -> None:
-        download_and_extract_archive(self._URL, self.root)
-
     def _list(self) -> list[tuple[Any, int]]:
         base = self._folder("fgvc-aircraft-2013b", "data")
         names = (base / self._levels[self._annotation_level]).read_text().splitlines()
@@ -195,8 +191,7 @@ class FGVCAircraft(_Listed):
         pairs = [line.strip().split(" ", 1) for line in lines]
         return [(str(base / "images" / f"{image}.jpg"), self.class_to_idx[name]) for image, name in pairs]
 
-    def extra_repr(self) -> str:
-        return ""
+    extra_repr = VisionDataset.extra_repr
 
 
 class GTSRB(_Listed):
@@ -229,12 +224,11 @@ class GTSRB(_Listed):
             rows = list(csv.DictReader(file, delimiter=";", skipinitialspace=True))
         return [(str(self._images() / row["Filename"]), int(row["ClassId"])) for row in rows]
 
-    def extra_repr(self) -> str:
-        return ""
+    extra_repr = VisionDataset.extra_repr
 
 
 class RenderedSST2(_Listed):
-    """Sentences as pictures, negative or positive."""
+    """Rendered sentences, negative or positive."""
 
     _splits: ClassVar[tuple[str, ...]] = ("train", "val", "test")
     _URL = "https://openaipublic.azureedge.net/clip/data/rendered-sst2.tgz"
@@ -245,9 +239,6 @@ class RenderedSST2(_Listed):
 
     def _check_exists(self) -> bool:
         return all((self._images() / name).is_dir() for name in ("negative", "positive"))
-
-    def _download(self) -> None:
-        download_and_extract_archive(self._URL, self.root, md5=self._MD5)
 
     def _list(self) -> list[tuple[Any, int]]:
         self._name_classes(["negative", "positive"])
@@ -273,9 +264,6 @@ class SUN397(_Listed):
     def _check_exists(self) -> bool:
         return self._folder("SUN397").is_dir()
 
-    def _download(self) -> None:
-        download_and_extract_archive(self._URL, self.root, md5=self._MD5)
-
     def _list(self) -> list[tuple[Any, int]]:
         base = self._folder("SUN397")
         # A line is /a/abbey: the slashes and the letter are not part of the name.
@@ -284,8 +272,7 @@ class SUN397(_Listed):
             (path, self.class_to_idx["/".join(path.relative_to(base).parts[1:-1])]) for path in base.rglob("sun_*.jpg")
         ]
 
-    def extra_repr(self) -> str:
-        return ""
+    extra_repr = VisionDataset.extra_repr
 
 
 class Imagenette(_Listed):
@@ -340,8 +327,7 @@ class Imagenette(_Listed):
         self.class_to_idx = {name: n for wnid, n in self.wnid_to_idx.items() for name in self._WNID_TO_CLASS[wnid]}
         return make_dataset(folder, self.wnid_to_idx, extensions=".jpeg")
 
-    def extra_repr(self) -> str:
-        return ""
+    extra_repr = VisionDataset.extra_repr
 
 
 class StanfordCars(_Listed):
@@ -373,8 +359,7 @@ class StanfordCars(_Listed):
             for row in read(self._lists(), squeeze_me=True)["annotations"]
         ]
 
-    def extra_repr(self) -> str:
-        return ""
+    extra_repr = VisionDataset.extra_repr
 
 
 class EuroSAT(ImageFolder):

@@ -35,12 +35,8 @@ class VisionDataset(Dataset):
         raise NotImplementedError
 
     def _each_transformed(self, image: Any, target: Any) -> tuple[Any, Any]:
-        """The attributes are looked at now: people replace them after the set was made."""
-        if self.transform is not None:
-            image = self.transform(image)
-        if self.target_transform is not None:
-            target = self.target_transform(target)
-        return image, target
+        """Transform both by the attributes of now: people replace them after the set was made."""
+        return StandardTransform(self.transform, self.target_transform)(image, target)
 
     def _both_transformed(self, image: Any, target: Any) -> tuple[Any, Any]:
         return (image, target) if self.transforms is None else self.transforms(image, target)

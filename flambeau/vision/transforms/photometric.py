@@ -196,7 +196,7 @@ def blur_sigma(sigma: Any) -> Any:
 
 
 class _WithChance(nn.Module):
-    """`change(img, self.option)`, the function of a picture that a subclass names, with probability p."""
+    """Apply `change(img, self.option)`, the function of an image that a subclass names, with probability p."""
 
     change: Callable
     option = ""

@@ -13,12 +13,8 @@ from ... import groups
 from ...buckets import GradBucket
 
 __all__ = [
-    "allreduce_hook",
-    "bf16_compress_hook",
-    "bf16_compress_wrapper",
-    "fp16_compress_hook",
-    "fp16_compress_wrapper",
-]
+    "allreduce_hook", "bf16_compress_hook", "bf16_compress_wrapper", "fp16_compress_hook", "fp16_compress_wrapper",
+]  # fmt: skip
 
 
 def _group(process_group: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Bounding boxes on plain tensors (..., K): formats, clamping, and moving with a picture.
+"""Bounding boxes on plain tensors (..., K): formats, clamping, and moving with an image.
 
 Everything that moves boxes works on their corners (N, 4, 2), in the order top left, top right, bottom right, bottom left. An upright box
 becomes the upright box around its moved corners; a rotated one the rectangle along its longer side.
@@ -256,7 +256,7 @@ def affine_points(matrix: Sequence[float]) -> Points:
 
 
 def projected_points(coefficients: Sequence[float]) -> Points:
-    """By the inverse of the projection that the picture is read with."""
+    """Move points by the inverse of the projection that the image is read with."""
     a, b, c, d, e, f, g, h = coefficients
     # The adjugate: the inverse up to a factor, which a projection does not see.
     top = [e - f * h, c * h - b, b * f - c * e, f * g - d, a - c * g, c * d - a * f]

@@ -24,7 +24,7 @@ def max_value(dtype: Any) -> int:
 
 
 def convert_dtype(image: Tensor, dtype: Any) -> Tensor:
-    """The same picture in another dtype: values are scaled to its range. Errors where the range cannot hold them."""
+    """Convert an image to another dtype, its values scaled to that range. Raises where the range cannot hold them."""
     if image.dtype == dtype:
         return image
     if image.is_floating_point():
@@ -69,7 +69,7 @@ def _channel_values(values: Any, image: Tensor, divides: bool = False) -> Tensor
 
 @lru_cache(64)
 def _kept_values(values: tuple[float, ...], dtype: Any, device: Any, divides: bool) -> Tensor:
-    """A data loader asks for the same ones for every picture."""
+    """Return cached values: a data loader asks for the same ones for every image."""
     return _checked_values(flambeau.tensor(values, dtype=dtype, device=device), divides)
 
 

@@ -1,6 +1,6 @@
 """The mathematics of rotating, shearing and projecting: small matrices as lists of numbers.
 
-An affine map is kept as six numbers (a, b, c, d, e, f): x' = a x + b y + c, y' = d x + e y + f. Pictures are warped with the
+An affine map is kept as six numbers (a, b, c, d, e, f): x' = a x + b y + c, y' = d x + e y + f. Images are warped with the
 *inverse* map, which says for every output pixel where to read; boxes and points move with the forward one.
 """
 
@@ -46,7 +46,7 @@ def affine_matrix(
 
 
 def rotated_size(matrix: Sequence[float], width: int, height: int) -> tuple[int, int]:
-    """(width, height) that hold the whole picture after the map whose inverse about the centre is `matrix`."""
+    """(width, height) that hold the whole image after the map whose inverse about the centre is `matrix`."""
     m = np.asarray(matrix, dtype=np.float32).reshape(2, 3)
     half_w, half_h = 0.5 * width, 0.5 * height
     corners = np.array(

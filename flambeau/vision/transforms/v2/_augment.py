@@ -148,7 +148,7 @@ class _Mixing(Transform):
         return labels.roll(1, 0).mul_(1.0 - lam).add_(labels.mul(lam))
 
     def picture(self, inpt: Tensor, params: dict[str, Any]) -> Tensor:
-        """A batch of pictures, mixed."""
+        """Mix the images of a batch."""
         raise NotImplementedError
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:

@@ -34,7 +34,7 @@ class _Automatic(Transform):
         self._set_fill(fill)
 
     def augment(self, picture: Any) -> Any:
-        """The picture changed."""
+        """Return the image or video, changed."""
         raise NotImplementedError
 
     def forward(self, *inputs: Any) -> Any:

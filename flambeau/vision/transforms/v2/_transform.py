@@ -96,7 +96,7 @@ def _agreed(sizes: set[tuple[int, ...]], what: str) -> tuple[int, ...]:
 
 
 def query_chw(flat_inputs: list[Any]) -> tuple[int, int, int]:
-    """(channels, height, width) of the pictures of a sample."""
+    """(channels, height, width) of the images of a sample."""
     kinds = (is_pure_tensor, Image, is_pil, Video)
     found = {tuple(get_dimensions(inpt)) for inpt in flat_inputs if check_type(inpt, kinds)}
     return _agreed(found, "CxHxW dimensions")  # type: ignore[return-value]

@@ -51,7 +51,7 @@ class _BatchNorm(batchnorm._BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Batch normalisation of pictures of codes."""
+    """Batch normalisation of quantized feature maps (N, C, H, W)."""
 
     _NNI_BN_RELU_MODULE: ClassVar[Any] = nni.BNReLU2d
     _OPERATOR: ClassVar[Any] = "batch_norm2d"
@@ -62,7 +62,7 @@ class BatchNorm2d(_BatchNorm):
 
 
 class BatchNorm3d(_BatchNorm):
-    """Batch normalisation of volumes of codes."""
+    """Batch normalisation of quantized volumes (N, C, D, H, W)."""
 
     _NNI_BN_RELU_MODULE: ClassVar[Any] = nni.BNReLU3d
     _OPERATOR: ClassVar[Any] = "batch_norm3d"

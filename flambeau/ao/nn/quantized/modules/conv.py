@@ -242,18 +242,18 @@ def fold_norm(mod: Any) -> None:
 
 
 class Conv1d(_ConvNd, dims=1):
-    """A convolution of lines of codes; `scale` and `zero_point` are those of its results."""
+    """Convolves quantized sequences (N, C, L); `scale` and `zero_point` are those of its results."""
 
 
 class Conv2d(_ConvNd, dims=2):
-    """A convolution of pictures of codes; `scale` and `zero_point` are those of its results."""
+    """Convolves quantized images or feature maps (N, C, H, W); `scale` and `zero_point` are those of its results."""
 
     _NNI_CONV_ADD_MODULE: ClassVar[Any] = nni.ConvAdd2d
     _NNI_CONV_ADD_RELU_MODULE: ClassVar[Any] = nni.ConvAddReLU2d
 
 
 class Conv3d(_ConvNd, dims=3):
-    """A convolution of volumes of codes; `scale` and `zero_point` are those of its results."""
+    """Convolves quantized volumes (N, C, D, H, W); `scale` and `zero_point` are those of its results."""
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -278,12 +278,12 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd, dims=1):
-    """A transposed convolution of lines of codes."""
+    """Transposed convolution of quantized sequences (N, C, L)."""
 
 
 class ConvTranspose2d(_ConvTransposeNd, dims=2):
-    """A transposed convolution of pictures of codes."""
+    """Transposed convolution of quantized feature maps (N, C, H, W)."""
 
 
 class ConvTranspose3d(_ConvTransposeNd, dims=3):
-    """A transposed convolution of volumes of codes."""
+    """Transposed convolution of quantized volumes (N, C, D, H, W)."""

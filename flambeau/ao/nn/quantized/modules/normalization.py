@@ -101,10 +101,10 @@ def _instance_norm(base: Any, what: str) -> Any:
             return Q.instance_norm(input, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point))
 
     Made.__name__ = Made.__qualname__ = base.__name__
-    Made.__doc__ = f"Instance normalisation of {what} of codes."
+    Made.__doc__ = f"Instance normalisation of quantized {what}."
     return Made
 
 
-InstanceNorm1d = _instance_norm(nn.InstanceNorm1d, "lines")
-InstanceNorm2d = _instance_norm(nn.InstanceNorm2d, "pictures")
-InstanceNorm3d = _instance_norm(nn.InstanceNorm3d, "volumes")
+InstanceNorm1d = _instance_norm(nn.InstanceNorm1d, "sequences (N, C, L)")
+InstanceNorm2d = _instance_norm(nn.InstanceNorm2d, "feature maps (N, C, H, W)")
+InstanceNorm3d = _instance_norm(nn.InstanceNorm3d, "volumes (N, C, D, H, W)")

@@ -1,4 +1,4 @@
-"""Where boxes and points go when the picture moves."""
+"""Where boxes and points go when the image moves."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def _rotation(
     inverse = matrices.affine_matrix([0.0, 0.0], -angle, [0.0, 0.0], 1.0, [0.0, 0.0])
     new_w, new_h = matrices.rotated_size(inverse, width, height)
     corners = [(0.0, 0.0), (0.0, float(height)), (float(width), float(height)), (float(width), 0.0)]
-    # The picture's own corners decide where the new canvas begins.
+    # The image's own corners decide where the new canvas begins.
     matrix[2] -= min(matrix[0] * x + matrix[1] * y + matrix[2] for x, y in corners)
     matrix[5] -= min(matrix[3] * x + matrix[4] * y + matrix[5] for x, y in corners)
     return box_kernels.affine_points(matrix), (new_h, new_w)

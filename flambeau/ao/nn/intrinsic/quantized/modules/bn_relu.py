@@ -17,14 +17,14 @@ class _Fused:
 
 
 class BNReLU2d(_Fused, nnq.BatchNorm2d):
-    """Batch normalisation of pictures and relu."""
+    """Batch normalisation of quantized feature maps and relu."""
 
     _FLOAT_MODULE: ClassVar[Any] = nni.BNReLU2d
     _OPERATOR = "batch_norm2d_relu"
 
 
 class BNReLU3d(_Fused, nnq.BatchNorm3d):
-    """Batch normalisation of volumes and relu."""
+    """Batch normalisation of quantized volumes and relu."""
 
     _FLOAT_MODULE: ClassVar[Any] = nni.BNReLU3d
     _OPERATOR = "batch_norm3d_relu"

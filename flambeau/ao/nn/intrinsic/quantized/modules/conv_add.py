@@ -13,7 +13,7 @@ __all__ = ["ConvAdd2d", "ConvAddReLU2d"]
 
 
 class ConvAdd2d(nnq.Conv2d):
-    """A convolution of pictures plus another tensor."""
+    """Convolution of quantized feature maps plus another tensor."""
 
     _FLOAT_MODULE: ClassVar[Any] = nni.ConvAdd2d
     _OPERATOR: ClassVar[Any] = "conv2d_add"
@@ -28,7 +28,7 @@ class ConvAdd2d(nnq.Conv2d):
 
 
 class ConvAddReLU2d(ConvAdd2d):
-    """A convolution of pictures plus another tensor, and relu."""
+    """Convolution of quantized feature maps plus another tensor, and relu."""
 
     _FLOAT_MODULE: ClassVar[Any] = nni.ConvAddReLU2d
     _OPERATOR: ClassVar[Any] = "conv2d_add_relu"

@@ -28,7 +28,7 @@ class _Fused:
 
 
 class ConvReLU1d(_Fused, nnq.Conv1d):
-    """A convolution of lines and relu."""
+    """Convolution of quantized sequences and relu."""
 
     _FLOAT_MODULE: ClassVar[Any] = nni.ConvReLU1d
     _OPERATOR: ClassVar[Any] = "conv1d_relu"
@@ -36,7 +36,7 @@ class ConvReLU1d(_Fused, nnq.Conv1d):
 
 
 class ConvReLU2d(_Fused, nnq.Conv2d):
-    """A convolution of pictures and relu."""
+    """Convolution of quantized feature maps and relu."""
 
     _FLOAT_MODULE: ClassVar[Any] = nni.ConvReLU2d
     _OPERATOR: ClassVar[Any] = "conv2d_relu"
@@ -44,7 +44,7 @@ class ConvReLU2d(_Fused, nnq.Conv2d):
 
 
 class ConvReLU3d(_Fused, nnq.Conv3d):
-    """A convolution of volumes and relu."""
+    """Convolution of quantized volumes and relu."""
 
     _FLOAT_MODULE: ClassVar[Any] = nni.ConvReLU3d
     _OPERATOR: ClassVar[Any] = "conv3d_relu"

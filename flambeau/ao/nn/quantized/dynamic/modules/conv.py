@@ -36,36 +36,36 @@ class _Dynamic:
 
 
 class Conv1d(_Dynamic, nnq.Conv1d):
-    """A convolution of lines with quantized weights."""
+    """Convolves sequences with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv1d_dynamic"
 
 
 class Conv2d(_Dynamic, nnq.Conv2d):
-    """A convolution of pictures with quantized weights."""
+    """Convolves images or feature maps with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv2d_dynamic"
 
 
 class Conv3d(_Dynamic, nnq.Conv3d):
-    """A convolution of volumes with quantized weights."""
+    """Convolves volumes with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv3d_dynamic"
 
 
 class ConvTranspose1d(_Dynamic, nnq.ConvTranspose1d):
-    """A transposed convolution of lines with quantized weights."""
+    """Transposed convolution of sequences with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv_transpose1d_dynamic"
 
 
 class ConvTranspose2d(_Dynamic, nnq.ConvTranspose2d):
-    """A transposed convolution of pictures with quantized weights."""
+    """Transposed convolution of feature maps with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv_transpose2d_dynamic"
 
 
 class ConvTranspose3d(_Dynamic, nnq.ConvTranspose3d):
-    """A transposed convolution of volumes with quantized weights."""
+    """Transposed convolution of volumes with quantized weights."""
 
     _OPERATOR: ClassVar[Any] = "conv_transpose3d_dynamic"
