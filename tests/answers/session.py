@@ -196,7 +196,7 @@ class Session:
         if type(value) is StandIn:
             return value.answers_key.removeprefix(self.tape.key)
         if type(value).__module__.startswith("flambeau") and hasattr(value, "detach") and hasattr(value, "tolist"):
-            return f"ours {value.dtype} {values.describe(value.detach().tolist(), lambda v: None)}"
+            return f"ours {value.dtype} {values.describe(_array(value), lambda v: None)}"
         return None
 
     # wrapping, while recording
@@ -314,6 +314,14 @@ class _Deriving(type):
     def __new__(cls, name: str, bases: tuple, namespace: dict, **options: Any) -> Any:
         parent = next(vars(b)["parent"] for b in bases if "parent" in vars(b))
         return parent.answers_session.derived(name, bases, namespace, options)
+
+
+def _array(tensor: Any) -> Any:
+    """The numbers of a tensor of ours, also of a dtype or layout that NumPy has not."""
+    try:
+        return tensor.detach().numpy()
+    except (TypeError, RuntimeError, NotImplementedError):
+        return tensor.detach().tolist()
 
 
 SESSION = Session()

@@ -73,6 +73,7 @@ NORMALIZATION = [
     ("nn.LayerNorm((3, 4), eps=1e-3, bias=False)", [(2, 3, 4)]),
     ("nn.LayerNorm([4], elementwise_affine=False)", [(2, 4)]),
     ("nn.GroupNorm(2, 4)", [(2, 4, 3)]),
+    ("nn.GroupNorm(2, 4, eps=0.1)", [(2, 4, 3)]),
     ("nn.GroupNorm(2, 4, affine=False)", [(2, 4, 3)]),
     ("nn.GroupNorm(4, 4, bias=False)", [(2, 4, 3)]),
     ("nn.RMSNorm(4)", [(2, 4)]),

@@ -23,6 +23,14 @@ def test_cross_entropy_of_certain_and_uniform_scores():
     assert F.cross_entropy(certain, target).item() == 0
 
 
+def test_cosine_embedding_loss_asks_for_an_angle_only_beyond_the_margin():
+    east, north = flambeau.tensor([[2.0, 0.0]]), flambeau.tensor([[1.0, 1.0]])
+    apart, cosine = flambeau.tensor([-1]), np.sqrt(0.5)
+    assert F.cosine_embedding_loss(east, north, -apart, margin=0.25).item() == pytest.approx(1 - cosine, rel=1e-6)
+    assert F.cosine_embedding_loss(east, north, apart, margin=0.25).item() == pytest.approx(cosine - 0.25, rel=1e-6)
+    assert F.cosine_embedding_loss(east, north, apart, margin=0.75).item() == 0
+
+
 def test_cross_entropy_refuses_targets_that_are_no_class():
     for bad in (-1, 4, 10**12):
         with pytest.raises(IndexError, match=f"Target {bad} is out of bounds"):
@@ -142,6 +150,7 @@ hinge_embedding_loss(x, sign)
 margin_ranking_loss(x, y, sign, margin=0.3)
 soft_margin_loss(x, sign)
 cosine_embedding_loss(anchor, positive, sign[:4, 0])
+cosine_embedding_loss(anchor, positive, sign[:4, 0], margin=-0.5)
 triplet_margin_loss(anchor, positive, negative, p=3, swap=True)
 triplet_margin_with_distance_loss(anchor, positive, negative, margin=2.0)
 multi_margin_loss(x, t, p=2, weight=row)
