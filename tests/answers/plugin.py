@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import sys
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -31,6 +32,16 @@ def configure(config: pytest.Config) -> None:
     chosen = config.getoption("--answers")
     if chosen:
         SESSION.mode = "replay" if chosen == "verify" else chosen
+    if chosen in ("replay", "verify"):
+        sys.meta_path.insert(0, Hidden())
+
+
+class Hidden:
+    """Finds no PyTorch, so that replaying shows what holds where it is not installed."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name.partition(".")[0] in ("torch", "torchvision"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,8 @@ torch = judge("torch")
 
 
 def module(library: Any, name: str) -> Any:
-    return importlib.import_module(f"{library.__name__}.{name}")
+    path = f"{library.__name__}.{name}"
+    return importlib.import_module(path) if library is flambeau else judge(path)
 
 
 def outcome(run: Any, library: Any) -> Any:
