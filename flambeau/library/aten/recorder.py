@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ...core import modes
-from . import attention  # noqa: F401  it says how calls are made
 from .derivatives import asks_for_gradients, recorded
 from .overloads import OpOverload, aten, recording
 from .translation import DataDependent, translated

@@ -250,3 +250,106 @@ def _check_projections(
             raise AssertionError(f"key shape {tuple(key.shape)} does not match value shape {tuple(value.shape)}")
         if weight is None:
             raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
+
+
+# -- in graphs of PyTorch's operators ---------------------------------------------------------------------------------------
+
+
+@multi_head_attention_forward.op.as_aten
+def _(recorder: Any, *args: Any, **kwargs: Any) -> Any:
+    given = multi_head_attention_forward.op.bind(args, kwargs)
+    rare = ("bias_k", "bias_v", "static_k", "static_v", "q_proj_weight")
+    if any(given[n] is not None for n in rare) or given["add_zero_attn"] or given["query"].dim() != 3:
+        return recorder.again(multi_head_attention_forward, args, kwargs)
+    return _InAten(recorder.aten, given).run()
+
+
+class _InAten:
+    """One call as calls of PyTorch's operators: those that PyTorch's own function makes. `given` are its arguments by name."""
+
+    def __init__(self, aten: Any, given: dict[str, Any]) -> None:
+        self.aten, self.given = aten, given
+        self.query, self.key, self.value = given["query"], given["key"], given["value"]
+        self.length, self.batch, self.width = self.query.shape
+        self.heads, self.source = given["num_heads"], self.key.shape[0]
+
+    def run(self) -> tuple[Tensor, Tensor | None]:
+        causal = self.given["is_causal"]
+        weights_wanted = self.given["need_weights"]
+        hint = causal and self.given["key_padding_mask"] is None and not weights_wanted
+        mask = None if hint else self.mask()
+        q, k, v = (self.split(t) for t in self.projected())
+        p = self.given["dropout_p"] if self.given["training"] else 0.0
+        if weights_wanted:
+            return self.with_weights(q, k, v, mask, p)
+        if mask is not None:
+            alone = mask.size(0) == 1 and mask.dim() == 3
+            mask = self.aten.unsqueeze.default(mask, 0) if alone else self.aten.view.default(mask, [self.batch, self.heads, -1, self.source])  # fmt: skip
+        shape = [self.batch, self.heads, -1, self.width // self.heads]
+        q, k, v = (self.aten.view.default(t, [*shape[:2], t.size(1), shape[3]]) for t in (q, k, v))
+        out = self.aten.scaled_dot_product_attention.default(q, k, v, mask, p, hint)
+        return self.out(self.aten.permute.default(out, [2, 0, 1, 3])), None
+
+    def with_weights(self, q: Tensor, k: Tensor, v: Tensor, mask: Any, p: float) -> tuple[Tensor, Tensor]:
+        scaled = self.aten.mul.Tensor(q, math.sqrt(1.0 / q.size(-1)))
+        turned = self.aten.transpose.int(k, -2, -1)
+        scores = (
+            self.aten.bmm.default(scaled, turned) if mask is None else self.aten.baddbmm.default(mask, scaled, turned)
+        )
+        weights = self.aten.softmax.int(scores, -1)
+        weights = self.aten.dropout.default(weights, p, True) if p > 0 else weights
+        out = self.out(self.aten.transpose.int(self.aten.bmm.default(weights, v), 0, 1))
+        weights = self.aten.view.default(weights, [self.batch, self.heads, self.length, self.source])
+        return out, self.aten.mean.dim(weights, [1]) if self.given["average_attn_weights"] else weights
+
+    def out(self, heads: Tensor) -> Tensor:
+        """The output projection of what the heads found."""
+        flat = self.aten.reshape.default(heads, [self.length * self.batch, self.width])
+        found = self.aten.linear.default(flat, self.given["out_proj_weight"], self.given["out_proj_bias"])
+        return self.aten.view.default(found, [self.length, self.batch, found.size(1)])
+
+    def projected(self) -> list[Tensor]:
+        """Queries, keys and values: of one tensor by one product, as far as they are one."""
+        weight, bias = self.given["in_proj_weight"], self.given["in_proj_bias"]
+        if self.key is self.value and self.query is self.key:
+            return self.taken_apart(self.aten.linear.default(self.query, weight, bias), 3)
+        if self.key is self.value:
+            parts = [self.width, 2 * self.width]
+            w = self.aten.split_with_sizes.default(weight, parts)
+            b = None if bias is None else self.aten.split_with_sizes.default(bias, parts)
+            both = self.aten.linear.default(self.key, w[1], None if b is None else b[1])
+            return [self.aten.linear.default(self.query, w[0], None if b is None else b[0]), *self.taken_apart(both, 2)]
+        ws = self.aten.chunk.default(weight, 3)
+        bs = None if bias is None else self.aten.chunk.default(bias, 3)
+        given = (self.query, self.key, self.value)
+        return [self.aten.linear.default(t, ws[i], None if bs is None else bs[i]) for i, t in enumerate(given)]
+
+    def taken_apart(self, together: Tensor, count: int) -> list[Tensor]:
+        rows = self.aten.unsqueeze.default(self.aten.unflatten.int(together, -1, [count, self.width]), 0)
+        turned = self.aten.contiguous.default(self.aten.squeeze.dim(self.aten.transpose.int(rows, 0, -2), -2))
+        return [self.aten.select.int(turned, 0, i) for i in range(count)]
+
+    def split(self, t: Tensor) -> Tensor:
+        """(rows, batch, width) as (batch * heads, rows, features of one head)."""
+        return self.aten.transpose.int(
+            self.aten.view.default(t, [t.size(0), self.batch * self.heads, self.width // self.heads]), 0, 1
+        )
+
+    def mask(self) -> Any:
+        """The masks of attention and of padding as one, in numbers to add."""
+        found, padding = (self.as_numbers(self.given[n]) for n in ("attn_mask", "key_padding_mask"))
+        if found is not None and found.dim() == 2:
+            found = self.aten.unsqueeze.default(found, 0)
+        if padding is None:
+            return found
+        hidden = self.aten.expand.default(
+            self.aten.view.default(padding, [self.batch, 1, 1, self.source]), [-1, self.heads, -1, -1]
+        )
+        hidden = self.aten.reshape.default(hidden, [self.batch * self.heads, 1, self.source])
+        return hidden if found is None else self.aten.add.Tensor(found, hidden)
+
+    def as_numbers(self, mask: Any) -> Any:
+        if mask is None or mask.dtype != dt.bool_:
+            return mask
+        zeros = self.aten.zeros_like.default(mask, dtype=self.query.dtype, pin_memory=False)
+        return self.aten.masked_fill_.Scalar(zeros, mask, -math.inf)
