@@ -236,24 +236,3 @@ def max_pool_channels_backward(grad_in, grad, codes, batch, h, w, channels, oh, 
                         code = ky * kw + kx
                         for c in simd(channels):
                             grad_in[target + c] += where(codes[source + c] == code, grad[source + c], 0)
-
-
-@loop_kernel
-def max_pool_channels_gathered(grad_in, grad, codes, batch, h, w, channels, oh, ow, ph, pw, kh, kw, sh, sw):
-    """The same, element by element of the gradient: rows know nothing of each other, so that a GPU has enough to do."""
-    for row in prange(batch * h, w * channels * kh * kw):
-        image = row // h * oh
-        y = row % h + ph
-        above = maximum(0, (y - kh + sh) // sh)
-        below = minimum(oh, y // sh + 1)
-        for x in range(w):
-            left = maximum(0, (x + pw - kw + sw) // sw)
-            right = minimum(ow, (x + pw) // sw + 1)
-            for c in simd(channels):
-                total = like(grad, 0)
-                for i in range(above, below):
-                    for j in range(left, right):
-                        source = ((image + i) * ow + j) * channels + c
-                        code = (y - i * sh) * kw + (x + pw - j * sw)
-                        total += where(codes[source] == code, grad[source], 0)
-                grad_in[(row * w + x) * channels + c] = total

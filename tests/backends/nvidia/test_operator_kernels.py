@@ -13,6 +13,7 @@ from flambeau.backends.nvidia.operators import embedding as embedding_kernels
 from flambeau.backends.nvidia.operators import launching, scan, sorting
 from flambeau.ops.index import sort as sort_operators
 from flambeau.ops.index import unique as unique_operators
+from flambeau.ops.nn import max_pool
 from flambeau.ops.nn.embedding import embedding_dense_backward, renorm_rows
 from flambeau.ops.reduce.agreement import xor_of_bits
 from flambeau.ops.reduce.histogram import counts_of
@@ -132,3 +133,25 @@ def test_distinct_elements_counts_and_repeats():
     kernel(renorm_rows)(table, ft.tensor([1, 1, 3]), 1.0, 2.0)
     kernel(renorm_rows, "cpu")(other, ft.tensor([1, 1, 3]), 1.0, 2.0)
     close(table, other)
+
+
+@needs_compiler
+@pytest.mark.parametrize("channels, kind", [(16, ft.bfloat16), (6, ft.float32), (5, ft.float64)])
+def test_max_pooling_channels_last(channels, kind):
+    for kernel_size, stride, padding in ((3, 2, 1), (2, 2, 0), (3, 1, 1), (2, 3, 0)):
+        x = (ft.from_numpy(rng.normal(size=(2, channels, 9, 8))) * 2).round().to(kind)
+        x[0, 1, 2, 3] = float("nan")
+        x = x.to(memory_format=ft.channels_last)
+        window = max_pool.Window((kernel_size,) * 2, (stride,) * 2, (padding,) * 2, (1, 1), False)
+        sizes = ft.nn.functional.max_pool2d(x.float(), kernel_size, stride, padding).shape[-2:]
+        shape = (2, channels, *sizes)
+        made = [[ft.empty(shape, dtype=d, memory_format=ft.channels_last) for d in (kind, ft.uint8)] for _ in range(2)]
+        for out, where in zip(made, ("cuda", "any")):
+            kernel(max_pool.max_pool2d_coded, where)(out, x, window, sizes)
+        close(made[0][0], made[1][0], rtol=0, atol=0)
+        close(made[0][1], made[1][1])
+        g = ft.from_numpy(rng.integers(-9, 9, shape)).to(kind).to(memory_format=ft.channels_last)
+        found = [ft.empty(x.shape, dtype=kind, memory_format=ft.channels_last) for _ in range(2)]
+        for out, where in zip(found, ("cuda", "any")):
+            kernel(max_pool.max_pool2d_codes_backward, where)(out, g, made[0][1], tuple(x.shape), window)
+        close(*found, rtol=0, atol=0)
