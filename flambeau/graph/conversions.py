@@ -24,7 +24,7 @@ def fold_conversions(program: Program) -> None:
     """Let calls read what their arguments were converted from, and store what their results are converted to."""
     matches = Matches(program)
     for i, call in matches:
-        found = None if call.rewritten or not (call.op.loads or call.op.stores) else new_results(call)
+        found = new_results(call) if call.op.loads or call.op.stores else None
         if found is None:
             continue
         outs, several = found
@@ -33,7 +33,7 @@ def fold_conversions(program: Program) -> None:
         stored = _store(call, outs, i, matches)
         if loaded or stored:
             kernel = Kernel(call.op, outs[0].device, several)
-            parts = (call, *(program.calls[k] for k in stored))
+            parts = (*(call.parts or (call,)), *(program.calls[k] for k in stored))
             makes = [v.buffer for v in outs]
             now = Call(call.op, kernel, tuple(args), {}, outs, makes, call.changes, call.line, parts)
             matches.exchange(i, now, stored)
@@ -91,7 +91,9 @@ def new_results(call: Call) -> tuple[list[Value], bool] | None:
     """Everything that a primitive computes into new memory, what only its derivative reads included, and whether its kernels take a list
     of it; None where that is not known."""
     op = call.op
-    if op.layout is None or call.changes:
+    if isinstance(call.function, Kernel):
+        return list(call.results), call.function.several
+    if op.layout is None or call.changes or call.rewritten:
         return None
     bound = op.bind(call.args, call.kwargs)
     described = op.layout(*on_meta(tuple(bound.values())))

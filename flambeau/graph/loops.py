@@ -123,7 +123,7 @@ def loop_of(call: Call) -> Loop | None:
         return None
     if has_internal_overlap(target.shape, target.strides) or 0 in target.shape:
         return None
-    form = _form(impl, operands, params, out_dtype, target)
+    form = _form(impl, operands, params, out_dtype, target, call.op.formula is not None)
     if form is None or form.dtype is not target.dtype:
         return None
     return _collapsed(call, target, form, _reads(impl, form, operands, params, target))
@@ -168,10 +168,13 @@ def _meaning(call: Call) -> tuple[Pointwise, tuple, tuple, dtype | None, Any] | 
     return impl, operands, params, asked, target
 
 
-def _form(impl: Pointwise, operands: tuple, params: tuple, out_dtype: dtype | None, target: Value) -> Form | None:
-    """Dtypes and expression of a call, found as its plan finds them."""
+def _form(
+    impl: Pointwise, operands: tuple, params: tuple, out_dtype: dtype | None, target: Value, declared: bool
+) -> Form | None:
+    """Dtypes and expression of a call, found as its plan finds them. Operands of a formula that a primitive has `declared` need no check:
+    they may be numbers where those of the operator may not."""
     tensors = mapped(tuple(operands), Value, lambda v: v.over(UntypedStorage(0, v.device)))
-    tensors = checked_operands(impl, tensors)
+    tensors = tensors if declared else checked_operands(impl, tensors)
     params = settle(impl, tuple(params))
     present = tuple(x for x in tensors if x is not None)
     if any(isinstance(x, Tensor) and (x.device is not target.device or is_by_value(x, target.device)) for x in present):

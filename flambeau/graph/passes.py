@@ -9,9 +9,11 @@ from .fusion import drop_dead, fuse
 from .gathering import gather
 from .program import Program
 from .reductions import fuse_into_reductions
+from .remaking import remake_kept
 
 PASSES: tuple[Callable[[Program], None], ...] = (
     drop_dead,
+    remake_kept,
     fold_conversions,
     drop_dead,
     fuse,

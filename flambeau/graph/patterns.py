@@ -43,6 +43,11 @@ class Matches:
         alone = len(users) == 2 and buffer not in self._lasting and all(self.calls[i] is not None for i in users)
         return (users[0], users[1]) if alone else None
 
+    def users(self, buffer: int) -> list[int] | None:
+        """The positions of all calls that touch a buffer that nobody reads later; None where one of them is no longer there."""
+        users = self._touched.get(buffer, [])
+        return None if buffer in self._lasting or any(self.calls[i] is None for i in users) else list(users)
+
     def first_touch(self, buffer: int) -> int:
         return self._touched[buffer][0]
 

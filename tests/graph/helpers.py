@@ -50,8 +50,9 @@ def same_bits(a: Any, b: Any) -> bool:
     )
 
 
-def rewritten(function: Callable, *args: Any, states: Any = ()) -> tuple[Program, Program]:
-    """What a function does, as recorded and after the passes; both give the bits of the function itself."""
+def rewritten(function: Callable, *args: Any, states: Any = (), near: float = 0.0) -> tuple[Program, Program]:
+    """What a function does, as recorded and after the passes; both give the bits of the function itself, or, the rewritten program,
+    numbers as `near` as that."""
     tensors: list[Any] = []
     mapped(args, fl.Tensor, tensors.append)
     state = State([*states, *tensors])
@@ -71,7 +72,10 @@ def rewritten(function: Callable, *args: Any, states: Any = ()) -> tuple[Program
         found = flat(Replay(which).run(tensors))
         assert len(found) == len(expected)
         for a, b in zip([*found, *state.now()], [*expected, *after]):
-            assert same_bits(a, b), (a, b)
+            if near and which is program:
+                fl.testing.assert_close(a, b, rtol=near, atol=near, equal_nan=True)
+            else:
+                assert same_bits(a, b), (a, b)
         state.put_back()
     return recorded, program
 

@@ -4,7 +4,8 @@ A kernel sees scores of shape (outer, n, inner) with classes in the middle and o
 the memory between forward and backward, in the dtype the scores compute in: three numbers per target (the largest
 score, the logarithm of the sum of exponentials relative to it, the loss), then TOTALS: the sum of the targets'
 weights, the sum of all class weights, and 1 if some target is no class (nothing is read or written outside for it).
-`soft` receives the probabilities, softmax(x), where a backward pass may come; it reads nothing else of the scores.
+`soft` receives the probabilities, softmax(x), where a backward pass may come; it reads nothing else of the scores. With
+`from_scores` it is given the scores instead, and finds the probabilities again.
 """
 
 from __future__ import annotations
@@ -95,9 +96,9 @@ def cross_entropy_rows(
             for j in range(n):
                 total += exp(x[base + j] - top)
             if soft is not None:  # computed again: that is less work than to store it twice
-                factor = 1 / total
+                shift = log(total)
                 for j in simd(n):
-                    soft[base + j] = exp(x[base + j] - top) * factor
+                    soft[base + j] = exp(x[base + j] - top - shift)
         else:
             for j in range(n):
                 e = exp(x[base + j] - top)
@@ -171,9 +172,24 @@ def target_gradient(grad, stats, target, weight, place, count, n, ignore, smooth
     return hit, spread
 
 
+@scalar_function
+def probability(soft, stats, at, place, *, from_scores):
+    """One of the probabilities of a target's classes."""
+    v = like(stats, soft[at])
+    if from_scores:
+        v = exp(v - stats[3 * place] - stats[3 * place + 1])
+    return v
+
+
+@loop_kernel
+def totals(loss, stats, target, rows, n, ignore, *, reduction):
+    """The result and the totals, where the statistics of all rows are there."""
+    reduce_losses(loss, stats, target, None, rows, n, ignore, like(stats, n), reduction=reduction)
+
+
 @loop_kernel
 def cross_entropy_backward_rows(
-    grad_x, grad, stats, soft, target, weight, rows, n, ignore, smoothing, *, reduction, smooth
+    grad_x, grad, stats, soft, target, weight, rows, n, ignore, smoothing, *, reduction, smooth, from_scores=False
 ):
     for i in prange(rows, n):
         base = i * n
@@ -186,12 +202,12 @@ def cross_entropy_backward_rows(
         else:
             level = hit + spread * stats[3 * rows + 1]
             for j in simd(n):
-                v = soft[base + j] * level
+                v = probability(soft, stats, base + j, i, from_scores=from_scores) * level
                 if smooth:
                     v = v - (spread if weight is None else spread * weight[j])
                 grad_x[base + j] = v
             t = base + target[i]
-            v = soft[t] * level - hit
+            v = probability(soft, stats, t, i, from_scores=from_scores) * level - hit
             if smooth:
                 v = v - (spread if weight is None else spread * weight[target[i]])
             grad_x[t] = v
@@ -199,7 +215,7 @@ def cross_entropy_backward_rows(
 
 @loop_kernel
 def cross_entropy_backward_columns(
-    grad_x, grad, stats, soft, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth
+    grad_x, grad, stats, soft, target, weight, outer, n, inner, ignore, smoothing, *, reduction, smooth, from_scores=False
 ):
     blocks = (inner + BLOCK - 1) // BLOCK
     for task in prange(outer * blocks, n * BLOCK):
@@ -207,8 +223,8 @@ def cross_entropy_backward_columns(
         width = minimum(BLOCK, inner - first)
         base = task // blocks * n * inner + first
         place = task // blocks * inner + first
-        level = local(soft, BLOCK)
-        share = local(soft, BLOCK)
+        level = local(stats, BLOCK)
+        share = local(stats, BLOCK)
         for c in range(width):
             hit, spread = target_gradient(
                 grad, stats, target, weight, place + c, outer * inner, n, ignore, smoothing, reduction=reduction,
@@ -218,9 +234,9 @@ def cross_entropy_backward_columns(
             share[c] = spread
         for k in range(n):
             for c in simd(width):
-                v = like(soft, 0)
+                v = like(stats, 0)
                 if level[c] != 0:
-                    v = soft[base + k * inner + c] * level[c]
+                    v = probability(soft, stats, base + k * inner + c, place + c, from_scores=from_scores) * level[c]
                 if smooth:
                     v = v - (share[c] if weight is None else share[c] * weight[k])
                 grad_x[base + k * inner + c] = v

@@ -60,6 +60,9 @@ class Op:
     `loads` names arguments that kernels read element by element and compute with in full width: what is converted to a wider float only
     for this operator may be read as it was before. `stores` are the positions of results that kernels round when they store them: a
     result that is only converted afterwards may be stored in that dtype at once.
+    `remade` = (argument, other, operator) of an operator that reads what another one has kept for it: where that one's argument `other`
+    still is as it was, `operator` does the same with it in the place of `argument`. `lean` of the one that keeps it is itself without
+    what is kept so, its last result.
     `writes` names the arguments that are changed, `draws` is set if random numbers are drawn, `reads_values` if the host must read a
     value to know the result's shape or type.
 
@@ -94,6 +97,8 @@ class Op:
     formula: Callable | None = None
     loads: tuple[str, ...] = ()
     stores: tuple[int, ...] = ()
+    remade: tuple[str, str, Callable] | None = None
+    lean: Callable | None = None
     kernels: dict[str, Callable] = field(default_factory=dict)
     chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()

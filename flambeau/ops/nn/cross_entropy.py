@@ -103,6 +103,21 @@ def _shares(
     return hit, spread, hit.sum(classes, True) + spread.sum(classes, True)
 
 
+@internal(batching="each", loads=("input",), stores=(0,))
+def cross_entropy_gradient(
+    grad: Tensor,
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    stats: Tensor,
+    reduction: str,
+    ignore_index: int,
+    smoothing: float,
+) -> NewTensor:
+    """The gradient with respect to the scores, from the scores and the statistics that the forward kernel kept."""
+    return input.shape, input.dtype, input.device
+
+
 @internal(
     grads={
         ("grad", "soft"): lambda v, grad, soft, target, weight, reduction, ignore_index, smoothing: _kept_gradient(
@@ -111,6 +126,7 @@ def _shares(
     },
     batching="each",
     stores=(0,),
+    remade=("soft", "input", cross_entropy_gradient),
 )
 def cross_entropy_backward(
     grad: Tensor,
@@ -127,14 +143,23 @@ def cross_entropy_backward(
 
 
 @cross_entropy_backward.on("any")
-def _(
+def _from_probabilities(grad_input: Tensor, *given: Any) -> None:
+    run_backward(grad_input, *given, from_scores=False)
+
+
+@cross_entropy_gradient.on("any")
+def _from_scores(grad_input: Tensor, *given: Any) -> None:
+    run_backward(grad_input, *given, from_scores=True)
+
+
+def run_backward(
     grad_input: Tensor, grad: Tensor, soft: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str,
-    ignore_index: int, smoothing: float,
+    ignore_index: int, smoothing: float, from_scores: bool,
 ) -> None:  # fmt: skip
     outer, n, inner = _layout(soft.shape)
     p, g, t = dense(soft), dense(grad), dense(target)
     w = None if weight is None else dense(weight)
-    options = {"reduction": reduction, "smooth": smoothing > 0}
+    options = {"reduction": reduction, "smooth": smoothing > 0, "from_scores": from_scores}
     if inner == 1:
         kernels.cross_entropy_backward_rows(
             grad_input, g, stats, p, t, w, outer, n, ignore_index, float(smoothing), **options
@@ -170,6 +195,13 @@ def _recorded_layouts(input: Tensor, target: Tensor, weight: Any, reduction: str
     return [*_loss_layouts(input, target, weight, reduction), (input.shape, input.dtype, input.device)]
 
 
+@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True, batching="each", sharding="loss", loads=("input",))
+def cross_entropy_unrecorded(
+    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
+) -> Tensor:
+    """cross_entropy_indices where nobody wants the derivative, or where the scores stay as they are until it is found."""
+
+
 @internal(
     layout=_recorded_layouts,
     saves=("stats", "hidden"),
@@ -179,19 +211,13 @@ def _recorded_layouts(input: Tensor, target: Tensor, weight: Any, reduction: str
     batching="each",
     sharding="loss",
     loads=("input",),
+    lean=cross_entropy_unrecorded,
 )
 def cross_entropy_indices(
     input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
 ) -> Tensor:
     """Softmax and negative log-likelihood in one pass over the scores. The probabilities are kept for the backward pass, which
     reads them and not the scores: those may be overwritten."""
-
-
-@internal(layout=_loss_layouts, saves=("stats",), runs_empty=True, batching="each", sharding="loss", loads=("input",))
-def cross_entropy_unrecorded(
-    input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
-) -> Tensor:
-    """The same where nobody wants the derivative."""
 
 
 def _run_indices(

@@ -1,5 +1,6 @@
 """Hand-written kernels for NVIDIA GPUs, their text compiled for the CPU: scans, sorts, choices, gradients of tables, distinct elements."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from flambeau.backends.nvidia.operators import embedding as embedding_kernels
 from flambeau.backends.nvidia.operators import launching, scan, sorting
 from flambeau.ops.index import sort as sort_operators
 from flambeau.ops.index import unique as unique_operators
-from flambeau.ops.nn import max_pool
+from flambeau.ops.nn import cross_entropy, max_pool
 from flambeau.ops.nn.embedding import embedding_dense_backward, renorm_rows
 from flambeau.ops.reduce.agreement import xor_of_bits
 from flambeau.ops.reduce.histogram import counts_of
@@ -155,3 +156,38 @@ def test_max_pooling_channels_last(channels, kind):
         for out, where in zip(found, ("cuda", "any")):
             kernel(max_pool.max_pool2d_codes_backward, where)(out, g, made[0][1], tuple(x.shape), window)
         close(*found, rtol=0, atol=0)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind, classes", [(ft.bfloat16, 2048), (ft.float32, 37), (ft.float64, 600)])
+def test_cross_entropy_of_rows_and_its_gradient_from_scores(kind, classes, monkeypatch):
+    kept = ft.float64 if kind is ft.float64 else ft.float32
+    x = ft.from_numpy(rng.normal(size=(9, classes)) * 4).to(kind)
+    x[1, ::3], x[3], x[4, 5], x[5, 6] = -math.inf, -math.inf, math.inf, math.nan
+    target = ft.from_numpy(rng.integers(0, classes, 9))
+    target[7], target[1] = -100, 1
+    for reduction in ("mean", "none", "sum"):
+        shape = (9,) if reduction == "none" else ()
+        made = []
+        for where in ("cuda", "any"):
+            out = [ft.empty(shape, dtype=kept), ft.empty(9 * 3 + 3, dtype=kept), ft.empty(9, classes, dtype=kept)]
+            kernel(cross_entropy.cross_entropy_indices, where)(out, x, target, None, reduction, -100, 0.0)
+            made.append(out)
+        lean = [ft.empty_like(t) for t in made[0][:2]]
+        kernel(cross_entropy.cross_entropy_unrecorded, "cuda")(lean, x, target, None, reduction, -100, 0.0)
+        finite = [i for i in range(9) if i not in (3, 4, 5)]
+        made[1][1][15] = made[0][1][15]  # the largest of scores that are nan is nobody's concern
+        for a, b in zip(made[0], made[1]):
+            close(a, b, rtol=1e-5, atol=1e-6)
+        for a, b in zip(lean, made[0]):
+            close(a, b, rtol=0, atol=0)
+        g = ft.ones(shape, dtype=kept)
+        for stores in (kind, kept):
+            found = [ft.empty(9, classes, dtype=stores) for _ in range(3)]
+            rest = (target, None, made[1][1], reduction, -100, 0.0)
+            kernel(cross_entropy.cross_entropy_backward, "any")(found[0], g, made[1][2], *rest)
+            kernel(cross_entropy.cross_entropy_gradient, "cuda")(found[1], g, x, *rest)
+            kernel(cross_entropy.cross_entropy_gradient, "any")(found[2], g, x, *rest)
+            for one in found[1:]:
+                close(one[finite].float(), found[0][finite].float(), rtol=2e-2 if stores is ft.bfloat16 else 1e-5, atol=1e-6)
+                assert one[3:6].isnan().tolist() == found[0][3:6].isnan().tolist()

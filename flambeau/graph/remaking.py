@@ -1,0 +1,73 @@
+"""What is kept for a derivative and can be found again is not kept: the derivative reads what it was made from (`Op.remade`, `Op.lean`).
+
+Probabilities of a loss over a large vocabulary take as much memory as the scores, which are there anyway, and longer to write and to read
+than to compute."""
+
+from __future__ import annotations
+
+from .checker import on_meta
+from .conversions import Kernel, new_results
+from .patterns import Matches
+from .program import Call, Program, Value
+
+
+def remake_kept(program: Program) -> None:
+    """Let derivatives read what stays as it was, and the calls before them keep nothing for them."""
+    matches = Matches(program)
+    for i, call in matches:
+        found = new_results(call) if call.op.lean is not None else None
+        if found is None:
+            continue
+        outs, _ = found
+        readers = _readers(matches, i, outs[-1])
+        exchanged = {k: _from_source(matches, k, call, i) for k in readers or ()}
+        now = _lean(call, outs) if exchanged and all(exchanged.values()) else None
+        if now is None:
+            continue
+        matches.exchange(i, now, [])
+        for k, reader in exchanged.items():
+            matches.exchange(k, reader, [])  # type: ignore[arg-type]
+    matches.finish()
+
+
+def _readers(matches: Matches, maker: int, kept: Value) -> list[int]:
+    """The calls that read what was kept, if there are no others that touch it: none where there are."""
+    users = matches.users(kept.buffer)
+    return [] if users is None or users[:1] != [maker] else users[1:]
+
+
+def _from_source(matches: Matches, k: int, maker: Call, i: int) -> Call | None:
+    """The call that does the same with an argument of the maker, if that is unchanged until then."""
+    call = matches.calls[k]
+    assert call is not None
+    found = None if call.op.remade is None else new_results(call)
+    if call.op.remade is None or found is None:
+        return None
+    kept, source, operator = call.op.remade
+    given = maker.op.bind(maker.args, maker.kwargs).get(source)
+    bound = call.op.bind(call.args, call.kwargs)
+    if not isinstance(given, Value) or not isinstance(bound[kept], Value) or bound[kept].shape != given.shape:
+        return None
+    if not matches.unchanged({given.buffer}, i, k) or given.dtype is not bound[kept].dtype:
+        return None
+    outs, several = found
+    args = tuple(given if name == kept else value for name, value in bound.items())
+    op = operator.op  # type: ignore[attr-defined]
+    kernel = Kernel(op, outs[0].device, several)
+    return Call(op, kernel, args, {}, outs, [v.buffer for v in outs], call.changes, call.line, (call,))
+
+
+def _lean(call: Call, outs: list[Value]) -> Call | None:
+    """The call without its last result."""
+    op = call.op.lean.op  # type: ignore[union-attr]
+    args = tuple(call.op.bind(call.args, call.kwargs).values())
+    described = op.layout(*on_meta(args))
+    kept = [] if type(described) is tuple else [(tuple(one[0]), one[1]) for one in described]
+    if kept != [(tuple(v.shape), v.dtype) for v in outs[:-1]]:
+        return None
+    kernel = Kernel(op, outs[0].device, True)
+    made = [v.buffer for v in outs[:-1]]
+    return Call(op, kernel, args, {}, outs[:-1], made, call.changes, call.line, (call,))
+
+
+__all__ = ["remake_kept"]
