@@ -7,6 +7,7 @@ from collections.abc import Callable
 from .conversions import fold_conversions
 from .fusion import drop_dead, fuse
 from .gathering import gather
+from .placing import place_parts
 from .program import Program
 from .reductions import fuse_into_reductions
 from .remaking import remake_kept
@@ -14,6 +15,7 @@ from .remaking import remake_kept
 PASSES: tuple[Callable[[Program], None], ...] = (
     drop_dead,
     remake_kept,
+    place_parts,
     fold_conversions,
     drop_dead,
     fuse,

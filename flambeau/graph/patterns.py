@@ -16,6 +16,7 @@ class Matches:
     def __init__(self, program: Program):
         self.program = program
         self.calls: list[Call | None] = list(program.calls)
+        self._before: dict[int, list[Call]] = {}  # calls that stand in front of those at a position
         self._lasting = program.lasting()
         self._touched: dict[int, list[int]] = {}
         self._written: dict[int, list[int]] = {}
@@ -61,8 +62,15 @@ class Matches:
         for k in gone:
             self.calls[k] = None
 
+    def replace(self, i: int, now: list[Call], gone: list[int]) -> None:
+        """Put several calls in the place of one, which do what those that are `gone` did, too."""
+        self._before[i] = now[:-1]
+        self.exchange(i, now[-1], gone)
+
     def finish(self) -> None:
-        self.program.calls = [call for call in self.calls if call is not None]
+        self.program.calls = [
+            call for i, last in enumerate(self.calls) for call in (*self._before.get(i, ()), last) if call is not None
+        ]
 
 
 __all__ = ["Matches"]

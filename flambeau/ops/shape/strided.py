@@ -19,7 +19,12 @@ from ..machinery.inplace import raw_copy
 from ..machinery.record import NewTensor
 
 
-@internal(grads={"part": lambda g, place: place(g)}, name="_spread", batching="each")
+@internal(
+    grads={"part": lambda g, place: place(g)},
+    name="_spread",
+    batching="each",
+    places=lambda part, shape, place: [(part, place)],
+)
 def spread(part: Tensor, shape: tuple[int, ...], place: Callable) -> NewTensor:
     """Zeros of `shape` with `part` written where the view function `place` points: the derivative of that view."""
     return make_size(shape), part.dtype, part.device

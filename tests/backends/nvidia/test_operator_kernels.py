@@ -189,5 +189,10 @@ def test_cross_entropy_of_rows_and_its_gradient_from_scores(kind, classes, monke
             kernel(cross_entropy.cross_entropy_gradient, "cuda")(found[1], g, x, *rest)
             kernel(cross_entropy.cross_entropy_gradient, "any")(found[2], g, x, *rest)
             for one in found[1:]:
-                close(one[finite].float(), found[0][finite].float(), rtol=2e-2 if stores is ft.bfloat16 else 1e-5, atol=1e-6)
+                close(
+                    one[finite].float(),
+                    found[0][finite].float(),
+                    rtol=2e-2 if stores is ft.bfloat16 else 1e-5,
+                    atol=1e-6,
+                )
                 assert one[3:6].isnan().tolist() == found[0][3:6].isnan().tolist()

@@ -1,0 +1,152 @@
+"""Sums of tensors that are zero but for a part each: where the parts fill the result, they are written to their places, and nothing is
+filled or added. Such sums are the gradients of a tensor that was taken apart by views.
+
+Which operators write arguments into parts of zeros, and where, their records say (`Op.places`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from ..core.storage import UntypedStorage
+from ..core.tensor import contiguous_strides, numel_of
+from ..expr.node import arg, const
+from ..kernels import geometry
+from .fusion import fused_call
+from .loops import Loop, Place, loop_of
+from .patterns import Matches
+from .program import Call, Program, Value
+
+Box = tuple[tuple[int, int], ...]  # from, to, in each dimension
+
+
+class Part(NamedTuple):
+    """What is written to a part of a dense tensor: `target` is over that tensor's memory."""
+
+    source: Value
+    target: Value
+    box: Box
+    call: Call
+    position: int
+
+
+class Sum(NamedTuple):
+    """A tensor that is zero outside of these parts, which do not overlap, and the calls that made it."""
+
+    parts: list[Part]
+    gone: list[int]
+
+
+def place_parts(program: Program) -> None:
+    """Write the parts of such sums to their places."""
+    matches = Matches(program)
+    known: dict[int, Sum] = {}  # by buffer
+    for i, call in matches:
+        if call.op.places is not None and not call.rewritten:
+            known.update(_placed(call, i))
+            continue
+        found = _added(call, known, matches)
+        if found is None:
+            continue
+        both = _joined(*(known[b] for b in found), call, i)
+        if both is None:
+            continue
+        target = call.results
+        if sum(numel_of(p.target.shape) for p in both.parts) < numel_of(target.shape):
+            known[target.buffer] = both
+        elif all(matches.unchanged({p.source.buffer}, p.position, i) for p in both.parts):
+            matches.replace(i, _copies(both, call), [k for k in both.gone if k != i])
+    matches.finish()
+
+
+def _placed(call: Call, i: int) -> dict[int, Sum]:
+    out = call.results
+    if not isinstance(out, Value) or len(call.makes) != 1 or not _is_whole(out) or call.changes:
+        return {}
+    parts = []
+    for source, place in call.op.places(**call.op.bind(call.args, call.kwargs)):
+        there = place(out.over(UntypedStorage(0, out.device)))
+        start = there._offset * out.dtype.itemsize
+        target = Value(out.buffer, start, there.shape, there._strides, out.dtype, out.device)
+        box = _box(target, out)
+        if box is None or source.dtype is not out.dtype or source.shape != target.shape or 0 in source.shape:
+            return {}
+        parts.append(Part(source, target, box, call, i))
+    return {out.buffer: Sum(parts, [i])}
+
+
+def _is_whole(v: Value) -> bool:
+    return v.start == 0 and tuple(v.strides) == contiguous_strides(v.shape)
+
+
+def _box(part: Value, whole: Value) -> Box | None:
+    """The part as a range in each dimension; None where it is not that."""
+    sizes = {s: n for n, s in zip(part.shape, part.strides) if n > 1}
+    at, rest, box = part.start // part.dtype.itemsize, dict(sizes), []
+    for n, s in zip(whole.shape, whole.strides):
+        first, at = divmod(at, s) if n > 1 else (0, at)
+        size = rest.pop(s, 1) if n > 1 else 1
+        if first + size > n:
+            return None
+        box.append((first, first + size))
+    plain = not rest and len(sizes) == sum(n > 1 for n in part.shape)
+    return tuple(box) if plain else None
+
+
+def _added(call: Call, known: dict[int, Sum], matches: Matches) -> tuple[int, int] | None:
+    """The buffers of two such sums that a call adds up, and that nobody else reads."""
+    loop = None if call.rewritten or len(call.makes) != 1 or call.changes else loop_of(call)
+    if loop is None or len(loop.reads) != 2 or not isinstance(call.results, Value) or not _is_whole(call.results):
+        return None
+    (place, (root, d)), (first, second) = next(iter(loop.results.items())), loop.reads
+    both = [
+        p.buffer
+        for p, t in (first, second)
+        if isinstance(p, Place) and p.strides == place.strides and t is d and not p.start
+    ]
+    if (
+        root.op != "add"
+        or set(root.args) != {arg(0), arg(1)}
+        or len(set(both)) != 2
+        or any(b not in known for b in both)
+    ):
+        return None
+    if any(v.shape != call.results.shape for v in call.arguments()) or any(matches.only_pair(b) is None for b in both):
+        return None
+    return both[0], both[1]
+
+
+def _joined(a: Sum, b: Sum, call: Call, i: int) -> Sum | None:
+    """Both sums as one, over the memory of the call's result; None where parts overlap."""
+    if any(_overlap(p.box, q.box) for p in a.parts for q in b.parts):
+        return None
+    out = call.results
+    parts = [p._replace(target=replace(p.target, buffer=out.buffer)) for p in (*a.parts, *b.parts)]
+    return Sum(parts, [*a.gone, *b.gone, i])
+
+
+def _overlap(a: Box, b: Box) -> bool:
+    return all(first < end and start < last for (first, last), (start, end) in zip(a, b))
+
+
+def _copies(found: Sum, call: Call) -> list[Call]:
+    """One call for each part. They add zero, as the sum did: it has no zeros with a sign."""
+    calls: list[Call] = []
+    for k, p in enumerate(found.parts):
+        given = [p.target.strides, p.source.strides]
+        _, sizes, strides, _ = geometry.plan(p.target.shape, given)
+        read = Place(p.source.buffer, p.source.start, tuple(strides[1]))
+        write = Place(p.target.buffer, p.target.start, tuple(strides[0]))
+        root = arg(0) + const(0)
+        stands_for = (p.call, call) if k + 1 == len(found.parts) else (p.call,)
+        loop = Loop(
+            tuple(sizes), [(read, p.source.dtype)], {write: (root, p.target.dtype)}, stands_for, p.target.device
+        )
+        copy = fused_call(loop, [write])
+        copy.makes = [] if k else [p.target.buffer]
+        copy.changes = frozenset({p.target.buffer} if k else ())
+        calls.append(copy)
+    return calls
+
+
+__all__ = ["place_parts"]
