@@ -106,6 +106,11 @@ class Backend:
         positions[k] of each; nothing happens if a float32 number at the address `found` is not zero. None: there is none."""
         return None
 
+    def compile_reductions(self, reduction: Any, where: device) -> Callable | None:
+        """A function that reduces each of many dense tensors to one number: run(rows), where a row has the addresses of a tensor and of
+        its result and how many elements it has. `reduction` is a kernels.reduction_parts.Reduction. None: there is none."""
+        return None
+
     def indexed(self, where: device) -> device:
         """The device that is meant: where there are several, one with its number."""
         return where

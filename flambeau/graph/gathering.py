@@ -1,6 +1,6 @@
 """Many small tensors in one launch: calls that are the same formula over dense tensors of their own become one call over a list.
 
-An optimizer's clipping, the copies of weights that autocast makes, the conversions of gradients: a launch costs more than such work. Calls
+An optimizer's clipping, the norms before it, the copies of weights that autocast makes, the conversions of gradients: a launch costs more than such work. Calls
 move up to the first of their kind, or down to the last, where nothing in between touches what they write or writes what they read."""
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ..ops.machinery.record import Op
 from .fusion import FusedMap, fused_call
 from .loops import Loop, Number, Place, loop_of
 from .program import Call, Program
+from .reduced_lists import reduced_list, reduced_member
 
 _LARGEST = 1 << 22  # elements of a tensor for which a launch of its own is as good
 _FEWEST = 2
@@ -41,12 +42,12 @@ class Member:
 @dataclass(eq=False)
 class _Group:
     position: int
-    members: list[Member] = field(default_factory=list)
+    members: list[Any] = field(default_factory=list)  # all of one kind
 
 
 def gather(program: Program) -> None:
     """Make lists of calls that are alike."""
-    members = [member_of(call) for call in program.calls]
+    members: list[Any] = [member_of(call) or reduced_member(call) for call in program.calls]
     if sum(m is not None for m in members) < _FEWEST:
         return
     for backwards in (False, True):
@@ -56,10 +57,11 @@ def gather(program: Program) -> None:
         taken = {id(m.call) for g in groups for m in g.members}
         at = {g.position: g for g in groups}
         now: list[Call] = []
-        left: list[Member | None] = []
+        left: list[Any] = []
         for i, call in enumerate(calls):
             if i in at:
-                now.append(list_call(at[i].members[:: -1 if backwards else 1]))
+                together = at[i].members[:: -1 if backwards else 1]
+                now.append((list_call if isinstance(together[0], Member) else reduced_list)(together))
                 left.append(None)
             elif id(call) not in taken:
                 now.append(call)
@@ -67,7 +69,7 @@ def gather(program: Program) -> None:
         program.calls, members = (now[::-1], left[::-1]) if backwards else (now, left)
 
 
-def _grouped(calls: list[Call], members: list[Member | None]) -> list[_Group]:
+def _grouped(calls: list[Call], members: list[Any]) -> list[_Group]:
     """Calls that can all stand where the first of them stands, seen in this order."""
     touched: dict[int, int] = {}
     written: dict[int, int] = {}

@@ -1,4 +1,5 @@
-"""The passes over programs, in order. Each makes a program cheaper and changes no number."""
+"""The passes over programs, in order. Each makes a program cheaper and changes no number, but for the order of sums over lists of tensors
+and the last digit of probabilities that are found again."""
 
 from __future__ import annotations
 

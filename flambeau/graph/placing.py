@@ -48,7 +48,7 @@ def place_parts(program: Program) -> None:
         found = _added(call, known, matches)
         if found is None:
             continue
-        both = _joined(*(known[b] for b in found), call, i)
+        both = _joined(known[found[0]], known[found[1]], call, i)
         if both is None:
             continue
         target = call.results

@@ -6,7 +6,7 @@ that sums are formed in the same order."""
 from __future__ import annotations
 
 from array import array
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..backends.compiled import reduce_kernel
 from ..core.device import device
@@ -33,8 +33,8 @@ def fuse_into_reductions(program: Program) -> None:
     """Let reductions compute what they reduce, where a formula made it for nobody else."""
     matches = Matches(program)
     for i, call in matches:
-        found = _reduced(call)
-        users = None if found is None else matches.only_pair(found[0].buffer)
+        found = reduced(call)
+        users = None if found is None else matches.only_pair(found.value.buffer)
         maker = None if users is None or users[1] != i else matches.calls[users[0]]
         loop = None if maker is None else _single(maker)
         if found is None or users is None or loop is None or not matches.unchanged(loop.read(), *users):
@@ -45,20 +45,43 @@ def fuse_into_reductions(program: Program) -> None:
     matches.finish()
 
 
-def _reduced(call: Call) -> tuple[Value, Reduction, tuple[int, ...], dtype | None] | None:
-    """What a reduction reduces, itself, the dimensions, and the dtype that was asked for."""
-    impl = call.op.impl
-    if call.rewritten or call.op.kind != "reduction" or not isinstance(impl, Reduction) or call.changes:
+class Reduced(NamedTuple):
+    """What a call reduces, how, over which dimensions, and to which dtype if one was asked for."""
+
+    value: Value
+    impl: Reduction
+    dims: tuple[int, ...]
+    requested: dtype | None
+
+
+def reduced(call: Call) -> Reduced | None:
+    """A call as a reduction; None for other calls."""
+    meaning = None if call.rewritten or call.changes else _meaning(call)
+    if meaning is None:
+        return None
+    value, impl, dim, requested = meaning
+    result = call.results
+    # It may have made memory for its own use as well.
+    plain = isinstance(value, Value) and isinstance(result, Value) and not impl.combine.startswith("arg")
+    if not plain or dim == () or result.buffer not in call.makes or value.device is not result.device:
+        return None
+    return Reduced(value, impl, reduced_dims(plain_dim(dim), len(value.shape)), requested)
+
+
+def _meaning(call: Call) -> tuple[Any, Reduction, Any, dtype | None] | None:
+    """The operand of a reduction, itself, the dimensions as they were given, and the dtype."""
+    op, impl = call.op, call.op.impl
+    if op.reduces is not None:
+        bound = op.bind(call.args, call.kwargs)
+        found = op.reduces(**bound)
+        return None if found is None else (bound["input"], *found, None)
+    if op.kind != "reduction" or not isinstance(impl, Reduction):
         return None
     if isinstance(call.function, PrivateCall):
         value, dim, _, requested = (*call.args, *(None, False, None)[len(call.args) - 1 :])[:4]
-    else:
-        bound = call.op.bind(call.args, call.kwargs)
-        value, dim, requested = bound["input"], bound["dim"], bound["dtype"]
-    plain = isinstance(value, Value) and len(call.makes) == 1 and not impl.combine.startswith("arg")
-    if not plain or dim == () or not isinstance(call.results, Value) or value.device is not call.results.device:
-        return None
-    return value, impl, reduced_dims(plain_dim(dim), len(value.shape)), requested
+        return value, impl, dim, requested
+    bound = op.bind(call.args, call.kwargs)
+    return bound["input"], impl, bound["dim"], bound["dtype"]
 
 
 def _single(call: Call) -> Loop | None:
@@ -93,7 +116,7 @@ def _joined(
     name = "+".join(dict.fromkeys(part.op.name for part in parts))
     op = Op(name, "reduction", kernel.run, (), differentiable=False, impl=kernel, writes=("outs",))
     args = tuple(as_value(p, loop.sizes, t, loop.device) if isinstance(p, Place) else p.value for p, t in loop.reads)
-    return Call(op, kernel.run, args, {}, [call.results], call.makes, frozenset(), call.line, parts)
+    return Call(op, kernel.run, args, {}, [call.results], [call.results.buffer], frozenset(), call.line, parts)
 
 
 def _count(value: Value) -> int:
@@ -145,4 +168,4 @@ class FusedReduction:
         return fn if fixed is None else fixed(geometry), geometry
 
 
-__all__ = ["FusedReduction", "fuse_into_reductions"]
+__all__ = ["FusedReduction", "Reduced", "fuse_into_reductions", "reduced"]

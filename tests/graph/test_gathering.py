@@ -60,3 +60,17 @@ def test_a_write_in_between_keeps_calls_apart() -> None:
         return a, c, y * 2.5
 
     rewritten(f, fl.randn(5, 3), fl.randn(5, 3))
+
+
+def test_norms_of_many_tensors_are_one_call() -> None:
+    fl.manual_seed(0)
+    tensors = [fl.randn(*shape) for shape in ((3, 4), (70,), (1,), (2, 3, 5))]
+    tensors[1][3] = float("inf")
+
+    def norms(*given):  # noqa: ANN002, ANN202
+        return [t.norm() for t in given], [t.abs().amax() for t in given], [t.norm(1) for t in given]
+
+    recorded, program = rewritten(norms, *tensors, near=1e-6)
+    names = launches(program)
+    assert sum(name.endswith("norm_of_order of a list") for name in names) == 2 < len(launches(recorded))
+    assert "norm_of_order" not in names

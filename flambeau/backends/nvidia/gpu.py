@@ -275,6 +275,9 @@ class CudaBackend(Backend):
         program = cuda_lists.ListProgram(roots, dtypes, positions, numbers, singles)
         return program.bind(Bound(where, lambda nbytes: self.scratch(nbytes, where)))
 
+    def compile_reductions(self, reduction: Any, where: device) -> Callable | None:
+        return cuda_lists.ReduceListProgram(reduction).bind(Bound(where, lambda nbytes: self.scratch(nbytes, where)))
+
     def compile(self, build: Callable[[], Any], key: str) -> Callable:
         return self.compile_for(build, key, device("cuda", threads.mine.chosen))
 

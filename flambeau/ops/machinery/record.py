@@ -57,6 +57,7 @@ class Op:
     or a list of those. `kernels` compute them, by type of device; "any" stands for every device that compiles kernels.
     `formula(**arguments)`, of a primitive that only evaluates one (a copy, a fill), is the pointwise operator and the operands with which
     each element of the result is computed, or None where a call is something else: so compilers see through it.
+    `reduces(**arguments)`, of a primitive that only reduces its argument `input`, are the reduction and the dimensions, or None.
     `places(**arguments)`, of a primitive that writes tensors into parts of zeros, are pairs of such a tensor and the view function that
     gives its place.
     `loads` names arguments that kernels read element by element and compute with in full width: what is converted to a wider float only
@@ -97,6 +98,7 @@ class Op:
     source: Callable | None = None  # the function that was declared: names, order and defaults of its arguments
     layout: Callable | None = None
     formula: Callable | None = None
+    reduces: Callable | None = None
     places: Callable | None = None
     loads: tuple[str, ...] = ()
     stores: tuple[int, ...] = ()

@@ -106,6 +106,7 @@ def _complex_power_grad(g: Tensor, input: Tensor, n: Tensor, order: float) -> Te
     quirks=Quirks(label="LinalgVectorNormBackward0"),
     batching="along",
     aten="linalg_vector_norm(input, order, dim, keepdim)",
+    reduces=lambda input, order, dim, keepdim: (_BY_ORDER[order], dim) if order in _BY_ORDER else None,
 )
 def norm_of_order(input: Tensor, order: float, dim: Any, keepdim: bool) -> Tensor:
     return _norm(input, order, dim, keepdim)
