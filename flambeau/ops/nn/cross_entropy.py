@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NoReturn
 
 from ...core import dtype as dt
@@ -142,16 +142,6 @@ def cross_entropy_backward(
     return soft.shape, soft.dtype, soft.device
 
 
-@cross_entropy_backward.on("any")
-def _from_probabilities(grad_input: Tensor, *given: Any) -> None:
-    run_backward(grad_input, *given, from_scores=False)
-
-
-@cross_entropy_gradient.on("any")
-def _from_scores(grad_input: Tensor, *given: Any) -> None:
-    run_backward(grad_input, *given, from_scores=True)
-
-
 def run_backward(
     grad_input: Tensor, grad: Tensor, soft: Tensor, target: Tensor, weight: Any, stats: Tensor, reduction: str,
     ignore_index: int, smoothing: float, from_scores: bool,
@@ -168,6 +158,10 @@ def run_backward(
         kernels.cross_entropy_backward_columns(
             grad_input, g, stats, p, t, w, outer, n, inner, ignore_index, float(smoothing), **options
         )
+
+
+cross_entropy_backward.on("any")(partial(run_backward, from_scores=False))
+cross_entropy_gradient.on("any")(partial(run_backward, from_scores=True))
 
 
 def _indices_gradient(

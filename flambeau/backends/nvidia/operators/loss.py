@@ -154,7 +154,8 @@ def _are_plain_rows(input: Tensor, weight: Any, smoothing: float) -> bool:
 
 
 def _by_rows(out: list[Tensor], input: Tensor, target: Tensor, reduction: str, ignore_index: int) -> None:
-    loss, stats, soft = out if len(out) == 3 else (*out, None)
+    loss, stats = out[:2]
+    soft = out[2] if len(out) == 3 else None
     x, t = dense(input), dense(target)
     rows, n = x.shape
     text = _rows_text(x, stats.dtype if soft is None else soft.dtype, stats.dtype, True, soft)
@@ -178,14 +179,8 @@ def _gradient(
     run(rows, 512, *places, t.dtype.itemsize, rows, n, ignore_index, int(reduction == "none"), int(reduction == "mean"))
 
 
-@cross_entropy_backward.on("cuda")
-def _from_probabilities(out: Tensor, *given: Any) -> None:
-    _gradient(out, *given, from_scores=False)
-
-
-@cross_entropy_gradient.on("cuda")
-def _from_scores(out: Tensor, *given: Any) -> None:
-    _gradient(out, *given, from_scores=True)
+cross_entropy_backward.on("cuda")(functools.partial(_gradient, from_scores=False))
+cross_entropy_gradient.on("cuda")(functools.partial(_gradient, from_scores=True))
 
 
 @functools.cache
