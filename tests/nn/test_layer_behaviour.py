@@ -192,3 +192,15 @@ def setattr_none_bias(T, nn):
 
 
 test_same_in_both_libraries = scenario.as_test()
+
+
+def test_a_mixin_beside_a_declared_layer_is_initialised():
+    class Counting(flambeau.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.calls = 0
+
+    class Pool(flambeau.nn.MaxPool2d, Counting):
+        pass
+
+    assert Pool(2).calls == 0 and Pool(2).stride == 2

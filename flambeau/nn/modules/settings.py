@@ -54,11 +54,13 @@ def settings(cls: Layer) -> Layer:
     for name in set(names) & set(own):
         delattr(cls, name)
     space = {"__module__": cls.__module__, "__post_init__": cls.__post_init__}  # type: ignore[attr-defined]
-    assign: Any = vars(dataclasses.make_dataclass(cls.__name__, fields, namespace=space))["__init__"]
+    assign: Any = vars(dataclasses.make_dataclass(cls.__name__, fields, namespace=space, repr=False, eq=False))[
+        "__init__"
+    ]
 
     @functools.wraps(assign)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        Module.__init__(self)
+        super(Declared, self).__init__()  # a mixin may stand between the layers and Module
         assign(self, *args, **kwargs)
 
     cls.__init__ = __init__  # type: ignore[misc]
