@@ -4,6 +4,8 @@ Each scenario runs in both libraries; results, or type and text of the error, mu
 
 import pickle
 
+import flambeau
+
 from .scenarios import Scenarios
 
 scenario = Scenarios()
