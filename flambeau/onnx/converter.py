@@ -10,12 +10,15 @@ import flambeau
 from ..core.dtype import dtype as DType  # noqa: N812
 from ..core.tensor import Tensor
 from ..utils import _pytree as pytree
-from . import forms  # noqa: F401  they register themselves
+from . import (
+    forms,  # noqa: F401  they register themselves
+    torchlib,
+)
 from .builder import Builder, Size, Value
 from .errors import UnsupportedOperatorError
 from .forms.indexing import places_of, put_at
 from .functions import form_of_function
-from .registry import custom_form, form_of, operator_named, reason
+from .registry import custom_form, form_of, in_torchlib, operator_named, reason
 
 # Arguments that say where or how, never what.
 _IGNORED = frozenset([
@@ -95,20 +98,21 @@ class Converter:
         self.changed.append(base)
 
     # -- calls -----------------------------------------------------------------------------------------------------------------
-    def call(self, name: str, arguments: dict[str, Any], described: Any, place: str = "", target: Any = None) -> Any:
-        """One call: `name` is "aten::add_"; arguments by name in the schema's order. Gives slots, or numbers and lists of them."""
+    def call(self, schema: Any, arguments: dict[str, Any], described: Any, place: str = "", target: Any = None) -> Any:
+        """One call of an operator; arguments by name in the schema's order. Gives slots, or numbers and lists of them."""
+        name = schema.name
         first: Any = next(iter(arguments.values()), None)
         if name.endswith("_") and not name.endswith("__") and isinstance(first, Slot):
-            self._in_place(name, first, arguments, place, target)
+            self._in_place(schema, first, arguments, place, target)
             return first
         result = self._of_nothing(name, arguments, described, target)
         if result is _MISSING:
-            result = self._run(name, arguments, place, target)
+            result = self._run(schema, name, arguments, place, target, described)
         if result is _MISSING:
             result = unknown(described)
         self._describe(result, described)
         if _is_view(operator_named(name), arguments) and _same_dtype(first, result):
-            return self._views(name, first, arguments, result)
+            return self._views(schema, first, arguments, result, described)
         return slots(result)
 
     def _of_nothing(self, name: str, arguments: dict[str, Any], described: Any, target: Any) -> Any:
@@ -116,7 +120,7 @@ class Converter:
         Engines differ in what they do then."""
         operator = operator_named(name)
         own = custom_form(name, self.g.opset) is not None or target in self.table or form_of_function(target)
-        if own or not name.startswith("aten::") or form_of(name) is None or _is_view(operator, arguments):
+        if own or not name.startswith("aten::") or not self._has_form(name) or _is_view(operator, arguments):
             return _MISSING
         results = described if isinstance(described, (list, tuple)) else [described]
         if all(isinstance(d, Described) and d.dtype is not None and _is_empty(d) for d in results):
@@ -130,20 +134,23 @@ class Converter:
         result = operator(**pytree.tree_unflatten(filled, spec))
         return pytree.tree_map(lambda t: self.g.value(t) if isinstance(t, Tensor) else t, result)
 
-    def _in_place(self, name: str, first: Slot, arguments: dict[str, Any], place: str, target: Any) -> None:
+    def _has_form(self, name: str) -> bool:
+        return form_of(name) is not None or in_torchlib(name) or custom_form(name, self.g.opset) is not None
+
+    def _in_place(self, schema: Any, first: Slot, arguments: dict[str, Any], place: str, target: Any) -> None:
         """A change in place is the operator's result, put where the tensor was."""
+        name = schema.name
         own = custom_form(name, self.g.opset) is not None or target in self.table
-        plain = (
-            name if own or form_of(name[:-1]) is None and custom_form(name[:-1], self.g.opset) is None else name[:-1]
-        )
+        plain = name[:-1] if not own and self._has_form(name[:-1]) else name
         if name == "aten::copy_":
             value = self.g.number(self.plain(arguments["src"]), self.current(first).dtype)
         else:
-            value = self._run(plain, arguments, place, target if own else None)
+            about = Described(first.value.dtype, first.value.shape)
+            value = self._run(schema, plain, arguments, place, target, about)
         if value is not _MISSING:
             self.change(first, value)
 
-    def _run(self, name: str, arguments: dict[str, Any], place: str, target: Any = None) -> Any:
+    def _run(self, schema: Any, name: str, arguments: dict[str, Any], place: str, target: Any, described: Any) -> Any:
         try:
             plain = {key: self.plain(value) for key, value in arguments.items()}
             if target is not None and target in self.table:
@@ -153,13 +160,20 @@ class Converter:
                 return custom(self.g, *_for_user(custom, list(plain.values())))
             form = form_of(name)
             if form is None:
-                return self._made_here(name, plain, place)
+                return self._from_torchlib(schema, name, plain, place, described)
             if self.g.opset < form.since:
                 raise NotImplementedError(f"needs opset {form.since} or later")
             return form(self.g, **_wanted(name, form.wanted, _renamed(plain, form.wanted)))
         except NotImplementedError as error:
             self.missing.setdefault((name, str(error)), place)
             return _MISSING
+
+    def _from_torchlib(self, schema: Any, name: str, plain: dict[str, Any], place: str, described: Any) -> Any:
+        record = getattr(operator_named(name), "op", None)
+        function = torchlib.function_of(name, schema.overload_name, record) if not reason(name) else None
+        if function is None:
+            return self._made_here(name, plain, place)
+        return torchlib.call(self.g, function, schema, plain, record, described)
 
     def _made_here(self, name: str, plain: dict[str, Any], place: str) -> Any:
         """What an operator without a form gives: a tensor that is made of numbers alone (a window, places) is a constant."""
@@ -190,14 +204,14 @@ class Converter:
             for r, d in zip(result, described):
                 self._describe(r, d)
 
-    def _views(self, name: str, first: Slot, arguments: dict[str, Any], result: Any) -> Any:
+    def _views(self, schema: Any, first: Slot, arguments: dict[str, Any], result: Any, described: Any) -> Any:
         rest = {key: value for i, (key, value) in enumerate(arguments.items()) if i}
         key = next(iter(arguments))
         base = first.base or first
 
         def step(number: int | None) -> Callable:
             def again(value: Value) -> Any:
-                made = self._run(name, {key: Slot(value), **rest}, "")
+                made = self._run(schema, schema.name, {key: Slot(value), **rest}, "", None, None)
                 return made if number is None else made[number]
 
             return again

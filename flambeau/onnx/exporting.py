@@ -19,7 +19,7 @@ from ..jit.module import ScriptFunction, ScriptModule
 from ..nn import Module
 from ..nn.unchanged import in_mode
 from ..utils import _pytree as pytree
-from . import functions
+from . import functions, torchlib
 from .builder import Builder
 from .converter import Slot
 from .enums import OperatorExportTypes, TrainingMode
@@ -79,6 +79,7 @@ def export(
     >>> flambeau.onnx.export(model, (x,), "model.onnx", input_names=["image"], dynamic_axes={"image": {0: "batch"}}, dynamo=False)
     """
     onnx_package()
+    torchlib.names()  # it says what is missing where onnxscript is
     opset = DEFAULT_OPSET if opset_version is None else int(opset_version)
     if not OLDEST <= opset <= NEWEST:
         raise ValueError(f"Unsupported ONNX opset version: {opset}. Supported versions: {OLDEST} to {NEWEST}")

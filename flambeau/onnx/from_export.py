@@ -144,7 +144,7 @@ class ProgramReader:
                 default = getattr(argument, "default_value", None)
                 if default is not None:
                     arguments[argument.name] = default
-        result = self.converter.call(schema.name, arguments, described(node.meta), _place(node), target)
+        result = self.converter.call(schema, arguments, described(node.meta), _place(node), target)
         return (
             result.value
             if isinstance(result, Slot) and schema.name in ("aten::sym_size", "aten::sym_numel", "aten::item")

@@ -20,6 +20,7 @@ from .builder import Builder, Value
 from .converter import Converter, Described, Slot
 from .errors import OnnxExporterError
 from .forms.comparisons import compare
+from .registry import operator_named
 
 _NONE = object()  # what a branch that was not taken would have given
 
@@ -243,7 +244,7 @@ class ScriptReader:
         if isinstance(example, Tensor):
             value.known(example.dtype, (None,) * example.dim())
         else:
-            value.known({bool: flambeau.bool, int: flambeau.int64}.get(type(example), flambeau.float32), ())
+            value.known(_number_dtype(example), ())
         return Pair(Slot(value), example)
 
     def prim_Loop(self, node: Node, pairs: list[Pair], known: dict) -> list[Pair]:  # noqa: N802
@@ -305,7 +306,7 @@ class ScriptReader:
         if "b" in arguments and "a" in arguments:  # operators of numbers
             return Pair(self._of_numbers(node, arguments, example), example)
         place = node.range.highlight().strip() if node.range is not None else ""
-        made = self.converter.call(node.kind_, arguments, _shadow(example), place)
+        made = self.converter.call(schema, arguments, _shadow(example), place)
         return Pair(Slot(made) if isinstance(made, Value) else made, example)
 
     def _arguments(self, schema: Any, pairs: list[Pair]) -> dict[str, Any]:
@@ -317,9 +318,13 @@ class ScriptReader:
         return arguments
 
     def _of_numbers(self, node: Node, arguments: dict[str, Any], example: Any) -> Any:
-        names = {"a": "self", "b": "other"}
-        renamed = {names.get(k, k): v for k, v in arguments.items()}
-        return self.converter.call(node.kind_, renamed, None)
+        """An operator of numbers, some of which the program computes: the one of tensors with the same name. Lists are joined."""
+        if isinstance(arguments["a"], list):
+            return arguments["a"] + arguments["b"]
+        packet = operator_named({"aten::floordiv": "aten::floor_divide"}.get(node.kind_, node.kind_))
+        schema = getattr(packet, "Tensor", packet.default)._schema
+        given = {"self": arguments["a"], "other": arguments["b"]}
+        return self.converter.call(schema, given, Described(_number_dtype(example), ()))
 
     def _number(self, word: str, pairs: list[Pair]) -> Value:
         a, b = (self._value(self.g, p) for p in pairs)
@@ -334,6 +339,10 @@ class ScriptReader:
         ]
         with flambeau.no_grad():
             return run(*examples)
+
+
+def _number_dtype(example: Any) -> Any:
+    return {bool: flambeau.bool, int: flambeau.int64}.get(type(example), flambeau.float32)
 
 
 def holds_slots(thing: Any) -> bool:

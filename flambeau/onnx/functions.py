@@ -9,7 +9,8 @@ from typing import Any
 
 from .. import export  # noqa: F401  the whole room before its parts: see naming.load
 from ..export._trace import FunctionTarget, keeping
-from .registry import custom_form, form_of
+from . import torchlib
+from .registry import custom_form, form_of, in_torchlib
 
 
 class _State(threading.local):
@@ -38,10 +39,18 @@ def keeps(op: Any, name: str) -> bool:
     """Whether an operator stays one node of the graph: if it has a form, or cannot be taken apart."""
     if getattr(op, "kind", "") not in ("composite", "pointwise"):
         return True
-    opset = current_opset()
-    form = form_of(f"aten::{name}") or (form_of(f"aten::{name[:-1]}") if name.endswith("_") else None)
-    fits = form is not None and form.since <= opset
-    return fits or custom_form(f"aten::{name}", opset) is not None
+    opset, plain = current_opset(), f"aten::{name.removesuffix('_')}"
+    if custom_form(f"aten::{name}", opset) is not None:
+        return True
+    form = form_of(f"aten::{name}") or form_of(plain)
+    if form is not None:
+        return form.since <= opset
+    return in_torchlib(plain) and (torchlib.since(plain) <= opset or not _comes_apart(op))
+
+
+def _comes_apart(op: Any) -> bool:
+    """Whether an operator can be written by its parts: a body of other operators, or the formula of one operand alone."""
+    return op.kind == "composite" or (op.impl.arity == 1 and not op.impl.parameters)
 
 
 @contextlib.contextmanager

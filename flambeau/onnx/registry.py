@@ -10,6 +10,7 @@ import flambeau
 
 from .. import library  # noqa: F401  the whole room before its parts: see naming.load
 from ..library.aten import aten
+from . import torchlib
 from .errors import OnnxExporterError
 
 Form = Callable[..., Any]
@@ -62,6 +63,12 @@ def reason(name: str) -> str:
     """Why an operator has no form, where that is known."""
     found = _declared(name)
     return found if isinstance(found, str) else ""
+
+
+def in_torchlib(name: str) -> bool:
+    """Whether torchlib translates an operator of which nothing is declared here."""
+    record = getattr(operator_named(name), "op", None)
+    return _declared(name) is None and not torchlib.names().isdisjoint(torchlib.names_of(name, record))
 
 
 def _declared(name: str) -> Any:

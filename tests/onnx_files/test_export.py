@@ -12,6 +12,7 @@ from flambeau import nn
 from flambeau.nn import functional as F
 
 onnx = pytest.importorskip("onnx", reason="ONNX files need the package onnx")
+pytest.importorskip("onnxscript", reason="operators are translated by onnxscript's functions")
 onnxruntime = pytest.importorskip("onnxruntime", reason="exported models are run by onnxruntime")
 
 

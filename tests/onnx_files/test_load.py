@@ -11,6 +11,7 @@ import flambeau as torch
 from flambeau import nn
 
 onnx = pytest.importorskip("onnx", reason="ONNX files need the package onnx")
+pytest.importorskip("onnxscript", reason="operators are translated by onnxscript's functions")
 pytest.importorskip("onnxruntime", reason="exported models are run by onnxruntime")
 
 

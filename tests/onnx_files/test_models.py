@@ -16,6 +16,7 @@ from flambeau.vision.models.detection.roi_masks import heatmaps_to_keypoints
 from tests.onnx_files import zoo
 
 onnx = pytest.importorskip("onnx", reason="ONNX files need the package onnx")
+pytest.importorskip("onnxscript", reason="operators are translated by onnxscript's functions")
 onnxruntime = pytest.importorskip("onnxruntime", reason="exported models are run by onnxruntime")
 
 

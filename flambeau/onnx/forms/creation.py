@@ -56,14 +56,12 @@ _filling("zeros", 0)
 _filling("ones", 1)
 
 
-@form(aten.full)
 def full(g: Builder, size: Any, fill_value: Any, dtype: DType | None = None) -> Value:
     if dtype is None:
         dtype = promoted(fill_value) if isinstance(fill_value, Value) else flambeau.full((), fill_value).dtype
     return filled(g, size, fill_value, dtype)
 
 
-@form(aten.full_like, aten.fill)
 def full_like(g: Builder, self: Value, fill_value: Any = None, dtype: DType | None = None, value: Any = None) -> Value:
     given = fill_value if fill_value is not None else value
     dtype = self.dtype if dtype is None else dtype
@@ -77,12 +75,7 @@ def zero_(g: Builder, self: Value) -> Value:
     return full_like(g, self, 0)
 
 
-@form(aten.new_full)
-def new_full(g: Builder, self: Value, size: Any, fill_value: Any, dtype: DType | None = None) -> Value:
-    return filled(g, size, fill_value, self.dtype if dtype is None else dtype)
-
-
-@form(aten.scalar_tensor, aten.tensor, aten.as_tensor)
+@form(aten.tensor, aten.as_tensor)
 def scalar_tensor(g: Builder, s: Any = None, data: Any = None, dtype: DType | None = None) -> Value:
     given = s if s is not None else data
     if isinstance(given, Value):
@@ -116,16 +109,6 @@ def linspace(g: Builder, start: Any, end: Any, steps: Any, dtype: DType | None =
     return g.constant(made.tolist(), made.dtype)
 
 
-@form(aten.eye)
-def eye(g: Builder, n: Any, m: Any = None, dtype: DType | None = None) -> Value:
-    from ..dtypes import NUMBER  # noqa: PLC0415
-
-    dtype = _default(dtype)
-    m = n if m is None else m
-    base = filled(g, [n, m], 0, dtype)
-    return g.op("EyeLike", base, dtype_i=NUMBER[dtype]).known(dtype, base.shape)
-
-
 def _drawn(name: str, kind: str, **attributes: float) -> None:
     from ..dtypes import NUMBER  # noqa: PLC0415
 
@@ -146,21 +129,6 @@ _drawn("rand", "RandomUniform")
 _drawn("randn", "RandomNormal")
 
 
-@form(aten.randint)
-def randint(g: Builder, high: int, size: Any, low: int = 0, dtype: DType | None = None) -> Value:
-    dtype = flambeau.int64 if dtype is None else dtype
-    drawn = g.op("RandomUniformLike", filled(g, size, 0, flambeau.float32), low_f=low, high_f=high)
-    return g.cast(
-        g.op("Floor", drawn).known(flambeau.float32, [n if isinstance(n, int) else None for n in size]), dtype
-    )
-
-
-@form(aten.randint_like)
-def randint_like(g: Builder, self: Value, high: int, low: int = 0, dtype: DType | None = None) -> Value:
-    return randint(g, high, g.sizes(self), low, self.dtype if dtype is None else dtype)
-
-
-@form(aten.normal)
 def normal(g: Builder, mean: Any, std: Any = 1.0, size: Any = None, dtype: DType | None = None) -> Value:
     like = next((v for v in (mean, std) if isinstance(v, Value)), None)
     base = filled(g, size, 0, _default(dtype)) if like is None else like
@@ -179,7 +147,6 @@ def bernoulli_(g: Builder, self: Value, p: Any = 0.5) -> Value:
     return g.cast(bernoulli(g, p if isinstance(p, Value) else full_like(g, self, p, flambeau.float32)), self.dtype)
 
 
-@form(aten.bernoulli)
 def bernoulli(g: Builder, self: Value, p: float | None = None) -> Value:
     x = self if p is None else full_like(g, self, p)
     return g.op("Bernoulli", x).known(self.dtype, self.shape)
@@ -197,15 +164,6 @@ def multinomial(g: Builder, self: Value, num_samples: int, replacement: bool = F
         flambeau.int64, [self.shape[0] if self.rank == 2 else 1, num_samples]
     )
     return made if self.rank == 2 else g.squeeze(made, [0])
-
-
-@form(aten.atleast_1d, aten.atleast_2d, aten.atleast_3d)
-def atleast(g: Builder, self: Any = None, tensors: Any = None, name: str = "") -> Any:
-    if tensors is not None:
-        return [atleast(g, t, None, name) for t in tensors]
-    rank, wanted = self.rank, int(name[-2])
-    new = {(0, 1): [0], (0, 2): [0, 1], (1, 2): [0], (0, 3): [0, 1, 2], (1, 3): [0, 2], (2, 3): [2]}.get((rank, wanted))
-    return self if new is None else g.unsqueeze(self, new)
 
 
 @form(aten.sum_to_size)

@@ -17,7 +17,6 @@ from .pointwise import broadcast, div
 from .shapes import cat, permute, unsqueeze
 
 
-@form(aten.slice)
 def slice_(g: Builder, self: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
     start = 0 if start is None else start
     end = LARGEST if end is None else end
@@ -26,7 +25,6 @@ def slice_(g: Builder, self: Value, dim: int = 0, start: Any = None, end: Any = 
     return g.slice(self, [dim % max(self.rank or 1, 1)], [start], [end], [step])
 
 
-@form(aten.select)
 def select(g: Builder, self: Value, dim: int, index: Any) -> Value:
     dim %= max(self.rank or 1, 1)
     place = g.number(index, flambeau.int64)
@@ -34,28 +32,6 @@ def select(g: Builder, self: Value, dim: int, index: Any) -> Value:
     if self.constant is not None and place.constant is not None:
         return g.constant(np.take(self.constant, int(place.constant), axis=dim))
     return g.op("Gather", self, place, axis_i=dim).known(self.dtype, shape)
-
-
-@form(aten.index_select)
-def index_select(g: Builder, self: Value, dim: int, index: Value) -> Value:
-    if self.rank == 0:
-        return self
-    dim %= self.rank
-    place = g.unsqueeze(index, [0]) if index.rank == 0 else index
-    shape = [place.shape[0] if i == dim else s for i, s in enumerate(self.shape)]
-    return g.op("Gather", self, place, axis_i=dim).known(self.dtype, shape)
-
-
-@form(aten.embedding)
-def embedding(
-    g: Builder,
-    weight: Value,
-    indices: Value,
-    padding_idx: Any = -1,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Value:
-    return g.op("Gather", weight, indices).known(weight.dtype, [*(indices.shape or ()), weight.shape[-1]])
 
 
 @form(aten.embedding_bag)
@@ -95,7 +71,6 @@ def embedding_bag(
     return made.known(weight.dtype, shape), *(Absent("what embedding_bag keeps for its gradient") for _ in range(3))
 
 
-@form(aten.gather)
 def gather(g: Builder, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
     index = g.cast(index, flambeau.int64)
     if self.rank == 0:
@@ -311,7 +286,7 @@ def index_copy(g: Builder, self: Value, dim: int, index: Value, source: Value, a
 _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
 
 
-@form(aten.scatter, aten.scatter_add, aten.scatter_reduce)
+@form(aten.scatter, aten.scatter_reduce)
 def scatter(
     g: Builder, self: Value, dim: int, index: Value, src: Any = None, value: Any = None, reduce: str | None = None,
     include_self: bool = True, name: str = "",
@@ -402,25 +377,6 @@ def masked_scatter(g: Builder, self: Value, mask: Value, source: Value) -> Value
         g.constant(np.array([0])),
     )
     return g.op("ScatterND", self, rows, first).known(self.dtype, self.shape)
-
-
-@form(aten.select_scatter)
-def select_scatter(g: Builder, self: Value, src: Value, dim: int, index: int) -> Value:
-    dim %= self.rank
-    return slice_scatter(g, self, g.unsqueeze(src, [dim]), dim, index, None if index == -1 else index + 1)
-
-
-@form(aten.slice_scatter)
-def slice_scatter(
-    g: Builder, self: Value, src: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
-) -> Value:
-    dim %= self.rank
-    size = self.shape[dim]
-    if not isinstance(size, int):
-        raise NotImplementedError("slice_scatter along a size that changes")
-    places = np.arange(size, dtype=np.int64)[slice(start, end, step)]
-    indices: list[Value | None] = [None] * dim + [g.constant(places)]
-    return index_put(g, self, indices, src)
 
 
 @form(aten.one_hot)

@@ -18,12 +18,6 @@ def _collected(g: Builder, x: Value, reduction: int) -> Value:
     return x if reduction == 0 else mean(g, x) if reduction == 1 else sum_(g, x)
 
 
-@form(aten.mse_loss)
-def mse_loss(g: Builder, self: Value, target: Value, reduction: int = 1) -> Value:
-    off = sub(g, self, target)
-    return _collected(g, mul(g, off, off), reduction)
-
-
 @form(aten.l1_loss)
 def l1_loss(g: Builder, self: Value, target: Value, reduction: int = 1) -> Value:
     off = sub(g, self, target)

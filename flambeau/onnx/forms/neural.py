@@ -187,22 +187,12 @@ def layer_norm(
     return made, centre, g.op("Reciprocal", spread).known(input.dtype, centre.shape)
 
 
-@form(aten.rms_norm)
-def rms_norm(g: Builder, input: Value, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Value:
-    dims = [input.rank - len(normalized_shape) + i for i in range(len(normalized_shape))]
-    eps = flambeau.finfo(input.dtype).eps if eps is None else eps
-    spread = g.op("Sqrt", add(g, mean(g, mul(g, input, input), dims, True), eps)).known(input.dtype, None)
-    made = g.op("Div", input, spread).known(input.dtype, input.shape)
-    return made if weight is None else mul(g, made, weight)
-
-
 def _in_groups(g: Builder, x: Value, groups: int) -> Value:
     fixed = all(isinstance(n, int) for n in x.shape[1:])
     rest = math.prod(x.shape[1:]) // groups if fixed else -1
     return g.reshape(x, [0, groups, rest]).known(x.dtype, (x.shape[0], groups, rest if fixed else None))
 
 
-@form(aten.group_norm)
 def group_norm(
     g: Builder,
     input: Value,
@@ -239,19 +229,6 @@ def native_group_norm(
     spread, centre = variance(g, x, 2, 0, False)
     inverse = g.op("Reciprocal", g.op("Sqrt", add(g, spread, eps))).known(input.dtype, spread.shape)
     return group_norm(g, input, group, weight, bias, eps), centre, inverse
-
-
-@form(aten.instance_norm)
-def instance_norm(
-    g: Builder, input: Value, weight: Any = None, bias: Any = None, running_mean: Any = None, running_var: Any = None,
-    use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5, cudnn_enabled: Any = None,
-) -> Value:  # fmt: skip
-    if not use_input_stats:
-        return batch_norm(g, input, weight, bias, running_mean, running_var, False, momentum, eps)
-    channels = input.shape[1]
-    one, zero = (g.constant(np.full(channels, v).tolist(), input.dtype) for v in (1.0, 0.0))
-    scale, shift = weight if weight is not None else one, bias if bias is not None else zero
-    return g.op("InstanceNormalization", input, scale, shift, epsilon_f=eps).known(input.dtype, input.shape)
 
 
 # -- attention ---------------------------------------------------------------------------------------------------------------------------

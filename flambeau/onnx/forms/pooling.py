@@ -76,7 +76,7 @@ def max_pool_with_indices(
     return values, g.op("Mod", places, g.number(total, flambeau.int64)).known(flambeau.int64, places.shape)
 
 
-@form(aten.avg_pool1d, aten.avg_pool2d, aten.avg_pool3d)
+@form(aten.avg_pool2d, aten.avg_pool3d)
 def avg_pool(
     g: Builder, self: Value, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
     divisor_override: int | None = None, name: str = "",

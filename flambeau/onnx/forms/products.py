@@ -23,12 +23,6 @@ def product_shape(a: Value, b: Value) -> Any:
     return shape
 
 
-@form(aten.matmul, aten.mm, aten.bmm, aten.mv, aten.dot, aten.linalg_matmul, aten.vdot)
-def matmul(g: Builder, self: Value, other: Any = None, mat2: Any = None, vec: Any = None, tensor: Any = None) -> Value:
-    y = next(v for v in (other, mat2, vec, tensor) if v is not None)
-    return g.op("MatMul", self, y).known(self.dtype, product_shape(self, y))
-
-
 @form(aten.linear)
 def linear(g: Builder, input: Value, weight: Value, bias: Any = None) -> Value:
     if input.rank == 2 and weight.rank == 2 and bias is not None:
@@ -54,55 +48,9 @@ def addmm(g: Builder, self: Any, mat1: Value, mat2: Value, beta: Any = 1, alpha:
     return g.op("Gemm", mat1, mat2, self, alpha_f=alpha, beta_f=beta).known(mat1.dtype, (mat1.shape[0], mat2.shape[1]))
 
 
-@form(aten.addmv, aten.addbmm, aten.baddbmm, aten.addr)
-def baddbmm(
-    g: Builder, self: Value, batch1: Any = None, batch2: Any = None, mat: Any = None, vec: Any = None, vec1: Any = None, vec2: Any = None,
-    beta: Any = 1, alpha: Any = 1, name: str = "",
-) -> Value:  # fmt: skip
-    if name.endswith("addr"):
-        product = mul(g, g.unsqueeze(vec1, [1]), g.unsqueeze(vec2, [0]))
-    else:
-        a, b = (batch1, batch2) if batch1 is not None else (mat, vec)
-        product = matmul(g, a, b)
-        if name.endswith("::addbmm"):
-            product = g.reduce("ReduceSum", product, [0], False)
-    if alpha != 1:
-        product = mul(g, product, alpha)
-    return product if beta == 0 else add(g, product, self if beta == 1 else mul(g, self, beta))
-
-
-@form(aten.outer, aten.ger)
+@form(aten.outer)
 def outer(g: Builder, self: Value, vec2: Value) -> Value:
     return mul(g, g.unsqueeze(self, [1]), g.unsqueeze(vec2, [0]))
-
-
-@form(aten.einsum)
-def einsum(g: Builder, equation: str, tensors: list[Value], path: Any = None) -> Value:
-    if g.opset < 12:
-        raise NotImplementedError("einsum needs opset 12 or later")
-    return g.op("Einsum", *tensors, equation_s=equation).known(tensors[0].dtype, None)
-
-
-@form(aten.det, aten.linalg_det)
-def det(g: Builder, self: Any = None, A: Any = None) -> Value:  # noqa: N803  PyTorch's name
-    x = self if self is not None else A
-    return g.op("Det", x).known(x.dtype, x.shape[:-2])
-
-
-@form(aten.cross, aten.linalg_cross)
-def cross(g: Builder, self: Value, other: Value, dim: Any = None) -> Value:
-    rank = self.rank or 1
-    dim = (
-        -1
-        if dim is None and self.shape[-1] == 3
-        else next(i for i, s in enumerate(self.shape) if s == 3)
-        if dim is None
-        else dim
-    )
-    dim %= rank
-    a, b = ([g.slice(x, [dim], [i], [i + 1]) for i in range(3)] for x in (self, other))
-    rows = [g.op("Sub", g.op("Mul", a[i], b[j]), g.op("Mul", a[j], b[i])) for i, j in ((1, 2), (2, 0), (0, 1))]
-    return g.op("Concat", *rows, axis_i=dim).known(self.dtype, broadcast(self, other))
 
 
 @form(aten.cosine_similarity)
@@ -118,14 +66,6 @@ def cosine_similarity(g: Builder, x1: Value, x2: Value, dim: int = 1, eps: float
     low = g.number(eps, x1)
     sizes = [g.op("Max", s, low).known(s.dtype, s.shape) for s in sizes]
     return g.op("Div", dots, g.op("Mul", *sizes)).known(x1.dtype, dots.shape)
-
-
-@form(aten.pairwise_distance)
-def pairwise_distance(
-    g: Builder, x1: Value, x2: Value, p: float = 2, eps: float = 1e-6, keepdim: bool = False
-) -> Value:
-    off = g.op("Add", g.op("Sub", x1, x2), g.number(eps, x1)).known(x1.dtype, broadcast(x1, x2))
-    return vector_norm(g, off, p, -1, keepdim)
 
 
 @form(aten.cdist, aten._cdist_forward)

@@ -14,7 +14,6 @@ from ...core.dtype import dtype as DType  # noqa: N812
 from ..builder import Builder, Value
 from ..registry import aten, form
 from .comparisons import compare, truth
-from .pointwise import as_float
 
 
 def dims_of(x: Value, dim: Any) -> list[int] | None:
@@ -38,7 +37,6 @@ def _summed_dtype(x: Value, dtype: DType | None) -> DType:
     return x.dtype if x.dtype.is_floating_point else flambeau.int64
 
 
-@form(aten.sum)
 def sum_(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
     return _reduced(g, "ReduceSum", g.cast(self, _summed_dtype(self, dtype)), dim, keepdim)
 
@@ -52,16 +50,6 @@ def nansum(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtyp
 @form(aten.mean)
 def mean(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
     return _reduced(g, "ReduceMean", self if dtype is None else g.cast(self, dtype), dim, keepdim)
-
-
-@form(aten.prod)
-def prod(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, dtype: DType | None = None) -> Value:
-    return _reduced(g, "ReduceProd", g.cast(self, _summed_dtype(self, dtype)), dim, keepdim)
-
-
-@form(aten.amax, aten.amin)
-def amax(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, name: str = "") -> Value:
-    return _reduced(g, "ReduceMax" if name.endswith("max") else "ReduceMin", self, dim, keepdim)
 
 
 @form(aten.max, aten.min)
@@ -91,27 +79,9 @@ def _arg(g: Builder, kind: str, x: Value, dim: int, keepdim: bool) -> Value:
     return g.op(kind, x, axis_i=dim, keepdims_i=int(keepdim)).known(flambeau.int64, shape)
 
 
-@form(aten.argmax, aten.argmin)
-def argmax(g: Builder, self: Value, dim: int | None = None, keepdim: bool = False, name: str = "") -> Value:
-    kind = "ArgMax" if name.endswith("max") else "ArgMin"
-    if self.rank == 0:
-        return g.constant(0, flambeau.int64)
-    if dim is None:
-        found = _arg(g, kind, g.reshape(self, [-1]).known(self.dtype, (None,)), 0, False)
-        return g.reshape(found, [1] * self.rank) if keepdim else found.known(flambeau.int64, ())
-    return _arg(g, kind, self, dim % self.rank, keepdim)
-
-
 @form(aten.aminmax)
 def aminmax(g: Builder, self: Value, dim: int | None = None, keepdim: bool = False) -> Any:
     return tuple(_reduced(g, kind, self, dim, keepdim) for kind in ("ReduceMin", "ReduceMax"))
-
-
-@form(aten.all, aten.any)
-def all_(g: Builder, self: Value, dim: Any = None, keepdim: bool = False, name: str = "") -> Value:
-    x = g.cast(truth(g, self), flambeau.int32)
-    made = _reduced(g, "ReduceMin" if name.endswith("all") else "ReduceMax", x, dim, keepdim)
-    return g.cast(made, flambeau.bool)
 
 
 def _count(g: Builder, x: Value, dims: list[int] | None) -> Any:
@@ -168,11 +138,6 @@ def var(
     if "std" in name:
         spread = g.op("Sqrt", spread).known(spread.dtype, spread.shape)
     return (spread, centre) if name.endswith("_mean") else spread
-
-
-@form(aten.logsumexp, aten.special_logsumexp)
-def logsumexp(g: Builder, self: Value, dim: Any, keepdim: bool = False) -> Value:
-    return _reduced(g, "ReduceLogSumExp", as_float(g, self), dim, keepdim)
 
 
 def vector_norm(g: Builder, x: Value, order: Any, dim: Any, keepdim: bool) -> Value:
@@ -269,16 +234,6 @@ def log_softmax(g: Builder, self: Value, dim: int, dtype: DType | None = None, h
     return _softmax(g, "LogSoftmax", self if dtype is None else g.cast(self, dtype), dim)
 
 
-@form(aten.cumsum)
-def cumsum(g: Builder, self: Value, dim: int, dtype: DType | None = None) -> Value:
-    x = g.cast(self, _summed_dtype(self, dtype))
-    if x.rank == 0:
-        return x
-    return g.op("CumSum", x, g.constant(dim % x.rank, flambeau.int32 if x.rank is None else flambeau.int64)).known(
-        x.dtype, x.shape
-    )
-
-
 def _scanned(g: Builder, x: Value, dim: int, starts: list[Value], step: Callable, dtypes: list[Any]) -> list[Value]:
     """Run along a dimension: `step(inner, states, element)` gives the next states, then what to keep of each step."""
     inner = g.inner("step")
@@ -370,15 +325,6 @@ def median(g: Builder, self: Value, dim: int | None = None, keepdim: bool = Fals
         raise NotImplementedError("the median of a dimension whose size changes")
     found = kthvalue(g, x, (size + 1) // 2, along, keepdim)
     return found[0] if dim is None else found
-
-
-@form(aten.logcumsumexp)
-def logcumsumexp(g: Builder, self: Value, dim: int) -> Value:
-    if self.rank == 0:
-        return self
-    top = g.reduce("ReduceMax", self, [dim % self.rank], True)
-    parts = g.op("Exp", g.op("Sub", self, top)).known(self.dtype, self.shape)
-    return g.op("Add", g.op("Log", cumsum(g, parts, dim)), top).known(self.dtype, self.shape)
 
 
 def top_values(g: Builder, x: Value, k: Any, dim: int, largest: bool, sorted: bool = True) -> tuple[Value, Value]:

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..builder import Builder, Value
 from ..registry import aten, form
-from .indexing import padded
 from .neural import many
 
 
@@ -104,29 +103,6 @@ def affine_grid(g: Builder, theta: Value, size: Any, align_corners: bool) -> Val
     made = g.op("AffineGrid", theta, g.ints(size), align_corners_i=int(align_corners))
     fixed = [n if isinstance(n, int) else None for n in size]
     return made.known(theta.dtype, (fixed[0], *fixed[2:], len(fixed) - 2))
-
-
-@form(aten.im2col)
-def im2col(g: Builder, self: Value, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Value:
-    x = padded(g, self, [padding[1], padding[1], padding[0], padding[0]])
-    _, channels, high, wide = x.shape
-    if not isinstance(high, int) or not isinstance(wide, int):
-        raise NotImplementedError("im2col of sizes that change")
-    rows = [
-        range(i * dilation[0], i * dilation[0] + high - dilation[0] * (kernel_size[0] - 1), stride[0])
-        for i in range(kernel_size[0])
-    ]
-    columns = [
-        range(i * dilation[1], i * dilation[1] + wide - dilation[1] * (kernel_size[1] - 1), stride[1])
-        for i in range(kernel_size[1])
-    ]
-    places = np.array([[r * wide + c for r in rs for c in cs] for rs in rows for cs in columns], np.int64)
-    flat = g.reshape(x, [g.size(x, 0), channels, high * wide])
-    picked = g.op("Gather", flat, g.constant(places), axis_i=2).known(self.dtype, None)
-    total = channels * len(places)
-    return g.reshape(picked, [g.size(self, 0), total, places.shape[1]]).known(
-        self.dtype, (self.shape[0], total, places.shape[1])
-    )
 
 
 @form(aten.col2im, since=18)

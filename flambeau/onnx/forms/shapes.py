@@ -9,7 +9,6 @@ import numpy as np
 
 import flambeau
 
-from ...core.dtype import dtype as DType  # noqa: N812
 from ..builder import LARGEST, Builder, Value
 from ..registry import aten, form
 from .pointwise import promoted
@@ -17,18 +16,6 @@ from .pointwise import promoted
 
 def _wrapped(x: Value, dim: int, extra: int = 0) -> int:
     return dim % max((x.rank or 0) + extra, 1)
-
-
-@form(aten.view, aten.reshape, aten._unsafe_view)
-def view(g: Builder, self: Value, size: Any = None, shape: Any = None, dtype: DType | None = None) -> Value:
-    if dtype is not None:
-        raise NotImplementedError("view(dtype)")
-    return g.reshape(self, size if size is not None else shape)
-
-
-@form(aten.view_as, aten.reshape_as)
-def view_as(g: Builder, self: Value, other: Value) -> Value:
-    return g.op("Reshape", self, g.shape_of(other)).known(self.dtype, other.shape)
 
 
 @form(aten.flatten)
@@ -48,14 +35,6 @@ def flatten(g: Builder, self: Value, start_dim: int = 0, end_dim: int = -1) -> V
     return g.reshape(self, sizes)
 
 
-@form(aten.unflatten)
-def unflatten(g: Builder, self: Value, dim: int, sizes: Any) -> Value:
-    dim = _wrapped(self, dim)
-    before, after = [g.size(self, d) for d in range(dim)], [g.size(self, d) for d in range(dim + 1, self.rank)]
-    return g.reshape(self, [*before, *sizes, *after])
-
-
-@form(aten.unsqueeze)
 def unsqueeze(g: Builder, self: Value, dim: int) -> Value:
     return g.unsqueeze(self, [_wrapped(self, dim, 1)])
 
@@ -70,7 +49,6 @@ def squeeze(g: Builder, self: Value, dim: Any = None) -> Value:
     return g.squeeze(self, ones) if ones else self
 
 
-@form(aten.permute)
 def permute(g: Builder, self: Value, dims: Any) -> Value:
     order = [_wrapped(self, d) for d in dims]
     if not order:
@@ -79,7 +57,6 @@ def permute(g: Builder, self: Value, dims: Any) -> Value:
     return g.op("Transpose", self, perm_i=order).known(self.dtype, shape)
 
 
-@form(aten.transpose, aten.swapaxes, aten.swapdims)
 def transpose(g: Builder, self: Value, dim0: int = 0, dim1: int = 1, axis0: Any = None, axis1: Any = None) -> Value:
     a, b = (dim0, dim1) if axis0 is None else (axis0, axis1)
     if self.rank == 0:
@@ -97,7 +74,7 @@ def t(g: Builder, self: Value, name: str = "") -> Value:
     return permute(g, self, list(range(self.rank))[::-1]) if name.endswith("_T") else transpose(g, self, -2, -1)
 
 
-@form(aten.movedim, aten.moveaxis)
+@form(aten.movedim)
 def movedim(g: Builder, self: Value, source: Any, destination: Any) -> Value:
     if isinstance(source, int):
         source, destination = [source], [destination]
@@ -108,7 +85,7 @@ def movedim(g: Builder, self: Value, source: Any, destination: Any) -> Value:
     return permute(g, self, order)
 
 
-@form(aten.expand, aten.broadcast_to)
+@form(aten.expand)
 def expand(g: Builder, self: Value, size: Any) -> Value:
     if isinstance(size, Value):
         return g.op("Expand", self, size).known(self.dtype, None)
@@ -122,11 +99,6 @@ def expand(g: Builder, self: Value, size: Any) -> Value:
     return made.known(self.dtype, shape)
 
 
-@form(aten.expand_as)
-def expand_as(g: Builder, self: Value, other: Value) -> Value:
-    return g.op("Expand", self, g.shape_of(other)).known(self.dtype, other.shape)
-
-
 @form(aten.broadcast_tensors)
 def broadcast_tensors(g: Builder, tensors: list[Value]) -> list[Value]:
     from .pointwise import broadcast  # noqa: PLC0415
@@ -137,53 +109,6 @@ def broadcast_tensors(g: Builder, tensors: list[Value]) -> list[Value]:
     return [g.expand(x, list(shape)) for x in tensors]
 
 
-@form(aten.repeat, aten.tile)
-def repeat(g: Builder, self: Value, repeats: Any = None, dims: Any = None) -> Value:
-    times = repeats if repeats is not None else dims
-    x = self
-    if isinstance(times, Value):
-        return g.op("Tile", x, times).known(x.dtype, None)
-    if len(times) > (x.rank or 0):
-        x = g.unsqueeze(x, list(range(len(times) - (x.rank or 0))))
-    times = [1] * ((x.rank or 0) - len(times)) + list(times)
-    if not times:
-        return x
-    shape = [s * n if isinstance(s, int) and isinstance(n, int) else None for s, n in zip(x.shape, times)]
-    return g.op("Tile", x, g.ints(times)).known(x.dtype, shape)
-
-
-@form(aten.repeat_interleave)
-def repeat_interleave(g: Builder, self: Value, repeats: Any, dim: int | None = None) -> Value:
-    if isinstance(repeats, Value) and repeats.constant is not None and repeats.constant.size == 1:
-        repeats = int(repeats.constant.reshape(()))
-    if isinstance(repeats, Value):
-        return _repeated_each(g, self, repeats, dim)
-    x = self if dim is not None else g.reshape(self, [-1]).known(self.dtype, (None,))
-    dim = 0 if dim is None else _wrapped(x, dim)
-    wide = g.unsqueeze(x, [dim + 1])
-    times = [1] * (x.rank + 1)
-    times[dim + 1] = repeats
-    tiled = g.op("Tile", wide, g.ints(times)).known(x.dtype, None)
-    sizes = [-1 if d == dim else g.size(x, d) for d in range(x.rank)]
-    size = x.shape[dim]
-    shape = [(size * repeats if isinstance(size, int) else None) if d == dim else s for d, s in enumerate(x.shape)]
-    return g.reshape(tiled, sizes).known(x.dtype, shape)
-
-
-def _repeated_each(g: Builder, x: Value, repeats: Value, dim: int | None) -> Value:
-    """Each element as often as a tensor says: the element at a place is found by counting the ends that lie before."""
-    x = x if dim is not None else g.reshape(x, [-1])
-    dim = 0 if dim is None else _wrapped(x, dim)
-    repeats = g.expand(g.cast(repeats, flambeau.int64), [g.size(x, dim)])
-    ends = g.op("CumSum", repeats, g.constant(0, flambeau.int64)).known(flambeau.int64, (None,))
-    total = g.reduce("ReduceSum", repeats, None, False)
-    places = g.unsqueeze(g.range(0, total, 1, flambeau.int64), [1])
-    passed = g.op("Not", g.op("Less", places, ends)).known(flambeau.bool, (None, None))
-    index = g.reduce("ReduceSum", g.cast(passed, flambeau.int64), [1], False)
-    return g.op("Gather", x, index, axis_i=dim).known(x.dtype, [None if i == dim else s for i, s in enumerate(x.shape)])
-
-
-@form(aten.cat, aten.concat, aten.concatenate)
 def cat(g: Builder, tensors: list[Value], dim: int = 0) -> Value:
     parts = [p for p in tensors if not (p.rank == 1 and p.shape[0] == 0 and any((q.rank or 0) > 1 for q in tensors))]
     dtype = promoted(*parts) if len(parts) > 1 else parts[0].dtype
@@ -195,27 +120,6 @@ def cat(g: Builder, tensors: list[Value], dim: int = 0) -> Value:
         total = sum(sizes) if all(isinstance(s, int) for s in sizes) else None
         shape = [total if i == dim else s for i, s in enumerate(parts[0].shape)]
     return g.op("Concat", *parts, axis_i=dim).known(dtype, shape)
-
-
-@form(aten.stack)
-def stack(g: Builder, tensors: list[Value], dim: int = 0) -> Value:
-    dim = _wrapped(tensors[0], dim, 1)
-    return cat(g, [g.unsqueeze(x, [dim]) for x in tensors], dim)
-
-
-@form(aten.hstack, aten.vstack, aten.dstack, aten.column_stack)
-def hstack(g: Builder, tensors: list[Value], name: str = "") -> Value:
-    rank = tensors[0].rank
-    if name.endswith("vstack"):
-        return cat(g, [g.unsqueeze(x, list(range(2 - x.rank))) if x.rank < 2 else x for x in tensors], 0)
-    if name.endswith("dstack"):
-        wide = [g.unsqueeze(x, [0, 2] if x.rank == 1 else [2]) if 0 < x.rank < 3 else x for x in tensors]
-        return cat(g, wide, 2)
-    if name.endswith("column_stack"):
-        return cat(g, [g.reshape(x, [-1, 1]) if x.rank < 2 else x for x in tensors], 1)
-    if rank == 0:
-        return cat(g, [g.unsqueeze(x, [0]) for x in tensors], 0)
-    return cat(g, tensors, 0 if rank == 1 else 1)
 
 
 def parts(g: Builder, x: Value, sizes: list[Any], dim: int) -> list[Value]:
@@ -291,40 +195,17 @@ def hsplit(g: Builder, self: Value, sections: Any = None, indices: Any = None, n
     return chunk(g, self, dim=dim, sections=sections, indices=indices, name="tensor_split")
 
 
-@form(aten.ravel)
-def ravel(g: Builder, self: Value) -> Value:
-    return g.reshape(self, [-1])
-
-
 @form(aten.narrow, aten.narrow_copy)
 def narrow(g: Builder, self: Value, dim: int, start: Any, length: Any) -> Value:
     return g.slice(self, [_wrapped(self, dim)], [start], [g.arithmetic("Add", start, length)])
 
 
-@form(aten.flip, aten.fliplr, aten.flipud)
 def flip(g: Builder, self: Value, dims: Any = None, name: str = "") -> Value:
     dims = [1] if name.endswith("lr") else [0] if name.endswith("ud") else dims
     dims = [_wrapped(self, d) for d in dims]
     if not dims:
         return self
     return g.slice(self, dims, [-1] * len(dims), [-LARGEST] * len(dims), [-1] * len(dims)).known(self.dtype, self.shape)
-
-
-@form(aten.roll)
-def roll(g: Builder, self: Value, shifts: Any, dims: Any = ()) -> Value:
-    shifts = [shifts] if isinstance(shifts, int) else list(shifts)
-    dims = [dims] if isinstance(dims, int) else list(dims)
-    if not dims:
-        flat = g.reshape(self, [-1]).known(self.dtype, (None,))
-        return view_as(g, roll(g, flat, shifts, [0]), self)
-    x = self
-    for n, d in zip(shifts, dims):
-        d = _wrapped(x, d)
-        size = x.shape[d]
-        cut = -n % size if isinstance(size, int) and size else -n
-        if cut:
-            x = cat(g, [g.slice(x, [d], [cut], [LARGEST]), g.slice(x, [d], [0], [cut])], d)
-    return x.known(self.dtype, self.shape)
 
 
 @form(aten.rot90)
@@ -393,21 +274,7 @@ def diag_embed(g: Builder, self: Value, offset: int = 0, dim1: int = -2, dim2: i
     return made if (a, b) == (rank - 2, rank - 1) else movedim(g, made, [rank - 2, rank - 1], [a, b])
 
 
-@form(aten.pixel_shuffle)
-def pixel_shuffle(g: Builder, self: Value, upscale_factor: int) -> Value:
-    made = (
-        g.op("DepthToSpace", self, blocksize_i=upscale_factor, mode_s="CRD")
-        if g.opset >= 11 and self.rank == 4
-        else None
-    )
-    if made is None:
-        raise NotImplementedError("pixel_shuffle needs four dimensions and opset 11 or later")
-    n, c, h, w = self.shape
-    r = upscale_factor
-    return made.known(self.dtype, [n, c // (r * r), *(s * r if isinstance(s, int) else None for s in (h, w))])
-
-
-@form(aten.pixel_unshuffle, aten.channel_shuffle)
+@form(aten.channel_shuffle)
 def pixel_unshuffle(g: Builder, self: Value, downscale_factor: int = 1, groups: int = 1, name: str = "") -> Value:
     if name.endswith("channel_shuffle"):
         sizes = g.sizes(self)
@@ -436,18 +303,6 @@ def meshgrid(g: Builder, tensors: list[Value], indexing: str = "ij") -> list[Val
     if swapped:
         made[0], made[1] = made[1], made[0]
     return made
-
-
-@form(aten.unfold)
-def unfold(g: Builder, self: Value, dimension: int, size: int, step: int) -> Value:
-    if self.rank == 0:
-        return g.reshape(self, [size])
-    dim = _wrapped(self, dimension)
-    total = _fixed(self, dim, "unfold")
-    picks = np.array([[at + i for i in range(size)] for at in range(0, total - size + 1, step)], np.int64)
-    made = g.op("Gather", self, g.constant(picks), axis_i=dim)
-    shape = [*self.shape[:dim], len(picks), size, *self.shape[dim + 1 :]]
-    return movedim(g, made.known(self.dtype, shape), dim + 1, -1)
 
 
 @form(aten.as_strided)

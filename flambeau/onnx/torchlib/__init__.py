@@ -1,0 +1,8 @@
+"""onnxscript's torchlib: functions that say which ONNX nodes an aten operator becomes."""
+
+from __future__ import annotations
+
+from .calls import call, function_of
+from .library import names, names_of, since
+
+__all__ = ["call", "function_of", "names", "names_of", "since"]

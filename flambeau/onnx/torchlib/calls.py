@@ -1,0 +1,130 @@
+"""Calls of aten operators, handed to torchlib's functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import flambeau
+
+from ...core.dtype import dtype as DType  # noqa: N812
+from ..builder import Builder, Value
+from ..dtypes import NUMBER
+from .library import functions, names_of
+from .opset import operand, plain, writing
+
+
+def function_of(name: str, overload: str, record: Any) -> Callable[..., Any] | None:
+    """torchlib's function for an overload of an operator, or of the operator that it is another name of; None where it has none."""
+    ending = f".{overload}" if overload not in ("", "default") else ""
+    found = (functions().get(f"{word}{ending}") for word in names_of(name, record))
+    return next(filter(None, found), None)
+
+
+@functools.cache
+def _parameters(function: Callable) -> dict[str, Any]:
+    return dict(inspect.signature(function).parameters)
+
+
+def call(g: Builder, function: Callable, schema: Any, arguments: dict[str, Any], record: Any, result: Any) -> Any:
+    """What a function of torchlib gives for arguments by name, in the schema's order. `result` tells what the call gives."""
+    if _complex(arguments, result):
+        raise NotImplementedError("complex numbers")
+    wanted = _parameters(function)
+    arguments = _promoted(g, schema, arguments, record, result, wanted)
+    given = _bound(wanted, schema, arguments)
+    with writing(g):
+        try:
+            return plain(function(**given))
+        except (TypeError, AttributeError, ValueError, IndexError, KeyError, AssertionError) as error:
+            raise NotImplementedError(f"torchlib's function: {type(error).__name__}: {error}") from error
+
+
+def _bound(wanted: dict[str, Any], schema: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Arguments under the names that a function has for them: by place, and by name those that the schema has after its star."""
+    given: dict[str, Any] = {}
+    free = iter(wanted)
+    for argument in schema.arguments:
+        thing = arguments.get(argument.name)
+        place = argument.name if argument.kwarg_only else next(free, "")
+        if place not in wanted:
+            if thing not in (None, False) and argument.name not in _SAYS_HOW:
+                raise NotImplementedError(f"its argument {argument.name}={thing!r}")
+        elif thing is not None or wanted[place].default is inspect.Parameter.empty:
+            given[place] = NUMBER[thing] if isinstance(thing, DType) else operand(thing)
+    return given
+
+
+# Arguments that say where or how, never what.
+_SAYS_HOW = frozenset([
+    "layout", "device", "pin_memory", "memory_format", "requires_grad", "non_blocking", "copy", "generator",
+    "implicit", "stable", "sparse_grad", "unsafe", "cudnn_enabled", "cudnn_enable",
+])  # fmt: skip
+
+
+def _complex(arguments: dict[str, Any], result: Any) -> bool:
+    """Whether complex numbers come in or go out: torchlib's functions have them as pairs."""
+    things = (*arguments.values(), *(result if isinstance(result, (list, tuple)) else (result,)))
+    return any(getattr(getattr(thing, "dtype", None), "is_complex", False) for thing in things)
+
+
+def _promoted(
+    g: Builder, schema: Any, arguments: dict[str, Any], record: Any, result: Any, wanted: dict[str, Any]
+) -> dict[str, Any]:
+    """Arguments whose types torchlib writes with one variable, in one dtype: that in which the operator computes."""
+    variables = dict(
+        zip((a.name for a in schema.arguments if not a.kwarg_only), (_variable(p) for p in wanted.values()))
+    )
+    changed = dict(arguments)
+    for variable in dict.fromkeys(filter(None, variables.values())):
+        group = {k: v for k, v in arguments.items() if variables.get(k) == variable and isinstance(v, _OPERANDS)}
+        if not group:
+            continue
+        compute = getattr(result, "dtype", None) if getattr(record, "kind", "") == "pointwise" else None
+        if compute is None or compute == flambeau.bool:
+            numbers = [
+                v for k, v in arguments.items() if k not in group and isinstance(v, (int, float)) and k in _NUMBERS
+            ]
+            compute = _widened(promoted(*group.values(), *numbers), variable, record, result)
+        changed.update((key, g.number(thing, compute)) for key, thing in group.items())
+    return changed
+
+
+def _widened(compute: DType, variable: str, record: Any, result: Any) -> DType:
+    """The dtype of operands that are integers, where the result is of another: torchlib's functions convert too late, or not at all."""
+    wanted = getattr(result, "dtype", None)
+    if compute.is_floating_point or wanted is None or wanted == flambeau.bool or variable.startswith("TInt"):
+        return compute
+    return wanted if wanted.is_floating_point or getattr(record, "kind", "") == "reduction" else compute
+
+
+_OPERANDS = (Value, int, float)
+_NUMBERS = ("other", "exponent", "min", "max", "value")  # the operands that torchlib takes as Python numbers
+
+
+def _variable(parameter: inspect.Parameter) -> str:
+    """The type variable that a parameter is declared with; none where it is no tensor, or any."""
+    text = str(parameter.annotation).removeprefix("Optional[").removesuffix("]")
+    return text if text.startswith("T") and not text.startswith("Tensor") else ""
+
+
+def promoted(*values: Any) -> DType:
+    """The dtype in which an operator of these computes."""
+    examples = [_example(v) for v in values if v is not None]
+    found = examples[0].dtype if isinstance(values[0], Value) else flambeau.result_type(examples[0], examples[0])
+    if len(examples) > 1:
+        found = flambeau.result_type(examples[0], examples[1])
+    for other in examples[2:]:
+        found = flambeau.promote_types(
+            found, flambeau.result_type(flambeau.empty(0, dtype=found, device="meta"), other)
+        )
+    return found
+
+
+def _example(value: Any) -> Any:
+    """What type promotion looks at: a tensor without memory, or the number itself."""
+    if isinstance(value, Value):
+        return flambeau.empty((0,) if value.rank != 0 else (), dtype=value.dtype, device="meta")
+    return value

@@ -1,0 +1,114 @@
+"""What the package onnx knows of its operators: declarations by version, names of dtypes, the shapes of results."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ...core.dtype import dtype as DType  # noqa: N812
+from ..builder import Graph, Node, Value
+from ..dtypes import NUMBER
+from ..serialize import node_proto, onnx_package, tensor_proto
+
+_ENOUGH = 1 << 10  # elements: constants with more say nothing of a shape
+
+
+@functools.cache
+def schema_of(kind: str, version: int) -> Any:
+    """ONNX's declaration of an operator in a version of the opset."""
+    onnx = onnx_package()
+    try:
+        return onnx.defs.get_schema(kind, version, "")
+    except onnx.defs.SchemaError:
+        raise NotImplementedError(f"needs opset {first_version(kind)} or later") from None
+
+
+@functools.cache
+def first_version(kind: str) -> int:
+    """The version in which an operator came to ONNX; 0 for a name that is none of its operators."""
+    history = onnx_package().defs.get_all_schemas_with_history()
+    return min((schema.since_version for schema in history if schema.name == kind and not schema.domain), default=0)
+
+
+@functools.cache
+def type_name(dtype: DType) -> str:
+    """What schemas call tensors of a dtype: "tensor(float)"."""
+    word = onnx_package().TensorProto.DataType.Name(NUMBER[dtype]).lower()
+    return f"tensor({word})"
+
+
+@functools.cache
+def dtype_named(name: str) -> DType | None:
+    """The dtype of a tensor that a schema calls by name; None where it names a variable."""
+    return next((d for d in NUMBER if type_name(d) == name), None)
+
+
+def find_shape(value: Value, version: int) -> None:
+    """Find out the shape of what a node gives, by onnx's own inference."""
+    node = value.producer
+    if node is None or node.domain or any(isinstance(a, Graph) for a in node.attributes.values()):
+        return
+    onnx = onnx_package()
+    for given in node.inputs:
+        if given is not None and given.shape is None:
+            find_shape(given, version)
+    names = {id(v): f"v{i}" for i, v in enumerate(node.inputs) if v is not None}
+    names.update((id(v), f"r{i}") for i, v in enumerate(node.outputs))
+    held = [v for v in node.inputs if v is not None]
+    if any(v.dtype is None for v in held):
+        return
+    types = {names[id(v)]: _type_proto(v, onnx) for v in held}
+    data = {
+        names[id(v)]: tensor_proto(v.constant) for v in held if v.constant is not None and v.constant.size <= _ENOUGH
+    }
+    proto = node_proto(node, onnx)
+    proto.input[:] = ["" if v is None else names[id(v)] for v in node.inputs]
+    proto.output[:] = [names[id(v)] for v in node.outputs]
+    imports = [onnx.helper.make_opsetid("", version)]
+    schema = schema_of(node.op_type, version)
+    found = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=imports)
+    for result in node.outputs:
+        about = found.get(names[id(result)])
+        if result.shape is None and about is not None and about.tensor_type.HasField("shape"):
+            dims = about.tensor_type.shape.dim
+            result.shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in dims)
+
+
+def _type_proto(value: Value, onnx: Any) -> Any:
+    return onnx.helper.make_tensor_type_proto(NUMBER[value.dtype], None if value.shape is None else list(value.shape))
+
+
+def computed(node: Node, version: int) -> np.ndarray | None:
+    """What a node of constants gives, by onnx's reference implementation; None where it is not worth knowing."""
+    arrays: list[Any] = [None if v is None else v.constant for v in node.inputs]
+    if not arrays or any(a is None and v is not None for a, v in zip(arrays, node.inputs)):
+        return None
+    if (
+        any(a is not None and (a.size > _ENOUGH or a.dtype.kind not in "biuf") for a in arrays)
+        or node.op_type in _LARGE
+    ):
+        return None
+    if node.op_type in _SIZED and np.prod(arrays[-1]) > _ENOUGH:
+        return None
+    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415  only exports need it
+
+    onnx = onnx_package()
+    proto = node_proto(node, onnx)
+    names = [f"v{i}" if a is not None else "" for i, a in enumerate(arrays)]
+    proto.input[:], proto.output[:] = names, ["r"]
+    given = {n: a for n, a in zip(names, arrays) if a is not None}
+    inputs = [
+        onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+        for n, a in given.items()
+    ]
+    graph = onnx.helper.make_graph([proto], "one", inputs, [onnx.helper.make_empty_tensor_value_info("r")])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", version)])
+    results: Any = ReferenceEvaluator(model).run(None, given)
+    found = np.asarray(results[0])
+    return found if found.size <= _ENOUGH else None
+
+
+_LARGE = ("Tile", "EyeLike")  # what they give is larger than what they are given
+_SIZED = ("Expand", "ConstantOfShape")  # the last input is the size of what they give
