@@ -27,6 +27,7 @@ from .backends.cpu.threads import (
     set_num_interop_threads,
     set_num_threads,
 )
+from .compat.former_names import MOVED as _MOVED
 from .compat.legacy import STORAGE_TYPES as _STORAGE_TYPES
 from .compat.legacy import TENSOR_TYPES as _TENSOR_TYPES
 from .compat.legacy import is_storage, set_default_tensor_type, typename
@@ -107,7 +108,7 @@ _HOMES = {
     **dict.fromkeys(
         ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum"), "symbolic"
     ),
-    **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "installation"),
+    **dict.fromkeys(("compiled_with_cxx11_abi", "get_device_module", "get_file_path"), "compat.installation"),
     **dict.fromkeys(("quantized_gru", "quantized_lstm"), "ops.quantizing.recurrent"),
     **dict.fromkeys(("_fused_adam_", "_fused_adamw_"), "optim.fused_functions"),
     "choose_qparams_optimized": "ops.quantizing.embedding",
@@ -140,7 +141,7 @@ _HOMES = {
     "autocast": "amp",
     "compile": "compiler",
     "cond": "library.higher_order",
-    "install_as_torch": "posing",
+    "install_as_torch": "compat.as_torch.posing",
     "load": "serialization",
     "save": "serialization",
     "vmap": "func",
@@ -167,22 +168,6 @@ _HOMES = {
 }
 
 has_lapack = has_openmp = has_spectral = True  # NumPy's LAPACK and FFT; libgomp or threads of our own
-_PRIVATE_MODULES = (
-    "_C",
-    "_VF",
-    "__config__",
-    "__future__",
-    "_dynamo",
-    "_higher_order_ops",
-    "_inductor",
-    "_jit_internal",
-    "_library",
-    "_ops",
-    "_prims_common",
-    "_tensor",
-    "_tensor_str",
-    "_utils",
-)
 
 
 def __getattr__(name: str):
@@ -193,6 +178,6 @@ def __getattr__(name: str):
         return _sys.modules[__name__]  # PyTorch's package imports itself, and programs write `torch.torch`
     if name in _HOMES:
         return getattr(_naming.load(f"{__name__}.{_HOMES[name]}"), name)
-    if name.startswith("_") and name not in _PRIVATE_MODULES:
+    if name.startswith("_") and name not in _MOVED:
         raise _naming.no_attribute(__name__, name)
     return _naming.submodule(__name__, name)

@@ -19,22 +19,7 @@ _Number = _int | _float | _bool | _complex
 _Ints = _int | Sequence[_int]
 _DeviceLike = _device | _str | _int
 
-from . import _C as _C
-from . import _VF as _VF
-from . import __config__ as __config__
-from . import __future__ as __future__
-from . import _dynamo as _dynamo
-from . import _higher_order_ops as _higher_order_ops
-from . import _inductor as _inductor
-from . import _jit_internal as _jit_internal
-from . import _library as _library
-from . import _ops as _ops
-from . import _prims_common as _prims_common
-from . import _tensor as _tensor
-from . import _tensor_str as _tensor_str
-from . import _utils as _utils
 from . import accelerator as accelerator
-from . import activation as activation
 from . import amp as amp
 from . import ao as ao
 from . import autograd as autograd
@@ -61,11 +46,9 @@ from . import fx as fx
 from . import graph as graph
 from . import horovod as horovod
 from . import hub as hub
-from . import installation as installation
 from . import installed as installed
 from . import jit as jit
 from . import kernels as kernels
-from . import launch as launch
 from . import library as library
 from . import linalg as linalg
 from . import masked as masked
@@ -78,9 +61,7 @@ from . import onnx as onnx
 from . import ops as ops
 from . import optim as optim
 from . import overrides as overrides
-from . import posing as posing
 from . import profiler as profiler
-from . import quantization as quantization
 from . import quasirandom as quasirandom
 from . import random as random
 from . import return_types as return_types
@@ -128,9 +109,25 @@ from .backends.cpu.threads import get_num_interop_threads as get_num_interop_thr
 from .backends.cpu.threads import get_num_threads as get_num_threads
 from .backends.cpu.threads import set_num_interop_threads as set_num_interop_threads
 from .backends.cpu.threads import set_num_threads as set_num_threads
+from .compat.as_torch.posing import install_as_torch as install_as_torch
+from .compat.installation import compiled_with_cxx11_abi as compiled_with_cxx11_abi
+from .compat.installation import get_device_module as get_device_module
+from .compat.installation import get_file_path as get_file_path
 from .compat.legacy import is_storage as is_storage
 from .compat.legacy import set_default_tensor_type as set_default_tensor_type
 from .compat.legacy import typename as typename
+from .compat.private import _C as _C
+from .compat.private import _VF as _VF
+from .compat.private import __config__ as __config__
+from .compat.private import __future__ as __future__
+from .compat.private import _custom_op as _custom_op
+from .compat.private import _dynamo as _dynamo
+from .compat.private import _higher_order_ops as _higher_order_ops
+from .compat.private import _inductor as _inductor
+from .compat.private import _jit_internal as _jit_internal
+from .compat.private import _prims_common as _prims_common
+from .compat.private import _tensor_str as _tensor_str
+from .compat.private import _utils as _utils
 from .compiler import compile as compile
 from .core.checks import _check as _check
 from .core.checks import _check_index as _check_index
@@ -183,16 +180,12 @@ from .cuda import Event as Event
 from .cuda import Stream as Stream
 from .func.mapping import vmap as vmap
 from .futures import Future as Future
-from .installation import compiled_with_cxx11_abi as compiled_with_cxx11_abi
-from .installation import get_device_module as get_device_module
-from .installation import get_file_path as get_file_path
 from .jit.module import ScriptModule as ScriptModule
 from .library.higher_order import cond as cond
 from .ops.reduce.segments import detach_ as detach_
 from .ops.reduce.segments import from_file as from_file
 from .ops.reduce.segments import is_distributed as is_distributed
 from .ops.reduce.segments import sparse_compressed_tensor as sparse_compressed_tensor
-from .posing import install_as_torch as install_as_torch
 from .random import get_rng_state as get_rng_state
 from .random import set_rng_state as set_rng_state
 from .serialization.archive import PyTorchFileReader as PyTorchFileReader
@@ -249,10 +242,12 @@ def _fused_adam_(self: Sequence[_Tensor], grads: Sequence[_Tensor], exp_avgs: Se
 def _fused_adamw_(self: Sequence[_Tensor], grads: Sequence[_Tensor], exp_avgs: Sequence[_Tensor], exp_avg_sqs: Sequence[_Tensor], max_exp_avg_sqs: Sequence[_Tensor], state_steps: Sequence[_Tensor], *, lr: Any, beta1: _float, beta2: _float, weight_decay: _float, eps: _float, amsgrad: _bool, maximize: _bool, grad_scale: _Tensor | None = ..., found_inf: _Tensor | None = ...) -> None: ...
 def _grouped_mm(input: _Tensor, mat2: _Tensor, offs: _Tensor | None = ..., bias: _Tensor | None = ..., out_dtype: Any = ...) -> _Tensor: ...
 def _int_mm(input: _Tensor, mat2: _Tensor) -> _Tensor: ...
+_library: Any
 def _log_softmax(input: _Tensor, dim: _int, half_to_float: _bool, *, axis: Any = ...) -> _Tensor: ...
 def _log_softmax_backward_data(grad_output: _Tensor, output: _Tensor, dim: _int, input_dtype: Any, *, axis: Any = ...) -> _Tensor: ...
 def _make_per_channel_quantized_tensor(input: _Tensor, scale: _Tensor, zero_point: _Tensor, axis: _int) -> _Tensor: ...
 def _make_per_tensor_quantized_tensor(input: _Tensor, scale: _float, zero_point: _int) -> _Tensor: ...
+_ops: Any
 def _pack_padded_sequence(input: _Tensor, lengths: _Tensor, batch_first: _bool) -> tuple[_Tensor, _Tensor]: ...
 def _pad_packed_sequence(data: _Tensor, batch_sizes: _Tensor, batch_first: _bool, padding_value: _float, total_length: _int) -> tuple[_Tensor, _Tensor]: ...
 def _sample_dirichlet(input: _Tensor, generator: _Generator | None = ...) -> _Tensor: ...
@@ -263,6 +258,7 @@ def _softmax(input: _Tensor, dim: _int, half_to_float: _bool, *, axis: Any = ...
 def _softmax_backward_data(grad_output: _Tensor, output: _Tensor, dim: _int, input_dtype: Any, *, axis: Any = ...) -> _Tensor: ...
 def _standard_gamma(input: _Tensor, generator: _Generator | None = ...) -> _Tensor: ...
 def _standard_gamma_grad(input: _Tensor, output: _Tensor) -> _Tensor: ...
+_tensor: Any
 def abs(input: _Tensor, *, out: Any = ...) -> _Tensor: ...
 def abs_(self: _Tensor) -> _Tensor: ...
 def absolute(input: _Tensor, *, out: Any = ...) -> _Tensor: ...
@@ -736,6 +732,7 @@ qint32: _dtype
 qint8: _dtype
 def qr(input: _Tensor, some: _bool = ...) -> Any: ...
 def quantile(input: _Tensor, q: Any, dim: _int | None = ..., keepdim: _bool = ..., *, interpolation: _str = ..., axis: Any = ..., keepdims: Any = ...) -> _Tensor: ...
+quantization: Any
 def quantize_per_channel(input: _Tensor, scales: _Tensor, zero_points: _Tensor, axis: _int, dtype: _dtype | None) -> _Tensor: ...
 def quantize_per_tensor(input: Any, scale: Any, zero_point: Any, dtype: _dtype | None) -> Any: ...
 def quantize_per_tensor_dynamic(input: _Tensor, dtype: _dtype | None, reduce_range: _bool) -> _Tensor: ...

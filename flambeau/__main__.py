@@ -2,7 +2,7 @@
 
 import sys
 
-from .launch import run
+from .compat.as_torch.launch import run
 
 if __name__ == "__main__":
     run(sys.argv[1:])

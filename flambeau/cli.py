@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from . import commands, launch
-from .activation import activate, activation_file, deactivate
+from . import commands
+from .compat.as_torch import launch
+from .compat.as_torch.activation import activate, activation_file, deactivate
 from .core import naming
 from .installed import show_all
 from .kernels import cache
@@ -68,7 +69,7 @@ def _deactivated() -> list[str]:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    demo = naming.load(f"{__package__}.demo")  # only this command needs it
+    demo = naming.above("demo")  # only this command needs it
     try:
         demo.main(options.epochs, options.output, options.checkpoint, options.resume)
     except demo.DemoError as problem:

@@ -1,6 +1,6 @@
 """Which module of the library imports which: read from the source, without importing anything.
 
-A *room* is what stands directly under `flambeau/`, a package or a single module, and each package of `APART`. `tests.structure` counts with this, and
+A *room* is what stands directly under `flambeau/`, a package or a single module, each package of `APART`, and the root package. `tests.structure` counts with this, and
 `test_layers` checks the order of the rooms."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1] / "flambeau"
 PACKAGE = "flambeau"
 # Packages that stand in a folder for the reader's sake and on another floor than the rest of it.
-APART = ("backends.nvidia.operators",)
+APART = ("backends.nvidia.operators", "compat.as_torch", "compat.private")
 
 
 @dataclass(frozen=True)
@@ -111,21 +111,21 @@ def rooms() -> frozenset[str]:
 
 
 def _room_named(parts: tuple[str, ...]) -> str:
-    """The room of a module whose name under the root has these parts; "" if it is none."""
+    """The room of a module whose name under the root has these parts; the root package if it is none."""
     name = ".".join(parts)
     for apart in APART:
         if f"{name}.".startswith(f"{apart}."):
             return apart
-    return parts[0] if parts and parts[0] in rooms() else ""
+    return parts[0] if parts and parts[0] in rooms() else PACKAGE
 
 
 def room_of(path: Path) -> str:
-    """The room a file belongs to; "" for the root package itself."""
+    """The room a file belongs to."""
     return _room_named(path.relative_to(ROOT).with_suffix("").parts)
 
 
 def target_room(target: str) -> str | None:
-    """The room that an imported name belongs to; "" for the root's own names, None outside the library."""
+    """The room that an imported name belongs to; None outside the library."""
     parts = target.split(".")
     return _room_named(tuple(parts[1:])) if parts[0] == PACKAGE else None
 
@@ -133,10 +133,10 @@ def target_room(target: str) -> str | None:
 @functools.cache
 def edges() -> dict[str, dict[str, list[Import]]]:
     """The rooms that each room imports, with the imports; those for type checkers alone do not count."""
-    graph: dict[str, dict[str, list[Import]]] = {room: {} for room in sorted(rooms())}
+    graph: dict[str, dict[str, list[Import]]] = {room: {} for room in sorted({*rooms(), PACKAGE})}
     for path in sources():
         room = room_of(path)
-        for each in imports(path) if room in graph else ():
+        for each in imports(path) if path.name != "__main__.py" else ():  # a program: it may use anything
             other = target_room(each.target)
             if other is not None and other != room and not each.for_types:
                 graph[room].setdefault(other, []).append(each)

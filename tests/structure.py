@@ -87,7 +87,7 @@ def _short_files() -> list[str]:
 
 @measure("rooms in import cycles")
 def _rooms_in_cycles() -> list[str]:
-    graph = {room: set(others) - {""} for room, others in import_graph.edges().items()}
+    graph = {room: set(others) for room, others in import_graph.edges().items()}
     return [f"{room} ({i})" for i, group in enumerate(import_graph.cycles(graph), 1) for room in group]
 
 

@@ -23,7 +23,8 @@ wrong, nested = [], set()
 load = boot._find_and_load_unlocked
 
 def room(name):
-    return ".".join(name.split(".")[:2])
+    parts = name.split(".")
+    return ".".join(parts[: 3 if parts[1:2] == ["compat"] else 2])  # compat's packages are rooms on floors of their own
 
 def watch(name, import_):
     if name.startswith("flambeau."):
@@ -68,7 +69,7 @@ def rooms() -> list[str]:
     inner = ["utils.data", "vision.transforms.v2", "vision.models", "vision.ops", "vision.datasets", "nn.attention"]
     inner += [
         "fx.passes",
-        "fx.experimental.proxy_tensor",
+        "export.proxy_tensor",
         "export.decompositions",
         "jit.module",
         "jit.tracer",

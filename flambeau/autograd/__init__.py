@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..core.naming import submodule
-from . import anomaly_mode, functional, graph
+from . import functional, graph
 from .api import backward, bind, grad
 from .function import Function, FunctionCtx, once_differentiable
 from .grad_mode import (

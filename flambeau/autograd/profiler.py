@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from ..backends.nvidia import cupti
 from ..backends.nvidia.libraries import MissingLibrary
 from ..core import modes
-from ..core.naming import PACKAGE, load
+from ..core.naming import above
 from .profiler_python import PythonCalls
 from .profiler_recorder import DeviceClock, Recorder, operator_name
 from .profiler_results import Results
@@ -64,7 +64,7 @@ def _set_enabled(on: bool) -> None:
 
 
 def _device_module(name: str) -> Any:
-    return load(f"{PACKAGE}.{name}")
+    return above(name)
 
 
 def _gpu_recording() -> Any:
@@ -450,7 +450,7 @@ class emit_itt(_Emit):  # noqa: N801
     kind = "ITT"
 
     def _marks(self) -> tuple[Callable, Callable]:
-        itt = load(f"{PACKAGE}.profiler.itt")
+        itt = above("profiler.itt")
         return itt.range_push, itt.range_pop
 
 

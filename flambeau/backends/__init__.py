@@ -5,9 +5,6 @@ from typing import Any
 from ..core import naming as _naming
 from ..core.backend import Backend, register  # noqa: F401
 
-# PyTorch's switches, `torch.backends.cudnn` and the like, are modules of this package that live with the other oddities.
-__path__ = [*__path__, *(f"{room.removesuffix('backends')}compat/switches" for room in __path__)]
-
 
 def __getattr__(name: str) -> Any:
     if name.startswith("_"):

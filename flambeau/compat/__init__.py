@@ -1,8 +1,9 @@
 """What exists only to mimic PyTorch's oddities: former names, older constructors, methods that few programs call."""
 
 from ..ops.machinery.binding import bind_methods
-from . import legacy  # noqa: F401
+from . import former_names, legacy  # noqa: F401
 from .odd_methods import bind_odd_methods
 
+former_names.install()
 bind_methods()  # those of `legacy`
 bind_odd_methods()

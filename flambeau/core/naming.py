@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
-from typing import Any
 
 PACKAGE = "flambeau"
 # Rooms of PyTorch that are not there yet, and what does their work.
@@ -16,7 +15,7 @@ _NOT_YET = {
     "package": "it stores code beside weights and runs it when it is loaded; store weights with torch.save, programs with"
     " torch.export.save or torch.jit.save",
 }
-_VISION, _HOROVOD = f"{PACKAGE}.vision", f"{PACKAGE}.horovod"
+_VISION, _HOROVOD, _PRIVATE = f"{PACKAGE}.vision", f"{PACKAGE}.horovod", f"{PACKAGE}.compat.private"
 
 
 class _State:
@@ -33,7 +32,7 @@ def is_posing() -> bool:
 
 def torch_name(name: str) -> str:
     """`flambeau.nn` -> `torch.nn`, `flambeau.vision.ops` -> `torchvision.ops`."""
-    for ours, theirs in ((_VISION, "torchvision"), (_HOROVOD, "horovod"), (PACKAGE, "torch")):
+    for ours, theirs in ((_VISION, "torchvision"), (_HOROVOD, "horovod"), (_PRIVATE, "torch"), (PACKAGE, "torch")):
         if name == ours or name.startswith(f"{ours}."):
             return theirs + name[len(ours) :]
     return name
@@ -72,6 +71,59 @@ def load(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
+# Modules that others take something from when a program first asks for it: of a room above theirs, or of their own where the one is
+# made of the other. Nothing else in the library is imported against the order of its rooms.
+LATE = frozenset(
+    [
+        "accelerator",
+        "ao.quantization",
+        "ao.quantization.fake_quantize",
+        "ao.quantization.fx._decomposed",
+        "ao.quantization.qconfig_mapping",
+        "ao.quantization.quantize_fx",
+        "ao.quantization.stubs",
+        "autograd.profiler_ops",
+        "compat.private._C",
+        "compiler",
+        "core.quantized",
+        "core.wrapped",
+        "cpu",
+        "cuda",
+        "demo",
+        "distributed",
+        "distributed._functional_ops",
+        "distributed.checkpoint.planner_helpers",
+        "distributed.nn.functional",
+        "distributed.nccl_engine",
+        "export.decompositions",
+        "export.proxy_tensor",
+        "fx",
+        "jit.trace_graph",
+        "library.aten",
+        "library.higher_order",
+        "library.native",
+        "library.torchaudio",
+        "mps",
+        "mtia",
+        "nn.scaling",
+        "ops.quantizing.operators",
+        "overrides",
+        "profiler.itt",
+        "utils._python_dispatch",
+        "vision.models.quantization",
+        "vision.transforms._presets",
+        "xpu",
+    ]
+)
+
+
+def above(name: str) -> ModuleType:
+    """The module `name` of the table `LATE`, imported now."""
+    if name not in LATE:
+        raise ModuleNotFoundError(f"'{name}' is not among the modules that may be imported late", name=name)
+    return load(f"{PACKAGE}.{name}")
+
+
 def submodule(package: str, name: str) -> ModuleType:
     """`package.name`, imported now; for `__getattr__` of packages whose parts are imported when first used."""
     full = f"{package}.{name}"
@@ -82,15 +134,3 @@ def submodule(package: str, name: str) -> ModuleType:
         if problem.name not in (full, asked):
             raise
     raise no_attribute(package, name)
-
-
-def former_name(former: str, home: str, parts: str) -> dict[str, Any]:
-    """Makes modules of the package `home` known as parts of the package `former`, too; returns what `home` is made of.
-
-    The modules are the same objects under both names, so that their classes are."""
-    for part in parts.split():
-        module = load(f"{home}.{part}")
-        for name in {f"{former}.{part}", torch_name(f"{former}.{part}") if _State.posing else f"{former}.{part}"}:
-            sys.modules[name] = module
-    found = load(home)
-    return {name: value for name, value in vars(found).items() if not name.startswith("__") or name == "__all__"}

@@ -47,7 +47,7 @@ def below(func: Callable, args: tuple, kwargs: dict, run: Callable | None = None
     does."""
     if not _DISPATCHING or _disabled.dispatch or _DISPATCHING.isdisjoint(map(type, _flat((*args, *kwargs.values())))):
         return func(*args, **kwargs) if run is None else run(args, kwargs)
-    return naming.load(f"{naming.PACKAGE}.utils._python_dispatch").ask_classes(func, args, kwargs)
+    return naming.above("utils._python_dispatch").ask_classes(func, args, kwargs)
 
 
 def overriding_arguments(args: tuple, kwargs: dict) -> list[Any]:

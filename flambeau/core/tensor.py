@@ -20,7 +20,7 @@ from .caching import remember
 from .device import cpu, device
 from .dtype import dtype
 from .graph import INFERENCE, AutogradState, Node, grad_mode, user_frame
-from .naming import load
+from .naming import above
 from .overrides import (
     DisableTorchDispatch,
     DisableTorchFunction,
@@ -135,7 +135,7 @@ class Tensor(TensorMethods):
     @staticmethod
     def _make_wrapper_subclass(cls: type, size: Any, *args: Any, **kwargs: Any) -> Any:
         """A tensor of class `cls` without memory, whose `__torch_dispatch__` answers operators (see core.wrapped)."""
-        return naming.load(f"{naming.PACKAGE}.core.wrapped").make_wrapper(cls, size, *args, **kwargs)
+        return naming.above("core.wrapped").make_wrapper(cls, size, *args, **kwargs)
 
     # -- memory -----------------------------------------------------------------------------------------------------
     def data_ptr(self) -> int:
@@ -407,7 +407,7 @@ def empty(shape: tuple[int, ...], d: dtype, where: device = cpu) -> Tensor:
 
 def _refuse_quantized(d: dtype) -> NoReturn:
     """No strided tensor has such a dtype: an operator was about to compute with codes as if they were values."""
-    raise load("flambeau.core.quantized").QuantizedOperand(f"a strided tensor cannot have the dtype {d}")
+    raise above("core.quantized").QuantizedOperand(f"a strided tensor cannot have the dtype {d}")
 
 
 _CONTIGUOUS: dict[tuple, tuple[Size, tuple[int, ...], int]] = {}

@@ -36,7 +36,7 @@ class WrapperOperand(ShardedOperand):
         self.tensor = tensor
 
     def instead(self, face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable[[], Any]:
-        dispatch = naming.load(f"{naming.PACKAGE}.utils._python_dispatch").ask_classes
+        dispatch = naming.above("utils._python_dispatch").ask_classes
         return functools.partial(dispatch, face, args, kwargs)
 
 

@@ -14,6 +14,7 @@ from ..backends.nvidia.driver import CudaError as CudaError
 from ..backends.nvidia.graphs import CUDAGraph as _CUDAGraph
 from ..backends.nvidia.graphs import is_capturing
 from ..compat.legacy import CUDA_TENSOR_TYPES
+from ..core import naming as _naming
 from ..core.backend import backend_of, has_backend, why_absent
 from ..core.device import device as Device
 from ..core.errors import AcceleratorError as AcceleratorError
@@ -314,12 +315,7 @@ globals().update(CUDA_TENSOR_TYPES)  # FloatTensor and its kin: programs compare
 
 def __getattr__(name: str) -> Any:
     if name in ("nvtx", "profiler", "nccl", "graphs", "memory", "random", "streams", "sparse", "comm"):
-        import importlib  # noqa: PLC0415
-
-        try:
-            return importlib.import_module(f"{__name__}.{name}")
-        except ModuleNotFoundError:
-            pass
+        return _naming.submodule(__name__, name)
     if name == "default_generators":
         return tuple(backend_of(_CUDA).generator(Device("cuda", i)) for i in range(device_count()))
     raise AttributeError(f"module 'flambeau.cuda' has no attribute {name!r}")

@@ -14,6 +14,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+from ..core import naming
 from .errors import DistBackendError
 from .store import PrefixStore, Store
 
@@ -108,7 +109,7 @@ def is_gloo_available() -> bool:
 
 def is_nccl_available() -> bool:
     """Whether NCCL can be loaded."""
-    return importlib.import_module(f"{__package__}.nccl_engine").available()
+    return naming.above("distributed.nccl_engine").available()
 
 
 def is_ucc_available() -> bool:

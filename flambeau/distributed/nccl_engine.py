@@ -8,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from ..core import naming
+from ..backends import nvidia
 from .errors import DistBackendError
 from .reduce_op import RedOpType
 from .shared_engine import Memory
@@ -57,15 +56,10 @@ _SIGNATURES: dict[str, list] = {
 }
 
 
-def _nvidia() -> Any:
-    """The package that knows NVIDIA's libraries and streams; loaded when a tensor is on a GPU already."""
-    return importlib.import_module(f"{naming.PACKAGE}.backends.nvidia")
-
-
 @functools.cache
 def load() -> Any:
     """NCCL, with the types of its functions' arguments."""
-    library = _nvidia().library("nccl")
+    library = nvidia.library("nccl")
     for name, types in _SIGNATURES.items():
         getattr(library, name).argtypes = types
     library.ncclGetErrorString.restype = library.ncclGetLastError.restype = ctypes.c_char_p
@@ -102,7 +96,7 @@ class NcclEngine:
     ) -> None:  # fmt: skip
         self.rank, self.size, self.ranks, self.where = rank, size, list(ranks), where
         self.nccl = load() if library is None else library
-        self.stream = _nvidia().current_stream if stream is None else stream
+        self.stream = nvidia.current_stream if stream is None else stream
         self.detail = ""
         self.comm = _handle()
         name = _UniqueId()

@@ -9,7 +9,6 @@ Every option can be given as an environment variable, too: PET_ and its name (PE
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
 import os
 import runpy
@@ -18,7 +17,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import posing
+from ..compat.as_torch import posing
 from ..core import naming
 from .elastic.multiprocessing import LogsSpecs, SignalException, Std
 from .elastic.multiprocessing.errors import ChildFailedError, record
@@ -107,9 +106,7 @@ def determine_local_world_size(nproc_per_node: str) -> int:
     try:
         return int(nproc_per_node)
     except ValueError:
-        gpus = (
-            importlib.import_module(f"{naming.PACKAGE}.cuda").device_count() if nproc_per_node in ("gpu", "auto") else 0
-        )
+        gpus = naming.above("cuda").device_count() if nproc_per_node in ("gpu", "auto") else 0
         if gpus:
             return gpus
         if nproc_per_node in ("cpu", "auto"):

@@ -16,7 +16,7 @@ import flambeau
 from ..autograd.function import FunctionCtx
 from ..core.naming import torch_name
 from ..core.tensor import Tensor
-from ..fx.experimental.proxy_tensor import GraphRecorder
+from ..fx.experimental.graph_recorder import GraphRecorder
 from ..fx.graph import Graph
 from ..fx.names import home_of
 from ..fx.node import Node

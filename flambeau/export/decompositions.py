@@ -12,7 +12,7 @@ from typing import Any
 import flambeau
 
 from ..core.tensor import Tensor
-from ..fx.experimental.proxy_tensor import GraphRecorder
+from ..fx.experimental.graph_recorder import GraphRecorder
 from ..fx.graph import Graph
 from ..fx.graph_module import GraphModule
 from ..fx.interpreter import Interpreter

@@ -9,7 +9,6 @@
 tensor([0., 0.])
 """
 
-from .. import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
 from ..ops.machinery.inferred_schema import infer_schema
 from .custom_op import CustomOpDef, custom_op
 from .registration import (

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from ..core import overrides
+from ..core import overrides, pytree
 from ..core.tensor import Tensor
-from ..utils import _pytree as pytree
 from .aten import recording
 
 __all__ = ["CondOp", "HigherOrderOperator", "cond", "cond_op", "higher_order"]

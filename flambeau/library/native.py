@@ -32,7 +32,7 @@ def load_library(path: str | os.PathLike) -> None:
     else:
         absent.leave_out(full, needs)
         if _TORCHAUDIO in os.path.basename(full):
-            naming.load("flambeau.library.torchaudio")
+            naming.above("library.torchaudio")
     loaded_libraries.add(full)
 
 

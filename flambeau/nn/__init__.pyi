@@ -24,13 +24,9 @@ from . import common_types as common_types
 from . import functional as functional
 from . import grad as grad
 from . import init as init
-from . import intrinsic as intrinsic
 from . import modules as modules
 from . import parallel as parallel
 from . import parameter as parameter
-from . import qat as qat
-from . import quantizable as quantizable
-from . import quantized as quantized
 from . import unchanged as unchanged
 from . import utils as utils
 from ..nn.modules.activation import CELU as CELU
@@ -203,3 +199,7 @@ from ..nn.parameter import UninitializedBuffer as UninitializedBuffer
 from ..nn.parameter import UninitializedParameter as UninitializedParameter
 
 def factory_kwargs(kwargs: Any) -> Any: ...
+intrinsic: Any
+qat: Any
+quantizable: Any
+quantized: Any

@@ -76,20 +76,20 @@ bind_operators()
 def __getattr__(name: str):
     """`torch.ops.aten`, `higher_order`, `profiler`, `quantized` and libraries of C++, imported when first used."""
     if name == "aten":
-        return _naming.load("flambeau.library.aten").aten
+        return _naming.above("library.aten").aten
     if name == "higher_order":
-        return _naming.load("flambeau.library.higher_order").higher_order
+        return _naming.above("library.higher_order").higher_order
     if name in ("quantized", "_quantized", "onednn"):
-        return getattr(_naming.load("flambeau.ops.quantizing.operators"), name)
+        return getattr(_naming.above("ops.quantizing.operators"), name)
     if name == "quantized_decomposed":
-        return _naming.load("flambeau.ao.quantization.fx._decomposed").quantized_decomposed
+        return _naming.above("ao.quantization.fx._decomposed").quantized_decomposed
     if name in ("_c10d_functional", "c10d_functional", "c10d"):  # collectives as operators
-        _naming.load("flambeau.distributed._functional_ops")
+        _naming.above("distributed._functional_ops")
         return globals()[name]
     if name == "profiler":
-        return _naming.load("flambeau.autograd.profiler_ops")
+        return _naming.above("autograd.profiler_ops")
     if name in ("load_library", "loaded_libraries"):
-        return getattr(_naming.load("flambeau.library.native"), name)
+        return getattr(_naming.above("library.native"), name)
     native = _sys.modules.get("flambeau.library.native")  # not imported for this: then no library was left out
     absent = None if native is None else native.absent_namespace(name)
     if absent is None:

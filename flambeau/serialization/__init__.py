@@ -1,11 +1,11 @@
 """save and load, in PyTorch's own file formats; checkpoints in several files."""
 
-import importlib as _importlib
 from collections.abc import Callable as _Callable
 
 from .. import nn as _nn  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.device import device as _device
 from ..core.naming import no_attribute as _no_attribute
+from ..core.naming import submodule as _submodule
 from ..core.storage import UntypedStorage as _Storage
 from .internals import _is_zipfile as _is_zipfile
 from .internals import _open_file_like as _open_file_like
@@ -44,5 +44,5 @@ _SHARDED = ("load_sharded", "load_sharded_checkpoint", "save_sharded")
 def __getattr__(name: str):
     """Reading and writing shards is imported when first used."""
     if name in _SHARDED:
-        return getattr(_importlib.import_module(f"{__name__}.sharded"), name)
+        return getattr(_submodule(__name__, "sharded"), name)
     raise _no_attribute(__name__, name)

@@ -97,6 +97,7 @@ _WRITTEN: dict[Any, tuple[str, str]] = {
 _TRANSFORMS, _SCHEDULERS = "torchvision.transforms.transforms", "torch.optim.lr_scheduler"
 _MOVED = {
     "flambeau.core.pytree": "torch.utils._pytree",
+    "flambeau.distributed.data_parallel": "torch.nn.parallel.distributed",
     "flambeau.nn.modules.attention": "torch.nn.modules.activation",
     **{f"flambeau.vision.transforms.{part}": _TRANSFORMS for part in ("basic", "geometric", "photometric")},
     **{

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import flambeau
 
-from . import alias, bounded_json, group
+from ..compat.as_torch import serving_names
+from . import bounded_json, group
 from .archive import read_yaml
 from .channel import LARGE, Arena, BlockingChannel
 from .errors import BadRequestException, InternalServerException, error_body
@@ -47,7 +48,7 @@ class Outcome(NamedTuple):
 def prepare() -> None:
     """What every worker needs: Flambeau in PyTorch's place, and TorchServe's names for handlers."""
     flambeau.install_as_torch()
-    alias.install(first=True)
+    serving_names.install(first=True)
 
 
 # -- finding the handler -------------------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class _Derivative:
     def traced(self) -> Any:
         """The graph from arguments and gradients of results to gradients of arguments."""
         if self.graph is None:
-            make_fx = naming.load(f"{naming.PACKAGE}.fx.experimental.proxy_tensor").make_fx
+            make_fx = naming.above("export.proxy_tensor").make_fx
 
             def gradients(tensors: list, grads: list) -> Any:
                 leaves = list(self.leaves)
@@ -142,7 +142,7 @@ class _Derivative:
             raise RuntimeError(
                 f"the gradient of {self.overload} needs the values that it has changed in place: use the operator that returns new ones"
             )
-        look = naming.load(f"{naming.PACKAGE}.fx").node.map_arg
+        look = naming.above("fx").node.map_arg
         args, kwargs = look(node.args, value), look(node.kwargs, value)
         return node.target(*args, **kwargs)
 

@@ -50,7 +50,7 @@ def draw(model: Module, *args: Any, path: str | Path | None = None) -> Drawing:
 @contextlib.contextmanager
 def _each_call_named(model: Module) -> Iterator[dict[str, Module]]:
     """While the model runs, what is recorded belongs to calls: `layer1.0.conv@3` is the third call of anything."""
-    state = naming.load(f"{naming.PACKAGE}._C")._get_tracing_state
+    state = naming.above("compat.private._C")._get_tracing_state
     paths = {id(module): name for name, module in model.named_modules()}
     calls: dict[str, Module] = {}
 
@@ -80,7 +80,7 @@ def _layer_box(module: Module, name: str) -> Box:
 
 def _boxes(model: Module, args: tuple) -> tuple[list[Box], dict[Box, list[Box]]]:
     """The boxes of what leads to an output, and the boxes that each reads."""
-    trace = naming.load(f"{naming.PACKAGE}.jit.trace_graph")._get_trace_graph
+    trace = naming.above("jit.trace_graph")._get_trace_graph
     with unchanged(model, training=False), _each_call_named(model) as calls, no_grad():
         graph, _ = trace(model, args, strict=False)
     found: list[Box] = []

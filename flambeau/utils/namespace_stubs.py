@@ -16,6 +16,7 @@ from typing import Any
 
 import flambeau
 
+from ..compat.former_names import MOVED
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.layout import layout, memory_format
@@ -87,7 +88,8 @@ def _names(module: ModuleType, namespace: str) -> list[str]:
     found = {n for n, value in vars(module).items() if not n.startswith("_") or hasattr(value, "op")}
     found -= {"Any", "TYPE_CHECKING"}
     if not namespace:
-        found |= {*module._HOMES, *module._PRIVATE_MODULES, "__version__", "Storage"}
+        found |= {*module._HOMES, "__version__", "Storage"}
+    found |= {name.rpartition(".")[2] for name in MOVED if name.rpartition(".")[0] == namespace}
     return sorted(found - {"torch"})
 
 
@@ -97,7 +99,7 @@ def _rooms(module: ModuleType, namespace: str) -> list[str]:
         return []
     folder = ROOT.joinpath(*namespace.split("."))
     files = [p.stem for p in folder.glob("*.py")] + [p.parent.name for p in folder.glob("*/__init__.py")]
-    public = sorted(n for n in set(files) if not n.startswith("_") and n != "startup")
+    public = sorted(n for n in set(files) if not n.startswith("_"))
     return [n for n in public if not namespace or hasattr(module, n)]
 
 
@@ -107,7 +109,11 @@ def _member(module: ModuleType, name: str, value: Any) -> str:
         home, _, own = value.__name__.rpartition(".")
         if not home.startswith("flambeau"):
             return ""
-        return f"from {_relative(module, home)} import {own} as {name}" if own == name else f"{name}: Any"
+        return (
+            f"from {_relative(module, home)} import {own} as {name}"
+            if own == name and getattr(value, "__file__", None) and not home.startswith("flambeau.ao")
+            else f"{name}: Any"
+        )
     if isinstance(value, (dtype, layout, memory_format, qscheme, device)):
         return f"{name}: Any" if isinstance(value, qscheme) else f"{name}: _{type(value).__name__}"
     if getattr(value, "op", None) is not None:

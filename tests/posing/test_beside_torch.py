@@ -39,7 +39,7 @@ NAMES = ("torch", "torchvision", "mxnet", "ts", "horovod")
 
 def state():
     return {
-        "finders": list(sys.meta_path),
+        "finders": [finder for finder in sys.meta_path if type(finder).__name__ != "FormerNames"],
         "hooks": [sys.excepthook, sys.displayhook, *sys.path_hooks],
         "builtins": dict(vars(builtins)),
         "spawn": multiprocessing.spawn.get_preparation_data,
@@ -49,6 +49,9 @@ def state():
 def check(what):
     changed = [name for name, value in state().items() if value != before[name]]
     assert not changed, f"{what} changed {changed}"
+    from flambeau.compat.former_names import FormerNames
+    (own,) = [finder for finder in sys.meta_path if isinstance(finder, FormerNames)]  # answers for this package's names alone
+    assert not any(own.find_spec(name) for name in (*NAMES, "torch.nn.quantized", "quantization", "flambeaux.quantization"))
     for name in NAMES:
         try:
             importlib.import_module(name)

@@ -186,7 +186,8 @@ def test_an_activated_environment_outlives_the_package(tmp_path, environment):
 
 
 def test_an_environment_that_cannot_be_written_to(tmp_path, monkeypatch, capsys):
-    from flambeau import activation, cli
+    from flambeau import cli
+    from flambeau.compat.as_torch import activation
 
     monkeypatch.setattr(activation.sysconfig, "get_path", lambda name: str(tmp_path / "missing"))
     assert cli.main(["activate"]) == 1

@@ -44,5 +44,5 @@ def default_eval_fn(model: Any, calib_data: Any) -> None:
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(_naming.load(f"{__name__}.{_HOMES[name]}"), name)
+        return getattr(_naming.submodule(__name__, _HOMES[name]), name)
     return _naming.submodule(__name__, name)

@@ -173,7 +173,7 @@ class ReuseInputObserver(_WithoutQParams):
 
 
 def _is_activation_post_process(module: Any) -> bool:
-    fake = naming.load(f"{naming.PACKAGE}.ao.quantization.fake_quantize")  # which is made of observers
+    fake = naming.above("ao.quantization.fake_quantize")  # which is made of observers
     return isinstance(module, (ObserverBase, fake.FakeQuantizeBase, AffineQuantizedObserverBase))
 
 

@@ -194,7 +194,7 @@ def get_default_qat_qconfig(backend: str = "x86", version: int | None = 1) -> QC
 
 def _former_dict(name: str, mapping: str) -> Callable:
     def get(backend: str, version: int) -> dict[str, Any]:
-        qconfig_mapping = naming.load(f"{naming.PACKAGE}.ao.quantization.qconfig_mapping")  # which is made of qconfigs
+        qconfig_mapping = naming.above("ao.quantization.qconfig_mapping")  # which is made of qconfigs
         warnings.warn(
             f"`torch.ao.quantization.{name}` is deprecated and will be removed in a future version. "
             f"Please use `torch.ao.quantization.{mapping}` instead.",

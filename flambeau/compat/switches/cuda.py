@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..core.settings import attention_kernels, matmul_switches
+from ...core.settings import attention_kernels, matmul_switches
 
 matmul = matmul_switches
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from ..core.settings import cudnn_switches as _switches
-from . import nvidia
-from .nvidia import cudnn_graph
+from ...backends import nvidia
+from ...backends.nvidia import cudnn_graph
+from ...core.settings import cudnn_switches as _switches
 
 _NAMES = ("enabled", "benchmark", "benchmark_limit", "deterministic", "allow_tf32")
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType
 
-from .cpu import heavy, onednn
+from ...backends.cpu import heavy, onednn
 
 
 def is_available() -> bool:

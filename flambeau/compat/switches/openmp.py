@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .cpu import threads
+from ...backends.cpu import threads
 
 
 def is_available() -> bool:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from ..ops.linalg.einsum import Order
+from ...ops.linalg.einsum import Order
 
 _STRATEGIES = ("auto", "greedy", "optimal")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from ..core.quantized import Engine
+from ...core.quantized import Engine
 
 
 class _Switches(ModuleType):

@@ -250,12 +250,12 @@ class DTensor(SpreadTensor):
 
     def __create_write_items__(self, fqn: str, object: Any) -> Any:
         self._need_whole_values()
-        helpers = _naming.load(f"{_naming.PACKAGE}.distributed.checkpoint.planner_helpers")
+        helpers = _naming.above("distributed.checkpoint.planner_helpers")
         return [helpers._create_write_items_for_dtensor(fqn, object)]
 
     def __create_chunk_list__(self) -> Any:
         self._need_whole_values()
-        helpers = _naming.load(f"{_naming.PACKAGE}.distributed.checkpoint.planner_helpers")
+        helpers = _naming.above("distributed.checkpoint.planner_helpers")
         return [helpers._create_chunk_from_dtensor(self)]
 
     def __get_tensor_shard__(self, index: Any) -> Tensor:

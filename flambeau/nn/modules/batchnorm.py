@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 from ...autograd import no_grad
+from ...core import naming
 from ...core.dtype import int64
 from ...core.tensor import Tensor
 from ...ops.creation.construct import tensor
@@ -235,14 +235,14 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError("SyncBatchNorm number of input channels should be non-zero")
         by_batch = self.training or (self.running_mean is None and self.running_var is None)
         if by_batch and self.training:
-            dist = importlib.import_module("flambeau.distributed")  # only programs with process groups need it
+            dist = naming.above("distributed")  # only programs with process groups need it
             if dist.is_initialized() and dist.get_world_size(self.process_group) > 1:
                 return self._normalized_together(input)
         return super().forward(input)
 
     def _normalized_together(self, input: Tensor) -> Tensor:
         """With mean and variance over the batches of all ranks, which may have different sizes."""
-        all_reduce = importlib.import_module("flambeau.distributed.nn.functional").all_reduce
+        all_reduce = naming.above("distributed.nn.functional").all_reduce
         wide = input.float() if input.dtype.itemsize < 4 else input
         dims = [d for d in range(input.dim()) if d != 1]
         shape = [1, -1] + [1] * (input.dim() - 2)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+from ...core import naming
 from ...core.overrides import refuse_real_tensors
 from ...core.tensor import Tensor
 from ..parameter import Buffer, Parameter
@@ -326,8 +326,7 @@ class Module(Traversal, State, Conversion, Training, Text):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """From now on calls of this module go through `flambeau.compile`, which takes these arguments."""
-        compiler = importlib.import_module(f"{__name__.partition('.')[0]}.compiler")
-        self._compiled_call_impl = compiler.compile(self._call_impl, *args, **kwargs)
+        self._compiled_call_impl = naming.above("compiler").compile(self._call_impl, *args, **kwargs)
 
     def _call_with_hooks(self, args: tuple, kwargs: dict) -> Any:
         done: set[int] = set()

@@ -21,7 +21,7 @@ class Order:
     (None: not asked yet), else from left to right. See `torch.backends.opt_einsum`."""
 
     enabled: bool | None = None
-    strategy = "auto"
+    strategy: str | None = "auto"
 
     @staticmethod
     def package() -> Any:

@@ -29,7 +29,7 @@ def quantized_form(*operators: Any) -> Callable:
 def quantized_call(op: Op, args: tuple, kwargs: dict[str, Any], reason: str | None = None) -> Any:
     """Call the quantized form of an operator, or refuse: because an operator it is made of refused (`reason`), or because it has
     none. A view of one scale is the same view of the codes."""
-    naming.load("flambeau.ops.quantizing.operators")  # the forms, when the first is needed
+    naming.above("ops.quantizing.operators")  # the forms, when the first is needed
     form = op.quantized
     if form is not None:
         return form(*args, **kwargs)

@@ -11,6 +11,7 @@ from typing import Any
 from flambeau.core.generator import Generator
 from flambeau.ops import namespace
 
+from ...core import naming
 from .sampler import Sampler
 
 __all__ = ["DistributedSampler"]
@@ -19,7 +20,7 @@ __all__ = ["DistributedSampler"]
 def _process_group() -> Any:
     if importlib.util.find_spec("flambeau.distributed") is None:
         raise RuntimeError("Requires distributed package to be available (or num_replicas= and rank= to be given)")
-    return importlib.import_module("flambeau.distributed")
+    return naming.above("distributed")
 
 
 class DistributedSampler(Sampler[int]):

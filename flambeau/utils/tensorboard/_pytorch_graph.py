@@ -35,7 +35,7 @@ def _paths(model: Module) -> dict[int, str]:
 @contextlib.contextmanager
 def _named(model: Module) -> Iterator[None]:
     """While the model runs, what is recorded belongs to the modules that run."""
-    state = naming.load(f"{naming.PACKAGE}._C")._get_tracing_state
+    state = naming.above("compat.private._C")._get_tracing_state
     paths = _paths(model)
 
     def enter(module: Module, args: Any) -> None:
@@ -56,7 +56,7 @@ def graph(
     model: Module, args: Any, verbose: bool = False, use_strict_trace: bool = True
 ) -> tuple[GraphDef, RunMetadata]:
     """What the model computes for these arguments in evaluation mode: nodes of TensorBoard, and what it says about the device."""
-    trace = naming.load(f"{naming.PACKAGE}.jit.trace_graph")._get_trace_graph
+    trace = naming.above("jit.trace_graph")._get_trace_graph
     given = tuple(args) if isinstance(args, (list, tuple)) else (args,)
     with unchanged(model, training=False), _named(model):
         recorded, _ = trace(model, given, strict=use_strict_trace)

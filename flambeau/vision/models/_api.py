@@ -90,7 +90,7 @@ class Preset:
         self.options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
 
     def __call__(self, **changes: Any) -> Any:
-        presets = naming.load("flambeau.vision.transforms._presets")
+        presets = naming.above("vision.transforms._presets")
         options = {**self.options, **changes}
         if isinstance(options.get("interpolation"), str):
             options["interpolation"] = presets.InterpolationMode(options["interpolation"])
@@ -305,7 +305,7 @@ def _patterns(given: Iterable[str] | str) -> Iterable[str]:
 def get_model_builder(name: str) -> Callable[..., nn.Module]:
     """The builder registered under this name."""
     if name.lower().startswith("quantized_"):
-        naming.load("flambeau.vision.models.quantization")
+        naming.above("vision.models.quantization")
     try:
         return BUILDERS[name.lower()]
     except KeyError:
@@ -336,7 +336,7 @@ def get_weight(name: str) -> WeightsEnum:
         raise ValueError(f"Invalid weight name provided: '{name}'.")
     enum_name, member = name.split(".")
     if enum_name.endswith("_QuantizedWeights"):
-        naming.load("flambeau.vision.models.quantization")
+        naming.above("vision.models.quantization")
     enum = _WEIGHTS.get(enum_name)
     if enum is None:
         raise ValueError(f"The weight enum '{enum_name}' couldn't be found.")

@@ -12,10 +12,10 @@ torch.Size([3, 6, 6])
 
 from __future__ import annotations
 
-import importlib as _importlib
 from typing import TYPE_CHECKING, Any
 
 from ... import utils as _utils  # noqa: F401  the whole room before its parts: see naming.load
+from ...core import naming as _naming
 from . import basic, functional, geometric, photometric
 from .autoaugment import AugMix, AutoAugment, AutoAugmentPolicy, RandAugment, TrivialAugmentWide
 from .basic import *
@@ -35,5 +35,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """The second generation is imported when first used."""
     if name == "v2":
-        return _importlib.import_module(f"{__name__}.v2")
+        return _naming.submodule(__name__, "v2")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -13,5 +13,5 @@ __all__ = [*_names, "LSTM", "MultiheadAttention"]
 
 def __getattr__(name: str) -> Any:
     if name in ("LSTM", "MultiheadAttention"):
-        return getattr(_naming.load(f"{__name__}.modules.rnn"), name)
+        return getattr(_naming.submodule(__name__, "modules"), name)
     return _naming.submodule(__name__, name)

@@ -270,7 +270,7 @@ class _Converting:
         return found
 
     def convert_standalone_module(self, node: Node, is_reference: bool) -> None:
-        flow = naming.load(f"{naming.PACKAGE}.ao.quantization.quantize_fx")  # which calls this
+        flow = naming.above("ao.quantization.quantize_fx")  # which calls this
         module: Any = self.modules[str(node.target)]
         attrs: Any = observed_attrs(module)
         for i, arg in enumerate(list(node.args)):

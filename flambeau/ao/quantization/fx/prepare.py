@@ -392,7 +392,7 @@ class _Preparing:
             self._end_of_pattern(node, qconfig, handler)
 
     def prepare_standalone_modules(self, is_qat: bool) -> None:
-        flow = naming.load(f"{naming.PACKAGE}.ao.quantization.quantize_fx")  # which calls this
+        flow = naming.above("ao.quantization.quantize_fx")  # which calls this
         for root, _, _, handler, qconfig in self.matches.values():
             if handler is None or not handler.is_standalone_module():
                 continue

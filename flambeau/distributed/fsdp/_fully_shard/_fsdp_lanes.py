@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from typing import Any
 
 from ....core import naming
@@ -14,7 +13,7 @@ class Lane:
     """A stream beside the one that computes."""
 
     def __init__(self, device: Device):
-        self._cuda = importlib.import_module(f"{naming.PACKAGE}.cuda")
+        self._cuda = naming.above("cuda")
         self._stream = self._cuda.Stream(device)
         self._held: list[tuple[Any, Any]] = []
 

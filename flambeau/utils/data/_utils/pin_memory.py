@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 from typing import Any
 
+from ....core import naming
 from .containers import each_part
 
 
@@ -13,7 +14,7 @@ def accelerator_available() -> bool:
     """Whether there is a device that pinned memory would serve."""
     if importlib.util.find_spec("flambeau.cuda") is None:
         return False
-    return bool(importlib.import_module("flambeau.cuda").is_available())
+    return bool(naming.above("cuda").is_available())
 
 
 def pin_memory(data: Any, device: Any = None) -> Any:

@@ -63,7 +63,7 @@ class MultiheadAttention(nn.MultiheadAttention):
         self.linear_V = nn.Linear(self.vdim, self.embed_dim, bias=bias, **factory_kwargs)
         self.out_proj: Any = nn.Linear(self.embed_dim, self.embed_dim, bias=bias, **factory_kwargs)
         self.q_scaling_product = FloatFunctional()
-        stubs = naming.load(f"{naming.PACKAGE}.ao.quantization.stubs")  # a room that is made of these layers
+        stubs = naming.above("ao.quantization.stubs")  # a room that is made of these layers
         self.quant_attn_output, self.quant_attn_output_weights = stubs.QuantStub(), stubs.QuantStub()
         self.dequant_q, self.dequant_k, self.dequant_v = (stubs.DeQuantStub() for _ in range(3))
 
@@ -73,7 +73,7 @@ class MultiheadAttention(nn.MultiheadAttention):
     @classmethod
     def from_float(cls, other: Any) -> Any:
         """An nn.MultiheadAttention with its parts observed."""
-        prepare = naming.load(f"{naming.PACKAGE}.ao.quantization").prepare  # which swaps modules for this one
+        prepare = naming.above("ao.quantization").prepare  # which swaps modules for this one
 
         if type(other) is not cls._FLOAT_MODULE:
             raise AssertionError(f"Expected type {cls._FLOAT_MODULE}, got {type(other)}")

@@ -276,7 +276,7 @@ class LSTM(nn.Module):
     @classmethod
     def from_float(cls, other: Any, qconfig: Any = None, split_gates: bool = False) -> Any:
         """An nn.LSTM with its parts observed."""
-        quantization = naming.load(f"{naming.PACKAGE}.ao.quantization")  # which swaps modules for this one
+        quantization = naming.above("ao.quantization")  # which swaps modules for this one
 
         if not isinstance(other, cls._FLOAT_MODULE):
             raise AssertionError(f"Expected module type {cls._FLOAT_MODULE}, got {type(other)}")

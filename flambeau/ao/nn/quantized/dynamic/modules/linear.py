@@ -11,6 +11,7 @@ from ......core.tensor import Tensor
 from ......nn.modules.linear import NonDynamicallyQuantizableLinear
 from ......ops.quantizing.operators import quantized as Q
 from .... import intrinsic as nni
+from ....qat import dynamic as nnqatd
 from ... import modules as nnq
 from ...modules.utils import _quantize_weight
 
@@ -55,7 +56,7 @@ class Linear(nnq.Linear):
 
     @classmethod
     def _float_modules(cls) -> tuple:
-        return (nn.Linear, NonDynamicallyQuantizableLinear, nni.LinearReLU, torch.ao.nn.qat.dynamic.Linear)
+        return (nn.Linear, NonDynamicallyQuantizableLinear, nni.LinearReLU, nnqatd.Linear)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

@@ -1,1 +1,0 @@
-"""PyTorch's private room of user-defined operators, by the names that libraries import from it."""

@@ -1,0 +1,228 @@
+"""Flambeau in the place of PyTorch: after `install_as_torch()`, `import torch` gives this package.
+
+>>> import flambeau
+>>> flambeau.install_as_torch()
+>>> import torch.nn.functional as F      # the same module object as flambeau.nn.functional
+>>> import torchvision                   # flambeau.vision
+
+`python -m flambeau script.py` does this for a whole program. Processes started by `multiprocessing` (data loader workers
+too) are prepared in the same way, whatever the start method; activation.py says how other programs are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import multiprocessing
+import multiprocessing.spawn
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from ... import serialization  # noqa: F401  the whole room before its parts: see naming.load
+from ...core import naming
+from ...serialization.names import written_name
+from ...torch_version import OWN_VERSION, TORCH_VERSION, TORCHVISION_VERSION
+from ...torch_version import TorchVersion as _TorchVersion
+from ..former_names import AliasLoader, spec_of
+from . import serving_names
+
+__all__ = ["install_as_torch"]
+
+_NAMES = ("torch", "torchvision", "horovod")
+
+
+def _folder() -> str:
+    """The folder of this package."""
+    return os.path.abspath(sys.modules[naming.PACKAGE].__path__[0])
+
+
+class _AliasFinder(importlib.abc.MetaPathFinder):
+    """Finds `torch.x.y` as `flambeau.x.y`."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname.partition(".")[0] not in _NAMES:
+            return None
+        return alias_of(fullname, path)
+
+
+def alias_of(fullname: str, path: Sequence[str] | None = None) -> importlib.machinery.ModuleSpec | None:
+    """How the import system gets this package's module for a name of PyTorch's or torchvision's."""
+    real_name = naming.own_name(fullname)
+    loaded = sys.modules.get(real_name)
+    search = path or sys.modules[naming.PACKAGE].__path__  # torchvision and horovod are in it, too
+    real = (
+        loaded.__spec__ if loaded else spec_of(real_name) or importlib.machinery.PathFinder.find_spec(real_name, search)
+    )
+    if real is None:
+        return None
+    spec = importlib.machinery.ModuleSpec(fullname, AliasLoader(real_name), origin=real.origin)
+    spec.submodule_search_locations = real.submodule_search_locations
+    return spec
+
+
+class _OwnFinder(importlib.abc.MetaPathFinder):
+    """Finds this package's modules as usual, and sees to it that they are known under their second names, too."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith(f"{naming.PACKAGE}."):
+            return None
+        spec = spec_of(fullname) or importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            load = spec.loader.exec_module
+
+            def load_and_present(module: ModuleType) -> None:
+                load(module)
+                _present(module)
+
+            spec.loader.exec_module = load_and_present  # type: ignore[method-assign]
+        return spec
+
+
+def _present(module: ModuleType) -> None:
+    """Makes a loaded module of this package PyTorch's or torchvision's, for programs and for `inspect`."""
+    sys.modules.setdefault(naming.torch_name(module.__name__), module)
+    _explain_missing_names(module)
+    _rename_classes(module)
+    if module.__name__ == f"{naming.PACKAGE}.vision":
+        _set_version(module, TORCHVISION_VERSION)
+
+
+def _rename_classes(module: ModuleType) -> None:
+    """Classes say that they are PyTorch's: programs print them, compare their names and pickle them by name."""
+    for value in list(vars(module).values()):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            value.__module__ = (written_name(value) or (value.__module__, ""))[0]
+
+
+class _MxnetFinder(importlib.abc.MetaPathFinder):
+    """Finds `mxnet`, where it is not installed: its record files, which programs use without the rest of it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in ("mxnet", "mxnet.recordio"):
+            return None
+        real_name = f"{naming.PACKAGE}.utils.{fullname.rpartition('.')[2]}"
+        return importlib.machinery.ModuleSpec(fullname, AliasLoader(real_name), origin=naming.PACKAGE)
+
+
+class _LastFinder(importlib.abc.MetaPathFinder):
+    """Asked when nobody has found a module: `from torch import x` looks for `flambeau.x`, and the program's author knows it
+    as `torch.x`."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
+        if fullname.partition(".")[0] in (naming.PACKAGE, *_NAMES) and not _is_question():
+            name = naming.torch_name(fullname)
+            raise ModuleNotFoundError(naming.not_there(name), name=name)
+
+
+def _is_question() -> bool:
+    """Whether `importlib.util.find_spec` is looking for the module: that is how programs ask if there is one, and None is
+    the answer, not an error."""
+    frame = sys._getframe(1)
+    while (frame := frame.f_back) is not None and "importlib" in frame.f_code.co_filename:  # type: ignore[assignment]
+        if frame.f_code is importlib.util.find_spec.__code__:
+            return True
+    return False
+
+
+def _explain_missing_names(module: ModuleType) -> None:
+    if "__getattr__" not in vars(module):
+
+        def missing(name: str) -> Any:
+            raise naming.no_attribute(module.__name__, name)
+
+        module.__getattr__ = missing  # type: ignore[method-assign]
+
+
+def _set_version(module: ModuleType, version: str) -> None:
+    module.__version__ = _TorchVersion(f"{version}+flambeau.{OWN_VERSION}")  # type: ignore[attr-defined]
+
+
+class _Distribution(importlib.metadata.Distribution):
+    """What `importlib.metadata.version("torch")` asks."""
+
+    def __init__(self, name: str):
+        self.name_asked = name
+
+    def read_text(self, filename: str) -> str | None:
+        if filename != "METADATA":
+            return None
+        version = importlib.import_module(self.name_asked).__version__
+        return f"Metadata-Version: 2.1\nName: {self.name_asked}\nVersion: {version}\n"
+
+    def locate_file(self, path: Any) -> Any:
+        return os.path.join(_folder(), path)
+
+
+class _DistributionFinder(importlib.metadata.DistributionFinder):
+    """Before the finder of installed packages, where the real PyTorch may be."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        return None
+
+    def find_distributions(self, context: Any = None) -> list[importlib.metadata.Distribution]:
+        return distributions(context)
+
+
+def distributions(context: Any) -> list[importlib.metadata.Distribution]:
+    """What is installed under the name that somebody asks for."""
+    return [_Distribution(context.name)] if context is not None and context.name in _NAMES else []
+
+
+# -- other processes ----------------------------------------------------------------------------------------------------------
+
+
+class _InstallOnArrival:
+    """Travels to a new process with what prepares it there, and takes PyTorch's place as it is unpickled: the main
+    module is imported right after, and may import torch."""
+
+    def __reduce__(self) -> tuple:
+        root = os.path.dirname(_folder())
+        code = f"import sys; sys.path.append({root!r}); import flambeau; flambeau.install_as_torch(); sys.path.pop()"
+        return exec, (code,)
+
+
+def _prepare_new_processes() -> None:
+    original: Callable[[str], dict] = multiprocessing.spawn.get_preparation_data
+
+    def get_preparation_data(name: str) -> dict:
+        return {"flambeau": _InstallOnArrival(), **original(name)}
+
+    multiprocessing.spawn.get_preparation_data = get_preparation_data
+    # A fork server would import the main module before it is told anything.
+    multiprocessing.set_forkserver_preload([naming.PACKAGE])
+
+
+def install_as_torch() -> None:
+    """From now on, `import torch` and `import torchvision` give Flambeau in this process and those it starts through
+    `multiprocessing`; `torch.__version__` is the version of PyTorch that Flambeau follows."""
+    if naming.is_posing():
+        return
+    package = sys.modules[naming.PACKAGE]
+    for name in _NAMES:
+        if name in sys.modules:
+            raise RuntimeError(
+                f"install_as_torch() must come before the first `import {name}`: the real one is already loaded in this"
+                " process, and objects of the two do not mix"
+            )
+    naming.start_posing()
+    package.__name__ = "torch"  # programs that replace parts of PyTorch compare it
+    _set_version(package, TORCH_VERSION)
+    for module in [m for n, m in sys.modules.items() if n.startswith(f"{naming.PACKAGE}.")]:
+        if isinstance(module, ModuleType):
+            _present(module)
+    sys.meta_path[:0] = [_AliasFinder(), _OwnFinder(), _DistributionFinder()]
+    sys.meta_path += [_MxnetFinder(), _LastFinder()]
+    serving_names.install(first=False)
+    _prepare_new_processes()

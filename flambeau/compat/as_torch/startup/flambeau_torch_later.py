@@ -1,0 +1,49 @@
+"""`import torch` gives Flambeau, which is not imported before: a start of Python stays as fast as it was.
+
+Plain code without annotations, because any Python 3 may read this file when it starts.
+"""
+
+import importlib.machinery
+import os
+import sys
+
+NAMES = ("torch", "torchvision")
+OLDEST = (3, 10)  # the oldest Python that Flambeau runs on
+
+
+class TorchLater:
+    """Finds torch and torchvision: Flambeau, made to pose as them by the first import of one."""
+
+    def find_spec(self, name, path=None, target=None):
+        return importlib.machinery.ModuleSpec(name, self, origin="flambeau") if name in NAMES else None
+
+    def create_module(self, spec):
+        spec.loader = _posing().alias_of(spec.name).loader  # which does what follows, too
+        return spec.loader.create_module(spec)
+
+    def exec_module(self, module):
+        """Never called: `create_module` has put another loader in this one's place."""
+        raise ImportError("torch is loaded by Flambeau's own loader")
+
+    def find_distributions(self, context=None):
+        """What `importlib.metadata.version("torch")` asks."""
+        return _posing().distributions(context) if getattr(context, "name", None) in NAMES else []
+
+
+def _posing():
+    """Flambeau's module of this name, after it has taken PyTorch's place: of the package that this file belongs to, which need not
+    be on the module path."""
+    root = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), *[os.pardir] * 4))
+    sys.path.insert(0, root)
+    try:
+        from flambeau.compat.as_torch import posing  # noqa: PLC0415  laziness is the point
+    finally:
+        sys.path.remove(root)
+    posing.install_as_torch()
+    return posing
+
+
+def come_first():
+    """From now on torch is Flambeau, even where the real one is installed."""
+    if sys.version_info >= OLDEST and not isinstance(sys.meta_path[0], TorchLater):
+        sys.meta_path.insert(0, TorchLater())

@@ -1,0 +1,175 @@
+"""Further names of modules: one table, and the finder that serves it.
+
+PyTorch moves its modules and keeps the former names; programs import both. Its private rooms, which programs import from too, are here
+in `compat.private`. The finder answers for names under this package alone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from ..core import naming
+
+# Modules and packages, with all that is in them, by the further name: both names give one module object.
+MOVED = {
+    **{
+        name: f"compat.private.{name}"
+        for name in [
+            "_C",
+            "_VF",
+            "__config__",
+            "__future__",
+            "_custom_op",
+            "_dynamo",
+            "_higher_order_ops",
+            "_inductor",
+            "_jit_internal",
+            "_library",
+            "_ops",
+            "_prims_common",
+            "_tensor",
+            "_tensor_str",
+            "_utils",
+        ]
+    },
+    **{
+        f"backends.{name}": f"compat.switches.{name}"
+        for name in [
+            "cuda",
+            "cudnn",
+            "cusparselt",
+            "kleidiai",
+            "mha",
+            "mkl",
+            "mkldnn",
+            "mps",
+            "nnpack",
+            "openmp",
+            "opt_einsum",
+            "quantized",
+        ]
+    },
+    "distributed._tensor": "distributed.tensor",
+    "distributed._tensor.api": "distributed.tensor",
+    "distributed._tensor.device_mesh": "distributed.device_mesh",
+    "distributed.tensor.device_mesh": "distributed.device_mesh",
+    "fx.experimental.proxy_tensor": "export.proxy_tensor",
+    "nn.intrinsic": "ao.nn.intrinsic",
+    "nn.parallel.distributed": "distributed.data_parallel",
+    "nn.qat": "ao.nn.qat",
+    "nn.quantizable": "ao.nn.quantizable",
+    "nn.quantized": "ao.nn.quantized",
+    "quantization": "ao.quantization",
+}
+# Modules that only gather names of others: "home: name name, home: further=name".
+GATHERED = {
+    "ao.quantization.backend_config.fbgemm": "ao.quantization.backend_config.native: get_fbgemm_backend_config",
+    "ao.quantization.backend_config.qnnpack": "ao.quantization.backend_config.native: get_qnnpack_backend_config",
+    "ao.quantization.backend_config.x86": "ao.quantization.backend_config.native: get_x86_backend_config",
+    "ao.quantization.fx.lower_to_fbgemm": "ao.quantization.fx._lower_to_native_backend: lower_to_fbgemm=_lower_to_native_backend",
+    "ao.quantization.fx.pattern_utils": "ao.quantization.fx.match_utils: _sorted_patterns_dict",
+    "autograd.anomaly_mode": "autograd.grad_mode: detect_anomaly set_detect_anomaly",
+    "compat.private._library": "",
+    "compat.private._library.infer_schema": "library: infer_schema",
+    "compat.private._ops": "library.higher_order: HigherOrderOperator, library.aten: OpOverload OpOverloadPacket, : ops",
+    "compat.private._tensor": "core.tensor: Tensor, serialization.rebuild: _rebuild_from_type_v2=from_type",
+    "distributed._sharded_tensor": "distributed._shard.sharded_tensor: Shard ShardedTensor",
+    "distributed.checkpoint._async_process_executor": "distributed.checkpoint._async_executor: _ProcessBasedAsyncCheckpointExecutor",
+    "distributed.checkpoint._async_thread_executor": "distributed.checkpoint._async_executor: _ThreadBasedAsyncCheckpointExecutor",
+    "distributed.constants": "distributed.options: default_pg_timeout, distributed.rendezvous: default_pg_nccl_timeout",
+    "distributed.elastic.rendezvous.registry": "distributed.elastic.rendezvous.api: get_rendezvous_handler rendezvous_handler_registry",
+    "distributed.fsdp._unshard_param_utils": "distributed.fsdp._common_utils: FLAT_PARAM",
+    "distributed.tensor._ops._math_ops": "distributed.tensor.placement_types: _NormPartial",
+    "distributed.tensor.experimental._attention": "distributed.tensor.experimental._context_parallel._attention: _CausalBehavior"
+    " _context_parallel_shard _ContextParallel _cp_options _disable_context_parallel_dispatcher _enable_context_parallel_dispatcher"
+    " _is_causal_behavior _RotateMethod context_parallel context_parallel_unshard set_rotate_method,"
+    " distributed.tensor.experimental._context_parallel._load_balancer: _HeadTailLoadBalancer _LoadBalancer"
+    " _PerDocumentHeadTailLoadBalancer _PTRRLoadBalancer",
+    "jit.frontend": "jit.source: FrontendError NotSupportedError UnsupportedNodeError",
+    "serve.ts.protocol.otf_message_handler": "serve.ts.handler_utils.utils: send_intermediate_predict_response",
+    "utils.model_zoo": "hub: load_url=load_state_dict_from_url",
+    "vision.ops.ciou_loss": "vision.ops._losses: complete_box_iou_loss",
+    "vision.ops.diou_loss": "vision.ops._losses: distance_box_iou_loss",
+    "vision.ops.focal_loss": "vision.ops._losses: sigmoid_focal_loss",
+    "vision.ops.giou_loss": "vision.ops._losses: generalized_box_iou_loss",
+}
+
+
+class AliasLoader(importlib.abc.Loader):
+    """Hands out a module of this package, untouched, under a second name."""
+
+    def __init__(self, real_name: str):
+        self.real_name = real_name
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        module = naming.load(self.real_name)
+        self.real_spec = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__spec__ = self.real_spec  # the import system has just replaced it by the alias's
+
+    def get_code(self, fullname: str) -> Any:
+        """For `python -m second.name`: the module's code, to be run as a program."""
+        real = importlib.util.find_spec(self.real_name)
+        return real.loader.get_code(self.real_name) if real is not None else None  # type: ignore[union-attr]
+
+
+class _Gatherer(importlib.abc.Loader):
+    """Makes a module of names that are in others."""
+
+    def __init__(self, entry: str):
+        self.entry = entry
+
+    def exec_module(self, module: ModuleType) -> None:
+        gathered: dict[str, Any] = {}
+        for part in self.entry.split(",") if self.entry else ():
+            home, _, names = part.partition(":")
+            found = naming.load(f"{naming.PACKAGE}.{home.strip()}".rstrip("."))
+            for name in names.split():
+                here, _, there = name.partition("=")
+                gathered[here] = getattr(found, there or here)
+        about = "Where PyTorch has " + ", ".join(f"`{name}`" for name in gathered) + "."
+        vars(module).update(gathered, __all__=list(gathered), __doc__=about)
+
+
+def spec_of(fullname: str) -> importlib.machinery.ModuleSpec | None:
+    """How the import system gets the module of a further name; None for every other."""
+    name = fullname[len(naming.PACKAGE) + 1 :]
+    if name in GATHERED:  # a package, so that others can be gathered below it
+        return importlib.machinery.ModuleSpec(
+            fullname, _Gatherer(GATHERED[name]), origin=naming.PACKAGE, is_package=True
+        )
+    head, rest = name, ""
+    while head and head not in MOVED:
+        head, _, last = head.rpartition(".")
+        rest = f".{last}{rest}"
+    if not head:
+        return None
+    real_name = f"{naming.PACKAGE}.{MOVED[head]}{rest}"
+    if real_name not in sys.modules and importlib.util.find_spec(real_name) is None:
+        return None
+    return importlib.machinery.ModuleSpec(fullname, AliasLoader(real_name), origin=naming.PACKAGE)
+
+
+class FormerNames(importlib.abc.MetaPathFinder):
+    """Finds modules by their further names. It comes before the finder of files, which would load the parts of a package once more
+    under its second name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        return spec_of(fullname) if fullname.startswith(f"{naming.PACKAGE}.") else None
+
+
+def install() -> None:
+    """Let `import` find the modules of the table."""
+    if not any(isinstance(finder, FormerNames) for finder in sys.meta_path):
+        sys.meta_path.insert(0, FormerNames())

@@ -1,0 +1,28 @@
+"""Where the package is, what it was built with, and which module belongs to a device."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+from ..core import naming
+from ..core.device import default_device
+from ..core.device import device as Device
+
+
+def get_file_path(*path_components: str) -> str:
+    """A path next to the installed package."""
+    return os.path.join(os.path.dirname(sys.modules[naming.PACKAGE].__path__[0]), *path_components)
+
+
+def get_device_module(device: Any = None) -> ModuleType:
+    """The module of a device: `flambeau.cpu` for "cpu", `flambeau.cuda` for "cuda:0"."""
+    kind = default_device().type if device is None else Device(device).type
+    return naming.above(kind)
+
+
+def compiled_with_cxx11_abi() -> bool:
+    """Whether C++ extensions use the strings of C++11, as PyTorch's do today; there is no C++ here."""
+    return True

@@ -1,0 +1,28 @@
+"""Names of PyTorch's compiled autograd."""
+
+from __future__ import annotations
+
+from ....autograd import profiler as _profiler
+from ....autograd.profiler_settings import (
+    DeviceType,
+    ProfilerActivity,
+    ProfilerState,
+    kineto_available,
+    supported_activities,
+)
+from ....core import modes
+from ._profiler import ActiveProfilerType
+
+__all__ = ["DeviceType", "ProfilerActivity", "ProfilerState", "kineto_available"]
+
+_supported_activities = supported_activities
+_profiler_enabled = _profiler._profiler_enabled
+
+
+def _profiler_type() -> ActiveProfilerType:
+    """Which profiler is on in this thread."""
+    observer = modes.observing()
+    if observer is None:
+        return ActiveProfilerType.NONE
+    kinds = {"NVTX": ActiveProfilerType.NVTX, "ITT": ActiveProfilerType.ITT}
+    return kinds.get(getattr(observer, "kind", ""), ActiveProfilerType.KINETO)

@@ -1,0 +1,37 @@
+"""`torch.__future__`: how the parameters of a module are converted, as it may become the rule in a later version.
+
+>>> flambeau.__future__.get_swap_module_params_on_conversion()
+False
+"""
+
+from __future__ import annotations
+
+from ... import nn as _nn  # noqa: F401  the whole room before its parts: see naming.load
+from ...nn.modules.conversion import ConversionFlags
+
+__all__ = [
+    "get_overwrite_module_params_on_conversion",
+    "get_swap_module_params_on_conversion",
+    "set_overwrite_module_params_on_conversion",
+    "set_swap_module_params_on_conversion",
+]
+
+
+def set_overwrite_module_params_on_conversion(value: bool) -> None:
+    """Whether `module.to(...)` and its kin make new parameters instead of changing the data of the old ones."""
+    ConversionFlags.overwrite = value
+
+
+def get_overwrite_module_params_on_conversion() -> bool:
+    """Whether conversions make new parameters."""
+    return ConversionFlags.overwrite
+
+
+def set_swap_module_params_on_conversion(value: bool) -> None:
+    """Whether `module.to(...)` and `load_state_dict` exchange each parameter with its new self (`swap_tensors`)."""
+    ConversionFlags.swap = value
+
+
+def get_swap_module_params_on_conversion() -> bool:
+    """Whether conversions and loading exchange parameters."""
+    return ConversionFlags.swap

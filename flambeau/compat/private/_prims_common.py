@@ -1,0 +1,30 @@
+"""Questions about tensors that libraries ask PyTorch's private room of primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.layout import channels_last, channels_last_3d, contiguous_format, memory_format
+from ...core.tensor import Tensor
+
+__all__ = ["make_contiguous_strides_for", "suggest_memory_format"]
+
+
+def suggest_memory_format(x: Tensor) -> memory_format:
+    """The memory format that a tensor lies in: channels last if it does, or else contiguous."""
+    for rank, wanted in ((4, channels_last), (5, channels_last_3d)):
+        if x.dim() == rank and not x.is_contiguous() and x.is_contiguous(memory_format=wanted):
+            return wanted
+    return contiguous_format
+
+
+def make_contiguous_strides_for(shape: Sequence[int], row_major: bool = True) -> tuple[int, ...]:
+    """The strides of a contiguous tensor; of one whose last two dimensions are exchanged in memory, unless row_major."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step *= max(size, 1)
+    if not row_major and len(strides) >= 2:
+        strides[-2:] = [1, max(shape[-2], 1)]
+    return tuple(strides)

@@ -1,5 +1,0 @@
-"""Another place where programs look for the placement of norms."""
-
-from ..placement_types import _NormPartial
-
-__all__ = ["_NormPartial"]
