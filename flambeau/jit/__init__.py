@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, Optional, Union, get_args, get_origin
 
+from ..core.scripting import is_scripting
 from ..futures import Future
 from ..nn import Module
 from .marks import drop, export, ignore, overload, unused
@@ -130,11 +131,6 @@ def script_if_tracing(fn: Callable) -> Callable:
     run.__original_fn = fn  # type: ignore[attr-defined]
     run.__script_if_tracing_wrapper = True  # type: ignore[attr-defined]
     return run
-
-
-def is_scripting() -> bool:
-    """Whether this is compiled code: in Python never."""
-    return False
 
 
 _enabled = [True]

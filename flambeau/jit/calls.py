@@ -491,6 +491,16 @@ class Calls:
     def form_no_grad(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
         return SpecialForm("no_grad")
 
+    def form_unrecorded(self: Any, node: ast.Call, place: Range, wanted: Any, form: SpecialForm) -> Sugared:
+        """`unrecorded(function, x)`: a call of the library without autograd."""
+        called = ast.copy_location(ast.Call(node.args[0], node.args[1:], []), node)
+        off = self.fresh("no_grad")
+        self.frame.sugared[off] = SpecialForm("no_grad")
+        manager = ast.copy_location(ast.Name(off, ast.Load()), node)
+        body = ast.copy_location(ast.Expr(called), node)
+        self.statements([ast.copy_location(ast.With([ast.withitem(manager)], [body]), node)])
+        return SimpleValue(self.none(place))
+
     def context_manager(self: Any, node: ast.expr) -> Value:
         """The object of a with statement."""
         thing = self.sugared(node)

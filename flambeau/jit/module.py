@@ -13,7 +13,7 @@ import flambeau as torch
 from ..core import overrides
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
-from . import archive, inlining, layers, printing, recursive
+from . import archive, inlining, printing, recursive
 from .functions import Function
 from .ir import Graph
 from .marks import Mark, mark_of
@@ -252,11 +252,10 @@ class RecursiveScriptModule(ScriptModule):
             if name in concrete.buffers:
                 self._buffers[name] = module._buffers[name]
         own["_non_persistent_buffers_set"] = set(module._non_persistent_buffers_set)
-        extra = layers.extra_attributes(module)
         for name, kind in concrete.attributes.items():
             if name in self._parameters or name in self._buffers or name in self._modules:
                 continue
-            value: Any = extra[name][1] if name in extra else getattr(module, name, None)
+            value: Any = getattr(module, name, None)
             if type(value).__name__ == "Attribute" and hasattr(value, "value"):
                 value = value.value
             try:

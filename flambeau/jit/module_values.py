@@ -12,7 +12,7 @@ from .marks import Mark, mark_of
 from .matching import Named
 from .naming import is_library
 from .recursive import Concrete, _is_constant, method_for, method_overloads
-from .resolver import form_of, ignored
+from .resolver import ignored
 from .source import Range, error
 from .types import INT, STRING, ClassType, InterfaceType, Type, is_subtype
 from .values import (
@@ -114,7 +114,7 @@ class ModuleValue(Sugared):
         holder = next((b for b in self.concrete.python_class.__mro__ if name in b.__dict__), None)
         if holder is not None and is_library(holder.__module__) and _is_constant(found):
             return m.resolver.sugared(m, place, getattr(self.concrete.python_class, name), constant=True)
-        if form_of(found) is not None or hasattr(found, "op"):
+        if hasattr(found, "op"):
             return m.resolver.sugared(m, place, found)
         return None
 

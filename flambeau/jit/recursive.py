@@ -15,9 +15,9 @@ from typing import Any
 
 import flambeau as torch
 
-from . import Attribute, layers, operators
+from . import Attribute, operators
 from . import signatures as notes
-from .functions import Definition, Function, defaults_of, parsed, text_definition
+from .functions import Definition, Function, defaults_of, parsed
 from .hook_signatures import check_hooks
 from .marks import Mark, mark_of, overloads
 from .naming import is_library, qualified_name, unique_name
@@ -184,9 +184,9 @@ def _read(module: Any, share: bool, memo: dict[int, Concrete]) -> Concrete:
             made.overrides[name] = value.__func__
             continue
         _read_attribute(made, name, value, hints.get(name))
-    for name, (type_, _) in layers.extra_attributes(module).items():
-        made.attributes[name] = type_
+    for name in getattr(kind, "__computed__", ()):  # properties whose values compiled code keeps
         made.failed.pop(name, None)
+        _read_attribute(made, name, getattr(module, name), None)
     made.hooks = (*map(_Same, module._forward_pre_hooks.values()), "|", *map(_Same, module._forward_hooks.values()))
     return made
 
@@ -297,12 +297,9 @@ def _compile_method(kind: ClassType, concrete: Concrete, name: str) -> Function 
 
 
 def method_for(kind: ClassType, function: Any, name: str) -> Function:
-    body = layers.form_of(kind.python_class, name, function)
-    if isinstance(body, str):
-        definition = text_definition(body, PythonResolver(layers.form_of))
-    else:
-        tree, source = parsed(body)
-        definition = Definition(tree, source, PythonResolver(body, None, _owner_of(kind, function)), defaults_of(body))
+    tree, source = parsed(function)
+    names = PythonResolver(function, None, _owner_of(kind, function))
+    definition = Definition(tree, source, names, defaults_of(function))
     return Function(f"{kind.name}.{name}", definition, kind)
 
 

@@ -14,7 +14,7 @@ import math
 import types as python_types
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 import flambeau as torch
 import flambeau.jit as jit
@@ -22,16 +22,20 @@ import flambeau.jit as jit
 from .. import library as _library  # noqa: F401  the whole room before its parts: see naming.load
 from ..autograd.profiler import record_function
 from ..compat.legacy import TENSOR_TYPES
+from ..core.graph import unrecorded
 from ..library.aten.resolver import by_name
 from ..library.native import ClassNamespace
 from ..library.operator import OperatorFace
-from . import classes, forms, operators
+from ..ops.machinery.arguments import need_tensor, need_tensors
+from ..ops.nn.loss_arguments import reduction_number
+from . import classes, contexts, operators
 from . import signatures as notes
 from .emitter import Emitter
 from .functions import Definition, Function, defaults_of, parsed, text_definition
 from .marks import Mark, boolean_dispatched, mark_of, overloads
 from .matching import Named
 from .naming import is_library, qualified_name
+from .record_forms import declares_calls, forms_of, takes_alike
 from .schema import Schema, all_names, schemas_of, symbol_of
 from .source import Range, error
 from .types import (
@@ -58,6 +62,7 @@ from .values import (
     IgnoredFunction,
     MagicMethod,
     NamedTupleClass,
+    OperatorNamespace,
     PythonModule,
     PythonObject,
     SimpleValue,
@@ -88,7 +93,7 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
         "is_tracing": (jit.is_tracing,), "fork": (jit.fork,), "wait": (jit.wait,), "no_grad": (torch.no_grad,),
         "rethrow_optional": (jit._unwrap_optional,), "assert_": (torch._assert,), "check": (torch._check,),
         "false": (torch.overrides.has_torch_function, torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling),
-        "noop": (torch._C._log_api_usage_once,), "new_device": (torch.device,),
+        "noop": (torch._C._log_api_usage_once, need_tensor, need_tensors), "new_device": (torch.device,), "unrecorded": (unrecorded,),
     }  # fmt: skip
     thing: Any
     for form, things in meanings.items():
@@ -110,8 +115,9 @@ def _special() -> dict[int, tuple[Any, Callable[[], Sugared]]]:
     }  # fmt: skip
     for symbol, thing in plain.items():
         put(thing, functools.partial(BuiltinFunction, symbol))
-    put(torch.autocast, functools.partial(_context_class, forms.autocast))
-    put(record_function, functools.partial(_context_class, forms.record_function))
+    put(torch.unique, lambda: FunctionValue([function_for(contexts.unique, f"{_SPACE}.unique")]))
+    put(torch.autocast, functools.partial(_context_class, contexts.autocast))
+    put(record_function, functools.partial(_context_class, contexts.record_function))
     put(abs, lambda: MagicMethod("__abs__", BuiltinFunction("prim::abs")))
     for home in (math, cmath):
         for name in dir(home):
@@ -173,15 +179,13 @@ class Resolver:
         return self.type(m, notes.dotted(node) or "")
 
     def no_grad_class(self, m: Any) -> Sugared:
-        kind = classes.script_class(forms.no_grad)
+        kind = classes.script_class(contexts.no_grad)
         assert isinstance(kind, ClassType)
         return ClassValue(kind)
 
     def tensor_method(self, m: Any, place: Range | None, name: str, value: Any) -> Sugared | None:
-        form = _forms().get(name)
-        if form is None:
-            return None
-        return _Bound(FunctionValue([form]), value)
+        known = _special().get(id(by_name(name)))
+        return None if known is None else _Bound(known[1](), value)
 
     def parent_of(self, m: Any, place: Range | None, node: ast.Call) -> Sugared | None:
         """`super()` inside a method: the methods of the next class."""
@@ -293,18 +297,15 @@ class Resolver:
         mark = mark_of(thing)
         if mark in (Mark.IGNORE, Mark.UNUSED):
             return ignored(m, thing, mark)
-        form = form_of(thing)
-        if form is not None:
-            return form
         switch = boolean_dispatched.get(thing)
         if switch is not None:
-            return Dispatch(
-                switch["arg_name"], switch["index"], switch["if_true"], switch["if_false"], switch["default"]
-            )
+            chosen = {
+                truth: self.sugared(m, place, switch[f"if_{word}"])
+                for truth, word in ((True, "true"), (False, "false"))
+            }
+            return Dispatch(switch["arg_name"], switch["index"], chosen, switch["default"])
         if is_library(getattr(thing, "__module__", None) or "") and hasattr(thing, "op"):
-            symbol = symbol_of(thing.op)
-            if schemas_of(symbol):
-                return BuiltinFunction(symbol)
+            return record_form(thing.op)
         if not inspect.isfunction(thing):
             return PythonObject(
                 thing,
@@ -371,28 +372,65 @@ class _Bound(Sugared):
 
 
 class _Namespace(PythonModule):
-    """`torch.nn.functional`: the forms for compiled code first."""
+    """`torch.nn.functional`: what a record says about its functions comes before operators of the same name."""
 
     def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
-        form = form_by_name(name)
-        return form if form is not None else super().attr(place, m, name)
+        found = getattr(self.module, name, None)
+        if found is None or not hasattr(found, "op") or mark_of(found) is not None:
+            return super().attr(place, m, name)
+        return record_form(found.op)
 
 
-# -- forms: scriptable versions of functions -----------------------------------------------------------------------------------
+# -- operators of the library -----------------------------------------------------------------------------------------------------
+
+_SPACE = "__torch__.torch.nn.functional"
+_record_forms: dict[int, Sugared] = {}
 
 
-@functools.cache
-def _forms() -> dict[str, Function]:
-    space = "__torch__.torch.nn.functional"
-    found = {
-        name: function_for(fn, f"{space}.{name}")
-        for name, fn in vars(forms).items()
-        if inspect.isfunction(fn) and fn.__globals__ is vars(forms) and fn is not forms.texts
-    }
-    names = PythonResolver(forms.batch_norm)  # what the forms that are written out see
-    for name, text in forms.texts().items():
-        found[name] = Function(f"{space}.{name}", text_definition(text, names))
+def record_form(op: Any) -> Sugared:
+    """What a call of an operator of this library is in compiled code: the function that its declaration describes, one of PyTorch's
+    operators, the calls of PyTorch's operators that it is made of, or its own body."""
+    found = _record_forms.get(id(op))
+    if found is None:
+        found = _record_forms[id(op)] = _new_record_form(op)
     return found
+
+
+def _new_record_form(op: Any) -> Sugared:
+    functional = "nn.functional" in op.namespaces
+    name = f"{_SPACE}.{op.name}"
+    if declares_calls(op):
+        return FunctionValue([_calls_function(op, name)])
+    forms = forms_of(op) if functional else []
+    if forms:
+        names = NamesResolver(_FORM_NAMES)
+        made: dict[bool, Sugared] = {
+            f.chosen: FunctionValue([Function(f"{_SPACE}.{f.name}", text_definition(f.text, names))]) for f in forms
+        }
+        flag = forms[0].flag
+        return made[False] if flag is None else Dispatch(flag, list(op.arguments).index(flag), made, takes_flag=False)
+    symbol = f"aten::{op.aten_name}" if op.aten else symbol_of(op)
+    if schemas_of(symbol) and (not functional and not op.aten or takes_alike(op, symbol)):
+        return BuiltinFunction(symbol)
+    return FunctionValue([function_for(op.source, name)])
+
+
+def _calls_function(op: Any, name: str) -> Function:
+    """The calls of PyTorch's operators that an operator is made of (`Op.as_aten`), without the recorder that Python gives them."""
+    tree, source = parsed(op.aten_calls)
+    tree = copy.deepcopy(tree)
+    tree.name, recorder = op.name, tree.args.args.pop(0).arg
+    names = PythonResolver(op.aten_calls, {recorder: _Recorder()})
+    return Function(name, Definition(tree, source, names, defaults_of(op.aten_calls)))
+
+
+class _Recorder(Sugared):
+    """`recorder.aten` in functions that say which of PyTorch's operators are called."""
+
+    kind = "recorder"
+
+    def attr(self, place: Range | None, m: Any, name: str) -> Sugared:
+        return OperatorNamespace(name)
 
 
 class Dispatch(Sugared):
@@ -400,51 +438,24 @@ class Dispatch(Sugared):
 
     kind = "function"
 
-    def __init__(self, name: str, index: int, yes: Any, no: Any, default: bool = False):
-        self.flag, self.index, self.yes, self.no, self.default = name, index, yes, no, default
+    def __init__(
+        self, flag: str, index: int, chosen: dict[bool, Sugared], default: bool = False, takes_flag: bool = True
+    ):
+        self.flag, self.index, self.chosen, self.default, self.takes_flag = flag, index, chosen, default, takes_flag
 
     def call(self, place: Range | None, m: Any, args: Any, kwargs: Any) -> Sugared:
         args, kwargs = list(args), list(kwargs)
         given = next((k for k in kwargs if k.name == self.flag), None)
-        own = isinstance(self.yes, str)  # a function of this library: its two forms do not take the flag
-        if given is not None and own:
+        if given is not None and not self.takes_flag:
             kwargs.remove(given)
         elif given is None and len(args) > self.index:
-            given = args.pop(self.index) if own else args[self.index]
+            given = args[self.index] if self.takes_flag else args.pop(self.index)
         truth = self.default
         if given is not None:
             known, truth = m.known(given.value)
             if not known:
                 raise error(place, f"{self.flag} must be known when compiling")
-        chosen = self.yes if truth else self.no
-        if not own:
-            return m.resolver.sugared(m, place, chosen).call(place, m, args, kwargs)
-        found = form_by_name(chosen) or BuiltinFunction(f"aten::{chosen}")
-        return found.call(place, m, args, kwargs)
-
-
-def form_by_name(name: str) -> Sugared | None:
-    flag = forms.DISPATCHED.get(name)
-    if flag is not None:
-        return Dispatch(*flag)
-    found = _forms().get(name)
-    return FunctionValue([found]) if found is not None else None
-
-
-@functools.cache
-def _named_functions() -> dict[int, str]:
-    names: dict[int, str] = {}
-    for name in [*forms.DISPATCHED, *_forms()]:
-        for home in (torch.nn.functional, torch.functional if hasattr(torch, "functional") else torch, torch):
-            thing = getattr(home, name, None)
-            if thing is not None and (home is torch.nn.functional or name in forms.TORCH_LEVEL):
-                names[id(thing)] = name
-    return names
-
-
-def form_of(thing: Any) -> Sugared | None:
-    name = _named_functions().get(id(thing))
-    return form_by_name(name) if name is not None else None
+        return self.chosen[bool(truth)].call(place, m, args, kwargs)
 
 
 # -- Python functions -----------------------------------------------------------------------------------------------------------
@@ -485,6 +496,24 @@ class PythonResolver(Resolver):
         if self.owner is not None:
             return self.owner
         return self.closure["__class__"].cell_contents if "__class__" in self.closure else None
+
+
+class NamesResolver(Resolver):
+    """Names of a table."""
+
+    is_library = True
+
+    def __init__(self, names: dict[str, Any]):
+        self.names = names
+
+    def lookup(self, name: str) -> tuple[bool, Any]:
+        return name in self.names, self.names.get(name)
+
+
+_FORM_NAMES: dict[str, Any] = {
+    "Tensor": torch.Tensor, "List": list, "Optional": Optional, "Tuple": tuple, "torch": torch, "aten": contexts.aten,
+    "ValueError": ValueError, "reduction_number": reduction_number,
+}  # fmt: skip
 
 
 def function_for(thing: Any, name: str | None = None) -> Function:

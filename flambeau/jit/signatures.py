@@ -260,7 +260,7 @@ def _broadcast_size(node: ast.expr | None) -> int | None:
             return int(found[1])
         if word == "Optional":
             return _broadcast_size(node.slice)
-    return None
+    return _broadcast_size(node.left) if isinstance(node, ast.BinOp) else None  # `BroadcastingList2[int] | None`
 
 
 # -- definitions ------------------------------------------------------------------------------------------------------------

@@ -16,15 +16,14 @@ from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from . import cleanup, operators
+from ..ops.machinery.matching import NoMatch
+from . import operators
 from . import signatures as notes
-from .emitter import Emitter
 from .functions import Function
-from .inlining import inline
 from .ir import Block, Graph, Value
 from .matching import Named, carry_out, match_call
 from .module import ScriptModule
-from .resolver import form_by_name
+from .record_forms import declares_calls, takes_alike
 from .schema import schemas_of, symbol_of
 from .source import Range, Source
 from .traced_sizes import TracedInt, TracedSizes, plain, tensors_in
@@ -276,6 +275,8 @@ class Tracer(TracedSizes, modes.Mode):
             return self._run(function, args, kwargs)
         call = self._subscript(*args) if name == "__getitem__" else self._node_for(name, op, args, kwargs)
         if call is None:  # made of operators that have names in graphs: record those
+            if declares_calls(op):
+                function, args = op.aten_calls, (self, *args)
             before, self.reads_python = self.reads_python, False
             try:
                 with self:
@@ -285,8 +286,17 @@ class Tracer(TracedSizes, modes.Mode):
             self._check_seen(name, args, kwargs, result)
             return result
         result = self._run(function, args, kwargs)
-        self._take(call, result, args)
+        self.set_value(result, call)
         return result
+
+    def again(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """Record the operators that a function of the library is made of."""
+        return function(*args, **kwargs)
+
+    @property
+    def aten(self) -> _Operators:
+        """PyTorch's operators, for functions that say which of them are called (`Op.as_aten`)."""
+        return _Operators(self)
 
     def _subscript(self, tensor: Tensor, key: Any) -> Value | None:
         """The nodes of `tensor[key]`, with the numbers as the program has them; None for keys with tensors or lists."""
@@ -327,33 +337,17 @@ class Tracer(TracedSizes, modes.Mode):
             flat = self.insert("aten::flatten", [self.value(args[0]), self.constant(0, INT), self.constant(-1, INT)])
             places = self.insert("aten::nonzero", [flat])
             return self.insert("aten::select", [places, self.constant(1, INT), self.constant(0, INT)])
-        if name == "interpolate" and isinstance(kwargs.get("scale_factor"), int):
-            kwargs = {**kwargs, "scale_factor": float(kwargs["scale_factor"])}
         if name == "einsum" and len(args) > 1 and not isinstance(args[1], (list, tuple)):
             args = (args[0], list(args[1:]))
-        form = form_by_name(name) if "nn.functional" in op.namespaces or name in ("interpolate",) else None
-        symbol = symbol_of(op) if name == op.name else f"aten::{name}"
-        if form is None and not schemas_of(symbol):
-            return None
         before = len(self.frame.block.nodes_)
+        spelled = self._spelled(name, op, args, kwargs)
+        if spelled is None:
+            return None
+        symbol, args, kwargs, item = spelled
         try:
-            given = [Named(self.value(a)) for a in args]
-            named = [Named(self.value(v), None, k) for k, v in kwargs.items()]
+            made = self.call_node(symbol, args, kwargs)
             with self.graph.at(self.frame.block):
-                if form is not None:
-                    return self._through_form(form, given, named)
-                schemas = schemas_of(symbol)
-                renamed = [
-                    Named(
-                        n.value,
-                        None,
-                        "self" if n.name == "input" and all(s.index_of("input") is None for s in schemas) else n.name,
-                    )
-                    for n in named
-                ]
-                return carry_out(
-                    self.graph, symbol, match_call(self.graph, None, schemas, given, renamed), user_range()
-                )
+                return made if item is None else self.graph.unpack(made)[item]
         except RuntimeError as problem:
             if "requires grad as a constant" in str(problem):
                 raise
@@ -362,25 +356,32 @@ class Tracer(TracedSizes, modes.Mode):
                     node.destroy()
             return None
 
-    def _through_form(self, form: Any, given: list[Named], named: list[Named]) -> Value:
-        """A function of nn.functional: the operators of its compiled form, as far as the arguments decide which."""
-        place = user_range()
-        block = self.frame.block
-        before = list(block.nodes_)
-        out = form.call(place, _Context(self), given, named).as_value(place, _Context(self))
-        holder = self.graph.insert(self.graph.create("prim::Keep", [out], 0))
-        inline(block)
-        cleanup.lower_tuples(block)
-        cleanup.fold_constants(block)
-        value = holder.inputs_[0]
-        holder.destroy()
-        for node in block.nodes_:
-            if node not in before:
-                node.range = place
-        return value
+    def call_node(self, symbol: str, args: Any, kwargs: dict) -> Value:
+        """Insert a call of one of PyTorch's operators, whichever overload fits; its output."""
+        schemas = schemas_of(symbol)
+        given = [Named(self.value(a)) for a in args]
+        own = {"input": "self"} if all(s.index_of("input") is None for s in schemas) else {}
+        named = [Named(self.value(v), None, own.get(k, k)) for k, v in kwargs.items()]
+        with self.graph.at(self.frame.block):
+            return carry_out(self.graph, symbol, match_call(self.graph, None, schemas, given, named), user_range())
 
-    def _take(self, out: Value, result: Any, args: tuple) -> None:
-        self.set_value(result, out)
+    def _spelled(self, name: str, op: Any, args: tuple, kwargs: dict) -> tuple[str, Any, dict, Any] | None:
+        """PyTorch's operator that a call is, what it is given, and which of its results is meant; None where there is none."""
+        forms = [form for form in op.aten_forms if not form.only_names]
+        for form in forms:
+            with contextlib.suppress(NoMatch):
+                schema, values = form.values(op.bind(args, kwargs), op.defaults, self.aten)
+                for place, argument in enumerate(schema.arguments):
+                    if argument.name.startswith("cudnn_enable"):  # a graph may be run elsewhere
+                        values[place] = True
+                return (schema.name, *schema.as_call(values), form.item)
+        symbol = symbol_of(op) if name == op.name else f"aten::{name}"
+        if "inplace" in op.arguments and not forms:
+            inplace = op.bind(args, kwargs)
+            symbol += "_" if inplace.pop("inplace", False) else ""
+            args, kwargs = tuple(inplace.values()), {}
+        functional = "nn.functional" in op.namespaces and not takes_alike(op, symbol.removesuffix("_"))
+        return None if forms or functional and "inplace" not in op.arguments or not schemas_of(symbol) else (symbol, args, kwargs, None)  # fmt: skip
 
     def _run(self, function: Callable, args: tuple, kwargs: dict, recording: bool = False) -> Any:
         """Run an operator on plain numbers and shapes."""
@@ -408,11 +409,10 @@ class Tracer(TracedSizes, modes.Mode):
         given = [*first, *(Named(self.value(a)) for a in arguments)]
         named = [Named(self.value(v), None, k) for k, v in kwargs.items()]
         place = user_range()
+        context: Any = self  # calls of functions ask for its graph alone
         with self.graph.at(self.frame.block):
             if function.owner is None:
-                out = (
-                    FunctionValue([function]).call(place, _Context(self), given, named).as_value(place, _Context(self))
-                )
+                out = FunctionValue([function]).call(place, context, given, named).as_value(place, context)
             else:
                 match = match_call(self.graph, place, [function.schema], given, named)
                 node = self.graph.create("prim::CallMethod", [plan() for plan in match.plans], 1, place)
@@ -474,16 +474,33 @@ class Tracer(TracedSizes, modes.Mode):
             self.restore_shapes()
 
 
-class _Context(Emitter):
-    """What values of the compiler need of an emitter, for calls that the tracer makes."""
+class _Operators:
+    """`torch.ops.aten` as a tracer sees it: calls are nodes of its graph."""
 
     def __init__(self, tracer: Tracer):
-        self.tracer, self.graph = tracer, tracer.graph
+        self.tracer = tracer
 
-    def call_operator(self, place: Any, symbol: str, args: Any, kwargs: Any, owner: Any = None) -> Value:
-        return carry_out(
-            self.graph, symbol, match_call(self.graph, place, schemas_of(symbol), args, kwargs, owner), place
-        )
+    def __getattr__(self, name: str) -> _Overloads:
+        return _Overloads(self.tracer, name)
+
+
+class _Overloads:
+    """One of these operators, and its overloads."""
+
+    def __init__(self, tracer: Tracer, name: str):
+        self.tracer, self.name = tracer, name
+
+    def __getattr__(self, overload: str) -> Callable:
+        function = getattr(getattr(torch.ops.aten, self.name), overload)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            made = self.tracer.call_node(f"aten::{self.name}", args, kwargs)
+            with _without(self.tracer):
+                result = self.tracer._run(function, args, kwargs)
+            self.tracer.set_value(result, made)
+            return result
+
+        return call
 
 
 @contextlib.contextmanager

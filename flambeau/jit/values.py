@@ -356,6 +356,10 @@ class BuiltinFunction(Sugared):
     def call(self, place: Range | None, m: Emitter, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
         return SimpleValue(m.call_operator(place, self.symbol, args, kwargs, self.owner))
 
+    def attr(self, place: Range | None, m: Emitter, name: str) -> Sugared:
+        """`aten.add.Tensor`: the arguments say which overload is meant."""
+        return self if self.owner is None else super().attr(place, m, name)
+
 
 class SpecialForm(Sugared):
     """A name that the emitter knows by heart: `isinstance`, `annotate`, `zip`..."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core import dtype as dt
 from ...core.tensor import Tensor
 from ...ops.creation.filled import empty
 from .. import functional as F
@@ -12,17 +11,6 @@ from ..init import constant_, xavier_normal_, xavier_uniform_
 from ..parameter import Parameter
 from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
-
-
-def canonical_mask(mask: Tensor | None, name: str, target: Any) -> Tensor | None:
-    """A boolean mask as additive -inf; a float mask as it is."""
-    if mask is None:
-        return None
-    if mask.dtype is not dt.bool_ and not mask.dtype.is_floating_point:
-        raise AssertionError(f"only bool and floating types of {name} are supported")
-    if mask.dtype is dt.bool_:
-        return mask.new_zeros(mask.shape, dtype=target).masked_fill_(mask, float("-inf"))
-    return mask
 
 
 class MultiheadAttention(Module):
@@ -102,22 +90,20 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        batched = query.dim() == 3
-        if self.batch_first and batched:
+        turned = self.batch_first and query.dim() == 3
+        if turned:
             query, key, value = _sequence_first(query, key, value)
-        separate = {} if self._qkv_same_embed_dim else {
-            "use_separate_proj_weight": True,
-            "q_proj_weight": self.q_proj_weight,
-            "k_proj_weight": self.k_proj_weight,
-            "v_proj_weight": self.v_proj_weight,
-        }  # fmt: skip
         out, weights = F.multi_head_attention_forward(
             query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k, self.bias_v,
             self.add_zero_attn, self.dropout, self.out_proj.weight, self.out_proj.bias, training=self.training,
             key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
-            average_attn_weights=average_attn_weights, is_causal=is_causal, **separate,
+            use_separate_proj_weight=not self._qkv_same_embed_dim, q_proj_weight=self.q_proj_weight,
+            k_proj_weight=self.k_proj_weight, v_proj_weight=self.v_proj_weight, average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
         )  # fmt: skip
-        return (out.transpose(1, 0), weights) if self.batch_first and batched else (out, weights)
+        if turned:
+            out = out.transpose(1, 0)
+        return out, weights
 
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor

@@ -91,7 +91,9 @@ class _NormBase(Module):
 class _BatchNorm(_NormBase):
     def forward(self, input: Tensor) -> Tensor:
         self._check_input_dim(input)
-        factor = 0.0 if self.momentum is None else self.momentum
+        factor = 0.0
+        if self.momentum is not None:
+            factor = self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:  # a plain average over all batches
@@ -110,9 +112,9 @@ class _BatchNorm(_NormBase):
         )
 
 
-def _expect_dims(input: Tensor, allowed: tuple[int, ...]) -> None:
+def _expect_dims(input: Tensor, allowed: list[int]) -> None:
     if input.dim() not in allowed:
-        wanted = " or ".join(f"{n}D" for n in allowed)
+        wanted = " or ".join([f"{n}D" for n in allowed])
         raise ValueError(f"expected {wanted} input (got {input.dim()}D input)")
 
 
@@ -120,7 +122,7 @@ class BatchNorm1d(_BatchNorm):
     """Batch normalisation of (N, C) or (N, C, L)."""
 
     def _check_input_dim(self, input: Tensor) -> None:
-        _expect_dims(input, (2, 3))
+        _expect_dims(input, [2, 3])
 
 
 class BatchNorm2d(_BatchNorm):
@@ -131,14 +133,14 @@ class BatchNorm2d(_BatchNorm):
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
-        _expect_dims(input, (4,))
+        _expect_dims(input, [4])
 
 
 class BatchNorm3d(_BatchNorm):
     """Batch normalisation of (N, C, D, H, W)."""
 
     def _check_input_dim(self, input: Tensor) -> None:
-        _expect_dims(input, (5,))
+        _expect_dims(input, [5])
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):

@@ -225,18 +225,17 @@ class _ConvTransposeNd(_ConvNd):
     def _output_padding(
         self,
         input: Tensor,
-        output_size: Any,
-        stride: Any,
-        padding: Any,
-        kernel_size: Any,
+        output_size: list[int] | None,
+        stride: list[int],
+        padding: list[int],
+        kernel_size: list[int],
         num_spatial_dims: int,
-        dilation: Any = None,
-    ) -> Any:
+        dilation: list[int] | None = None,
+    ) -> list[int]:
         """The extra rows at the end that make the output `output_size`; several sizes convolve to the same input."""
         if output_size is None:
-            return _ntuple(num_spatial_dims)(self.output_padding)
-        batched = input.dim() == num_spatial_dims + 2
-        leading = 2 if batched else 1
+            return list(self.output_padding)
+        leading = 2 if input.dim() == num_spatial_dims + 2 else 1
         if len(output_size) == leading + num_spatial_dims:
             output_size = output_size[leading:]
         if len(output_size) != num_spatial_dims:
@@ -244,23 +243,27 @@ class _ConvTransposeNd(_ConvNd):
                 f"ConvTranspose{num_spatial_dims}D: for {input.dim()}D input, output_size must have {num_spatial_dims}"
                 f" or {leading + num_spatial_dims} elements (got {len(output_size)})"
             )
-        dilation = dilation if dilation is not None else (1,) * num_spatial_dims
-        smallest = [
-            (input.size(d + leading) - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel_size[d] - 1) + 1
-            for d in range(num_spatial_dims)
-        ]
-        largest = [size + stride[d] - 1 for d, size in enumerate(smallest)]
-        if any(not low <= size <= high for low, size, high in zip(smallest, output_size, largest)):
-            raise ValueError(
-                f"requested an output size of {output_size}, but valid sizes range from {smallest} to {largest} (for"
-                f" an input of {input.size()[leading:]})"
-            )
-        return [size - low for size, low in zip(output_size, smallest)]
+        smallest: list[int] = []
+        largest: list[int] = []
+        extra: list[int] = []
+        for d in range(num_spatial_dims):
+            spread = 1 if dilation is None else dilation[d]
+            reach = spread * (kernel_size[d] - 1) + 1
+            smallest.append((input.size(d + leading) - 1) * stride[d] - 2 * padding[d] + reach)
+            largest.append(smallest[d] + stride[d] - 1)
+            extra.append(output_size[d] - smallest[d])
+        for d in range(num_spatial_dims):
+            if output_size[d] < smallest[d] or output_size[d] > largest[d]:
+                raise ValueError(
+                    f"requested an output size of {output_size}, but valid sizes range from {smallest} to {largest} (for"
+                    f" an input of {input.size()[leading:]})"
+                )
+        return extra
 
     def forward(self, input: Tensor, output_size: list[int] | None = None) -> Tensor:
         output_padding = self._output_padding(
-            input, output_size, self.stride, self.padding, self.kernel_size, self._spatial, self.dilation
-        )
+            input, output_size, self.stride, self.padding, self.kernel_size, self._spatial, self.dilation,  # type: ignore[arg-type]
+        )  # fmt: skip
         convolve = getattr(F, self._function)
         return convolve(
             input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation

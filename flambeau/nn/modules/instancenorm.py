@@ -33,7 +33,7 @@ class _InstanceNorm(_NormBase):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
 
     def _check_input_dim(self, input: Tensor) -> None:
-        _expect_dims(input, (self._dims - 1, self._dims))
+        _expect_dims(input, [self._dims - 1, self._dims])
 
     def _get_no_batch_dim(self) -> int:
         return self._dims - 1

@@ -25,30 +25,19 @@ __all__ = [
 
 
 class _Loss(Module):
-    """Calls `_function` of nn.functional with the attributes named in `_passed` and the reduction."""
+    """A loss with its reduction."""
 
     __constants__ = ["reduction"]
     reduction: str
-    _function: str
-    _passed: tuple[str, ...] = ()
 
     def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean") -> None:
         super().__init__()
         legacy = size_average is not None or reduce is not None
         self.reduction = read_reduction(reduction, size_average, reduce) if legacy else reduction
 
-    def _compute(self, *tensors: Any) -> Any:
-        settings = {name: getattr(self, name) for name in self._passed}
-        return getattr(F, self._function)(*tensors, reduction=self.reduction, **settings)
-
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        return self._compute(input, target)
-
 
 class _WeightedLoss(_Loss):
     """A loss with a weight per class or element, kept as a buffer."""
-
-    _passed: tuple[str, ...] = ("weight",)
 
     def __init__(
         self, weight: Tensor | None = None, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
@@ -62,7 +51,8 @@ class _WeightedLoss(_Loss):
 class L1Loss(_Loss):
     """|input - target|."""
 
-    _function = "l1_loss"
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.l1_loss(input, target, reduction=self.reduction)
 
 
 class MSELoss(_Loss):
@@ -72,13 +62,12 @@ class MSELoss(_Loss):
     tensor(1.)
     """
 
-    _function = "mse_loss"
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.mse_loss(input, target, reduction=self.reduction)
 
 
 class SmoothL1Loss(_Loss):
     """Quadratic below beta, linear above."""
-
-    _function, _passed = "smooth_l1_loss", ("beta",)
 
     def __init__(
         self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", beta: float = 1.0
@@ -86,12 +75,14 @@ class SmoothL1Loss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.smooth_l1_loss(input, target, beta=self.beta, reduction=self.reduction)
+
 
 class HuberLoss(_Loss):
     """SmoothL1Loss times its threshold."""
 
     __constants__ = ["reduction", "delta"]
-    _function, _passed = "huber_loss", ("delta",)
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
@@ -99,12 +90,14 @@ class HuberLoss(_Loss):
             raise TypeError(f"delta must be a float or int, got: {type(delta)}")
         self.delta = delta
 
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.huber_loss(input, target, delta=self.delta, reduction=self.reduction)
+
 
 class PoissonNLLLoss(_Loss):
     """Negative log likelihood of counts under Poisson distributions."""
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
-    _function, _passed = "poisson_nll_loss", ("log_input", "full", "eps")
 
     def __init__(
         self,
@@ -121,14 +114,15 @@ class PoissonNLLLoss(_Loss):
         self.eps = eps
 
     def forward(self, log_input: Tensor, target: Tensor) -> Tensor:
-        return self._compute(log_input, target)
+        return F.poisson_nll_loss(
+            log_input, target, log_input=self.log_input, full=self.full, eps=self.eps, reduction=self.reduction
+        )
 
 
 class GaussianNLLLoss(_Loss):
     """Negative log likelihood of targets under normal distributions with given means and variances."""
 
     __constants__ = ["full", "eps", "reduction"]
-    _function, _passed = "gaussian_nll_loss", ("full", "eps")
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(None, None, reduction)
@@ -136,7 +130,7 @@ class GaussianNLLLoss(_Loss):
         self.eps = eps
 
     def forward(self, input: Tensor, target: Tensor, var: Any) -> Tensor:  # type: ignore[override]
-        return self._compute(input, target, var)
+        return F.gaussian_nll_loss(input, target, var, full=self.full, eps=self.eps, reduction=self.reduction)
 
 
 # -- classification ---------------------------------------------------------------------------------------------------
@@ -144,7 +138,6 @@ class NLLLoss(_WeightedLoss):
     """Minus the log probability of the target class."""
 
     __constants__ = ["ignore_index", "reduction"]
-    _function, _passed = "nll_loss", ("weight", "ignore_index")
 
     def __init__(
         self,
@@ -156,6 +149,9 @@ class NLLLoss(_WeightedLoss):
     ) -> None:
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.nll_loss(input, target, weight=self.weight, ignore_index=self.ignore_index, reduction=self.reduction)
 
 
 class NLLLoss2d(NLLLoss):
@@ -185,7 +181,6 @@ class CrossEntropyLoss(_WeightedLoss):
     """
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
-    _function, _passed = "cross_entropy", ("weight", "ignore_index", "label_smoothing")
 
     def __init__(
         self,
@@ -199,6 +194,16 @@ class CrossEntropyLoss(_WeightedLoss):
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.cross_entropy(
+            input,
+            target,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+            reduction=self.reduction,
+        )
 
 
 @dataclass(frozen=True)
@@ -276,25 +281,25 @@ class LinearCrossEntropyLoss(_WeightedLoss):
 class KLDivLoss(_Loss):
     """Kullback-Leibler divergence of the target from log probabilities."""
 
-    _function, _passed = "kl_div", ("log_target",)
-
     def __init__(
         self, size_average: Any = None, reduce: Any = None, reduction: str = "mean", log_target: bool = False
     ) -> None:
         super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
 
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.kl_div(input, target, log_target=self.log_target, reduction=self.reduction)
+
 
 class BCELoss(_WeightedLoss):
     """Binary cross entropy of probabilities."""
 
-    _function = "binary_cross_entropy"
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class BCEWithLogitsLoss(_Loss):
     """Sigmoid and binary cross entropy in one."""
-
-    _function, _passed = "binary_cross_entropy_with_logits", ("weight", "pos_weight")
 
     def __init__(
         self,
@@ -307,6 +312,11 @@ class BCEWithLogitsLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.binary_cross_entropy_with_logits(
+            input, target, weight=self.weight, pos_weight=self.pos_weight, reduction=self.reduction
+        )
 
 
 class CTCLoss(_Loss):
@@ -331,26 +341,28 @@ class CTCLoss(_Loss):
 class SoftMarginLoss(_Loss):
     """log(1 + exp(-target * input)) for targets of 1 and -1."""
 
-    _function = "soft_margin_loss"
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelMarginLoss(_Loss):
     """Hinge loss with several right classes per sample."""
 
-    _function = "multilabel_margin_loss"
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
     """Binary cross entropy with logits, averaged over the classes."""
 
-    _function = "multilabel_soft_margin_loss"
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_soft_margin_loss(input, target, weight=self.weight, reduction=self.reduction)
 
 
 class MultiMarginLoss(_WeightedLoss):
     """Hinge loss of the target class against all others."""
 
     __constants__ = ["p", "margin", "reduction"]
-    _function, _passed = "multi_margin_loss", ("p", "margin", "weight")
 
     def __init__(
         self,
@@ -369,10 +381,14 @@ class MultiMarginLoss(_WeightedLoss):
         self.p = p
         self.margin = margin
 
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multi_margin_loss(
+            input, target, p=self.p, margin=self.margin, weight=self.weight, reduction=self.reduction
+        )
+
 
 class _MarginLoss(_Loss):
     __constants__ = ["margin", "reduction"]
-    _passed = ("margin",)
 
     def __init__(
         self, margin: float = 0.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
@@ -384,37 +400,33 @@ class _MarginLoss(_Loss):
 class HingeEmbeddingLoss(_MarginLoss):
     """A distance for pairs that belong together (target 1), what it lacks to the margin for others (target -1)."""
 
-    _function = "hinge_embedding_loss"
-
     def __init__(
         self, margin: float = 1.0, size_average: Any = None, reduce: Any = None, reduction: str = "mean"
     ) -> None:
         super().__init__(margin, size_average, reduce, reduction)
 
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
+
 
 class CosineEmbeddingLoss(_MarginLoss):
     """Cosine distance of pairs that belong together, similarity above the margin of others."""
 
-    _function = "cosine_embedding_loss"
-
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
-        return self._compute(input1, input2, target)
+        return F.cosine_embedding_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
 class MarginRankingLoss(_MarginLoss):
     """How much the input that should be ranked lower is not lower by the margin."""
 
-    _function = "margin_ranking_loss"
-
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
-        return self._compute(input1, input2, target)
+        return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
 class TripletMarginLoss(_Loss):
     """How much an anchor is not nearer to the positive than to the negative example by the margin."""
 
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
-    _function, _passed = "triplet_margin_loss", ("margin", "p", "eps", "swap")
 
     def __init__(
         self,
@@ -434,14 +446,22 @@ class TripletMarginLoss(_Loss):
         self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:  # type: ignore[override]
-        return self._compute(anchor, positive, negative)
+        return F.triplet_margin_loss(
+            anchor,
+            positive,
+            negative,
+            margin=self.margin,
+            p=self.p,
+            eps=self.eps,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
 
 
 class TripletMarginWithDistanceLoss(_Loss):
     """TripletMarginLoss with a distance function of one's own."""
 
     __constants__ = ["margin", "swap", "reduction"]
-    _function, _passed = "triplet_margin_with_distance_loss", ("distance_function", "margin", "swap")
 
     def __init__(
         self,
@@ -458,7 +478,15 @@ class TripletMarginWithDistanceLoss(_Loss):
         self.swap = swap
 
     def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:  # type: ignore[override]
-        return self._compute(anchor, positive, negative)
+        return F.triplet_margin_with_distance_loss(
+            anchor,
+            positive,
+            negative,
+            distance_function=self.distance_function,
+            margin=self.margin,
+            swap=self.swap,
+            reduction=self.reduction,
+        )
 
 
 def _check_margin(loss: Module, margin: float) -> None:

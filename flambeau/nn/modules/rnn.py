@@ -10,6 +10,7 @@ import flambeau
 
 from ...core.casts import casts
 from ...core.overrides import refuse_real_tensors
+from ...core.scripting import is_scripting
 from ...core.tensor import Tensor
 from ...ops.creation.filled import empty, zeros
 from ...ops.nn import rnn as ops
@@ -24,6 +25,14 @@ def _permute(t: Tensor, permutation: Tensor | None, dim: int = 1) -> Tensor:
     return t if permutation is None else t.index_select(dim, permutation)
 
 
+def _wrong_rank(batched: bool, h: int, c: int | None = None) -> str:
+    """The message about states with so many dimensions."""
+    kind, rank = ("batched 3-D", 3) if batched else ("unbatched 2-D", 2)
+    if c is None:
+        return f"For {kind} input, hx should also be {rank}-D but got {h}-D tensor"
+    return f"For {kind} input, hx and cx should also be {rank}-D but got ({h}-D, {c}-D) tensors"
+
+
 class RNNBase(Module):
     """What the recurrent networks share: weights per layer and direction, packed input, hidden states."""
 
@@ -31,6 +40,8 @@ class RNNBase(Module):
         "mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional",
         "proj_size",
     ]  # fmt: skip
+    __computed__ = ("_flat_weights",)
+    _called = "RNNBase"
 
     def __init__(
         self,
@@ -170,52 +181,42 @@ class RNNBase(Module):
             self.check_hidden_size(hx, self._state_shape(batch, real))
 
     # -- running ------------------------------------------------------------------------------------------------------------
-    def forward(self, input: Any, hx: Any = None) -> Any:
-        packed = isinstance(input, PackedSequence)
-        if packed:
-            data, batch_sizes, sorted_indices, unsorted_indices = input
-            batch, batched = int(batch_sizes[0]), True
+    def _with_batch(self, input: Tensor) -> Tensor:
+        """The input with a batch dimension."""
+        if input.dim() != 2 and input.dim() != 3:  # noqa: PLR1714  as compiled code says it
+            raise ValueError(f"{self._called}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        if not is_scripting():
+            refuse_real_tensors([input])
+        return input if input.dim() == 3 else input.unsqueeze(0 if self.batch_first else 1)
+
+    def _zeros(self, data: Tensor, size: int) -> Tensor:
+        """The state before the first step."""
+        layers = self.num_layers * (2 if self.bidirectional else 1)
+        batch = data.size(0 if self.batch_first else 1)
+        return zeros([layers, batch, size], dtype=data.dtype, device=data.device)
+
+    def _run_packed(self, input: PackedSequence, hx: Any) -> Any:
+        """The network over sequences of different lengths."""
+        data, batch_sizes, sorted_indices, unsorted_indices = input
+        batch = int(batch_sizes[0])
+        if hx is None:
+            real = self.proj_size if self.proj_size > 0 else self.hidden_size
+            sizes = (real, self.hidden_size) if self.mode == "LSTM" else (real,)
+            where = {"dtype": data.dtype, "device": data.device}
+            states = tuple(zeros(self._state_shape(batch, n), **where) for n in sizes)
         else:
-            if input.dim() not in (2, 3):
-                raise ValueError(f"{self._get_name()}: Expected input to be 2D or 3D, got {input.dim()}D instead")
-            batched = input.dim() == 3
-            data = input if batched else input.unsqueeze(0 if self.batch_first else 1)
-            batch = data.shape[0 if self.batch_first else 1]
-            batch_sizes = sorted_indices = unsorted_indices = None
-        hx = self._initial_state(hx, data, batch, batched, sorted_indices)
+            states = hx if self.mode == "LSTM" else (hx,)
+            if any(s.dim() != 3 for s in states):
+                raise RuntimeError(_wrong_rank(True, *(s.dim() for s in states)))
+            states = tuple(_permute(s, sorted_indices) for s in states)
+        hx = states if self.mode == "LSTM" else states[0]
         self.check_input(data, batch_sizes)
         self._check_hidden(hx, batch)
         tail = (self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
-        run = getattr(ops, _MODES[self.mode][0])
-        result = run(data, batch_sizes, hx, *tail) if packed else run(data, hx, *tail, self.batch_first)
-        out = result[0]
-        state = tuple(_permute(s, unsorted_indices) for s in result[1:])
-        if packed:
-            out = PackedSequence(out, batch_sizes, sorted_indices, unsorted_indices)
-        elif not batched:
-            out = out.squeeze(0 if self.batch_first else 1)
-            state = tuple(s.squeeze(1) for s in state)
-        return out, (state if self.mode == "LSTM" else state[0])
-
-    def _initial_state(self, hx: Any, data: Tensor, batch: int, batched: bool, sorted_indices: Any) -> Any:
-        real = self.proj_size if self.proj_size > 0 else self.hidden_size
-        if hx is None:
-            if not isinstance(data, Tensor):
-                refuse_real_tensors([data])
-            options = {"dtype": data.dtype, "device": data.device}
-            h = zeros(self._state_shape(batch, real), **options)
-            return (h, zeros(self._state_shape(batch, self.hidden_size), **options)) if self.mode == "LSTM" else h
-        states = hx if self.mode == "LSTM" else (hx,)
-        expected = 3 if batched else 2
-        for s in states:
-            if s.dim() != expected:
-                kind = "batched 3-D" if batched else "unbatched 2-D"
-                raise RuntimeError(
-                    f"For {kind} input, hx{' and cx' if self.mode == 'LSTM' else ''} should also be {expected}-D but got"
-                    f" {', '.join(f'{t.dim()}-D' for t in states)} tensor{'s' if len(states) > 1 else ''}"
-                )
-        states = tuple(_permute(s if batched else s.unsqueeze(1), sorted_indices) for s in states)
-        return states if self.mode == "LSTM" else states[0]
+        out, *state = getattr(ops, _MODES[self.mode][0])(data, batch_sizes, hx, *tail)
+        state = [_permute(s, unsorted_indices) for s in state]
+        out = PackedSequence(out, batch_sizes, sorted_indices, unsorted_indices)
+        return out, (tuple(state) if self.mode == "LSTM" else state[0])
 
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
         if self.mode == "LSTM":
@@ -223,8 +224,35 @@ class RNNBase(Module):
         return _permute(hx, permutation)
 
 
-class RNN(RNNBase):
+class _OneState(RNNBase):
+    """A network whose hidden state is one tensor."""
+
+    def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        if not is_scripting() and isinstance(input, PackedSequence):
+            return self._run_packed(input, hx)
+        data, batched = self._with_batch(input), input.dim() == 3
+        if hx is None:
+            hx = self._zeros(data, self.hidden_size)
+        elif hx.dim() != (3 if batched else 2):
+            raise RuntimeError(_wrong_rank(batched, hx.dim()))
+        elif not batched:
+            hx = hx.unsqueeze(1)
+        if not is_scripting():
+            self.check_input(data, None)
+            self._check_hidden(hx, data.shape[0 if self.batch_first else 1])
+        out, state = self._network(data, hx)
+        if not batched:
+            out, state = out.squeeze(0 if self.batch_first else 1), state.squeeze(1)
+        return out, state
+
+    def _network(self, data: Tensor, hx: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+
+class RNN(_OneState):
     """A plain recurrent network with tanh or relu."""
+
+    _called = "RNN"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
@@ -240,6 +268,17 @@ class RNN(RNNBase):
         super().__init__(f"RNN_{nonlinearity.upper()}", *args, **kwargs)
         self.nonlinearity = nonlinearity
 
+    def _network(self, data: Tensor, hx: Tensor) -> tuple[Tensor, Tensor]:
+        if self.mode == "RNN_TANH":
+            return ops.rnn_tanh(
+                data, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional,
+                self.batch_first,
+            )  # fmt: skip
+        return ops.rnn_relu(
+            data, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional,
+            self.batch_first,
+        )  # fmt: skip
+
 
 class LSTM(RNNBase):
     """Long short-term memory.
@@ -247,17 +286,52 @@ class LSTM(RNNBase):
     >>> out, (h, c) = nn.LSTM(8, 16, num_layers=2)(torch.randn(5, 3, 8))
     """
 
+    _called = "LSTM"
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
 
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        if not is_scripting() and isinstance(input, PackedSequence):
+            return self._run_packed(input, hx)
+        data, batched = self._with_batch(input), input.dim() == 3
+        if hx is None:
+            h = self._zeros(data, self.proj_size if self.proj_size > 0 else self.hidden_size)
+            c = self._zeros(data, self.hidden_size)
+        else:
+            h, c = hx
+            rank = 3 if batched else 2
+            if h.dim() != rank or c.dim() != rank:
+                raise RuntimeError(_wrong_rank(batched, h.dim(), c.dim()))
+            if not batched:
+                h, c = h.unsqueeze(1), c.unsqueeze(1)
+        if not is_scripting():
+            self.check_input(data, None)
+            self._check_hidden((h, c), data.shape[0 if self.batch_first else 1])
+        out, h, c = ops.lstm(
+            data, [h, c], self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional,
+            self.batch_first,
+        )  # fmt: skip
+        if not batched:
+            out, h, c = out.squeeze(0 if self.batch_first else 1), h.squeeze(1), c.squeeze(1)
+        return out, (h, c)
 
-class GRU(RNNBase):
+
+class GRU(_OneState):
     """Gated recurrent units."""
+
+    _called = "GRU"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         super().__init__("GRU", *args, **kwargs)
+
+    def _network(self, data: Tensor, hx: Tensor) -> tuple[Tensor, Tensor]:
+        return ops.gru(
+            data, hx, self._flat_weights, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional,
+            self.batch_first,
+        )  # fmt: skip
 
 
 class RNNCellBase(Module):
@@ -295,28 +369,23 @@ class RNNCellBase(Module):
             for weight in self.parameters():
                 weight.uniform_(-bound, bound)
 
-    def _weights(self) -> tuple:
-        return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
-
-    def _check(self, input: Tensor, states: tuple) -> bool:
-        """PyTorch's dimension checks; whether the input is batched."""
+    def _check(self, input: Tensor, states: tuple) -> None:
+        """PyTorch's checks of dimensions."""
         if input.dim() not in (1, 2):
             raise ValueError(f"{type(self).__name__}: Expected input to be 1D or 2D, got {input.dim()}D instead")
         for i, s in enumerate(states):
             if s is not None and s.dim() not in (1, 2):
-                raise ValueError(
-                    f"{type(self).__name__}: Expected hx[{i}] to be 1D or 2D, got {s.dim()}D instead"
-                    if len(states) > 1
-                    else f"{type(self).__name__}: Expected hidden to be 1D or 2D, got {s.dim()}D instead"
-                )
-        return input.dim() == 2
+                which = f"hx[{i}]" if len(states) > 1 else "hidden"
+                raise ValueError(f"{type(self).__name__}: Expected {which} to be 1D or 2D, got {s.dim()}D instead")
 
-    def _run(self, step: Any, input: Tensor, hx: Any) -> Any:
-        batched = self._check(input, (hx,))
-        x = input if batched else input.unsqueeze(0)
-        h = x.new_zeros(x.size(0), self.hidden_size) if hx is None else (hx if batched else hx.unsqueeze(0))
-        out = step(x, h, *self._weights())
-        return out if batched else out.squeeze(0)
+    def _with_batch(self, input: Tensor, hx: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Input and state, each with a batch dimension; zeros where no state is given."""
+        if not is_scripting():
+            self._check(input, (hx,))
+        x = input if input.dim() == 2 else input.unsqueeze(0)
+        if hx is None:
+            return x, x.new_zeros(x.size(0), self.hidden_size)
+        return x, hx if input.dim() == 2 else hx.unsqueeze(0)
 
 
 class RNNCell(RNNCellBase):
@@ -337,9 +406,14 @@ class RNNCell(RNNCellBase):
         self.nonlinearity = nonlinearity
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        if self.nonlinearity not in ("tanh", "relu"):
+        if self.nonlinearity != "tanh" and self.nonlinearity != "relu":  # noqa: PLR1714
             raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
-        return self._run(ops.rnn_tanh_cell if self.nonlinearity == "tanh" else ops.rnn_relu_cell, input, hx)
+        x, h = self._with_batch(input, hx)
+        if self.nonlinearity == "tanh":
+            h = ops.rnn_tanh_cell(x, h, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        else:
+            h = ops.rnn_relu_cell(x, h, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return h if input.dim() == 2 else h.squeeze(0)
 
 
 class LSTMCell(RNNCellBase):
@@ -350,15 +424,18 @@ class LSTMCell(RNNCellBase):
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
-        batched = self._check(input, (None, None) if hx is None else tuple(hx))
+    def forward(self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        if not is_scripting():
+            self._check(input, (None, None) if hx is None else tuple(hx))
+        batched = input.dim() == 2
         x = input if batched else input.unsqueeze(0)
         if hx is None:
-            zeros = x.new_zeros(x.size(0), self.hidden_size)
-            hx = (zeros, zeros)
-        elif not batched:
-            hx = tuple(s.unsqueeze(0) for s in hx)
-        h, c = ops.lstm_cell(x, hx, *self._weights())
+            h = c = x.new_zeros(x.size(0), self.hidden_size)
+        else:
+            h, c = hx
+            if not batched:
+                h, c = h.unsqueeze(0), c.unsqueeze(0)
+        h, c = ops.lstm_cell(x, [h, c], self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
         return (h, c) if batched else (h.squeeze(0), c.squeeze(0))
 
 
@@ -371,4 +448,6 @@ class GRUCell(RNNCellBase):
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
-        return self._run(ops.gru_cell, input, hx)
+        x, h = self._with_batch(input, hx)
+        h = ops.gru_cell(x, h, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
+        return h if input.dim() == 2 else h.squeeze(0)

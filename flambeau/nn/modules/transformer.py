@@ -7,13 +7,16 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from ...core import device as dev
 from ...core import dtype as dt
 from ...core.graph import grad_mode
+from ...core.scripting import is_scripting
 from ...core.tensor import Tensor
 from ...ops.creation.filled import full
+from ...ops.nn.multi_head_attention import float_mask
 from .. import functional as F
 from ..init import xavier_uniform_
-from .attention import MultiheadAttention, canonical_mask
+from .attention import MultiheadAttention
 from .container import ModuleList
 from .dropout import Dropout
 from .linear import Linear
@@ -21,8 +24,8 @@ from .module import Module
 from .normalization import LayerNorm
 
 
-def _causal_mask(size: int, device: Any = None, dtype: Any = None) -> Tensor:
-    return full((size, size), float("-inf"), device=device, dtype=dtype).triu_(1)
+def _causal_mask(size: int, device: dev.device | None = None, dtype: dt.dtype | None = None) -> Tensor:
+    return full([size, size], float("-inf"), device=device, dtype=dtype).triu_(1)
 
 
 def _clones(module: Module, count: int) -> ModuleList:
@@ -39,17 +42,19 @@ def _get_activation_fn(activation: Any) -> Callable:
 
 def _sequence_length(src: Tensor, batch_first: bool) -> int | None:
     if src.dim() == 2:
-        return src.shape[0]
-    return src.shape[1 if batch_first else 0] if src.dim() == 3 else None
+        return src.size(0)
+    return src.size(1 if batch_first else 0) if src.dim() == 3 else None
 
 
 def _detect_causal(mask: Tensor | None, is_causal: bool | None, size: int | None) -> bool:
     """Whether the mask is the causal one: as stated, or found by comparing."""
     if is_causal is not None:
         return is_causal
-    if mask is None or size is None or tuple(mask.shape) != (size, size):
+    if mask is None or size is None:
         return False
-    return bool((mask == _causal_mask(size, dtype=mask.dtype)).all())
+    if mask.dim() != 2 or mask.size(0) != size or mask.size(1) != size:
+        return False
+    return bool((mask == _causal_mask(size, None, mask.dtype)).all())
 
 
 class _TransformerLayer(Module):
@@ -95,12 +100,10 @@ class _TransformerLayer(Module):
     def _sa_block(
         self, x: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
     ) -> Tensor:
-        masks = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask, "is_causal": is_causal}
-        return self.dropout1(self.self_attn(x, x, x, need_weights=False, **masks)[0])
-
-    def _ff_block(self, x: Tensor) -> Tensor:
-        last = getattr(self, f"dropout{len(self._attentions) + 1}")
-        return last(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        found = self.self_attn(
+            x, x, x, need_weights=False, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal
+        )
+        return self.dropout1(found[0])
 
 
 class TransformerEncoderLayer(_TransformerLayer):
@@ -115,14 +118,17 @@ class TransformerEncoderLayer(_TransformerLayer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype)
-        mask = canonical_mask(src_mask, "src_mask", src.dtype)
+        padding = float_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype)
+        mask = float_mask(src_mask, "src_mask", src.dtype)
         x = src
         if self.norm_first:
             x = x + self._sa_block(self.norm1(x), mask, padding, is_causal)
             return x + self._ff_block(self.norm2(x))
         x = self.norm1(x + self._sa_block(x, mask, padding, is_causal))
         return self.norm2(x + self._ff_block(x))
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
 class TransformerDecoderLayer(_TransformerLayer):
@@ -155,8 +161,13 @@ class TransformerDecoderLayer(_TransformerLayer):
     def _mha_block(
         self, x: Tensor, mem: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool = False
     ) -> Tensor:
-        masks = {"attn_mask": attn_mask, "key_padding_mask": key_padding_mask, "is_causal": is_causal}
-        return self.dropout2(self.multihead_attn(x, mem, mem, need_weights=False, **masks)[0])
+        found = self.multihead_attn(
+            x, mem, mem, need_weights=False, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal
+        )
+        return self.dropout2(found[0])
+
+    def _ff_block(self, x: Tensor) -> Tensor:
+        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
 
 
 class TransformerEncoder(Module):
@@ -193,22 +204,21 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        padding = canonical_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype)
-        mask = canonical_mask(mask, "mask", src.dtype)
-        first = self.layers[0]
-        batch_first = first.self_attn.batch_first
-        causal = _detect_causal(mask, is_causal, _sequence_length(src, batch_first))
-        padded = (
-            src_key_padding_mask
-            if not self.training and self._fast_path_pads(src, src_key_padding_mask, mask, first)
-            else None
-        )
+        padding = float_mask(src_key_padding_mask, "src_key_padding_mask", src.dtype)
+        mask = float_mask(mask, "mask", src.dtype)
+        causal = _detect_causal(mask, is_causal, _sequence_length(src, self.layers[0].self_attn.batch_first))
+        padded: Tensor | None = None
+        if not is_scripting() and not self.training:  # noqa: SIM102  compiled code leaves out what is inside
+            if self._fast_path_pads(src, src_key_padding_mask, mask, self.layers[0]):
+                padded = src_key_padding_mask
         output = src
         for layer in self.layers:
             output = layer(output, src_mask=mask, is_causal=causal, src_key_padding_mask=padding)
         if padded is not None:
             output = output.masked_fill(_as_bool(padded).unsqueeze(-1), 0)
-        return output if self.norm is None else self.norm(output)
+        if self.norm is not None:
+            output = self.norm(output)
+        return output
 
     def _fast_path_pads(self, src: Tensor, padding: Tensor | None, mask: Tensor | None, first: Any) -> bool:
         """PyTorch's inference path works on nested tensors, so that padded positions come out as zero."""
@@ -287,7 +297,9 @@ class TransformerDecoder(Module):
                 output, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
                 memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=causal, memory_is_causal=memory_is_causal,
             )  # fmt: skip
-        return output if self.norm is None else self.norm(output)
+        if self.norm is not None:
+            output = self.norm(output)
+        return output
 
 
 class Transformer(Module):

@@ -15,7 +15,18 @@ from ..machinery.declare import composite
 from .band import Band, Outline, outlined
 from .max_pool import max_pool1d, max_pool2d, max_pool3d
 from .resample import Outlines, resampling_op, sums
-from .windows import Window, adaptive, need_dtype, pool_sizes, read_window, sliding, spread
+from .windows import (
+    BroadcastingList1,
+    BroadcastingList2,
+    BroadcastingList3,
+    Window,
+    adaptive,
+    need_dtype,
+    pool_sizes,
+    read_window,
+    sliding,
+    spread,
+)
 
 _FUNCTIONAL = ("nn.functional",)
 _BOTH = ("nn.functional", "torch")
@@ -220,29 +231,66 @@ for _dims in (2, 3):
 # -- power averages -------------------------------------------------------------------------------------------------------
 
 
-def _power_average(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any, ceil_mode: bool, dims: int) -> Tensor:
-    """(sum of x ** p over each window) ** (1 / p)."""
-    name = f"avg_pool{dims}d"
-    need_tensor(f"lp_pool{dims}d", input)
-    pool: Any = (avg_pool1d, avg_pool2d, avg_pool3d)[dims - 1]
-    kernel = spread(kernel_size, dims, name, "kernel_size", 2)
-    if norm_type in (math.inf, -math.inf):  # the largest or the smallest
-        largest: Any = (max_pool1d, max_pool2d, max_pool3d)[dims - 1]
-        size = input.abs()
-        if norm_type > 0:
-            return largest(size, kernel_size, stride, 0, 1, ceil_mode)
-        return -largest(-size, kernel_size, stride, 0, 1, ceil_mode)
-    count = int(np.prod(kernel))
-    average = pool(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
+def _rooted(average: Tensor, kernel_size: list[int], dims: int, norm_type: int | float) -> Tensor:
+    """The p-norm of windows, from the averages of the powers of their elements."""
+    count = 1
+    for i in range(dims):
+        if isinstance(kernel_size, int):
+            count = count * kernel_size
+        else:
+            count = count * kernel_size[i if len(kernel_size) > 1 else 0]
     return (average.sign() * average.abs().relu() * count).pow(1.0 / norm_type)
 
 
-def _power_pooling(dims: int) -> Any:
-    def pool(input: Tensor, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
-        return _power_average(input, norm_type, kernel_size, stride, ceil_mode, dims)
+@composite(method=False, namespaces=_FUNCTIONAL)
+def lp_pool1d(
+    input: Tensor,
+    norm_type: int | float,
+    kernel_size: BroadcastingList1[int],
+    stride: BroadcastingList1[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The p-norm of every window of a signal."""
+    need_tensor("lp_pool1d", input)
+    if stride is None:
+        stride = kernel_size
+    if abs(norm_type) == math.inf:  # the largest or the smallest
+        sign = 1 if norm_type > 0 else -1
+        return sign * max_pool1d(sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
+    return _rooted(avg_pool1d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode), kernel_size, 1, norm_type)
 
-    pool.__doc__ = f"The p-norm of every window of {('a signal', 'images', 'volumes')[dims - 1]}."
-    return composite(pool, name=f"lp_pool{dims}d", method=False, namespaces=_FUNCTIONAL)
+
+@composite(method=False, namespaces=_FUNCTIONAL)
+def lp_pool2d(
+    input: Tensor,
+    norm_type: int | float,
+    kernel_size: BroadcastingList2[int],
+    stride: BroadcastingList2[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The p-norm of every window of images."""
+    need_tensor("lp_pool2d", input)
+    if stride is None:
+        stride = kernel_size
+    if abs(norm_type) == math.inf:
+        sign = 1 if norm_type > 0 else -1
+        return sign * max_pool2d(sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
+    return _rooted(avg_pool2d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode), kernel_size, 2, norm_type)
 
 
-lp_pool1d, lp_pool2d, lp_pool3d = map(_power_pooling, (1, 2, 3))
+@composite(method=False, namespaces=_FUNCTIONAL)
+def lp_pool3d(
+    input: Tensor,
+    norm_type: int | float,
+    kernel_size: BroadcastingList3[int],
+    stride: BroadcastingList3[int] | None = None,
+    ceil_mode: bool = False,
+) -> Tensor:
+    """The p-norm of every window of volumes."""
+    need_tensor("lp_pool3d", input)
+    if stride is None:
+        stride = kernel_size
+    if abs(norm_type) == math.inf:
+        sign = 1 if norm_type > 0 else -1
+        return sign * max_pool3d(sign * input.abs(), kernel_size, stride, 0, 1, ceil_mode)
+    return _rooted(avg_pool3d(input.pow(norm_type), kernel_size, stride, 0, ceil_mode), kernel_size, 3, norm_type)

@@ -64,9 +64,14 @@ def normalize(input: Any, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out:
 
 
 @normalize.op.as_aten
-def _(recorder: Any, input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, out: Any = None) -> Tensor:
+def _(
+    recorder: Any, input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Tensor | None = None
+) -> Tensor:
     aten = recorder.aten
-    norm = aten.linalg_vector_norm.default(input, p, [dim] if isinstance(dim, int) else list(dim), True)
+    dims = [dim]
+    if not isinstance(dim, int):
+        dims = list(dim)
+    norm = aten.linalg_vector_norm.default(input, p, dims, True)
     return aten.div.Tensor(input, aten.expand_as.default(aten.clamp_min.default(norm, eps), input))
 
 

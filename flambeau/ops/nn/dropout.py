@@ -90,8 +90,8 @@ def _alpha_dropped(input: Tensor, p: float, train: bool, features: bool, inplace
 # -- flambeau.* -----------------------------------------------------------------------------------------------------------
 
 
-def _declare(name: str, run: Any, features: bool) -> None:
-    """name(input, p, train) and name_(input, p, train)."""
+def _declare(name: str, run: Any, features: bool) -> tuple[Any, Any]:
+    """Declare name(input, p, train) and name_(input, p, train); returns both."""
 
     def plain(input: Tensor, p: float, train: bool) -> Tensor:
         _check(p, RuntimeError)
@@ -103,12 +103,12 @@ def _declare(name: str, run: Any, features: bool) -> None:
 
     plain.__doc__ = f"`nn.functional.{name}` with all arguments given."
     changed.__doc__ = f"`{name}` in place."
-    composite(plain, kind="random", name=name, method=False)
-    composite(changed, kind="random", name=name + "_", method=False)
+    declared: dict[str, Any] = {"kind": "random", "method": False}
+    return composite(plain, name=name, **declared), composite(changed, name=name + "_", **declared)
 
 
 _declare("dropout", dropped, False)
-_declare("feature_dropout", dropped, True)
+feature_dropout, feature_dropout_ = _declare("feature_dropout", dropped, True)
 _declare("alpha_dropout", _alpha_dropped, False)
 _declare("feature_alpha_dropout", _alpha_dropped, True)
 
@@ -187,18 +187,21 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
 
 
 def _channels(input: Tensor, p: float, training: bool, inplace: bool, unbatched: bool) -> Tensor:
-    if not unbatched:
-        return dropped(input, p, training, True, inplace)
-    result = dropped(input.unsqueeze(0), p, training, True, inplace)
-    return input if inplace else result.squeeze(0)
+    """Dropout of whole channels, of one sample if there is no batch."""
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    batch = input.unsqueeze(0) if unbatched else input
+    result = feature_dropout_(batch, p, training) if inplace else feature_dropout(batch, p, training)
+    if unbatched:
+        return input if inplace else result.squeeze(0)
+    return result
 
 
 @composite(**_FUNCTIONAL)
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of (N, C, L) or (C, L) with probability `p`."""
-    _check(p, ValueError)
-    rank = len(input.shape)
-    if rank not in (2, 3):
+    rank = input.dim()
+    if rank != 2 and rank != 3:  # noqa: PLR1714  as compiled code says it
         raise RuntimeError(
             f"dropout1d: Expected 2D or 3D input, but received a {rank}D input. Note that dropout1d exists to provide"
             " channel-wise dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch"
@@ -216,12 +219,11 @@ def _warn_of_rank(name: str, rank: int, spatial: int) -> None:
     )
 
 
-@composite(**_FUNCTIONAL, aten="feature_dropout(input, p, training)")
+@composite(**_FUNCTIONAL)
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of (N, C, H, W) with probability `p`. Three dimensions are taken as (N, C, L)."""
-    _check(p, ValueError)
-    rank = len(input.shape)
-    if rank not in (3, 4):
+    rank = input.dim()
+    if rank != 3 and rank != 4:  # noqa: PLR1714
         _warn_of_rank("dropout2d", rank, 2)
     if rank == 3:
         warnings.warn(
@@ -232,11 +234,10 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _channels(input, p, training, inplace, False)
 
 
-@composite(**_FUNCTIONAL, aten="feature_dropout(input, p, training)")
+@composite(**_FUNCTIONAL)
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with probability `p`."""
-    _check(p, ValueError)
-    rank = len(input.shape)
-    if rank not in (4, 5):
+    rank = input.dim()
+    if rank != 4 and rank != 5:  # noqa: PLR1714
         _warn_of_rank("dropout3d", rank, 3)
     return _channels(input, p, training, inplace, rank != 5)

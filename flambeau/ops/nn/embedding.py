@@ -163,9 +163,9 @@ def embedding(
     if padding_idx is None:
         padding_idx = -1
     else:
-        if not -weight.shape[0] <= padding_idx < weight.shape[0]:
+        if padding_idx < -weight.size(0) or padding_idx >= weight.size(0):
             raise AssertionError("Padding_idx must be within num_embeddings")
-        padding_idx = padding_idx % weight.shape[0]
+        padding_idx = padding_idx % weight.size(0)
     if max_norm is not None:
         unrecorded(embedding_renorm_, weight, input, max_norm, norm_type)
     if len(weight.shape) != 2:
@@ -526,19 +526,22 @@ def embedding_bag(
 
 @embedding_bag.op.as_aten
 def _(
-    recorder: Any, input: Tensor, weight: Tensor, offsets: Any = None, max_norm: Any = None, norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False, per_sample_weights: Any = None,
-    include_last_offset: bool = False, padding_idx: Any = None,
+    recorder: Any, input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None,
 ) -> Tensor:  # fmt: skip
-    if max_norm is not None:
-        raise NotImplementedError("embedding_bag with max_norm in a graph")
-    aten, number = recorder.aten, ("sum", "mean", "max").index(mode)
+    aten = recorder.aten
+    number = 0 if mode == "sum" else 1 if mode == "mean" else 2
     if input.dim() == 2:
-        rows, each = input.shape
-        offsets = aten.arange.start_step(0, rows * each, each, device=input.device, pin_memory=False)
+        each = input.size(1)
+        offsets = aten.arange.start_step(0, input.size(0) * each, each, device=input.device, pin_memory=False)
         input = aten.reshape.default(input, [-1])
         if per_sample_weights is not None:
             per_sample_weights = aten.reshape.default(per_sample_weights, [-1])
+    if offsets is None:
+        raise ValueError("offsets has to be a 1D Tensor but got None")
+    if max_norm is not None:
+        unrecorded(aten.embedding_renorm_.default, weight, input, max_norm, norm_type)
     weights = (sparse, per_sample_weights, include_last_offset, padding_idx)
     return aten.embedding_bag.padding_idx(weight, input, offsets, scale_grad_by_freq, number, *weights)[0]
 

@@ -15,7 +15,7 @@ from ..machinery.dtype_rules import unsupported
 from ..machinery.memory import raise_if_set
 from . import element_loss as losses
 from .element_loss import broadcast, same_shapes
-from .loss_arguments import functional_loss, numbered_form, read_reduction, reduce_loss
+from .loss_arguments import functional_loss, numbered_form, read_reduction, reduce_loss, reduction_number
 
 _FUNCTIONAL: dict[str, Any] = {"namespaces": ("nn.functional",), "method": False}
 
@@ -276,13 +276,15 @@ def kl_div(
 
 @kl_div.op.as_aten
 def _(
-    recorder: Any, input: Tensor, target: Tensor, size_average: Any = None, reduce: Any = None, reduction: str = "mean",
-    log_target: bool = False,
-) -> Any:  # fmt: skip
-    if reduction != "batchmean" or size_average is not None or reduce is not None:
-        return NotImplemented
-    loss = recorder.aten.kl_div.default(input, target, 2, log_target=log_target)
-    return recorder.aten.div.Tensor(loss, input.shape[0]) if input.dim() else loss
+    recorder: Any, input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
+    reduction: str = "mean", log_target: bool = False,
+) -> Tensor:  # fmt: skip
+    by_batch = reduction == "batchmean" and size_average is None and reduce is None
+    number = 2 if by_batch else reduction_number(reduction, size_average, reduce)
+    loss = recorder.aten.kl_div.default(input, target, number, log_target=log_target)
+    if by_batch and input.dim() != 0:
+        loss = recorder.aten.div.Tensor(loss, input.size(0))
+    return loss
 
 
 @numbered_form("kl_div", batching="loss")

@@ -20,19 +20,26 @@ def functional_loss(aten: Any, **fields: Any) -> Callable[[Callable], Any]:
     return composite(namespaces=("nn.functional",), method=False, autocast="float32", aten=aten, **fields)
 
 
-def read_reduction(reduction: Any, size_average: Any = None, reduce: Any = None) -> str:
+def read_reduction(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> str:
     """ "none", "mean" or "sum", from PyTorch's argument of today or from the two that came before it."""
     if size_average is not None or reduce is not None:
-        average = True if size_average is None else size_average
-        reduction = "none" if reduce is not None and not reduce else "mean" if average else "sum"
-        warnings.warn(
-            f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead.",
-            UserWarning,
-            stacklevel=4,
-        )
-    if reduction not in _REDUCTIONS:
+        if reduce is not None and not reduce:
+            reduction = "none"
+        elif size_average is None or size_average:
+            reduction = "mean"
+        else:
+            reduction = "sum"
+        text = f"size_average and reduce args will be deprecated, please use reduction='{reduction}' instead."
+        warnings.warn(text, stacklevel=4)
+    if reduction != "mean" and reduction != "sum" and reduction != "none":  # noqa: PLR1714  as compiled code says it
         raise ValueError(f"{reduction} is not a valid value for reduction")
     return reduction
+
+
+def reduction_number(reduction: str, size_average: bool | None = None, reduce: bool | None = None) -> int:
+    """The reduction as PyTorch's operators take it: 0, 1, 2 for "none", "mean", "sum"."""
+    word = read_reduction(reduction, size_average, reduce)
+    return 1 if word == "mean" else 2 if word == "sum" else 0
 
 
 def numbered_form(name: str, **fields: Any) -> Callable[[Callable], Callable]:

@@ -444,18 +444,20 @@ def _pooling(dims: int) -> Any:
     pool.__doc__ = torch_pool.__doc__ = f"The largest element of every window of {_OVER[dims]}."
     pool_with_indices.__doc__ = f"{name} together with the positions of the largest elements."
     declared: dict[str, Any] = {"method": False, "batching": "pooled"}
+    window = "input, kernel_size, stride, padding, dilation, ceil_mode"
+    both = f"{name}_with_indices({window})"
     back = f"{name}_with_indices_backward(grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1)"
     composite(
         pool_with_indices,
         name=f"{name}_with_indices",
         namespaces=_FUNCTIONAL,
+        aten=both,
         aten_backward=back if dims > 1 else "",
         **declared,
     )
     declared["autocast"] = _autocast_volumes if dims == 3 else None
     composite(torch_pool, name=name, **declared)
-    window = "input, kernel_size, stride, padding, dilation, ceil_mode"
-    forms = (f"{name}({window})", f"{name}_with_indices({window}, return_indices=True)")
+    forms = (f"{name}({window})", f"{both[:-1]}, return_indices=True)")
     return composite(pool, name=name, namespaces=_FUNCTIONAL, aten=forms, **declared)
 
 

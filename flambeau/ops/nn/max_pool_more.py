@@ -105,8 +105,8 @@ def _adaptive_pooling(dims: int) -> Any:
     pool_with_indices.__doc__ = f"{name} together with the positions of the maxima."
     declared: dict[str, Any] = {"method": False, "namespaces": _FUNCTIONAL, "batching": "pooled"}
     declared["autocast"] = "float32" if dims == 3 else None
-    composite(pool_with_indices, name=f"{name}_with_indices", **declared)
     both = f"{name}(input, filled(output_size, input)"
+    composite(pool_with_indices, name=f"{name}_with_indices", aten=f"{both})", **declared)
     return composite(pool, name=name, aten=(f"{both}, return_indices=True)", f"{both})[0]"), **declared)
 
 

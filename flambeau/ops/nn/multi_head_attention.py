@@ -10,114 +10,120 @@ from ...core.tensor import Tensor
 from ..linalg.matmul import linear
 from ..machinery.declare import composite
 from ..shape.joining import cat
+from ..shape.rearrange import constant_pad_nd
 from .attention import scaled_dot_product_attention
 from .dropout import dropout
 
 
-def _float_mask(mask: Any, name: str, target: dt.dtype) -> Any:
+def float_mask(mask: Tensor | None, name: str, target: dt.dtype) -> Tensor | None:
     """A mask as numbers to add: True in a bool mask means "ignore"."""
     if mask is None:
         return None
-    if mask.dtype is not dt.bool_ and not mask.dtype.is_floating_point:
-        raise AssertionError(f"only bool and floating types of {name} are supported")
-    if mask.dtype is dt.bool_:
+    if mask.dtype == dt.bool_:
         return mask.new_zeros(mask.shape, dtype=target).masked_fill_(mask, -math.inf)
+    if not mask.is_floating_point():
+        raise AssertionError(f"only bool and floating types of {name} are supported")
     return mask
 
 
-def _project(query: Any, key: Any, value: Any, weight: Any, bias: Any, separate: tuple) -> tuple[Any, Any, Any]:
+def _project(
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values of all heads, with as few products as the identities among the inputs allow."""
-    width = query.shape[-1]
-    if separate:
-        biases = (None, None, None) if bias is None else bias.chunk(3)
-        q, k, v = (linear(x, w, b) for x, w, b in zip((query, key, value), separate, biases))
-        return q, k, v
+    width = query.size(-1)
     if key is value and query is key:
         packed = linear(query, weight, bias)
         return packed[..., :width], packed[..., width : 2 * width], packed[..., 2 * width :]
-    weights = weight.split(width)
-    biases = (None, None, None) if bias is None else bias.split(width)
     if key is value:
+        q = linear(query, weight[:width], None if bias is None else bias[:width])
         packed = linear(key, weight[width:], None if bias is None else bias[width:])
-        return linear(query, weights[0], biases[0]), packed[..., :width], packed[..., width:]
-    q, k, v = (linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases))
-    return q, k, v
+        return q, packed[..., :width], packed[..., width:]
+    w_q, w_k, w_v = weight.chunk(3)
+    return _project_separately(query, key, value, w_q, w_k, w_v, bias)
 
 
-def _check_batches(query: Tensor, key: Tensor, value: Tensor, padding: Any, mask: Any, heads: int) -> bool:
+def _project_separately(
+    query: Tensor, key: Tensor, value: Tensor, w_q: Tensor, w_k: Tensor, w_v: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values, each by weights of its own."""
+    if bias is None:
+        return linear(query, w_q), linear(key, w_k), linear(value, w_v)
+    b_q, b_k, b_v = bias.chunk(3)
+    return linear(query, w_q, b_q), linear(key, w_k, b_k), linear(value, w_v, b_v)
+
+
+def _check_batches(
+    query: Tensor, key: Tensor, value: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int
+) -> bool:
     """Whether the inputs have a batch dimension, after PyTorch's checks of their ranks."""
-    rank = len(query.shape)
-    if rank not in (2, 3):
+    rank = query.dim()
+    if rank != 2 and rank != 3:  # noqa: PLR1714  as compiled code says it
         raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {rank}-D query tensor")
     batched = rank == 3
     kind = "batched" if batched else "unbatched"
-    if len(key.shape) != rank or len(value.shape) != rank:
+    if key.dim() != rank or value.dim() != rank:
         raise AssertionError(
-            f"For {kind} ({rank}-D) `query`, expected `key` and `value` to be {rank}-D but found {len(key.shape)}-D and"
-            f" {len(value.shape)}-D tensors respectively"
+            f"For {kind} ({rank}-D) `query`, expected `key` and `value` to be {rank}-D but found {key.dim()}-D and"
+            f" {value.dim()}-D tensors respectively"
         )
-    if padding is not None and len(padding.shape) != rank - 1:
+    if padding is not None and padding.dim() != rank - 1:
         raise AssertionError(
             f"For {kind} ({rank}-D) `query`, expected `key_padding_mask` to be `None` or {rank - 1}-D but found"
-            f" {len(padding.shape)}-D tensor instead"
+            f" {padding.dim()}-D tensor instead"
         )
-    if mask is not None and len(mask.shape) not in (2, 3):
-        raise AssertionError(
-            f"For {kind} ({rank}-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {len(mask.shape)}-D"
-            " tensor instead"
-        )
-    if (
-        not batched
-        and mask is not None
-        and len(mask.shape) == 3
-        and mask.shape != (heads, query.shape[0], key.shape[0])
-    ):
-        raise AssertionError(
-            f"Expected `attn_mask` shape to be {(heads, query.shape[0], key.shape[0])} but got {tuple(mask.shape)}"
-        )
+    if mask is not None:
+        if mask.dim() != 2 and mask.dim() != 3:  # noqa: PLR1714
+            raise AssertionError(
+                f"For {kind} ({rank}-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {mask.dim()}-D"
+                " tensor instead"
+            )
+        wanted = [heads, query.size(0), key.size(0)]
+        if not batched and mask.dim() == 3 and list(mask.shape) != wanted:
+            raise AssertionError(
+                f"Expected `attn_mask` shape to be {(heads, query.size(0), key.size(0))} but got {mask.shape}"
+            )
     return batched
 
 
-def _checked_mask(mask: Any, batch: int, heads: int, length: int, source: int) -> Any:
-    """The attention mask as (1 or batch * heads, length, source)."""
+def _checked_mask(mask: Tensor | None, batch: int, heads: int, length: int, source: int) -> Tensor | None:
+    """The attention mask as (1 or batch, 1 or heads, length, source)."""
     if mask is None:
         return None
-    if len(mask.shape) == 2:
-        expected: tuple[int, ...] = (length, source)
-        if mask.shape != expected:
-            raise RuntimeError(f"The shape of the 2D attn_mask is {mask.shape}, but should be {expected}.")
-        return mask.unsqueeze(0)
-    expected = (batch * heads, length, source)
-    if mask.shape != expected:
-        raise RuntimeError(f"The shape of the 3D attn_mask is {mask.shape}, but should be {expected}.")
-    return mask
+    if mask.dim() == 2:
+        if mask.size(0) != length or mask.size(1) != source:
+            raise RuntimeError(f"The shape of the 2D attn_mask is {mask.shape}, but should be {(length, source)}.")
+        return mask.reshape(1, 1, length, source)
+    if mask.size(0) != batch * heads or mask.size(1) != length or mask.size(2) != source:
+        wanted = (batch * heads, length, source)
+        raise RuntimeError(f"The shape of the 3D attn_mask is {mask.shape}, but should be {wanted}.")
+    return mask.reshape(batch, heads, length, source)
 
 
 @composite(namespaces=("nn.functional",), method=False)
 def multi_head_attention_forward(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
     embed_dim_to_check: int,
     num_heads: int,
-    in_proj_weight: Any,
-    in_proj_bias: Any,
-    bias_k: Any,
-    bias_v: Any,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
     add_zero_attn: bool,
     dropout_p: float,
-    out_proj_weight: Any,
-    out_proj_bias: Any,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
     training: bool = True,
-    key_padding_mask: Any = None,
+    key_padding_mask: Tensor | None = None,
     need_weights: bool = True,
-    attn_mask: Any = None,
+    attn_mask: Tensor | None = None,
     use_separate_proj_weight: bool = False,
-    q_proj_weight: Any = None,
-    k_proj_weight: Any = None,
-    v_proj_weight: Any = None,
-    static_k: Any = None,
-    static_v: Any = None,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
@@ -128,50 +134,63 @@ def multi_head_attention_forward(
     batched = _check_batches(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
         query, key, value = _with_batch(query, key, value)
-        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
+        if key_padding_mask is not None:
+            key_padding_mask = key_padding_mask.unsqueeze(0)
     length, batch, width = query.shape
-    key_padding_mask = _float_mask(key_padding_mask, "key_padding_mask", query.dtype)
+    key_padding_mask = float_mask(key_padding_mask, "key_padding_mask", query.dtype)
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     if is_causal and key_padding_mask is None and not need_weights:
         attn_mask = None  # the hint says what the mask holds
     else:
-        attn_mask = _float_mask(attn_mask, "attn_mask", query.dtype)
+        attn_mask = float_mask(attn_mask, "attn_mask", query.dtype)
         is_causal = False
     if width != embed_dim_to_check:
         raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {width}")
-    if width % num_heads:
+    if width % num_heads != 0:
         raise AssertionError(f"embed_dim {width} not divisible by num_heads {num_heads}")
-    _check_projections(
-        key, value, use_separate_proj_weight, in_proj_weight, q_proj_weight, k_proj_weight, v_proj_weight
-    )
-    separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else ()
-    q, k, v = _project(query, key, value, in_proj_weight, in_proj_bias, separate)
-    masks = Masks(_checked_mask(attn_mask, batch, num_heads, length, key.shape[0]), key_padding_mask)
+    if use_separate_proj_weight:
+        if q_proj_weight is None or k_proj_weight is None or v_proj_weight is None:
+            raise AssertionError("use_separate_proj_weight is True but a projection weight is None")
+        if key.size(0) != value.size(0) or key.size(1) != value.size(1):
+            raise AssertionError(
+                f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+            )
+        q, k, v = _project_separately(query, key, value, q_proj_weight, k_proj_weight, v_proj_weight, in_proj_bias)
+    else:
+        if in_proj_weight is None:
+            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
+        if key.shape != value.shape:
+            raise AssertionError(f"key shape {key.shape} does not match value shape {value.shape}")
+        q, k, v = _project(query, key, value, in_proj_weight, in_proj_bias)
+    attn_mask = _checked_mask(attn_mask, batch, num_heads, length, key.size(0))
     if bias_k is not None and bias_v is not None:
-        k, v = (cat([t, extra.expand(1, batch, width)], 0) for t, extra in ((k, bias_k), (v, bias_v)))
-        masks.add_key()
+        k = cat([k, bias_k.expand(1, batch, width)], 0)
+        v = cat([v, bias_v.expand(1, batch, width)], 0)
+        attn_mask, key_padding_mask = _with_key(attn_mask), _with_key(key_padding_mask)
     elif bias_k is not None or bias_v is not None:
         raise AssertionError("bias_k and bias_v must both be given or both be None")
     q = _split_heads(q, batch, num_heads)
     k = _split_heads(k, batch, num_heads) if static_k is None else _static(static_k, "static_k", q)
     v = _split_heads(v, batch, num_heads) if static_v is None else _static(static_v, "static_v", q)
     if add_zero_attn:
-        zeros = k.new_zeros((*k.shape[:2], 1, k.shape[3]))
+        zeros = k.new_zeros([k.size(0), k.size(1), 1, k.size(3)])
         k, v = cat([k, zeros], 2), cat([v, zeros], 2)
-        masks.add_key()
-    mask = masks.merged(batch, num_heads, k.shape[2])
+        attn_mask, key_padding_mask = _with_key(attn_mask), _with_key(key_padding_mask)
+    mask = _merged(attn_mask, key_padding_mask, batch, k.size(2))
     output, weights = _attend(q, k, v, mask, dropout_p if training else 0.0, is_causal, need_weights)
     if weights is not None and average_attn_weights:
         weights = weights.mean(1)
     output = output.permute(2, 0, 1, 3).reshape(length * batch, width)
-    output = linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, out_proj_weight.shape[0])
-    if batched:
-        return output, weights
-    return output.squeeze(1), None if weights is None else weights.squeeze(0)
+    output = linear(output, out_proj_weight, out_proj_bias).reshape(length, batch, out_proj_weight.size(0))
+    if not batched:
+        output = output.squeeze(1)
+        if weights is not None:
+            weights = weights.squeeze(0)
+    return output, weights
 
 
-def _with_batch(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
+def _with_batch(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Inputs with a batch of one; what was one tensor stays one."""
     same_key, same_value = key is query, value is key
     query = query.unsqueeze(1)
@@ -179,77 +198,47 @@ def _with_batch(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
     return query, key, key if same_value else value.unsqueeze(1)
 
 
-def _split_heads(t: Any, batch: int, heads: int) -> Any:
+def _split_heads(t: Tensor, batch: int, heads: int) -> Tensor:
     """(rows, batch, width) as (batch, heads, rows, features of one head)."""
-    return t.reshape(t.shape[0], batch, heads, t.shape[-1] // heads).permute(1, 2, 0, 3)
+    return t.reshape(t.size(0), batch, heads, t.size(-1) // heads).permute(1, 2, 0, 3)
 
 
-class Masks:
-    """The attention mask and the padding mask, both as numbers to add, until they are merged."""
-
-    def __init__(self, attention: Any, padding: Any):
-        self.attention, self.padding = attention, padding
-
-    def add_key(self) -> None:
-        """One more key that nothing hides."""
-        self.attention, self.padding = (
-            None if m is None else cat([m, m.new_zeros((*m.shape[:-1], 1))], -1) for m in (self.attention, self.padding)
-        )
-
-    def merged(self, batch: int, heads: int, source: int) -> Any:
-        """One mask that broadcasts to (batch, heads, rows, source)."""
-        mask = self.attention
-        if mask is not None:
-            lead = (1, 1) if mask.shape[0] == 1 else (batch, heads)
-            mask = mask.reshape(*lead, *mask.shape[1:])
-        if self.padding is None:
-            return mask
-        if self.padding.shape != (batch, source):
-            raise AssertionError(
-                f"expecting key_padding_mask shape of {(batch, source)}, but got {tuple(self.padding.shape)}"
-            )
-        hidden = self.padding.reshape(batch, 1, 1, source)
-        return hidden if mask is None else mask + hidden
+def _with_key(mask: Tensor | None) -> Tensor | None:
+    """A mask with one more key, which nothing hides."""
+    return None if mask is None else constant_pad_nd(mask, [0, 1])
 
 
-def _attend(q: Any, k: Any, v: Any, mask: Any, p: float, causal: bool, need_weights: bool) -> tuple[Any, Any]:
+def _merged(mask: Tensor | None, padding: Tensor | None, batch: int, source: int) -> Tensor | None:
+    """One mask that broadcasts to (batch, heads, rows, source)."""
+    if padding is None:
+        return mask
+    if padding.size(0) != batch or padding.size(1) != source:
+        raise AssertionError(f"expecting key_padding_mask shape of {(batch, source)}, but got {padding.shape}")
+    hidden = padding.reshape(batch, 1, 1, source)
+    return hidden if mask is None else mask + hidden
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float, causal: bool, need_weights: bool
+) -> tuple[Tensor, Tensor | None]:
     """The result of all heads and, if asked for, the weights."""
     if not need_weights:
         return scaled_dot_product_attention(q, k, v, mask, p, causal), None
-    weights: Any = _plain_softmax(q, k, mask, 1 / math.sqrt(q.shape[3]))
-    weights = dropout(weights, p, True) if p > 0 else weights
+    scores = (q * (1.0 / math.sqrt(q.size(3)))).matmul(k.transpose(-2, -1))
+    if mask is not None:
+        scores = scores + mask.to(scores.dtype)
+    weights = scores.softmax(-1)  # unlike those inside attention, a row that sees nothing is nan, as in PyTorch
+    if p > 0.0:
+        weights = dropout(weights, p, True)
     return weights.matmul(v), weights
 
 
-def _plain_softmax(q: Any, k: Any, mask: Any, scale: float) -> Tensor:
-    """Weights to hand out: unlike those inside attention, a row that sees nothing is nan, as in PyTorch."""
-    scores = (q * scale).matmul(k.transpose(-2, -1))
-    return (scores if mask is None else scores + mask.to(scores.dtype)).softmax(-1)
-
-
-def _static(t: Any, name: str, q: Any) -> Any:
+def _static(t: Tensor, name: str, q: Tensor) -> Tensor:
     """Keys or values that are given as (batch * heads, rows, features) instead of projected."""
     batch, heads, _, features = q.shape
-    if t.shape[0] != batch * heads or t.shape[2] != features:
-        raise AssertionError(f"expecting {name} of shape ({batch * heads}, *, {features}), but got {tuple(t.shape)}")
-    return t.reshape(batch, heads, *t.shape[1:])
-
-
-def _check_projections(
-    key: Any, value: Any, separate: bool, weight: Any, q_weight: Any, k_weight: Any, v_weight: Any
-) -> None:
-    if separate:
-        if key.shape[:2] != value.shape[:2]:
-            raise AssertionError(
-                f"key's sequence and batch dims {tuple(key.shape[:2])} do not match value's {tuple(value.shape[:2])}"
-            )
-        if q_weight is None or k_weight is None or v_weight is None:
-            raise AssertionError("use_separate_proj_weight is True but a projection weight is None")
-    else:
-        if key.shape != value.shape:
-            raise AssertionError(f"key shape {tuple(key.shape)} does not match value shape {tuple(value.shape)}")
-        if weight is None:
-            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
+    if t.size(0) != batch * heads or t.size(2) != features:
+        raise AssertionError(f"expecting {name} of shape ({batch * heads}, *, {features}), but got {t.shape}")
+    return t.reshape(batch, heads, t.size(1), features)
 
 
 # -- in graphs of PyTorch's operators ---------------------------------------------------------------------------------------

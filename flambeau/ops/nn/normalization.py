@@ -18,6 +18,7 @@ from ..machinery.memory import bare, dense
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
 from ..machinery.together import Wanted, gradients_of, in_place_of, together
+from ..shape.rearrange import constant_pad_nd
 from .group_norm import group_norm_apply, group_norm_grads
 
 _BOTH = ("nn.functional", "torch")
@@ -279,21 +280,11 @@ def _native_group_norm_backward(
 @composite(method=False, namespaces=("nn.functional",))
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """Divide by a power of the mean square of neighbouring channels."""
-    dims = len(input.shape)
-    if dims < 3:
-        raise ValueError(f"Expected 3D or higher dimensionality input (got {dims} dimensions)")
+    if input.dim() < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality input (got {input.dim()} dimensions)")
     if input.numel() == 0:
         return input
-    squares = (input * input).movedim(1, -1)
-    low, high = size // 2, (size - 1) // 2
-    padded = _pad_last(squares, low, high)
-    total = padded.unfold(-1, size, 1).sum(-1)
-    average = total // size if input.dtype.category == 1 else total / size
+    squares = constant_pad_nd((input * input).movedim(1, -1), [size // 2, (size - 1) // 2])
+    total = squares.unfold(-1, size, 1).sum(-1)
+    average = total / size if input.is_floating_point() or input.is_complex() else total // size
     return input / (average.movedim(-1, 1) * alpha + k) ** beta
-
-
-def _pad_last(t: Tensor, low: int, high: int) -> Tensor:
-    shape = list(t.shape)
-    n = shape[-1]
-    shape[-1] = n + low + high
-    return t.new_zeros(shape).slice_scatter(t, -1, low, low + n)

@@ -10,7 +10,7 @@ from ...core.layout import contiguous_format
 from ...core.random_samplers import rrelu_noise
 from ...core.tensor import Tensor
 from ...expr import functions as f
-from ..creation.filled import empty_as
+from ..creation.filled import empty_like
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
@@ -99,9 +99,9 @@ def _rrelu_functional(
 
 
 @composite(namespaces=("nn.functional",), method=False, kind="random")
-def gumbel_softmax(logits: Any, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
+def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """A sample of the relaxed categorical distribution; `hard` makes it one-hot, with the soft one's derivative."""
-    noise = empty_as(logits, fmt=contiguous_format).exponential_().log()
+    noise = empty_like(logits, memory_format=contiguous_format).exponential_().log()
     soft = ((logits - noise) / tau).softmax(dim)
     if not hard:
         return soft

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core.scripting import is_scripting
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
 from ..machinery.arguments import is_int, need_tensor
@@ -19,6 +20,7 @@ from .band import Outline
 from .resample import resampling_op
 from .resize_bands import cubic_band, linear_band, nearest_band, smooth_band
 from .resize_bytes import resize_bytes
+from .windows import BroadcastingList1
 
 _FUNCTIONAL = ("nn.functional",)
 
@@ -199,27 +201,73 @@ def interpolate(
     return interpolated(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias)
 
 
+def _sizes(size: list[int], rank: int) -> list[int]:
+    """One size for each dimension."""
+    if isinstance(size, int):
+        return [size] * rank
+    return [size[0] for _ in range(rank)] if len(size) == 1 else list(size)
+
+
+def _factors(scale: list[float], rank: int) -> list[float]:
+    """One factor for each dimension."""
+    if isinstance(scale, (int, float)):
+        return [float(scale)] * rank
+    return [float(scale[0]) for _ in range(rank)] if len(scale) == 1 else [float(s) for s in scale]
+
+
 @interpolate.op.as_aten
 def _(
-    recorder: Any, input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: Any = None,
-    recompute_scale_factor: Any = None, antialias: bool = False,
+    recorder: Any, input: Tensor, size: BroadcastingList1[int] | None = None, scale_factor: BroadcastingList1[float] | None = None,
+    mode: str = "nearest", align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False,
 ) -> Tensor:  # fmt: skip
+    aten = recorder.aten
     rank = input.dim() - 2
-    sizes = None if size is None else list(size) if isinstance(size, (list, tuple)) else [size] * rank
-    factors = scale_factor if isinstance(scale_factor, (list, tuple)) else [scale_factor] * rank
-    scales = [float(s) for s in factors] if size is None else None
-    if mode == "area" or recompute_scale_factor:
-        sizes = [int(n * s) for n, s in zip(input.shape[2:], scales)] if scales is not None else sizes
-        scales = None
-    if mode == "area":
+    sizes: list[int] | None = None
+    scales: list[float] | None = None
+    if size is not None:
+        sizes = _sizes(size, rank)
+    elif scale_factor is not None:
+        factors = _factors(scale_factor, rank)
+        if mode == "area" or (recompute_scale_factor is not None and recompute_scale_factor):
+            sizes = [int(math.floor(float(input.size(i + 2)) * f)) for i, f in enumerate(factors)]
+        else:
+            scales = factors
+    else:
+        raise ValueError("either size or scale_factor should be defined")
+    corners = align_corners is not None and align_corners
+    if mode == "area" and not is_scripting():
         return recorder.again(interpolated, (input, sizes, None, mode, None, None, False), {})
-    name = f"{mode}{rank}d".replace("nearest-exact", "nearest_exact")
-    hidden = antialias or mode == "nearest-exact"
-    packet = getattr(recorder.aten, f"{'_' if hidden else ''}upsample_{name}{'_aa' if antialias else ''}", None)
-    if packet is None:
-        raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs another number of dimensions")
-    corners = () if mode.startswith("nearest") else (bool(align_corners),)
-    return packet.vec(input, sizes, *corners, scales)
+    if antialias and rank == 2 and mode == "bilinear":
+        return aten._upsample_bilinear2d_aa.vec(input, sizes, corners, scales)
+    if antialias and rank == 2 and mode == "bicubic":
+        return aten._upsample_bicubic2d_aa.vec(input, sizes, corners, scales)
+    if mode == "nearest" and rank == 1:
+        return aten.upsample_nearest1d.vec(input, sizes, scales)
+    if mode == "nearest" and rank == 2:
+        return aten.upsample_nearest2d.vec(input, sizes, scales)
+    if mode == "nearest" and rank == 3:
+        return aten.upsample_nearest3d.vec(input, sizes, scales)
+    if mode == "nearest-exact" and rank == 1:
+        return aten._upsample_nearest_exact1d.vec(input, sizes, scales)
+    if mode == "nearest-exact" and rank == 2:
+        return aten._upsample_nearest_exact2d.vec(input, sizes, scales)
+    if mode == "nearest-exact" and rank == 3:
+        return aten._upsample_nearest_exact3d.vec(input, sizes, scales)
+    if mode == "linear" and rank == 1:
+        return aten.upsample_linear1d.vec(input, sizes, corners, scales)
+    if mode == "bilinear" and rank == 2:
+        return aten.upsample_bilinear2d.vec(input, sizes, corners, scales)
+    if mode == "trilinear" and rank == 3:
+        return aten.upsample_trilinear3d.vec(input, sizes, corners, scales)
+    if mode == "bicubic" and rank == 2:
+        return aten.upsample_bicubic2d.vec(input, sizes, corners, scales)
+    if mode == "area" and sizes is not None and rank == 1:
+        return aten.adaptive_avg_pool1d.default(input, sizes)
+    if mode == "area" and sizes is not None and rank == 2:
+        return aten.adaptive_avg_pool2d.default(input, sizes)
+    if mode == "area" and sizes is not None and rank == 3:
+        return aten.adaptive_avg_pool3d.default(input, sizes)
+    raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs another number of dimensions")
 
 
 def _deprecated(name: str) -> None:

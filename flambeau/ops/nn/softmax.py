@@ -193,7 +193,7 @@ def _implicit_dim(name: str, rank: int, level: int) -> int:
         f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
         stacklevel=level + 1,
     )
-    return 0 if rank in (0, 1, 3) else 1
+    return 0 if rank == 0 or rank == 1 or rank == 3 else 1  # noqa: PLR1714  as compiled code says it
 
 
 @composite(
@@ -203,7 +203,9 @@ def _implicit_dim(name: str, rank: int, level: int) -> int:
     autocast_cuda="float32",
     aten="softmax.int(input, dim, dtype)",
 )
-def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def functional_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype_type | None = None
+) -> Tensor:
     """exp(input) divided by its sum along a dimension."""
     return softmax(input, _implicit_dim("softmax", len(input.shape), _stacklevel) if dim is None else dim, dtype)
 
@@ -215,7 +217,9 @@ def functional_softmax(input: Tensor, dim: int | None = None, _stacklevel: int =
     autocast_cuda="float32",
     aten="log_softmax.int(input, dim, dtype)",
 )
-def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def functional_log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype_type | None = None
+) -> Tensor:
     """The logarithm of softmax, without overflow."""
     return log_softmax(
         input, _implicit_dim("log_softmax", len(input.shape), _stacklevel) if dim is None else dim, dtype
@@ -223,6 +227,6 @@ def functional_log_softmax(input: Tensor, dim: int | None = None, _stacklevel: i
 
 
 @composite(namespaces=("nn.functional",), method=False, autocast_cuda="float32")
-def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
+def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: dtype_type | None = None) -> Tensor:
     """softmax of the negated input."""
     return softmax(-input, _implicit_dim("softmin", len(input.shape), _stacklevel) if dim is None else dim, dtype)

@@ -12,6 +12,11 @@ from ...core.tensor import Tensor, numel_of
 from ..machinery.arguments import as_ints, is_int
 from ..machinery.dtype_rules import unsupported
 
+# Types of compiled functions: lists of so many numbers, for which one number may stand.
+BroadcastingList1 = list
+BroadcastingList2 = list
+BroadcastingList3 = list
+
 _NUMBERS = {1: "one int", 2: "two ints", 3: "three ints"}
 
 

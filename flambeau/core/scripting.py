@@ -1,0 +1,8 @@
+"""The question that code asks which is also compiled by TorchScript."""
+
+from __future__ import annotations
+
+
+def is_scripting() -> bool:
+    """Whether this is compiled code: in Python never. The compiler leaves out what only Python does."""
+    return False
