@@ -6,11 +6,8 @@ A program is a graph of typed values; see docs/torchscript.md. It runs with the 
 from __future__ import annotations
 
 import contextlib
-import enum
 import functools
 import importlib
-import inspect
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from types import NoneType, UnionType
@@ -18,8 +15,8 @@ from typing import Any, Final, NamedTuple, Optional, Union, get_args, get_origin
 
 from ..core.scripting import is_scripting
 from ..futures import Future
-from ..nn import Module
 from .marks import drop, export, ignore, overload, unused
+from .tracing_state import is_tracing
 
 __all__ = [
     "Attribute", "CompilationUnit", "Error", "Final", "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "annotate", "export",
@@ -29,11 +26,12 @@ __all__ = [
 
 _python_isinstance = isinstance
 _HOMES = {
-    "CompilationUnit": "compilation", "Error": "interpreter", "RecursiveScriptModule": "module", "ScriptFunction": "module",
+    "CompilationUnit": "script_function", "Error": "interpreter", "RecursiveScriptModule": "module", "ScriptFunction": "script_function",
     "ScriptModule": "module", "TopLevelTracedModule": "module", "TracedModule": "module", "freeze": "freezing", "run_frozen_optimizations": "freezing",
-    "optimize_for_inference": "freezing", "load": "archive", "save": "archive", "TracerWarning": "tracer",
-    "trace": "tracer", "trace_module": "tracer", "TracingCheckError": "tracer", "is_tracing": "tracing_state",
-    "_get_trace_graph": "trace_graph",
+    "optimize_for_inference": "freezing", "load": "loading", "save": "script_function", "TracerWarning": "tracer",
+    "trace": "tracer", "trace_module": "tracer", "TracingCheckError": "tracer",
+    "_get_trace_graph": "trace_graph", "script": "scripting", "interface": "scripting", "export_opnames": "scripting",
+    "_hide_source_ranges": "scripting",
 }  # fmt: skip
 
 
@@ -43,69 +41,6 @@ def __getattr__(name: str) -> Any:
     if name in ("frontend", "annotations", "_state", "_monkeytype_config"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
-
-
-def script(
-    obj: Any,
-    optimize: Any = None,
-    _frames_up: int = 0,
-    _rcb: Any = None,
-    example_inputs: Any = None,
-) -> Any:
-    """Compile a function, a module or a class.
-
-    >>> @script
-    ... def double(x):
-    ...     return x + x
-    """
-    from . import containers, module, objects, recursive, resolver, signatures  # noqa: PLC0415  modules, classes and functions need one another
-
-    if not enabled():
-        return obj
-    if example_inputs is not None:
-        warnings.warn("example_inputs are not read: the types of arguments come from annotations", stacklevel=2)
-    if _python_isinstance(obj, (module.ScriptModule, module.ScriptFunction, objects.ScriptObject)):
-        return obj
-    if _python_isinstance(obj, Module):
-        obj = recursive.prepared(obj)
-        return recursive.script_module(obj, recursive.exported)
-    if hasattr(obj, "__prepare_scriptable__"):
-        obj = obj.__prepare_scriptable__()
-    if _python_isinstance(obj, (list, dict)):
-        return containers.ScriptList(obj) if _python_isinstance(obj, list) else containers.ScriptDict(obj)
-    if _python_isinstance(obj, type):
-        if issubclass(obj, Module):
-            raise RuntimeError(
-                f"Type '{obj}' cannot be compiled since it inherits from nn.Module, consider passing an instance instead"
-            )
-        return _script_class(obj, sys._getframe(1 + _frames_up))
-    if inspect.isfunction(obj) or inspect.ismethod(obj):
-        function = obj.__func__ if inspect.ismethod(obj) else obj
-        if hasattr(function, "__script_if_tracing_wrapper"):
-            function = function.__original_fn  # type: ignore[attr-defined]
-        function = (
-            inspect.unwrap(function) if hasattr(function, "__wrapped__") and not hasattr(function, "op") else function
-        )
-        return module.ScriptFunction(resolver.function_for(function).ensure(), function)
-    if callable(obj) and hasattr(obj, "op"):
-        raise RuntimeError(f"{obj} is an operator; compile a function that calls it")
-    _script_class(type(obj), sys._getframe(1 + _frames_up))
-    return objects.object_to_script(obj, signatures.class_type(type(obj)))  # type: ignore[arg-type]
-
-
-def _script_class(obj: Any, frame: Any) -> Any:
-    """Compile all methods of a class; type comments in it may name what the calling function sees."""
-    from . import classes, signatures  # noqa: PLC0415  modules, classes and functions need one another
-
-    if not issubclass(obj, (tuple, enum.Enum)):
-        try:
-            classes.script_class(obj, {**frame.f_globals, **frame.f_locals})
-        except signatures.UnknownType:
-            raise TypeError(f"script expects a function, a class or a module, got {obj.__name__}") from None
-    kind = signatures.class_type(obj)
-    if _python_isinstance(kind, signatures.ClassType):
-        classes.compile_all(kind)  # type: ignore[arg-type]  # isinstance is another function here
-    return obj
 
 
 def script_method(fn: Callable) -> Callable:
@@ -124,9 +59,7 @@ def script_if_tracing(fn: Callable) -> Callable:
 
     @functools.wraps(fn)
     def run(*args: Any, **kwargs: Any) -> Any:
-        from .tracing_state import is_tracing  # noqa: PLC0415  modules, classes and functions need one another
-
-        return script(fn)(*args, **kwargs) if is_tracing() else fn(*args, **kwargs)
+        return __getattr__("script")(fn)(*args, **kwargs) if is_tracing() else fn(*args, **kwargs)
 
     run.__original_fn = fn  # type: ignore[attr-defined]
     run.__script_if_tracing_wrapper = True  # type: ignore[attr-defined]
@@ -138,14 +71,6 @@ _enabled = [True]
 
 def enabled() -> bool:
     return _enabled[0]
-
-
-def interface(obj: Any) -> Any:
-    """Declare an interface: a class whose methods are empty."""
-    from . import classes  # noqa: PLC0415  modules, classes and functions need one another
-
-    classes.make_interface(obj)
-    return obj
 
 
 def isinstance(obj: Any, target_type: Any) -> bool:  # noqa: A001  the name is PyTorch's
@@ -266,24 +191,6 @@ def enable_onednn_fusion(enabled: bool) -> None:
         raise NotImplementedError("graphs are not fused here; single operators use oneDNN by themselves")
 
 
-def export_opnames(m: Any) -> list[str]:
-    """The operators that a compiled module calls, `aten::add.Tensor`, in order of their names."""
-    from .inlining import inlined  # noqa: PLC0415  modules, classes and functions need one another
-
-    found: set[str] = set()
-
-    def visit(block: Any) -> None:
-        for node in block.nodes_:
-            if node.schema_ is not None:
-                found.add(node.schema_.key)
-            for inner in node.blocks_:
-                visit(inner)
-
-    for method in list(m.script_type.methods.values()):
-        visit(inlined(method.graph))
-    return sorted(found)
-
-
 def _unique_state_dict(module: Any, keep_vars: bool = False) -> dict[str, Any]:
     """The state of a module, with tensors that have several names only once."""
     seen: dict[int, Any] = {}
@@ -293,18 +200,6 @@ def _unique_state_dict(module: Any, keep_vars: bool = False) -> dict[str, Any]:
             seen[id(value)] = value
             out[name] = value if keep_vars else value.detach()
     return out
-
-
-@contextlib.contextmanager
-def _hide_source_ranges() -> Iterator[None]:
-    """Graphs are printed without the places in the source."""
-    from . import ir  # noqa: PLC0415  modules, classes and functions need one another
-
-    before, ir.shows_source.on = ir.shows_source.on, False
-    try:
-        yield
-    finally:
-        ir.shows_source.on = before
 
 
 _overload = _overload_method = overload

@@ -14,8 +14,6 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-import flambeau as torch
-
 from .. import serialization as _serialization  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.dtype import dtype
 from ..core.storage import UntypedStorage
@@ -23,15 +21,13 @@ from ..serialization.archive import ArchiveReader, ArchiveWriter, read_into
 from ..serialization.places import restore
 from . import printing
 from .functions import Function
-from .naming import unique_name
 from .object_pickle import Reader, Writer
-from .schema import Argument, Schema
 from .source import FrontendError
-from .types import ANY, BOOL, ClassType, EnumType, InterfaceType, TupleType
+from .types import ANY, EnumType, TupleType
 
 _LARGEST_SOURCE = 1 << 28  # bytes of source that are read from one record
 
-_DAMAGE = (
+DAMAGE = (
     zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, ValueError, LookupError, TypeError, AttributeError, EOFError,
     OverflowError, MemoryError, NotImplementedError, RecursionError, AssertionError, pickle.UnpicklingError, SyntaxError, FrontendError,
 )  # fmt: skip
@@ -55,20 +51,8 @@ def _root_of(f: Any) -> str:
     return "archive"
 
 
-def save(m: Any, f: Any, _extra_files: dict | None = None) -> None:
-    """Write a compiled module (or function) to a file or a file-like object.
-
-    >>> save(script(module), "module.pt")
-    """
-    from .module import ScriptFunction, ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
-
-    if isinstance(m, ScriptFunction):
-        save_function(m.script_function, f, _extra_files)
-        return
-    if not isinstance(m, ScriptModule):
-        raise AttributeError(
-            f"'{type(m).__name__}' object has no attribute 'save': only compiled modules can be saved by torch.jit.save"
-        )
+def write_module(m: Any, f: Any, _extra_files: dict | None = None) -> None:
+    """Write a compiled module to a file or a file-like object."""
     data = _Export(m).records()
     with _writable(f) as file, ArchiveWriter(file, _root_of(f)) as archive:
         for name, contents in data:
@@ -76,21 +60,6 @@ def save(m: Any, f: Any, _extra_files: dict | None = None) -> None:
         for name, contents in (_extra_files or {}).items():
             archive.write_record(f"extra/{name}", contents)
         archive.write_record("byteorder", sys.byteorder)
-
-
-def save_function(function: Function, f: Any, _extra_files: dict | None = None) -> None:
-    """A function is saved as the forward of a module without attributes."""
-    from .module import RecursiveScriptModule  # noqa: PLC0415  modules, classes and functions need one another
-
-    kind = ClassType(unique_name("__torch__.PlaceholderModule"), is_module=True)
-    kind.attributes["training"] = BOOL
-    graph = function.graph.copy()
-    graph.add_input("self", kind)
-    graph.param.outputs_.insert(0, graph.param.outputs_.pop())
-    schema = Schema("forward", "", [Argument("self", kind), *function.schema.arguments], function.schema.returns)
-    kind.methods["forward"] = Function(f"{kind.name}.forward", None, kind).define(graph, schema)
-    made = RecursiveScriptModule._make(kind)
-    save(made, f, _extra_files)
 
 
 class _Export:
@@ -207,36 +176,8 @@ class Archive:
         return restore(made, location, self.map_location)
 
 
-def load(f: Any, map_location: Any = None, _extra_files: dict | None = None, _restore_shapes: bool = False) -> Any:
-    """Read a module that `save` wrote, here or in PyTorch.
-
-    >>> module = load("module.pt", map_location="cpu")
-    """
-    from .loading import Loader  # noqa: PLC0415  modules, classes and functions need one another
-
-    if isinstance(f, (str, os.PathLike)):
-        path = os.fspath(f)
-        if not os.path.exists(path):
-            raise ValueError(f"The provided filename {path} does not exist")
-        if os.path.isdir(path):
-            raise ValueError(f"The provided filename {path} is a directory")
-    if isinstance(map_location, str):
-        map_location = torch.device(map_location)
-    with _readable(f) as file:
-        try:
-            archive = Archive(file, map_location)
-            for name in _extra_files or {}:
-                if archive.has(f"extra/{name}"):
-                    _extra_files[name] = archive.record(f"extra/{name}")  # type: ignore[index]
-            return Loader(archive).load()
-        except _DAMAGE as problem:
-            raise RuntimeError(
-                f"cannot read this archive, it is damaged or not one: {type(problem).__name__}: {problem}"
-            ) from problem
-
-
 @contextlib.contextmanager
-def _readable(f: Any) -> Iterator[Any]:
+def readable(f: Any) -> Iterator[Any]:
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
             yield file
@@ -246,4 +187,4 @@ def _readable(f: Any) -> Iterator[Any]:
         yield io.BytesIO(f.read())
 
 
-__all__ = ["Archive", "InterfaceType", "load", "save"]
+__all__ = ["DAMAGE", "Archive", "readable", "write_module"]

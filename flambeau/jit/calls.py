@@ -10,6 +10,7 @@ from . import signatures as notes
 from .conditions import Condition, Refinements
 from .ir import Value
 from .matching import Named
+from .named_values import ClassValue, IterableTree, MagicMethod, PythonModule, RangeValue, SliceValue
 from .source import Range, error
 from .types import (
     ANY,
@@ -21,13 +22,10 @@ from .types import (
     NONE,
     STRING,
     TENSOR,
-    ClassType,
     DictType,
-    FunctionType,
     FutureType,
     ListType,
     OptionalType,
-    TensorType,
     TupleType,
     Type,
     UnionType,
@@ -36,20 +34,7 @@ from .types import (
     union_of,
     unshaped,
 )
-from .values import (
-    BuiltinFunction,
-    ClassValue,
-    FunctionValue,
-    IterableTree,
-    MagicMethod,
-    PythonModule,
-    RangeValue,
-    SimpleValue,
-    SliceValue,
-    SpecialForm,
-    Sugared,
-    SugaredTuple,
-)
+from .values import BuiltinFunction, SimpleValue, SpecialForm, Sugared, SugaredTuple
 
 
 class Calls:
@@ -508,6 +493,3 @@ class Calls:
             found = self.resolver.no_grad_class(self)
             return found.call(self.at(node), self, [], []).as_value(self.at(node), self)
         return thing.as_value(self.at(node), self)
-
-
-__all__ = ["ANY", "NONE", "Calls", "ClassType", "FunctionType", "FunctionValue", "TensorType", "TupleType"]

@@ -19,7 +19,7 @@ from ..library.native import classes as native_classes
 from . import signatures as notes
 from .emitter import Emitter
 from .functions import Definition, Function, dedented, defaults_of
-from .marks import Mark, mark_of
+from .marks import Mark, compiled, mark_of
 from .naming import qualified_name, unique_name
 from .schema import Argument, Schema, parse_schema
 from .source import Source, error
@@ -27,7 +27,6 @@ from .types import ClassType, EnumType, InterfaceType, TupleType, Type, unify_al
 
 _tuples: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 _enums: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
-compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # forms of Python classes
 
 
 def named_tuple(thing: Any) -> TupleType:

@@ -13,9 +13,7 @@ from typing import Any
 import flambeau as torch
 
 from .functions import Definition, Function, literal_defaults
-from .module import ScriptFunction
 from .resolver import Resolver
-from .schema import Argument, Schema
 from .source import Range, Source, error
 
 
@@ -86,39 +84,7 @@ def compile_text(text: str, outer: dict[str, Any] | None = None, prefix: str = "
     return names
 
 
-class CompilationUnit:
-    """Functions compiled from text; each is an attribute."""
-
-    def __init__(self, lang: str | None = None, _frames_up: int = 0):
-        self._functions: dict[str, Function] = {}
-        if lang is not None:
-            self.define(lang, _frames_up=_frames_up + 1)
-
-    def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> CompilationUnit:
-        names = _seen_by_caller(_frames_up + 1) if rcb is None else rcb
-        self._functions.update(compile_text(lang, names))
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name not in self.__dict__.get("_functions", {}):
-            raise AttributeError(f"'CompilationUnit' has no attribute '{name}'")
-        return ScriptFunction(self._functions[name])
-
-    def find_function(self, name: str) -> Any:
-        return self.__getattr__(name)
-
-    def create_function(self, qualified_name: Any, graph: Any, shouldMangle: bool = False) -> Any:  # noqa: N803  PyTorch's name
-        """Add a function that runs a graph."""
-        arguments = [Argument(v.name, v.type) for v in graph.inputs_]
-        schema = Schema(str(qualified_name), "", arguments, [v.type for v in graph.outputs_])
-        made = self._functions[str(qualified_name)] = Function(str(qualified_name)).define(graph, schema)
-        return ScriptFunction(made)
-
-    def get_functions(self) -> list:
-        return [ScriptFunction(f) for f in self._functions.values()]
-
-
-def _seen_by_caller(levels: int) -> dict[str, Any]:
+def seen_by_caller(levels: int) -> dict[str, Any]:
     """The names that the function which hands over a text sees: the text may use them, as PyTorch has it."""
     frame: Any = sys._getframe(levels + 1)
     return {**frame.f_globals, **frame.f_locals}
@@ -136,4 +102,4 @@ def define_methods(module: Any, text: str, outer: dict[str, Any] | None = None) 
         kind.methods[tree.name].ensure()
 
 
-__all__ = ["CompilationUnit", "compile_text"]
+__all__ = ["compile_text", "seen_by_caller"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional
 
 from ..core.tensor import Tensor
-from .values import OperatorNamespace
+from .named_values import OperatorNamespace
 
 # ruff: noqa: UP045  the spelling of TorchScript
 # mypy: ignore-errors

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .comprehensions import hinted
 from .conditions import Condition, Refinements
 from .ir import Value
 from .matching import Named
-from .source import FrontendError, NotSupportedError, Range, UnsupportedNodeError, error
+from .named_values import CastValue
+from .source import FrontendError, Range, UnsupportedNodeError, error
 from .types import (
     ANY,
     BOOL,
@@ -36,7 +37,7 @@ from .types import (
     unshaped,
     without_none,
 )
-from .values import CastValue, MethodValue, PythonObject, SimpleValue, SliceValue, Sugared, SugaredTuple
+from .values import MethodValue, SimpleValue, Sugared
 
 _BINARY = {
     ast.Add: ("aten::add", "__add__"), ast.Sub: ("aten::sub", "__sub__"), ast.Mult: ("aten::mul", "__mul__"),
@@ -121,7 +122,7 @@ class Expressions:
 
     def of_List(self: Any, node: ast.List, wanted: Type | None) -> Sugared:
         place = self.at(node)
-        hint = _hinted(wanted, ListType, place)
+        hint = hinted(wanted, ListType, place)
         element = hint.element if hint is not None else None
         values: list[Value] = []
         for item in node.elts:
@@ -151,7 +152,7 @@ class Expressions:
 
     def of_Dict(self: Any, node: ast.Dict, wanted: Type | None) -> Sugared:
         place = self.at(node)
-        hint = _hinted(wanted, DictType, place)
+        hint = hinted(wanted, DictType, place)
         key_hint, value_hint = (hint.key, hint.value) if hint is not None else (None, None)
         if any(k is None for k in node.keys):
             raise error(place, "Dict expansion (e.g. `{**dict}`) is not supported", FrontendError)
@@ -296,10 +297,8 @@ class Expressions:
         return same if symbol == "aten::eq" else self.builtin(place, "aten::__not__", [same])
 
     def _contains(self: Any, place: Range, item: Value, container: Sugared) -> Value:
-        from .module_values import ModuleValue  # noqa: PLC0415  modules, classes and functions need one another
-
-        if isinstance(container, ModuleValue):
-            names = container.names()
+        names = container.member_names()
+        if names is not None:
             known, word = self.known(item)
             if known:
                 return self.constant(word in names, BOOL, place)
@@ -461,347 +460,6 @@ class Expressions:
             block.add_output(value)
         return SimpleValue(made.add_output(unshaped(joined)))
 
-    # -- subscripts ------------------------------------------------------------------------------------------------------
-    def of_Subscript(self: Any, node: ast.Subscript, wanted: Type | None) -> Sugared:
-        place = self.at(node)
-        owner = self.sugared(node.value)
-        if isinstance(owner, SugaredTuple) or not isinstance(owner, SimpleValue):
-            return self._sugared_item(place, node, owner, wanted)
-        value = owner.value
-        kind = value.type
-        if isinstance(kind, TensorType):
-            return SimpleValue(self.tensor_item(place, value, _indices(node.slice)))
-        if isinstance(node.slice, ast.Slice):
-            bounds = [
-                None if p is None else self.expression(p) for p in (node.slice.lower, node.slice.upper, node.slice.step)
-            ]
-            return SimpleValue(self._slice(place, value, bounds))
-        if isinstance(node.slice, (ast.Name, ast.Call)):
-            thing = self.sugared(node.slice)
-            if isinstance(thing, SliceValue):
-                return SimpleValue(self._slice(place, value, thing.parts))
-        if isinstance(kind, TupleType):
-            return SimpleValue(self._tuple_subscript(place, value, node.slice))
-        if isinstance(kind, (ListType, DictType)) or kind is STRING or isinstance(kind, ClassType):
-            if isinstance(node.slice, ast.Tuple) and isinstance(kind, ListType):
-                raise error(place, "cannot index a list with a tuple")
-            return owner.item(place, self, self.expression(node.slice), wanted)
-        raise error(place, f"'{kind.repr_str()}' object is not subscriptable")
-
-    def _sugared_item(self: Any, place: Range, node: ast.Subscript, owner: Sugared, wanted: Type | None) -> Sugared:
-        if isinstance(node.slice, ast.Slice):
-            items = owner.as_tuple(place, self)
-            return SugaredTuple(
-                items[
-                    slice(*(self._static_int(part) for part in (node.slice.lower, node.slice.upper, node.slice.step)))
-                ]
-            )
-        return owner.item(place, self, self.expression(node.slice), wanted)
-
-    def _static_int(self: Any, node: ast.expr | None) -> int | None:
-        if node is None:
-            return None
-        known, number = self.known(self.expression(node))
-        if not known:
-            raise error(self.at(node), "Slices of modules and tuples need integer literals")
-        return number
-
-    def _slice(self: Any, place: Range, value: Value, bounds: Sequence[Value | None]) -> Value:
-        if isinstance(value.type, TupleType):
-            numbers = []
-            for bound in bounds:
-                known, number = (True, None) if bound is None else self.known(bound)
-                if not known:
-                    raise error(place, "Slices of modules and tuples need integer literals")
-                numbers.append(number)
-            return self.graph.tuple_of(self.graph.unpack(value, place)[slice(*numbers)], place)
-        if not (isinstance(value.type, ListType) or value.type is STRING):
-            raise error(place, f"Unsupported operation: attempted to use slicing on {value.type.repr_str()}")
-        low, high = (self.none(place) if bound is None else bound for bound in bounds[:2])
-        step = self.constant(1, INT, place) if bounds[2] is None or bounds[2].type is NONE else bounds[2]
-        return self.builtin(place, "aten::slice", [value, low, high, step])
-
-    def _tuple_subscript(self: Any, place: Range, value: Value, node: ast.expr) -> Value:
-        index = self.expression(node)
-        known, number = self.known(index)
-        kinds = value.type.elements  # type: ignore[attr-defined]
-        if index.type is not INT:
-            raise error(place, "tuple index must be an integer")
-        if not known:
-            if unify_all(kinds) is None:
-                raise error(
-                    place,
-                    "Cannot index into a tuple with a non-integer literal because we cannot resolve the output type",
-                )
-            return self.graph.op("prim::TupleIndex", [value, index], kinds[0], place)
-        if not -len(kinds) <= number < len(kinds):
-            raise error(place, "Tuple index out of range")
-        return self.tuple_item(place, value, number % len(kinds))
-
-    def tuple_item(self: Any, place: Range | None, value: Value, index: int) -> Value:
-        number = self.constant(index, INT, place)
-        return self.graph.op("prim::TupleIndex", [value, number], value.type.elements[index], place)  # type: ignore[attr-defined]
-
-    def tensor_item(self: Any, place: Range, value: Value, indices: Sequence[ast.expr]) -> Value:
-        """x[...]: selections and slices one after another, then one index operator for the tensors among them."""
-        picked, tensors = self._index_parts(place, value, indices)
-        if not any(t is not None for t in tensors):
-            return picked
-        return self._index_by(place, picked, tensors)
-
-    def _index_by(self: Any, place: Range, value: Value, tensors: list[Value | None]) -> Value:
-        return self.builtin(place, "aten::index", [value, self._index_list(place, tensors)])
-
-    def _index_list(self: Any, place: Range, tensors: list[Value | None]) -> Value:
-        filled = [self.none(place) if t is None else t for t in tensors]
-        return self.graph.list_of(OptionalType(TENSOR), filled, place)
-
-    def _index_parts(
-        self: Any, place: Range, value: Value, indices: Sequence[ast.expr]
-    ) -> tuple[Value, list[Value | None]]:
-        parts: list[tuple[str, Any]] = [self._index_kind(place, index) for index in indices]
-        if sum(kind == "dots" for kind, _ in parts) > 1:
-            raise error(place, "an index can only have a single ellipsis")
-        tensors: list[Value | None] = []
-        behind = False  # behind the ellipsis, dimensions are counted from the end
-        dim = 0
-        for number, (kind, given) in enumerate(parts):
-            if kind == "dots":
-                behind, dim = True, -sum(k in ("int", "slice", "tensor") for k, _ in parts[number + 1 :])
-                continue
-            if kind == "int":
-                value = self.builtin(place, "aten::select", [value, self.constant(dim, INT, place), given])
-                dim += 1 if behind else 0
-                continue
-            if kind == "none":
-                value = self.builtin(
-                    place, "aten::unsqueeze", [value, self.constant(dim - 1 if behind else dim, INT, place)]
-                )
-                if not behind:
-                    self._note(tensors, dim, None)
-                    dim += 1
-                continue
-            if kind == "slice":
-                low, high, step = given
-                low = self.none(place) if low is None else low
-                high = self.none(place) if high is None else high
-                step = self.constant(1, INT, place) if step is None else step
-                value = self.builtin(place, "aten::slice", [value, self.constant(dim, INT, place), low, high, step])
-                if not behind:
-                    self._note(tensors, dim, None)
-            else:
-                if behind:
-                    raise error(place, "tensor indices behind an ellipsis are not supported here")
-                self._note(tensors, dim, given)
-            dim += 1
-        return value, tensors
-
-    @staticmethod
-    def _note(tensors: list[Value | None], dim: int, value: Value | None) -> None:
-        tensors.extend([None] * (dim - len(tensors)))
-        tensors.append(value)
-
-    def _index_kind(self: Any, place: Range, node: ast.expr) -> tuple[str, Any]:
-        if isinstance(node, ast.Slice):
-            return "slice", tuple(
-                None if p is None else self.expression(p) for p in (node.lower, node.upper, node.step)
-            )
-        if isinstance(node, ast.Constant) and node.value is ...:
-            return "dots", None
-        thing = self.sugared(node)
-        if isinstance(thing, PythonObject) and thing.thing is ...:
-            return "dots", None
-        if isinstance(thing, SliceValue):
-            return "slice", tuple(None if p is None or p.type is NONE else p for p in thing.parts)
-        value = thing.as_value(place, self)
-        kind = value.type
-        if kind is NONE:
-            return "none", None
-        if kind is INT:
-            return "int", value
-        if isinstance(kind, OptionalType) and isinstance(kind.element, TensorType) or isinstance(kind, TensorType):
-            return "tensor", value
-        innermost = kind
-        while isinstance(innermost, ListType):
-            innermost = innermost.element
-        if isinstance(kind, ListType) and innermost in (
-            INT,
-            BOOL,
-            FLOAT,
-        ):  # of floats: an error when it runs, as in PyTorch
-            number = {INT: 4, BOOL: 11, FLOAT: 6}[innermost]
-            dtype = Named(self.constant(number, INT, place), place, "dtype")
-            return "tensor", self.call_operator(place, "aten::tensor", [Named(value, place)], [dtype])
-        raise error(
-            place,
-            f"Unsupported operation: indexing tensor with unsupported index type '{kind.repr_str()}'. Only ints, slices, lists and tensors are supported",
-        )
-
-    def assign_item(self: Any, place: Range, target: ast.Subscript, value: Value) -> None:
-        """`x[...] = value`."""
-        owner = self.sugared(target.value).as_value(place, self)
-        kind = owner.type
-        if isinstance(kind, TensorType):
-            picked, tensors = self._index_parts(place, owner, _indices(target.slice))
-            if not any(t is not None for t in tensors):
-                self._copy_into(place, picked, value)
-                return
-            filled = value if isinstance(value.type, TensorType) else self._as_tensor(place, value, picked)
-            flag = self.constant(False, BOOL, place)
-            self.builtin(place, "aten::index_put_", [picked, self._index_list(place, tensors), filled, flag])
-            return
-        if isinstance(target.slice, ast.Slice):
-            raise error(place, "Subscripted assign with slices is only supported for tensors")
-        if isinstance(kind, ClassType):
-            index = self.expression(target.slice)
-            MethodValue(owner, ["__setitem__"]).call(place, self, [Named(index, place), Named(value, place)], [])
-            return
-        if not isinstance(kind, (ListType, DictType)):
-            raise error(place, f"'{kind.repr_str()}' does not support subscripted assignment")
-        index = self.expression(target.slice)
-        element = kind.element if isinstance(kind, ListType) else kind.value
-        self.builtin(place, "aten::_set_item", [owner, index, self.convert(place, element, value)])
-
-    def _copy_into(self: Any, place: Range, picked: Value, value: Value) -> None:
-        if isinstance(value.type, TensorType):
-            flag = self.constant(False, BOOL, place)
-            self.builtin(place, "aten::copy_", [picked, value, flag])
-        else:
-            number = value
-            self.builtin(
-                place,
-                "aten::copy_",
-                [picked, self._as_tensor(place, number, picked), self.constant(False, BOOL, place)],
-            )
-
-    def _as_tensor(self: Any, place: Range, value: Value, like: Value) -> Value:
-        """A number as a tensor of another one's dtype."""
-        if value.type not in (INT, FLOAT, BOOL, COMPLEX):
-            raise error(place, f"Expected a Tensor or a number to assign, got {value.type.repr_str()}")
-        dtype = self.builtin(place, "prim::dtype", [like])
-        device = self.builtin(place, "prim::device", [like])
-        named = [Named(dtype, place, "dtype"), Named(device, place, "device")]
-        return self.call_operator(place, "aten::tensor", [Named(value, place)], named)
-
-    def augment_item(self: Any, place: Range, word: str, target: ast.Subscript, right: ast.expr) -> None:
-        owner = self.expression(target.value)
-        if isinstance(owner.type, TensorType):
-            picked, tensors = self._index_parts(place, owner, _indices(target.slice))
-            if not any(t is not None for t in tensors):
-                self.augmented(place, word, picked, right)
-                return
-            index = self._index_list(place, tensors)
-            after = self.augmented(place, word, self.builtin(place, "aten::index", [picked, index]), right)
-            self.builtin(place, "aten::index_put_", [picked, index, after, self.constant(False, BOOL, place)])
-            return
-        if isinstance(owner.type, TupleType):
-            raise error(place, f"'{owner.type.repr_str()}' does not support augmented assignment")
-        index = self.expression(target.slice)
-        before = SimpleValue(owner).item(place, self, index).as_value(place, self)
-        after = self.augmented(place, word, before, right)
-        if isinstance(owner.type, ClassType):
-            MethodValue(owner, ["__setitem__"]).call(place, self, [Named(index, place), Named(after, place)], [])
-            return
-        self.builtin(place, "aten::_set_item", [owner, index, after])
-
-    # -- comprehensions --------------------------------------------------------------------------------------------------
-    def _own_variables(self: Any, node: Any) -> Any:
-        """The comprehension with other names for variables that the function has, too: those keep their values."""
-        part = node.generators[0]
-        names = {n.id for n in ast.walk(part.target) if isinstance(n, ast.Name)}
-        new = {name: self.fresh(name) for name in names if self.frame.holder(name) is not None}
-        if not new:
-            return node
-        made = copy.deepcopy(node)
-        inside = [made.generators[0].target, *made.generators[0].ifs]
-        inside += [made.elt] if isinstance(made, ast.ListComp) else [made.key, made.value]
-        for tree in inside:
-            for name in ast.walk(tree):
-                if isinstance(name, ast.Name) and name.id in new:
-                    name.id = new[name.id]
-        return made
-
-    def of_ListComp(self: Any, node: ast.ListComp, wanted: Type | None) -> Sugared:
-        node = self._own_variables(node)
-        place, part = self.at(node), self._generator(node)
-        hint = _hinted(wanted, ListType, place)
-        iterable = self.sugared(part.iter).iterate(place, self)
-        if iterable.unrolled:
-            values = self._unrolled(place, node, part, iterable, hint)
-            return self._list_of_values(place, values, hint)
-        made = self.graph.list_of(hint.element if hint is not None else TENSOR, [], place)
-        hidden = self.fresh("list_acc")
-        self.assign(place, hidden, SimpleValue(made))
-
-        def body() -> None:
-            value = self.expression(node.elt, hint.element if hint is not None else None)
-            if hint is None:
-                made.type = ListType(unshaped(value.type))
-            elif not is_subtype(value.type, hint.element):
-                raise error(
-                    place,
-                    f"List type annotation `{hint.repr_str()}` did not match the types of the given list elements, which were {value.type.repr_str()}",
-                )
-            self.builtin(place, "aten::append", [made, value])
-
-        self._comprehend(place, part, iterable, body)
-        return SimpleValue(made)
-
-    def _list_of_values(self: Any, place: Range, values: list[Value], hint: ListType | None) -> Sugared:
-        element = (
-            hint.element if hint is not None else unify_all([unshaped(v.type) for v in values]) if values else TENSOR
-        )
-        if element is None:
-            raise error(place, "the elements of a comprehension have no common type")
-        return SimpleValue(self.graph.list_of(element, values, place))
-
-    def _unrolled(
-        self: Any, place: Range, node: Any, part: ast.comprehension, iterable: Sugared, hint: Any
-    ) -> list[Value]:
-        values = []
-        for number in range(iterable.static_length() or 0):
-            self.assign_target(part.target, iterable.item(place, self, self.constant(number, INT, place)))
-            values.append(self.expression(node.elt, hint.element if hint is not None else None))
-        return values
-
-    def of_DictComp(self: Any, node: ast.DictComp, wanted: Type | None) -> Sugared:
-        node = self._own_variables(node)
-        place, part = self.at(node), self._generator(node)
-        hint = _hinted(wanted, DictType, place)
-        made = self.graph.dict_of(hint or DictType(STRING, TENSOR), [], place)
-        iterable = self.sugared(part.iter).iterate(place, self)
-
-        def body() -> None:
-            key = self.expression(node.key, hint.key if hint is not None else None)
-            value = self.expression(node.value, hint.value if hint is not None else None)
-            self.add_pair(place, made, hint, key, value)
-
-        self._comprehend(place, part, iterable, body)
-        return SimpleValue(made)
-
-    def add_pair(self: Any, place: Range, made: Value, hint: DictType | None, key: Value, value: Value) -> None:
-        """Put a pair into a dictionary that is being built; without an annotation, the first one says the types."""
-        if isinstance(key.type, (UnionType, OptionalType)):
-            raise error(
-                place,
-                f"Dicts may only contain homogeneous keys, but the type of the first generated key was {key.type.repr_str()}",
-            )
-        if hint is None:
-            made.type = DictType(key.type, unshaped(value.type))
-        else:
-            self.check_pair(place, hint, key.type, value.type)
-        self.builtin(place, "aten::_set_item", [made, key, value])
-
-    def _comprehend(self: Any, place: Range, part: ast.comprehension, iterable: Sugared, body: Any) -> None:
-        self.for_each(place, part.target, iterable, body)
-
-    def _generator(self: Any, node: Any) -> ast.comprehension:
-        if len(node.generators) != 1:
-            raise error(self.at(node), "Only a single generator is currently supported", NotSupportedError)
-        if node.generators[0].ifs:
-            raise error(self.at(node).first(), "Comprehension ifs are not supported yet", NotSupportedError)
-        return node.generators[0]
-
     def of_Lambda(self: Any, node: ast.Lambda, wanted: Type | None) -> Sugared:
         raise error(self.at(node).first(), "lambda expressions aren't supported", FrontendError)
 
@@ -827,23 +485,6 @@ def _check_key(place: Range, kind: Type) -> None:
             place,
             f"Cannot create dict for key type '{kind.repr_str()}', only int, float, complex, Tensor, device and string keys are supported",
         )
-
-
-def _hinted(wanted: Type | None, kind: Any, place: Range) -> Any:
-    """The list (or dictionary) type among what is wanted."""
-    if wanted is None or wanted is ANY:
-        return None
-    if isinstance(wanted, OptionalType):
-        return _hinted(wanted.element, kind, place)
-    fitting = [m for m in (wanted.members if isinstance(wanted, UnionType) else (wanted,)) if isinstance(m, kind)]
-    if not fitting:
-        word = "List" if kind is ListType else "Dict"
-        raise error(place, f"Expected an annotation of type {word} but got {wanted.repr_str()}")
-    return fitting[0] if len(fitting) == 1 else None
-
-
-def _indices(node: ast.expr) -> list[ast.expr]:
-    return list(node.elts) if isinstance(node, ast.Tuple) else [node]
 
 
 def _spoken(node: ast.expr) -> str:

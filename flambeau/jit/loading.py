@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import enum
 import math
+import os
 from typing import Any
 
 import flambeau as torch
@@ -16,11 +17,12 @@ from ..core.native_class import PREFIX
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
 from . import signatures as notes
-from .archive import Archive
+from .archive import DAMAGE, Archive, readable
 from .classes import native_named
 from .emitter import Emitter
 from .functions import Definition, Function
 from .module import RecursiveScriptModule
+from .named_values import CastValue, ClassValue, EnumClass, NamedTupleClass, OperatorNamespace
 from .naming import unique_name
 from .object_pickle import Pickled, Tagged
 from .objects import ScriptObject, make_tuple, to_script
@@ -45,18 +47,7 @@ from .types import (
     Type,
     UnionType,
 )
-from .values import (
-    BuiltinFunction,
-    CastValue,
-    ClassValue,
-    EnumClass,
-    FunctionValue,
-    NamedTupleClass,
-    OperatorNamespace,
-    SimpleValue,
-    SpecialForm,
-    Sugared,
-)
+from .values import BuiltinFunction, FunctionValue, SimpleValue, SpecialForm, Sugared
 
 _KINDS = (
     ast.Module, ast.ClassDef, ast.FunctionDef, ast.arguments, ast.arg, ast.Return, ast.Assign, ast.AnnAssign, ast.Expr, ast.If,
@@ -485,3 +476,29 @@ class _Qualified(Sugared):
 
 
 __all__ = ["Argument", "Loader", "Schema", "parse"]
+
+
+def load(f: Any, map_location: Any = None, _extra_files: dict | None = None, _restore_shapes: bool = False) -> Any:
+    """Read a module that `save` wrote, here or in PyTorch.
+
+    >>> module = load("module.pt", map_location="cpu")
+    """
+    if isinstance(f, (str, os.PathLike)):
+        path = os.fspath(f)
+        if not os.path.exists(path):
+            raise ValueError(f"The provided filename {path} does not exist")
+        if os.path.isdir(path):
+            raise ValueError(f"The provided filename {path} is a directory")
+    if isinstance(map_location, str):
+        map_location = torch.device(map_location)
+    with readable(f) as file:
+        try:
+            archive = Archive(file, map_location)
+            for name in _extra_files or {}:
+                if archive.has(f"extra/{name}"):
+                    _extra_files[name] = archive.record(f"extra/{name}")  # type: ignore[index]
+            return Loader(archive).load()
+        except DAMAGE as problem:
+            raise RuntimeError(
+                f"cannot read this archive, it is damaged or not one: {type(problem).__name__}: {problem}"
+            ) from problem

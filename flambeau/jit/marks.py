@@ -7,6 +7,7 @@ import enum
 import inspect
 import textwrap
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -85,3 +86,6 @@ def overload(fn: Callable) -> Callable:
 
 def overloads(fn: Any) -> list[Any]:
     return _overloads.get(f"{fn.__module__}.{fn.__qualname__}", [])
+
+
+compiled: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # the types of Python classes that were compiled

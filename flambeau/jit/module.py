@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import inspect
 import io
-import pickle
 from typing import Any
 
 import flambeau as torch
@@ -13,7 +12,7 @@ import flambeau as torch
 from ..core import overrides
 from ..core.tensor import Tensor
 from ..nn.parameter import Parameter
-from . import archive, inlining, printing, recursive
+from . import archive, compilation, inlining, printing, recursive
 from .functions import Function
 from .ir import Graph
 from .marks import Mark, mark_of
@@ -29,6 +28,7 @@ class ScriptModule(_Module):
     """The base of compiled modules. `class M(ScriptModule)` with methods marked @script_method is PyTorch's older way to make one."""
 
     script_type: ClassType
+    _is_compiled = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -84,7 +84,7 @@ class ScriptModule(_Module):
 
     def save(self, f: Any, **kwargs: Any) -> None:
         """Write the module to a file that `load` reads."""
-        archive.save(self, f, **kwargs)
+        archive.write_module(self, f, **kwargs)
 
     def save_to_buffer(self, **kwargs: Any) -> bytes:
         """The bytes of such a file."""
@@ -94,9 +94,7 @@ class ScriptModule(_Module):
 
     def define(self, src: str) -> None:
         """Add methods from their text; while the module is still being made, as soon as it is."""
-        from . import compilation  # noqa: PLC0415  modules, classes and functions need one another
-
-        names = compilation._seen_by_caller(1)
+        names = compilation.seen_by_caller(1)
         if "script_type" in self.__dict__:
             compilation.define_methods(self, src, names)
         else:
@@ -142,8 +140,6 @@ class ScriptModule(_Module):
 
 
 def _compile_old_style(self: Any) -> None:
-    from . import compilation  # noqa: PLC0415  modules, classes and functions need one another
-
     recursive._check_ready(self)
     marked = {
         name: value.__wrapped_script__
@@ -157,7 +153,9 @@ def _compile_old_style(self: Any) -> None:
     self.__dict__["script_type"] = kind
     for name, inner in list(self._modules.items()):
         if inner is not None:
-            self._modules[name] = recursive.script_module(inner) if not isinstance(inner, ScriptModule) else inner
+            self._modules[name] = (
+                recursive.script_module(RecursiveScriptModule, inner) if not isinstance(inner, ScriptModule) else inner
+            )
     for name, kind_of in concrete.attributes.items():
         if name in self.__dict__:
             value = self.__dict__[name]
@@ -468,71 +466,4 @@ def _is_dict(kind: ClassType) -> bool:
     return concrete is not None and concrete.container == "dict"
 
 
-class ScriptFunction:
-    """A compiled function."""
-
-    def __init__(self, function: Function, original: Any = None):
-        self.script_function = function
-        self._torchdynamo_inline = original
-        self.__doc__ = getattr(original, "__doc__", None)
-        self.__name__ = getattr(original, "__name__", function.base_name)
-        self.__qualname__ = getattr(original, "__qualname__", self.__name__)
-        self.__module__ = getattr(original, "__module__", __name__)
-        self.__original_fn = original
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        overriding = overrides.overriding_arguments(args, kwargs)
-        if overriding:
-            return overrides.call_override(self, args, kwargs, overriding)
-        return self.script_function(*args, **kwargs)
-
-    @property
-    def graph(self) -> Graph:
-        return self.script_function.graph
-
-    @property
-    def inlined_graph(self) -> Graph:
-        return inlining.inlined(self.graph)
-
-    @property
-    def code(self) -> str:
-        return printing.method_code(self.script_function)[0]
-
-    @property
-    def code_with_constants(self) -> Any:
-        return printing.code_with_constants(self.script_function)
-
-    @property
-    def schema(self) -> Any:
-        return self.script_function.schema
-
-    @property
-    def name(self) -> str:
-        return self.script_function.base_name
-
-    @property
-    def qualified_name(self) -> str:
-        return self.script_function.qualified_name
-
-    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
-        return self.inlined_graph
-
-    def get_debug_state(self) -> Any:
-        raise NotImplementedError("there is no executor with a debug state in Flambeau")
-
-    def save(self, f: Any, _extra_files: dict | None = None) -> None:
-        archive.save_function(self.script_function, f, _extra_files)
-
-    def save_to_buffer(self, _extra_files: dict | None = None) -> bytes:
-        buffer = io.BytesIO()
-        self.save(buffer, _extra_files)
-        return buffer.getvalue()
-
-    def __reduce__(self) -> Any:
-        raise pickle.PickleError("ScriptFunction cannot be pickled")
-
-    def __repr__(self) -> str:
-        return f"<torch.jit.ScriptFunction object at {id(self):#x}>"
-
-
-__all__ = ["ANY", "RecursiveScriptModule", "ScriptFunction", "ScriptMethod", "ScriptModule", "ScriptObject"]
+__all__ = ["ANY", "RecursiveScriptModule", "ScriptMethod", "ScriptModule", "ScriptObject"]

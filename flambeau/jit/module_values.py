@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 from typing import Any
 
+from ..core.device import device
+from . import operators
 from . import signatures as notes
 from .functions import Function
 from .ir import Value
 from .marks import Mark, mark_of
 from .matching import Named
+from .named_values import SugaredDict
 from .naming import is_library
-from .recursive import Concrete, _is_constant, method_for, method_overloads
-from .resolver import ignored
 from .source import Range, error
 from .types import INT, STRING, ClassType, InterfaceType, Type, is_subtype
-from .values import (
-    FunctionValue,
-    MethodValue,
-    SimpleValue,
-    Sugared,
-    SugaredDict,
-    SugaredTuple,
-    class_attribute,
-    short_name,
-)
+from .values import FunctionValue, MethodValue, SimpleValue, Sugared, SugaredTuple, class_attribute, short_name
 
 
 class ModuleValue(Sugared):
     """A module inside a program: its submodules can be looped over, its attributes read."""
 
-    def __init__(self, value: Value, concrete: Concrete):
+    def __init__(self, value: Value, concrete: Any):
         self.value, self.concrete = value, concrete
         self.kind = f"module '{short_name(self.script_type)}'" if concrete.script_type is not None else "module"
         self.unrolled = False
@@ -47,7 +40,7 @@ class ModuleValue(Sugared):
     def as_value(self, place: Range | None, m: Any) -> Value:
         return self.value
 
-    def names(self) -> list[str]:
+    def member_names(self) -> list[str]:
         return list(self.concrete.modules)
 
     def has_attr(self, place: Range | None, m: Any, name: str) -> bool:
@@ -104,15 +97,15 @@ class ModuleValue(Sugared):
             return m.resolver.sugared(m, place, found.__func__)
         mark = mark_of(found)
         if mark in (Mark.IGNORE, Mark.UNUSED):
-            return ignored(m, found, mark, self.value, kind)
+            return m.resolver.ignored(m, found, self.value, kind)
         if inspect.isfunction(found):
-            overloaded = method_overloads(kind, found, name)
+            overloaded = self.concrete.overloads(found, name)
             if overloaded:
                 return MethodValue(self.value, overloaded)
             if kind.find_method(name) is not None:
                 return MethodValue(self.value, [name])
         holder = next((b for b in self.concrete.python_class.__mro__ if name in b.__dict__), None)
-        if holder is not None and is_library(holder.__module__) and _is_constant(found):
+        if holder is not None and is_library(holder.__module__) and is_constant(found):
             return m.resolver.sugared(m, place, getattr(self.concrete.python_class, name), constant=True)
         if hasattr(found, "op"):
             return m.resolver.sugared(m, place, found)
@@ -123,11 +116,11 @@ class ModuleValue(Sugared):
         if found.fget is None or mark_of(found.fget) in (Mark.IGNORE, Mark.UNUSED):
             return None
         if name not in kind.properties:
-            getter = method_for(kind, found.fget, f"__{name}_getter")
+            getter = self.concrete.method(found.fget, f"__{name}_getter")
             kind.methods[f"__{name}_getter"] = getter
             setter = None
             if found.fset is not None:
-                setter = method_for(kind, found.fset, f"__{name}_setter")
+                setter = self.concrete.method(found.fset, f"__{name}_setter")
                 kind.methods[f"__{name}_setter"] = setter
             kind.properties[name] = (getter, setter)
         return MethodValue(self.value, [f"__{name}_getter"]).call(place, m, [], [])
@@ -167,7 +160,7 @@ class ModuleValue(Sugared):
 
     # -- containers ----------------------------------------------------------------------------------------------------------
     def children(self, place: Range | None, m: Any) -> SugaredDict:
-        names = self.names()
+        names = self.member_names()
         values = [self.attr(place, m, n) for n in names]
         keys = [SimpleValue(m.constant(n, STRING, place)) for n in names]
         return SugaredDict(SugaredTuple(keys), SugaredTuple(values), names)
@@ -219,7 +212,7 @@ class ModuleValue(Sugared):
         if word in ("dict", "parameter dict"):
             if not known:
                 raise error(place, "Unable to extract string literal index. ModuleDict indexing is only supported with string literals. For example, 'i = \"a\"; self.layers[i](x)' will fail because i is not a literal. Enumeration of ModuleDict is supported, e.g. 'for k, v in self.items(): out = v(inp)'")  # fmt: skip
-            if number not in (self.names() if word == "dict" else self.script_type.attributes):
+            if number not in (self.member_names() if word == "dict" else self.script_type.attributes):
                 raise error(place, f"Key Error, {number}")
             return self.attr(place, m, number)
         method = self.script_type.find_method("__getitem__")
@@ -273,7 +266,7 @@ class _DictMethod(Sugared):
         def visit(value: Sugared, prefix: str) -> None:
             rows.append((prefix, value))
             if isinstance(value, ModuleValue):
-                for name in value.names():
+                for name in value.member_names():
                     visit(value.attr(place, m, name), f"{prefix}.{name}" if prefix else name)
 
         visit(self.owner, "")
@@ -298,6 +291,14 @@ class SuperValue(Sugared):
             if name in base.__dict__:
                 label = f"__{base.__name__}_{name}"
                 if label not in kind.methods:
-                    kind.methods[label] = method_for(kind, base.__dict__[name], label)
+                    kind.methods[label] = self.module_value.concrete.method(base.__dict__[name], label)
                 return MethodValue(self.module_value.value, [label])
         raise error(place, f"super has no method '{name}'")
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a Python value can stand in compiled code as it is."""
+    if isinstance(value, (list, tuple)):
+        return all(map(is_constant, value))
+    plain = (int, float, complex, bool, str, type(None), device, enum.Enum)
+    return isinstance(value, plain) or operators.is_numbered(value)

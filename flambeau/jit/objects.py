@@ -15,6 +15,7 @@ from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
 from ..futures import Future
 from . import operators
+from .marks import compiled
 from .types import (
     ANY,
     ANY_CLASS,
@@ -212,9 +213,7 @@ def _other_to_script(value: Any, kind: Type) -> Any:
 
 def _fulfilling(value: Any, kind: InterfaceType) -> Any:
     """An object that has the methods of an interface."""
-    from . import classes  # noqa: PLC0415  modules, classes and functions need one another
-
-    actual: Any = getattr(value, "script_type", None) or classes.compiled.get(type(value))
+    actual: Any = getattr(value, "script_type", None) or compiled.get(type(value))
     if actual is None:
         raise TypeError(f"Cannot cast {value} to {kind}: the value is not a TorchScript compatible type, did you forget to turn it into a user defined TorchScript class?")  # fmt: skip
     why: list[str] = []

@@ -188,4 +188,9 @@ def takes_alike(op: Any, symbol: str) -> bool:
 def declares_calls(op: Any) -> bool:
     """Whether an operator of nn.functional says, beside its declaration, which of PyTorch's operators it is made of."""
     calls = op.aten_calls
-    return calls is not None and not calls.__code__.co_flags & inspect.CO_VARARGS and "nn.functional" in op.namespaces and calls.__module__ == op.source.__module__
+    return (
+        calls is not None
+        and not calls.__code__.co_flags & inspect.CO_VARARGS
+        and "nn.functional" in op.namespaces
+        and calls.__module__ == op.source.__module__
+    )

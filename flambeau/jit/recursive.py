@@ -6,7 +6,6 @@ Two modules with the same class and attributes of the same types share one compi
 from __future__ import annotations
 
 import copy
-import enum
 import functools
 import inspect
 import typing
@@ -15,11 +14,12 @@ from typing import Any
 
 import flambeau as torch
 
-from . import Attribute, operators
+from . import Attribute
 from . import signatures as notes
 from .functions import Definition, Function, defaults_of, parsed
 from .hook_signatures import check_hooks
 from .marks import Mark, mark_of, overloads
+from .module_values import is_constant
 from .naming import is_library, qualified_name, unique_name
 from .resolver import PythonResolver, function_for_overload
 from .types import TENSOR, ClassType, InterfaceType, Type
@@ -61,6 +61,16 @@ class Concrete:
         self.script_type: ClassType | None = None
         self.done: ClassType | None = None  # of a module that was compiled before
 
+    def method(self, function: Any, name: str) -> Function:
+        """A method of the Python class as one of the compiled type."""
+        assert self.script_type is not None
+        return method_for(self.script_type, function, name)
+
+    def overloads(self, function: Any, name: str) -> list[str]:
+        """The names under which the overloads of a method are compiled."""
+        assert self.script_type is not None
+        return method_overloads(self.script_type, function, name)
+
     def key(self) -> tuple:
         modules = tuple((n, _Same(c.script_type if isinstance(c, Concrete) else c)) for n, c in self.modules.items())
         constants = tuple((n, type(v).__name__, repr(v)) for n, v in self.constants.items())
@@ -88,12 +98,10 @@ _store: dict[tuple, Concrete] = {}
 
 def infer(module: Any, share: bool = True, memo: dict[int, Concrete] | None = None) -> Concrete:
     """The concrete type of a module."""
-    from .module import ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
-
     memo = {} if memo is None else memo
     if id(module) in memo:
         return memo[id(module)]
-    if isinstance(module, ScriptModule):
+    if is_compiled(module):
         found = getattr(module.script_type, "concrete", None)
         if found is None:
             found = Concrete(type(module))
@@ -195,7 +203,7 @@ def _valid_constant(kind: type, name: str, value: Any) -> Any:
     """A constant as programs have it: a list is a tuple there."""
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
         return tuple(_valid_constant(kind, name, v) for v in value)
-    if not _is_constant(value) and not is_library(kind.__module__):
+    if not is_constant(value) and not is_library(kind.__module__):
         what = type(value)
         word = what.__name__ if what.__module__ == "builtins" else f"{what.__module__}.{what.__name__}"
         raise TypeError(
@@ -259,25 +267,11 @@ def _make_type(concrete: Concrete) -> ClassType:
         made.attributes[name] = inner.script_type if isinstance(inner, Concrete) else inner  # type: ignore[assignment]
     made.parameters, made.buffers = set(concrete.parameters), set(concrete.buffers)
     for name, value in concrete.constants.items():
-        if _is_constant(value):
+        if is_constant(value):
             made.constants[name] = value
     made.concrete = concrete  # type: ignore[attr-defined]
     made.compile_method = functools.partial(_compile_method, made, concrete)
     return made
-
-
-def _is_constant(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return all(map(_is_constant, value))
-    return (
-        isinstance(value, (int, float, complex, bool, str, type(None), torch.device))
-        or operators.is_numbered(value)
-        or _is_enum(value)
-    )
-
-
-def _is_enum(value: Any) -> bool:
-    return isinstance(value, enum.Enum)
 
 
 _NEVER = frozenset(n for n in dir(torch.nn.Module) if n != "forward")
@@ -329,17 +323,24 @@ def method_overloads(kind: ClassType, function: Any, name: str) -> list[str]:
     return names
 
 
-def script_module(
-    module: Any, methods: Callable[[Any], list[str]] | None = None, share: bool = True, tracing: bool = False
-) -> Any:
-    """A compiled module that shares the parameters of a Python one."""
-    from .module import RecursiveScriptModule, ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
+def is_compiled(module: Any) -> bool:
+    """Whether a module is a ScriptModule, whose class says so."""
+    return getattr(type(module), "_is_compiled", False)
 
-    if isinstance(module, ScriptModule):
+
+def script_module(
+    made_as: Any,
+    module: Any,
+    methods: Callable[[Any], list[str]] | None = None,
+    share: bool = True,
+    tracing: bool = False,
+) -> Any:
+    """A compiled module, of the class `made_as`, that shares the parameters of a Python one."""
+    if is_compiled(module):
         return module
     _check_ready(module)
     concrete = infer(module, share)
-    made = _build(module, concrete, {}, RecursiveScriptModule, tracing)
+    made = _build(module, concrete, {}, made_as, tracing)
     if not tracing:
         _compile(made, module, concrete, methods)
     return made
@@ -368,9 +369,7 @@ def _check_ready(module: Any) -> None:
 
 
 def _build(module: Any, concrete: Concrete, memo: dict[int, Any], kind: Any, tracing: bool) -> Any:
-    from .module import ScriptModule  # noqa: PLC0415  modules, classes and functions need one another
-
-    if isinstance(module, ScriptModule):
+    if is_compiled(module):
         return module
     if id(module) in memo:
         return memo[id(module)]

@@ -34,6 +34,19 @@ from .emitter import Emitter
 from .functions import Definition, Function, defaults_of, parsed, text_definition
 from .marks import Mark, boolean_dispatched, mark_of, overloads
 from .matching import Named
+from .module_values import ModuleValue, SuperValue
+from .named_values import (
+    CastValue,
+    ClassValue,
+    EnumClass,
+    ExceptionClass,
+    IgnoredFunction,
+    MagicMethod,
+    NamedTupleClass,
+    OperatorNamespace,
+    PythonModule,
+    PythonObject,
+)
 from .naming import is_library, qualified_name
 from .record_forms import declares_calls, forms_of, takes_alike
 from .schema import Schema, all_names, schemas_of, symbol_of
@@ -52,24 +65,7 @@ from .types import (
     TupleType,
     Type,
 )
-from .values import (
-    BuiltinFunction,
-    CastValue,
-    ClassValue,
-    EnumClass,
-    ExceptionClass,
-    FunctionValue,
-    IgnoredFunction,
-    MagicMethod,
-    NamedTupleClass,
-    OperatorNamespace,
-    PythonModule,
-    PythonObject,
-    SimpleValue,
-    SpecialForm,
-    Sugared,
-    SugaredTuple,
-)
+from .values import BuiltinFunction, FunctionValue, SimpleValue, SpecialForm, Sugared, SugaredTuple
 
 # -- functions with a meaning of their own ----------------------------------------------------------------------------------
 
@@ -189,8 +185,6 @@ class Resolver:
 
     def parent_of(self, m: Any, place: Range | None, node: ast.Call) -> Sugared | None:
         """`super()` inside a method: the methods of the next class."""
-        from .module_values import ModuleValue, SuperValue  # noqa: PLC0415  modules, classes and functions need one another
-
         found = m.find(m.self_name) if m.self_name else None
         if not isinstance(found, ModuleValue):
             return None
@@ -205,8 +199,6 @@ class Resolver:
     def attribute_value(self, m: Any, value: Any, owner: ClassType | None, name: str) -> Sugared:
         concrete = getattr(value.type, "concrete", None)
         if concrete is not None:
-            from .module_values import ModuleValue  # noqa: PLC0415  modules, classes and functions need one another
-
             return ModuleValue(value, concrete)
         return SimpleValue(value)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -25,7 +23,7 @@ from .matching import Named, carry_out, match_call
 from .module import ScriptModule
 from .record_forms import declares_calls, takes_alike
 from .schema import schemas_of, symbol_of
-from .source import Range, Source
+from .trace_places import user_range, variable_name, warn
 from .traced_sizes import TracedInt, TracedSizes, plain, tensors_in
 from .tracing_state import active, set_active
 from .types import (
@@ -57,10 +55,6 @@ UNTRACEABLE = (
     "Type '{}' cannot be traced. Only Tensors and (possibly nested) Lists, Dicts, and Tuples of Tensors can be traced"
 )
 _NUMBER_WORDS = {bool: "boolean", int: "integer", float: "float"}
-
-
-class TracerWarning(Warning):
-    """Something that a trace does not show: Python values that depend on tensors, results that differ."""
 
 
 class TracingCheckError(Exception):
@@ -527,30 +521,3 @@ def tensor_type(tensor: Tensor) -> Type:
         parts.append(f"strides=[{', '.join(map(str, strides))}]")
     parts += [f"requires_grad={int(tensor.requires_grad)}", f"device={tensor.device}"]
     return ShapedTensor(f"{tensor.dtype.scalar_type}({', '.join(parts)})", tensor.dtype, shape, strides)
-
-
-# -- where the user's code is -------------------------------------------------------------------------------------------------
-
-
-def _user_frame() -> tuple[Any, int]:
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "flambeau":
-        frame, level = frame.f_back, level + 1
-    return frame, level
-
-
-def user_range() -> Range:
-    frame, _ = _user_frame()
-    source = Source("", frame.f_code.co_filename, frame.f_lineno)
-    return Range(source, 0, 0, 0, 1)
-
-
-def variable_name(tensor: Tensor) -> str:
-    """What the user's code calls a tensor: the names that PyTorch's traced graphs show too."""
-    frame, _ = _user_frame()
-    return next((name for name, held in frame.f_locals.items() if held is tensor and not name.startswith("_")), "")
-
-
-def warn(text: str) -> None:
-    _, level = _user_frame()
-    warnings.warn(text, TracerWarning, stacklevel=level)

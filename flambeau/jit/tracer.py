@@ -20,11 +20,13 @@ from . import signatures as notes
 from .functions import Function
 from .inlining import inlined
 from .ir import Block, Graph, Node, copy_graph
-from .module import ScriptFunction, ScriptModule, TopLevelTracedModule
+from .module import RecursiveScriptModule, ScriptModule, TopLevelTracedModule
 from .naming import qualified_name, unique_name
 from .schema import Argument, Schema
+from .script_function import ScriptFunction
 from .trace_lifting import lift, tidy
-from .trace_recorder import UNTRACEABLE, Tracer, TracerWarning, TracingCheckError, tensor_type, warn
+from .trace_places import TracerWarning, warn
+from .trace_recorder import UNTRACEABLE, Tracer, TracingCheckError, tensor_type
 from .traced_sizes import TracedInt, tensors_in
 from .types import (
     INT,
@@ -215,7 +217,7 @@ def trace_module(
         raise AttributeError("expected torch.nn.Module as the first argument")
     if not isinstance(inputs, dict):
         raise AttributeError("expected a dictionary of (method_name, input) pairs")
-    made = recursive.script_module(mod, share=False, tracing=True)
+    made = recursive.script_module(RecursiveScriptModule, mod, share=False, tracing=True)
     made.__class__ = TopLevelTracedModule
     kind = made.script_type
     kind.compile_method = None

@@ -15,7 +15,8 @@ from ..core.tensor import Tensor
 from ..export import ExportedProgram
 from ..export._trace import input_names
 from ..jit.inlining import inlined
-from ..jit.module import ScriptFunction, ScriptModule
+from ..jit.module import ScriptModule
+from ..jit.script_function import ScriptFunction
 from ..nn import Module
 from ..nn.unchanged import in_mode
 from ..utils import _pytree as pytree
