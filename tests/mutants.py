@@ -261,7 +261,7 @@ class Copy:
                     break
                 if status == 124:
                     return "(takes too long)"
-                failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+                failed = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.MULTILINE)
                 if not failed:
                     return "(pytest does not start)"
                 if self.pytest(failed[:1], limit)[0] == 0:
