@@ -82,6 +82,8 @@ class Converter:
     def change(self, slot: Slot, value: Value) -> None:
         """Give a tensor a new value, and its base the part of it."""
         value = self.g.cast(value, slot.value.dtype) if slot.value.dtype is not None else value
+        if value.shape is None:
+            torchlib.find_shape(value, self.g.opset)
         if value.shape != slot.value.shape and slot.value.shape is not None:
             value = self.g.op("Expand", value, self.g.shape_of(slot.value)).known(value.dtype, slot.value.shape)
         if slot.base is None:

@@ -97,3 +97,10 @@ def test_operands_are_promoted_as_the_operator_says():
     x = flambeau.arange(6)
     for function in (lambda x: x / 4, lambda x: x + 0.5, lambda x: x.sin(), lambda x: x > 2.5, lambda x: (x > 2) * x):
         np.testing.assert_allclose(exported(function, x, 20)[1], function(x).numpy(), rtol=1e-6)
+
+
+def test_a_change_in_place_needs_no_node_of_its_own():
+    x = flambeau.randn(2, 3)
+    nodes, found = exported(lambda x: flambeau.relu_(x * 2), x, 20)
+    assert [node.op_type for node in nodes] == ["Mul", "Relu"]
+    np.testing.assert_array_equal(found, flambeau.relu(x * 2).numpy())
