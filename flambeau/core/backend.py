@@ -33,6 +33,7 @@ class Backend:
     compiles = False  # whether `compile` makes kernels
     on_host = False  # whether host code may read and write its memory
     has_values = True  # whether tensors there have values at all
+    hides_latency = False  # whether it works on other elements while one waits for a long function
     device_count = 1
 
     def computes(self, dtypes: tuple) -> bool:

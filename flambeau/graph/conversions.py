@@ -93,7 +93,7 @@ def new_results(call: Call) -> tuple[list[Value], bool] | None:
     op = call.op
     if isinstance(call.function, Kernel):
         return list(call.results), call.function.several
-    if op.layout is None or call.changes or call.rewritten:
+    if op.layout is None or call.changes or call.fixed:
         return None
     bound = op.bind(call.args, call.kwargs)
     described = op.layout(*on_meta(tuple(bound.values())))

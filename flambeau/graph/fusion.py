@@ -6,14 +6,16 @@ memory would have rounded a value, the fused formula rounds it too, so that resu
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from ..core.backend import backend_of
 from ..core.tensor import Tensor
 from ..expr.node import Expr, arg, replace_arguments, walk
 from ..expr.simplify import simplify
 from ..ops.machinery.plan import Layout, kernel
 from ..ops.machinery.record import Op
-from .loops import Loop, Place, Read, aligned, as_value, loop_of, rounded
+from .loops import LONG, Loop, Place, Read, aligned, as_value, loop_of, rounded
 from .program import NO_MEMORY, Call, Program
 
 _BACK = 48  # how many calls a loop looks back for one that it can join
@@ -23,65 +25,83 @@ _NODES = 400  # of its formulas
 
 def fuse(program: Program) -> None:
     """Join formulas over the same elements."""
-    slots = _joined_slots(program)
+    slots = _Joining(program).slots
     users: dict[int, set[int]] = {}
     for i, slot in enumerate(slots):
-        for b in slot.touches():
+        for b in slot.touched:
             users.setdefault(b, set()).add(i)
     lasting = program.lasting()
     calls: list[Call] = []
     for i, slot in enumerate(slots):
-        if isinstance(slot, Call):
-            calls.append(slot)
-        elif len(slot.parts) == 1:
-            calls += slot.parts
-        else:
-            keep = [p for p in slot.results if p.buffer in lasting or users[p.buffer] != {i} or _read_before(slot, p)]
-            if keep:
-                calls.append(fused_call(slot, keep))
+        loop = slot.loop
+        if loop is None or len(loop.parts) == 1:
+            calls.append(slot.call if loop is None else loop.parts[0])  # type: ignore[arg-type]
+            continue
+        keep = [p for p in loop.results if p.buffer in lasting or users[p.buffer] != {i} or _read_before(loop, p)]
+        if keep:
+            calls.append(fused_call(loop, keep))
     program.calls = calls
 
 
-def _joined_slots(program: Program) -> list[Any]:
+class _Slot:
+    """A call, or the loop that it is, with the buffers that it uses."""
+
+    __slots__ = ("call", "loop", "written", "touched", "stays")
+
+    def __init__(self, call: Call | None, loop: Loop | None):
+        self.call, self.loop = call, loop
+        self.stays = call is not None and call.stays
+        if loop is not None:
+            self.written, self.touched = loop.written(), loop.touches()
+        elif call is not None:
+            self.written, self.touched = call.writes(), call.touches()
+
+    def before(self, other: _Slot) -> bool:
+        """Whether two slots must stay in their order."""
+        if self.stays or other.stays:
+            return True
+        return not other.written.isdisjoint(self.touched) or not self.written.isdisjoint(other.touched)
+
+
+class _Joining:
     """The calls in order, loops that could be joined in the place of theirs."""
-    slots: list[Any] = []
-    for call in program.calls:
-        loop = loop_of(call)
-        if loop is None:
-            slots.append(call)
-            continue
-        slots.append(loop)
-        _join_last(slots)
-    return slots
 
+    def __init__(self, program: Program):
+        self.last = program.last_uses()
+        self.lasting = program.lasting()
+        self.slots: list[_Slot] = []
+        self.now = 0  # the number of the call that is looked at
+        for call in program.calls:
+            loop = loop_in(call)
+            self.slots.append(_Slot(call, loop))
+            if loop is not None:
+                self._join_last()
+            self.now += 1
 
-def _join_last(slots: list[Any]) -> None:
-    """Join the last loop with earlier ones, for as long as there is one: it moves up to that one, or that one down to it."""
-    place = len(slots) - 1
-    loop = slots.pop()
-    up, down = True, True  # whether the way is free
-    between: list[Any] = []
-    for position in range(place - 1, max(-1, place - 1 - _BACK), -1):
-        before = slots[position]
-        both = joined(before, loop) if isinstance(before, Loop) else None
-        down = not any(_conflict(s, before) for s in between) if both is not None else True
-        if both is not None and (up or down):
-            del slots[position]
-            at = position if up else len(slots)
-            slots.insert(at, both)
-            if at == len(slots) - 1:
-                _join_last(slots)
-            return
-        up = up and not _conflict(before, loop)
-        between.append(before)
-    slots.insert(place, loop)
+    def _is_used(self, buffer: int) -> bool:
+        """Whether somebody uses a buffer after the call that is looked at now."""
+        return buffer in self.lasting or self.last.get(buffer, -1) > self.now
 
-
-def _conflict(a: Any, b: Any) -> bool:
-    """Whether two slots must stay in their order."""
-    written, touched = (set(a.writes()), a.touches()) if isinstance(a, Call) else (a.written(), a.touches())
-    mine, both = (b.written(), b.touches()) if isinstance(b, Loop) else (b.writes(), b.touches())
-    return bool(mine & touched) or bool(written & both)
+    def _join_last(self) -> None:
+        """Join the last loop with earlier ones, for as long as there is one: it moves up to that one, or that one down to it."""
+        slots = self.slots
+        place = len(slots) - 1
+        last = slots.pop()
+        up = True  # whether the way is free
+        between: list[_Slot] = []
+        for position in range(place - 1, max(-1, place - 1 - _BACK), -1):
+            before = slots[position]
+            both = None if before.loop is None else joined(before.loop, last.loop, self._is_used)  # type: ignore[arg-type]
+            if both is not None and (up or not any(s.before(before) for s in between)):
+                del slots[position]
+                at = position if up else len(slots)
+                slots.insert(at, _Slot(None, both))
+                if at == len(slots) - 1:
+                    self._join_last()
+                return
+            up = up and not before.before(last)
+            between.append(before)
+        slots.insert(place, last)
 
 
 def _read_before(loop: Loop, p: Place) -> bool:
@@ -89,8 +109,16 @@ def _read_before(loop: Loop, p: Place) -> bool:
     return any(isinstance(q, Place) and q.buffer == p.buffer for q, _ in loop.reads)
 
 
-def joined(first: Loop, second: Loop) -> Loop | None:
-    """One loop that does what both do, one after the other; None where that is not the same, or not worth it."""
+def loop_in(call: Call) -> Loop | None:
+    """What a call computes as a loop, fused calls included; None where it does anything else."""
+    if isinstance(call.op.impl, FusedMap):
+        return replace(call.op.impl.loop, parts=(call,))
+    return loop_of(call)
+
+
+def joined(first: Loop, second: Loop, is_used: Callable[[int], bool] = lambda b: True) -> Loop | None:
+    """One loop that does what both do, one after the other; None where that is not the same, or not worth it. `is_used` says whether
+    somebody else uses a buffer: then it is stored."""
     if first.device is not second.device:
         return None
     same = aligned(first, second)
@@ -122,10 +150,23 @@ def joined(first: Loop, second: Loop) -> Loop | None:
     for (p, (_, d)), root in zip(second.results.items(), replaced):
         results.pop(p, None)
         results[p] = (root, d)
-    pointers = sum(isinstance(p, Place) for p, _ in reads) + len(results)
-    if pointers > _POINTERS or sum(1 for _ in walk(tuple(root for root, _ in results.values()))) > _NODES:
+    if not _fits(first, second, reads, results, is_used):
         return None
     return Loop(first.sizes, reads, results, (*first.parts, *second.parts), first.device)
+
+
+def _fits(first: Loop, second: Loop, reads: list[Read], results: Any, is_used: Callable[[int], bool]) -> bool:
+    """Whether one loop is not too much for the device."""
+    pointers = sum(isinstance(p, Place) for p, _ in reads) + sum(is_used(p.buffer) for p in results)
+    nodes = list(walk(tuple(root for root, _ in results.values())))
+    if pointers > _POINTERS or len(nodes) > _NODES:
+        return False
+    if backend_of(first.device).hides_latency:
+        return True
+    long = [
+        sum(x.op in LONG for x in walk(tuple(root for root, _ in loop.results.values()))) for loop in (first, second)
+    ]
+    return sum(x.op in LONG for x in nodes) <= max(1, *long)
 
 
 def _key(read: Read) -> Any:
@@ -196,16 +237,16 @@ def fused_call(loop: Loop, keep: list[Place]) -> Call:
         ),
         keep,
     )
-    op = _record(loop.parts, impl.run, impl)
+    parts = tuple(p for part in loop.parts for p in (part.parts or (part,)))
+    op = _record(parts, impl.run, impl)
     new = {b for part in loop.parts for b in part.makes}
     stored = {p.buffer for p in keep}
-    line = loop.parts[0].line
-    return Call(op, impl.run, args, {}, results, sorted(stored & new), frozenset(stored - new), line, loop.parts)
+    return Call(op, impl.run, args, {}, results, sorted(stored & new), frozenset(stored - new), parts[0].line, parts)
 
 
 def _record(parts: tuple[Call, ...], function: Callable, impl: Any) -> Op:
     """The record of a fused call: a pointwise operator without a name of its own."""
-    names = list(dict.fromkeys(part.op.name for part in parts))
+    names = list(dict.fromkeys(part.name for part in parts))
     return Op("+".join(names), "pointwise", function, (), differentiable=False, impl=impl, writes=("outs",))
 
 
@@ -214,10 +255,7 @@ def drop_dead(program: Program) -> None:
     needed = program.lasting()
     kept: list[Call] = []
     for call in reversed(program.calls):
-        does = call.makes or call.changes
-        alive = call.op.draws or bool((set(call.makes) | call.changes) & needed)
-        if not does and not call.op.draws:
-            continue
+        alive = call.stays or call.op.draws or not needed.isdisjoint(call.writes())
         if not alive:
             continue
         needed |= call.touches() - {NO_MEMORY}
@@ -225,4 +263,4 @@ def drop_dead(program: Program) -> None:
     program.calls = kept[::-1]
 
 
-__all__ = ["FusedMap", "drop_dead", "fuse", "fused_call", "joined"]
+__all__ = ["FusedMap", "drop_dead", "fuse", "fused_call", "joined", "loop_in"]

@@ -43,6 +43,12 @@ class Memory:
         """A buffer begins here; what lay at its place before is gone."""
         buffer = Buffer(len(self.buffers), address, size, source, holder)
         self.buffers.append(buffer)
+        self.lay(buffer, address)
+        return buffer
+
+    def lay(self, buffer: Buffer, address: int) -> None:
+        """A buffer is here from now on."""
+        size = buffer.size
         first = bisect.bisect_right(self.starts, address)
         if first and self._end(self.starts[first - 1]) > address:
             first -= 1
@@ -51,7 +57,6 @@ class Memory:
             del self.at[start]
         self.starts[first:last] = [address]
         self.at[address] = buffer
-        return buffer
 
     def _end(self, start: int) -> int:
         return start + max(self.at[start].size, 1)

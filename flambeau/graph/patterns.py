@@ -49,6 +49,15 @@ class Matches:
         users = self._touched.get(buffer, [])
         return None if buffer in self._lasting or any(self.calls[i] is None for i in users) else list(users)
 
+    def is_alone(self, buffer: int) -> bool:
+        """Whether one call at most touches a buffer, then or later."""
+        return len(self._touched.get(buffer, ())) <= 1 and buffer not in self._lasting
+
+    def is_untouched(self, buffer: int, before: int, gone: list[int]) -> bool:
+        """Whether a buffer is new, and no call touches it before another one, but for those that are `gone`."""
+        new = self.program.buffers[buffer].source == "new"
+        return new and all(self.calls[i] is None or i in gone for i in self._touched[buffer] if i < before)
+
     def first_touch(self, buffer: int) -> int:
         return self._touched[buffer][0]
 

@@ -6,6 +6,7 @@ without saying where: whoever runs it chooses the memory, and whoever rewrites i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,9 +14,9 @@ from typing import Any
 from ..core.device import device
 from ..core.dtype import dtype
 from ..core.layout import memory_span
-from ..core.size import Size
+from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor, is_contiguous_layout, new_tensor
+from ..core.tensor import Tensor, contiguous_strides, is_contiguous_layout, new_tensor
 from .memory import Buffer, mapped
 
 NO_MEMORY = -1  # the buffer of values without elements
@@ -58,7 +59,8 @@ class Call:
     `function` is the form that was called (the function, the in-place form, a form without a public name), with `args` and `kwargs`;
     `results` is what it returned. `makes` are the buffers that it made, in order, and `changes` those that existed before it and that
     it has written to. A call that was `rewritten` gets the memory of its results as its first argument, a list like `results`;
-    `parts` are then the recorded calls that it stands for."""
+    `parts` are then the recorded calls that it stands for. `steps` are the native calls that it was planned as, where that is known. A
+    call that `stays` may end the program with an error, or does what cannot be seen: it is never left out, and no other call passes it."""
 
     op: Any
     function: Callable
@@ -69,10 +71,17 @@ class Call:
     changes: frozenset[int] = frozenset()
     line: str = ""
     parts: tuple[Call, ...] = ()
+    steps: list[Any] | None = None
+    stays: bool = False
 
     @property
     def rewritten(self) -> bool:
         return bool(self.parts)
+
+    @property
+    def fixed(self) -> bool:
+        """Whether nobody may do otherwise what it does: it was rewritten already, or stays."""
+        return bool(self.parts) or self.stays
 
     @property
     def name(self) -> str:
@@ -124,11 +133,10 @@ class Program:
         mapped(self.outputs, Value, lambda v: found.add(v.buffer))
         return found | {b.index for b in self.buffers if b.source != "new"}
 
-    def new_buffer(self, size: int) -> Buffer:
-        """A buffer that a rewritten call makes."""
-        buffer = Buffer(len(self.buffers), 0, size)
-        self.buffers.append(buffer)
-        return buffer
+    def new_value(self, shape: tuple[int, ...], d: dtype, where: device) -> Value:
+        """A contiguous value over a buffer of its own, for a rewritten call to make."""
+        self.buffers.append(Buffer(len(self.buffers), 0, math.prod(shape) * d.itemsize))
+        return Value(self.buffers[-1].index, 0, make_size(shape), contiguous_strides(shape), d, where)
 
     def last_uses(self) -> dict[int, int]:
         """For each buffer the position of the last call that touches it."""

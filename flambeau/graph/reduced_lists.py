@@ -8,6 +8,7 @@ from typing import Any
 from ..core.backend import backend_of
 from ..core.device import device
 from ..core.tensor import Tensor, contiguous_strides, numel_of
+from ..kernels.reduction import ARG_COMBINES
 from ..kernels.reduction_parts import Reduction as Parts
 from ..ops.machinery.plan import compiles
 from ..ops.machinery.record import Op
@@ -33,7 +34,12 @@ def reduced_member(call: Call) -> ReducedMember | None:
     value, impl = found.value, found.impl
     compute, acc, out = impl.rule(impl, value.dtype, found.requested)
     dense = tuple(value.strides) == contiguous_strides(value.shape)
-    if not dense or out is not call.results.dtype or any(d.is_complex for d in (value.dtype, compute, acc, out)):
+    if (
+        not dense
+        or impl.combine in ARG_COMBINES
+        or out is not call.results.dtype
+        or any(d.is_complex for d in (value.dtype, compute, acc, out))
+    ):
         return None
     if not acc.is_floating_point or not compiles(value.device, value.dtype, compute, acc):
         return None

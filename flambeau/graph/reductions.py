@@ -16,13 +16,14 @@ from ..expr.node import Expr, replace_arguments
 from ..expr.simplify import simplify
 from ..kernels.elementwise import passing
 from ..kernels.geometry import plan_reduction
+from ..kernels.reduction import ARG_COMBINES
 from ..ops.machinery.plan import compiles
 from ..ops.machinery.record import Op
 from ..ops.machinery.reduction import Reduction, reduced_dims
 from ..ops.machinery.reduction_faces import plain_dim
 from ..ops.machinery.watched import PrivateCall
-from .fusion import FusedMap
-from .loops import Loop, Place, Read, as_value, loop_of, rounded
+from .fusion import loop_in
+from .loops import Loop, Place, Read, as_value, rounded
 from .patterns import Matches
 from .program import Call, Program, Value
 
@@ -56,13 +57,13 @@ class Reduced(NamedTuple):
 
 def reduced(call: Call) -> Reduced | None:
     """A call as a reduction; None for other calls."""
-    meaning = None if call.rewritten or call.changes else _meaning(call)
+    meaning = None if call.fixed or call.changes else _meaning(call)
     if meaning is None:
         return None
     value, impl, dim, requested = meaning
     result = call.results
     # It may have made memory for its own use as well.
-    plain = isinstance(value, Value) and isinstance(result, Value) and not impl.combine.startswith("arg")
+    plain = isinstance(value, Value) and isinstance(result, Value)
     if not plain or dim == () or result.buffer not in call.makes or value.device is not result.device:
         return None
     return Reduced(value, impl, reduced_dims(plain_dim(dim), len(value.shape)), requested)
@@ -86,7 +87,7 @@ def _meaning(call: Call) -> tuple[Any, Reduction, Any, dtype | None] | None:
 
 def _single(call: Call) -> Loop | None:
     """A call that is a formula with one result."""
-    loop = call.op.impl.loop if isinstance(call.op.impl, FusedMap) else loop_of(call)
+    loop = loop_in(call)
     alone = loop is not None and len(loop.results) == 1 and len(call.makes) == 1 and not call.changes
     return loop if alone else None
 
@@ -112,8 +113,8 @@ def _joined(
         simplify(mapped_root, True), impl, dtypes, (acc, out_dtype), value.shape, dims, [_read(r) for r in loop.reads],
         loop.device,
     )  # fmt: skip
-    parts = (*loop.parts, call)
-    name = "+".join(dict.fromkeys(part.op.name for part in parts))
+    parts = (*(p for part in loop.parts for p in (part.parts or (part,))), call)
+    name = "+".join(dict.fromkeys(part.name for part in parts))
     op = Op(name, "reduction", kernel.run, (), differentiable=False, impl=kernel, writes=("outs",))
     args = tuple(as_value(p, loop.sizes, t, loop.device) if isinstance(p, Place) else p.value for p, t in loop.reads)
     return Call(op, kernel.run, args, {}, [call.results], [call.results.buffer], frozenset(), call.line, parts)
@@ -155,7 +156,7 @@ class FusedReduction:
         kept = contiguous_strides(tuple(1 if i in self.dims else n for i, n in enumerate(self.shape)))
         out = [0 if i in self.dims else s for i, s in enumerate(kept)]
         strides = [dense if h == "e" else still for h in self.how if h in "eo"]
-        planned = plan_reduction(self.shape, [out, *strides], self.dims, False)
+        planned = plan_reduction(self.shape, [out, *strides], self.dims, self.impl.combine in ARG_COMBINES)
         steps = iter(planned.kinds)
         kinds = "".join(next(steps) if h in "eo" else h for h in self.how)
         acc, made = self.results

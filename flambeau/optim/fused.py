@@ -334,6 +334,7 @@ class Variant:
         self.hoisted, self.scalar_results = hoisted, scalar_results
         self.symbols = [symbols[n] for n in (*self.scalars, *numbers)]
         self.forms: dict[tuple, DeviceForm] = {}
+        self.typed: dict[tuple[dtype, ...], tuple[Expr, ...]] = {}
         self.plans: dict[tuple, tuple] = {}
         self.lists: dict[tuple, Any] = {}
         self.run = loop_over_parameters(self, numbers, len(hoisted))
@@ -350,8 +351,7 @@ class Variant:
         for position in self.positions:
             check_writable(tensors[position])
         layouts = [_real_layout(t) for t in tensors]
-        compute = opmath(layouts[0].dtype)
-        roots = tuple(simplify(r, True) for r in self._typed(compute, [layout.dtype for layout in layouts]))
+        roots = self.formulas(layouts)
         plan: tuple[Any, Any] = (None, None)
         if layouts[0].nbytes:
             inputs: list[tuple[dtype, tuple[int, ...] | None]] = [(layout.dtype, layout.strides) for layout in layouts]
@@ -361,6 +361,13 @@ class Variant:
             self.plans.clear()
         self.plans[key] = plan
         return plan
+
+    def formulas(self, tensors: Any) -> tuple[Expr, ...]:
+        """What is stored to each of `positions`, over tensors (or layouts) of these dtypes, then the prologue's numbers."""
+        dtypes = tuple(t.dtype for t in tensors)
+        if dtypes not in self.typed:
+            self.typed[dtypes] = tuple(simplify(r, True) for r in self._typed(opmath(dtypes[0]), list(dtypes)))
+        return self.typed[dtypes]
 
     def launch_all(self, rows: list[tuple[Tensor, ...]], numbers: tuple) -> None:
         """Run the kernel on many parameters with their gradients and states: at once those whose tensors are alike and dense."""
@@ -431,8 +438,7 @@ class Variant:
             where, *dtypes = key
             run = None
             if not any(d.is_complex for d in dtypes):
-                compute = opmath(dtypes[0])
-                roots = tuple(simplify(r, True) for r in self._typed(compute, dtypes))
+                roots = tuple(simplify(r, True) for r in self._typed(opmath(dtypes[0]), dtypes))
                 numbers = tuple(dt.float64 for _ in self.predicates)
                 run = backend_of(where).compile_lists(roots, tuple(dtypes), self.positions, numbers, where)
             self.lists[key] = run

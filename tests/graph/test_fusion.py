@@ -20,8 +20,8 @@ def _seed() -> None:
 
 
 def test_a_chain_becomes_one_call() -> None:
-    _, program = rewritten(lambda x: (x * 2 + 1).tanh().exp() - x, fl.randn(3, 5))
-    assert launches(program) == ["mul+add+tanh+exp+sub"]
+    _, program = rewritten(lambda x: (x * 2 + 1).tanh().abs() - x, fl.randn(3, 5))
+    assert launches(program) == ["mul+add+tanh+abs+sub"]
 
 
 def test_a_users_formula_fuses_by_its_kind() -> None:

@@ -24,8 +24,8 @@ class _MethodDef(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
-# While this holds the address of a function, every call tells it first: f(kernel's address, argument array, count). That is how
-# a whole step is recorded; in between it costs one load and one test.
+# While this holds the address of a function, every call asks it first: f(kernel's address, argument array, count) is not zero where the
+# kernel should not run. That is how a whole step is recorded, or only planned; in between it costs one load and one test.
 recorder = ctypes.c_void_p()
 
 _definitions: dict[int, _MethodDef] = {}
@@ -70,7 +70,9 @@ def text(signature: str, brief: bool) -> str:
         f.ret("ptr", "null")
     recorder = f.read("ptr", "@flambeau_recorder")
     with f.when(f.compare("ne", "ptr", recorder, "null")):
-        f.call("void", recorder, "ptr %self", "ptr %arguments", "i64 %given")
+        skipped = f.call("i32", recorder, "ptr %self", "ptr %arguments", "i64 %given")
+        with f.when(f.compare("ne", "i32", skipped, 0)):
+            return_none(f)
     thread = "" if brief else f.call("ptr", "@PyEval_SaveThread")
     f.call("void", kernel, *arguments)
     if not brief:

@@ -39,6 +39,7 @@ class CudaBackend(Backend):
     """Memory, copies, kernels and random numbers on NVIDIA GPUs. Everything is put into the thread's current stream."""
 
     compiles = True
+    hides_latency = True
 
     def __init__(self) -> None:
         self.device_count = driver.device_count()

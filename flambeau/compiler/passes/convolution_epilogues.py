@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from ...backends import compiled
 from ...backends.cpu import winograd
+from ...backends.cpu.onednn.postops import CHANNEL, EACH, Step
+from ...core.device import cpu
 from ...core.dtype import float32
-from ..record.steps import Graph, Launch, Other, OtherCall, Same
-from .norms import by_channel, operands_of, spare
+from ...expr.node import arg, is_const
+from ...graph.loops import Loop, Place
+from ..record.planning import emitted, loop_at
+from ..record.steps import Graph, Launch, Other, OtherCall, Ref, Same, new_buffer
+from .epilogues import steps_of
 
 _Y, _BIAS, _SCALE, _EXTRA, _TABLE = 0, 4, 5, 6, 7  # arguments of the native function
 
@@ -34,7 +39,7 @@ def _joined(graph: Graph, results: set[int], i: int) -> bool:
     between = graph.steps[i + 1 : j]
     if not all(isinstance(s, Launch) and not read & {r.buffer for r in s.writes()} for s in between):
         return False
-    made = _with_norm(graph, results, step, graph.steps[j]) or _with_loop(step, graph.steps[j])
+    made = _with_loop(graph, step, graph.steps[j])
     if not made:
         return False
     graph.steps[j : j + 1] = made
@@ -42,37 +47,59 @@ def _joined(graph: Graph, results: set[int], i: int) -> bool:
     return True
 
 
-def _with_loop(step: Launch, loop: Launch) -> list[Launch]:
-    """A convolution and a loop over its results, as one step."""
-    known, given = compiled.maps.get(loop.address), step.arguments
-    sign = winograd.is_positive(given[_TABLE])
-    if known is None or sign or len(known[0]) != 1 or set(known[3]) != {"c"} or {*known[1], *known[2]} != {float32}:
+def _with_loop(graph: Graph, step: Launch, follower: Launch) -> list[Launch]:
+    """A convolution and a loop over its results, as one step; before it perhaps what makes its numbers for each channel."""
+    loop, given = loop_at(follower), list(step.arguments)
+    if loop is None or len(loop.results) != 1 or winograd.is_positive(given[_TABLE]):
         return []
-    count, out, *others = loop.arguments
-    formula, (_, size), y = str(known[0][0]), step.other.results[0], given[_Y]  # type: ignore[union-attr]
-    extra = [place for place in others if place != y]
-    if (
-        type(count) is not int
-        or 4 * count != size
-        or formula not in _FORMULAS[len(others)]
-        or len(extra) + 1 != len(others)
-    ):
+    (place, (root, kind)), *_ = loop.results.items()
+    out = Ref(*place[:2])
+    positive = root.op == "maximum" and is_const(root.args[1], 0)
+    told = step.other.calls[0].plan.described  # type: ignore[union-attr]
+    found = None if kind is not float32 else steps_of(root.args[0] if positive else root, loop, given[_Y], told)
+    places = None if found is None or not (found or positive) else _places(found)
+    if places is None or any(given[k] is not None for k in places if k != _BIAS) or (given[_EXTRA] and len(places)):
         return []
-    if extra and given[_EXTRA] is not None:
-        return []
-    arguments = [out, *given[1:]]
-    if extra:
-        arguments[_EXTRA] = extra[0]
-    if formula.startswith("maximum"):
+    again = {given[_Y]: Same(_Y), out: Same(_Y), **{place: Same(k) for k, place in places.items()}}
+    bias: Any = given[_BIAS]
+    first: list[Launch] = []
+    if bias is not None and (_SCALE in places or _BIAS in places):
+        if not (_SCALE in places and _BIAS in places) or graph.buffers[bias.buffer].source != "state":
+            return []
+        scale, shift = places[_SCALE], places[_BIAS]
+        first, places[_SCALE], places[_BIAS] = _with_bias(graph, follower.name, told, bias, scale, shift)
+        again |= {scale: Same(_SCALE), shift: Ref(places[_SCALE].buffer, 4 * told.tensors["y"][0][1])}
+        step = _unsame(step, bias)
+    arguments = [places.get(k, a) for k, a in enumerate(given)]
+    arguments[_Y] = out
+    if positive:
         arguments[_TABLE] = winograd.positive(given[_TABLE])
-    again = [count, Same(_Y), *(Same(_Y) if place == y else Same(_EXTRA) for place in others)]
-    return [_and_then(step, loop, arguments, OtherCall(loop.address, loop.signature, again))]
+    instead = [again.get(a, a) if type(a) is Ref else a for a in follower.arguments]
+    return [*first, _and_then(step, follower, arguments, OtherCall(follower.address, follower.signature, instead))]
 
 
-_FORMULAS = {  # by the number of operands; a0 and a1 are what is computed and something else
-    1: ("maximum(a0, 0)",),
-    2: ("(a0 + a1)", "maximum(cast((a0 + a1), float32), 0)"),
-}
+def _places(found: list[tuple[Step, Ref | None]]) -> dict[int, Any] | None:
+    """Which arguments of the native function do what follows: a factor and an addend for each channel, then something of the result's
+    size that is added. None where there is more to it."""
+    places: dict[int, Any] = {}
+    for position, step in _TAKEN:
+        if found and found[0][0] == step:
+            places[position] = found.pop(0)[1]
+    return None if found else places
+
+
+_TAKEN = ((_SCALE, Step("mul", (), CHANNEL)), (_BIAS, Step("add", (), CHANNEL)), (_EXTRA, Step("add", (), EACH)))
+
+
+def _with_bias(graph: Graph, name: str, told: Any, bias: Ref, scale: Ref, shift: Ref) -> tuple[list[Launch], Ref, Ref]:
+    """A loop over channels for a convolution that has a bias itself: where the factors are then, addends behind them, and the bias."""
+    channels = told.tensors["y"][0][1]
+    both, moved = new_buffer(graph, 8 * channels), new_buffer(graph, 4 * channels)
+    places = [Place(both.buffer, 0, (1,)), Place(both.buffer, 4 * channels, (1,)), Place(moved.buffer, 0, (1,))]
+    roots = [arg(0), arg(1), arg(2) * arg(0) + arg(1)]
+    results = {p: (root, float32) for p, root in zip(places, roots)}
+    reads: list[Any] = [(Place(*ref, (1,)), float32) for ref in (scale, shift, bias)]
+    return [emitted(graph, Loop((channels,), reads, results, (), cpu), name)], both, moved
 
 
 def _and_then(step: Launch, follower: Launch, arguments: list[Any], call: OtherCall) -> Launch:
@@ -85,37 +112,13 @@ def _and_then(step: Launch, follower: Launch, arguments: list[Any], call: OtherC
     return Launch(name, step.address, step.signature, arguments, weight=weight, other=other, relaid=relaid)
 
 
-def _with_norm(graph: Graph, results: set[int], step: Launch, norm: Launch) -> list[Launch]:
-    """A convolution and a batch norm by given statistics: a loop that makes a scale and a bias of these for each channel, and one
-    step."""
-    given = step.arguments
-    has = operands_of(graph, results, norm)
-    if has is None or given[_SCALE] is not None or given[_EXTRA] is not None:
-        return []
-    if has["x"] != given[_Y] or winograd.is_positive(given[_TABLE]):
-        return []
-    if given[_BIAS] is not None and graph.buffers[given[_BIAS].buffer].source != "state":
-        return []
-    channels, scale, shift = by_channel(graph, norm, has, given[_BIAS])
-    arguments = list(given)
-    arguments[_Y], arguments[_BIAS], arguments[_SCALE] = has["out"], shift, scale
-    # In place, and where nobody looks afterwards.
-    instead = {"out": Same(_Y), "x": Same(_Y), "rstd": Same(_SCALE), "factors": spare(scale, has)}
-    again = [instead.get(name, a) for name, a in has.items()]
-    first = _unsame(step, given)
-    return [channels, _and_then(first, norm, arguments, OtherCall(norm.address, norm.signature, again))]
-
-
-def _unsame(step: Launch, given: list[Any]) -> Launch:
+def _unsame(step: Launch, bias: Ref) -> Launch:
     """The step, whose other call has the bias itself as an argument, because the step's own will be another one."""
     assert step.other is not None
     first, *rest = step.other.calls
-    arguments = [given[_BIAS] if a == Same(_BIAS) else a for a in first.arguments]
+    arguments = [bias if a == Same(_BIAS) else a for a in first.arguments]
     other = Other((first._replace(arguments=arguments), *rest), step.other.results)
-    weight = step.weight
-    return Launch(
-        step.name, step.address, step.signature, step.arguments, weight=weight, other=other, relaid=step.relaid
-    )
+    return replace(step, other=other)
 
 
 __all__ = ["join_followers"]

@@ -13,8 +13,7 @@ from ...backends.cpu.onednn.conv import Described
 from ...core.dtype import float32
 from ...core.layout import channels_last_strides
 from ...core.tensor import contiguous_strides
-from ..record.steps import Graph, Launch, Other, OtherCall, Same
-from .norms import new_buffer
+from ..record.steps import Graph, Launch, Other, OtherCall, Same, new_buffer
 
 # Where the native functions have what a plan of oneDNN has.
 _CONVOLVED = {"y": 0, "x": 2, "w": 3, "bias": 4}

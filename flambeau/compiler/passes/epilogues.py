@@ -15,8 +15,9 @@ from ...backends.cpu.onednn.postops import CHANNEL, EACH, Step
 from ...core.dtype import float32
 from ...core.tensor import contiguous_strides
 from ...expr.node import Expr, arg, arguments, is_const
+from ...graph.loops import Loop, Place
+from ..record.planning import loop_at
 from ..record.steps import Graph, Launch, Other, OtherCall, Ref, Same
-from .loops import Loop, parsed
 
 _RESULT, _BIAS = 1, 4  # which arguments of a product or a convolution they are
 _MOST = 1 + sequence.POINTERS
@@ -140,15 +141,16 @@ def _longer(graph: Graph, results: set[int], chain: _Chain, told: Any) -> _Chain
     if not after or not isinstance(graph.steps[after[0]], Launch):
         return None
     j = after[0]
-    loop = parsed(graph.steps[j], 0)
+    loop = loop_at(graph.steps[j])
     if loop is None or len(loop.results) != 1 or (step.relaid is not None and graph.steps[j].relaid is None):
         return None
-    (out, _), (root, kind) = next(iter(loop.results.items()))
+    (place, (root, kind)), *_ = loop.results.items()
+    out = Ref(*place[:2])
     alone = len(after) == 1 and graph.buffers[y.buffer].source == "new" and y.buffer not in results
     earlier = {r.buffer for r in step.refs()} - {step.arguments[_RESULT].buffer}
     if kind is not float32 or not (alone or out == y) or out.buffer in earlier:
         return None
-    found = _steps(root, loop, y, told)
+    found = steps_of(root, loop, y, told)
     if not found:
         return None
     steps, operands = zip(*found)
@@ -180,12 +182,16 @@ def _touches(step: Launch, read: set[int], written: int) -> bool:
 _Found = list[tuple[Step, Ref | None]]
 
 
-def _steps(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
+def steps_of(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
     """The formula of a loop as steps that begin with y, each with its tensor; None if it is something else."""
     dense = contiguous_strides(loop.sizes)
-    mine = [k for k, (p, d) in enumerate(loop.reads) if type(p) is tuple and p[0].buffer == y.buffer]
+    mine = [k for k, (p, d) in enumerate(loop.reads) if isinstance(p, Place) and p.buffer == y.buffer]
     shape, strides = (told.result.shape, told.result._strides) if type(told) is Product else told.tensors["y"]
-    if len(mine) != 1 or loop.reads[mine[0]] != ((y, dense), float32) or next(iter(loop.results))[1] != dense:
+    if (
+        len(mine) != 1
+        or loop.reads[mine[0]] != (Place(*y, dense), float32)
+        or next(iter(loop.results)).strides != dense
+    ):
         return None
     if math.prod(loop.sizes) != math.prod(shape) or sorted(strides)[0] != 1 or not _is_filled(shape, strides):
         return None
@@ -204,14 +210,14 @@ def _steps(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
         if x.op != "arg":
             return None
         place, kind = loop.reads[x.args[0]]
-        if type(place) is not tuple:
-            return place if type(place) in (int, float) else None
+        if not isinstance(place, Place):
+            return place.value if type(place.value) in (int, float) else None
         if kind is not float32:
             return None
-        if place[1] == dense:
-            return EACH, place[0]
-        walked = tuple((n, s) for n, s in zip(loop.sizes, place[1]) if n > 1)
-        return (CHANNEL, place[0]) if walked == channels else None
+        if place.strides == dense:
+            return EACH, Ref(*place[:2])
+        walked = tuple((n, s) for n, s in zip(loop.sizes, place.strides) if n > 1)
+        return (CHANNEL, Ref(*place[:2])) if walked == channels else None
 
     def with_number(op: str, value: float, first: bool) -> Step | None:
         if op == "mul" or (op == "sub" and not first):
@@ -241,12 +247,13 @@ def _steps(root: Expr, loop: Loop, y: Ref, told: Any) -> _Found | None:
             return []
         if x.op == "cast":
             return visit(x.args[0]) if x.args[1] is float32 else None
-        if x.op in ("add", "mul", "sub", "div"):
+        if x.op in ("add", "mul", "mul_alone", "sub", "div"):
             left, right = x.args
+            op = x.op.removesuffix("_alone")
             both = [symbol.args[0] in arguments((side,)) for side in (left, right)]
             if all(both):
                 return None
-            return then(x.op, left, right, True) if both[0] else then(x.op, right, left, False)
+            return then(op, left, right, True) if both[0] else then(op, right, left, False)
         if x.op == "fma":
             return visit(x.args[0] * x.args[1] + x.args[2])
         if x.op in ("abs", "sqrt", "neg"):
@@ -291,4 +298,4 @@ def _channels(shape: tuple[int, ...], strides: tuple[int, ...], columns: bool) -
     return tuple((n, s) for n, s in sizes if n > 1)
 
 
-__all__ = ["join_epilogues"]
+__all__ = ["join_epilogues", "steps_of"]

@@ -15,18 +15,20 @@ from typing import Any, NamedTuple
 from ...backends import compiled
 from ...backends.cpu import jit
 from ...backends.cpu.onednn.conv import Described
+from ...core.device import cpu
 from ...core.dtype import dtype
 from ...core.tensor import contiguous_strides
 from ...expr.node import arg
+from ...graph.loops import Loop, Place
+from ...graph.sharing import renamed
 from ...kernels import geometry
 from ...kernels import loops as loop_kernels
 from ...kernels.library import batch_norm, pool
 from ...kernels.reduction import ARG_COMBINES
 from ...ops.nn.batch_norm import chunks_of
-from ..record.steps import Graph, Launch, Ref, Relaid
+from ..record.planning import emitted, loop_at
+from ..record.steps import Graph, Launch, Ref, Relaid, new_buffer
 from .convolutions import as_gradient
-from .loops import Loop, emitted, parsed
-from .norms import new_buffer
 
 _PICTURES = ("x", "y", "dx", "dy")  # of a convolution's tensors
 
@@ -201,29 +203,24 @@ class Elements(Unit):
 
     def __init__(self, at: int, loop: Loop, step: Launch, known: dict[int, Picture]):
         self.loop = loop
-        places = [p for p in [*(p for p, _ in loop.reads), *loop.results] if type(p) is tuple]
-        super().__init__(at, [step], {p[0].buffer: known[p[0].buffer] for p in places if p[0].buffer in known})
-        self.plain = all(p[1] in ((0,), (1,)) for p in places)
+        self.places = [p for p in [*loop.results, *(p for p, _ in loop.reads)] if isinstance(p, Place)]
+        super().__init__(at, [step], {p.buffer: known[p.buffer] for p in self.places if p.buffer in known})
 
     def relaid(self, graph: Graph, last: dict[int, int]) -> list[Launch] | None:
-        places = [p for p in [*self.loop.results, *(p for p, _ in self.loop.reads)] if type(p) is tuple]
-        dense = [p[0] for p in places if p[1] != (0,)]
-        if self.plain and all(
-            r.offset == 0 and r.buffer in last for r in dense
-        ):  # one element after the other, either way
-            given = [Ref(last[a.buffer], 0) if type(a) is Ref and a.buffer in last else a for a in self.step.arguments]
-            step = self.step
-            return self._beside(Launch(step.name, step.address, step.signature, given, weight=step.weight), last)
-        split = _Split.of(self.loop.sizes, places, self.pictures, last)
+        dense = [p for p in self.places if p.strides != (0,)]
+        plain = all(p.strides == (1,) and p.start == 0 and p.buffer in last for p in dense)
+        if plain and self.step.call is not None:  # one element after the other, either way
+            same = renamed(self.step.call, last).steps or []
+            return self._beside(same[0], last)
+        split = _Split.of(self.loop.sizes, self.places, self.pictures, last)
         if split is None:
             return None
-        moved = {p: split.moved(p, self.pictures, last) for p in places}
+        moved = {p: split.moved(p, self.pictures, last) for p in self.places}
         if None in moved.values():
             return None
         results = {moved[p]: value for p, value in self.loop.results.items()}
-        reads = [(moved[p] if type(p) is tuple else p, d) for p, d in self.loop.reads]
-        loop = Loop(split.sizes, self.loop.names, reads, results, self.at, self.loop.weight)  # type: ignore[arg-type]
-        return [emitted(loop, list(results))]  # type: ignore[arg-type]
+        reads = [(moved[p] if isinstance(p, Place) else p, d) for p, d in self.loop.reads]
+        return self._beside(emitted(graph, Loop(split.sizes, reads, results, self.loop.parts, cpu)), last)
 
 
 class Reduction(Unit):
@@ -236,22 +233,23 @@ class Reduction(Unit):
         kept, total = self.reduction.kept_rank, self.reduction.kept_rank + self.reduction.reduced_rank
         self.sizes, self.out_strides, rest = numbers[:total], numbers[total : total + kept], numbers[total + kept :]
         strides = iter([rest[total * k : total * (k + 1)] for k in range(len(rest) // total)])
-        self.given = [(a, next(strides)) if k in "cbs" else a for a, k in zip(given, self.reduction.kinds)]
-        places = [p for p in self.given if type(p) is tuple and type(p[0]) is Ref]
-        super().__init__(at, [step], {p[0].buffer: known[p[0].buffer] for p in places if p[0].buffer in known})
+        self.given = [
+            Place(a.buffer, a.offset, next(strides)) if k in "cbs" else a for a, k in zip(given, self.reduction.kinds)
+        ]
+        self.places = [p for p in self.given if isinstance(p, Place)]
+        super().__init__(at, [step], {p.buffer: known[p.buffer] for p in self.places if p.buffer in known})
 
     def relaid(self, graph: Graph, last: dict[int, int]) -> list[Launch] | None:
-        places = [p for p in self.given if type(p) is tuple]
-        split = _Split.of(self.sizes, places, self.pictures, last)
+        split = _Split.of(self.sizes, self.places, self.pictures, last)
         if split is None:
             return None
-        moved = {p: split.moved(p, self.pictures, last) for p in places}
+        moved = {p: split.moved(p, self.pictures, last) for p in self.places}
         if None in moved.values():
             return None
         kept = self.reduction.kept_rank
         spread = split.spread((*self.out_strides, *(0,) * self.reduction.reduced_rank))
         reduced = [i for i, of in enumerate(split.of_dimension) if of >= kept]
-        plan = geometry.plan_reduction(split.sizes, [spread, *(moved[p][1] for p in places)], reduced)  # type: ignore[index]
+        plan = geometry.plan_reduction(split.sizes, [spread, *(moved[p].strides for p in self.places)], reduced)
         r, kinds = self.reduction, iter(plan.kinds)
         letters = "".join(next(kinds) if k in "cbs" else k for k in r.kinds)
         function = compiled.reduce_kernel(
@@ -259,7 +257,7 @@ class Reduction(Unit):
             plan.inner, letters,
         )  # fmt: skip
         address = jit.address_of(function)
-        given = [moved[p][0] if type(p) is tuple else p for p in self.given]  # type: ignore[index]
+        given = [Ref(*moved[p][:2]) if isinstance(p, Place) else p for p in self.given]
         arguments = [array("q", plan.geometry).tobytes(), self.out, *given]
         return self._beside(Launch(self.step.name, address, jit.signatures[address], arguments), last)
 
@@ -276,9 +274,9 @@ class _Split:
     @classmethod
     def of(cls, sizes: tuple[int, ...], places: list[Any], pictures: dict[int, Picture], last: dict[int, int]) -> Any:
         """As the first picture whose channels will be last has them; None if its elements lie otherwise."""
-        for ref, strides in places:
-            if ref.buffer in last and ref.buffer in pictures:
-                axes = [pictures[ref.buffer].axes(n, s) for n, s in zip(sizes, strides)]
+        for p in places:
+            if p.buffer in last and p.buffer in pictures:
+                axes = [pictures[p.buffer].axes(n, s) for n, s in zip(sizes, p.strides)]
                 if any(row is None for row in axes):
                     return None
                 found = cls(sizes, axes)  # type: ignore[arg-type]
@@ -291,9 +289,9 @@ class _Split:
 
     def moved(self, place: Any, pictures: dict[int, Picture], last: dict[int, int]) -> Any:
         """Where an operand is and how it is walked over, afterwards; None if that cannot be said."""
-        (buffer, offset), strides = place[0], self.spread(place[1])
+        buffer, offset, strides = place.buffer, place.start, self.spread(place.strides)
         if buffer not in last:
-            return place[0], strides
+            return Place(buffer, offset, strides)
         picture = pictures[buffer]
         before, after = picture.strides(), picture.strides(last=True)
         if strides != tuple(before[axis] for axis in self.axes):
@@ -303,7 +301,7 @@ class _Split:
         if pixel or offset % picture.dtype.itemsize:
             return None
         start = image * after[0] + channel * after[1]
-        return Ref(last[buffer], start * picture.dtype.itemsize), tuple(after[axis] for axis in self.axes)
+        return Place(last[buffer], start * picture.dtype.itemsize, tuple(after[axis] for axis in self.axes))
 
 
 # -- finding them -------------------------------------------------------------------------------------------------------
@@ -317,6 +315,7 @@ class Finder:
         self._bad: set[int] = set()
         self._made = {jit.address_of(f): told for f, told in loop_kernels.made.items()}
         self._places = [(i, s) for i, s in enumerate(graph.steps) if isinstance(s, Launch)]
+        self._loops = {i: loop for i, s in self._places if (loop := loop_at(s)) is not None}
 
     def units(self) -> list[Unit]:
         found: list[Unit] = [*self._convolutions(), *self._norms()]
@@ -327,14 +326,12 @@ class Finder:
             count = len(self.known)
             for unit in self._pools():
                 self._learn(unit.pictures)
-            for i, step in self._places:
-                loop = parsed(step, i)
-                if loop is not None:
-                    self._learn_from(loop)
+            for loop in self._loops.values():
+                self._learn_from(loop)
         for buffer in self._bad:
             self.known.pop(buffer, None)
         self.known = {b: p for b, p in self.known.items() if p.channels > 1 and p.pixels > 1}
-        found += [*self._pools(), *self._loops()]
+        found += [*self._pools(), *self._elements()]
         taken = {id(s) for unit in found if isinstance(unit, Convolution) for s in unit.steps}
         kept = [u for u in found if isinstance(u, Convolution) or id(u.step) not in taken]
         for unit in kept:
@@ -354,10 +351,11 @@ class Finder:
 
     def _learn_from(self, loop: Loop) -> None:
         """A loop over as many elements as a picture has: its other operands are pictures, too."""
-        places = [(p, d) for p, d in loop.reads if type(p) is tuple] + [(p, d) for p, (_, d) in loop.results.items()]
-        plain = [(p[0].buffer, d) for p, d in places if p[1] == (1,) and p[0].offset == 0]
+        places = [*loop.reads, *((p, d) for p, (_, d) in loop.results.items())]
+        dense = contiguous_strides(loop.sizes)
+        plain = [(p.buffer, d) for p, d in places if isinstance(p, Place) and p.strides == dense and p.start == 0]
         shape = next((self.known[b][:3] for b, _ in plain if b in self.known), None)
-        if shape is not None and len(loop.sizes) == 1 and math.prod(shape) == loop.sizes[0]:
+        if shape is not None and math.prod(shape) == math.prod(loop.sizes):
             self._learn({b: Picture(*shape, d) for b, d in plain if self.graph.buffers[b].source == "new"})
 
     def _convolutions(self) -> Iterator[Convolution]:
@@ -396,11 +394,10 @@ class Finder:
                 _, kinds, constants = self._made[step.address]
                 yield Pool(i, step, kinds, constants, sides[0].channels)
 
-    def _loops(self) -> Iterator[Unit]:
+    def _elements(self) -> Iterator[Unit]:
         for i, step in self._places:
-            loop = parsed(step, i)
-            if loop is not None:
-                yield Elements(i, loop, step, self.known)
+            if i in self._loops:
+                yield Elements(i, self._loops[i], step, self.known)
             elif step.address in compiled.reductions and type(step.arguments[0]) is bytes:
                 reduction, _ = compiled.reductions[step.address]
                 if reduction.combine not in ARG_COMBINES and "z" not in reduction.kinds:
@@ -413,18 +410,12 @@ def _refs_of(unit: Kernel) -> Iterator[int]:
     return (unit.given[n].buffer for n in names if type(unit.given.get(n)) is Ref)
 
 
-def relaying(buffer: int, to: int, picture: Picture, last: bool) -> Launch:
+def relaying(graph: Graph, buffer: int, to: int, picture: Picture, last: bool) -> Launch:
     """The copy of a picture to another buffer, in the other layout: with channels last, or as usual."""
     sizes = (picture.images, picture.channels, picture.pixels)
-    read, written = (Ref(buffer, 0), picture.strides(not last)), (Ref(to, 0), picture.strides(last))
-    loop = Loop(
-        sizes,
-        ["channels last" if last else "channels first"],
-        [(read, picture.dtype)],
-        {written: (arg(0), picture.dtype)},
-        0,
-    )
-    return emitted(loop, [written])
+    read, written = Place(buffer, 0, picture.strides(not last)), Place(to, 0, picture.strides(last))
+    loop = Loop(sizes, [(read, picture.dtype)], {written: (arg(0), picture.dtype)}, (), cpu)
+    return emitted(graph, loop, "channels last" if last else "channels first")
 
 
 __all__ = ["Convolution", "Elements", "Finder", "Kernel", "Norm", "Picture", "Pool", "Reduction", "Unit", "relaying"]

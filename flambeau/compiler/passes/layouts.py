@@ -10,10 +10,9 @@ import math
 from typing import Any
 
 from ...backends.cpu import winograd
-from ..record.steps import Graph, Launch, Test
+from ..record.steps import Graph, Launch, Test, new_buffer
 from .convolutions import sizes_of
 from .feature_maps import Convolution, Elements, Finder, Norm, Picture, Pool, Unit, relaying
-from .norms import new_buffer
 
 # What things take on one core, in milliseconds for a million bytes (measured: a convolution by oneDNN with and without laying out
 # pictures, and what its channels-last code takes more for the weight; Winograd's, which reads and writes pictures in either order; a copy
@@ -205,7 +204,7 @@ class _Rewriting:
     def _copy(self, b: int, last: bool) -> None:
         picture = self.known[b]
         places = (b, self.other[b]) if last else (self.other[b], b)
-        self.steps.append(relaying(*places, picture, last))
+        self.steps.append(relaying(self.graph, *places, picture, last))
         self.valid[b].add(last)
 
 

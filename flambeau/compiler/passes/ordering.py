@@ -7,7 +7,8 @@ from typing import Any
 
 from ...backends import compiled
 from ...expr.node import walk
-from ..record.steps import LONG, Buffer, Graph, Launch
+from ...graph.loops import LONG
+from ..record.steps import Buffer, Graph, Launch
 from ..runtime.arena import Lives, in_place, lifetimes
 
 _AHEAD = 12  # how many steps are looked at for one that frees memory

@@ -21,9 +21,7 @@ from ...backends.cpu.onednn.gemm import as_direct
 from ...core.dtype import float32, int64
 from ...kernels.library import repeated as kernels
 from ...kernels.library.index import embedding
-from ..record.steps import Graph, Launch, Ref, Test
-from .convolutions import new_buffer
-from .loops import used
+from ..record.steps import Graph, Launch, Ref, Test, new_buffer, used
 
 _FEWEST, _NARROWEST = (
     64,

@@ -7,14 +7,17 @@ run as it is instead. That is possible only while the program has changed nothin
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core import watching
 from ...core.device import cpu
 from ...core.graph import grad_mode
 from ...core.storage import UntypedStorage
-from ...core.tensor import Tensor, new_tensor
-from .steps import Call, Graph, Held, Launch, Ref, mapped
+from ...core.tensor import Tensor
+from ...graph.memory import Ref, mapped
+from ...graph.program import Value
+from .steps import Call, Graph, Launch
 
 if TYPE_CHECKING:
     from ..runtime.program import Program
@@ -30,7 +33,7 @@ class OtherLayout(Stale):
 
 def call_operator(program: Program, call: Call) -> None:
     """Call an operator as a whole, and put what it makes where later steps look for it."""
-    arguments, keywords = mapped((call.arguments, call.keywords), Held, lambda held: _tensor(program, held))
+    arguments, keywords = mapped((call.arguments, call.keywords), Value, lambda v: _tensor(program, v))
     collector = _Collector()
     before, grad_mode.enabled = grad_mode.enabled, False
     try:
@@ -93,10 +96,10 @@ def _compared(program: Program, call: Call, result: Any) -> dict[int, UntypedSto
     if len(tensors) != len(call.results):
         raise OtherLayout(_said(call))
     found: dict[int, UntypedStorage] = {}
-    for t, held in zip(tensors, call.results):
-        place, storage = held.place, t._storage
+    for t, v in zip(tensors, call.results):
+        place, storage = Ref(v.buffer, v.start), t._storage
         start = t._offset * t.dtype.itemsize
-        same = (t.shape, t._strides, t.dtype, t._contig) == held.layout
+        same = (t.shape, t._strides, t.dtype) == (v.shape, v.strides, v.dtype)
         if place.buffer in call.makes:
             same = same and start == place.offset and found.setdefault(place.buffer, storage) is storage
         elif place.buffer >= 0:
@@ -112,13 +115,12 @@ def _said(call: Call) -> str:
     )
 
 
-def _tensor(program: Program, held: Held) -> Tensor:
-    shape, strides, d, contiguous = held.layout
-    if held.place.buffer < 0:
-        return new_tensor(UntypedStorage(0), shape, strides, 0, d, cpu, contiguous)
-    extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if 0 not in shape else 0
-    storage = UntypedStorage.borrow(program.address(held.place), extent * d.itemsize, program.arena)
-    return new_tensor(storage, shape, strides, 0, d, cpu, contiguous)
+def _tensor(program: Program, v: Value) -> Tensor:
+    alone = replace(v, start=0)
+    if v.buffer < 0:
+        return alone.over(UntypedStorage(0))
+    place = Ref(v.buffer, v.start)
+    return alone.over(UntypedStorage.borrow(program.address(place), max(v.nbytes, 0), program.arena))
 
 
 class _Collector(watching.Watcher):

@@ -17,16 +17,21 @@ from ...backends.cpu import jit, native_call
 from ...backends.cpu.onednn import direct, plan, sequence
 from ...core import modes, storage, watching
 from ...core.device import cpu
+from ...core.dtype import float64
 from ...core.generator import Generator, default_generator
 from ...core.graph import user_frame
 from ...core.overrides import overriding_arguments
 from ...core.tensor import Tensor
+from ...graph import loops
+from ...graph import program as operators
+from ...graph.fusion import fused_call
 from ...graph.memory import Memory
+from ...graph.program import NO_MEMORY, Value
 from ...ops.index.bad_index import bad_index
 from ...optim.fused import Update as FusedUpdate
 from .operator_call import changes_outside, parts_of
 from .returned_numbers import only_returned
-from .steps import MEMCPY, MEMSET, Buffer, Call, Graph, Held, Launch, Number, Ref, Test, Update, mapped
+from .steps import MEMCPY, MEMSET, Buffer, Call, Graph, Late, Launch, Number, Ref, Test, Update, mapped
 
 
 class NotRecordable(Exception):
@@ -74,6 +79,7 @@ class Recorder(modes.Mode):
     """Records what happens between `__enter__` and `__exit__` of `recording()`, in this thread."""
 
     only_host = True  # whether it knows only memory of the host
+    skips = 0  # whether native functions should not run
     restarts = False  # whether a call that finds something else than was recorded can be made again as it is
     place = ""  # the user's line that the first problem is about
     prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
@@ -162,26 +168,35 @@ class Recorder(modes.Mode):
             return value
         aside = Buffer(len(self.memory.buffers), 0, t.dtype.itemsize)
         self.memory.buffers.append(aside)
-        self.graph.steps.append(Launch("item", MEMCPY, "ppl", [Ref(aside.index, 0), held.place, aside.size]))
+        self.graph.steps.append(
+            Launch("item", MEMCPY, "ppl", [Ref(aside.index, 0), Ref(held.buffer, held.start), aside.size])
+        )
         self.numbers.append((value, aside.index, aside.size))
         return value
 
     def _described(self, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        """The arguments with tensors replaced by what they look like."""
+        """The arguments with values in the place of tensors."""
         return mapped((args, kwargs), Tensor, self._held)
 
     def _held(self, t: Tensor) -> Any:
-        if t.device is not cpu or t.is_sparse or not hasattr(t, "_storage"):
+        found = self._value(t)
+        if found is None and not _is_plain(t):
             self._problem(f"a tensor on {t.device} with layout {t.layout}")
-            return None
-        layout = (t.shape, t._strides, t.dtype, t._contig)
-        if not t._storage.ptr:
-            return Held(Ref(-1, 0), layout)
-        place = self._find(t._storage.ptr)
-        if place is None:
+        elif found is None:
             self._problem("a tensor of unknown origin")
+        return found
+
+    def _value(self, t: Tensor) -> Value | None:
+        """The value that a tensor is now, if its memory is known."""
+        if not _is_plain(t):
             return None
-        return Held(Ref(place.buffer, place.offset + t._offset * t.dtype.itemsize), layout)
+        held = t._storage
+        if not held.ptr:
+            return Value(NO_MEMORY, 0, t.shape, t._strides, t.dtype, t.device)
+        place = self._find(held.ptr)
+        if place is None:
+            return None
+        return Value(place.buffer, place.offset + t._offset * t.dtype.itemsize, t.shape, t._strides, t.dtype, t.device)
 
     def _know_generators(self, leaf: _Leaf, args: tuple, kwargs: dict) -> None:
         found: list[Generator] = []
@@ -211,7 +226,8 @@ class Recorder(modes.Mode):
             leaf.generator.set_state_bytes(leaf.mark)  # nothing was drawn
         if not leaf.steps and not leaf.makes and not leaf.problem:
             return
-        call = Call(leaf.name, leaf.function, *given, leaf.makes, leaf.problem, changes)
+        whole = self._whole(leaf, op, given, result)
+        call = Call(leaf.name, leaf.function, *given, leaf.makes, leaf.problem, changes, call=whole)
         if leaf.converts and not op.reads_values:
             call.results = self._results(leaf, op, result)
         if leaf.problem:
@@ -223,7 +239,17 @@ class Recorder(modes.Mode):
         if leaf.generator is not None and leaf.generator not in self.graph.generators:
             self.graph.generators.append(leaf.generator)
 
-    def _results(self, leaf: _Leaf, op: Any, result: Any) -> list[Held]:
+    def _whole(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict], result: Any) -> operators.Call:
+        """The call of an operator, which native calls are parts of."""
+        call = operators.Call(op, leaf.function, *given, makes=leaf.makes, stays=bool(leaf.problem or leaf.tests))
+        if result is not None:
+            plain = tuple(result) if isinstance(result, tuple) else result
+            call.results = mapped(plain, Tensor, self._value)
+        for step in leaf.steps:
+            step.call = call
+        return call
+
+    def _results(self, leaf: _Leaf, op: Any, result: Any) -> list[Value]:
         """What an operator that has got a number from a tensor returned, to be compared in later calls; it is a problem where the
         number, or what follows from it, is not in these results alone, or where there is no way back."""
         parts = [part for part in parts_of(result) if part is not None]
@@ -314,10 +340,10 @@ class Recorder(modes.Mode):
         self.leaf.tests.append(test)
         self.leaf.steps.append(test)
 
-    def _called(self, kernel: Any, arguments: int, count: int) -> None:
-        """A native function is called."""
+    def _called(self, kernel: Any, arguments: int, count: int) -> int:
+        """A native function is called. Whether it should not run."""
         if threading.get_ident() != self.thread:
-            return
+            return 0
         try:
             words = (ctypes.py_object * count).from_address(arguments)
             self._launched(kernel, list(words))
@@ -326,10 +352,12 @@ class Recorder(modes.Mode):
         except KeyboardInterrupt as error:
             self._problem("it was interrupted")
             self.interruption = error
+        return self.skips
 
     def _launched(self, kernel: int, given: list[Any]) -> None:
         signature = jit.signatures[kernel]
         leaf = self.leaf
+        given = [value.number if type(value) is Late else value for value in given]
         launch = Launch("between operators" if leaf is None else leaf.name, kernel, signature, [])
         if kernel in self.plans.runners:
             launch.plan = self.plans.find(given[0])
@@ -393,11 +421,30 @@ class Recorder(modes.Mode):
         for step in steps:
             first = len(step.arguments) - len(numbers)
             step.arguments[first:] = [Number(position, k) for k in range(len(numbers))]
+        self._as_formulas(update.operator.op, used, given, steps)
         self.graph.steps += steps
-        scalars = tuple(tuple(held.place for held in row) for row in given[2 : 2 + count])
-        kinds = tuple(row[0].layout[2] for row in given[2 : 2 + count])
+        scalars = tuple(tuple(Ref(v.buffer, v.start) for v in row) for row in given[2 : 2 + count])
+        kinds = tuple(row[0].dtype for row in given[2 : 2 + count])
         parameters = frozenset(map(id, args[0]))
         self.graph.updates.append(Update(used.prologue, scalars, kinds, dict(options), names, parameters))
+
+    @staticmethod
+    def _as_formulas(op: Any, used: Any, given: tuple, steps: list[Launch]) -> None:
+        """Let each native call of an update be a part of a call of its own: formulas over a parameter, its gradient and its states."""
+        count = len(used.scalars)
+        rows = {tuple(Ref(v.buffer, v.start) for v in row): row for row in zip(*given[:2], *given[2 + count :])}
+        for step in steps:
+            places = [a for a in step.arguments if type(a) is Ref][len(used.positions) :]
+            row = rows[tuple(places)]
+            if any(v.dtype.is_complex or v.shape != row[0].shape for v in row):
+                continue
+            reads: list[Any] = [(loops.Place(v.buffer, v.start, tuple(v.strides)), v.dtype) for v in row]
+            stored = {reads[i][0]: (root, reads[i][1]) for i, root in zip(used.positions, used.formulas(row))}
+            reads += [(loops.Number(a, float), float64) for a in step.arguments if type(a) is Number]
+            call = operators.Call(op, op.function, tuple(row), {}, changes=frozenset(p.buffer for p in stored))
+            loop = loops.collapsed(call, row[0].shape, reads, stored, cpu)
+            if loop is not None:
+                step.call = fused_call(loop, list(loop.results))
 
     @staticmethod
     def _is_update(step: Launch, used: Any, numbers: int) -> bool:
@@ -406,8 +453,13 @@ class Recorder(modes.Mode):
         return pointers == len(used.positions) + 2 + len(used.states)
 
 
+def _is_plain(t: Tensor) -> bool:
+    """Whether a tensor has memory of the host of its own."""
+    return t.device is cpu and not t.is_sparse and hasattr(t, "_storage")
+
+
 _UNINITIALISED = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
-_CALLBACK = ctypes.PYFUNCTYPE(None, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
+_CALLBACK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
 
 
 class _Plans:

@@ -15,16 +15,12 @@ from typing import Any, NamedTuple
 from ...backends import compiled
 from ...backends.cpu import jit
 from ...expr.node import children, walk
+from ...graph import program as operators
 from ...graph.memory import Buffer, Ref, mapped
+from ...graph.program import Value
 
 _FIRST = frozenset((0,))
 _LONGEST = 200  # formulas that are shown
-# Functions of many instructions. Two of them, one after the other, in one loop take longer than in two: a processor cannot begin with
-# the next elements before it is nearly through with these (measured: 5 tanh on 1e6 elements 4.4 ms in one loop, 2.1 ms in five).
-LONG = frozenset(
-    ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-     "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "atan2", "pow", "call")
-)  # fmt: skip
 _LIBC = ctypes.CDLL(None)
 MEMSET = ctypes.cast(_LIBC.memset, ctypes.c_void_p).value or 0
 MEMCPY = ctypes.cast(_LIBC.memcpy, ctypes.c_void_p).value or 0
@@ -38,6 +34,17 @@ class Number(NamedTuple):
 
     def __repr__(self) -> str:
         return f"number {self.update}.{self.position}"
+
+
+class Late(float):
+    """A number that is not known yet, in a call that is only planned."""
+
+    number: Number
+
+    def __new__(cls, number: Number) -> Late:
+        made = super().__new__(cls, 1.0)
+        made.number = number
+        return made
 
 
 class Same(NamedTuple):
@@ -98,6 +105,7 @@ class Launch:
         None  # steps in a row with the same first number run side by side: those of each second one in order
     )
     relaid: Relaid | None = None
+    call: operators.Call | None = None  # of the operator that it is a part of
 
     def refs(self) -> Iterator[Ref]:
         return (a for a in self.arguments if type(a) is Ref)
@@ -106,6 +114,13 @@ class Launch:
         """The same step with one buffer exchanged."""
         relaid = None if self.relaid is None else self.relaid.exchanged(old, new)
         return replace(self, arguments=_exchanged(self.arguments, old, new), relaid=relaid)
+
+    def renamed(self, instead: dict[int, int], call: operators.Call) -> Launch:
+        """The same step, as a part of another call, with other buffers in the place of some."""
+        now = self
+        for old in {r.buffer for r in self.refs()} & instead.keys():
+            now = now.exchanged(old, instead[old])
+        return replace(now, call=call)
 
     @property
     def written(self) -> frozenset[int] | None:
@@ -174,16 +189,10 @@ class Test:
     size: int
     again: Call | None = None
     error: Exception | None = None  # to be raised, where it needs no second call
+    call: operators.Call | None = None
 
     def refs(self) -> Iterator[Ref]:
         return iter((self.place,))
-
-
-class Held(NamedTuple):
-    """A tensor among the arguments of a `Call`: a layout over a buffer."""
-
-    place: Ref
-    layout: tuple  # shape, strides, dtype, contiguous
 
 
 @dataclass(eq=False, slots=True)
@@ -198,11 +207,12 @@ class Call:
     makes: list[int] = field(default_factory=list)
     why: str = ""
     changes: bool = False
-    results: list[Held] | None = None
+    results: list[Value] | None = None
+    call: operators.Call | None = None
 
     def refs(self) -> Iterator[Ref]:
         found: list[Ref] = []
-        mapped((self.arguments, self.keywords), Held, lambda held: found.append(held.place))
+        mapped((self.arguments, self.keywords), Value, lambda v: found.append(Ref(v.buffer, v.start)))
         return iter([*found, *(Ref(b, 0) for b in self.makes)])
 
 
@@ -254,6 +264,31 @@ class Graph:
         return "\n".join(lines)
 
 
+def new_buffer(graph: Graph, size: int, source: str = "new") -> Ref:
+    """Memory of the function's own, or the memory that plans of oneDNN share, which holds nothing between two steps."""
+    graph.buffers.append(Buffer(len(graph.buffers), 0, size, source))
+    return Ref(graph.buffers[-1].index, 0)
+
+
+def effects(graph: Graph, steps: list[Any]) -> tuple[set[int], set[int]]:
+    """The buffers that steps write to, and all that they touch, without the memory that plans of oneDNN share."""
+    touched = {b for step in steps for b in used(step) if b >= 0}
+    written = {
+        r.buffer
+        for step in steps
+        if not isinstance(step, Test)
+        for r in (step.writes() if isinstance(step, Launch) else step.refs())
+    }
+    own = {b for b in touched if graph.buffers[b].source != "workspace"}
+    return written & own, own
+
+
+def used(step: Any) -> set[int]:
+    """The buffers that a step reads or writes, now or when it is made again."""
+    again = step.again.refs() if isinstance(step, Test) and step.again else ()
+    return {r.buffer for r in (*step.refs(), *again)}
+
+
 def _line(step: Any) -> str:
     if isinstance(step, Test):
         return f"test {step.name}: {step.place!r} is zero"
@@ -285,13 +320,12 @@ def _formula(address: int) -> str:
 
 
 __all__ = [
-    "LONG",
     "MEMCPY",
     "MEMSET",
     "Buffer",
     "Call",
     "Graph",
-    "Held",
+    "Late",
     "Launch",
     "Number",
     "Other",
@@ -301,7 +335,10 @@ __all__ = [
     "Same",
     "Test",
     "Update",
+    "effects",
     "mapped",
+    "new_buffer",
     "operands",
     "places_of",
+    "used",
 ]

@@ -66,6 +66,13 @@ class Op:
     `remade` = (argument, other, operator) of an operator that reads what another one has kept for it: where that one's argument `other`
     still is as it was, `operator` does the same with it in the place of `argument`. `lean` of the one that keeps it is itself without
     what is kept so, its last result.
+    `strided` are the positions of results that kernels store
+    wherever their strides say, elements of the last dimension one after the other: what is only copied may be stored there at once.
+    `pieces(*arguments)`, of a primitive that only copies tensors into parts of its result, is for each part the number of the tensor among
+    the arguments, and shape, strides and first element of the part.
+    `affine(**arguments)`, of a primitive that in some calls only multiplies each element by a factor of its channel (dimension 1) and adds
+    an addend, is the operands of both (tensors with an element for each channel, and numbers), the formulas of factor and addend over
+    them, and what else is written then; None for other calls.
     `writes` names the arguments that are changed, `draws` is set if random numbers are drawn, `reads_values` if the host must read a
     value to know the result's shape or type.
 
@@ -104,6 +111,9 @@ class Op:
     stores: tuple[int, ...] = ()
     remade: tuple[str, str, Callable] | None = None
     lean: Callable | None = None
+    strided: tuple[int, ...] = ()
+    pieces: Callable | None = None
+    affine: Callable | None = None
     kernels: dict[str, Callable] = field(default_factory=dict)
     chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()

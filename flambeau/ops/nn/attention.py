@@ -158,7 +158,7 @@ def _gradients_layout(
     return [_layout(t, t.shape[3]) for t in (query, key, value)]
 
 
-@internal(layout=_gradients_layout, batching="each")
+@internal(layout=_gradients_layout, batching="each", strided=(0, 1, 2))
 def flash_gradients(
     g: Tensor,
     out: Tensor,
@@ -208,6 +208,7 @@ def _plain_gradients(g: Any, query: Any, key: Any, value: Any, mask: Any, scale:
     quirks=Quirks(label="ScaledDotProductFlashAttentionForCpuBackward0"),
     batching="each",
     sharding="attention",
+    strided=(0,),
 )
 def flash_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, causal: bool

@@ -8,6 +8,8 @@ from typing import Any
 from ...core.dtype import float32, opmath
 from ...core.graph import grad_mode
 from ...core.tensor import Tensor, empty, numel_of
+from ...expr.functions import rsqrt
+from ...expr.node import Expr, arg, cast
 from ...kernels.library import batch_norm as kernels
 from ..machinery.aten_form import aten_only, aten_parts
 from ..machinery.declare import composite, internal
@@ -130,7 +132,30 @@ def _composed(
     return dx, None if weight is None else (g * hat).sum(dims), None if bias is None else g.sum(dims)
 
 
+def _by_channel(
+    input: Any, weight: Any, bias: Any, mean: Any, rstd: Any, running_mean: Any, running_var: Any, training: bool,
+    momentum: float, eps: float,
+) -> tuple[list[Any], Expr, Expr, tuple] | None:  # fmt: skip
+    """In evaluation, factor and addend of each channel: weight / sqrt(var + eps), and bias - mean * factor."""
+    if training:
+        return None
+    operands = [mean, running_var, eps]
+
+    def further(operand: Any) -> Expr:
+        operands.append(operand)
+        return arg(len(operands) - 1)
+
+    factor = rsqrt(arg(1) + cast(arg(2), input.dtype))
+    if weight is not None:
+        factor = factor * further(weight)
+    addend = -arg(0) * factor
+    if bias is not None:
+        addend = addend + further(bias)
+    return operands, factor, addend, (rstd,)
+
+
 @internal(
+    affine=_by_channel,
     writes=("mean", "rstd", "running_mean", "running_var"),
     grads={("input", "weight", "bias"): _backward},
     quirks=Quirks(label="NativeBatchNormBackward0", saved_as_input=True),

@@ -213,6 +213,7 @@ def _cat_layout(tensors: Any, dim: int) -> tuple:
 
 @internal(
     layout=_cat_layout,
+    pieces=lambda tensors, dim: _cat_layout(tensors, dim)[-1].parts,
     planned=True,
     grads={"tensors": _cat_backward},
     quirks=Quirks(label="CatBackward0"),
@@ -261,6 +262,7 @@ def _stack_layout(tensors: Any, dim: int = 0) -> tuple:
 
 @primitive(
     layout=_stack_layout,
+    pieces=lambda tensors, dim: _stack_layout(tensors, dim)[-1].parts,
     planned=True,
     grads={"tensors": _stack_backward},
     out=True,

@@ -1,0 +1,141 @@
+"""Calls of operators and the native calls that they are: how a recording is seen by passes, and how what they make of it is planned again."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import mmap
+from dataclasses import replace
+from typing import Any
+
+from ...backends.cpu import native_call
+from ...core import watching
+from ...core.device import cpu
+from ...core.dtype import uint8
+from ...core.size import make_size
+from ...core.storage import UntypedStorage
+from ...core.tensor import Tensor
+from ...graph.fusion import fused_call, loop_in
+from ...graph.loops import Loop, collapsed
+from ...graph.memory import Memory
+from ...graph.program import NO_MEMORY, Call, Program, Value
+from ...graph.replay import unrecorded
+from ...ops.machinery.record import Op
+from .recorder import NotRecordable, Recorder, _Leaf
+from .steps import Call as Performed
+from .steps import Graph, Late, Number, Test, effects, mapped
+
+_ALIGNMENT = 64
+
+
+def program_of(graph: Graph, results: set[int]) -> Program:
+    """The calls of operators that a recording's steps are parts of."""
+    program = Program(graph.buffers, kept=set(results))
+    for call, group in itertools.groupby(graph.steps, lambda step: step.call or step):
+        steps = list(group)
+        whole = isinstance(call, Call) and (call.steps is None or call.steps == steps)
+        program.calls += [_with_steps(graph, call, steps)] if whole else [_between(graph, [step]) for step in steps]
+    return program
+
+
+def _with_steps(graph: Graph, call: Call, steps: list[Any]) -> Call:
+    """What native calls touch besides an operator's arguments counts as changed."""
+    written, touched = effects(graph, steps)
+    known = call.reads()
+    call.makes = [b for b in call.makes if b in touched]
+    call.changes = frozenset((written | (touched - known)).difference(call.makes))
+    call.steps = steps
+    return call
+
+
+def _between(graph: Graph, steps: list[Any]) -> Call:
+    """A step that belongs to no operator."""
+    written, touched = effects(graph, steps)
+    read = [Value(b, 0, make_size((1,)), (1,), uint8, cpu) for b in sorted(touched)]
+    stays = isinstance(steps[0], (Test, Performed))
+    return Call(_step(steps[0].name), _refused, tuple(read), {}, changes=frozenset(written), steps=steps, stays=stays)
+
+
+@functools.lru_cache(256)
+def _step(name: str) -> Op:
+    return Op(name, "primitive", _refused, (), differentiable=False)
+
+
+def _refused(*args: Any) -> None:
+    raise RuntimeError("native calls between operators cannot be made through the door")
+
+
+def lowered(program: Program, planner: Planner) -> list[Any]:
+    """The steps of a program, calls that passes have made planned again."""
+    return [step for call in program.calls for step in (planner.steps(call) if call.steps is None else call.steps)]
+
+
+def emitted(graph: Graph, loop: Loop, name: str = "") -> Any:
+    """A loop as a native call, which is a part of a call of its own."""
+    if name:
+        loop = replace(loop, parts=(Call(_step(name), _refused, (), {}),))
+    ordered = collapsed(loop.parts[0], loop.sizes, loop.reads, loop.results, loop.device)
+    loop = loop if ordered is None else replace(ordered, parts=loop.parts)
+    (step,) = Planner(graph).steps(fused_call(loop, list(loop.results)))
+    return step
+
+
+def loop_at(step: Any) -> Loop | None:
+    """The loop that a step is, if it is all of a call that is a loop."""
+    call = step.call
+    return None if call is None or call.steps != [step] else loop_in(call)
+
+
+class Planner(Recorder):
+    """Writes down the native calls that a call would make, over the buffers of a graph; none of them runs."""
+
+    skips = 1
+
+    def __init__(self, graph: Graph):
+        super().__init__()
+        self.graph = graph
+        self._room: mmap.mmap | None = None  # for the tensors of a call: memory that nobody reads or writes takes none
+        self._sizes: dict[int, int] = {}
+
+    def steps(self, call: Call) -> list[Any]:
+        """The native calls of a rewritten call."""
+        self.memory = Memory()
+        self.memory.buffers = self.graph.buffers
+        tensors = self._laid_out(call)
+        given = [Late(a) if type(a) is Number else mapped(a, Value, tensors.__getitem__) for a in call.args]
+        leaf = self.leaf = _Leaf(call.name, call.function)
+        native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
+        try:
+            with watching.watch(self), unrecorded():
+                call.function(mapped(call.results, Value, tensors.__getitem__), *given)
+        finally:
+            native_call.recorder.value, self.leaf = None, None
+        if leaf.problem or self.problems or self.interruption:
+            raise NotRecordable(f"{call.name} cannot be planned: {leaf.problem or self.problems[0]}")
+        for step in leaf.steps:
+            step.call, step.weight = call, len(call.parts)
+        call.steps = leaf.steps
+        return leaf.steps
+
+    def _laid_out(self, call: Call) -> dict[Value, Tensor]:
+        """A tensor for each value, where no other buffer of the call is."""
+        values = [*call.arguments(), *call.returned()]
+        ends: dict[int, int] = {}
+        for v in values:
+            if v.buffer != NO_MEMORY:
+                ends[v.buffer] = max(ends.get(v.buffer, 1), v.span[1], self.graph.buffers[v.buffer].size)
+        sizes = {b: -(-end // _ALIGNMENT) * _ALIGNMENT for b, end in ends.items()}
+        total = sum(sizes.values())
+        if self._room is None or len(self._room) < total:
+            self._room = mmap.mmap(-1, max(total, mmap.PAGESIZE))
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._room))
+        storages = {NO_MEMORY: UntypedStorage(0)}
+        for b, size in sizes.items():
+            self.memory.lay(self.graph.buffers[b], start)
+            storages[b] = UntypedStorage.borrow(start, size, self._room)
+            start += size
+        return {v: v.over(storages[v.buffer]) for v in values}
+
+
+__all__ = ["Planner", "emitted", "loop_at", "lowered", "program_of"]

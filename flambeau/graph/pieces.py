@@ -1,0 +1,47 @@
+"""Concatenations as copies, one for each part of the result, so that whoever makes a part can store it there at once.
+
+Which calls are such, and where the parts lie, their records say (`Op.pieces`)."""
+
+from __future__ import annotations
+
+from ..core.layout import expand_strides
+from ..expr.node import arg
+from .checker import on_meta
+from .fusion import fused_call
+from .loops import Place, collapsed
+from .program import Call, Program, Value
+
+
+def split_copies(program: Program) -> None:
+    """Make a copy of each part of a call that only copies."""
+    program.calls = [each for call in program.calls for each in (_copies(call) or [call])]
+
+
+def _copies(call: Call) -> list[Call] | None:
+    result = call.results
+    if call.fixed or call.op.pieces is None or call.changes or len(call.makes) != 1 or not isinstance(result, Value):
+        return None
+    given, values = tuple(call.op.bind(call.args, call.kwargs).values()), call.arguments()
+    if any(v.dtype is not result.dtype or v.dtype.is_complex for v in values) or "out" in call.kwargs:
+        return None
+    found: list[Call] = []
+    for k, shape, strides, first in call.op.pieces(*on_meta(given)):
+        if 0 in shape:
+            continue
+        source = values[k]
+        read = Place(source.buffer, source.start, tuple(expand_strides(source.shape, source.strides, shape)))
+        stored = Place(result.buffer, result.start + first * result.dtype.itemsize, tuple(strides))
+        loop = collapsed(call, shape, [(read, source.dtype)], {stored: (arg(0), result.dtype)}, result.device)
+        if loop is None:
+            return None
+        copy = fused_call(loop, list(loop.results))
+        if found:
+            copy.makes, copy.changes = [], frozenset((result.buffer,))
+        found.append(copy)
+    if call.steps is not None and len(call.steps) == len(found):
+        for copy, step in zip(found, call.steps):
+            copy.steps, step.call = [step], copy
+    return found
+
+
+__all__ = ["split_copies"]

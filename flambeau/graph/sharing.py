@@ -1,0 +1,83 @@
+"""The same thing twice: a call that computes what an earlier one has computed is left out, and that one's result is read instead."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from .fusion import FusedMap, fused_call
+from .memory import mapped
+from .program import Call, Program, Value
+
+
+def share(program: Program) -> None:
+    """Leave out calls whose results are there already. Both results are the program's own and never written again, and what they are
+    computed from has not changed in between."""
+    writers: dict[int, list[int]] = {}
+    kept = program.lasting()  # and what nobody may be given another buffer for
+    for i, call in enumerate(program.calls):
+        for b in call.writes():
+            writers.setdefault(b, []).append(i)
+        if call.stays:
+            kept |= call.touches()
+    seen: dict[Any, tuple[int, Call]] = {}
+    instead: dict[int, int] = {}
+    calls: list[Call] = []
+    for i, call in enumerate(program.calls):
+        now = renamed(call, instead) if instead and not instead.keys().isdisjoint(call.touches()) else call
+        key = _key(now) if all(writers[b] == [i] and b not in kept for b in call.makes) else None
+        before = None if key is None else seen.get(key)
+        if before is not None and _is_fresh(program, now, before[1], before[0], i, writers):
+            instead.update(zip(now.makes, before[1].makes))
+            continue
+        if key is not None:
+            seen[key] = i, now
+        calls.append(now)
+    program.calls = calls
+
+
+def _is_fresh(program: Program, call: Call, first: Call, at: int, i: int, writers: dict[int, list[int]]) -> bool:
+    """Whether the first call would make the same now."""
+    sizes = [[program.buffers[b].size for b in each.makes] for each in (call, first)]
+    return sizes[0] == sizes[1] and not any(at < k < i for b in call.reads() for k in writers.get(b, ()))
+
+
+def _key(call: Call) -> Any:
+    """What is equal for calls that compute the same; None where there is no such thing."""
+    if call.stays or call.changes or not call.makes or call.op.draws or call.op.reads_values:
+        return None
+    try:
+        key = (call.op.key, call.op.name, call.function, _hashable((call.args, call.kwargs)))
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _hashable(value: Any) -> Any:
+    if type(value) in (list, tuple):
+        return type(value), tuple(map(_hashable, value))
+    if type(value) is dict:
+        return tuple((k, _hashable(v)) for k, v in value.items())
+    return type(value), value
+
+
+def renamed(call: Call, instead: dict[int, int]) -> Call:
+    """A call with other buffers in the place of some, and so are its native calls."""
+
+    def other(v: Value) -> Value:
+        return replace(v, buffer=instead[v.buffer]) if v.buffer in instead else v
+
+    makes, changes = ([instead.get(b, b) for b in given] for given in (call.makes, call.changes))
+    args, kwargs, results = mapped((call.args, call.kwargs, call.results), Value, other)
+    now = replace(call, args=args, kwargs=kwargs, results=results, makes=makes, changes=frozenset(changes), steps=None)
+    if isinstance(call.op.impl, FusedMap):
+        loop = call.op.impl.loop.renamed(instead)
+        same = fused_call(loop, list(loop.results))
+        now.op, now.function = same.op, same.function
+    if call.steps is not None:
+        now.steps = [step.renamed(instead, now) for step in call.steps]
+    return now
+
+
+__all__ = ["renamed", "share"]
