@@ -113,7 +113,10 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     if out.shape == target:
         return out
     if out is self or (grad_mode.enabled and out._autograd is not None) or modes.active:
-        return out.reshape(target)
+        view = out.reshape(target)
+        if view._base is out and out is not self and out._autograd is None:
+            view._base = None  # nobody else holds it: a leaf may take it over
+        return view
     out.shape, out._strides = shape, strides  # nobody else holds it yet
     return out
 
