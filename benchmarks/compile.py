@@ -220,7 +220,9 @@ def main() -> None:
     parser.add_argument("--busy", action="store_true", help="one thread, CPU time")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument(
-        "--write", action="store_true", help="put the table into docs/internals/compile.md: that of the CPU or that of a GPU"
+        "--write",
+        action="store_true",
+        help="put the table into docs/internals/compile.md: that of the CPU or that of a GPU",
     )
     given = parser.parse_args()
     count, clock = (1, time.process_time) if given.busy else (2, time.perf_counter)
