@@ -83,7 +83,7 @@ def __getattr__(name: str):
 
 
 _OF_GRAPHS = {
-    "Graph": "ir", "Node": "ir", "Block": "ir", "Value": "ir", "CompilationUnit": "compilation", "ScriptModule": "module",
-    "ScriptFunction": "module", "ScriptMethod": "module", "ScriptList": "containers", "ScriptDict": "containers",
+    "Graph": "ir", "Node": "ir", "Block": "ir", "Value": "ir", "CompilationUnit": "script_function", "ScriptModule": "module",
+    "ScriptFunction": "script_function", "ScriptMethod": "module", "ScriptList": "containers", "ScriptDict": "containers",
     "ScriptObject": "interpreter",
 }  # fmt: skip
