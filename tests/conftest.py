@@ -43,8 +43,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     configure(config)
-    if config.getoption("--shuffle") == "anew":  # before workers are started, which get the options of this process
-        config.option.shuffle = str(random.randrange(1_000_000))
+    if config.getoption("--shuffle") == "anew":
+        drawn = getattr(config, "workerinput", {}).get("shuffle") or str(random.randrange(1_000_000))
+        config.option.shuffle = drawn
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker process the seed: workers parse the command line again, and would draw one each."""
+    node.workerinput["shuffle"] = node.config.getoption("--shuffle")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
