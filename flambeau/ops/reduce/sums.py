@@ -109,7 +109,7 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
         return self
     dims, shape, strides = _size_plans.get((self.shape, target)) or _plan_sum_to(self.shape, target)
     sums = sum_ if modes.active else sum_.op.impl.call
-    out = sums(self, dims, True) if dims else self
+    out: Any = sums(self, dims, True) if dims else self
     if out.shape == target:
         return out
     if out is self or (grad_mode.enabled and out._autograd is not None) or modes.active:
