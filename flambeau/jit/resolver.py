@@ -376,19 +376,12 @@ class _Namespace(PythonModule):
 # -- operators of the library -----------------------------------------------------------------------------------------------------
 
 _SPACE = "__torch__.torch.nn.functional"
-_record_forms: dict[int, Sugared] = {}
 
 
+@functools.cache
 def record_form(op: Any) -> Sugared:
     """What a call of an operator of this library is in compiled code: the function that its declaration describes, one of PyTorch's
     operators, the calls of PyTorch's operators that it is made of, or its own body."""
-    found = _record_forms.get(id(op))
-    if found is None:
-        found = _record_forms[id(op)] = _new_record_form(op)
-    return found
-
-
-def _new_record_form(op: Any) -> Sugared:
     functional = "nn.functional" in op.namespaces
     name = f"{_SPACE}.{op.name}"
     if declares_calls(op):

@@ -24,7 +24,7 @@ from ...graph.replay import unrecorded
 from ...ops.machinery.record import Op
 from .recorder import NotRecordable, Recorder, _Leaf
 from .steps import Call as Performed
-from .steps import Graph, Late, Number, Test, effects, mapped
+from .steps import Graph, Number, Test, VaryingNumber, effects, mapped
 
 _ALIGNMENT = 64
 
@@ -103,7 +103,7 @@ class Planner(Recorder):
         self.memory = Memory()
         self.memory.buffers = self.graph.buffers
         tensors = self._laid_out(call)
-        given = [Late(a) if type(a) is Number else mapped(a, Value, tensors.__getitem__) for a in call.args]
+        given = [VaryingNumber(a) if type(a) is Number else mapped(a, Value, tensors.__getitem__) for a in call.args]
         leaf = self.leaf = _Leaf(call.name, call.function)
         native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
         try:

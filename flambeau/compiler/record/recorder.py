@@ -31,7 +31,7 @@ from ...ops.index.bad_index import bad_index
 from ...optim.fused import Update as FusedUpdate
 from .operator_call import changes_outside, parts_of
 from .returned_numbers import only_returned
-from .steps import MEMCPY, MEMSET, Buffer, Call, Graph, Late, Launch, Number, Ref, Test, Update, mapped
+from .steps import MEMCPY, MEMSET, Buffer, Call, Graph, Launch, Number, Ref, Test, Update, VaryingNumber, mapped
 
 
 class NotRecordable(Exception):
@@ -357,7 +357,7 @@ class Recorder(modes.Mode):
     def _launched(self, kernel: int, given: list[Any]) -> None:
         signature = jit.signatures[kernel]
         leaf = self.leaf
-        given = [value.number if type(value) is Late else value for value in given]
+        given = [value.number if type(value) is VaryingNumber else value for value in given]
         launch = Launch("between operators" if leaf is None else leaf.name, kernel, signature, [])
         if kernel in self.plans.runners:
             launch.plan = self.plans.find(given[0])

@@ -36,12 +36,12 @@ class Number(NamedTuple):
         return f"number {self.update}.{self.position}"
 
 
-class Late(float):
+class VaryingNumber(float):
     """A number that is not known yet, in a call that is only planned."""
 
     number: Number
 
-    def __new__(cls, number: Number) -> Late:
+    def __new__(cls, number: Number) -> VaryingNumber:
         made = super().__new__(cls, 1.0)
         made.number = number
         return made
@@ -325,7 +325,7 @@ __all__ = [
     "Buffer",
     "Call",
     "Graph",
-    "Late",
+    "VaryingNumber",
     "Launch",
     "Number",
     "Other",
