@@ -34,7 +34,7 @@ def close(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.allclose(a, b, atol=1e-5)
 
 
-@room("core", "expr", "kernels", "backends", "ops", "compat")
+@room("core", "expr", "kernels", "backends", "ops")
 def tensors() -> None:
     x = torch.arange(6.0).reshape(2, 3)
     assert repr(x.t()[1:] + 1) == "tensor([[2., 5.],\n        [3., 6.]])"
@@ -59,7 +59,7 @@ def training() -> None:
     assert losses[-1] < losses[0] / 4
 
 
-@room("compiler", "graph", "_dynamo", "_inductor")
+@room("compiler", "graph")
 def compiled() -> None:
     model = nn.Linear(3, 3)
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
@@ -78,7 +78,7 @@ def compiled() -> None:
     assert torch._inductor.config is not None
 
 
-@room("fx", "export", "jit", "onnx", "_C", "_higher_order_ops", "_library")
+@room("fx", "export", "jit", "onnx")
 def graphs() -> None:
     model, x = nn.Sequential(nn.Linear(3, 2), nn.Tanh()).eval(), torch.ones(1, 3)
     wanted = model(x)
@@ -126,7 +126,7 @@ def files_and_data() -> None:
     assert any(event.key == "aten::add" for event in profile.key_averages())
 
 
-@room("ao", "quantization")
+@room("ao")
 def quantized() -> None:
     model = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(4, 4)), {nn.Linear})
     assert model(torch.ones(1, 4)).shape == (1, 4)
@@ -172,7 +172,7 @@ def serving() -> None:
     assert done.stdout.startswith("TorchServe Version is"), done.stderr
 
 
-@room("startup")
+@room("compat")
 def posing() -> None:
     code = "import torch, torchvision, flambeau; print(torch is flambeau, torchvision is flambeau.vision)"
     done = subprocess.run(

@@ -191,6 +191,10 @@ CASES = {
     "mask": (lambda x: x[torch.tensor([True, False, True])], (real(3),)),
     "index_put": (lambda x, v: torch.index_put(x, (index(0, 0),), v, accumulate=True), many((2, 3), (2, 3))),
     "index_put without accumulation": (lambda x, v: torch.index_put(x, (index(1, 0),), v), many((2, 3), (2, 3))),
+    "native_dropout_backward": (
+        lambda g: torch.ops.aten.native_dropout_backward(g, torch.tensor([True, False, True]), 2.0),
+        (real(2, 3),),
+    ),
     "gather": (lambda x: x.gather(1, torch.tensor([[0, 0], [2, 1]])), (real(2, 3),)),
     "take_along_dim": (lambda x: torch.take_along_dim(x, torch.tensor([[0], [2]]), 1), (real(2, 3),)),
     "scatter": (lambda x, s: x.scatter(1, torch.tensor([[0, 2], [1, 0]]), s), many((2, 3), (2, 2))),

@@ -26,7 +26,7 @@ pytestmark = [
 def torch() -> Any:
     torch = judge("torch")
     for name in ("quantize_fx", "_equalize", "_correct_bias", "fx._equalize", "fx._decomposed"):
-        importlib.import_module(f"torch.ao.quantization.{name}")
+        judge(f"torch.ao.quantization.{name}")
     judge("torch.ao.ns._numeric_suite")
     return torch
 

@@ -212,7 +212,7 @@ def html(self: Tensor) -> str | None:
     """Return what a notebook shows: a table, statistics and a histogram. None for what only has a text, such as a sparse tensor."""
     if self.layout is not strided or isinstance(self, _OTHER_KINDS) or is_wrapper(self):
         return None
-    facts = [str(self.device)] if self.device.type != "cpu" else []
+    facts = [] if self.device is default_device() else [str(self.device)]
     if self.requires_grad:
         facts.append("requires_grad" if self.grad_fn is None else f"grad_fn {self.grad_fn.name()}")
     return tensor_html(
