@@ -51,6 +51,8 @@ def main(folder: Path, times: int) -> None:
     model = nn.Sequential(*[Rows() for _ in range(3)])
     optimizer = torch.optim.AdamW(model.parameters())
     kept = 0
+    # Jobs that a shell starts in the background ignore interrupts, and so do the processes they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGALRM, lambda *_: None)  # as a profiler does
     signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
     for number in range(times):
