@@ -614,8 +614,7 @@ def composed_cell(kind: str, input: Tensor, hx: Any, *weights: Any, **named: Any
     h, c = hx if kind == "lstm" else (hx, None)
     w = Weights(*weights, **named)
     check_shapes(kind, input, h, c, w, steps_of((input.shape[0],), False))
-    share = _share(kind, linear(input, w.w_ih, w.b_ih))
-    new_h, new_c = _cell_step(kind, share, linear(h, w.w_hh, w.b_hh), h, c)
+    new_h, new_c = _cell_step(kind, _share(kind, linear(input, w.w_ih, w.b_ih)), linear(h, w.w_hh, w.b_hh), h, c)
     return (new_h, new_c) if kind == "lstm" else new_h
 
 
