@@ -46,6 +46,14 @@ class StandIn:
         return self.answers_session.class_of(self)
 
     def __getattr__(self, name: str) -> Any:
+        try:
+            return self._attribute(name)
+        except AttributeError as problem:
+            # Where Python 3.12 prints such an error it looks for similar names in dir(obj): a question that nobody recorded.
+            problem.name, problem.obj = name, None
+            raise
+
+    def _attribute(self, name: str) -> Any:
         if name.startswith("answers_") or (name[:2] == name[-2:] == "__" and name not in READABLE):
             raise AttributeError(name)  # what Python, NumPy and pytest look for on their own is no question
         if is_static(self):
