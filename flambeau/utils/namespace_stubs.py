@@ -196,7 +196,7 @@ def _parameter_type(p: inspect.Parameter) -> str:
 
 def _type(annotation: Any) -> str:
     """An annotation as it may stand in a stub: what is not known there is Any."""
-    if isinstance(annotation, type) and annotation is not inspect.Parameter.empty:
+    if type(annotation) is type and annotation is not inspect.Parameter.empty:  # isinstance takes dict[...] on 3.10
         annotation = "None" if annotation is type(None) else annotation.__name__
     if not isinstance(annotation, str):
         return "Any"
