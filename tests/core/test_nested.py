@@ -6,6 +6,7 @@ import array
 import collections
 import decimal
 import fractions
+import importlib.util
 import math
 import types
 import warnings
@@ -343,6 +344,9 @@ def compare(torch: Any, source: str, target: str | None) -> None:
 
 @pytest.fixture(scope="module")
 def torch():
+    """PyTorch. What it does with NumPy's objects depends on NumPy, too: recorded answers are those of 2.4 and newer."""
+    if importlib.util.find_spec("torch") is None and np.lib.NumpyVersion(np.__version__) < "2.4.0":
+        pytest.skip("PyTorch is not installed, and its answers were recorded with NumPy 2.4")
     return judge("torch")
 
 
