@@ -9,6 +9,7 @@ import functools
 from types import FunctionType
 from typing import Any
 
+from .naming import PACKAGE
 from .overrides import asks_arguments, call_override
 
 PROTOCOL = (
@@ -46,12 +47,17 @@ def _ask(function: Any, instance: Any, *args: Any, **kwargs: Any) -> Any:
     return call_override(function, (instance, *args), kwargs, [instance])
 
 
+def _is_ours(function: FunctionType) -> bool:
+    """Whether a method was defined by this library. One that a user put on Tensor is no operator: it runs, and what it calls is asked."""
+    return function.__globals__.get("__name__", "").partition(".")[0] == PACKAGE
+
+
 def shadow(cls: type, tensor_class: type) -> None:
     """Put `Asked` before what `cls` inherits from Tensor and no operator answers."""
     for name, given in tensor_class.__dict__.items():
         if name in _UNASKED or (name.startswith("_") and name not in PROTOCOL):
             continue
-        is_method = isinstance(given, FunctionType) and not hasattr(given, "op")
+        is_method = isinstance(given, FunctionType) and not hasattr(given, "op") and _is_ours(given)
         is_attribute = isinstance(given, property) or name in _HEADER
         if (is_method or is_attribute) and getattr(cls, name) is getattr(tensor_class, name):
             setattr(cls, name, Asked(given, is_attribute and name not in _HEADER))

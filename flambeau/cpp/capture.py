@@ -16,6 +16,7 @@ from ..compiler.record.recording import Recorded, tensors_in
 from ..compiler.record.steps import Call, Graph
 from ..compiler.runtime.program import Program
 from ..core.device import cpu
+from ..core.overrides import DisableTorchFunctionSubclass
 from ..core.tensor import Tensor
 from ..jit import ScriptModule
 from ..nn import Module
@@ -85,8 +86,9 @@ def capture(model: Callable, inputs: tuple) -> Captured:
 def _others(inputs: frozenset[int]) -> list[Tensor]:
     """All dense tensors there are, but for the inputs: parameters, buffers, constants, wherever a model has them."""
     tensors = [one for one in gc.get_objects() if isinstance(one, Tensor) and hasattr(one, "_storage")]
-    dense = [t for t in tensors if t.device is cpu and not t.is_sparse]
-    return [t for t in dense if t._storage.ptr and t._storage.ptr not in inputs]
+    with DisableTorchFunctionSubclass():  # tensors of other parts of the program are looked at, not asked
+        dense = [t._bare_alias() for t in tensors if t.device is cpu and not t.is_sparse]
+        return [t for t in dense if t._storage.ptr and t._storage.ptr not in inputs]
 
 
 @contextlib.contextmanager

@@ -16,6 +16,14 @@ from ..ops.machinery.schema import parse_schema
 from .operator import ANY_DEVICE, define_operator, find_operator, forget_operator
 
 _DEVICES = {"cpu": "cpu", "cuda": "cuda", "meta": "meta", "autograd": "autograd", "autogradcpu": "autograd"}
+# PyTorch's other dispatch keys: a kernel for one of them is kept, and never chosen, because no tensor here has it.
+_BACKENDS = ("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA", "Meta", "FPGA", "Vulkan", "Metal",
+             "PrivateUse1", "PrivateUse2", "PrivateUse3", "MkldnnCPU", "Other", "Functionality", "NestedTensor")  # fmt: skip
+_KINDS = ("", "Autograd", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "Autocast")
+_ELSEWHERE = frozenset(f"{kind}{backend}".lower() for kind in _KINDS for backend in _BACKENDS) | {
+    "backendselect", "python", "pythondispatcher", "functionalize", "named", "conjugate", "negative", "zerotensor", "adinplaceorview",
+    "autocastcpu", "tracer", "batched", "functorchbatched", "compositeexplicitautogradnonfunctional", "compositeimplicitautogradnestedtensor",
+}  # fmt: skip
 
 
 def fallthrough_kernel() -> None:
@@ -90,13 +98,19 @@ def _device_key(key: str) -> str:
     lower = key.lower()
     if lower in ANY_DEVICE:
         return lower
-    if lower not in _DEVICES:
-        raise ValueError(f"expected a device ('cpu', 'meta', ...) or a dispatch key of Flambeau's, but got {key!r}")
-    return _DEVICES[lower]
+    if lower not in _DEVICES and lower not in _ELSEWHERE:
+        raise RuntimeError(
+            f"could not parse dispatch key: {key}; expected a device ('cpu', 'cuda', 'meta') or a dispatch key"
+        )
+    return _DEVICES.get(lower, lower)
 
 
-def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any = ()) -> None:
-    """Define an operator: `define("shop::twice", "(Tensor x) -> Tensor")`."""
+def define(qualname: Any, schema: str, *args: Any, lib: Library | None = None, tags: Any = ()) -> Any:
+    """Define an operator: `define("shop::twice", "(Tensor x) -> Tensor")`. The older form `define(library, schema)` is a decorator that
+    makes the function the operator's kernel."""
+    if isinstance(qualname, Library):
+        given, name = qualname, qualname.define(schema, *args, tags=tags)
+        return lambda function: (given.impl(name, function), function)[1]
     if qualname.count("::") != 1:
         raise ValueError(
             f"define(qualname, schema): expected qualname of the form '<namespace>::<name>', but got {qualname!r}"
@@ -107,8 +121,12 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: Any 
         lib._undo.append(lambda: forget_operator(qualname))
 
 
-def impl(qualname: str, types: str | Sequence[str], func: Callable | None = None, *, lib: Library | None = None) -> Any:
-    """Use a function as the kernel of an operator for these devices ("default" stands for all); also as a decorator."""
+def impl(qualname: Any, types: str | Sequence[str], func: Any = None, *, lib: Library | None = None) -> Any:
+    """Use a function as the kernel of an operator for these devices ("default" stands for all); also as a decorator. The older form
+    `impl(library, name, dispatch_key)` is a decorator, too."""
+    if isinstance(qualname, Library):
+        given, name, key = qualname, types, func or ""
+        return lambda function: (given.impl(name, function, key), function)[1]
 
     def register(function: Callable) -> Callable:
         for key in [types] if isinstance(types, str) else types:

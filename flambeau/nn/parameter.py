@@ -36,8 +36,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         fresh._is_param = True
         return fresh
 
-    def __init__(self, data: Any = None, requires_grad: bool = True):
-        pass
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take whatever `__new__` of a subclass takes: it has made the parameter already."""
 
     def __deepcopy__(self, memo: dict) -> Parameter:
         if id(self) in memo:

@@ -8,6 +8,7 @@ Prints how many interruptions ended in a checkpoint that holds the model's state
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import random
 import signal
@@ -39,9 +40,10 @@ def interrupt_soon(caught: threading.Event) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int | None = None) -> None:
+    """Train for a number of steps, or without end."""
     x, y = torch.randn(256, 512), torch.randn(256, 512)
-    while True:
+    for _ in itertools.count() if steps is None else range(steps):
         optimizer.zero_grad()
         nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
@@ -50,6 +52,9 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 def main(folder: Path, times: int) -> None:
     model = nn.Sequential(*[Rows() for _ in range(3)])
     optimizer = torch.optim.AdamW(model.parameters())
+    train(
+        model, optimizer, steps=1
+    )  # imports what compiles kernels: Python 3.10 itself may fail where an import is interrupted
     kept = 0
     # Jobs that a shell starts in the background ignore interrupts, and so do the processes they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -254,3 +254,21 @@ def test_special_methods_are_called_by_their_names():
         return {name for name in seen if name.startswith("__")} - {"__get__", "__set__"}
 
     assert {"__len__", "__bool__", "__float__", "__int__", "__repr__"} <= names(flambeau) & names(torch)
+
+
+def test_methods_that_a_user_puts_on_tensor_run_without_being_asked(monkeypatch):
+    torch = judge("torch")
+
+    def names(library):
+        monkeypatch.setattr(library.Tensor, "times", lambda self, k: self * k, raising=False)
+        seen = []
+
+        class Watched(library.Tensor):
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                seen.append(func.__name__)
+                return super().__torch_function__(func, types, args, kwargs or {})
+
+        return [library.ones(1).as_subclass(Watched).times(3).tolist(), seen]
+
+    assert names(flambeau) == names(torch) == [[3.0], ["mul", "tolist"]]

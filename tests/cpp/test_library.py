@@ -292,3 +292,14 @@ def test_signals_wait_while_a_library_multiplies(tmp_path: Path) -> None:
     seen, strays = map(int, run(program).split())
     assert seen > 100
     assert strays == 0
+
+
+def test_tensors_of_others_are_not_asked_while_a_model_is_recorded(tmp_path: Path) -> None:
+    class Strict(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError(f"asked about {func}")
+
+    bystander = torch.ones(2).as_subclass(Strict)
+    torch.export_library(nn.Linear(2, 2).eval(), (torch.ones(1, 2),), tmp_path, name="linear")
+    del bystander

@@ -336,3 +336,36 @@ def test_batches_precision_and_modes_can_be_told(library):
     library.library.register_torch_dispatch(name, Plain, lambda mode, func, types, args, kwargs: args[0] + 1)
     with Plain():
         assert squares(library.ones(2), 3.0).tolist() == [2.0, 2.0]
+
+
+@LIBRARIES
+def test_the_older_forms_take_the_library_first(library):
+    space = fresh_name("").removesuffix("::")
+    with library.library._scoped_library(space, "DEF") as made:
+
+        @library.library.define(made, "more(Tensor x) -> Tensor")
+        def more(x):
+            return x + 1
+
+        made.define("into(Tensor x, *, Tensor! out) -> ()")
+        library.library.impl(made, "into", "CPU")(lambda x, *, out: [out.copy_(x), None][1])
+        operators, out = getattr(library.ops, space), library.zeros(2)
+        operators.into(library.ones(2), out=out)
+        assert operators.more(out).tolist() == [2.0, 2.0]
+        written = operators.into.default._schema.arguments[1]
+        assert written.alias_info.is_write and str(operators.into.default._schema).endswith(
+            "into(Tensor x, *, Tensor($0! -> ) out) -> ()"
+        )
+
+
+@LIBRARIES
+def test_kernels_for_devices_that_are_not_here_are_kept_and_never_run(library):
+    space = fresh_name("").removesuffix("::")
+    with library.library._scoped_library(space, "DEF") as made:
+        made.define("same(Tensor x) -> Tensor")
+        for key in ("MPS", "XPU", "HPU", "PrivateUse1", "QuantizedCPU", "SparseCUDA", "AutogradXPU"):
+            made.impl("same", lambda x: x / 0, key)
+        made.impl("same", lambda x: x.clone(), "CPU")
+        assert getattr(library.ops, space).same(library.ones(1)).tolist() == [1.0]
+        with pytest.raises(RuntimeError, match="could not parse dispatch key: Nowhere"):
+            made.impl("same", lambda x: x, "Nowhere")

@@ -315,7 +315,7 @@ class SchemaReader:
     def __init__(self, text: str, types: TextTypes = TEXT) -> None:
         self.text, self.types = text, types
         self.tokens = [token for token in _TOKEN.findall(text) if token.strip()]
-        self.place = 0
+        self.place = self.unnamed = 0
 
     def peek(self) -> str:
         return self.tokens[self.place] if self.place < len(self.tokens) else ""
@@ -340,7 +340,11 @@ class SchemaReader:
         self.take(end)
 
     def alias(self) -> str:
-        """A mark `(a!)`, if one is next."""
+        """A mark `(a!)`, if one is next. A bare `!` marks memory that is written and shared with nobody: it gets a name of its own."""
+        if self.peek() == "!":
+            self.take()
+            self.unnamed += 1
+            return f"(${self.unnamed - 1}! -> )"
         if self.peek() != "(":
             return ""
         words = [self.take()]
