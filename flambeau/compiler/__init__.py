@@ -26,7 +26,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from ..core.compile_options import BACKENDS, check_compile_options
+from ..core.compile_options import BACKENDS, check_compile_options, generation
 from ..nn import Module
 
 __all__ = [
@@ -201,9 +201,7 @@ def is_exporting() -> bool:
 
 def reset() -> None:
     """Forget all recordings: functions are recorded again when they are called."""
-    room = sys.modules.get(f"{__name__}.state.arguments")
-    if room is not None:
-        room.generation[0] += 1
+    generation[0] += 1
 
 
 def cudagraph_mark_step_begin() -> None:

@@ -39,7 +39,7 @@ from .record.recorder import NotRecordable, Recorder
 from .record.recording import Last, Recorded, tensors_in
 from .record.results import is_live, replaced, write_back
 from .sizes import FREE, UNUSED, Idling, Sizes, Waiting
-from .state.arguments import Arguments, generation, settings_key
+from .state.arguments import Arguments, settings_key
 from .state.observer import Observer
 from .state.reach import Reach, Unreachable
 
@@ -514,6 +514,8 @@ class CompiledFunction:
         if not recorder.problems and self._runs_new_code(reach, key):
             return replaced(result, prepared.outside)
         try:
+            if recorder.passing:
+                raise Changes(recorder.passing)
             recorded = prepared.finish(result)
         except Changes as problem:  # it may be the last time: state that is made once
             self.tries += 1
@@ -632,4 +634,4 @@ def record_once(function: Callable, args: tuple, state: list[Tensor]) -> Recorde
     return prepared.finish(result)
 
 
-__all__ = ["CompiledFunction", "available", "generation", "record_once", "recording", "stance"]
+__all__ = ["CompiledFunction", "available", "record_once", "recording", "stance"]

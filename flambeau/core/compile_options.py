@@ -9,6 +9,7 @@ from typing import Any
 
 # Names of PyTorch's, with the tag by which `list_backends` leaves them out.
 BACKENDS = {"aot_eager": "debug", "cudagraphs": "", "eager": "debug", "inductor": ""}
+generation = [0]  # counts what makes every recording useless: a reset, another world of ranks
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 
 

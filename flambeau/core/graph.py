@@ -94,6 +94,7 @@ class AutogradState:
     retains_grad: bool = False
     accumulator: weakref.ref | None = None  # weak: the node holds the tensor
     post_hooks: dict | None = None
+    accumulator_hooks: int = 0  # how many hooks were ever put on its accumulators
     view_version: int = -1  # storage version when this view's grad_fn was made
     rebase_version: int = -1  # storage version when an in-place op last rewrote this base's history
     view_fn: Callable | None = None
@@ -457,6 +458,14 @@ class AccumulateGrad(Node):
 
     def name(self) -> str:
         return "torch::autograd::AccumulateGrad"
+
+    def register_prehook(self, hook: Callable) -> Any:
+        self.variable._autograd.accumulator_hooks += 1
+        return super().register_prehook(hook)
+
+    def register_hook(self, hook: Callable) -> Any:
+        self.variable._autograd.accumulator_hooks += 1
+        return super().register_hook(hook)
 
     def release(self) -> None:
         pass

@@ -25,6 +25,12 @@ class Watcher:
     def converted(self) -> None:
         """Python gets a number from a tensor: whatever follows may depend on it, sizes and branches included."""
 
+    def sent(self, what: str) -> None:
+        """A message goes to other processes."""
+
+    def once(self, what: str) -> None:
+        """Something is done that later calls of the same function do not do."""
+
     def tested(self, address: int, nbytes: int, error: Exception | None) -> None:
         """A number in which a kernel reports errors is tested."""
 
@@ -92,6 +98,18 @@ def tell_converted() -> None:
     """Tell that Python gets a number from a tensor."""
     for watcher in told():
         watcher.converted()
+
+
+def tell_sent(what: str) -> None:
+    """Tell that a message goes to other processes."""
+    for watcher in told():
+        watcher.sent(what)
+
+
+def tell_once(what: str) -> None:
+    """Tell that something is done that later calls of the same function do not do."""
+    for watcher in told():
+        watcher.once(what)
 
 
 def tell_tested(address: int, nbytes: int, error: Exception | None) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from ..core.graph import unrecorded
 from ..core.layout import is_non_overlapping_and_dense
 from ..core.tensor import Tensor, empty
-from ..futures import Future
+
+SENDS_BY_OPERATORS = True
 
 DEFAULT_FIRST_BUCKET_BYTES = 1024 * 1024
 
@@ -61,8 +62,6 @@ class Bucket:
         self.indices = list(indices)
         self.parameters = [parameters[i] for i in indices]
         self.sparse = sparse
-        self.pending = len(indices)
-        self.future: Future | None = None
         self.lengths = [p.numel() for p in self.parameters]
         self.offsets = [sum(self.lengths[:i]) for i in range(len(self.lengths))]
         first = self.parameters[0]

@@ -28,6 +28,7 @@ from .utils import _sync_module_states, _verify_param_shape_across_processes
 
 __all__ = ["DistributedDataParallel"]
 
+SENDS_BY_OPERATORS = True
 _DEFAULT_BUCKET_CAP_MB = 25
 _MB_TO_BYTES = 1024 * 1024
 _BROADCAST_BYTES = 250 * _MB_TO_BYTES
@@ -382,7 +383,7 @@ class DistributedDataParallel(Module, Joinable):
         return int(work.result()[0])
 
     def _rebuild_buckets(self) -> None:
-        if self.reducer.expecting and self.reducer.began:
+        if self.reducer.has_begun:
             return
         if self.reducer._rebuild_buckets() and self.logger is not None:
             self.logger.tell_buckets(self.reducer)
@@ -487,7 +488,7 @@ class DistributedDataParallel(Module, Joinable):
             else:
                 futures.append(self.reducer.hook(bucket))
         if self.find_unused_parameters and not self.static_graph:
-            self.reducer._used = [0] * len(self.reducer.params)
+            self.reducer._used[:] = [0] * len(self.reducer.params)
             self.reducer._used_anywhere()
         for future in futures:
             future.wait()

@@ -7,15 +7,21 @@ import time
 import warnings
 from typing import Any
 
+SENDS_BY_OPERATORS = True
+
 
 class Logger:
-    """Collects the numbers that `_get_ddp_logging_data()` returns; times are in nanoseconds."""
+    """Collects the numbers that `_get_ddp_logging_data()` returns; times are in nanoseconds. Of a compiled step it knows
+    the calls that ran as they are."""
+
+    KNOWN_BY_IDENTITY = True
 
     def __init__(self, reducer: Any) -> None:
         self.reducer = reducer
         reducer.logger = self
         self.data: dict[str, Any] = {}
         self.sample_rate = 100
+        self.iteration = 0
         self.told_unneeded = False
         self._sums: dict[str, int] = {}
         self._samples = 0
@@ -56,7 +62,7 @@ class Logger:
         """What is known after the first iterations is part of the data already."""
 
     def set_error_and_log(self, message: str) -> None:
-        self.data.update(has_error=1, error=message, iteration=self.reducer.iteration)
+        self.data.update(has_error=1, error=message, iteration=self.iteration)
 
     def set_comm_hook(self, name: str) -> None:
         self.data["comm_hook"] = name
@@ -81,7 +87,8 @@ class Logger:
     def _mark(self, name: str) -> None:
         self._marks[name] = time.perf_counter_ns()
 
-    def forward_begins(self, iteration: int) -> None:
+    def forward_begins(self) -> None:
+        self.iteration += 1
         self._mark("forward")
 
     def forward_ends(self) -> None:
@@ -99,10 +106,10 @@ class Logger:
     def communication_ends(self) -> None:
         self._mark("communication end")
 
-    def iteration_ends(self, reducer: Any) -> None:
+    def iteration_ends(self, reducer: Any, now: Any) -> None:
         """Numbers of this iteration, if it is one of the sampled ones: the first ten, then every so many."""
-        number = reducer.iteration - 1
-        self.data["num_buckets_reduced"] = reducer.buckets_reduced
+        number = self.iteration - 1
+        self.data["num_buckets_reduced"] = now.buckets_reduced
         if number and not (number < 10 or number % self.sample_rate == 0):
             return
         marks = self._marks
@@ -125,10 +132,8 @@ class Logger:
             backward_compute_time_end=marks["backward end"],
             backward_comm_time_start=marks["communication"],
             backward_comm_time_end=marks["communication end"],
-            unused_parameter_size=sum(
-                reducer.params[i].numel() * reducer.params[i].dtype.itemsize for i in reducer._unused
-            ),
-            prev_iteration_grad_ready_order_indices=", ".join(map(str, reducer.ready_order)),
+            unused_parameter_size=sum(reducer.params[i].numel() * reducer.params[i].dtype.itemsize for i in now.unused),
+            prev_iteration_grad_ready_order_indices=", ".join(map(str, now.ready_order)),
         )
         self.tell_buckets(reducer)
 

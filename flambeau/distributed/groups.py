@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from ..core import watching
+from ..core.compile_options import generation
 from ..core.device import device as Device
 from . import mpi_world
 from .backend import (
@@ -31,6 +33,7 @@ from .rendezvous import default_pg_nccl_timeout, launcher_ranks, rendezvous
 from .shared_engine import SharedEngine
 from .store import HashStore, PrefixStore, Store
 
+SENDS_BY_OPERATORS = True
 STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
 
 
@@ -181,6 +184,7 @@ def _new_process_group(
     ranks: list[int],
 ) -> ProcessGroup | None:
     """The group of the world's ranks `members`; None for a rank that is not among them."""
+    _change("new_group")
     if rank not in members:
         return None
     config = BackendConfig(backend)
@@ -214,6 +218,7 @@ def _new_process_group(
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
     """End one group, or all of them."""
+    _change("destroy_process_group")
     if group == GroupMember.NON_GROUP_MEMBER:
         return
     pg = _world.default_pg if group is None else group
@@ -229,6 +234,13 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
     pg.shutdown()
     for table in (_world.pg_map, _world.pg_names, _world.pg_group_ranks, _world.pg_backend_config):
         table.pop(pg, None)
+
+
+def _change(what: str) -> None:
+    """Tell recorders that there are other groups from now on: what they have written down may name a rank or a group."""
+    generation[0] += 1
+    if watching.active:
+        watching.tell_sent(what)
 
 
 def _forget_all() -> None:

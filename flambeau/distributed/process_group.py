@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
+from ..core import watching
 from ..core.device import cpu
 from ..core.device import device as Device
 from ..core.graph import unrecorded
@@ -75,6 +76,8 @@ def _shapes(tensors: Sequence[Tensor]) -> list[list[int]]:
 
 class ProcessGroup:
     """Ranks that communicate. Made by `init_process_group` and `new_group`; its methods return a `Work`."""
+
+    KNOWN_BY_IDENTITY = True
 
     def __init__(
         self,
@@ -190,6 +193,8 @@ class ProcessGroup:
         """Runs function(engine), now or in its turn."""
         if self._closed:
             raise RuntimeError(f"{what}: this process group was destroyed")
+        if watching.active:
+            watching.tell_sent(what)
         self._sequence += 1
         detail = self._detail(what, tensors)
 
@@ -557,6 +562,8 @@ class ProcessGroup:
         return self._message("recvAnySource", [tensor], transfer)
 
     def _message(self, what: str, tensors: list[Tensor], transfer: Any) -> Work:
+        if watching.active:
+            watching.tell_sent(what)
         if observers:
             now = time.perf_counter()
             for observe in list(observers):
@@ -567,6 +574,8 @@ class ProcessGroup:
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
         """Rank 0 waits for every other rank and says who did not come."""
+        if watching.active:
+            watching.tell_sent("monitored_barrier")
         limit = self._timeout if timeout is None else timeout
         self._monitored += 1
         key = f"monitored/{self._monitored}"

@@ -7,6 +7,7 @@ operator, with its effects declared. The spellings of PyTorch are derived from t
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ from .reduce_op import RedOpType, ReduceOp, kind_of
 from .work import Work
 
 _torch = namespace("torch")
+SENDS_BY_OPERATORS = True
 
 
 class _Listeners(threading.local):
@@ -48,7 +50,7 @@ def collective(method: str, writes: str = "") -> Callable[[Callable], Any]:
 
     def declare(fn: Callable) -> Any:
         op = Op(fn.__name__, "primitive", fn, (), doc=fn.__doc__ or "", key=f"collective.{fn.__name__}", source=fn)
-        op.differentiable, op.batching, op.writes = False, "each", (writes,) if writes else ()
+        op.differentiable, op.batching, op.sends, op.writes = False, "each", True, (writes,) if writes else ()
 
         def begin(*args: Any, **how: Any) -> Work:
             return getattr(args[-1], method)(*fn(*args), **how)
@@ -172,6 +174,9 @@ def barrier(options: Any, group: Any) -> tuple:
 # -- new tensors, with derivatives ----------------------------------------------------------------------------------------------
 
 
+_collective = functools.partial(internal, batching="each", runs_empty=True, sends=True)
+
+
 def _same(input: Tensor, *settings: Any) -> NewTensor:
     return input.shape, input.dtype, input.device
 
@@ -180,12 +185,7 @@ def _with_rows(input: Tensor, rows: int) -> NewTensor:
     return (rows, *input.shape[1:]), input.dtype, input.device
 
 
-@internal(
-    layout=_same,
-    grads={"input": lambda g, reduction, group: all_reduce(g, reduction, group)},
-    batching="each",
-    runs_empty=True,
-)
+@_collective(layout=_same, grads={"input": lambda g, reduction, group: all_reduce(g, reduction, group)})
 def all_reduce(input: Tensor, reduction: Any, group: Any) -> Tensor:
     """Everybody's tensor, combined."""
 
@@ -201,7 +201,7 @@ def _to_root(g: Tensor, root: int, group: Any) -> Tensor:
     return total if group.rank() == root else _torch["zeros_like"](total)
 
 
-@internal(layout=_same, grads={"input": _to_root}, batching="each", runs_empty=True)
+@_collective(layout=_same, grads={"input": _to_root})
 def broadcast(input: Tensor, root: int, group: Any) -> Tensor:
     """The tensor of one rank."""
 
@@ -212,9 +212,7 @@ def _(out: Tensor, input: Tensor, root: int, group: Any) -> None:
     broadcast_(out, root, group)
 
 
-@internal(
-    layout=_same, grads={"input": lambda g, root, group: broadcast(g, root, group)}, batching="each", runs_empty=True
-)
+@_collective(layout=_same, grads={"input": lambda g, root, group: broadcast(g, root, group)})
 def reduce(input: Tensor, root: int, reduction: Any, group: Any) -> Tensor:
     """Everybody's tensor, combined on one rank; on the others what they had."""
 
@@ -225,7 +223,7 @@ def _(out: Tensor, input: Tensor, root: int, reduction: Any, group: Any) -> None
     reduce_(out, root, reduction, group)
 
 
-@internal(grads={"input": lambda g, group: reduce_scatter(g, ReduceOp.SUM, group)}, batching="each", runs_empty=True)
+@_collective(grads={"input": lambda g, group: reduce_scatter(g, ReduceOp.SUM, group)})
 def all_gather(input: Tensor, group: Any) -> NewTensor:
     """Everybody's tensor, one after the other along the first dimension."""
     return _with_rows(input, input.shape[0] * group.size())
@@ -244,7 +242,7 @@ def _gathered(g: Tensor, reduction: Any, group: Any) -> Tensor:
     return wide / group.size() if kind_of(reduction) is RedOpType.AVG else wide
 
 
-@internal(grads={"input": _gathered}, batching="each", runs_empty=True)
+@_collective(grads={"input": _gathered})
 def reduce_scatter(input: Tensor, reduction: Any, group: Any) -> NewTensor:
     """This rank's part, along the first dimension, of everybody's tensor combined."""
     return _with_rows(input, input.shape[0] // group.size())
@@ -256,9 +254,7 @@ def _(out: Tensor, input: Tensor, reduction: Any, group: Any) -> None:
     reduce_scatter_tensor_(out, input.contiguous(), reduction, group)
 
 
-@internal(
-    grads={"input": lambda g, takes, sends, group: all_to_all(g, sends, takes, group)}, batching="each", runs_empty=True
-)
+@_collective(grads={"input": lambda g, takes, sends, group: all_to_all(g, sends, takes, group)})
 def all_to_all(input: Tensor, takes: Sequence[int] | None, sends: Sequence[int] | None, group: Any) -> NewTensor:
     """What everybody sent to this rank: `takes[r]` rows from rank r, for `sends[r]` rows to it; without them, equal parts."""
     return _with_rows(input, input.shape[0] if takes is None else sum(takes))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..autograd.engine import running
+from ..core import watching
 from ..core.dtype import BY_NAME
 from ..core.graph import AccumulateGrad, Node, gradient_edge, unrecorded
 from ..core.locks import new_lock
@@ -28,6 +29,7 @@ from .reduce_op import ReduceOp
 
 __all__ = ["BuiltinCommHookType", "GradBucket", "Logger", "Reducer"]
 
+SENDS_BY_OPERATORS = True
 _DEFAULT_FIRST_BUCKET_BYTES = DEFAULT_FIRST_BUCKET_BYTES
 _compute_bucket_assignment_by_size = assign_by_size
 
@@ -37,6 +39,20 @@ class BuiltinCommHookType(enum.Enum):
 
     ALLREDUCE = 0
     FP16_COMPRESS = 1
+
+
+class Iteration:
+    """From a forward pass to the end of its reduction: what has arrived, and what is on its way."""
+
+    def __init__(self, buckets: list[Bucket], passes: dict[int, int], unused: list[int]):
+        self.passes = passes  # of a static graph: how often each gradient is still to arrive
+        self.unused = unused  # parameters that get no gradient
+        self.backward: Any = None  # the backward pass that has reached a parameter
+        self.ready_order: list[int] = []
+        self.pending = [len(bucket.indices) for bucket in buckets]
+        self.futures: list[Future | None] = [None] * len(buckets)
+        self.next_bucket = 0
+        self.buckets_reduced = 0
 
 
 class Reducer:
@@ -66,16 +82,13 @@ class Reducer:
         self.hook: Callable[[GradBucket], Future] | None = None
         self.logger: Logger | None = None
         self.static_graph = False
-        self.iteration = 0
+        self.started = False  # whether there was a forward pass
         self.divisor = process_group.size()
         self.forward_syncs = True  # whether the running iteration reduces
-        self.expecting = False  # between a forward pass that will be reduced and the end of its reduction
-        self.began = False  # whether the backward pass has reached a parameter
+        self.now: Iteration | None = None  # between a forward pass that will be reduced and the end of its reduction
         self.rebuilt = False
-        self.ready_order: list[int] = []
-        self.last_order: list[int] = []
-        self.buckets_reduced = 0
-        self._hooks_per_step: dict[int, int] = {}  # of a static graph: how often each gradient arrives
+        self.first_order: list[int] = []  # in which gradients became ready, for buckets that are still to be rebuilt
+        self._hooks_per_step: dict[int, int] | None = None  # of a static graph: how often each gradient arrives
         self._lock = new_lock()
         self._used = [0] * len(self.params)
         self._make_buckets(bucket_indices)
@@ -101,22 +114,21 @@ class Reducer:
             for number, bucket in enumerate(self.buckets)
             for place, index in enumerate(bucket.indices)
         }
-        self.next_bucket = len(self.buckets)
 
     def _rebuild_buckets(self) -> bool:
         """Once, after the first iteration: buckets in the order in which gradients became ready, the same on all ranks."""
-        if self.rebuilt or not self.ready_order or (self.find_unused and not self.static_graph):
+        if self.rebuilt or self._searches or len(self.first_order) != len(self.params):
             return False
-        if len(self.ready_order) != len(self.params):
-            return False
+        if watching.active:
+            watching.tell_once("gradients are put into other buckets")
         order = empty((len(self.params),), BY_NAME["int64"])
-        for place, index in enumerate(self.ready_order):
+        for place, index in enumerate(self.first_order):
             order[place] = index
         records.broadcast_(order, 0, self.group)
         indices = order.tolist()
         tensors = [self.params[i] for i in indices]
         buckets, _ = assign_by_size(tensors, self.limits, self.sparse, indices)
-        self.rebuilt = True
+        self.rebuilt, self.first_order = True, []
         self._make_buckets(buckets)
         if self.as_view:
             self._adopt_gradients()
@@ -133,99 +145,102 @@ class Reducer:
 
     # -- an iteration ---------------------------------------------------------------------------------------------------
 
+    @property
+    def _searches(self) -> bool:
+        """Whether each iteration finds out which parameters are used."""
+        return self.find_unused and not self.static_graph
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a backward pass has reached a parameter, and its reduction has not ended."""
+        return self.now is not None and self.now.backward is not None
+
     def prepare_for_forward(self) -> None:
-        self.iteration += 1
+        self.started = True
         if self.logger is not None:
-            self.logger.forward_begins(self.iteration)
+            self.logger.forward_begins()
 
     def prepare_for_backward(self, outputs: Sequence[Tensor]) -> None:
         """The forward pass is over: which gradients will come?"""
         if self.logger is not None:
             self.logger.forward_ends()
-        if self.expecting and self.began:  # without a backward pass in between, the last forward pass counts
+        if self.has_begun:  # without a backward pass in between, the last forward pass counts
             self._fail(self._unfinished())
-        self.expecting, self.began = True, False
-        self.ready_order = []
-        self.next_bucket = 0
-        self.buckets_reduced = 0
-        self._passes = dict(self._hooks_per_step)
-        for bucket in self.buckets:
-            bucket.pending, bucket.future = len(bucket.indices), None
-        self._unused: list[int] = []
+        passes, unused = {}, []
         if self.static_graph:
-            if self.iteration > 1:
-                self._unused = [i for i in range(len(self.params)) if not self._hooks_per_step.get(i)]
+            if self._hooks_per_step is not None:
+                passes = dict(self._hooks_per_step)
+                unused = [i for i in range(len(self.params)) if i not in passes]
         elif self.find_unused and outputs:
             reached = _accumulators_below(outputs)
-            self._unused = [i for i, node in enumerate(self._accumulators) if node not in reached]
-            if not self._unused and self.logger is not None and not self.logger.told_unneeded:
+            unused = [i for i, node in enumerate(self._accumulators) if node not in reached]
+            if not unused and self.logger is not None and not self.logger.told_unneeded:
                 self.logger.nothing_unused()
+        self.now = Iteration(self.buckets, passes, unused)
 
     def _arrived(self, index: int, *_: Any) -> None:
         """The gradient of a parameter is in its `.grad`."""
         with self._lock:
-            self._used[index] = 1
-            if not self.expecting or not self.forward_syncs:
+            if self._searches:
+                self._used[index] = 1
+            now = self.now
+            if now is None or not self.forward_syncs:
                 return
-            if not self.began:
-                self._begin()
+            if now.backward is None:
+                self._begin(now)
             if self.static_graph:
-                self._arrived_in_static_graph(index)
+                self._arrived_in_static_graph(now, index)
                 return
-            if index in self._unused:
+            if index in now.unused:
                 self._fail(self._twice(index))
-            self._ready(index)
+            self._ready(now, index)
 
-    def _begin(self) -> None:
-        self.began = True
+    def _begin(self, now: Iteration) -> None:
         if self.logger is not None:
             self.logger.backward_begins()
         assert running.current is not None
-        self._pass = running.current.outermost
-        if self.static_graph and self.iteration <= 1:
-            self._pass.callbacks.append(self._end_of_first_static_pass)
+        now.backward = running.current.outermost
+        if self.static_graph and self._hooks_per_step is None:
+            now.backward.callbacks.append(self._end_of_first_static_pass)
             return
-        for index in self._unused:
-            self._ready(index)
+        for index in now.unused:
+            self._ready(now, index)
 
-    def _arrived_in_static_graph(self, index: int) -> None:
-        if self.iteration <= 1:
-            self._hooks_per_step[index] = self._hooks_per_step.get(index, 0) + 1
-            if self._hooks_per_step[index] == 1:
-                self.ready_order.append(index)
+    def _arrived_in_static_graph(self, now: Iteration, index: int) -> None:
+        if self._hooks_per_step is None:
+            now.passes[index] = now.passes.get(index, 0) + 1
             return
-        self._passes[index] = left = self._passes.get(index, 0) - 1
+        now.passes[index] = left = now.passes.get(index, 0) - 1
         if left < 0:
             self._fail(
                 "Your training graph has changed in this iteration, e.g., one parameter is used in first iteration, but"
                 " then got unused in the second iteration. this is not compatible with static_graph set to True."
             )
         if left == 0:
-            self._ready(index)
+            self._ready(now, index)
 
     def _end_of_first_static_pass(self) -> None:
-        order = list(self.ready_order)
-        rest = [i for i in range(len(self.params)) if i not in set(order)]
-        self.ready_order = []
-        for index in order + rest:
-            self._ready(index)
+        now = self.now
+        assert now is not None
+        self._hooks_per_step = dict(now.passes)
+        for index in dict.fromkeys([*now.passes, *range(len(self.params))]):
+            self._ready(now, index)
 
-    def _ready(self, index: int) -> None:
+    def _ready(self, now: Iteration, index: int) -> None:
         number, place = self.where[index]
-        bucket = self.buckets[number]
-        if bucket.pending == 0 or index in self.ready_order:
+        if now.pending[number] == 0 or index in now.ready_order:
             self._fail(self._twice(index))
-        self.ready_order.append(index)
-        if not bucket.sparse:
-            self._fill(bucket, place, index)
-        bucket.pending -= 1
-        while self.next_bucket < len(self.buckets) and self.buckets[self.next_bucket].pending == 0:
-            self._launch(self.next_bucket)
-            self.next_bucket += 1
-            if self.next_bucket == len(self.buckets):
+        now.ready_order.append(index)
+        if not self.buckets[number].sparse:
+            self._fill(self.buckets[number], place, index)
+        now.pending[number] -= 1
+        while now.next_bucket < len(self.buckets) and now.pending[now.next_bucket] == 0:
+            self._launch(now, now.next_bucket)
+            now.next_bucket += 1
+            if now.next_bucket == len(self.buckets):
                 if self.logger is not None:
                     self.logger.backward_computed()
-                self._pass.callbacks.append(self._finish)
+                now.backward.callbacks.append(self._finish)
 
     def _fill(self, bucket: Bucket, place: int, index: int) -> None:
         """The gradient, divided, into its place in the bucket."""
@@ -243,22 +258,21 @@ class Reducer:
         if self.as_view and gradient is not None:
             self.params[index].grad = view
 
-    def _launch(self, number: int) -> None:
+    def _launch(self, now: Iteration, number: int) -> None:
         bucket = self.buckets[number]
         if self.logger is not None and number == 0:
             self.logger.communication_begins()
         tensor = bucket.flat
         if bucket.sparse:
             tensor = self._sparse_gradient(bucket)
-        if self.skip_unused and self._unused and all(i in self._unused for i in bucket.indices):
-            bucket.future = None
+        if self.skip_unused and now.unused and all(i in now.unused for i in bucket.indices):
             return
-        self.buckets_reduced += 1
+        now.buckets_reduced += 1
         if self.hook is None:
-            bucket.future = self._reduced(tensor)
+            now.futures[number] = self._reduced(tensor)
         else:
             last = number == len(self.buckets) - 1
-            bucket.future = self.hook(GradBucket(number, bucket, tensor, last))
+            now.futures[number] = self.hook(GradBucket(number, bucket, tensor, last))
 
     def _reduced(self, tensor: Tensor) -> Future:
         """Start adding up a tensor over the ranks."""
@@ -278,24 +292,26 @@ class Reducer:
     # -- the end of the backward pass -----------------------------------------------------------------------------------
 
     def _finish(self) -> None:
+        now = self.now
+        assert now is not None
         used_anywhere = self._used_anywhere()
-        for bucket in self.buckets:
-            if bucket.future is None:
+        for bucket, future in zip(self.buckets, now.futures):
+            if future is None:
                 continue
-            value = bucket.future.wait()
+            value = future.wait()
             result = value[0] if isinstance(value, (list, tuple)) else value
             self._take_results(bucket, result, used_anywhere)
         if self.logger is not None:
             self.logger.communication_ends()
-            self.logger.iteration_ends(self)
-        self.last_order = list(self.ready_order)
-        self.expecting = self.began = False
-        self._used = [0] * len(self.params)
-        self._pass = None  # type: ignore[assignment]
+            self.logger.iteration_ends(self, now)
+        if not self.rebuilt and not self._searches:
+            self.first_order = now.ready_order
+        self.now = None
+        self._used[:] = [0] * len(self.params)
 
     def _used_anywhere(self) -> list[int] | None:
         """With unused parameters: which ones got a gradient on some rank."""
-        if not self.find_unused or self.static_graph:
+        if not self._searches:
             return None
         used = empty((len(self.params),), BY_NAME["int32"])
         for index, flag in enumerate(self._used):
@@ -369,7 +385,8 @@ class Reducer:
         return f"{text}\nParameter at index {index}{name} has been marked as ready twice."
 
     def _unfinished(self) -> str:
-        missing = [i for i in range(len(self.params)) if i not in set(self.ready_order)]
+        arrived = () if self.now is None else self.now.ready_order
+        missing = [i for i in range(len(self.params)) if i not in arrived]
         text = (
             "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that"
             " your module has parameters that were not used in producing loss. "
@@ -402,14 +419,14 @@ class Reducer:
     # -- what others of PyTorch's parts ask -------------------------------------------------------------------------------
 
     def _set_static_graph(self) -> None:
-        if self.iteration > 0:
+        if self.started:
             self._fail(
                 "set_static_graph() should be called before training loop starts and after DistributedDataParallel is constructed."
             )
         self.static_graph = True
 
     def _check_reducer_finalized(self) -> None:
-        if self.expecting:
+        if self.now is not None:
             self._fail(self._unfinished())
 
     def _get_zeros_like_grad_buckets(self) -> list[GradBucket]:

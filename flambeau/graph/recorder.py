@@ -83,9 +83,9 @@ class Writer:
         changed = {self.memory.find(s.ptr) for s, before in versions if s.ptr and s.version != before}
         changes = {place.buffer for place in changed if place is not None}
         changes |= {v.buffer for v in _declared(op, *given)} - {NO_MEMORY}
-        self.program.calls.append(
-            Call(op, function, given[0], given[1], self.structure(result), makes, frozenset(changes), user_frame())
-        )
+        found = self.structure(result)
+        call = Call(op, function, *given, found, makes, frozenset(changes), user_frame(), stays=op.sends)
+        self.program.calls.append(call)
         return result
 
     def _refuse(self, why: str) -> None:
@@ -177,6 +177,13 @@ class Recorder(modes.Mode):
 
     def converted(self) -> None:
         self.looked()
+
+    def sent(self, what: str) -> None:
+        if self.writer._makes is None:
+            self.writer._refuse(f"{what} exchanges messages, but is no operator")
+
+    def once(self, what: str) -> None:
+        """A program is what one call did."""
 
     def tested(self, address: int, nbytes: int, error: Exception | None) -> None:
         """A call that tests for errors does so again when it is run again."""

@@ -56,6 +56,8 @@ class Observer(Recorder):
             beside.end()
 
     def handle(self, op: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+        if op.sends:
+            self._problem(f"{op.name} sends what is on a GPU to other processes")
         if self.beside is not None and self.leaf is None:
             function = self.beside.placed(op, function, args, kwargs)
         return super().handle(op, function, args, kwargs)

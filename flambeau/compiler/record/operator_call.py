@@ -33,7 +33,7 @@ class OtherLayout(Stale):
 
 def call_operator(program: Program, call: Call) -> None:
     """Call an operator as a whole, and put what it makes where later steps look for it."""
-    arguments, keywords = mapped((call.arguments, call.keywords), Value, lambda v: _tensor(program, v))
+    arguments, keywords = mapped((call.arguments, call.keywords), Value, lambda v: tensor_at(program, v))
     collector = _Collector()
     before, grad_mode.enabled = grad_mode.enabled, False
     try:
@@ -115,7 +115,8 @@ def _said(call: Call) -> str:
     )
 
 
-def _tensor(program: Program, v: Value) -> Tensor:
+def tensor_at(program: Program, v: Value) -> Tensor:
+    """The tensor that a value is in the present call."""
     alone = replace(v, start=0)
     if v.buffer < 0:
         return alone.over(UntypedStorage(0))
@@ -134,4 +135,4 @@ class _Collector(watching.Watcher):
             self.found.append(new)
 
 
-__all__ = ["OtherLayout", "Stale", "call_operator", "can_restart", "changes_outside", "parts_of"]
+__all__ = ["OtherLayout", "Stale", "call_operator", "can_restart", "changes_outside", "parts_of", "tensor_at"]

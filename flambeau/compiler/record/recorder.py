@@ -81,6 +81,7 @@ class Recorder(modes.Mode):
     only_host = True  # whether it knows only memory of the host
     skips = 0  # whether native functions should not run
     restarts = False  # whether a call that finds something else than was recorded can be made again as it is
+    passing = ""  # what this call does and later ones do not
     place = ""  # the user's line that the first problem is about
     prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
 
@@ -219,7 +220,7 @@ class Recorder(modes.Mode):
             return
         if not leaf.problem and any(b not in touched and self.memory.buffers[b].size for b in leaf.makes):
             leaf.problem = "it fills memory by itself"
-        changes = bool(op.writes or op.draws or leaf.name.endswith("_"))
+        changes = bool(op.writes or op.draws or op.sends or leaf.name.endswith("_"))
         if not leaf.problem and not leaf.steps and changes and op.kind != "view":
             leaf.problem = "it changes memory by itself"
         if leaf.generator is not None and leaf.generator.state_bytes() == leaf.ready:
@@ -300,6 +301,17 @@ class Recorder(modes.Mode):
         else:
             self.leaf.converts = True
             self.leaf.problem = self.leaf.problem or "it reads a number from a tensor"
+
+    def sent(self, what: str) -> None:
+        """A message goes to other processes: by an operator, or nobody knows what it says."""
+        if self.leaf is None:
+            self._problem(f"{what} exchanges messages, but is no operator")
+        else:
+            self.leaf.problem = self.leaf.problem or "it exchanges messages with other processes"
+
+    def once(self, what: str) -> None:
+        """Something is done that later calls do not do: one of them should be recorded instead."""
+        self.passing = self.passing or what
 
     def filled(self, address: int, value: int, size: int) -> None:
         """Bytes are set to a value."""

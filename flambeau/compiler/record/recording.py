@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..passes.pipeline import Stage
     from .differentiable import Derivative
 
-differentiable = late("record.differentiable")
+differentiable, messages = late("record.differentiable"), late("runtime.messages")
 
 
 def _references(thing: Any) -> int:
@@ -62,6 +62,7 @@ class Recorded:
         self.checked = False
         self.calls = 0
         self.state_addresses: frozenset[int] = frozenset()
+        self.state_storages: list[UntypedStorage] = []  # until it is compared, if it exchanges messages
         self.drops_grads = any(s.header is None for s in grads)
         self.kept: list[Any] = []  # the storages of gradients that were made last, by slot
         self.others: list[int] = []
@@ -195,9 +196,12 @@ class Recorded:
         (or nothing), and the function's result."""
         tensors = self._with_inputs(tensors)
         allocator.empty_cache()  # blocks that the arena stands for
-        problem, *prints = self._rehearse(tensors)
-        with allocator.sparing():
-            result = run({})
+        if self.program.sends:
+            problem, result, *prints = self._rehearse_afterwards(tensors, run)
+        else:
+            problem, *prints = self._rehearse(tensors)
+            with allocator.sparing():
+                result = run({})
         if not problem:
             problem = self._compare(tensors, result, *prints)
         del prints
@@ -255,13 +259,30 @@ class Recorded:
             found, aside = [None] * len(self.slots), SetAside([])
         return [UntypedStorage(slot.size) if mine is None else mine for slot, mine in zip(self.slots, found)], aside
 
-    def _rehearse(self, tensors: list[Tensor]) -> tuple[str, list, list, list]:
+    def _rehearse_afterwards(self, tensors: list[Tensor], run: Callable) -> tuple[str, Any, list, list, list]:
+        """Run the function, then the program from the state before, with the messages that the function got: what went wrong, the
+        function's result, and prints as `_rehearse` gives them. The state is then as the function has left it."""
+        held = {id(s): s for s in (*self.state_storages, *(t._storage for t in tensors)) if s.ptr}
+        states, answers = messages.States(list(held.values()), self.program.graph.draws), messages.Answers()
+        self.state_storages = []
+        with allocator.sparing(), answers.observing():
+            result = run({})
+        states.back()
+        try:
+            problem, *prints = self._rehearse(tensors, answers)
+        finally:
+            states.forth()
+        if answers.kept and not problem:
+            problem = f"{answers.kept[0][0].name} is not called as often as when the function runs as it is"
+        return problem, result, *prints
+
+    def _rehearse(self, tensors: list[Tensor], answers: Any = None) -> tuple[str, list, list, list]:
         """Run the program and undo it: what went wrong, and prints of what the state, the results and the gradients came to be."""
         made, aside = self._spare_storages()
         shown = {t._storage.ptr for t in tensors_in(self.make(tensors, made, None))}
         problem, ours, gradients = "", [], []
         rehearsal = Rehearsal(self.program, tensors, made, shown)
-        self.times = rehearsal.times
+        self.times, rehearsal.answers = rehearsal.times, answers
         try:
             self.program.rehearsal = rehearsal
             self.program.run(tensors, made, self._options())

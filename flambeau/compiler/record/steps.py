@@ -210,6 +210,11 @@ class Call:
     results: list[Value] | None = None
     call: operators.Call | None = None
 
+    @property
+    def sends(self) -> bool:
+        """Whether it exchanges messages with other processes."""
+        return self.call is not None and self.call.op.sends
+
     def refs(self) -> Iterator[Ref]:
         found: list[Ref] = []
         mapped((self.arguments, self.keywords), Value, lambda v: found.append(Ref(v.buffer, v.start)))

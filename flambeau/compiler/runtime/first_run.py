@@ -82,6 +82,7 @@ class Rehearsal:
         self, program: Program, tensors: list[Tensor], made: list[UntypedStorage], shown: set[int] | None = None
     ):
         self.program, self.shown = program, shown
+        self.answers: Any = None  # of other processes, where the program asks some
         self.times: list[tuple[str, float]] = []
         self.saved: list[tuple[int, bytes, Any]] = []  # where, what was there, and the kind of numbers it is
         self._since = 0  # bytes saved since the arena was last cleared up

@@ -22,6 +22,7 @@ Another way of running the steps, such as one captured CUDA graph, takes this cl
     rest()          gives memory of the program's own back to the system until the next run, if it can
     changed         which storages of `made` are others than in the last run; None if any may be. To be used or not
     rehearsal       where this is a `Rehearsal`, it is told of every step before it runs, and how long each native step took
+    sends           whether it exchanges messages with other processes
     graph, segments, arena_size, bytes, offsets, in_place, only
                     what `show` tells and `recorded` asks: `segments` are the runs between calls through Python, `only` is the one
                     segment of a program that makes no such call, `offsets` the buffers that lie in the arena, `in_place` those of
@@ -358,6 +359,7 @@ class Program:
         self.needed = self._needed()
         last = len(self.segments) - 1
         self.only = self.segments[0] if last == 0 and self.segments[0].call is None else None
+        self.sends = any(s.call is not None and s.call.sends for s in self.segments)
 
     def _generators(self) -> list[Generator]:
         return self.graph.generators
@@ -434,7 +436,10 @@ class Program:
         for first, count, call in self.segments:
             if call is not None:
                 rehearsal.before(call)
-                call_operator(self, call)
+                if call.sends:
+                    rehearsal.answers.give(self, call)
+                else:
+                    call_operator(self, call)
                 rehearsal.after(call)
             for i in range(first, first + count):
                 if i in self._forks:  # the steps themselves follow

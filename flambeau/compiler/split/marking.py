@@ -104,7 +104,7 @@ class Marks:
             if id(item) in self.told:
                 continue
             if isinstance(item, AutogradItem):
-                changed = "its history changed" if item.seen[:5] != item._state()[:5] else ""
+                changed = "its history changed" if item.seen[:-1] != item._state()[:-1] else ""
             else:
                 changed = item.difference()
             if changed:

@@ -13,6 +13,7 @@ import numpy as np
 from ...backends.cpu import heavy, threads
 from ...core import settings
 from ...core.casts import casts
+from ...core.compile_options import generation
 from ...core.device import default_device
 from ...core.graph import INFERENCE, grad_mode
 from ...core.promotion import get_default_dtype
@@ -22,7 +23,6 @@ from ...nn.parameter import Parameter
 ATOMS = (int, float, complex, bool, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 _GPU_THREADS = f"{__name__.partition('.')[0]}.backends.nvidia.threads"
 DYNAMIC, STATIC = "_dynamo_dynamic_indices", "_dynamo_static_indices"  # what marks of sizes are called on tensors
-generation = [0]  # counts resets: recordings of an earlier one are not used
 
 
 class Arguments:
@@ -179,4 +179,4 @@ def settings_key() -> tuple:
     )  # fmt: skip
 
 
-__all__ = ["ATOMS", "DYNAMIC", "STATIC", "Arguments", "generation", "layout_of", "settings_key"]
+__all__ = ["ATOMS", "DYNAMIC", "STATIC", "Arguments", "layout_of", "settings_key"]

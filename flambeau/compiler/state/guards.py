@@ -315,13 +315,14 @@ class AutogradItem(Item):
 
     def _state(self) -> tuple:
         m = self.held
-        return m.requires_grad, m.grad_fn, bool(m.hooks), bool(m.post_hooks), m.retains_grad, layout_of(m.grad)
+        hooks = bool(m.hooks), bool(m.post_hooks), m.accumulator_hooks
+        return m.requires_grad, m.grad_fn, *hooks, m.retains_grad, layout_of(m.grad)
 
     def rows(self) -> Rows | None:
         return dict_rows(self.held.__dict__)
 
     def difference(self) -> str:
-        words = ("requires_grad", "grad_fn", "hooks", "post_hooks", "retains_grad", "grad")
+        words = ("requires_grad", "grad_fn", "hooks", "post_hooks", "hooks on the accumulator", "retains_grad", "grad")
         for name, old, new in zip(words, self.seen, self._state()):
             if old is not new and old != new:
                 return f"{name} of {self.what} was {_shown(old)}, is {_shown(new)}"

@@ -77,14 +77,23 @@ def is_users(code: types.CodeType, space: dict) -> bool:
     return kind_of(code, space) == USER
 
 
-def reaches_outside(code: types.CodeType) -> bool:
-    """Whether code of this library does more than compute: files, other processes."""
-    return code.co_filename.startswith(_OUTSIDE)
+def reaches_outside(code: types.CodeType, space: dict) -> bool:
+    """Whether code of this library, which sees these globals, does more than compute: files, other processes. Where a module says
+    `SENDS_BY_OPERATORS`, whatever it sends passes the door or is told to watchers, so that a recorder sees it."""
+    return code.co_filename.startswith(_OUTSIDE) and not space.get("SENDS_BY_OPERATORS")
 
 
 def is_outside(module: str) -> bool:
     """Whether a module of this library does more than compute."""
-    return module.startswith(_OUTSIDE_NAMES)
+    known = getattr(sys.modules.get(module), "__dict__", {})
+    return module.startswith(_OUTSIDE_NAMES) and not known.get("SENDS_BY_OPERATORS")
+
+
+@functools.lru_cache(4096)
+def is_known_by_identity(cls: type) -> bool:
+    """Whether what objects of a class hold does not decide which operators run: one of this library's, or made from it, that says
+    `KNOWN_BY_IDENTITY`. Such an object is guarded by whoever holds it."""
+    return any(c.__dict__.get("KNOWN_BY_IDENTITY") and is_library_class(c) for c in cls.__mro__)
 
 
 @functools.lru_cache(4096)
@@ -125,5 +134,5 @@ def is_pythons(cls: type) -> bool:
     return not in_c and (file is None or file.endswith((".py", ".pyc")))
 
 
-__all__ = ["HEAP_TYPE", "LIBRARY", "SHARED", "USER", "called_by_us", "is_library", "is_library_class", "is_library_module", "is_outside",
+__all__ = ["HEAP_TYPE", "LIBRARY", "SHARED", "USER", "called_by_us", "is_known_by_identity", "is_library", "is_library_class", "is_library_module", "is_outside",
            "is_pythons", "is_shared_module", "is_users", "kind_of", "reaches_outside", "shows_its_state"]  # fmt: skip

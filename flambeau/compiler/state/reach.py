@@ -25,6 +25,7 @@ from ...core.device import device
 from ...core.dtype import dtype
 from ...core.generator import Generator
 from ...core.graph import Node
+from ...core.locks import new_lock
 from ...core.tensor import Tensor
 from ...nn import functional
 from ...nn.modules.module import Module
@@ -52,6 +53,7 @@ from .guards import (
 from .observer import Observer, Ran
 from .origins import (
     HEAP_TYPE,
+    is_known_by_identity,
     is_library,
     is_library_class,
     is_library_module,
@@ -94,7 +96,8 @@ _OF_OPTIMIZERS = frozenset(
 _IMPLICIT = frozenset(
     n for cls in (int, list, dict, type, property, memoryview, types.GeneratorType) for n in dir(cls) if n.startswith("__")
 ) | {"__getattr__", "__missing__", "__post_init__", "__match_args__", "__name__", "__annotations__"}  # fmt: skip
-_PLAIN = (dtype, device, Generator, Node)
+_LOCK = type(new_lock())  # whoever asks whether it is held calls a C function, which is an objection by itself
+_PLAIN = (dtype, device, Generator, Node, _LOCK)
 
 
 class Unreachable(Exception):
@@ -221,7 +224,7 @@ class Reach:
             self._add(what, original)
             return
         if is_library(f.__code__, f.__globals__):
-            if reaches_outside(f.__code__):
+            if reaches_outside(f.__code__, f.__globals__):
                 raise Unreachable(f"{what} talks to other processes")
             return
         self.items.append(FunctionItem(what, f))
@@ -383,7 +386,20 @@ class Reach:
             if t._autograd.hooks or t._autograd.post_hooks:
                 raise Unreachable(f"{what} has hooks")
             self.items.append(AutogradItem(what, t._autograd))
+            self._accumulator(f"where gradients of {what} arrive", t._autograd)
         self._dict(f"attributes of {what}", t.__dict__)
+
+    def _accumulator(self, what: str, meta: Any) -> None:
+        """The hooks that are called when a leaf has its gradient: as long as they are guarded, their node lives."""
+        node = None if meta.accumulator is None else meta.accumulator()
+        for hooks in () if node is None else (node.prehooks, node.hooks):
+            if hooks is not None and id(hooks) not in self.seen:
+                self.seen[id(node)] = node
+                self.items += [
+                    DictItem(what, meta.__dict__, ("accumulator",)),
+                    DictItem(what, node.__dict__, ("hooks", "prehooks")),
+                ]
+                self._add(what, hooks)
 
     def _optimizer(self, what: str, o: Optimizer) -> None:
         self.optimizers.append(o)
@@ -401,6 +417,8 @@ class Reach:
 
     def _object(self, what: str, o: Any) -> None:
         cls = type(o)
+        if is_known_by_identity(cls):
+            return
         foreign = next((c for c in cls.__mro__ if not shows_its_state(c)), None)
         if foreign is not None:
             raise Unreachable(f"{what} is a {foreign.__module__}.{foreign.__name__}, whose state cannot be seen")

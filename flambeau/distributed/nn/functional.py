@@ -12,6 +12,8 @@ from .. import groups, records
 from ..groups import _resolve
 from ..reduce_op import ReduceOp
 
+SENDS_BY_OPERATORS = True
+
 _torch = namespace("torch")
 
 

@@ -74,7 +74,8 @@ class Op:
     an addend, is the operands of both (tensors with an element for each channel, and numbers), the formulas of factor and addend over
     them, and what else is written then; None for other calls.
     `writes` names the arguments that are changed, `draws` is set if random numbers are drawn, `reads_values` if the host must read a
-    value to know the result's shape or type.
+    value to know the result's shape or type. `sends` is set if it exchanges messages with other processes: each such call is made in
+    every run of a program, in order, whatever becomes of its results.
 
     `autocast` is the precision it computes in where operators choose: "lower", "float32" or "widest" (of its arguments); "parts" if
     the operators it is made of choose, "" if it is left alone with them; or a function of a call that returns one of these and the
@@ -119,6 +120,7 @@ class Op:
     writes: tuple[str, ...] = ()
     draws: bool = False
     reads_values: bool = False
+    sends: bool = False
     autocast: str | Callable | None = None
     autocast_cuda: str | Callable | None = None
     batching: str | Batched | Callable | None = None

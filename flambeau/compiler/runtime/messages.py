@@ -1,0 +1,109 @@
+"""What collectives of a compared call gave: the recording gets it from here, instead of sending a second time.
+
+All ranks must exchange the same messages in the same order, and each decides by itself whether it runs a function as it is, records it,
+compares a recording or runs one. So every call, whatever it does, sends exactly what the function as it is would send. A call that
+compares runs the function first and keeps what each collective has written; then the recording runs, from the state that was there
+before, and its collectives are answered with that."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ...core import modes
+from ...core.generator import default_generator
+from ...core.graph import unrecorded
+from ...core.tensor import Tensor
+from ...graph.memory import mapped
+from ...graph.program import Value
+from ...graph.recorder import written_arguments
+from ..record.operator_call import tensor_at
+from ..record.steps import Call
+from .first_run import SetAside, to_the_end
+
+
+class Answers(modes.Observer):
+    """Observes a function: which operators exchange messages, and what they leave in their arguments and results."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[Any, list[Tensor]]] = []
+        self._inside = False  # whether such an operator runs: those that it is made of do not count
+        self._former: modes.Observer | None = None
+
+    @contextlib.contextmanager
+    def observing(self) -> Iterator[None]:
+        self._former = modes.observe(self)
+        try:
+            yield
+        finally:
+            modes.observe(self._former)
+
+    def operator(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
+        seen = run if self._former is None else lambda *a, **k: self._former.operator(op, run, a, k)  # type: ignore[union-attr]
+        if not op.sends or self._inside:
+            return seen(*args, **kwargs)
+        self._inside = True
+        try:
+            result = seen(*args, **kwargs)
+        finally:
+            self._inside = False
+        self.kept.append((op, unrecorded(lambda: [t.detach().clone() for t in _left(op, args, kwargs, result, Tensor)])))
+        return result
+
+    def begin(self, name: str, scope: int, sequence: int = -1) -> Any:
+        return None if self._former is None else self._former.begin(name, scope, sequence)
+
+    def end(self, event: Any) -> None:
+        if self._former is not None:
+            self._former.end(event)
+
+    def give(self, program: Any, call: Call) -> None:
+        """Put what the next collective gave where a step of a program would leave it."""
+        assert call.call is not None
+        op, tensors = self.kept.pop(0) if self.kept else (None, [])
+        places = _left(call.call.op, call.arguments, call.keywords, call.call.results, Value)
+        if op is not call.call.op or [(t.shape, t.dtype) for t in tensors] != [(v.shape, v.dtype) for v in places]:
+            raise RuntimeError(f"{call.name} comes in another order than when the function runs as it is")
+        for t, v in zip(tensors, places):
+            if v.buffer >= 0:
+                unrecorded(tensor_at(program, v).copy_, t)
+
+
+def _left(op: Any, args: tuple, kwargs: dict, result: Any, kind: type) -> list[Any]:
+    """The arguments that an operator writes, and its results: tensors, or values that stand for them."""
+    found: list[Any] = []
+    mapped((written_arguments(op, args, kwargs) if op.writes else (), result), kind, found.append)
+    return found
+
+
+class States:
+    """Everything that existed before a call, as it was and as the call has left it: to run a recording in between."""
+
+    def __init__(self, storages: list[Any], generators: list[Any]):
+        self._storages = storages
+        self._generators = list(dict.fromkeys([default_generator, *generators]))
+        self.before, self._after = self._copy(), (SetAside([]), [])
+
+    def _copy(self) -> tuple[SetAside, list[tuple[Any, bytes]]]:
+        return SetAside(self._storages), [(g, g.state_bytes()) for g in self._generators]
+
+    def back(self) -> None:
+        """As it was."""
+        self._after = self._copy()
+        to_the_end(lambda: self._put(self.before))
+
+    def forth(self) -> None:
+        """As the call has left it."""
+        to_the_end(lambda: self._put(self._after))
+        for aside, _ in (self.before, self._after):
+            aside.close()
+
+    @staticmethod
+    def _put(held: tuple[SetAside, list[tuple[Any, bytes]]]) -> None:
+        held[0].put_back()
+        for generator, mark in held[1]:
+            generator.set_state_bytes(mark)
+
+
+__all__ = ["Answers", "States"]
