@@ -262,11 +262,11 @@ class DistributedDataParallel(Module, Joinable):
         return parameters, sparse
 
     def _assign_modules_buffers(self) -> None:
-        named = [
-            (buffer, name) for name, buffer in self.module.named_buffers() if name not in self.parameters_to_ignore
-        ]
-        self.modules_buffers = [buffer for buffer, _ in named]
-        self.named_module_buffers = {name: buffer for buffer, name in named}
+        """Find the buffers, which may be others than before; the list and the dict stay what they are."""
+        found = {n: buffer for n, buffer in self.module.named_buffers() if n not in self.parameters_to_ignore}
+        self.modules_buffers[:] = found.values()
+        self.named_module_buffers.clear()
+        self.named_module_buffers.update(found)
 
     def _build_debug_param_to_name_mapping(self, parameters: Sequence[Tensor]) -> dict[int, str]:
         places = {id(p): i for i, p in enumerate(parameters)}
@@ -290,6 +290,8 @@ class DistributedDataParallel(Module, Joinable):
         return names
 
     def _start_reducer(self, parameters: list[Tensor], expect_sparse: list[bool]) -> None:
+        self.modules_buffers: list[Tensor] = []
+        self.named_module_buffers: dict[str, Tensor] = {}
         config = self._bucket_config
         limits, rebuild = config.compute_bucket_size_limits(self.static_graph, self.find_unused_parameters)
         buckets, _ = assign_by_size(parameters, limits, expect_sparse)
@@ -391,7 +393,8 @@ class DistributedDataParallel(Module, Joinable):
     def _post_forward(self, output: Any) -> None:
         if self._syncs_buffers(after=True):
             self._sync_buffers()
-        self.reducer.forward_syncs = self.require_backward_grad_sync
+        if not self.require_backward_grad_sync:
+            self.reducer.expect_nothing()
         if grad_mode.enabled and self.require_backward_grad_sync:
             self.require_forward_param_sync = True
             searched = self.find_unused_parameters and not self.static_graph

@@ -84,7 +84,6 @@ class Reducer:
         self.static_graph = False
         self.started = False  # whether there was a forward pass
         self.divisor = process_group.size()
-        self.forward_syncs = True  # whether the running iteration reduces
         self.now: Iteration | None = None  # between a forward pass that will be reduced and the end of its reduction
         self.rebuilt = False
         self.first_order: list[int] = []  # in which gradients became ready, for buckets that are still to be rebuilt
@@ -178,13 +177,18 @@ class Reducer:
                 self.logger.nothing_unused()
         self.now = Iteration(self.buckets, passes, unused)
 
+    def expect_nothing(self) -> None:
+        """The last forward pass is not to be reduced."""
+        if not self.has_begun:
+            self.now = None
+
     def _arrived(self, index: int, *_: Any) -> None:
         """The gradient of a parameter is in its `.grad`."""
         with self._lock:
             if self._searches:
                 self._used[index] = 1
             now = self.now
-            if now is None or not self.forward_syncs:
+            if now is None:
                 return
             if now.backward is None:
                 self._begin(now)

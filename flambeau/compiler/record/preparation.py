@@ -40,6 +40,7 @@ class Prepared:
         self.reach, self.recorder, self.given = reach, recorder, given
         self.loose = loose  # whether gradients that are read may be other tensors in each call
         self.inputs: list[Tensor] = []  # leaves with such gradients
+        self.switched: dict[tuple[int, str], tuple[dict, str, bool]] = {}  # what the call has set to True or False
         self.outside: dict[int, Any] = {}  # what stands for which argument outside, by id
         self.copies: list[tuple[Any, Any]] = []  # lists and dicts among the arguments that the function gets copies of
         self.state = [t for _, t in reach.tensors.values()]
@@ -148,6 +149,7 @@ class Prepared:
 
     def _note_changes(self, recorded: Recorded) -> None:
         """How often the call has changed which memory, what it has counted, and where the state is."""
+        recorded.switched = list(self.switched.values())
         recorded.counted = [step for item in self.reach.items for step in item.steps()]
         recorded.bumps = [(s, s.version - v) for s, v in self.versions if s.version != v and id(s) in self.storages]
         recorded.argument_bumps = [
@@ -193,7 +195,9 @@ class Prepared:
                     raise Changes(f"it changes Python's state: {item.difference()}")
                 continue
             problem = item.difference()
-            if problem:
+            switched = item.switched()
+            self.switched.update({(id(held), name): (held, name, value) for held, name, value in switched})
+            if problem and not switched:
                 raise Changes(f"it changes Python's state: {problem}")
         for item in self.headers:
             problem = item.difference()

@@ -51,6 +51,7 @@ class Recorded:
         self.slots = results.slots
         self.bumps: list[tuple[UntypedStorage, int]] = []  # storages of the state and how often they were changed
         self.argument_bumps: list[tuple[int, int]] = []
+        self.switched: list[tuple[dict, str, bool]] = []  # entries of dicts that the call sets, and to what
         self.counted: list[
             tuple[Any, str, int]
         ] = []  # numbers that the call only adds to: in a dict or a cell, and how much
@@ -154,6 +155,8 @@ class Recorded:
                 held[name] += step
             else:
                 held.cell_contents += step
+        for held, name, value in self.switched:
+            held[name] = value
         for storage, times in self.bumps:
             storage.version += times
         for i, times in self.argument_bumps:

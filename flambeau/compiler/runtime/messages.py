@@ -48,7 +48,9 @@ class Answers(modes.Observer):
             result = seen(*args, **kwargs)
         finally:
             self._inside = False
-        self.kept.append((op, unrecorded(lambda: [t.detach().clone() for t in _left(op, args, kwargs, result, Tensor)])))
+        self.kept.append(
+            (op, unrecorded(lambda: [t.detach().clone() for t in _left(op, args, kwargs, result, Tensor)]))
+        )
         return result
 
     def begin(self, name: str, scope: int, sequence: int = -1) -> Any:

@@ -80,6 +80,10 @@ class Item:
         """By how much numbers in a dict (with a name) or a cell (without) have changed that are only counted."""
         return []
 
+    def switched(self) -> list[tuple[dict, str, bool]]:
+        """Where all that has changed are entries of a dict from True to False or back: the dict, their names and values."""
+        return []
+
     def reads(self, other: Item) -> bool:
         """Whether it watches what has changed in another item."""
         mine, theirs = (
@@ -110,6 +114,16 @@ class DictItem(Item):
             if old is not new and not same(old, new):
                 return f"{self.what}[{name!r}] was {_shown(old)}, is {_shown(new)}"
         return ""
+
+    def switched(self) -> list[tuple[dict, str, bool]]:
+        held = self.held
+        if "__module__" in held or (self.names is None and dict.keys(held) - self.seen.keys()):
+            return []  # what has a module is a class: its attributes cannot be set through its dict
+        now = {n: dict.get(held, n, MISSING) for n in self.seen}
+        changed = {n: value for n, value in now.items() if not same(self.seen[n], value)}
+        if any(type(value) is not bool or type(self.seen[n]) is not bool for n, value in changed.items()):
+            return []
+        return [(held, n, value) for n, value in changed.items()]
 
     def reads(self, other: Item) -> bool:
         if not isinstance(other, DictItem) or other.held is not self.held:

@@ -9,8 +9,11 @@ from ....core.dtype import BY_NAME
 from ....core.graph import unrecorded
 from ....core.tensor import Tensor
 from ....futures import Future
-from ... import groups
+from ... import groups, records
 from ...buckets import GradBucket
+from ...reduce_op import ReduceOp
+
+SENDS_BY_OPERATORS = True
 
 __all__ = [
     "allreduce_hook", "bf16_compress_hook", "bf16_compress_wrapper", "fp16_compress_hook", "fp16_compress_wrapper",
@@ -24,7 +27,8 @@ def _group(process_group: Any) -> Any:
 def _average(process_group: Any, tensor: Tensor) -> Future:
     group = _group(process_group)
     unrecorded(tensor.div_, group.size())
-    return group.allreduce([tensor]).get_future().then(lambda done: done.value()[0])
+    work = records.started(records.all_reduce_, tensor, ReduceOp.SUM, group)
+    return work.get_future().then(lambda done: done.value()[0])
 
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:

@@ -8,9 +8,11 @@ from ....core.graph import unrecorded
 from ....core.tensor import Tensor
 from ....futures import Future
 from ....ops import namespace
-from ... import collectives
+from ... import collectives, records
 from ...buckets import GradBucket
 from .default_hooks import _group
+
+SENDS_BY_OPERATORS = True
 
 __all__ = ["quantization_perchannel_hook", "quantization_pertensor_hook"]
 _torch = namespace("torch")
@@ -38,7 +40,7 @@ def _average(process_group: Any, bucket: GradBucket, width: int) -> Future:
     all_data = [_torch["empty_like"](data) for _ in range(group.size())]
     all_scales = [_torch["empty_like"](scales) for _ in range(group.size())]
     collectives.all_gather(all_scales, scales, group)
-    work = group.allgather([all_data], [data])
+    work = records.started(records.all_gather_, all_data, data, group)
 
     def add_up(done: Future) -> Tensor:
         done.value()

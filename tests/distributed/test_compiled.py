@@ -1,0 +1,366 @@
+"""Compiled steps with collectives: each rank decides by itself how it runs a call, and all exchange the same messages."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import flambeau
+import flambeau.distributed as dist
+from flambeau import nn
+from flambeau.distributed.algorithms.ddp_comm_hooks import default_hooks
+from flambeau.distributed.fsdp import fully_shard
+from flambeau.nn.parallel import DistributedDataParallel
+from tests.distributed import worlds
+
+STEPS = 10
+
+
+def _perceptron() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def _data(rank: int, number: int, rows: int = 5) -> flambeau.Tensor:
+    return flambeau.randn(rows, 4, generator=flambeau.Generator().manual_seed(10 * number + rank))
+
+
+class Training:
+    """A model in DistributedDataParallel, its optimizer, and a step."""
+
+    def __init__(self, make: Callable[[], nn.Module] = _perceptron, **settings: Any):
+        flambeau.manual_seed(0)
+        self.model = DistributedDataParallel(make(), **settings)
+        self.optimizer = flambeau.optim.Adam(self.model.parameters(), lr=0.01)
+
+    def step(self, x: flambeau.Tensor) -> flambeau.Tensor:
+        self.optimizer.zero_grad()
+        loss = self.model(x).pow(2).mean()
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+    def state(self) -> list[flambeau.Tensor]:
+        return [t.detach().clone() for t in self.model.state_dict().values()]
+
+
+def _recordings(compiled: Any) -> list[Any]:
+    return [r for r in compiled._compiled.recordings() if r.checked and r.calls]
+
+
+def _compared(train: Callable[[bool], tuple[list, list]], exact: bool = True) -> None:
+    """Train as it is and compiled; losses and states must be the same."""
+    (losses, state), (other_losses, other_state) = train(False), train(True)
+    for a, b in zip([*losses, *state], [*other_losses, *other_state]):
+        if exact:
+            assert flambeau.equal(a, b), (a, b)
+        flambeau.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def _trained(rank: int, make: Any = _perceptron, rows: Callable[[int], int] = lambda i: 5, data: Any = _data, exact: bool = True,
+             hook: Any = None, **settings: Any) -> Any:  # fmt: skip
+    kept = []
+
+    def train(compiled: bool) -> tuple[list, list]:
+        training = Training(make, **settings)
+        if hook is not None:
+            training.model.register_comm_hook(None, hook)
+        step = flambeau.compile(training.step) if compiled else training.step
+        kept.append(step)
+        return [step(data(rank, i, rows(i))).detach() for i in range(STEPS)], training.state()
+
+    _compared(train, exact)
+    return kept[1]
+
+
+def a_step_is_one_program(rank: int, size: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step = _trained(rank)
+    (recorded,) = _recordings(step)
+    assert recorded.program.sends and recorded.calls >= STEPS - 5
+    assert "collective.all_reduce_" in flambeau.compiler.show(step)
+
+
+def _convolutional() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 4 * 4, 2))
+
+
+def _pictures(rank: int, number: int, rows: int) -> flambeau.Tensor:
+    return flambeau.randn(rows, 1, 6, 6, generator=flambeau.Generator().manual_seed(10 * number + rank))
+
+
+def buffers_are_broadcast_by_the_program(rank: int, size: int) -> None:
+    step = _trained(rank, _convolutional, data=_pictures, exact=False)
+    (recorded,) = _recordings(step)
+    names = [s.call.name for s in recorded.program.segments if s.call is not None and s.call.sends]
+    assert sorted(set(names)) == ["collective.all_reduce_", "collective.broadcast_"], names
+
+
+def sizes_change_on_one_rank_only(rank: int, size: int) -> None:
+    """One rank replays while the other runs a new size as it is, records it and compares it."""
+    step = _trained(rank, rows=lambda i: 5 if rank == 0 or i < 6 else 3)
+    assert sum(r.calls for r in _recordings(step)) >= (3 if rank == 0 else 1)
+
+
+def one_rank_is_not_compiled(rank: int, size: int) -> None:
+    def train(compiled: bool) -> tuple[list, list]:
+        training = Training()
+        step = flambeau.compile(training.step) if compiled and rank == 1 else training.step
+        return [step(_data(rank, i)).detach() for i in range(STEPS)], training.state()
+
+    _compared(train)
+
+
+def several_buckets(rank: int, size: int) -> None:
+    wide = lambda: nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))  # noqa: E731
+    step = _trained(rank, wide, bucket_cap_mb=0.01)
+    (recorded,) = _recordings(step)
+    assert sum(s.call is not None and s.call.sends for s in recorded.program.segments) > 1
+
+
+def gradients_are_views_of_buckets(rank: int, size: int) -> None:
+    assert _recordings(_trained(rank, gradient_as_bucket_view=True))
+
+
+def a_static_graph(rank: int, size: int) -> None:
+    assert _recordings(_trained(rank, static_graph=True))
+
+
+def a_hook_that_rounds(rank: int, size: int) -> None:
+    assert _recordings(_trained(rank, hook=default_hooks.fp16_compress_hook))
+
+
+def unused_parameters_are_searched_for_eagerly(rank: int, size: int) -> None:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _trained(rank, find_unused_parameters=True)
+    assert sum("is not compiled" in str(w.message) or "is split" in str(w.message) for w in told) == 1, told
+
+
+def gradients_add_up_without_sync(rank: int, size: int) -> None:
+    def train(compiled: bool) -> tuple[list, list]:
+        training = Training()
+
+        def accumulate(x: flambeau.Tensor) -> flambeau.Tensor:
+            with training.model.no_sync():
+                loss = training.model(x).pow(2).mean()
+                loss.backward()
+            return loss
+
+        def finish(x: flambeau.Tensor) -> flambeau.Tensor:
+            loss = training.model(x).pow(2).mean()
+            loss.backward()
+            training.optimizer.step()
+            training.optimizer.zero_grad()
+            return loss
+
+        if compiled:
+            accumulate, finish = flambeau.compile(accumulate), flambeau.compile(finish)
+        losses = []
+        for i in range(STEPS):
+            losses += [accumulate(_data(rank, 2 * i)).detach(), finish(_data(rank, 2 * i + 1)).detach()]
+        if compiled:
+            assert _recordings(finish), flambeau.compiler.show(finish)
+        return losses, training.state()
+
+    _compared(train)
+
+
+def one_step_accumulates_and_syncs(rank: int, size: int) -> None:
+    def train(compiled: bool) -> tuple[list, list]:
+        training = Training()
+
+        def both(x: flambeau.Tensor, y: flambeau.Tensor) -> flambeau.Tensor:
+            training.optimizer.zero_grad()
+            with training.model.no_sync():
+                training.model(x).pow(2).mean().backward()
+            loss = training.model(y).pow(2).mean()
+            loss.backward()
+            training.optimizer.step()
+            return loss
+
+        step = flambeau.compile(both) if compiled else both
+        losses = [step(_data(rank, 2 * i), _data(rank, 2 * i + 1)).detach() for i in range(STEPS)]
+        if compiled:
+            assert _recordings(step), flambeau.compiler.show(step)
+        return losses, training.state()
+
+    _compared(train)
+
+
+def collectives_by_hand(rank: int, size: int) -> None:
+    def train(compiled: bool) -> tuple[list, list]:
+        flambeau.manual_seed(0)
+        model = _perceptron()
+        optimizer = flambeau.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x: flambeau.Tensor) -> flambeau.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            works = [dist.all_reduce(p.grad, async_op=True) for p in model.parameters()]
+            for work, p in zip(works, model.parameters()):
+                work.wait()
+                p.grad /= dist.get_world_size()
+            dist.barrier()
+            optimizer.step()
+            return loss
+
+        run = flambeau.compile(step) if compiled else step
+        losses = [run(_data(rank, i)).detach() for i in range(STEPS)]
+        if compiled:
+            assert _recordings(run), flambeau.compiler.show(run)
+        return losses, [p.detach() for p in model.parameters()]
+
+    _compared(train)
+
+
+def results_of_collectives_are_differentiated(rank: int, size: int) -> None:
+    def train(compiled: bool) -> tuple[list, list]:
+        weight = flambeau.ones(4, requires_grad=True)
+
+        def step(x: flambeau.Tensor) -> flambeau.Tensor:
+            weight.grad = None
+            loss = dist.nn.functional.all_reduce((x * weight).sum(0)).pow(2).sum()
+            loss.backward()
+            with flambeau.no_grad():
+                weight.sub_(weight.grad, alpha=1e-3)
+            return loss
+
+        run = flambeau.compile(step) if compiled else step
+        losses = [run(_data(rank, i)).detach() for i in range(STEPS)]
+        if compiled:
+            assert _recordings(run), flambeau.compiler.show(run)
+        return losses, [weight.detach()]
+
+    _compared(train, exact=False)
+
+
+def a_mistake_on_one_rank_ends_both(rank: int, size: int) -> None:
+    """As in a call that is not compiled: one rank raises, the other one waits for it in vain, and says so."""
+    for compiled in (False, True):
+        group = dist.new_group(timeout=timedelta(seconds=2))
+        training = Training(process_group=group)
+        bad = [False]
+
+        def step(x: flambeau.Tensor, training: Training = training, bad: list = bad) -> flambeau.Tensor:
+            if bad[0]:
+                raise KeyError("no such example")
+            return training.step(x)
+
+        run = flambeau.compile(step) if compiled else step
+        for i in range(6):
+            run(_data(rank, i))
+        assert not compiled or _recordings(run)
+        bad[0] = rank == 1
+        with pytest.raises(KeyError if rank == 1 else dist.DistBackendError):
+            run(_data(rank, 7))
+        dist.barrier()
+
+
+def the_world_is_asked_for_again(rank: int, size: int) -> None:
+    """A recording does not survive the group whose rank it holds."""
+    run = flambeau.compile(lambda x: x * (dist.get_rank() + 1))
+    x = flambeau.ones(3)
+    for _ in range(5):
+        assert run(x).tolist() == [1.0 + rank] * 3
+    group, dist.group.WORLD = dist.group.WORLD, dist.new_group([1, 0])
+    try:
+        assert run(x).tolist() == [1.0 + dist.get_rank()] * 3
+    finally:
+        dist.group.WORLD = group
+
+
+def messages_between_two_ranks_are_not_recorded(rank: int, size: int) -> None:
+    def exchange(x: flambeau.Tensor) -> flambeau.Tensor:
+        y = flambeau.empty_like(x)
+        work = dist.isend(x * 2, 1 - rank)
+        dist.recv(y, 1 - rank)
+        work.wait()
+        return y + 1
+
+    run = flambeau.compile(exchange)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(6):
+            assert run(flambeau.full((3,), float(i + rank))).tolist() == [2.0 * (i + 1 - rank) + 1] * 3
+
+
+def a_compiled_model_inside_and_outside(rank: int, size: int) -> None:
+    outcomes = []
+    for kind in ("eager", "inside", "outside"):
+        flambeau.manual_seed(0)
+        model = _perceptron()
+        model = flambeau.compile(model) if kind == "inside" else model
+        parallel = DistributedDataParallel(model)
+        called = flambeau.compile(parallel) if kind == "outside" else parallel
+        optimizer = flambeau.optim.SGD(parallel.parameters(), lr=0.1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for i in range(STEPS):
+                optimizer.zero_grad()
+                called(_data(rank, i)).pow(2).mean().backward()
+                optimizer.step()
+        outcomes.append([p.detach().clone() for p in parallel.parameters()])
+    for other in outcomes[1:]:
+        flambeau.testing.assert_close(other, outcomes[0], rtol=1e-5, atol=1e-6)
+
+
+def sharded_parameters_run_as_they_are(rank: int, size: int) -> None:
+    def train(compiled: bool) -> tuple[list, list]:
+        flambeau.manual_seed(0)
+        model = _perceptron()
+        fully_shard(model)
+        optimizer = flambeau.optim.Adam(model.parameters(), lr=0.01)
+
+        def step(x: flambeau.Tensor) -> flambeau.Tensor:
+            optimizer.zero_grad()
+            loss = model(x).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        run = flambeau.compile(step) if compiled else step
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            losses = [run(_data(rank, i)).detach() for i in range(STEPS)]
+        assert len([w for w in told if "compiled" in str(w.message)]) == int(compiled), told
+        return losses, [p.full_tensor().detach() for p in model.parameters()]
+
+    _compared(train, exact=False)
+
+
+CHECKS = [
+    a_step_is_one_program,
+    buffers_are_broadcast_by_the_program,
+    sizes_change_on_one_rank_only,
+    one_rank_is_not_compiled,
+    several_buckets,
+    gradients_are_views_of_buckets,
+    a_static_graph,
+    a_hook_that_rounds,
+    unused_parameters_are_searched_for_eagerly,
+    gradients_add_up_without_sync,
+    one_step_accumulates_and_syncs,
+    collectives_by_hand,
+    results_of_collectives_are_differentiated,
+    the_world_is_asked_for_again,
+    messages_between_two_ranks_are_not_recorded,
+    a_compiled_model_inside_and_outside,
+    sharded_parameters_run_as_they_are,
+    a_mistake_on_one_rank_ends_both,
+]
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    return worlds.run(CHECKS, 2)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_between_two_ranks(check, outcome) -> None:
+    assert not outcome[check.__name__], outcome[check.__name__]
