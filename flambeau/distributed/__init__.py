@@ -42,14 +42,13 @@ _HOMES = {
             "Logger",
             "Reducer",
             "_DEFAULT_FIRST_BUCKET_BYTES",
-            "_broadcast_coalesced",
             "_compute_bucket_assignment_by_size",
             "_register_builtin_comm_hook",
             "_register_comm_hook",
-            "_verify_params_across_processes",
         ),
         "reducer",
     ),
+    **dict.fromkeys(("_broadcast_coalesced", "_verify_params_across_processes"), "replicas"),
 }
 
 

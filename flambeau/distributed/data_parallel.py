@@ -23,7 +23,8 @@ from .algorithms.join import Join, Joinable, JoinHook
 from .buckets import DEFAULT_FIRST_BUCKET_BYTES, assign_by_size
 from .ddp_logging import Logger
 from .options import DebugLevel, get_debug_level
-from .reducer import BuiltinCommHookType, Reducer, _broadcast_coalesced
+from .reducer import BuiltinCommHookType, Reducer
+from .replicas import _broadcast_coalesced
 from .utils import _sync_module_states, _verify_param_shape_across_processes
 
 __all__ = ["DistributedDataParallel"]

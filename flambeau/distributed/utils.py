@@ -10,7 +10,7 @@ from typing import Any
 from ..core.tensor import Tensor
 from ..nn.utils.rnn import PackedSequence
 from .process_group import ProcessGroup
-from .reducer import _broadcast_coalesced, _verify_params_across_processes
+from .replicas import _broadcast_coalesced, _verify_params_across_processes
 
 __all__: list[str] = []
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ...backends.cpu import jit, native_call
-from ...backends.cpu.onednn import direct, plan, sequence
 from ...core import modes, storage, watching
 from ...core.device import cpu
 from ...core.dtype import float64
@@ -29,6 +28,7 @@ from ...graph.memory import Memory
 from ...graph.program import NO_MEMORY, Value
 from ...ops.index.bad_index import bad_index
 from ...optim.fused import Update as FusedUpdate
+from .onednn_plans import Plans
 from .operator_call import changes_outside, parts_of
 from .returned_numbers import only_returned
 from .steps import MEMCPY, MEMSET, Buffer, Call, Graph, Launch, Number, Ref, Test, Update, VaryingNumber, mapped
@@ -92,7 +92,7 @@ class Recorder(modes.Mode):
         self.leaf: _Leaf | None = None
         self.problems: list[str] = []  # why this cannot be replayed
         self.thread = threading.get_ident()
-        self.plans = _Plans()
+        self.plans = Plans()
         self.graph.buffers = self.memory.buffers
         self._callback = _CALLBACK(self._called)
         self.codes: frozenset = frozenset()  # of the function itself
@@ -472,37 +472,6 @@ def _is_plain(t: Tensor) -> bool:
 
 _UNINITIALISED = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
 _CALLBACK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
-
-
-class _Plans:
-    """The plans of oneDNN by the addresses of their tables, and the memory that they share."""
-
-    def __init__(self) -> None:
-        found = [f(brief) for f in (sequence.runner, direct.runner) for brief in (False, True)]
-        self.runners = {jit.address_of(f) for f in found if f is not None}
-        self.known: dict[int, Any] = {}
-
-    def find(self, table: int) -> Any:
-        if table not in self.known:
-            for cache in list(plan._caches):
-                for entry in [*cache.young.values(), *cache.old.values()]:
-                    one = entry[0] if type(entry) is tuple else getattr(entry, "plan", entry)
-                    if getattr(one, "address", None) is not None:
-                        self.known[one.address] = one
-        return self.known.get(table)
-
-    def know_workspace(self, memory: Memory) -> None:
-        place = plan._workspace.address
-        known = memory.find(place)
-        if place and (known is None or memory.buffers[known.buffer].source != "workspace"):
-            memory.add(place, plan._workspace.size, "workspace")
-
-    def in_workspace(self, memory: Memory, address: int) -> Ref | None:
-        start = plan._workspace.address
-        if not start <= address < start + plan._workspace.size:
-            return None
-        self.know_workspace(memory)
-        return memory.find(address)
 
 
 __all__ = ["Loose", "Memory", "NotRecordable", "Recorder"]

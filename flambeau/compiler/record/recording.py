@@ -10,6 +10,7 @@ from ...core.allocator import allocator
 from ...core.storage import INFERENCE, UntypedStorage
 from ...core.tensor import Tensor
 from ..late import late
+from ..runtime import messages
 from ..runtime.first_run import Rehearsal, SetAside, extent, to_the_end
 from ..runtime.program import Program
 from ..state.arguments import Arguments, settings_key
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ..passes.pipeline import Stage
     from .differentiable import Derivative
 
-differentiable, messages = late("record.differentiable"), late("runtime.messages")
+differentiable = late("record.differentiable")
 
 
 def _references(thing: Any) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from ...core.graph import unrecorded
 from ...core.locks import new_lock
 from ...core.tensor import Tensor
-from ...distributed.reducer import _gather_objects
+from ...distributed.replicas import _gather_objects
 from . import execution
 from .timeline_hook import mark_cycle, note
 
