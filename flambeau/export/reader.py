@@ -15,7 +15,9 @@ from ..fx.graph_module import GraphModule
 from ..fx.node import Node
 from ..library.aten import OpOverload, aten
 from ..library.higher_order import HigherOrderOperator, cond_op
+from ..library.operator import OperatorFace
 from ..nn import Module
+from ..ops import OPS
 from . import expressions, treespecs
 from .exported_program import ExportedProgram, ModuleCallEntry, ModuleCallSignature, ValueRange
 from .graph_signature import (
@@ -48,6 +50,10 @@ def _target(name: Any) -> Any:
             return found
     if name == "torch.ops.higher_order.cond":
         return cond_op
+    if name.startswith("torch.ops.") and name.count(".") == 4:  # an operator of a user's, if it is declared
+        found = OPS.get("::".join(name.split(".")[2:4]))
+        if found is not None and isinstance(found.function, OperatorFace) and name.endswith(".default"):
+            return found.function
     if name.startswith("_operator.") and name[len("_operator.") :] in _ARITHMETIC:
         return getattr(operator, name[len("_operator.") :])
     raise NotImplementedError(f"the exported program calls {name[:80]}, which is not in Flambeau")

@@ -13,6 +13,7 @@ from ..fx.graph import Graph
 from ..fx.node import Node
 from ..library.aten.overloads import OpOverload
 from ..library.higher_order import HigherOrderOperator
+from ..library.operator import OperatorFace
 from ..torch_version import TORCH_VERSION
 from . import treespecs
 from .exported_program import ExportedProgram
@@ -120,6 +121,8 @@ class Writer:
     def _target(self, node: Node) -> str:
         if isinstance(node.target, OpOverload):
             return f"torch.ops.{node.target}"
+        if isinstance(node.target, OperatorFace):
+            return f"torch.ops.{node.target}.default"
         if isinstance(node.target, HigherOrderOperator):
             return f"torch.ops.higher_order.{node.target}"
         if getattr(node.target, "__module__", "") == "_operator":
@@ -129,7 +132,7 @@ class Writer:
     def _arguments(self, node: Node) -> list[dict[str, Any]]:
         if isinstance(node.target, HigherOrderOperator):
             return [{"name": "", "arg": self._value(a, "Tensor[]"), "kind": 1} for a in node.args]
-        if not isinstance(node.target, OpOverload):
+        if not isinstance(node.target, (OpOverload, OperatorFace)):
             return [{"name": n, "arg": self._value(a), "kind": 1} for n, a in zip(_ARITHMETIC, node.args)]
         arguments = node.target._schema.arguments
         found = [

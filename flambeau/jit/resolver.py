@@ -24,13 +24,17 @@ from ..autograd.profiler import record_function
 from ..compat.legacy import TENSOR_TYPES
 from ..core.graph import unrecorded
 from ..library.aten.resolver import by_name
+from ..library.custom_op import CustomOpDef
 from ..library.native import ClassNamespace
 from ..library.operator import OperatorFace
 from ..ops.machinery.arguments import need_tensor, need_tensors
+from ..ops.machinery.formula import Pointwise
+from ..ops.machinery.record import Op
 from ..ops.nn.loss_arguments import reduction_number
 from . import classes, contexts, operators
 from . import signatures as notes
 from .emitter import Emitter
+from .formula_values import FormulaValue
 from .functions import Definition, Function, defaults_of, parsed, text_definition
 from .marks import Mark, boolean_dispatched, mark_of, overloads
 from .matching import Named
@@ -223,6 +227,8 @@ class Resolver:
         mark = mark_of(thing)
         if known is not None and mark is None:
             return known[1]()
+        if isinstance(thing, CustomOpDef):
+            thing = thing._opoverload
         if isinstance(thing, OperatorFace):
             return BuiltinFunction(thing.op.name)
         if isinstance(thing, python_types.ModuleType):
@@ -296,6 +302,9 @@ class Resolver:
                 for truth, word in ((True, "true"), (False, "false"))
             }
             return Dispatch(switch["arg_name"], switch["index"], chosen, switch["default"])
+        op = getattr(thing, "op", None)
+        if isinstance(op, Op) and isinstance(op.impl, Pointwise) and not op.namespaces:
+            return FormulaValue(op)
         if is_library(getattr(thing, "__module__", None) or "") and hasattr(thing, "op"):
             return record_form(thing.op)
         if not inspect.isfunction(thing):

@@ -12,6 +12,7 @@ from ..core import modes
 from ..core.dtype import METHODS
 from ..core.native_class import CustomClass
 from ..core.tensor import Tensor
+from ..library.aten import formulas
 from ..nn.modules import hooks as module_hooks  # noqa: F401  registers what the global hooks need
 from ..nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from ..ops.machinery.matching import NoMatch
@@ -271,6 +272,8 @@ class Tracer(TracedSizes, modes.Mode):
         if call is None:  # made of operators that have names in graphs: record those
             if declares_calls(op):
                 function, args = op.aten_calls, (self, *args)
+            elif op.kind == "pointwise" and not op.namespaces:  # a formula of a user's: its steps
+                function, args, kwargs = formulas.recorded, (self, op, function, args, kwargs), {}
             before, self.reads_python = self.reads_python, False
             try:
                 with self:
@@ -286,6 +289,11 @@ class Tracer(TracedSizes, modes.Mode):
     def again(self, function: Callable, args: tuple, kwargs: dict) -> Any:
         """Record the operators that a function of the library is made of."""
         return function(*args, **kwargs)
+
+    def unseen(self, function: Callable) -> Any:
+        """Run a function without recording it."""
+        with _without(self):
+            return self._run(function, (), {})
 
     @property
     def aten(self) -> _Operators:

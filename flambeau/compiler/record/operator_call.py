@@ -11,12 +11,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...core import watching
-from ...core.device import cpu
+from ...core.device import cpu, device
+from ...core.dtype import dtype
 from ...core.graph import grad_mode
 from ...core.storage import UntypedStorage
 from ...core.tensor import Tensor
 from ...graph.memory import Ref, mapped
 from ...graph.program import Value
+from ..state.arguments import ATOMS
 from .steps import Call, Graph, Launch
 
 if TYPE_CHECKING:
@@ -52,6 +54,14 @@ def parts_of(result: Any) -> list[Any]:
     return [result]
 
 
+def plain_parts(given: tuple[tuple, dict]) -> set[int] | None:
+    """The buffers of the values among the arguments of a call; None if there is something else than values and plain settings."""
+    parts = parts_of([given[0], *given[1].values()])
+    if not all(isinstance(part, (Value, *ATOMS, dtype, device)) for part in parts):
+        return None
+    return {part.buffer for part in parts if isinstance(part, Value)}
+
+
 def changes_outside(graph: Graph, steps: list[Any]) -> bool:
     """Whether steps change memory that existed before the function ran, the state of a generator included."""
     for step in steps:
@@ -75,11 +85,15 @@ def _found(program: Program, call: Call, result: Any, made: list[UntypedStorage]
     needed = [b for b in call.makes if b in program.needed]
     found = {} if call.results is None else _compared(program, call, result)
     missing = [b for b in needed if b not in found]
+    if missing and call.call is not None:
+        shown = zip(parts_of(call.call.results), parts_of(result))
+        found.update((v.buffer, t._storage) for v, t in shown if isinstance(v, Value) and v.buffer in missing)
+        missing = [b for b in needed if b not in found]
     if missing:
         by_order = dict(zip(call.makes, made)) if len(made) == len(call.makes) else {}
         found.update((b, by_order[b]) for b in missing if b in by_order)
     buffers = program.graph.buffers
-    if any(b not in found or found[b].capacity != buffers[b].size for b in needed):
+    if any(b not in found or max(found[b].capacity, found[b].size_bytes) != buffers[b].size for b in needed):
         if call.results is not None:
             raise OtherLayout(_said(call))
         sizes = [buffers[b].size for b in call.makes]
@@ -135,4 +149,13 @@ class _Collector(watching.Watcher):
             self.found.append(new)
 
 
-__all__ = ["OtherLayout", "Stale", "call_operator", "can_restart", "changes_outside", "parts_of", "tensor_at"]
+__all__ = [
+    "OtherLayout",
+    "Stale",
+    "call_operator",
+    "can_restart",
+    "changes_outside",
+    "parts_of",
+    "plain_parts",
+    "tensor_at",
+]

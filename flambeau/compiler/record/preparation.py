@@ -157,7 +157,7 @@ class Prepared:
             for i, (t, old) in enumerate(zip(self.given.tensors, self.argument_versions))
             if t._storage.version != old and self._first(i)
         ]
-        if recorded.program.sends:
+        if getattr(recorded.program, "sends", False):  # what is captured on a GPU has no program yet
             recorded.state_storages = list(self.storages.values())
         recorded.state_addresses = frozenset(s.ptr for s in self.storages.values() if s.ptr)
         recorded.state_ranges = [(s.ptr, s.ptr + s.size_bytes) for s in self.storages.values() if s.ptr]

@@ -29,7 +29,7 @@ from ...graph.program import NO_MEMORY, Value
 from ...ops.index.bad_index import bad_index
 from ...optim.fused import Update as FusedUpdate
 from .onednn_plans import Plans
-from .operator_call import changes_outside, parts_of
+from .operator_call import changes_outside, parts_of, plain_parts
 from .returned_numbers import only_returned
 from .steps import MEMCPY, MEMSET, Buffer, Call, Graph, Launch, Number, Ref, Test, Update, VaryingNumber, mapped
 
@@ -215,6 +215,7 @@ class Recorder(modes.Mode):
 
     def _finish(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict], result: Any) -> None:
         """The operator is done: its native calls are its effect, or it will be called again as a whole."""
+        self._adopt(leaf, given, result)
         touched = {ref.buffer for step in leaf.steps for ref in step.refs()}
         if not leaf.steps and not leaf.problem and op.name in _UNINITIALISED:
             return
@@ -239,6 +240,18 @@ class Recorder(modes.Mode):
         self.graph.steps += leaf.steps
         if leaf.generator is not None and leaf.generator not in self.graph.generators:
             self.graph.generators.append(leaf.generator)
+
+    def _adopt(self, leaf: _Leaf, given: tuple[tuple, dict], result: Any) -> None:
+        """Results over memory that nobody has told of, an array's of NumPy: it is the operator's own, if all that this was given are
+        tensors and plain values."""
+        known = plain_parts(given)
+        for t in () if known is None else parts_of(result):
+            held = t._storage if isinstance(t, Tensor) and _is_plain(t) else None
+            place = None if held is None or held.owner is None else self.memory.find(held.ptr)
+            if held is None or held.owner is None or (place is not None and place.buffer in known):  # type: ignore[operator]
+                continue
+            leaf.makes.append(self.memory.add(held.ptr, held.size_bytes, "new").index)
+            leaf.problem = leaf.problem or "its result is memory of another library"
 
     def _whole(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict], result: Any) -> operators.Call:
         """The call of an operator, which native calls are parts of."""

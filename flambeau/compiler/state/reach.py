@@ -30,6 +30,7 @@ from ...core.tensor import Tensor
 from ...nn import functional
 from ...nn.modules.module import Module
 from ...nn.parameter import Parameter
+from ...ops.machinery.record import Op
 from ...optim import optimizer as optimizer_room
 from ...optim.optimizer import Optimizer
 from . import c_functions
@@ -415,6 +416,12 @@ class Reach:
             self.items.append(DictItem(f"{what}.param_groups[{i}]", group, ("params",)))
             self._add(f"{what}.param_groups[{i}]['params']", group["params"])
 
+    def _record(self, what: str, op: Op) -> None:
+        """An operator of a user's: what runs when it is called. Its other rules (sharding, ONNX) are only guarded."""
+        self.items.append(DictItem(what, vars(op)))
+        for name in ("kernels", "impl", "autocast", "source"):
+            self._add(f"{what}.{name}", getattr(op, name))
+
     def _object(self, what: str, o: Any) -> None:
         cls = type(o)
         if is_known_by_identity(cls):
@@ -528,6 +535,7 @@ _VISITORS: list[tuple[Any, Callable]] = [
     ((operator.attrgetter, operator.methodcaller), Reach._by_name),
     (types.ModuleType, Reach._module_object),
     (Optimizer, Reach._optimizer),
+    (Op, Reach._record),
     (dict, Reach._dict),
     (list, Reach._list),
     ((tuple, frozenset), Reach._tuple),

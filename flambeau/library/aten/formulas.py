@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.dtype import bool_
@@ -26,8 +26,12 @@ def recorded(recorder: Any, op: Any, function: Callable, operands: tuple, option
     pointwise = op.impl
     plain = recorder.unseen(functools.partial(function, *operands, **options))
     params = options.get("params", ())
+    if not params and pointwise.parameters:
+        given = op.bind(operands, options)
+        operands = tuple(given[name] for name in pointwise.operand_names)
+        params = [given[name] for name, _ in pointwise.parameters]
     symbols = [arg(i) for i in range(len(operands))] + [const(p) for p in params]
-    result = _Steps(operands).value(pointwise.evaluate(symbols, plain.dtype))
+    result = Steps(operands).value(pointwise.evaluate(symbols, plain.dtype))
     if not isinstance(result, Tensor):
         result = aten.full.default(list(plain.shape), result, dtype=plain.dtype, device=plain.device, pin_memory=False)
     if result.dtype is not plain.dtype:
@@ -37,11 +41,12 @@ def recorded(recorder: Any, op: Any, function: Callable, operands: tuple, option
     return result
 
 
-class _Steps:
-    """Values of expressions, each computed once."""
+class Steps:
+    """Values of expressions, each computed once by operators of `calls`: PyTorch's, or what stands for them where a call is only
+    written down. Values of the class `tensors` are tensors there."""
 
-    def __init__(self, operands: tuple) -> None:
-        self.operands = operands
+    def __init__(self, operands: Sequence[Any], calls: Any = aten, tensors: type = Tensor) -> None:
+        self.operands, self.aten, self.tensors = operands, calls, tensors
         self.known: dict[Expr, Any] = {}
 
     def value(self, x: Expr) -> Any:
@@ -56,29 +61,66 @@ class _Steps:
             return x.args[0]
         if x.op == "cast":
             inner = self.value(x.args[0])
-            return aten._to_copy.default(inner, dtype=x.args[1]) if isinstance(inner, Tensor) else inner
+            return self.aten._to_copy.default(inner, dtype=x.args[1]) if self._is_tensor(inner) else inner
         if not all(isinstance(a, Expr) for a in x.args):
             raise NotImplementedError(f"the step {x.op} of a formula has no counterpart among PyTorch's operators")
         values = [self.value(a) for a in x.args]
-        if not any(isinstance(v, Tensor) for v in values):
+        if not any(map(self._is_tensor, values)):
             return _of_numbers(x.op, values)
         if x.op == "where":
-            return _where(*values)
+            return self._where(*values)
         if x.op == "fma":
-            return _both("add", _both("mul", values[0], values[1]), values[2])
+            return self._both("add", self._both("mul", values[0], values[1]), values[2])
         if x.op in _SAME_IF_REAL and not values[0].dtype.is_complex:
             return values[0]
         if x.op in ("and", "or") and any(isinstance(v, bool) for v in values):
             return _with_truth(x.op, *values)
-        if x.op in _LIMITS and not all(isinstance(v, Tensor) for v in values):
-            value, limit = values if isinstance(values[0], Tensor) else reversed(values)
-            return getattr(aten, _LIMITS[x.op])(value, limit)
-        if len(values) == 2 and not isinstance(values[0], Tensor):
-            return _both(x.op, *values)
+        if x.op in _LIMITS and not all(map(self._is_tensor, values)):
+            value, limit = values if self._is_tensor(values[0]) else reversed(values)
+            return getattr(self.aten, _LIMITS[x.op])(value, limit)
+        if len(values) == 2 and not self._is_tensor(values[0]):
+            return self._both(x.op, *values)
         name = _NAMES.get(x.op, x.op)
         if name == "pow":
-            return aten.pow(*values)
-        return getattr(aten, name)(*values)
+            return self.aten.pow(*values)
+        return getattr(self.aten, name)(*values)
+
+    def _is_tensor(self, value: Any) -> bool:
+        return isinstance(value, self.tensors)
+
+    def _where(self, condition: Any, yes: Any, no: Any) -> Any:
+        if isinstance(condition, bool):
+            return yes if condition else no
+        if condition.dtype is not bool_:
+            condition = self.aten.ne(condition, 0)
+        overload = {(1, 1): "self", (0, 1): "ScalarSelf", (1, 0): "ScalarOther", (0, 0): "Scalar"}
+        chosen = overload[(int(self._is_tensor(yes)), int(self._is_tensor(no)))]
+        return getattr(self.aten.where, chosen)(condition, yes, no)
+
+    def _both(self, op: str, left: Any, right: Any) -> Any:
+        if self._is_tensor(left):
+            return getattr(self.aten, op)(left, right)
+        return self._from_number(op, left, right) if self._is_tensor(right) else _of_numbers(op, [left, right])
+
+    def _from_number(self, op: str, number: Any, value: Any) -> Any:
+        """A number on the left of an operator."""
+        if op in ("add", "mul"):
+            return getattr(self.aten, op)(value, number)
+        if op == "sub":
+            return self.aten.rsub.Scalar(value, number)
+        if op == "div":
+            inverse = self.aten.reciprocal.default(value)
+            return (
+                inverse if isinstance(number, (int, float)) and number == 1 else self.aten.mul.Tensor(inverse, number)
+            )
+        if op == "pow":
+            return self.aten.pow.Scalar(number, value)
+        mirrored = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+        if op in mirrored:
+            return getattr(self.aten, mirrored[op])(value, number)
+        raise NotImplementedError(
+            f"the step {op} of a formula, with a number on the left, has no counterpart among PyTorch's operators"
+        )
 
 
 def _of_numbers(op: str, values: list[Any]) -> Any:
@@ -91,42 +133,6 @@ def _of_numbers(op: str, values: list[Any]) -> Any:
     return found(*values)
 
 
-def _where(condition: Any, yes: Any, no: Any) -> Any:
-    if isinstance(condition, bool):
-        return yes if condition else no
-    if condition.dtype is not bool_:
-        condition = aten.ne(condition, 0)
-    overload = {(1, 1): "self", (0, 1): "ScalarSelf", (1, 0): "ScalarOther", (0, 0): "Scalar"}
-    return getattr(aten.where, overload[(int(isinstance(yes, Tensor)), int(isinstance(no, Tensor)))])(
-        condition, yes, no
-    )
-
-
 def _with_truth(op: str, left: Any, right: Any) -> Any:
     known, other = (left, right) if isinstance(left, bool) else (right, left)
     return other if known is (op == "and") else known
-
-
-def _both(op: str, left: Any, right: Any) -> Any:
-    if isinstance(left, Tensor):
-        return getattr(aten, op)(left, right)
-    return _from_number(op, left, right) if isinstance(right, Tensor) else _of_numbers(op, [left, right])
-
-
-def _from_number(op: str, number: Any, value: Any) -> Any:
-    """A number on the left of an operator."""
-    if op in ("add", "mul"):
-        return getattr(aten, op)(value, number)
-    if op == "sub":
-        return aten.rsub.Scalar(value, number)
-    if op == "div":
-        inverse = aten.reciprocal.default(value)
-        return inverse if number == 1 else aten.mul.Tensor(inverse, number)
-    if op == "pow":
-        return aten.pow.Scalar(number, value)
-    mirrored = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
-    if op in mirrored:
-        return getattr(aten, mirrored[op])(value, number)
-    raise NotImplementedError(
-        f"the step {op} of a formula, with a number on the left, has no counterpart among PyTorch's operators"
-    )

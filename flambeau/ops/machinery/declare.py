@@ -136,6 +136,7 @@ def user_pointwise(formula: Callable) -> Callable:
     inplace, doc = _inplace_face(impl), formula.__doc__ or ""
     op = Op(formula.__name__, "pointwise", face, (), None, inplace, True, True, impl, (), doc)
     dress(face, op, formula, face.unwatched_twin)
+    face.__module__, face.__qualname__ = formula.__module__, formula.__qualname__
     impl.op = op
     return face
 

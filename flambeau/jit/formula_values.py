@@ -1,0 +1,88 @@
+"""A user's operator with a formula in compiled code: the steps of the formula, where it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.dtype import BY_NAME, dtype
+from ..expr.node import arg
+from ..library.aten.formulas import Steps
+from .ir import Value
+from .matching import Named
+from .source import Range, error
+from .types import FLOAT, INT
+from .values import SimpleValue, Sugared
+
+
+class FormulaValue(Sugared):
+    """An operator of a user's that has a formula."""
+
+    kind = "function"
+
+    def __init__(self, op: Any):
+        self.op = op
+
+    def call(self, place: Range | None, m: Any, args: Sequence[Named], kwargs: Sequence[Named]) -> Sugared:
+        formula = self.op.impl
+        try:
+            given = self.op.bind(tuple(a.value for a in args), {str(k.name): k.value for k in kwargs})
+        except TypeError as problem:
+            raise error(place, str(problem)) from None
+        names = [*formula.operand_names, *(name for name, _ in formula.parameters)]
+        operands = [_operand(m, place, given[name]) for name in names]
+        root = formula.evaluate([arg(i) for i in range(len(names))], BY_NAME["float32"])
+        found = Steps(operands, _Calls(m, place), _Step).value(root)
+        return SimpleValue(_value(m, place, found))
+
+
+class _Step:
+    """A tensor of the graph."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    @property
+    def dtype(self) -> dtype:
+        """What the results of comparisons are asked for: they are bools, others are not."""
+        made = self.value.node.kind_
+        return BY_NAME["bool" if made in _COMPARISONS else "float32"]
+
+
+_COMPARISONS = frozenset(f"aten::{name}" for name in ("eq", "ne", "lt", "le", "gt", "ge", "logical_not", "isnan"))
+
+
+class _Calls:
+    """`torch.ops.aten`, whose calls become nodes."""
+
+    def __init__(self, m: Any, place: Range | None, symbol: str = ""):
+        self.m, self.place, self.symbol = m, place, symbol
+
+    def __getattr__(self, name: str) -> Callable:
+        return self if self.symbol else _Calls(self.m, self.place, f"aten::{name}")
+
+    def __call__(self, *args: Any) -> _Step:
+        given = [Named(_value(self.m, self.place, a), self.place) for a in args]
+        return _Step(self.m.call_operator(self.place, self.symbol, given, []))
+
+
+def _operand(m: Any, place: Range | None, given: Any) -> Any:
+    """A number that is known, or a tensor: for a number that is not, one without dimensions."""
+    if not isinstance(given, Value):
+        return given
+    known, number = m.known(given)
+    if known and type(number) in (int, float):
+        return number
+    if given.type in (INT, FLOAT):
+        wide = Named(m.constant(BY_NAME["float64"].number, INT, place), place, "dtype")
+        given = m.call_operator(place, "aten::scalar_tensor", [Named(given, place)], [wide])
+    return _Step(given)
+
+
+def _value(m: Any, place: Range | None, thing: Any) -> Any:
+    if isinstance(thing, _Step):
+        return thing.value
+    return m.constant(thing, INT if type(thing) is int else FLOAT, place)
+
+
+__all__ = ["FormulaValue"]
