@@ -30,7 +30,6 @@ from .distributed_c10d import (
     _reduce_scatter_base,
 )
 
-SENDS_BY_OPERATORS = True
 # Names that live in modules imported only when they are used.
 _HOMES = {
     "DeviceMesh": "device_mesh",

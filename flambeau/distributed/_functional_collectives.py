@@ -18,8 +18,6 @@ from .records import listeners
 from .records import told as _told
 from .reduce_op import ReduceOp
 
-SENDS_BY_OPERATORS = True
-
 _torch = namespace("torch")
 _STORAGE = Tensor.__dict__["_storage"]
 

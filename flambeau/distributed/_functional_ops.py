@@ -9,8 +9,6 @@ from ..library.registration import Library
 from . import _functional_collectives as funcol
 from . import collectives, groups
 
-SENDS_BY_OPERATORS = True
-
 
 def _there(tensors: list[Any]) -> list[Any]:
     return [funcol.wait_tensor(t) for t in tensors]

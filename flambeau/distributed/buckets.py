@@ -10,8 +10,6 @@ from ..core.graph import unrecorded
 from ..core.layout import is_non_overlapping_and_dense
 from ..core.tensor import Tensor, empty
 
-SENDS_BY_OPERATORS = True
-
 DEFAULT_FIRST_BUCKET_BYTES = 1024 * 1024
 
 

@@ -26,9 +26,6 @@ __all__ = [
     "reduce_scatter_tensor", "scatter", "send", "supports_complex",
 ]  # fmt: skip
 
-SENDS_BY_OPERATORS = True
-
-
 # -- arguments --------------------------------------------------------------------------------------------------------------
 
 

@@ -29,7 +29,6 @@ from .utils import _sync_module_states, _verify_param_shape_across_processes
 
 __all__ = ["DistributedDataParallel"]
 
-SENDS_BY_OPERATORS = True
 _DEFAULT_BUCKET_CAP_MB = 25
 _MB_TO_BYTES = 1024 * 1024
 _BROADCAST_BYTES = 250 * _MB_TO_BYTES

@@ -7,8 +7,6 @@ import time
 import warnings
 from typing import Any
 
-SENDS_BY_OPERATORS = True
-
 
 class Logger:
     """Collects the numbers that `_get_ddp_logging_data()` returns; times are in nanoseconds. Of a compiled step it knows

@@ -54,8 +54,6 @@ from .store import FileStore, HashStore, PrefixStore, Store
 from .tcp_store import TCPStore
 from .work import Work
 
-SENDS_BY_OPERATORS = True
-
 GroupName = str
 ProcessGroupGloo = ProcessGroup
 _reduce_op = groups.reduce_op

@@ -33,7 +33,6 @@ from .rendezvous import default_pg_nccl_timeout, launcher_ranks, rendezvous
 from .shared_engine import SharedEngine
 from .store import HashStore, PrefixStore, Store
 
-SENDS_BY_OPERATORS = True
 STORE_BASED_BARRIER_PREFIX = "store_based_barrier_key"
 
 

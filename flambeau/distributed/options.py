@@ -9,8 +9,6 @@ from typing import Any
 
 from .reduce_op import RedOpType
 
-SENDS_BY_OPERATORS = True
-
 default_pg_timeout = timedelta(minutes=30)
 NO_TIMEOUT = timedelta(milliseconds=-1)  # that of the process group
 

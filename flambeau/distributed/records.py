@@ -25,7 +25,6 @@ from .reduce_op import RedOpType, ReduceOp, kind_of
 from .work import Work
 
 _torch = namespace("torch")
-SENDS_BY_OPERATORS = True
 
 
 class _Listeners(threading.local):

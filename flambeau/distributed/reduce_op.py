@@ -17,8 +17,6 @@ from ..core.storage import UntypedStorage
 from ..core.tensor import Tensor, new_tensor
 from ..ops import namespace
 
-SENDS_BY_OPERATORS = True
-
 
 class RedOpType(enum.IntEnum):
     """The kinds of reduction."""

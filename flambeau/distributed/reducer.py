@@ -27,7 +27,6 @@ from .reduce_op import ReduceOp
 
 __all__ = ["BuiltinCommHookType", "GradBucket", "Logger", "Reducer"]
 
-SENDS_BY_OPERATORS = True
 _DEFAULT_FIRST_BUCKET_BYTES = DEFAULT_FIRST_BUCKET_BYTES
 _compute_bucket_assignment_by_size = assign_by_size
 

@@ -14,8 +14,6 @@ from .buckets import assign_by_size
 from .object_collectives import _object_to_tensor, _tensor_to_object
 from .process_group import ProcessGroup
 
-SENDS_BY_OPERATORS = True
-
 
 def _broadcast_coalesced(
     process_group: ProcessGroup, tensors: Sequence[Tensor], buffer_size: int, src: int = 0

@@ -12,8 +12,6 @@ from ..core.tensor import Tensor
 from ..futures import Future
 from .errors import DistBackendError
 
-SENDS_BY_OPERATORS = True
-
 
 class Arrived:
     """A message that an engine need not wait for: it is on the device's stream, or nobody sends it."""

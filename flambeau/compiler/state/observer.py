@@ -127,7 +127,7 @@ class _Watch:
         if code is _SHOWS:
             self._refuse("a warning is shown")
         if kind == LIBRARY:
-            if reaches_outside(code, frame.f_globals) and self._is_users(frame.f_back):
+            if reaches_outside(code) and self._is_users(frame.f_back):
                 self._refuse(f"{code.co_name}() is called, which may reach files or other processes")
             return
         if kind == SHARED and not self._is_users(frame.f_back):
@@ -164,7 +164,7 @@ class _Watch:
             known = self.kinds[id(code)] = (kind_of(code, frame.f_globals), code)
             if known[0] == LIBRARY:
                 self.observer.library_names.update(code.co_names)
-                if not reaches_outside(code, frame.f_globals):
+                if not reaches_outside(code):
                     self.own.add(id(code))
         return known[0]
 

@@ -17,10 +17,14 @@ from . import c_functions
 
 LIBRARY, USER, SHARED = range(3)  # what is shared counts as the code's that calls it
 _PACKAGE = __name__.partition(".")[0]
-_ROOMS = ("distributed", "horovod", "serialization", "serve")  # they reach files and other processes
+# They reach files and other processes. What `distributed` sends besides passes the door, or is told to watchers.
+_ROOMS = (
+    *(f"distributed/{room}" for room in ("autograd", "checkpoint", "elastic", "launch", "mailbox", "nn/api", "rendezvous", "rpc", "run", "store", "tcp_store")),
+    "horovod", "serialization", "serve",
+)  # fmt: skip
 _HOME = str(Path((lambda: None).__code__.co_filename).parents[2]) + os.sep  # the folder of the whole library
-_OUTSIDE = tuple(_HOME + room for room in _ROOMS)
-_OUTSIDE_NAMES = tuple(f"{_PACKAGE}.{room}" for room in _ROOMS)
+_OUTSIDE = tuple(_HOME + room.replace("/", os.sep) for room in _ROOMS)
+_OUTSIDE_NAMES = tuple(f"{_PACKAGE}.{room}".replace("/", ".") for room in _ROOMS)
 _PACKAGES = os.path.dirname(os.path.dirname(np.__file__)) + os.sep
 _PYTHON = os.path.dirname(os.path.abspath(types.__file__)) + os.sep
 # Folders of packages that this library calls itself.
@@ -77,16 +81,14 @@ def is_users(code: types.CodeType, space: dict) -> bool:
     return kind_of(code, space) == USER
 
 
-def reaches_outside(code: types.CodeType, space: dict) -> bool:
-    """Whether code of this library, which sees these globals, does more than compute: files, other processes. Where a module says
-    `SENDS_BY_OPERATORS`, whatever it sends passes the door or is told to watchers, so that a recorder sees it."""
-    return code.co_filename.startswith(_OUTSIDE) and not space.get("SENDS_BY_OPERATORS")
+def reaches_outside(code: types.CodeType) -> bool:
+    """Whether code of this library does more than compute: files, other processes."""
+    return code.co_filename.startswith(_OUTSIDE)
 
 
 def is_outside(module: str) -> bool:
     """Whether a module of this library does more than compute."""
-    known = getattr(sys.modules.get(module), "__dict__", {})
-    return module.startswith(_OUTSIDE_NAMES) and not known.get("SENDS_BY_OPERATORS")
+    return module.startswith(_OUTSIDE_NAMES)
 
 
 @functools.lru_cache(4096)

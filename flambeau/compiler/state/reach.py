@@ -225,7 +225,7 @@ class Reach:
             self._add(what, original)
             return
         if is_library(f.__code__, f.__globals__):
-            if reaches_outside(f.__code__, f.__globals__):
+            if reaches_outside(f.__code__):
                 raise Unreachable(f"{what} talks to other processes")
             return
         self.items.append(FunctionItem(what, f))

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from ...ops import namespace
 from .. import collectives
 
-SENDS_BY_OPERATORS = True
-
 __all__ = ["Join", "JoinHook", "Joinable"]
 
 

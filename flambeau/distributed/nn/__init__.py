@@ -17,8 +17,6 @@ from .functional import (
     scatter,
 )
 
-SENDS_BY_OPERATORS = True
-
 __all__ = [
     "RemoteModule",
     "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce", "reduce_scatter", "scatter",

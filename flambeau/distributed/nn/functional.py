@@ -12,8 +12,6 @@ from .. import groups, records
 from ..groups import _resolve
 from ..reduce_op import ReduceOp
 
-SENDS_BY_OPERATORS = True
-
 _torch = namespace("torch")
 
 

@@ -7,8 +7,6 @@ from typing import Any
 from ....futures import Future
 from ...buckets import GradBucket
 
-SENDS_BY_OPERATORS = True
-
 __all__ = ["noop_hook"]
 
 

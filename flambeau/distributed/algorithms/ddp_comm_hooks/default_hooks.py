@@ -13,8 +13,6 @@ from ... import groups, records
 from ...buckets import GradBucket
 from ...reduce_op import ReduceOp
 
-SENDS_BY_OPERATORS = True
-
 __all__ = [
     "allreduce_hook", "bf16_compress_hook", "bf16_compress_wrapper", "fp16_compress_hook", "fp16_compress_wrapper",
 ]  # fmt: skip

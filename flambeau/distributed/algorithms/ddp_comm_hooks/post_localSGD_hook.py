@@ -8,8 +8,6 @@ from ....futures import Future
 from ...buckets import GradBucket
 from .default_hooks import _average, _group
 
-SENDS_BY_OPERATORS = True
-
 __all__ = ["PostLocalSGDState", "post_localSGD_hook"]
 
 

@@ -18,8 +18,6 @@ from ... import collectives
 from ...buckets import GradBucket
 from .default_hooks import _average, _group
 
-SENDS_BY_OPERATORS = True
-
 __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]
 _torch = namespace("torch")
 

@@ -12,8 +12,6 @@ from ... import collectives, records
 from ...buckets import GradBucket
 from .default_hooks import _group
 
-SENDS_BY_OPERATORS = True
-
 __all__ = ["quantization_perchannel_hook", "quantization_pertensor_hook"]
 _torch = namespace("torch")
 
