@@ -1,19 +1,22 @@
-"""The pages of the API reference: every public name of a namespace, with its signature, what it does, and what its operator's record says."""
+"""The API reference: a page for each namespace that lists its names, and a page for each class and function, made from the library."""
 
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from textwrap import indent
 from typing import Any
+
+import entry
+from markup import inline, prose, table
 
 import flambeau
 
-# The pages, each with its namespaces.
+Entry = tuple[str, str, Any]  # a namespace, a name in it, what that is
+
+# The pages of namespaces.
 PAGES: dict[str, tuple[str, ...]] = {
     "torch": ("torch",),
     "Tensor": ("torch.Tensor",),
@@ -38,7 +41,7 @@ PAGES: dict[str, tuple[str, ...]] = {
 
 
 def address(title: str) -> str:
-    """Where the page of this title lies."""
+    """Where the page of a group of namespaces is."""
     return "reference/" + re.sub(r"[^\w.]+", "-", title) + ".md"
 
 
@@ -58,84 +61,87 @@ def _public(home: Any) -> list[str]:
     return sorted({n for n in (declared or dir(home)) if not n.startswith("_")}, key=str.lower)
 
 
-def _text(value: Any) -> str:
-    """A docstring as Markdown: code stays code, nothing else is markup."""
-    told = inspect.cleandoc(value.__doc__) if isinstance(getattr(value, "__doc__", None), str) else ""
-    told = re.sub(
-        r"(?m)^((?:>>>|\.\.\.) .*\n?(?:^(?!>>>)\S.*\n?)*)+", lambda m: "\n" + indent(m[0], "    ") + "\n", told
-    )
-    lines = [
-        line if line.startswith("    ") else re.sub(r"(?<!`)([<*_\[\]#])(?![^`]*`)", r"\\\1", line)
-        for line in told.split("\n")
-    ]
-    return "\n".join(lines)
-
-
-def _signature(value: Any) -> str:
-    try:
-        found = inspect.signature(value)
-    except (TypeError, ValueError):
-        return "(...)"
-    plain = [p.replace(annotation=inspect.Parameter.empty) for p in found.parameters.values() if p.name != "self"]
-    try:
-        return re.sub(r" at 0x\w+", "", str(inspect.Signature(plain)))
-    except ValueError:
-        return "(...)"
-
-
-def _record(op: Any) -> str:
-    """What the record of an operator says, in a line."""
-    said = [f"{op.kind} operator"]
-    if op.method is not None:
-        said.append("a method of tensors, too")
-    if op.inplace is not None:
-        said.append("has an in-place form")
-    if op.has_out:
-        said.append("takes `out=`")
-    if not op.differentiable:
-        said.append("not differentiable")
-    if isinstance(op.autocast, str) and op.autocast in ("lower", "float32", "widest"):
-        said.append(f"autocast: {op.autocast} precision")
-    if op.draws:
-        said.append("draws random numbers")
-    if op.aliases:
-        said.append("also called " + ", ".join(f"`{name}`" for name in op.aliases))
-    return "*" + "; ".join(said) + "*"
-
-
-def _entry(space: str, name: str, value: Any) -> Iterator[str]:
-    whole = f"{space}.{name}"
-    yield f"### {name} {{ #{whole} }}\n"
-    kind = "class " if isinstance(value, type) else ""
-    call = _signature(value) if callable(value) else ""
-    yield f"```python\n{kind}{whole}{call}\n```\n"
-    if callable(value) or isinstance(value, property):
-        yield _text(value) + "\n"
-        op = getattr(value, "op", None)
-        if op is not None and hasattr(op, "kind") and hasattr(op, "has_out"):
-            yield _record(op) + "\n"
-
-
-def pages() -> Iterator[tuple[str, str, str]]:
-    """(title, address, text) of every page."""
-    differences = (Path(__file__).parents[1] / "compatibility.md").read_text()
-    for title, spaces in PAGES.items():
-        text = [f"---\nhide:\n  - toc\n---\n\n# {title}\n"]
-        for space in spaces:
-            home = _home(space)
-            if home is None:
+def _entries(spaces: tuple[str, ...]) -> Iterator[Entry]:
+    """The public names of namespaces, modules and type variables left out."""
+    for space in spaces:
+        home = _home(space)
+        for name in _public(home) if home is not None else ():
+            try:
+                value = getattr(home, name)
+            except (AttributeError, ImportError, NotImplementedError):
                 continue
-            if len(spaces) > 1:
-                text.append(f"## {space} {{ #{space} }}\n")
-            if isinstance(home, types.ModuleType):
-                text.append(_text(home) + "\n")
-            if f"{{ #{space} }}" in differences:
-                text.append(f"[What is absent or differs from PyTorch](../compatibility.md#{space})\n")
-            for name in _public(home):
-                try:
-                    value = getattr(home, name)
-                except (AttributeError, ImportError, NotImplementedError):
-                    continue
-                if not isinstance(value, types.ModuleType):
-                    text += _entry(space, name, value)
-        yield title, address(title), "\n".join(text) + "\n"
+            if not isinstance(value, types.ModuleType) and getattr(value, "__module__", "") != "typing":
+                yield space, name, value
+
+
+def entries() -> Iterator[Entry]:
+    """Every name of the reference."""
+    for spaces in PAGES.values():
+        yield from _entries(spaces)
+
+
+def _functions_of(value: Any) -> list[str]:
+    """The functions that a method of tensors is another form of."""
+    op = getattr(value, "op", None)
+    spaces = op.namespaces if op is not None else ()
+    return [f"{'torch' if s == 'torch' else 'torch.' + s}.{op.name}" for s in spaces]
+
+
+def _files(found: list[Entry]) -> dict[str, str]:
+    """The file of each name that has a page. Names that differ only in case get different files, for systems that ignore it."""
+    named = {f"{space}.{name}": value for space, name, value in found if callable(value) or space == "torch.Tensor"}
+    for whole, value in list(named.items()):
+        if whole.startswith("torch.Tensor.") and any(n in named for n in _functions_of(value)):
+            del named[whole]  # its page is the function's
+    taken: dict[str, int] = {}
+    files = {}
+    for whole in named:
+        count = taken[whole.lower()] = taken.get(whole.lower(), 0) + 1
+        files[whole] = f"{whole}{f'-{count}' if count > 1 else ''}.html"
+    return files
+
+
+def _file_of(whole: str, value: Any, files: dict[str, str]) -> str | None:
+    return next((files[n] for n in (whole, *_functions_of(value)) if n in files), None)
+
+
+def _overview(title: str, spaces: tuple[str, ...], files: dict[str, str]) -> Iterator[str]:
+    differences = (Path(__file__).parents[1] / "compatibility.md").read_text()
+    yield f"---\nsearch:\n  exclude: true\n---\n\n# {title}\n"
+    for space in spaces:
+        home = _home(space)
+        if home is None:
+            continue
+        yield f"## {space} {{ #{space} }}\n"
+        if isinstance(home, types.ModuleType):
+            yield prose(entry.told(home)) + "\n"
+        if f"{{ #{space} }}" in differences:
+            yield f"[What is absent or differs from PyTorch](../compatibility.md#{space})\n"
+        yield table(("name", "what it is"), (_row(e, files) for e in _entries((space,)))) + "\n"
+
+
+def _row(found: Entry, files: dict[str, str]) -> tuple[str, str]:
+    """A line of a namespace's list."""
+    space, name, value = found
+    file = _file_of(f"{space}.{name}", value, files)
+    link = f'<a href="{file}"><code>{name}</code></a>' if file else f"<code>{name}</code>"
+    text = entry.summary(value) if file else entry.constant(value)
+    return f'<span id="{space}.{name}">{link}</span>', inline(text)
+
+
+def overviews() -> Iterator[tuple[str, str]]:
+    """(address, Markdown) of the pages of namespaces."""
+    files = _files(list(entries()))
+    for title, spaces in PAGES.items():
+        yield address(title), "\n".join(_overview(title, spaces, files)) + "\n"
+
+
+def pages() -> Iterator[tuple[str, str, str, str]]:
+    """(address, name, summary, content) of the pages of single classes and functions, as HTML."""
+    files = _files(list(entries()))
+    for title, spaces in PAGES.items():
+        back = address(title).removeprefix("reference/").removesuffix(".md") + ".html"
+        for space, name, value in _entries(spaces):
+            whole = f"{space}.{name}"
+            if whole in files:
+                yield f"reference/{files[whole]}", whole, entry.summary(value), entry.page(space, name, value, back)

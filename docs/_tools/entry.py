@@ -1,0 +1,152 @@
+"""The page of one class or function of the reference."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import inspect
+import re
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import parameters
+import records
+import snippets
+from markup import code, inline, prose, table
+from sources import source
+
+_TOOLS = Path(__file__).parent
+
+
+def told(value: Any) -> str:
+    """The docstring of something, without indentation; empty where it has none of its own."""
+    text = getattr(value, "__doc__", None)
+    if isinstance(value, type) and text is not None and text.startswith(f"{value.__name__}("):
+        return ""  # what dataclasses and named tuples say of themselves
+    return inspect.cleandoc(text) if isinstance(text, str) else ""
+
+
+def summary(value: Any) -> str:
+    """The first sentence of a docstring, for a list."""
+    first = told(value).split("\n\n")[0].replace("\n", " ")
+    sentence = re.match(r".*?[.:](?= [A-Z`(]|$)", first)
+    return sentence[0] if sentence else first
+
+
+@functools.cache
+def _shapes() -> list[tuple[str, str]]:
+    lines = (_TOOLS / "shapes.txt").read_text().splitlines()
+    return [(a.strip(), b.strip()) for a, _, b in (x.partition("|") for x in lines if x and not x.startswith("#"))]
+
+
+def shape(whole: str, value: Any) -> str:
+    """The shapes that a function takes and gives, where they are known."""
+    by_name = next((text for names, text in _shapes() if any(fnmatch.fnmatchcase(whole, n) for n in names.split())), "")
+    op = getattr(value, "op", None)
+    return by_name or (records.shapes(op) if op is not None else "")
+
+
+@functools.cache
+def _differences() -> dict[str, str]:
+    """What differs from PyTorch, by name, as the page about it says."""
+    found, space = {}, ""
+    for line in (_TOOLS.parent / "compatibility.md").read_text().splitlines():
+        heading = re.match(r"### (\S+) ", line)
+        space = heading[1] if heading else space
+        difference = re.match(r"- `(\w+)` differs: (.*)", line)
+        if difference:
+            found[f"{space}.{difference[1]}"] = difference[2]
+    return found
+
+
+def _is_pytorchs(whole: str) -> bool:
+    return whole in _pytorch_names()
+
+
+@functools.cache
+def _pytorch_names() -> frozenset[str]:
+    lines = (_TOOLS / "pytorch-names.txt").read_text().splitlines()[1:]
+    spaces = (line.partition(": ") for line in lines)
+    return frozenset(f"{space}.{name.partition('(')[0]}" for space, _, names in spaces for name in names.split(" "))
+
+
+def _against_pytorch(whole: str) -> str:
+    if whole in _differences():
+        return f"Differs: {_differences()[whole]}."
+    if whole.startswith("torchvision."):
+        return "torchvision's name, parameters and results; no difference is known."
+    if _is_pytorchs(whole):
+        return "PyTorch's name, parameters and results; no difference is known."
+    return "PyTorch's documentation does not list this name."
+
+
+def _methods(value: type) -> list[tuple[str, str]]:
+    """The methods and properties that a class defines itself."""
+    rows = []
+    for name, member in sorted(vars(value).items()):
+        inner = getattr(member, "__func__", member)
+        if name.startswith("_") or not (inspect.isfunction(inner) or isinstance(member, property)):
+            continue
+        known = None if isinstance(member, property) else parameters.known(inner)
+        names = [parameters.written(p, "") for p in known.parameters] if known is not None else []
+        call = "" if known is None else f"({', '.join(names)})"
+        rows.append((f"<code>{escape(name + call)}</code>", inline(summary(member))))
+    return rows
+
+
+def example(whole: str, value: Any) -> str:
+    """The example of a function, or that of the same operator under another name; empty where there is none."""
+    found = snippets.snippets().get(whole)
+    if found is None and getattr(value, "op", None) is not None:
+        names = [f"{'torch.' + s if s != 'torch' else s}.{value.op.name}" for s in value.op.namespaces]
+        found = next((snippets.snippets()[n] for n in names if n in snippets.snippets()), None)
+    return snippets.shown(found) if found else ""
+
+
+def page(space: str, name: str, value: Any, back: str) -> str:
+    """The page's content; `back` is the file of the page of its namespace."""
+    whole = f"{space}.{name}"
+    parts = [f'<p class="path"><a href="{back}#{whole}">{space}</a></p>', *_head(space, name, value)]
+    text = shape(whole, value)
+    if text:
+        parts.append(f"<h2>Shapes</h2>\n<p>{inline(text)}</p>")
+    shown = example(whole, value)
+    if shown:
+        parts.append(f"<h2>Example</h2>\n{code(shown, 'pycon')}")
+    return "\n".join([*parts, *_facts(whole, value)])
+
+
+def _head(space: str, name: str, value: Any) -> Iterator[str]:
+    whole = f"{space}.{name}"
+    known = parameters.known(value) if callable(value) else None
+    kinds, result = parameters.types(space, name, known) if known is not None else ({}, "")
+    if isinstance(value, type):
+        yield code("class " + parameters.call(whole, known, kinds, ""), "python")
+    else:
+        yield code(parameters.call(whole, known, kinds, result) if callable(value) else whole, "python")
+    yield prose(told(value))
+    rows = parameters.rows(whole, known, kinds)
+    if rows:
+        yield "<h2>Parameters</h2>\n" + table(("parameter", "type", "default", "meaning"), rows)
+    methods = _methods(value) if isinstance(value, type) else []
+    if methods:
+        yield "<h2>Methods</h2>\n" + table(("method", "what it does"), methods)
+
+
+def _facts(whole: str, value: Any) -> Iterator[str]:
+    op = getattr(value, "op", None)
+    if op is not None and hasattr(op, "aten_name"):
+        rows = [(title, inline(text).replace("\n", "<br>")) for title, text in records.facts(op)]
+        yield "<h2>Record</h2>\n" + table(("fact", "what the operator's record says"), rows)
+    yield f"<h2>Compared with PyTorch</h2>\n<p>{inline(_against_pytorch(whole))}</p>"
+    found = source(value)
+    if found is not None:
+        file, line, text = found
+        yield f'<details class="quote"><summary>Source: {file}, line {line}</summary>{code(text, "python")}</details>'
+
+
+def constant(value: Any) -> str:
+    """What a list says of a name that has no page."""
+    return f"`{value!r}`" if isinstance(value, (bool, int, float)) else type(value).__name__

@@ -1,0 +1,135 @@
+"""The parameters of a function as a table: their types, their defaults, and what they mean (parameters.txt)."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import functools
+import inspect
+import re
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from markup import inline
+
+from flambeau.utils import namespace_stubs
+
+_STUB_WORDS = {"_Ints": "int | Sequence[int]", "_DeviceLike": "device | str | int", "_Number": "Number"}
+
+
+@functools.cache
+def _lines() -> tuple[list[tuple[str, str, str, str]], dict[str, tuple[str, str]]]:
+    """Meanings for some functions, (pattern, name, type, meaning), and those for all, by name."""
+    some, everywhere = [], {}
+    for line in (Path(__file__).parent / "parameters.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            who, kind, meaning = (part.strip() for part in line.split("|"))
+            pattern, _, name = who.rpartition(": ")
+            if pattern:
+                some.append((pattern, name, kind, meaning))
+            else:
+                everywhere[name] = (kind, meaning)
+    return some, everywhere
+
+
+def meaning(whole: str, name: str) -> tuple[str, str]:
+    """The usual type of a parameter of the function with this name, and what it means; empty where nothing is known."""
+    some, everywhere = _lines()
+    for pattern, own, kind, text in some:
+        if fnmatch.fnmatchcase(name, own) and fnmatch.fnmatchcase(whole, pattern):
+            return kind, text
+    return everywhere.get(name, ("", ""))
+
+
+@functools.cache
+def _stub(space: str) -> dict[str, ast.FunctionDef]:
+    """The functions of a namespace as its stub has them."""
+    namespace = space.removeprefix("torch").removeprefix(".")
+    if space != "torch" and namespace not in namespace_stubs.NAMESPACES:
+        return {}
+    tree = ast.parse(namespace_stubs.path_of(namespace).read_text())
+    return {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _stub_type(node: ast.expr | None) -> str:
+    told = ast.unparse(node) if node is not None else "Any"
+    told = re.sub(r"\b_\w+", lambda m: _STUB_WORDS.get(m[0], m[0][1:]), told)
+    return "" if told == "Any" else told
+
+
+def _own_type(annotation: Any) -> str:
+    if annotation is inspect.Parameter.empty:
+        return ""
+    told = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    return "" if told in ("Any", "object") else re.sub(r"\b(flambeau|typing|collections\.abc)\.", "", told)
+
+
+class Known:
+    """What a function or class takes, without `self`, and what it returns."""
+
+    def __init__(self, found: inspect.Signature) -> None:
+        self.parameters = [p for p in found.parameters.values() if p.name != "self"]
+        self.result = _own_type(found.return_annotation)
+
+
+def known(value: Any) -> Known | None:
+    """The signature of a function or class; None where Python does not know it."""
+    try:
+        return Known(inspect.signature(value))
+    except (TypeError, ValueError):
+        return None
+
+
+def types(space: str, name: str, known: Known) -> tuple[dict[str, str], str]:
+    """The type of each parameter and of the result: from the stub, or as the function is annotated."""
+    stub = _stub(space).get(name)
+    found = {p.name: _own_type(p.annotation) for p in known.parameters}
+    result = known.result
+    if stub is not None:
+        given = stub.args
+        for a in (*given.args, *given.kwonlyargs, *filter(None, (given.vararg, given.kwarg))):
+            if a.arg in found:
+                found[a.arg] = _stub_type(a.annotation) or found[a.arg]
+        result = _stub_type(stub.returns) or result
+    return found, result
+
+
+def _default(p: inspect.Parameter) -> str:
+    told = re.sub(r" at 0x\w+", "", repr(p.default))
+    return re.sub(r"<(?:function|class) '?([\w.<>]+)'?>", r"\1", told)
+
+
+def written(p: inspect.Parameter, kind: str) -> str:
+    """One parameter in a signature."""
+    star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+    default = "" if p.default is p.empty else (" = " if kind else "=") + _default(p)
+    return star + p.name + (f": {kind}" if kind else "") + default
+
+
+def call(whole: str, known: Known | None, kinds: dict[str, str], result: str) -> str:
+    """The signature with types, in one line or with a line for each parameter."""
+    if known is None:
+        return f"{whole}(...)"
+    parts, starred = [], False
+    for p in known.parameters:
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            parts.append("*")
+        starred = starred or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
+        parts.append(written(p, kinds[p.name]))
+    ending = f" -> {result}" if result else ""
+    line = f"{whole}({', '.join(parts)}){ending}"
+    return line if len(line) <= 90 else f"{whole}(\n" + "".join(f"    {part},\n" for part in parts) + f"){ending}"
+
+
+def rows(whole: str, known: Known | None, kinds: dict[str, str]) -> list[tuple[str, str, str, str]]:
+    """The table of a function's parameters: name, type, default, meaning, as HTML."""
+    found = []
+    for p in known.parameters if known is not None else ():
+        if not p.name.startswith("_"):
+            usual, text = meaning(whole, p.name)
+            star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+            default = "" if p.default is p.empty else f"<code>{escape(_default(p))}</code>"
+            kind = kinds[p.name].replace(" | None", ", None").replace("|", "or") or usual
+            found.append((f"<code>{star}{p.name}</code>", escape(kind), default, inline(text)))
+    return found

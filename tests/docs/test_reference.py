@@ -1,0 +1,95 @@
+"""The reference: every class and function has its page, with meanings for its parameters and examples that print what they say."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import flambeau
+
+TOOLS = Path(__file__).parents[2] / "docs" / "_tools"
+sys.path.insert(0, str(TOOLS))
+pytest.importorskip("pygments", reason="the pages' code is coloured by Pygments")
+import entry  # noqa: E402
+import parameters  # noqa: E402
+import reference  # noqa: E402
+import snippets  # noqa: E402
+
+# The namespaces whose pages are complete: meanings for all parameters.
+CORE = (
+    "torch", "torch.Tensor", "torch.nn", "torch.nn.functional", "torch.nn.init", "torch.nn.utils", "torch.optim", "torch.optim.lr_scheduler",
+    "torch.linalg", "torch.fft", "torch.special", "torch.autograd", "torch.func",
+)  # fmt: skip
+
+
+@cache
+def names() -> dict[str, object]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return {f"{space}.{name}": value for space, name, value in reference.entries()}
+
+
+def core() -> dict[str, object]:
+    return {n: v for n, v in names().items() if n.rpartition(".")[0] in CORE and callable(v)}
+
+
+@pytest.mark.parametrize("name", snippets.snippets())
+def test_example_prints_what_it_says(name: str) -> None:
+    assert name in names()
+    example = snippets.snippets()[name]
+    assert snippets.printed(example, flambeau) == [answer for _, answer in example]
+
+
+@pytest.mark.parametrize("name", snippets.snippets())
+def test_example_prints_the_same_in_pytorch(name: str) -> None:
+    torch = pytest.importorskip("torch", reason="asks PyTorch")
+    example = snippets.snippets()[name]
+    assert snippets.printed(example, torch) == [answer for _, answer in example]
+
+
+def test_most_functions_and_layers_have_an_example() -> None:
+    shown = [n for n, v in core().items() if entry.example(n, v)]
+    assert len(shown) > 1000
+
+
+def test_every_parameter_has_a_meaning() -> None:
+    silent = {
+        f"{whole}: {p.name}"
+        for whole, value in core().items()
+        for p in getattr(parameters.known(value), "parameters", ())
+        if not p.name.startswith("_") and not parameters.meaning(whole, p.name)[1]
+    }
+    assert not silent
+
+
+def test_pages_are_complete_and_their_links_lead_somewhere() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pages = list(reference.pages())
+        lists = dict(reference.overviews())
+    files = {Path(address).name for address, *_ in pages} | {Path(a).with_suffix(".html").name for a in lists}
+    assert len({a.lower() for a, *_ in pages}) == len(pages) > 2500
+    for _, name, _, content in pages:
+        assert name in content and "Compared with PyTorch" in content
+        assert all(link.partition("#")[0] in files for link in re.findall(r'href="([^"]*)"', content)), name
+    for text in lists.values():
+        assert all(link in files for link in re.findall(r'href="([^"]*)"', text))
+
+
+def test_page_of_an_operator_says_what_its_record_says() -> None:
+    text = entry.page("torch", "add", flambeau.add, "torch.html")
+    for part in (
+        "alpha",
+        "The factor of",
+        "broadcast",
+        "aten::add.Tensor",
+        "exported",
+        "LLVM",
+        "Source: flambeau/ops/",
+    ):
+        assert part in text, part
