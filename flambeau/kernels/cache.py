@@ -19,8 +19,9 @@ from ..core.ownership import distrust
 
 _MAGIC = b"FLAMBEAU-KERNEL2"
 _HEADER = len(_MAGIC) + 32
-# An entry is the code between Python and kernels of one signature; a cubin is a kernel for NVIDIA's GPUs.
-KERNEL, ENTRY, CUBIN = ".kernel", ".entry", ".cubin"
+# An entry is the code between Python and kernels of one signature; a cubin is a kernel for NVIDIA's GPUs; a choice what was measured to be
+# the quickest of several ways.
+KERNEL, ENTRY, CUBIN, CHOICE = ".kernel", ".entry", ".cubin", ".choice"
 _checked: dict[str, str | None] = {}  # folder -> what is wrong with it
 
 
@@ -115,7 +116,11 @@ def _is_usable(folder: Path) -> bool:
 def _files() -> list[os.DirEntry]:
     try:
         with os.scandir(directory()) as entries:
-            return [e for e in entries if e.name.endswith((KERNEL, ENTRY, CUBIN)) and e.is_file(follow_symlinks=False)]
+            return [
+                e
+                for e in entries
+                if e.name.endswith((KERNEL, ENTRY, CUBIN, CHOICE)) and e.is_file(follow_symlinks=False)
+            ]
     except OSError:
         return []
 

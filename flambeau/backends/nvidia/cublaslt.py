@@ -1,7 +1,8 @@
 """Matrix products by cuBLASLt.
 
 A product is described once: for operands of the same shapes, strides, dtypes and alignment the descriptors, the algorithm that the
-library's heuristic recommends and the argument list are kept by thread, and the next call only puts addresses in place."""
+library's heuristic recommends and the argument list are kept by thread, and the next call only puts addresses in place. Graphs take the
+algorithm that was measured to be the quickest, where that was done (`product_tuning`)."""
 
 from __future__ import annotations
 
@@ -36,6 +37,8 @@ _NO_SPLIT_ROUNDING = 0 | 2  # in the compute type only: partial sums are not rou
 WORKSPACE = 32 << 20  # bytes that an algorithm may ask for
 _LEAST_WORKSPACE = 1 << 20
 _LIMIT = 4096  # plans kept by a thread
+_CANDIDATES = 8  # algorithms of large products that may be measured
+_LARGE = 1e9  # operations of a large product
 
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relubias": 6, "gelu": 32, "gelubias": 36}
 _SUM_FIRST, _SUM_SECOND = (
@@ -146,7 +149,8 @@ def _through_ctypes(table: int, out: int, first: int, second: int) -> None:
 class _Plan:
     """One product, ready to be called with addresses."""
 
-    __slots__ = ("words", "table", "descriptor", "flipped", "stream", "bias", "where", "kept", "call")
+    __slots__ = ("words", "table", "descriptor", "flipped", "stream", "bias", "where", "kept", "call", "candidates", "quickest",
+                 "spans")  # fmt: skip
 
     def __init__(self, out: Any, a: Any, b: Any, epilogue: str, factors: tuple, alignment: int, scales: bool) -> None:
         library = _library()
@@ -177,7 +181,10 @@ class _Plan:
             self._set(_FAST_ACCUMULATION, ctypes.c_int8(1))
         if epilogue.endswith("bias"):
             self._set(_BIAS_TYPE, c_int32(DATA_TYPES[out.dtype]))
-        algorithm = self._choose(layouts, alignment, a.dtype)
+        large = 2 * out.numel() * a.shape[-1] >= _LARGE and a.dtype in BIASED
+        self.candidates = self._choose(layouts, alignment, a.dtype, _CANDIDATES if large else 1)
+        algorithm = self.quickest = self.candidates[0]
+        self.spans = tuple(1 + sum((n - 1) * s for n, s in zip(t.shape, t._strides)) for t in (out, a, b))
         alpha, beta = (_number(f, scale) for f in factors)
         self.kept += (algorithm, alpha, beta)
         self.stream = self.bias = -1
@@ -195,8 +202,8 @@ class _Plan:
         )
         _check(status, "cublasLtMatmulDescSetAttribute")
 
-    def _choose(self, layouts: list, alignment: int, d: Any) -> _Heuristic:
-        """What the library recommends."""
+    def _choose(self, layouts: list, alignment: int, d: Any, most: int) -> list[_Heuristic]:
+        """What the library recommends, the best by its heuristic first."""
         library = _library()
         wishes = c_void_p()
         _check(library.cublasLtMatmulPreferenceCreate(byref(wishes)), "cublasLtMatmulPreferenceCreate")
@@ -210,14 +217,21 @@ class _Plan:
             for attribute, value in settings:
                 size = c_size_t(ctypes.sizeof(value))
                 _check(library.cublasLtMatmulPreferenceSetAttribute(wishes, c_int(attribute), byref(value), size), "")
-            found, count = _Heuristic(), c_int()
+            found, count = (_Heuristic * most)(), c_int()
             status = library.cublasLtMatmulAlgoGetHeuristic(
-                _handle(self.where), self.descriptor, *layouts, layouts[2], wishes, c_int(1), byref(found), byref(count)
+                _handle(self.where),
+                self.descriptor,
+                *layouts,
+                layouts[2],
+                wishes,
+                c_int(most),
+                byref(found),
+                byref(count),
             )
-            if not status and (not count.value or found.status):
+            if not status and (not count.value or found[0].status):
                 status = 15  # not supported
             _check(status, "cublasLtMatmulAlgoGetHeuristic")
-            return found
+            return [one for one in found[: count.value] if not one.status]
         finally:
             library.cublasLtMatmulPreferenceDestroy(wishes)
 
@@ -239,10 +253,18 @@ class _Plan:
         if self.words[_STATUS]:
             _check(self.words[_STATUS], "cublasLtMatmul")
 
+    def use(self, algorithm: _Heuristic) -> None:
+        """Compute by this algorithm from now on."""
+        self.words[_ALGORITHM], self.words[_SIZE] = ctypes.addressof(algorithm), algorithm.workspace
+        self.stream = -1
+
     def _enter(self, stream: int) -> UntypedStorage | None:
-        """Run on another stream than before. A graph has a workspace for this product only, which is to be held until it is captured."""
+        """Run on another stream than before. A graph has a workspace for this product only, which is to be held until it is captured,
+        and the quickest algorithm that is known; eager calls have one and the same, whatever was measured meanwhile."""
+        captured = self.where.memory.is_captured(stream)
+        self.use(self.quickest if captured else self.candidates[0])
         self.words[_STREAM], need = stream, self.words[_SIZE]
-        if not self.where.memory.is_captured(stream):
+        if not captured:
             self.words[_SPACE], self.stream = _workspace(self.where, stream, need), stream
             return None
         self.stream = -1
@@ -304,6 +326,17 @@ def plan_key(out: Any, a: Any, b: Any, bias: Any, epilogue: str, alpha: complex,
         a.shape, b.shape, a._strides, b._strides, out._strides, a.dtype, b.dtype, out.dtype, out.device,
         epilogue if bias is None else f"{epilogue}bias", alpha, beta, together and together & -together, matmul_switches.state,
     )  # fmt: skip
+
+
+def plans(where: Any) -> list[tuple[tuple, _Plan]]:
+    """The library's products that this thread has computed on a device, with what they are kept under."""
+    return [(k, p) for k, p in _local.plans.items() if isinstance(p, _Plan) and p.where is where]
+
+
+def version() -> int:
+    """The library's."""
+    _library().cublasLtGetVersion.restype = c_size_t
+    return _library().cublasLtGetVersion()
 
 
 def known_plan(out: Any, a: Any, b: Any, bias: Any, alpha: complex, beta: complex) -> Any:

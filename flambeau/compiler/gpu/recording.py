@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd.engine import run_backward
-from ...backends.nvidia import cublaslt, driver, graphs, threads
+from ...backends.nvidia import cublaslt, driver, graphs, product_tuning, threads
 from ...backends.nvidia.memory import DeviceMemory
 from ...backends.nvidia.planned import Planned, Sketch
 from ...core.backend import backend_of
@@ -41,6 +41,7 @@ from .second_stream import MOST
 from .values import Bytes, Copy, Outcome, alike, perturb, sums
 
 _SPARE = 1 << 16  # bytes of free memory that a graph does not take
+_LARGE = 1 << 30  # bytes of an eager call beside which the graph's memory should not stand
 
 
 class Prepared(preparation.Prepared):
@@ -157,6 +158,8 @@ class GraphRecorded(Recorded):
         limit = self._memory().reserved
         left = _Left(self)
         eager = self._outcome(tensors, before, result)
+        # A run that needs much memory is better made now than when the graph has its own.
+        swings = self._swings(tensors, before, eager, arguments, run) if limit > _LARGE else None
         self._undo(before, arguments, gradients=False)
 
         def compared() -> str:
@@ -166,7 +169,7 @@ class GraphRecorded(Recorded):
                 self.program.capture.replay()
                 gradients = [] if self.backward is None else self.backward.found(self._sample_grads())
                 left.put_back()
-                problem = self._differs(tensors, made, before, eager, arguments, run, left)
+                problem = self._differs(tensors, made, before, eager, arguments, run, left, swings)
                 return problem or self._differentiates_otherwise(tensors, result, gradients)
             except (NotRecordable, Diverged) as error:
                 return str(error)
@@ -210,6 +213,7 @@ class GraphRecorded(Recorded):
 
     def _write_down(self, tensors: list[Tensor], run: Callable[..., Any], before: _Before) -> None:
         """Write the call down as a program of operator calls and rewrite that; where it cannot be, the call itself is captured."""
+        product_tuning.tune(self.where)
         self._make_room()
         index = self.where.index or 0
         sketch = Sketch(stream_of(index).cuda_stream)
@@ -390,10 +394,11 @@ class GraphRecorded(Recorded):
         arguments: list[Copy],
         run: Callable[..., Any],
         left: _Left,
+        swings: dict[Any, float] | None,
     ) -> str:
         """Why the graph's outcome is not the function's, or nothing. A difference that is large for rounding may still be rounding: a
         gradient that is zero but for noise becomes a full step of Adam. So the function runs once more, from a state that differs by
-        rounding alone, to see how far that takes it."""
+        rounding alone, to see how far that takes it (unless these `swings` are known)."""
         with modes_off():
             ours = self._graph_outcome(tensors, made, before)
             if ours.gradients.keys() != eager.gradients.keys():
@@ -401,10 +406,11 @@ class GraphRecorded(Recorded):
             apart = [d for d in ours.distances(eager, before.sums) if not d[2].is_noise()]
         if not apart or any(math.isinf(d.apart) for _, _, d in apart):
             return _told(apart, before, eager)
-        swings = self._swings(tensors, before, eager, arguments, run)
-        self._undo(before, arguments)
-        self.program.capture.replay()
-        left.put_back()
+        if swings is None:
+            swings = self._swings(tensors, before, eager, arguments, run)
+            self._undo(before, arguments)
+            self.program.capture.replay()
+            left.put_back()
         return _told([d for d in apart if not d[2].is_noise(swings.get(d[:2], 0.0))], before, eager)
 
     def _swings(

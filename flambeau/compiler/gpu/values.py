@@ -32,7 +32,7 @@ _RELATIVE = {
 _GOLDEN = 0.6180339887498949
 _FEW = 1 << 12
 _PIECE = 1 << 22  # numbers that are compared at once
-_ON_HOST = 1 << 24  # bytes that are compared on the host: kernels for that would have to be compiled first
+_ON_HOST = 1 << 18  # bytes that are compared on the host: kernels for that would have to be compiled first
 
 
 def sums(t: Tensor) -> Tensor | Bytes:
