@@ -25,7 +25,7 @@ _NODES = 400  # of its formulas
 
 def fuse(program: Program) -> None:
     """Join formulas over the same elements."""
-    slots = _Joining(program).slots
+    slots = Joining(program, loop_in, joined).slots
     users: dict[int, set[int]] = {}
     for i, slot in enumerate(slots):
         for b in slot.touched:
@@ -44,11 +44,11 @@ def fuse(program: Program) -> None:
 
 
 class _Slot:
-    """A call, or the loop that it is, with the buffers that it uses."""
+    """A call, or what it is as something that others may join (such as a `Loop`), with the buffers that it uses."""
 
     __slots__ = ("call", "loop", "written", "touched", "stays")
 
-    def __init__(self, call: Call | None, loop: Loop | None):
+    def __init__(self, call: Call | None, loop: Any):
         self.call, self.loop = call, loop
         self.stays = call is not None and call.stays
         if loop is not None:
@@ -63,16 +63,18 @@ class _Slot:
         return not other.written.isdisjoint(self.touched) or not self.written.isdisjoint(other.touched)
 
 
-class _Joining:
-    """The calls in order, loops that could be joined in the place of theirs."""
+class Joining:
+    """The calls in order, loops that could be joined in the place of theirs: `seen_as(call)` is a call's loop or None, `joined(first,
+    second, is_used)` one loop for both or None."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, seen_as: Callable[[Call], Any], joined: Callable[..., Any]):
+        self.joined = joined
         self.last = program.last_uses()
         self.lasting = program.lasting()
         self.slots: list[_Slot] = []
         self.now = 0  # the number of the call that is looked at
         for call in program.calls:
-            loop = loop_in(call)
+            loop = seen_as(call)
             self.slots.append(_Slot(call, loop))
             if loop is not None:
                 self._join_last()
@@ -91,7 +93,7 @@ class _Joining:
         between: list[_Slot] = []
         for position in range(place - 1, max(-1, place - 1 - _BACK), -1):
             before = slots[position]
-            both = None if before.loop is None else joined(before.loop, last.loop, self._is_used)  # type: ignore[arg-type]
+            both = None if before.loop is None else self.joined(before.loop, last.loop, self._is_used)
             if both is not None and (up or not any(s.before(before) for s in between)):
                 del slots[position]
                 at = position if up else len(slots)
@@ -263,4 +265,4 @@ def drop_dead(program: Program) -> None:
     program.calls = kept[::-1]
 
 
-__all__ = ["FusedMap", "drop_dead", "fuse", "fused_call", "joined", "loop_in"]
+__all__ = ["FusedMap", "Joining", "drop_dead", "fuse", "fused_call", "joined", "loop_in"]

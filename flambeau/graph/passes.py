@@ -1,5 +1,5 @@
-"""The passes over programs, in order. Each makes a program cheaper and changes no number, but for the order of sums over lists of tensors
-and the last digit of probabilities that are found again."""
+"""The passes over programs, in order. Each makes a program cheaper and changes no number, but for the order of sums over lists of tensors,
+rows and columns, and the last digit of probabilities that are found again."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ from collections.abc import Callable
 from .conversions import fold_conversions
 from .fusion import drop_dead, fuse
 from .gathering import gather
+from .pieces import split_where_made
+from .placement import place
 from .placing import place_parts
 from .program import Program
 from .reductions import fuse_into_reductions
 from .remaking import remake_kept
+from .rows import fuse_rows
+from .sharing import share
 
 PASSES: tuple[Callable[[Program], None], ...] = (
     drop_dead,
+    share,
     remake_kept,
     place_parts,
+    split_where_made,
+    place,
     fold_conversions,
     drop_dead,
     fuse,
+    fuse_rows,
     fuse_into_reductions,
     gather,
 )

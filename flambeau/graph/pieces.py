@@ -7,14 +7,35 @@ from __future__ import annotations
 from ..core.layout import expand_strides
 from ..expr.node import arg
 from .checker import on_meta
-from .fusion import fused_call
+from .fusion import fused_call, loop_in
 from .loops import Place, collapsed
+from .patterns import Matches
 from .program import Call, Program, Value
 
 
 def split_copies(program: Program) -> None:
     """Make a copy of each part of a call that only copies."""
     program.calls = [each for call in program.calls for each in (_copies(call) or [call])]
+
+
+def split_where_made(program: Program) -> None:
+    """The same for calls whose parts are all made by calls that can store them where they belong: elsewhere one launch for all parts is
+    better than one for each."""
+    matches = Matches(program)
+    for i, call in matches:
+        copies = _copies(call) if call.op.pieces is not None and _are_storable(call, i, matches) else None
+        if copies:
+            matches.replace(i, copies, [])
+    matches.finish()
+
+
+def _are_storable(call: Call, i: int, matches: Matches) -> bool:
+    for v in call.arguments():
+        users = matches.only_pair(v.buffer)
+        maker = None if users is None or users[1] != i else matches.calls[users[0]]
+        if maker is None or not (maker.op.strided or loop_in(maker) is not None):
+            return False
+    return True
 
 
 def _copies(call: Call) -> list[Call] | None:
@@ -44,4 +65,4 @@ def _copies(call: Call) -> list[Call] | None:
     return found
 
 
-__all__ = ["split_copies"]
+__all__ = ["split_copies", "split_where_made"]

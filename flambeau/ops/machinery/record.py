@@ -73,6 +73,7 @@ class Op:
     `affine(**arguments)`, of a primitive that in some calls only multiplies each element by a factor of its channel (dimension 1) and adds
     an addend, is the operands of both (tensors with an element for each channel, and numbers), the formulas of factor and addend over
     them, and what else is written then; None for other calls.
+    `rows(**arguments)`, of a primitive that computes each row from rows, are its formulas (`rows.Rows`), or None for other calls.
     `writes` names the arguments that are changed, `draws` is set if random numbers are drawn, `reads_values` if the host must read a
     value to know the result's shape or type. `sends` is set if it exchanges messages with other processes: each such call is made in
     every run of a program, in order, whatever becomes of its results.
@@ -115,6 +116,7 @@ class Op:
     strided: tuple[int, ...] = ()
     pieces: Callable | None = None
     affine: Callable | None = None
+    rows: Callable | None = None
     kernels: dict[str, Callable] = field(default_factory=dict)
     chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from ...core.graph import grad_mode
 from ...core.modes import active as _active
 from ...core.numeric_limits import finfo
 from ...core.tensor import Tensor, empty, numel_of
+from ...expr.functions import rsqrt
 from ...kernels.library import layer_norm as row_kernels
 from ..machinery.aten_form import aten_only
 from ..machinery.declare import composite, internal
@@ -17,6 +18,7 @@ from ..machinery.dtype_rules import check_parameter_dtypes, unsupported
 from ..machinery.memory import bare, dense
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
+from ..machinery.rows import Rows
 from ..machinery.together import Wanted, gradients_of, in_place_of, together
 from ..shape.rearrange import constant_pad_nd
 from .group_norm import group_norm_apply, group_norm_grads
@@ -43,6 +45,36 @@ def _rows(shape: tuple[int, ...], inner: int) -> tuple[int, int]:
     return (numel_of(shape) // n if n else 0), n
 
 
+def _form(input: Any, weight: Any, bias: Any, inner: int, eps: float) -> Rows:
+    """What is computed from each row."""
+    n = _rows(tuple(input.shape), inner)[1]
+    form = Rows(input, n)
+    x = form.operand(input)
+    mean = form.sum(x) / n
+    rstd = rsqrt(form.sum((x - mean) * (x - mean)) / n + eps)
+    y = (x - mean) * rstd
+    y = y if weight is None else y * form.operand(weight, "c")
+    form.store(0, y if bias is None else y + form.operand(bias, "c"))
+    form.store(1, mean, "r")
+    form.store(2, rstd, "r")
+    return form
+
+
+def _gradients_form(
+    g: Any, input: Any, weight: Any, bias: Any, mean: Any, rstd: Any, inner: int, wanted: Wanted
+) -> Rows:
+    """The same of the gradients; those of weight and bias are sums of columns."""
+    n = _rows(tuple(input.shape), inner)[1]
+    form = Rows(input, n)
+    slope, x, m, r = form.operand(g), form.operand(input), form.operand(mean, "r"), form.operand(rstd, "r")
+    scaled = slope if weight is None else slope * form.operand(weight, "c")
+    plain, moment = form.sum(scaled) / n, form.sum(scaled * (x - m)) * r / n
+    found = ((scaled - plain - (x - m) * r * moment) * r, slope * (x - m) * r, slope)
+    for position, k in enumerate(k for k in range(3) if wanted[k]):
+        form.store(position, found[k], "c" if k else "e")
+    return form
+
+
 def _layer_norm_backward(
     g: Tensor, input: Tensor, weight: Any, bias: Any, inner: int, eps: float, mean: Tensor, rstd: Tensor, needs: dict
 ) -> Any:
@@ -52,7 +84,7 @@ def _layer_norm_backward(
     return in_place_of(tuple(wanted), layer_norm_grads(g, input, weight, bias, mean, rstd, inner, wanted))
 
 
-@internal(returns=tuple, sums=True, batching="each", loads=("g", "input"), stores=(0,))
+@internal(returns=tuple, sums=True, batching="each", loads=("g", "input"), stores=(0,), rows=_gradients_form)
 def layer_norm_grads(
     g: Tensor,
     input: Tensor,
@@ -102,6 +134,7 @@ def _layer_norm_composed(g: Tensor, input: Tensor, weight: Any, bias: Any, inner
     sharding="leading",
     loads=("input",),
     stores=(0,),
+    rows=_form,
     aten="native_layer_norm(input, last(input, inner), weight, bias, eps)[0]",
 )
 def layer_norm_rows(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> NewTensor:
@@ -118,7 +151,7 @@ def _(out: list[Tensor], input: Tensor, weight: Any, bias: Any, inner: int, eps:
     row_kernels.layer_norm(*out, dense(input), _packed(weight), _packed(bias), rows, n, float(eps))
 
 
-@internal(sharding="leading", loads=("input",), stores=(0,))
+@internal(sharding="leading", loads=("input",), stores=(0,), rows=_form)
 def layer_norm_result(input: Tensor, weight: Tensor | None, bias: Tensor | None, inner: int, eps: float) -> NewTensor:
     """layer_norm_rows for those who will not differentiate: nothing is kept."""
     _need_float("LayerNormKernelImpl", input)

@@ -1,0 +1,289 @@
+"""The kernels of groups of rows (see `rows`): a loop over rows, in it loops over the elements of one, as a loop nest for the device.
+
+Sums of columns are taken over blocks of rows, which a second call adds up in a fixed order."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+from ..backends.compiled import reduce_kernel
+from ..core.backend import backend_of
+from ..core.dtype import bfloat16, float16, float32, float64, int64, opmath
+from ..core.size import make_size
+from ..core.tensor import Tensor, contiguous_strides
+from ..expr.functions import minimum
+from ..expr.node import PREDICATES, Expr, arg, cast, children, const, rebuild, walk
+from ..kernels import ir
+from ..kernels.elementwise import formula_text
+from ..kernels.geometry import plan_reduction
+from ..ops.machinery.record import Op
+from .loops import Number
+from .program import Call, Program, Value
+
+_BLOCKS = 1056  # of rows whose columns are summed up: eight for each multiprocessor of a large GPU
+_FLOATS = (float32, bfloat16, float16)
+_i, _j, _rows, _size = (ir.var(name, int64) for name in ("i", "j", "rows", "size"))
+
+
+def row_call(program: Program, group: Any, keep: list[Any]) -> Call:
+    """A group as a call that stores these of its results, and sums of blocks for its columns."""
+    impl = FusedRows(group, keep)
+    parts = tuple(p for part in group.parts for p in (part.parts or (part,)))
+    results = [_value(p, group.results[p][1], group) for p in keep]
+    new = {b for part in group.parts for b in part.makes}
+    stored = {v.buffer for v in results}
+    if group.columns:
+        results.append(program.new_value((impl.blocks, len(group.columns), group.width), float32, group.device))
+        new.add(results[-1].buffer)
+        stored.add(results[-1].buffer)
+    args = tuple(p.value if isinstance(p, Number) else _value(p, d, group) for p, d in impl.inputs)
+    name = "+".join(dict.fromkeys(part.name for part in parts))
+    op = Op(name, "reduction", impl.run, (), differentiable=False, impl=impl, writes=("outs",))
+    return Call(op, impl.run, args, {}, results, sorted(stored & new), frozenset(stored - new), parts[0].line, parts)
+
+
+def _value(p: Any, d: Any, group: Any) -> Value:
+    shape = {"e": (group.rows, group.width), "r": (group.rows,), "c": (group.width,), "o": ()}[p.level]
+    return Value(p.buffer, p.start, make_size(shape), contiguous_strides(shape), d, group.device)
+
+
+class FusedRows:
+    """The kernel of a group: `run(outs, *inputs)`. It is compiled when it first runs."""
+
+    def __init__(self, group: Any, keep: list[Any]):
+        self.rows, self.width, self.where = group.rows, group.width, group.device
+        self.blocks = min(self.rows, _BLOCKS)
+        self.stored = [(p, *group.results[p]) for p in keep]
+        self.columns = [root for root, _ in group.columns.values()]
+        self.sums = group.sums
+        self.used = _used_sums([*(root for _, root, _ in self.stored), *self.columns], group.sums)
+        roots = (*(root for _, root, _ in self.stored), *self.columns, *(group.sums[k] for k in self.used))
+        read = sorted({x.args[0] for x in walk(roots) if x.op == "arg" and x.args[0] >= 0})
+        places = {(p, d): k for k, (p, _, d) in enumerate(self.stored)}
+        self.buffers: dict[
+            int, Any
+        ] = {}  # operand of the formulas -> number of the result in whose place it lies, or of the input
+        self.inputs: list[Any] = []
+        for k in read:
+            place = places.get(group.reads[k])
+            self.buffers[k] = ("out", place) if place is not None else ("in", len(self.inputs))
+            if place is None:
+                self.inputs.append(group.reads[k])
+        self.levels = {k: "n" if isinstance(group.reads[k][0], Number) else group.reads[k][0].level for k in read}
+        self.roots = roots
+        self.fn: Any = None
+
+    def run(self, outs: list[Tensor], *inputs: Any) -> None:
+        if self.fn is None:
+            self.fn = backend_of(self.where).compile_for(self.nest, self._key(), self.where)
+        given = [
+            x._storage.ptr + x._offset * x.dtype.itemsize if isinstance(x, Tensor) else x for x in (*outs, *inputs)
+        ]
+        blocks = (-(-self.rows // self.blocks), self.blocks) if self.columns else ()
+        self.fn(*given, self.rows, *blocks)
+
+    def _key(self) -> str:
+        operands = [(self.levels[k], *self.buffers[k]) for k in self.levels]
+        dtypes = [d.name for _, d in self.inputs]
+        stored = [(p.level, d.name) for p, _, d in self.stored]
+        counts = (self.width, len(self.columns), self.used)
+        return f"rows {formula_text(self.roots)} {operands} {dtypes} {stored} {counts}"
+
+    # -- the loop nest ----------------------------------------------------------------------------------------------
+
+    def nest(self) -> ir.Kernel:
+        """The loops."""
+        outs = [ir.Buffer(f"out{k}", d) for k, (_, _, d) in enumerate(self.stored)]
+        sums = [ir.Buffer("partial", float32)] if self.columns else []
+        given: list[Any] = []
+        for k, (p, d) in enumerate(self.inputs):
+            number = float64 if d is float64 else int64
+            given.append(ir.Scalar(f"in{k}", number) if isinstance(p, Number) else ir.Buffer(f"in{k}", d))
+        body = _Body(self, outs, given)
+        numbers = [ir.Scalar(name, int64) for name in ("rows", *(("size", "blocks") if self.columns else ()))]
+        inside = [ir.Assign("base", int64, _i * self.width), *body.statements()]
+        work = const(4 * self.width)
+        if not self.columns:
+            loops = [ir.For("i", const(0), _rows, const(1), inside, parallel=True, cost=work)]
+        else:
+            first = ir.var("block", int64) * _size
+            end = minimum(first + _size, _rows)
+            mine = ir.Assign("mine", int64, ir.var("block", int64) * (len(self.columns) * self.width))
+            clear = [
+                along(self.width, [ir.Store(sums[0], self.column(c), const(0.0))]) for c in range(len(self.columns))
+            ]
+            inside += [
+                along(self.width, [ir.Store(sums[0], at, ir.load(sums[0], at) + value, reassociate=True)])
+                for at, value in ((self.column(c), value) for c, value in enumerate(body.columns))
+            ]
+            walk_rows = ir.For("i", first, end, const(1), inside)
+            blocks = [mine, *clear, walk_rows]
+            loops = [
+                ir.For("block", const(0), ir.var("blocks", int64), const(1), blocks, parallel=True, cost=work * _size)
+            ]
+        return ir.Kernel("rows", [*outs, *sums, *given, *numbers], loops)
+
+    def column(self, c: int) -> Expr:
+        """Where the sum of a column is kept."""
+        return ir.var("mine", int64) + c * self.width + _j
+
+
+def along(width: int, body: list[ir.Statement]) -> ir.For:
+    """A loop over the elements of a row."""
+    return ir.For("j", const(0), const(width), const(1), body, independent=True)
+
+
+class _Body:
+    """What is done for one row."""
+
+    def __init__(self, kernel: FusedRows, outs: list[ir.Buffer], given: list[Any]):
+        self.kernel, self.outs, self.given = kernel, outs, given
+        self.block: list[ir.Statement] = []
+        self.held: dict[int, Expr] = {}  # what is the same for all elements of a row, by formula
+        self.columns: list[Expr] = []
+        self.asked = False
+
+    def statements(self) -> list[ir.Statement]:
+        k = self.kernel
+        for together in _stages(k.used, k.sums):
+            roots = [self._along(k.sums[n]) for n in together]
+            for n in together:
+                self.block.append(ir.Assign(f"sum{n}", float32, const(0.0)))
+            body: list[ir.Statement] = [
+                ir.Assign(f"sum{n}", float32, ir.var(f"sum{n}", float32) + cast(root, float32), reassociate=True)
+                for n, root in zip(together, roots)
+            ]
+            self.block.append(along(k.width, [*self._ahead(), *body]))
+        for at, (p, root, _) in enumerate(k.stored):
+            if p.level == "r":
+                self.block.append(ir.Store(self.outs[at], _i, self._row(root)))
+        stores: list[ir.Statement] = [
+            ir.Store(self.outs[at], ir.var("base", int64) + _j, self._along(root))
+            for at, (p, root, _) in enumerate(k.stored)
+            if p.level == "e"
+        ]
+        self.columns = [cast(self._along(root), float32) for root in k.columns]
+        if stores:
+            self.block.append(along(k.width, stores))
+        return self.block
+
+    def _ahead(self) -> list[ir.Statement]:
+        """In the first loop, read everything that is read for each element: nobody waits for a sum before asking memory for more."""
+        rows = [] if self.asked else [k for k, level in self.kernel.levels.items() if level == "e"]
+        self.asked = True
+        return [ir.Assign(f"ahead{k}", float32, self._operand(k)) for k in rows]
+
+    def _along(self, root: Expr) -> Expr:
+        """A formula inside of a loop over elements; what is the same for all of them is computed in front of it."""
+        done: dict[int, Expr] = {}
+        return self._placed(root, done)
+
+    def _placed(self, x: Expr, done: dict[int, Expr]) -> Expr:
+        if id(x) not in done:
+            if self._is_row(x) and x.op != "const" and _is_number(x):
+                done[id(x)] = self._hold(x)
+            elif x.op == "arg":
+                done[id(x)] = self._operand(x.args[0])
+            else:
+                kids = children(x)
+                done[id(x)] = x if not kids else rebuild(x, [self._placed(k, done) for k in kids])
+        return done[id(x)]
+
+    def _hold(self, x: Expr) -> Expr:
+        if id(x) not in self.held:
+            name = f"held{len(self.held)}"
+            self.block.append(ir.Assign(name, float32, cast(self._row(x), float32)))
+            self.held[id(x)] = ir.var(name, float32)
+        return self.held[id(x)]
+
+    def _row(self, x: Expr) -> Expr:
+        """A formula of numbers of the row."""
+        if id(x) in self.held:
+            return self.held[id(x)]
+        if x.op == "arg":
+            return self._operand(x.args[0])
+        kids = children(x)
+        return x if not kids else rebuild(x, [self._row(k) for k in kids])
+
+    def _is_row(self, x: Expr) -> bool:
+        return all(n.args[0] < 0 or self.kernel.levels[n.args[0]] in "ron" for n in walk((x,)) if n.op == "arg")
+
+    def _operand(self, k: int) -> Expr:
+        if k < 0:
+            return ir.var(f"sum{-1 - k}", float32)
+        where, at = self.kernel.buffers[k]
+        buffer = (self.outs if where == "out" else self.given)[at]
+        if isinstance(buffer, ir.Scalar):
+            return cast(ir.var(buffer.name, buffer.dtype), opmath(self.kernel.inputs[at][1]))
+        level = self.kernel.levels[k]
+        index = {"e": ir.var("base", int64) + _j, "r": _i, "c": _j, "o": const(0)}[level]
+        return ir.load(buffer, index)
+
+
+def _is_number(x: Expr) -> bool:
+    """Whether a formula gives a float32, and loses nothing if it is kept as one."""
+    nodes = list(walk((x,)))
+    return x.op not in PREDICATES and not any(n.op in ("cast", "bitcast") and n.args[-1] not in _FLOATS for n in nodes)
+
+
+def _used_sums(roots: list[Expr], sums: list[Expr]) -> list[int]:
+    """The sums that formulas need, those that these need included."""
+    found: set[int] = set()
+    left = list(roots)
+    while left:
+        new = {-1 - x.args[0] for x in walk((left.pop(),)) if x.op == "arg" and x.args[0] < 0} - found
+        found |= new
+        left += [sums[k] for k in new]
+    return sorted(found)
+
+
+def _stages(used: list[int], sums: list[Expr]) -> Iterator[list[int]]:
+    """Sums that can be formed in one loop, loop after loop."""
+    depth: dict[int, int] = {}
+    for k in used:
+        needs = [depth[-1 - x.args[0]] for x in walk((sums[k],)) if x.op == "arg" and x.args[0] < 0]
+        depth[k] = 1 + max(needs, default=0)
+    for stage in sorted(set(depth.values())):
+        yield [k for k in used if depth[k] == stage]
+
+
+def column_call(rows: Call, group: Any) -> Call:
+    """The call that adds up what blocks of rows have found for columns."""
+    outs = [v for _, v in group.columns.values()]
+    impl = ColumnSums(rows.op.impl.blocks, [v.dtype for v in outs], group.width, group.device)
+    op = Op(f"columns of {rows.op.name}", "reduction", impl.run, (), differentiable=False, impl=impl, writes=("outs",))
+    makes = sorted(v.buffer for v in outs)
+    return Call(op, impl.run, (rows.results[-1],), {}, outs, makes, frozenset(), rows.line, rows.parts)
+
+
+class ColumnSums:
+    """Sums over blocks: `run(outs, partial)`. Nobody waits for them: they are gradients of parameters."""
+
+    beside = True
+
+    def __init__(self, blocks: int, dtypes: list[Any], width: int, where: Any):
+        self.blocks, self.dtypes, self.width, self.where = blocks, dtypes, width, where
+        self.planned: list[Any] = []
+
+    def run(self, outs: list[Tensor], partial: Tensor) -> None:
+        if not self.planned:
+            self.planned = [self._plan(d) for d in self.dtypes]
+        for c, (t, (fn, geometry)) in enumerate(zip(outs, self.planned)):
+            target = t._storage.ptr + t._offset * t.dtype.itemsize
+            fn(geometry, target, partial._storage.ptr + (partial._offset + c * self.width) * partial.dtype.itemsize)
+
+    def _plan(self, d: Any) -> tuple[Any, bytes]:
+        step = len(self.dtypes) * self.width
+        planned = plan_reduction((self.blocks, self.width), [(0, 1), (step, 1)], (0,), False)
+        fn = reduce_kernel(
+            arg(0), "sum", None, (float32,), d, float32, planned.kept_rank, planned.reduced_rank, planned.inner,
+            "".join(planned.kinds), self.where,
+        )  # fmt: skip
+        geometry = array("q", planned.geometry).tobytes()
+        fixed = getattr(fn, "fixed", None)
+        return fn if fixed is None else fixed(geometry), geometry
+
+
+__all__ = ["ColumnSums", "FusedRows", "column_call", "row_call"]
