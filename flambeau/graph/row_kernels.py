@@ -16,7 +16,7 @@ from ..core.tensor import Tensor, contiguous_strides
 from ..expr.functions import minimum
 from ..expr.node import PREDICATES, Expr, arg, cast, children, const, rebuild, walk
 from ..kernels import ir
-from ..kernels.elementwise import formula_text
+from ..kernels.elementwise import formula_text, quotient, remainder
 from ..kernels.geometry import plan_reduction
 from ..ops.machinery.record import Op
 from .loops import Number
@@ -45,15 +45,16 @@ def row_call(program: Program, group: Any, keep: list[Any]) -> Call:
 
 
 def _value(p: Any, d: Any, group: Any) -> Value:
-    shape = {"e": (group.rows, group.width), "r": (group.rows,), "c": (group.width,), "o": ()}[p.level]
-    return Value(p.buffer, p.start, make_size(shape), contiguous_strides(shape), d, group.device)
+    outer, inner = ((group.dims, p.outer) if p.level in "er" else ((), ())), p.level in "ec"
+    shape, strides = (*outer[0], group.width) if inner else outer[0], (*outer[1], 1) if inner else outer[1]
+    return Value(p.buffer, p.start, make_size(shape), strides, d, group.device)
 
 
 class FusedRows:
     """The kernel of a group: `run(outs, *inputs)`. It is compiled when it first runs."""
 
     def __init__(self, group: Any, keep: list[Any]):
-        self.rows, self.width, self.where = group.rows, group.width, group.device
+        self.rows, self.dims, self.width, self.where = group.rows, group.dims, group.width, group.device
         self.blocks = min(self.rows, _BLOCKS)
         self.stored = [(p, *group.results[p]) for p in keep]
         self.columns = [root for root, _ in group.columns.values()]
@@ -71,7 +72,9 @@ class FusedRows:
             self.buffers[k] = ("out", place) if place is not None else ("in", len(self.inputs))
             if place is None:
                 self.inputs.append(group.reads[k])
-        self.levels = {k: "n" if isinstance(group.reads[k][0], Number) else group.reads[k][0].level for k in read}
+        spots = {k: group.reads[k][0] for k in read}
+        self.levels = {k: "n" if isinstance(p, Number) else p.level for k, p in spots.items()}
+        self.outer = {k: () if isinstance(p, Number) else p.outer for k, p in spots.items()}
         self.roots = roots
         self.fn: Any = None
 
@@ -85,10 +88,10 @@ class FusedRows:
         self.fn(*given, self.rows, *blocks)
 
     def _key(self) -> str:
-        operands = [(self.levels[k], *self.buffers[k]) for k in self.levels]
+        operands = [(self.levels[k], self.outer[k], *self.buffers[k]) for k in self.levels]
         dtypes = [d.name for _, d in self.inputs]
-        stored = [(p.level, d.name) for p, _, d in self.stored]
-        counts = (self.width, len(self.columns), self.used)
+        stored = [(p.level, p.outer, d.name) for p, _, d in self.stored]
+        counts = (self.dims, self.width, len(self.columns), self.used)
         return f"rows {formula_text(self.roots)} {operands} {dtypes} {stored} {counts}"
 
     # -- the loop nest ----------------------------------------------------------------------------------------------
@@ -101,9 +104,9 @@ class FusedRows:
         for k, (p, d) in enumerate(self.inputs):
             number = float64 if d is float64 else int64
             given.append(ir.Scalar(f"in{k}", number) if isinstance(p, Number) else ir.Buffer(f"in{k}", d))
-        body = _Body(self, outs, given)
+        body = _Body(self, outs, sums[0] if sums else None, given)
         numbers = [ir.Scalar(name, int64) for name in ("rows", *(("size", "blocks") if self.columns else ()))]
-        inside = [ir.Assign("base", int64, _i * self.width), *body.statements()]
+        inside = [*body.begin(), *body.statements()]
         work = const(4 * self.width)
         if not self.columns:
             loops = [ir.For("i", const(0), _rows, const(1), inside, parallel=True, cost=work)]
@@ -113,10 +116,6 @@ class FusedRows:
             mine = ir.Assign("mine", int64, ir.var("block", int64) * (len(self.columns) * self.width))
             clear = [
                 along(self.width, [ir.Store(sums[0], self.column(c), const(0.0))]) for c in range(len(self.columns))
-            ]
-            inside += [
-                along(self.width, [ir.Store(sums[0], at, ir.load(sums[0], at) + value, reassociate=True)])
-                for at, value in ((self.column(c), value) for c, value in enumerate(body.columns))
             ]
             walk_rows = ir.For("i", first, end, const(1), inside)
             blocks = [mine, *clear, walk_rows]
@@ -132,18 +131,18 @@ class FusedRows:
 
 def along(width: int, body: list[ir.Statement]) -> ir.For:
     """A loop over the elements of a row."""
-    return ir.For("j", const(0), const(width), const(1), body, independent=True)
+    return ir.For("j", const(0), const(width), const(1), body)
 
 
 class _Body:
     """What is done for one row."""
 
-    def __init__(self, kernel: FusedRows, outs: list[ir.Buffer], given: list[Any]):
-        self.kernel, self.outs, self.given = kernel, outs, given
+    def __init__(self, kernel: FusedRows, outs: list[ir.Buffer], partial: Any, given: list[Any]):
+        self.kernel, self.outs, self.partial, self.given = kernel, outs, partial, given
         self.block: list[ir.Statement] = []
         self.held: dict[int, Expr] = {}  # what is the same for all elements of a row, by formula
-        self.columns: list[Expr] = []
         self.asked = False
+        self.bases: dict[tuple[int, ...], Expr] = {}
 
     def statements(self) -> list[ir.Statement]:
         k = self.kernel
@@ -156,17 +155,24 @@ class _Body:
                 for n, root in zip(together, roots)
             ]
             self.block.append(along(k.width, [*self._ahead(), *body]))
+        # Everything is computed before anything is stored: results may lie where operands are.
+        elements: list[ir.Statement] = []
+        stores: list[ir.Statement] = []
+        rows: list[ir.Statement] = []
+        late: list[ir.Statement] = []
         for at, (p, root, _) in enumerate(k.stored):
-            if p.level == "r":
-                self.block.append(ir.Store(self.outs[at], _i, self._row(root)))
-        stores: list[ir.Statement] = [
-            ir.Store(self.outs[at], ir.var("base", int64) + _j, self._along(root))
-            for at, (p, root, _) in enumerate(k.stored)
-            if p.level == "e"
-        ]
-        self.columns = [cast(self._along(root), float32) for root in k.columns]
-        if stores:
-            self.block.append(along(k.width, stores))
+            value = ir.var(f"value{at}", float32)
+            computed = self._along(root) if p.level == "e" else self._row(root)
+            (elements if p.level == "e" else rows).append(ir.Assign(f"value{at}", float32, cast(computed, float32)))
+            index = self._index(p.level, p.outer)
+            (stores if p.level == "e" else late).append(ir.Store(self.outs[at], index, value))
+        for c, root in enumerate(k.columns):
+            at = k.column(c)
+            sum_now = ir.load(self.partial, at) + cast(self._along(root), float32)
+            self.block.append(along(k.width, [ir.Store(self.partial, at, sum_now, reassociate=True)]))
+        if elements:
+            self.block.append(along(k.width, [*elements, *stores]))
+        self.block += [*rows, *late]
         return self.block
 
     def _ahead(self) -> list[ir.Statement]:
@@ -217,9 +223,41 @@ class _Body:
         buffer = (self.outs if where == "out" else self.given)[at]
         if isinstance(buffer, ir.Scalar):
             return cast(ir.var(buffer.name, buffer.dtype), opmath(self.kernel.inputs[at][1]))
-        level = self.kernel.levels[k]
-        index = {"e": ir.var("base", int64) + _j, "r": _i, "c": _j, "o": const(0)}[level]
-        return ir.load(buffer, index)
+        return ir.load(buffer, self._index(self.kernel.levels[k], self.kernel.outer[k]))
+
+    def _index(self, level: str, outer: tuple[int, ...]) -> Expr:
+        """Which element of an operand belongs to this row, and to this element of it."""
+        if level == "c" or level == "o":
+            return _j if level == "c" else const(0)
+        row = self.bases[outer]
+        return row + _j if level == "e" else row
+
+    def begin(self) -> list[ir.Statement]:
+        """Where the row lies in operands, by their strides."""
+        k = self.kernel
+        kinds = {k.outer[n] for n, level in k.levels.items() if level in "er"} | {p.outer for p, _, _ in k.stored}
+        found: list[ir.Statement] = []
+        counts = contiguous_strides(k.dims)
+        for outer in sorted(kinds):
+            step = _step(outer, k.dims)
+            at: Expr = _i * step if step is not None else const(0)
+            for d, (n, s) in enumerate(zip(k.dims, outer)):
+                if step is None and s and n > 1:
+                    whole = _i if counts[d] == 1 else quotient(_i, counts[d])
+                    own = whole if d == 0 else remainder(whole, n)
+                    at = at + own * s
+            name = f"base{len(found)}"
+            found.append(ir.Assign(name, int64, at))
+            self.bases[outer] = ir.var(name, int64)
+        return found
+
+
+def _step(outer: tuple[int, ...], dims: tuple[int, ...]) -> int | None:
+    """From one row to the next, if that is always the same."""
+    counts = contiguous_strides(dims)
+    walked = [(s, c) for s, c, n in zip(outer, counts, dims) if n > 1]
+    step = walked[-1][0] // walked[-1][1] if walked else 0
+    return step if all(s == step * c for s, c in walked) else None
 
 
 def _is_number(x: Expr) -> bool:

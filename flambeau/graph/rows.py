@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ..core.backend import backend_of
 from ..core.device import device
 from ..core.dtype import bfloat16, dtype, float16, float32
 from ..core.tensor import contiguous_strides, numel_of
@@ -30,11 +31,13 @@ _POINTERS, _NODES = 20, 600
 
 
 class Spot(NamedTuple):
-    """Where an operand lies: a byte of a buffer, and how it goes along: with elements ("e"), rows ("r"), columns ("c"), or not ("o")."""
+    """Where an operand lies: a byte of a buffer, how it goes along: with elements ("e"), rows ("r"), columns ("c"), or not ("o"), and
+    its strides over the dimensions that rows have."""
 
     buffer: int
     start: int
     level: str
+    outer: tuple[int, ...]
 
 
 Operand = tuple["Spot | Number", dtype]
@@ -42,10 +45,10 @@ Operand = tuple["Spot | Number", dtype]
 
 @dataclass(eq=False)
 class RowGroup:
-    """Formulas over `rows` rows of `width` elements. arg(k) of the formulas stands for `reads[k]`, arg(-1 - k) for `sums[k]` of the row.
-    `results` are stored where their spots say, `columns` are sums over all rows."""
+    """Formulas over rows of `width` elements, which are numbered by `dims`. arg(k) of the formulas stands for `reads[k]`, arg(-1 - k) for
+    `sums[k]` of the row. `results` are stored where their spots say, `columns` are sums over all rows."""
 
-    rows: int
+    dims: tuple[int, ...]
     width: int
     device: device
     parts: tuple[Call, ...]
@@ -53,6 +56,22 @@ class RowGroup:
     sums: list[Expr] = field(default_factory=list)
     results: dict[Spot, tuple[Expr, dtype]] = field(default_factory=dict)
     columns: dict[int, tuple[Expr, Value]] = field(default_factory=dict)  # by buffer
+
+    @property
+    def rows(self) -> int:
+        return math.prod(self.dims)
+
+    def spots(self) -> list[Spot]:
+        return [*(p for p, _ in self.reads if isinstance(p, Spot)), *self.results]
+
+    def split(self, cuts: list[int]) -> RowGroup:
+        """The same group with its dimensions cut where these numbers of inner rows say."""
+        like = [Place(p.buffer, p.start, p.outer) for p in self.spots()]
+        loop = Loop(self.dims, [(p, float32) for p in like], {}, (), self.device).split(cuts)
+        moved = iter([Spot(p.buffer, p.start, old.level, p.strides) for old, (p, _) in zip(self.spots(), loop.reads)])  # type: ignore[union-attr]
+        reads: list[Operand] = [(p if isinstance(p, Number) else next(moved), d) for p, d in self.reads]
+        results = {next(moved): value for value in self.results.values()}
+        return RowGroup(loop.sizes, self.width, self.device, self.parts, reads, self.sums, results, self.columns)
 
     def read(self) -> set[int]:
         return {p.buffer for p, _ in self.reads if isinstance(p, Spot)}
@@ -78,12 +97,20 @@ def fuse_rows(program: Program) -> None:
     calls: list[Call] = []
     for i, slot in enumerate(slots):
         group = slot.loop
-        if not isinstance(group, RowGroup) or len(group.parts) == 1:
+        if not isinstance(group, RowGroup) or (len(group.parts) == 1 and not _copies_first(group)):
             calls += [slot.call] if group is None else list(group.parts)
             continue
         keep = [p for p in group.results if p.buffer in lasting or users[p.buffer] != {i} or p.buffer in group.read()]
         calls += _calls(program, group, keep)
     program.calls = calls
+
+
+def _copies_first(group: RowGroup) -> bool:
+    """Whether the kernel of a call by itself would have to copy an operand first: it reads dense ones only."""
+    dense = tuple(s * group.width for s in contiguous_strides(group.dims))
+    return group.parts[0].op.rows is not None and any(
+        p.level == "e" and any(s != t and n > 1 for s, t, n in zip(p.outer, dense, group.dims)) for p in group.spots()
+    )
 
 
 def _calls(program: Program, group: RowGroup, keep: list[Spot]) -> list[Call]:
@@ -93,11 +120,13 @@ def _calls(program: Program, group: RowGroup, keep: list[Spot]) -> list[Call]:
 
 
 def _item(call: Call) -> Loop | RowGroup | None:
-    """A call as a member of a group; loops take the shape of the rows that they join."""
+    """A call as a member of a group, on devices that gain by it; loops take the shape of the rows that they join."""
     if call.op.rows is not None and (not call.fixed or isinstance(call.function, Kernel)):
-        return _declared(call)
-    group = _reduction(call)
-    return group if group is not None else loop_in(call)
+        group = _declared(call)
+    else:
+        group = _reduction(call)
+    found = group if group is not None else loop_in(call)
+    return found if found is not None and backend_of(found.device).hides_latency else None
 
 
 def _declared(call: Call) -> RowGroup | None:
@@ -105,24 +134,55 @@ def _declared(call: Call) -> RowGroup | None:
     form, found = call.op.rows(**call.op.bind(call.args, call.kwargs)), new_results(call)
     if form is None or found is None or not 2 <= form.width <= _WIDEST or call.changes:
         return None
-    group = RowGroup(form.rows, form.width, found[0][0].device, (call,), sums=list(form.sums))
+    like = next(v for v, level in form.operands if level == "e")
+    dims = _leading(like.shape, form.width)
+    if dims is None or 0 in like.shape:
+        return None
+    group = RowGroup(dims, form.width, like.device, (call,), sums=list(form.sums))
     for v, level in form.operands:
-        if not _is_dense(v, group.rows * group.width if level == "e" else group.rows if level == "r" else group.width):
-            return None
-        group.reads.append((Spot(v.buffer, v.start, level), v.dtype))
+        group.reads.append((_spot_of(v, level, group), v.dtype))  # type: ignore[arg-type]
     for position, v in enumerate(found[0]):
         root, level = form.results[position]
-        if v.dtype not in _KINDS or not _is_dense(v, numel_of(v.shape)):
-            return None
         if level == "c":
             group.columns[v.buffer] = (root, v)
         else:
-            group.results[Spot(v.buffer, v.start, level)] = (root, v.dtype)
-    return group if all(d in _KINDS for _, d in group.reads) else None
+            group.results[_spot_of(v, level, group)] = (root, v.dtype)  # type: ignore[index]
+    return group if _is_usable(group) and all(_is_dense(v) for _, v in group.columns.values()) else None
 
 
-def _is_dense(v: Any, count: int) -> bool:
-    return isinstance(v, Value) and numel_of(v.shape) == count and tuple(v.strides) == contiguous_strides(v.shape)
+def _leading(shape: Any, width: int) -> tuple[int, ...] | None:
+    """The dimensions in front of those that make up a row."""
+    inner, at = 1, len(shape)
+    while inner < width and at:
+        at -= 1
+        inner *= shape[at]
+    return tuple(shape[:at]) if inner == width else None
+
+
+def _spot_of(v: Value, level: str, group: RowGroup) -> Spot | None:
+    """An operand with an element for each element, row or column; None where it does not go along with them."""
+    if level == "c":
+        return Spot(v.buffer, v.start, level, (0,) * len(group.dims)) if _is_dense(v) else None
+    if level == "r":
+        return Spot(v.buffer, v.start, level, contiguous_strides(group.dims)) if _is_dense(v) else None
+    at = len(group.dims)
+    whole = tuple(v.shape[:at]) == group.dims and _step(tuple(v.strides[at:]), tuple(v.shape[at:])) == 1
+    return Spot(v.buffer, v.start, level, tuple(v.strides[:at])) if whole else None
+
+
+def _is_dense(v: Value) -> bool:
+    return tuple(v.strides) == contiguous_strides(v.shape)
+
+
+def _is_usable(group: RowGroup) -> bool:
+    """Whether a kernel can be made of it: all operands are floats that go along, and no element is stored twice."""
+    floats = all(isinstance(p, Number) or d in _KINDS for p, d in group.reads) and all(
+        d in _KINDS for _, d in group.results.values()
+    )
+    known = None not in group.results and all(p is not None for p, _ in group.reads)
+    return floats and known and not any(
+        p.level not in "er" or any(s == 0 and n > 1 for s, n in zip(p.outer, group.dims)) for p in group.results
+    )  # fmt: skip
 
 
 def _reduction(call: Call) -> RowGroup | None:
@@ -131,62 +191,79 @@ def _reduction(call: Call) -> RowGroup | None:
     if found is None or found.impl.combine != "sum":
         return None
     v, out, dims = found.value, call.results, sorted(found.dims)
-    shape = tuple(v.shape)
     first = dims[0] if dims else 0
-    along, down = dims == list(range(first, len(shape))), dims == list(range(len(dims)))
-    width = numel_of(shape[first:]) if along else numel_of(shape[len(dims) :])
-    if along == down or not 2 <= width <= _WIDEST or 0 in shape or v.dtype not in _KINDS or out.dtype not in _KINDS:
-        return None
-    rows = numel_of(shape) // width
-    if not _is_dense(v, rows * width) or not _is_dense(out, rows if along else width) or rows < 2:
+    along, down = dims == list(range(first, len(v.shape))), dims == list(range(len(dims)))
+    at = first if along else len(dims)
+    width = numel_of(v.shape[at:])
+    if along == down or not 2 <= width <= _WIDEST or 0 in v.shape or not _is_dense(out):
         return None
     compute, acc, _ = found.impl.rule(found.impl, v.dtype, found.requested)
     final = found.impl._final()
-    if compute not in _KINDS or acc not in _KINDS or (down and final is not None):
+    if compute not in _KINDS or acc not in _KINDS or out.dtype not in _KINDS or (down and final is not None):
         return None
-    group = RowGroup(rows, width, v.device, (call,), [(Spot(v.buffer, v.start, "e"), v.dtype)])
+    group = RowGroup(tuple(v.shape[:at]), width, v.device, (call,))
+    group.reads.append((_spot_of(v, "e", group), v.dtype))  # type: ignore[arg-type]
     mapped = found.impl.trace((v.dtype,), compute)
     if down:
         group.columns[out.buffer] = (mapped, out)
-        return group
-    group.sums.append(mapped)
-    value = arg(-1) if final is None else replace_arguments((final,), {0: arg(-1), 1: const(float(width))})[0]
-    group.results[Spot(out.buffer, out.start, "r")] = (value, out.dtype)
-    return group
+    else:
+        group.sums.append(mapped)
+        value = arg(-1) if final is None else replace_arguments((final,), {0: arg(-1), 1: const(float(width))})[0]
+        group.results[Spot(out.buffer, out.start, "r", contiguous_strides(group.dims))] = (value, out.dtype)
+    return group if _is_usable(group) and group.rows > 1 else None
 
 
 def _of_rows(loop: Loop, like: RowGroup) -> RowGroup | None:
-    """A loop over the elements, or over the rows, of a group."""
-    count, rows, width = math.prod(loop.sizes), like.rows, like.width
-    if count not in (rows, rows * width) or loop.device is not like.device:
+    """A loop over the elements, or over the rows, of a group, seen as one: its dimensions are told by an operand that both have."""
+    count = math.prod(loop.sizes)
+    if count not in (like.rows, like.rows * like.width) or loop.device is not like.device:
         return None
-    cut = width if count > rows else 1
-    loop = loop.split([cut]) if cut > 1 else loop
-    at, inner = len(loop.sizes), 1
-    while inner < cut:
-        at -= 1
-        inner *= loop.sizes[at]
-    if inner != cut:
-        return None
-    group = RowGroup(rows, width, loop.device, loop.parts)
+    level, width = ("e", like.width) if count > like.rows else ("r", 1)
+    places = [*(p for p, _ in loop.reads if isinstance(p, Place)), *loop.results]
+    for spot in like.spots():
+        if spot.level == level and any((p.buffer, p.start) == spot[:2] for p in places):
+            cut = loop.split([width, *spot.outer])
+            mine = [*(p for p, _ in cut.reads if isinstance(p, Place)), *cut.results]
+            which = next(p for p in mine if (p.buffer, p.start) == spot[:2])
+            order = _dimensions(which.strides, cut.sizes, spot.outer, like.dims, width)
+            group = None if order is None else _ordered(cut, like, *order)
+            if group is not None:
+                return group
+    return None
+
+
+def _dimensions(
+    strides: tuple[int, ...], sizes: tuple[int, ...], outer: tuple[int, ...], dims: tuple[int, ...], width: int
+) -> tuple[list[int], list[int]] | None:
+    """The dimensions of a loop that are those of a group's rows (-1 for one of a single row), and the rest, which are inside of rows."""
+    left = list(range(len(sizes)))
+    found = []
+    for n, s in zip(dims, outer):
+        k = -1 if n == 1 else next((k for k in left if sizes[k] == n and strides[k] == s), None)
+        if k is None:
+            return None
+        found.append(k)
+        left = [d for d in left if d != k]
+    inside = _step(tuple(strides[k] for k in left), tuple(sizes[k] for k in left)) == 1 or width == 1
+    return (found, left) if inside and math.prod(sizes[k] for k in left) == width else None
+
+
+def _ordered(loop: Loop, like: RowGroup, order: list[int], inner: list[int]) -> RowGroup | None:
+    """The loop as a group with the same dimensions."""
 
     def spot(p: Any) -> Any:
-        return p if not isinstance(p, Place) else _spot(p, loop.sizes, at, width, count > rows)
+        if not isinstance(p, Place):
+            return p
+        outer = tuple(0 if k < 0 else p.strides[k] for k in order)
+        step = _step(tuple(p.strides[k] for k in inner), tuple(loop.sizes[k] for k in inner))
+        if step not in (0, 1):
+            return None
+        level = ("c" if not any(outer) else "e") if step else ("r" if any(outer) else "o")
+        return Spot(p.buffer, p.start, level, outer)
 
-    group.reads = [(spot(p), d) for p, d in loop.reads]
+    group = RowGroup(like.dims, like.width, loop.device, loop.parts, [(spot(p), d) for p, d in loop.reads])
     group.results = {spot(p): value for p, value in loop.results.items()}
-    known = all(p is not None and (isinstance(p, Number) or d in _KINDS) for p, d in group.reads)
-    stored = all(p is not None and p.level in "er" and d in _KINDS for p, (_, d) in group.results.items())
-    return group if known and stored and len(group.results) == len(loop.results) else None
-
-
-def _spot(p: Place, sizes: tuple[int, ...], at: int, width: int, elements: bool) -> Spot | None:
-    """How an operand of a loop goes along with rows and elements, the dimensions from `at` on being inside of rows."""
-    outer, inner = (_step(p.strides[k], sizes[k]) for k in (slice(0, at), slice(at, None)))
-    if not elements:
-        return Spot(p.buffer, p.start, "r" if outer == 1 else "o") if outer in (0, 1) else None
-    level = {(width, 1): "e", (1, 0): "r", (0, 1): "c", (0, 0): "o"}.get((outer, inner))  # type: ignore[call-overload]
-    return None if level is None else Spot(p.buffer, p.start, level)
+    return group if len(group.results) == len(loop.results) and _is_usable(group) else None
 
 
 def _step(strides: tuple[int, ...], sizes: tuple[int, ...]) -> int | None:
@@ -202,6 +279,17 @@ def _step(strides: tuple[int, ...], sizes: tuple[int, ...]) -> int | None:
     return step
 
 
+def _aligned(first: RowGroup, second: RowGroup) -> tuple[RowGroup, RowGroup] | None:
+    """Both groups over the same dimensions of rows."""
+    if first.dims == second.dims:
+        return first, second
+    counts = [Loop(g.dims, [], {}, (), g.device).inner_counts() for g in (first, second)]
+    cuts = sorted({*counts[0], *counts[1]})
+    if first.rows != second.rows or any(big % small for small, big in zip(cuts, cuts[1:])):
+        return None
+    return first.split(cuts), second.split(cuts)
+
+
 def _joined(first: Any, second: Any, is_used: Callable[[int], bool]) -> RowGroup | None:
     """One group that does what both do, one after the other; None where that is not the same, or nothing is gained."""
     if isinstance(first, Loop) and isinstance(second, Loop):
@@ -210,9 +298,11 @@ def _joined(first: Any, second: Any, is_used: Callable[[int], bool]) -> RowGroup
         first = _of_rows(first, second)
     elif isinstance(second, Loop):
         second = _of_rows(second, first)
-    if first is None or second is None or not _compatible(first, second):
+    pair = None if first is None or second is None or first.width != second.width else _aligned(first, second)
+    if pair is None or not _compatible(*pair):
         return None
-    both = RowGroup(first.rows, first.width, first.device, (*first.parts, *second.parts), list(first.reads))
+    first, second = pair
+    both = RowGroup(first.dims, first.width, first.device, (*first.parts, *second.parts), list(first.reads))
     index: dict[Any, int] = {}
     for k, read in enumerate(both.reads):
         index.setdefault(_key(read), k)
@@ -247,7 +337,7 @@ def _key(read: Operand) -> Any:
 
 def _compatible(first: RowGroup, second: RowGroup) -> bool:
     """Whether each row of the second needs only what the first has done in the same row, and they have elements in common."""
-    if (first.rows, first.width, first.device) != (second.rows, second.width, second.device):
+    if first.dims != second.dims or first.device is not second.device:
         return False
     written = first.written()
     for p, _ in second.reads:
