@@ -207,7 +207,7 @@ class FusedMap:
         if self.planned is None:
             self.planned = self._plan(outs)
         fn, first = self.planned
-        fn(first, *(t._storage.ptr + t._offset * t.dtype.itemsize for t in outs), *map(_passed, inputs))
+        fn(first, *map(passed, outs), *map(passed, inputs))
 
     def _plan(self, outs: list[Tensor]) -> tuple[Any, Any]:
         layouts = []
@@ -218,7 +218,8 @@ class FusedMap:
         return kernel(self.roots, layouts, self.reads)
 
 
-def _passed(x: Any) -> Any:
+def passed(x: Any) -> Any:
+    """What a native function gets for a tensor, its address, or for a number."""
     return x._storage.ptr + x._offset * x.dtype.itemsize if isinstance(x, Tensor) else x
 
 
@@ -265,4 +266,4 @@ def drop_dead(program: Program) -> None:
     program.calls = kept[::-1]
 
 
-__all__ = ["FusedMap", "Joining", "drop_dead", "fuse", "fused_call", "joined", "loop_in"]
+__all__ = ["FusedMap", "Joining", "drop_dead", "fuse", "fused_call", "joined", "loop_in", "passed"]

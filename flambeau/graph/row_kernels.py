@@ -19,6 +19,7 @@ from ..kernels import ir
 from ..kernels.elementwise import formula_text, quotient, remainder
 from ..kernels.geometry import plan_reduction
 from ..ops.machinery.record import Op
+from .fusion import passed
 from .loops import Number
 from .program import Call, Program, Value
 
@@ -81,11 +82,8 @@ class FusedRows:
     def run(self, outs: list[Tensor], *inputs: Any) -> None:
         if self.fn is None:
             self.fn = backend_of(self.where).compile_for(self.nest, self._key(), self.where)
-        given = [
-            x._storage.ptr + x._offset * x.dtype.itemsize if isinstance(x, Tensor) else x for x in (*outs, *inputs)
-        ]
         blocks = (-(-self.rows // self.blocks), self.blocks) if self.columns else ()
-        self.fn(*given, self.rows, *blocks)
+        self.fn(*map(passed, (*outs, *inputs)), self.rows, *blocks)
 
     def _key(self) -> str:
         operands = [(self.levels[k], self.outer[k], *self.buffers[k]) for k in self.levels]
@@ -108,6 +106,7 @@ class FusedRows:
         numbers = [ir.Scalar(name, int64) for name in ("rows", *(("size", "blocks") if self.columns else ()))]
         inside = [*body.begin(), *body.statements()]
         work = const(4 * self.width)
+        loops: list[ir.Statement]
         if not self.columns:
             loops = [ir.For("i", const(0), _rows, const(1), inside, parallel=True, cost=work)]
         else:
@@ -167,9 +166,9 @@ class _Body:
             index = self._index(p.level, p.outer)
             (stores if p.level == "e" else late).append(ir.Store(self.outs[at], index, value))
         for c, root in enumerate(k.columns):
-            at = k.column(c)
-            sum_now = ir.load(self.partial, at) + cast(self._along(root), float32)
-            self.block.append(along(k.width, [ir.Store(self.partial, at, sum_now, reassociate=True)]))
+            place = k.column(c)
+            total = ir.load(self.partial, place) + cast(self._along(root), float32)
+            self.block.append(along(k.width, [ir.Store(self.partial, place, total, reassociate=True)]))
         if elements:
             self.block.append(along(k.width, [*elements, *stores]))
         self.block += [*rows, *late]
@@ -309,8 +308,7 @@ class ColumnSums:
         if not self.planned:
             self.planned = [self._plan(d) for d in self.dtypes]
         for c, (t, (fn, geometry)) in enumerate(zip(outs, self.planned)):
-            target = t._storage.ptr + t._offset * t.dtype.itemsize
-            fn(geometry, target, partial._storage.ptr + (partial._offset + c * self.width) * partial.dtype.itemsize)
+            fn(geometry, passed(t), passed(partial) + c * self.width * partial.dtype.itemsize)
 
     def _plan(self, d: Any) -> tuple[Any, bytes]:
         step = len(self.dtypes) * self.width

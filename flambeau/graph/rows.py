@@ -20,7 +20,7 @@ from ..core.tensor import contiguous_strides, numel_of
 from ..expr.node import Expr, arg, const, replace_arguments, walk
 from .conversions import Kernel, new_results
 from .fusion import Joining, loop_in
-from .loops import Loop, Number, Place, rounded
+from .loops import Loop, Number, Place, Read, rounded
 from .program import Call, Program, Value
 from .reductions import reduced
 from .row_kernels import column_call, row_call
@@ -28,6 +28,10 @@ from .row_kernels import column_call, row_call
 _KINDS = (float32, bfloat16, float16)
 _WIDEST = 8192  # elements of a row that a block sums up without losing digits
 _POINTERS, _NODES = 20, 600
+
+
+class _NoRows(Exception):
+    """An operand does not go along with rows."""
 
 
 class Spot(NamedTuple):
@@ -66,9 +70,10 @@ class RowGroup:
 
     def split(self, cuts: list[int]) -> RowGroup:
         """The same group with its dimensions cut where these numbers of inner rows say."""
-        like = [Place(p.buffer, p.start, p.outer) for p in self.spots()]
-        loop = Loop(self.dims, [(p, float32) for p in like], {}, (), self.device).split(cuts)
-        moved = iter([Spot(p.buffer, p.start, old.level, p.strides) for old, (p, _) in zip(self.spots(), loop.reads)])  # type: ignore[union-attr]
+        reading: list[Read] = [(Place(p.buffer, p.start, p.outer), float32) for p in self.spots()]
+        loop = Loop(self.dims, reading, {}, (), self.device).split(cuts)
+        places = [p for p, _ in loop.reads if isinstance(p, Place)]
+        moved = iter([Spot(p.buffer, p.start, old.level, p.strides) for old, p in zip(self.spots(), places)])
         reads: list[Operand] = [(p if isinstance(p, Number) else next(moved), d) for p, d in self.reads]
         results = {next(moved): value for value in self.results.values()}
         return RowGroup(loop.sizes, self.width, self.device, self.parts, reads, self.sums, results, self.columns)
@@ -98,7 +103,8 @@ def fuse_rows(program: Program) -> None:
     for i, slot in enumerate(slots):
         group = slot.loop
         if not isinstance(group, RowGroup) or (len(group.parts) == 1 and not _copies_first(group)):
-            calls += [slot.call] if group is None else list(group.parts)
+            alone = (slot.call,) if group is None else group.parts
+            calls += [call for call in alone if call is not None]
             continue
         keep = [p for p in group.results if p.buffer in lasting or users[p.buffer] != {i} or p.buffer in group.read()]
         calls += _calls(program, group, keep)
@@ -121,10 +127,11 @@ def _calls(program: Program, group: RowGroup, keep: list[Spot]) -> list[Call]:
 
 def _item(call: Call) -> Loop | RowGroup | None:
     """A call as a member of a group, on devices that gain by it; loops take the shape of the rows that they join."""
-    if call.op.rows is not None and (not call.fixed or isinstance(call.function, Kernel)):
-        group = _declared(call)
-    else:
-        group = _reduction(call)
+    declared = call.op.rows is not None and (not call.fixed or isinstance(call.function, Kernel))
+    try:
+        group = _declared(call) if declared else _reduction(call)
+    except _NoRows:
+        group = None
     found = group if group is not None else loop_in(call)
     return found if found is not None and backend_of(found.device).hides_latency else None
 
@@ -140,13 +147,13 @@ def _declared(call: Call) -> RowGroup | None:
         return None
     group = RowGroup(dims, form.width, like.device, (call,), sums=list(form.sums))
     for v, level in form.operands:
-        group.reads.append((_spot_of(v, level, group), v.dtype))  # type: ignore[arg-type]
+        group.reads.append((_spot_of(v, level, group), v.dtype))
     for position, v in enumerate(found[0]):
         root, level = form.results[position]
         if level == "c":
             group.columns[v.buffer] = (root, v)
         else:
-            group.results[_spot_of(v, level, group)] = (root, v.dtype)  # type: ignore[index]
+            group.results[_spot_of(v, level, group)] = (root, v.dtype)
     return group if _is_usable(group) and all(_is_dense(v) for _, v in group.columns.values()) else None
 
 
@@ -159,15 +166,17 @@ def _leading(shape: Any, width: int) -> tuple[int, ...] | None:
     return tuple(shape[:at]) if inner == width else None
 
 
-def _spot_of(v: Value, level: str, group: RowGroup) -> Spot | None:
-    """An operand with an element for each element, row or column; None where it does not go along with them."""
-    if level == "c":
-        return Spot(v.buffer, v.start, level, (0,) * len(group.dims)) if _is_dense(v) else None
-    if level == "r":
-        return Spot(v.buffer, v.start, level, contiguous_strides(group.dims)) if _is_dense(v) else None
+def _spot_of(v: Value, level: str, group: RowGroup) -> Spot:
+    """Where an operand with an element for each element, row or column lies."""
     at = len(group.dims)
-    whole = tuple(v.shape[:at]) == group.dims and _step(tuple(v.strides[at:]), tuple(v.shape[at:])) == 1
-    return Spot(v.buffer, v.start, level, tuple(v.strides[:at])) if whole else None
+    if level == "e":
+        whole = tuple(v.shape[:at]) == group.dims and _step(tuple(v.strides[at:]), tuple(v.shape[at:])) == 1
+        outer = tuple(v.strides[:at])
+    else:
+        whole, outer = _is_dense(v), contiguous_strides(group.dims) if level == "r" else (0,) * at
+    if not whole:
+        raise _NoRows
+    return Spot(v.buffer, v.start, level, outer)
 
 
 def _is_dense(v: Value) -> bool:
@@ -179,8 +188,7 @@ def _is_usable(group: RowGroup) -> bool:
     floats = all(isinstance(p, Number) or d in _KINDS for p, d in group.reads) and all(
         d in _KINDS for _, d in group.results.values()
     )
-    known = None not in group.results and all(p is not None for p, _ in group.reads)
-    return floats and known and not any(
+    return floats and not any(
         p.level not in "er" or any(s == 0 and n > 1 for s, n in zip(p.outer, group.dims)) for p in group.results
     )  # fmt: skip
 
@@ -202,7 +210,7 @@ def _reduction(call: Call) -> RowGroup | None:
     if compute not in _KINDS or acc not in _KINDS or out.dtype not in _KINDS or (down and final is not None):
         return None
     group = RowGroup(tuple(v.shape[:at]), width, v.device, (call,))
-    group.reads.append((_spot_of(v, "e", group), v.dtype))  # type: ignore[arg-type]
+    group.reads.append((_spot_of(v, "e", group), v.dtype))
     mapped = found.impl.trace((v.dtype,), compute)
     if down:
         group.columns[out.buffer] = (mapped, out)
@@ -257,12 +265,15 @@ def _ordered(loop: Loop, like: RowGroup, order: list[int], inner: list[int]) -> 
         outer = tuple(0 if k < 0 else p.strides[k] for k in order)
         step = _step(tuple(p.strides[k] for k in inner), tuple(loop.sizes[k] for k in inner))
         if step not in (0, 1):
-            return None
+            raise _NoRows
         level = ("c" if not any(outer) else "e") if step else ("r" if any(outer) else "o")
         return Spot(p.buffer, p.start, level, outer)
 
-    group = RowGroup(like.dims, like.width, loop.device, loop.parts, [(spot(p), d) for p, d in loop.reads])
-    group.results = {spot(p): value for p, value in loop.results.items()}
+    try:
+        group = RowGroup(like.dims, like.width, loop.device, loop.parts, [(spot(p), d) for p, d in loop.reads])
+        group.results = {spot(p): value for p, value in loop.results.items()}
+    except _NoRows:
+        return None
     return group if len(group.results) == len(loop.results) and _is_usable(group) else None
 
 
