@@ -14,22 +14,18 @@ from ..core.uninterrupted import uninterrupted
 _state = grad_mode  # for methods whose parameter is called `mode`, as PyTorch's is
 
 
-class _Switch:
-    """A context manager that is also a decorator (of functions, generators and classes' methods)."""
+class _DecoratorContextManager:
+    """Base of context managers that are decorators, too (of functions, generators and classes' methods)."""
 
-    def _enter(self) -> None:
+    def __enter__(self) -> Any:
         raise NotImplementedError
 
-    def _fresh(self) -> _Switch:
+    def __exit__(self, *exc: Any) -> Any:
+        raise NotImplementedError
+
+    def clone(self) -> Any:
+        """Return a context manager for one call of the decorated function."""
         return self.__class__()
-
-    def __enter__(self) -> None:
-        self.before = (grad_mode.enabled, grad_mode.inference)
-        self._enter()
-
-    @uninterrupted
-    def __exit__(self, *exc: Any) -> None:
-        grad_mode.enabled, grad_mode.inference = self.before
 
     def __call__(self, function: Callable) -> Callable:
         if inspect.isgeneratorfunction(function):
@@ -45,7 +41,7 @@ class _Switch:
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            with self._fresh():
+            with self.clone():
                 return function(*args, **kwargs)
 
         return wrapped
@@ -57,25 +53,40 @@ class _Switch:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             generator = function(*args, **kwargs)
             try:
-                with self._fresh():
+                with self.clone():
                     value = next(generator)
                 while True:
                     try:
                         sent = yield value
                     except GeneratorExit:
-                        with self._fresh():
+                        with self.clone():
                             generator.close()
                         raise
                     except BaseException as error:  # hand the consumer's exception to the generator
-                        with self._fresh():
+                        with self.clone():
                             value = generator.throw(error)
                     else:
-                        with self._fresh():
+                        with self.clone():
                             value = generator.send(sent)
             except StopIteration as stop:
                 return stop.value
 
         return wrapped
+
+
+class _Switch(_DecoratorContextManager):
+    """A context manager that sets what autograd does."""
+
+    def _enter(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> None:
+        self.before = (grad_mode.enabled, grad_mode.inference)
+        self._enter()
+
+    @uninterrupted
+    def __exit__(self, *exc: Any) -> None:
+        grad_mode.enabled, grad_mode.inference = self.before
 
 
 class _NoArguments(_Switch):
@@ -126,7 +137,7 @@ class set_grad_enabled(_Switch):
         grad_mode.enabled = self.outer[0]  # used as a decorator: the switch belongs to the function's calls
         return super().__call__(function)
 
-    def _fresh(self) -> _Switch:
+    def clone(self) -> _Switch:
         return set_grad_enabled(self.value)
 
 
@@ -153,7 +164,7 @@ class inference_mode(_Switch):
         grad_mode.enabled, grad_mode.inference = self.before
         del inference_threads[-1]
 
-    def _fresh(self) -> _Switch:
+    def clone(self) -> _Switch:
         return inference_mode(self.value)
 
 
@@ -186,7 +197,7 @@ class set_multithreading_enabled(_Switch):
         grad_mode.multithreading = self.outer
         return super().__call__(function)
 
-    def _fresh(self) -> _Switch:
+    def clone(self) -> _Switch:
         return set_multithreading_enabled(self.value)
 
 

@@ -99,13 +99,14 @@ class dtype(_WeaklyReferable):
 
     @property
     def has_numpy(self) -> bool:
-        """Whether NumPy has this type itself (bfloat16 and the 8-bit floats are held as raw bits)."""
-        return self is not bfloat16 and self not in FLOAT8 and self.kind != "q"
+        """Whether NumPy has this type itself (bfloat16 and the 8-bit floats are held as raw bits, complex32 as pairs)."""
+        return self is not bfloat16 and self.numpy.names is None and self.kind != "q"
 
     @property
     def storage_name(self) -> str | None:
         """The class of PyTorch's typed storages, as in "FloatStorage"; later dtypes have none."""
-        return f"{self.scalar_type}Storage" if self.method or self.codes else None
+        named = (self.method or self.codes) and self is not complex32  # which PyTorch's files keep as bytes
+        return f"{self.scalar_type}Storage" if named else None
 
     def to_real(self) -> dtype:
         return _REAL.get(self, self)
@@ -149,6 +150,10 @@ complex64 = dtype(
 complex128 = dtype(
     "complex128", 10, "ComplexDouble", "D", "cdouble", cpp="c10::complex<double>", pt2=11, onnx=15, mpi="C_DOUBLE_COMPLEX", cuda=5,
     blas="Z")
+# NumPy sees records of two fields; arithmetic happens in complex64.
+complex32 = dtype(
+    "complex32", 8, "ComplexHalf", "H", "chalf", kind="c", numpy=[("real", "f2"), ("imag", "f2")], cpp="c10::complex<c10::Half>",
+    c_type="uint32_t", pt2=9)
 uint16 = dtype(
     "uint16", 27, "UInt16", "S", cpp="short unsigned int", pt2=28, onnx=4, safetensors="U16", mpi="UINT16_T")
 uint32 = dtype(
@@ -212,10 +217,15 @@ NARROW_DTYPES: tuple[dtype, ...] = tuple(
     for sign, first in (("", 36), ("u", 29))
     for bits in range(1, 8)
 )
-RECORDS = (*ALL_DTYPES, *FLOAT8_DTYPES, *QUANTIZED_DTYPES, *NARROW_DTYPES)
+# Two numbers of four bits to a byte: memory that products of a GPU read; nothing here converts to it.
+float4_e2m1fn_x2 = dtype(
+    "float4_e2m1fn_x2", 45, "Float4_e2m1fn_x2", "m", kind="f", numpy=[("float4_e2m1fn_x2", "u1")], c_type="uint8_t", short="f4x2",
+    limits=FloatLimits(2, -6.0, 6.0, 0.5, 1.0, 1.0),
+)  # fmt: skip
+RECORDS = (*ALL_DTYPES, complex32, *FLOAT8_DTYPES, *QUANTIZED_DTYPES, *NARROW_DTYPES, float4_e2m1fn_x2)
 BY_NAME: dict[str, dtype] = {d.name: d for d in RECORDS}
 BY_NUMBER: dict[int, dtype] = {d.number: d for d in RECORDS}
-METHODS: dict[str, dtype] = {d.method: d for d in ALL_DTYPES if d.method}
+METHODS: dict[str, dtype] = {d.method: d for d in RECORDS if d.method}
 
 
 def by_name(name: str) -> dtype:
@@ -228,12 +238,14 @@ ALIASES = {method: d for method, d in METHODS.items() if method not in BY_NAME a
 # How Python's numbers are held when their own precision counts.
 OF_PYTHON: dict[type, dtype] = {bool: bool_, int: int64, float: float64, complex: complex128}
 
-_REAL = {complex64: float32, complex128: float64}
-_COMPLEX = {float64: complex128, float32: complex64}
+_REAL = {complex32: float16, complex64: float32, complex128: float64}
+_COMPLEX = {float64: complex128, float32: complex64, float16: complex32}
 
 FROM_NUMPY: dict[np.dtype, dtype] = {d.numpy: d for d in ALL_DTYPES if d.has_numpy}
 
 
 def opmath(d: dtype) -> dtype:
-    """The type arithmetic happens in: narrow floats compute in float32."""
+    """The type arithmetic happens in: narrow floats compute in float32, complex32 in complex64."""
+    if d is complex32:
+        return complex64
     return float32 if d is bfloat16 or d is float16 or d in FLOAT8 else d

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from .bfloat16 import bits_to_float32, float32_to_bits
-from .dtype import FLOAT8, bfloat16, dtype
+from .dtype import FLOAT8, bfloat16, complex32, dtype
 
 # name: (bits of the exponent, bits of the significand, bias)
 _FORMATS = {
@@ -98,9 +98,11 @@ def _encode_scales(size: np.ndarray) -> np.ndarray:
 
 
 def readable(array: np.ndarray, d: dtype) -> np.ndarray:
-    """Elements as they lie in memory -> numbers NumPy knows: float32 of the types that it does not have."""
+    """Elements as they lie in memory -> numbers NumPy knows: float32 or complex64 of the types that it does not have."""
     if d is bfloat16:
         return bits_to_float32(array)
+    if d is complex32:
+        return join_halves(array)
     return decode(array, d) if d in FLOAT8 else array
 
 
@@ -108,4 +110,22 @@ def storable(numbers: np.ndarray, d: dtype) -> np.ndarray:
     """The opposite, for the types that NumPy does not have; other arrays pass."""
     if d is bfloat16:
         return float32_to_bits(numbers.astype(np.float32))
+    if d is complex32:
+        return part_halves(numbers)
     return encode(numbers, d) if d in FLOAT8 else numbers
+
+
+def join_halves(array: np.ndarray) -> np.ndarray:
+    """complex64 numbers of an array of pairs of float16."""
+    joined = np.empty(np.shape(array), np.complex64)
+    joined.real, joined.imag = array["real"], array["imag"]
+    return joined
+
+
+def part_halves(numbers: np.ndarray) -> np.ndarray:
+    """Complex (or real) numbers as an array of pairs of float16, rounded by way of float32."""
+    parted = np.empty(np.shape(numbers), complex32.numpy)
+    with np.errstate(over="ignore"):
+        parted["real"] = np.real(numbers).astype(np.float32)
+        parted["imag"] = np.imag(numbers).astype(np.float32)
+    return parted

@@ -108,7 +108,7 @@ def _numbers_dtype(kinds: set[type], default: dtype) -> dtype:
 
 
 def _default_complex(default: dtype) -> dtype:
-    if default.itemsize < 4:
+    if default is dt.bfloat16 or default in dt.FLOAT8:
         raise RuntimeError(f"invalid default scalar type for complex: {default}")
     return default.to_complex()
 
@@ -151,6 +151,8 @@ def _narrow(wide: np.ndarray, target: dtype) -> np.ndarray:
     if target.numpy == wide.dtype:
         return wide
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if target is dt.complex32:
+            return storable(wide, target)
         if target.is_complex or target is dt.float32:
             return wide.astype(target.numpy)
         # PyTorch reaches the 16-bit types through float32, rounding twice.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtype import bool_, dtype, int64
+from .dtype import bool_, complex64, complex128, dtype, float64, int64
 from .float8 import readable
 from .print_options import PrintOptions, options
 
@@ -209,7 +209,7 @@ def _grad_suffixes(
 
 def _is_implied(kind: dtype, default_float: dtype) -> bool:
     """Whether the digits alone tell the dtype, so that it is not printed."""
-    return kind in (default_float, default_float.to_complex(), int64, bool_)
+    return kind in (default_float, complex128 if default_float is float64 else complex64, int64, bool_)
 
 
 def _size_text(shape: Shape) -> str:

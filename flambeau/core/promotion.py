@@ -43,7 +43,7 @@ def set_default_dtype(d: dtype) -> None:
 
 
 def default_complex() -> dtype:
-    return dt.complex128 if _default_dtype[0] is dt.float64 else dt.complex64
+    return _default_dtype[0].to_complex()
 
 
 # NumPy's wider unsigned types: storage only, they mix with floating types and nothing else.
@@ -71,7 +71,9 @@ def _promote(a: dtype, b: dtype) -> dtype:
         )
     if a.category != b.category:
         low, high = (a, b) if a.category < b.category else (b, a)
-        return dt.complex128 if high.is_complex and low is dt.float64 else high
+        if high.is_complex and low.is_floating_point:  # the real numbers' precision counts as much as that of the parts
+            return high if low.to_complex().itemsize <= high.itemsize else low.to_complex()
+        return high
     if a.category == 1:
         return _promote_integers(a, b)
     if a.itemsize == b.itemsize:  # float16 with bfloat16

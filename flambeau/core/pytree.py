@@ -105,7 +105,19 @@ def _mapping_keys(container: Any) -> list:
     return [MappingKey(k) for k in container]
 
 
-# Classes derived from dict are registered with these by the libraries that define them.
+# Classes derived from list and dict are registered with these by the libraries that define them.
+
+
+def _list_flatten(x: list) -> tuple[list, Any]:
+    return x, None
+
+
+def _list_flatten_with_keys(x: list) -> tuple[list, Any]:
+    return list(zip(_sequence_keys(x), x)), None
+
+
+def _list_unflatten(values: Iterable, context: Any) -> list:
+    return list(values)
 
 
 def _dict_flatten(d: dict) -> tuple[list, Any]:
@@ -122,7 +134,7 @@ def _dict_unflatten(values: Iterable, context: Any) -> dict:
 
 
 for _node in (
-    NodeDef(list, lambda x: (x, None), lambda c, _: list(c), _sequence_keys),
+    NodeDef(list, _list_flatten, _list_unflatten, _sequence_keys),
     NodeDef(tuple, lambda x: (list(x), None), lambda c, _: tuple(c), _sequence_keys),
     NodeDef(dict, _dict_flatten, _dict_unflatten, _mapping_keys),
     NodeDef(OrderedDict, _dict_flatten, lambda c, keys: OrderedDict(zip(keys, c)), _mapping_keys),

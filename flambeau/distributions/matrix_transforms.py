@@ -12,7 +12,7 @@ from ..ops.creation.ranges import arange, eye
 from ..ops.pointwise.activation import logsigmoid, softplus
 from ..ops.shape.border import pad
 from . import constraints
-from .transform import ByValue, Transform, clipped_sigmoid
+from .transform import ByValue, Transform, _clipped_sigmoid
 from .utils import tril_matrix_to_vec, vec_to_tril_matrix
 
 
@@ -94,7 +94,7 @@ class StickBreakingTransform(ByValue):
         return arange(n, 0, -1, dtype=like.dtype, device=like.device).log()
 
     def _call(self, x: Tensor) -> Tensor:
-        share = clipped_sigmoid(x - self._log_pieces_left(x, x.shape[-1]))
+        share = _clipped_sigmoid(x - self._log_pieces_left(x, x.shape[-1]))
         left = (1 - share).cumprod(-1)
         return pad(share, [0, 1], value=1) * pad(left, [1, 0], value=1)
 

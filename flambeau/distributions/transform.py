@@ -13,7 +13,7 @@ from . import constraints
 from .utils import Number, _sum_rightmost
 
 
-def clipped_sigmoid(x: Tensor) -> Tensor:
+def _clipped_sigmoid(x: Tensor) -> Tensor:
     """The logistic function, never exactly 0 or 1."""
     limits = finfo(x.dtype)
     return x.sigmoid().clamp(limits.tiny, 1.0 - limits.eps)

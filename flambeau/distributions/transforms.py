@@ -29,8 +29,8 @@ from .transform import (
     ComposeTransform,
     IndependentTransform,
     Transform,
+    _clipped_sigmoid,
     _InverseTransform,  # noqa: F401 (programs that define transforms ask whether one is an inverse)
-    clipped_sigmoid,
     identity_transform,
 )
 from .transform_sequences import CatTransform, StackTransform
@@ -146,7 +146,7 @@ class SigmoidTransform(ByValue):
     bijective, sign = True, +1
 
     def _call(self, x: Tensor) -> Tensor:
-        return clipped_sigmoid(x)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: Tensor) -> Tensor:
         limits = finfo(y.dtype)

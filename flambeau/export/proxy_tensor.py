@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from ..core import pytree
+from ..core import modes, pytree
 from ..core.tensor import Tensor
 from ..fx.codegen import _PyTreeCodeGen, _PyTreeInfo
 from ..fx.experimental.graph_recorder import GraphRecorder, PythonKeyTracer
@@ -27,9 +27,14 @@ from ..symbolic import SymBool, SymFloat, SymInt
 from .decompositions import composite_table, decomposed
 from .symbolic_trace import symbolic
 
-__all__ = ["GraphRecorder", "PythonKeyTracer", "get_isolated_graphmodule", "make_fx", "py_sym_types"]
+__all__ = ["GraphRecorder", "PythonKeyTracer", "get_isolated_graphmodule", "get_proxy_mode", "make_fx", "py_sym_types"]
 
 py_sym_types = (SymInt, SymFloat, SymBool)
+
+
+def get_proxy_mode() -> GraphRecorder | None:
+    """Return the recorder of `make_fx` that is at work in this thread; None where there is none."""
+    return next((mode for mode in reversed(list(modes.own.stack)) if isinstance(mode, GraphRecorder)), None)
 
 
 def make_fx(

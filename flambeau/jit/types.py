@@ -585,6 +585,12 @@ class _Single:
         """The type."""
         return self._type
 
+    def __or__(self, other: Any) -> Any:
+        """Any type: programs write such names into annotations."""
+        return Any
+
+    __ror__ = __or__
+
     def getInferred(self) -> Type:  # noqa: N802  PyTorch's name
         """The type of what is not annotated."""
         return INFERRED if isinstance(self._type, TensorType) else self._type

@@ -173,9 +173,9 @@ template <class T> __device__ T fb_digamma(T given) {
 
 def value_type(d: dtype) -> str:
     """The C type of a dtype inside expressions."""
-    if d.is_complex:
-        return f"fb_cx<{_c_name(d.to_real())}>"
-    name = _c_name(opmath(d))
+    name = _c_name(d.to_real() if d.is_complex else opmath(d))
+    if name is not None and d.is_complex:
+        return f"fb_cx<{name}>"
     if name is None:
         raise NotImplementedError(f"CUDA kernels do not compute in {d}")
     return name
@@ -194,7 +194,7 @@ def memory_type(d: dtype) -> str:
         if d.name not in _BYTES:
             raise NotImplementedError(f"CUDA kernels do not compute with {d}")
         return "unsigned char"
-    return "unsigned short" if opmath(d) is not d else value_type(d)
+    return "unsigned short" if opmath(d) is not d and not d.is_complex else value_type(d)
 
 
 def loaded(text: str, d: dtype) -> str:

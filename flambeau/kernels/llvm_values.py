@@ -23,6 +23,8 @@ def value_type(d: dtype) -> str:
         return "double"
     if d in dt.FLOAT8:
         raise NotImplementedError(f"native kernels do not know {d}; the NumPy emitter does")
+    if d is dt.float4_e2m1fn_x2:
+        raise NotImplementedError(f"\"copy_kernel\" not implemented for '{d.scalar_type}'")
     if d.is_floating_point:
         return "float"
     if d.is_complex:

@@ -32,6 +32,8 @@ class Memory:
             return (cell.astype(np.uint32) << np.uint32(16)).view(np.float32)
         if self.dtype in dt.FLOAT8:
             return float8.decode(cell, self.dtype)
+        if self.dtype is dt.complex32:
+            return float8.join_halves(cell)[()]
         return convert(cell, compute_dtype(self.dtype))
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -49,6 +51,8 @@ def to_cell(value: Any, kind: dtype) -> Any:
     """A number as it lies in memory."""
     if kind in dt.FLOAT8:
         return float8.encode(np.float32(value), kind)
+    if kind is dt.complex32:
+        return float8.part_halves(np.complex64(value))[()]
     if kind is not dt.bfloat16:
         return kind.numpy.type(value) if kind is dt.float16 else convert(value, kind)
     bits = int(np.float32(value).view(np.uint32))

@@ -22,6 +22,8 @@ def from_memory(array: Any, d: dtype) -> np.ndarray:
         return (np.asarray(array, dtype=np.uint16).astype(np.uint32) << 16).view(np.float32)
     if d in dt.FLOAT8:
         return float8.decode(np.asarray(array), d)
+    if d is dt.complex32:
+        return float8.join_halves(np.asarray(array, dtype=d.numpy))
     return np.asarray(array, dtype=d.numpy).astype(opmath(d).numpy)
 
 
@@ -31,6 +33,8 @@ def to_memory(value: np.ndarray, d: dtype) -> np.ndarray:
         return bfloat16_bits(convert(value, dt.float32))
     if d in dt.FLOAT8:
         return float8.encode(convert(value, dt.float32), d)
+    if d is dt.complex32:
+        return float8.part_halves(convert(value, dt.complex64))
     if d is dt.float16:  # float64 goes through float32, as in PyTorch
         return convert(value, dt.float32).astype(np.float16)
     return convert(value, d)
@@ -45,7 +49,7 @@ def bfloat16_bits(value: np.ndarray) -> np.ndarray:
 
 def convert(value: np.ndarray, to: dtype) -> np.ndarray:
     """Value -> value of dtype `to`, with PyTorch's semantics. A half-width `to` rounds and comes back as float32."""
-    if to is dt.bfloat16 or to is dt.float16 or to in dt.FLOAT8:
+    if opmath(to) is not to:
         return from_memory(to_memory(value, to), to)
     value = np.asarray(value)
     if value.dtype == to.numpy:

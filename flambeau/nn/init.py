@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd.grad_mode import no_grad
-from ..core.dtype import bool_
+from ..core import dtype as dt
 from ..core.overrides import overridable
 from ..core.tensor import Tensor
 from ..ops.creation.filled import empty_like, ones_like
@@ -61,9 +61,6 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform numbers from [a, b)."""
     return tensor.uniform_(a, b, generator=generator)
-
-
-_no_grad_uniform_ = uniform_  # the name under which programs may know it
 
 
 @overridable
@@ -113,7 +110,7 @@ def _redraw_outside(tensor: Any, mean: float, std: float, a: float, b: float, ge
 def _accept_by_density(tensor: Any, mean: float, std: float, a: float, b: float, generator: Any) -> Tensor:
     """Draw uniform numbers from [a, b] and keep each with the probability density there, relative to its peak."""
     peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
-    pending: Any = ones_like(tensor, dtype=bool_)
+    pending: Any = ones_like(tensor, dtype=dt.bool_)
     while pending.any():
         fresh = empty_like(tensor).uniform_(a, b, generator=generator)
         tensor.copy_(where(pending, fresh, tensor))
@@ -286,3 +283,11 @@ kaiming_uniform = _deprecated(kaiming_uniform_)
 kaiming_normal = _deprecated(kaiming_normal_)
 orthogonal = _deprecated(orthogonal_)
 sparse = _deprecated(sparse_)
+
+# Names under which programs may know them.
+_no_grad_fill_, _no_grad_normal_, _no_grad_trunc_normal_, _no_grad_uniform_ = (
+    constant_,
+    normal_,
+    trunc_normal_,
+    uniform_,
+)

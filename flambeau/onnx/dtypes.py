@@ -11,7 +11,13 @@ import flambeau
 from ..core.dtype import RECORDS, dtype
 from ..core.tensor import Tensor
 
-NUMBER: dict[dtype, int] = {d: d.onnx for d in RECORDS if d.onnx is not None}
+
+class _Numbers(dict[dtype, int]):
+    def __missing__(self, d: dtype) -> int:
+        raise TypeError(f"ONNX has no element type for {d}: convert such tensors before the model is exported")
+
+
+NUMBER = _Numbers({d: d.onnx for d in RECORDS if d.onnx is not None})
 DTYPE = {number: d for d, number in NUMBER.items()}
 _SMALL = {d: d.name for d in NUMBER if not d.has_numpy}  # ml_dtypes' names
 

@@ -11,7 +11,7 @@ from .internals import _is_zipfile as _is_zipfile
 from .internals import _open_file_like as _open_file_like
 from .internals import _open_zipfile_reader as _open_zipfile_reader
 from .internals import _open_zipfile_writer as _open_zipfile_writer
-from .names import StorageType
+from .names import StorageType, normalize_storage_type
 from .options import (
     LoadEndianness,
     get_crc32_options,
@@ -33,7 +33,7 @@ __all__ = [
     "DEFAULT_PROTOCOL", "LoadEndianness", "SourceChangeWarning", "StorageType", "add_safe_globals",
     "clear_safe_globals", "default_restore_location", "get_crc32_options", "get_default_load_endianness",
     "get_default_mmap_options", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "load_sharded",
-    "load_sharded_checkpoint", "location_tag", "register_package", "safe_globals", "save", "save_sharded",
+    "load_sharded_checkpoint", "location_tag", "normalize_storage_type", "register_package", "safe_globals", "save", "save_sharded",
     "set_crc32_options", "set_default_load_endianness", "set_default_mmap_options", "skip_data",
     "validate_cuda_device",
 ]  # fmt: skip

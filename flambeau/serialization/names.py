@@ -7,6 +7,7 @@ import collections
 import importlib
 from typing import Any
 
+from ..compat.legacy import STORAGE_TYPES as LEGACY_STORAGES
 from ..compat.legacy import TENSOR_TYPES
 from ..core.device import device
 from ..core.dtype import BY_NAME, RECORDS, dtype
@@ -31,6 +32,11 @@ class StorageType:
 
     def __init__(self, name: str, kind: dtype | None):
         self.name, self.dtype = name, kind
+
+
+def normalize_storage_type(storage_type: type) -> type:
+    """Return the class of typed storages that is called as the given one, which may be of a GPU."""
+    return LEGACY_STORAGES[storage_type.__name__]
 
 
 STORAGE_TYPES = {n: StorageType(n, d) for n, d in STORAGE_NAMES.items()}

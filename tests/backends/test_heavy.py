@@ -13,6 +13,7 @@ from flambeau.backends.cpu import blas, heavy, onednn, threads
 from flambeau.backends.cpu.onednn import gemm, library
 from flambeau.backends.cpu.onednn import plan as onednn_plan
 from flambeau.core import dtype as dtypes
+from flambeau.core.bfloat16 import float32_to_bits
 
 needs_onednn = pytest.mark.skipif(not onednn.available(), reason="oneDNN is not installed")
 both = pytest.mark.parametrize("native", [pytest.param(True, marks=needs_onednn), False], ids=["onednn", "numpy"])
@@ -58,7 +59,7 @@ def random(dtype: dtypes.dtype, *shape: int, lay=as_is) -> Stand:
     else:
         values = generator.standard_normal(shape)
         values = values + 1j * generator.standard_normal(shape) if dtype.is_complex else values
-        values = blas.round_to_bfloat16(values) if dtype is dtypes.bfloat16 else values.astype(dtype.numpy)
+        values = float32_to_bits(values) if dtype is dtypes.bfloat16 else values.astype(dtype.numpy)
     return Stand(lay(values), dtype)
 
 
@@ -620,7 +621,7 @@ def test_switching_onednn_off():
 def test_bfloat16_rounding_is_to_nearest_even():
     values = np.array([1.0, 1.00390625, 1.01171875, -1.00390625, 3.4e38, np.inf, -np.inf, np.nan], np.float32)
     expected = [0x3F80, 0x3F80, 0x3F82, 0xBF80, 0x7F80, 0x7F80, 0xFF80, 0x7FC0]
-    assert blas.round_to_bfloat16(values).tolist() == expected
+    assert float32_to_bits(values).tolist() == expected
 
 
 # --- PyTorch ---

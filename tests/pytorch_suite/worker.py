@@ -61,6 +61,8 @@ class Log(unittest.TestResult):
     def __init__(self, file: TextIO, limit: int):
         super().__init__()
         self.file, self.limit = file, limit
+        self.outcome: dict[str, Any] = {}
+        self.started = time.perf_counter()  # Python 3.12.1 stops skipped tests that it never started
 
     def write(self, **entry: Any) -> None:
         self.file.write(json.dumps(entry) + "\n")
@@ -68,7 +70,7 @@ class Log(unittest.TestResult):
 
     def startTest(self, test: unittest.TestCase) -> None:
         self.write(begin=name_of(test))
-        self.outcome: dict[str, Any] = {"outcome": "passed"}
+        self.outcome = {"outcome": "passed"}
         self.started = time.perf_counter()
         signal.alarm(self.limit)
         faulthandler.dump_traceback_later(2 * self.limit, exit=True)  # for native code that no signal reaches

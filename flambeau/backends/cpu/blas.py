@@ -32,30 +32,17 @@ _ALL = (slice(None), slice(None))  # of batch and channels
 def load(operand: Any) -> np.ndarray:
     """The operand's values in the type arithmetic happens in; a view where that is its own type."""
     view = numpy_view(operand)
-    if operand.dtype is dtypes.bfloat16:
-        return (view.astype(np.uint32) << 16).view(np.float32)
-    if operand.dtype in dtypes.FLOAT8:
-        return float8.decode(view, operand.dtype)
-    return view.astype(np.float32) if operand.dtype is dtypes.float16 else view
+    return view.astype(np.float32) if operand.dtype is dtypes.float16 else float8.readable(view, operand.dtype)
 
 
 def store(operand: Any, values: np.ndarray) -> None:
     """Writes values of the arithmetic type into the operand, rounding to its own."""
     target = numpy_view(operand)
-    if operand.dtype is dtypes.bfloat16:
-        target[...] = round_to_bfloat16(values)
-    elif operand.dtype in dtypes.FLOAT8:
-        target[...] = float8.encode(values, operand.dtype)
+    if not operand.dtype.has_numpy:
+        target[...] = float8.storable(values, operand.dtype)
     else:
         with np.errstate(over="ignore"):  # a float16 result out of range is infinity, without a warning
             np.copyto(target, values, casting="same_kind")
-
-
-def round_to_bfloat16(values: np.ndarray) -> np.ndarray:
-    """The bits of float32 values rounded to nearest, ties to even; NaN stays NaN."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16
-    return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
 
 def matmul(dst: Any, a: Any, b: Any, bias: Any = None) -> None:

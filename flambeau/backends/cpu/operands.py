@@ -66,7 +66,7 @@ def numpy_view(operand: Any) -> np.ndarray:
         watching.tell_looked()
     strides = tuple(step * dtype.itemsize for step in operand._strides)
     interface = {"shape": shape, "typestr": dtype.str, "data": (operand.data_ptr(), False), "strides": strides}
-    return np.asarray(_ArrayInterface({**interface, "version": 3}))
+    return np.asarray(_ArrayInterface({**interface, "descr": dtype.descr, "version": 3}))
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:

@@ -225,7 +225,9 @@ def _find_copy_kernel(destination: Tensor, source: Tensor) -> tuple[Any, Any]:
         return None, None
     if source.dtype.is_complex and destination.dtype is source.dtype:  # complex numbers move as pairs
         destination, source = _pairs(destination), _pairs(source)
-    elif source.dtype in dt.FLOAT8 and destination.dtype is source.dtype:  # and 8-bit floats as bytes
+    elif (
+        source.dtype.itemsize == 1 and not source.dtype.has_numpy and destination.dtype is source.dtype
+    ):  # and 8-bit floats as bytes
         destination, source = _bytes(destination), _bytes(source)
     layout = (destination.shape, destination._strides, destination.device)
     plan = copy_values.plan_for((source,), (), destination.dtype, layout)

@@ -299,7 +299,9 @@ class TextTypes:
         things = NUMBERED.get(base)
         if things is not None and isinstance(value, int):
             return things[value]
-        return getattr(dt, value) if base == "ScalarType" and isinstance(value, str) else value
+        if base != "ScalarType" or not isinstance(value, str):
+            return value
+        return dt.BY_NAME[value] if value in dt.BY_NAME else dt.ALIASES[value]
 
 
 TEXT = TextTypes()

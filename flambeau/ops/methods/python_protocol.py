@@ -233,7 +233,7 @@ def numpy(self: Tensor, *, force: bool = False) -> np.ndarray:
     t = self.detach().cpu() if force else self
     if grad_mode.enabled and t.requires_grad:
         raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-    if t.dtype is dt.bfloat16 or t.dtype in dt.FLOAT8:
+    if not t.dtype.has_numpy and t.dtype.kind != "q":
         raise TypeError(f"Got unsupported ScalarType {t.dtype.scalar_type}")
     t._storage.fix()
     return t._array()

@@ -35,7 +35,7 @@ def view_as_real(input: Tensor) -> Tensor:
 )
 def view_as_complex(input: Tensor) -> Tensor:
     """Pairs of real numbers in the last dimension seen as complex numbers."""
-    if input.dtype not in (dt.float32, dt.float64):
+    if input.dtype not in (dt.float16, dt.float32, dt.float64):
         raise RuntimeError(
             f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type:"
             f" {input.dtype.scalar_type}"

@@ -20,6 +20,7 @@ from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 __all__ = ["DataLoader", "_BaseDataLoaderIter", "_DatasetKind", "default_collate", "default_convert", "get_worker_info"]
 
 _T_co = TypeVar("_T_co", covariant=True)
+_collate_fn_t = Callable[[list], Any]  # a name that programs annotate with
 
 _FINAL = frozenset({"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"})
 

@@ -58,6 +58,11 @@ def numpy_seed(base_seed: int, worker_id: int) -> np.ndarray:
     return np.random.SeedSequence(entropy).generate_state(4)
 
 
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """Return the words that seed NumPy in a worker, as PyTorch's function of this name does."""
+    return numpy_seed(base_seed, worker_id).tolist()
+
+
 def _prepare(job: Job) -> None:
     set_num_threads(1)
     seed = job.base_seed + job.worker_id
