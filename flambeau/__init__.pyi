@@ -152,6 +152,7 @@ from .core.layout import layout as layout
 from .core.layout import memory_format as memory_format
 from .core.numeric_limits import finfo as finfo
 from .core.numeric_limits import iinfo as iinfo
+from .core.overrides import DisableTorchFunction as DisableTorchFunction
 from .core.overrides import DisableTorchFunctionSubclass as DisableTorchFunctionSubclass
 from .core.print_options import get_printoptions as get_printoptions
 from .core.print_options import printoptions as printoptions
@@ -180,7 +181,25 @@ from .cuda import Event as Event
 from .cuda import Stream as Stream
 from .func.mapping import vmap as vmap
 from .futures import Future as Future
+from .jit.containers import ScriptDict as ScriptDict
+from .jit.containers import ScriptList as ScriptList
+from .jit.ir import Block as Block
+from .jit.ir import Graph as Graph
+from .jit.ir import Node as Node
+from .jit.ir import Value as Value
+from .jit.module import ScriptMethod as ScriptMethod
 from .jit.module import ScriptModule as ScriptModule
+from .jit.script_function import CompilationUnit as CompilationUnit
+from .jit.script_function import ScriptFunction as ScriptFunction
+from .jit.types import ClassType as ClassType
+from .jit.types import DictType as DictType
+from .jit.types import EnumType as EnumType
+from .jit.types import FutureType as FutureType
+from .jit.types import InterfaceType as InterfaceType
+from .jit.types import ListType as ListType
+from .jit.types import OptionalType as OptionalType
+from .jit.types import TupleType as TupleType
+from .jit.types import UnionType as UnionType
 from .library.higher_order import cond as cond
 from .ops.reduce.segments import detach_ as detach_
 from .ops.reduce.segments import from_file as from_file
@@ -203,30 +222,42 @@ from .symbolic import sym_min as sym_min
 from .symbolic import sym_not as sym_not
 from .symbolic import sym_sum as sym_sum
 
+AnyType: Any
 BFloat16Storage: Any
 BFloat16Tensor: Any
 BoolStorage: Any
 BoolTensor: Any
+BoolType: Any
 ByteStorage: Any
 ByteTensor: Any
 CharStorage: Any
 CharTensor: Any
 ComplexDoubleStorage: Any
 ComplexFloatStorage: Any
+ComplexType: Any
+DeviceObjType: Any
 DoubleStorage: Any
 DoubleTensor: Any
 FloatStorage: Any
 FloatTensor: Any
+FloatType: Any
 HalfStorage: Any
 HalfTensor: Any
 IntStorage: Any
 IntTensor: Any
+IntType: Any
 LongStorage: Any
 LongTensor: Any
+NoneType: Any
+NumberType: Any
 ScriptObject: Any
 ShortStorage: Any
 ShortTensor: Any
 Storage: Any
+StreamObjType: Any
+StringType: Any
+Tag: Any
+TensorType: Any
 __version__: _str
 def _addmm_activation(input: _Tensor, mat1: _Tensor, mat2: _Tensor, *, beta: _Number = ..., alpha: _Number = ..., use_gelu: _bool = ...) -> _Tensor: ...
 def _choose_qparams_per_tensor(self: _Tensor, reduce_range: _bool = ...) -> Any: ...
@@ -258,6 +289,7 @@ def _softmax(input: _Tensor, dim: _int, half_to_float: _bool, *, axis: Any = ...
 def _softmax_backward_data(grad_output: _Tensor, output: _Tensor, dim: _int, input_dtype: Any, *, axis: Any = ...) -> _Tensor: ...
 def _standard_gamma(input: _Tensor, generator: _Generator | None = ...) -> _Tensor: ...
 def _standard_gamma_grad(input: _Tensor, output: _Tensor) -> _Tensor: ...
+_subclasses: Any
 _tensor: Any
 def abs(input: _Tensor, *, out: Any = ...) -> _Tensor: ...
 def abs_(self: _Tensor) -> _Tensor: ...
@@ -360,6 +392,7 @@ def celu(input: _Tensor, alpha: _Number = ..., *, out: Any = ...) -> _Tensor: ..
 def celu_(self: Any, alpha: _Number = ...) -> _Tensor: ...
 cfloat: _dtype
 def chain_matmul(*matrices: Any, out: Any = ...) -> _Tensor: ...
+chalf: _dtype
 def channel_shuffle(input: _Tensor, groups: _int) -> _Tensor: ...
 channels_last: _memory_format
 channels_last_3d: _memory_format
@@ -382,6 +415,7 @@ def column_stack(tensors: Sequence[_Tensor]) -> _Tensor: ...
 def combinations(input: _Tensor, r: _int = ..., with_replacement: _bool = ...) -> _Tensor: ...
 def complex(real: _Tensor, imag: _Tensor, *, out: Any = ...) -> _Tensor: ...
 complex128: _dtype
+complex32: _dtype
 complex64: _dtype
 def concat(tensors: Sequence[_Tensor], dim: _int = ..., *, out: Any = ..., axis: Any = ...) -> _Tensor: ...
 def concatenate(tensors: Sequence[_Tensor], dim: _int = ..., *, out: Any = ..., axis: Any = ...) -> _Tensor: ...
@@ -483,6 +517,7 @@ def flipud(input: _Tensor) -> _Tensor: ...
 float: _dtype
 float16: _dtype
 float32: _dtype
+float4_e2m1fn_x2: _dtype
 float64: _dtype
 float8_e4m3fn: _dtype
 float8_e4m3fnuz: _dtype

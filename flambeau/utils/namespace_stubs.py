@@ -21,6 +21,7 @@ from ..core.device import device
 from ..core.dtype import dtype
 from ..core.layout import layout, memory_format
 from ..core.quantized import qscheme
+from ..ops.machinery.record import Op
 
 ROOT = Path(flambeau.__file__).parent
 NAMESPACES = ("", "nn", "nn.functional", "linalg", "fft", "special")
@@ -116,7 +117,7 @@ def _member(module: ModuleType, name: str, value: Any) -> str:
         )
     if isinstance(value, (dtype, layout, memory_format, qscheme, device)):
         return f"{name}: Any" if isinstance(value, qscheme) else f"{name}: _{type(value).__name__}"
-    if getattr(value, "op", None) is not None:
+    if isinstance(getattr(value, "op", None), Op):
         return _function(name, value)
     home = getattr(value, "__module__", "") or ""
     plain = callable(value) and home.startswith("flambeau.") and _is_written(home, getattr(value, "__name__", ""))

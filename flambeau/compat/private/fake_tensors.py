@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ....core.tensor import Tensor
+from ...core.tensor import Tensor
 
-__all__ = ["FakeTensor", "FakeTensorMode", "FunctionalTensor"]
+__all__ = ["FakeTensor", "FakeTensorMode", "FunctionalTensor", "is_fake"]
 
 
 class FakeTensor(Tensor):
@@ -26,3 +26,8 @@ class FakeTensorMode:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError('FakeTensorMode is PyTorch\'s own; use `with torch.device("meta"):` instead')
+
+
+def is_fake(x: Any) -> bool:
+    """Return whether `x` is one of PyTorch's fake tensors; no tensor of this library is."""
+    return isinstance(x, FakeTensor)
