@@ -126,7 +126,7 @@ def _head(space: str, name: str, value: Any) -> Iterator[str]:
         yield code("class " + parameters.call(whole, known, kinds, ""), "python")
     else:
         yield code(parameters.call(whole, known, kinds, result) if callable(value) else whole, "python")
-    yield prose(told(value))
+    yield prose(re.split(r"\n\s*>>> ", told(value))[0] if example(whole, value) else told(value))
     rows = parameters.rows(whole, known, kinds)
     if rows:
         yield "<h2>Parameters</h2>\n" + table(("parameter", "type", "default", "meaning"), rows)

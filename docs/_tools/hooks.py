@@ -1,4 +1,4 @@
-"""What the site's build adds to the pages of docs/: the API reference, made from the library itself."""
+"""What the site's build adds to the pages of docs/: notebooks as pages, and the API reference, made from the library itself."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
+import notebooks  # noqa: E402
 import reference  # noqa: E402
 
 # Pages of single names are thousands: the theme renders one, and the others are copies of it with other contents.
@@ -20,9 +21,17 @@ _NAME, _CONTENT = "NAME-OF-THE-ENTRY", "CONTENT-OF-THE-ENTRY"
 _model: list[str] = []
 
 
+# The titles of the notebooks, in the order in which they are read.
+_NOTEBOOKS = {
+    "The first hour": "first-hour", "Vision": "vision", "Text": "text", "Compile and profiling": "compile-and-profiling",
+    "Export and serving": "export-and-serving",
+}  # fmt: skip
+
+
 def on_config(config: Any) -> Any:
-    section = next(part["Reference"] for part in config.nav if "Reference" in part)
-    section += [{title: reference.address(title)} for title in reference.PAGES]
+    sections = {title: content for part in config.nav for title, content in part.items()}
+    sections["Reference"] += [{title: reference.address(title)} for title in reference.PAGES]
+    sections["Tutorials"].append({"Notebooks": [{title: f"notebooks/{name}.md"} for title, name in _NOTEBOOKS.items()]})
     return config
 
 
@@ -31,6 +40,9 @@ def on_files(files: Files, config: Any) -> Files:
         warnings.simplefilter("ignore")
         for address, text in reference.overviews():
             files.append(File.generated(config, address, content=text))
+    for name in _NOTEBOOKS.values():
+        content = notebooks.page(notebooks.FOLDER / f"{name}.ipynb")
+        files.append(File.generated(config, f"notebooks/{name}.md", content=content))
     hidden = "search:\n  exclude: true\nhide: [toc]"
     files.append(File.generated(config, _MODEL, content=f"---\n{hidden}\n---\n\n# {_NAME}\n\n{_CONTENT}\n"))
     return files

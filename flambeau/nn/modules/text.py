@@ -61,7 +61,7 @@ def _title(module: Any, name: str) -> str:
     count = f"{known:,} parameters" if parameters else ""
     extra = escape(module.extra_repr().replace("\n", ", "))
     label = f"({escape(name)}) " if name else ""
-    return f"{label}<b>{escape(module._get_name())}</b>({extra}) <span style='opacity:.6'>{count}</span>"
+    return f"{label}<b>{escape(module._get_name())}</b>({extra}) <span style='opacity:.75'>{count}</span>"
 
 
 def _shape(parameter: Tensor) -> str:
