@@ -20,6 +20,7 @@ from ..fx.experimental.graph_recorder import GraphRecorder
 from ..fx.graph import Graph
 from ..fx.names import home_of
 from ..fx.node import Node
+from ..library.aten import OpOverload
 from ..nn import Module
 from ..nn.unchanged import unchanged
 from ..ops.machinery.schema import parse_schema
@@ -65,11 +66,12 @@ def input_names(program: Any, args: tuple, kwargs: dict[str, Any]) -> list[str]:
 
 
 class _Keeping(threading.local):
-    """Which autograd.Functions and which operators that are made of others stay one node of a graph: told by exports to formats
-    that have a form for them."""
+    """Which autograd.Functions and which operators that are made of others stay one node of a graph, and what makes the calls that
+    are recorded instead of others: told by exports to formats that have forms for some of them."""
 
     wanted: Callable[[type], bool] = staticmethod(lambda function: False)
     whole: Callable[[Any, str], bool] = staticmethod(lambda op, name: True)
+    parts: Callable[[OpOverload], Callable | None] = staticmethod(lambda overload: None)
 
 
 keeping = _Keeping()
@@ -144,6 +146,9 @@ class Recorder(GraphRecorder):
 
     def keeps(self, op: Any, name: str) -> bool:
         return keeping.whole(op, name)
+
+    def parts_of(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Callable | None:
+        return keeping.parts(overload) or super().parts_of(overload, args, kwargs)
 
     def add_input(
         self, kind: InputKind, name: str, target: str, tensor: Tensor, persistent: bool | None = None

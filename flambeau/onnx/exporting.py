@@ -30,9 +30,10 @@ from .from_script import Pair, ScriptReader, has_control_flow
 from .from_trace import Recorded, TraceReader, check_other_sizes, mark_sizes, sizes_of_dims, sizes_of_words
 from .optimize import optimized
 from .program import ONNXProgram
+from .registry import NEWEST, OLDEST
 from .serialize import as_output, model_proto, number_values, onnx_package
 
-DEFAULT_OPSET, OLDEST, NEWEST = 20, 7, 23
+DEFAULT_OPSET = 20
 
 
 @contextlib.contextmanager

@@ -53,12 +53,15 @@ class ProgramReader:
         self.known: dict[Node, Any] = {}
 
     def run(self) -> None:
+        self.walk()
+        self.converter.finish()
+
+    def walk(self) -> None:
         signature = self.program.graph_signature
         self.kinds = {spec.arg.name: spec for spec in signature.input_specs}
         nodes = list(self.program.graph.nodes)
         for node in Progress(nodes, "writing ONNX nodes") if len(nodes) > _MANY else nodes:
             getattr(self, node.op)(node)
-        self.converter.finish()
 
     def placeholder(self, node: Node) -> None:
         spec: Any = self.kinds.get(node.name)

@@ -84,6 +84,10 @@ class SizedRecorder(TracedSizes, Recorder):
     def argument(self, value: Any) -> Any:
         return value.make() if isinstance(value, TracedInt) else super().argument(value)
 
+    def forget(self, mark: Node) -> None:
+        super().forget(mark)
+        self.became_floats = [node for node in self.became_floats if not node._erased]
+
     def unseen(self, function: Callable, *args: Any) -> Any:
         self.quiet += 1
         try:
@@ -91,7 +95,7 @@ class SizedRecorder(TracedSizes, Recorder):
         finally:
             self.quiet -= 1
 
-    def record(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def make(self, overload: OpOverload, args: tuple, kwargs: dict[str, Any]) -> Any:
         def run() -> Any:
             result = self.run_plain(lambda *a, **k: overload.run(a, k), args, kwargs)
             return self.note(overload, args, kwargs, result)

@@ -10,7 +10,7 @@ from typing import Any
 from .. import export  # noqa: F401  the whole room before its parts: see naming.load
 from ..export._trace import FunctionTarget, keeping
 from . import torchlib
-from .registry import custom_form, form_of, in_torchlib
+from .registry import custom_form, form_of, in_torchlib, parts_of, reason
 
 
 class _State(threading.local):
@@ -40,12 +40,31 @@ def keeps(op: Any, name: str) -> bool:
     if getattr(op, "kind", "") not in ("composite", "pointwise"):
         return True
     opset, plain = current_opset(), f"aten::{name.removesuffix('_')}"
-    if custom_form(f"aten::{name}", opset) is not None:
+    if custom_form(f"aten::{name}", opset) is not None or parts_of(plain, opset) is not None:
         return True
     form = form_of(f"aten::{name}") or form_of(plain)
     if form is not None:
         return form.since <= opset
     return in_torchlib(plain) and (torchlib.since(plain) <= opset or not _comes_apart(op))
+
+
+def parts(overload: Any) -> Callable | None:
+    """What makes the calls that are exported instead of one: those that are declared, or those that it is made of where nothing
+    translates it."""
+    name, opset = overload._schema.name, current_opset()
+    plain = name.removesuffix("_")
+    if custom_form(name, opset) is not None:
+        return None
+    declared = parts_of(name, opset)
+    if declared is not None:
+        return declared
+    made = parts_of(plain, opset) if plain != name else None
+    if made is not None:
+        return lambda first, *args, **kwargs: first.copy_(made(first, *args, **kwargs))
+    if form_of(name) is not None or form_of(plain) is not None or reason(name):
+        return None
+    known = torchlib.function_of(plain, overload._schema.overload_name, overload._overloadpacket.op) is not None
+    return None if known else overload.decompose
 
 
 def _comes_apart(op: Any) -> bool:
@@ -56,12 +75,13 @@ def _comes_apart(op: Any) -> bool:
 @contextlib.contextmanager
 def exporting(opset: int) -> Iterator[None]:
     """Inside, an export is under way."""
-    before, kept = _state.opset, (keeping.wanted, keeping.whole)
+    before, kept = _state.opset, (keeping.wanted, keeping.whole, keeping.parts)
     _state.opset = opset
     keeping.wanted = lambda function: hasattr(function, "symbolic")  # type: ignore[method-assign]
     keeping.whole = keeps  # type: ignore[method-assign]
+    keeping.parts = parts  # type: ignore[method-assign]
     try:
         yield
     finally:
         _state.opset = before
-        keeping.wanted, keeping.whole = kept  # type: ignore[method-assign]
+        keeping.wanted, keeping.whole, keeping.parts = kept  # type: ignore[method-assign]

@@ -14,6 +14,7 @@ from . import torchlib
 from .errors import OnnxExporterError
 
 Form = Callable[..., Any]
+OLDEST, NEWEST = 7, 23  # versions of ONNX's opset that can be written
 
 CUSTOM: dict[
     str, dict[int, Form]
@@ -33,9 +34,34 @@ def form(*operators: Any, since: int = 0) -> Callable[[Form], Form]:
         function.since = since  # type: ignore[attr-defined]
         for operator in operators:
             home = operator.op or operator
-            if home.onnx not in (None, function):
+            if getattr(home.onnx, "form", home.onnx) not in (None, function):
                 raise ValueError(f"{operator} has two ONNX forms")
-            home.onnx = function
+            if isinstance(home.onnx, Parts):
+                home.onnx.form = function
+            else:
+                home.onnx = function
+        return function
+
+    return declare
+
+
+class Parts:
+    """An operator as a function of others, which are what is exported; `form` is that of calls which the function makes as they are."""
+
+    def __init__(self, function: Callable[..., Any], before: int, form: Form | None) -> None:
+        self.function, self.before, self.form = function, before, form
+
+
+def made_of(*operators: Any, before: int = NEWEST + 1) -> Callable[[Callable], Callable]:
+    """Declare which calls an operator is exported as: a function of tensors, with the parameters of PyTorch's schema, that makes them.
+    A call of the operator itself in there is translated by its form, or by torchlib's function; so are all from a version `before` on."""
+
+    def declare(function: Callable) -> Callable:
+        for operator in operators:
+            home = operator.op or operator
+            if isinstance(home.onnx, (str, Parts)):
+                raise ValueError(f"{operator} has two ONNX forms")
+            home.onnx = Parts(function, before, home.onnx)
         return function
 
     return declare
@@ -56,7 +82,13 @@ def operator_named(name: str) -> Any:
 def form_of(name: str) -> Any:
     """The form of an operator; None where it has none."""
     found = _declared(name)
-    return None if isinstance(found, str) else found
+    return found.form if isinstance(found, Parts) else None if isinstance(found, str) else found
+
+
+def parts_of(name: str, opset: int) -> Callable | None:
+    """The function that an operator is declared to be made of, in a version."""
+    found = _declared(name)
+    return found.function if isinstance(found, Parts) and opset < found.before else None
 
 
 def reason(name: str) -> str:
@@ -68,7 +100,11 @@ def reason(name: str) -> str:
 def in_torchlib(name: str) -> bool:
     """Whether torchlib translates an operator of which nothing is declared here."""
     record = getattr(operator_named(name), "op", None)
-    return _declared(name) is None and not torchlib.names().isdisjoint(torchlib.names_of(name, record))
+    return (
+        not isinstance(_declared(name), str)
+        and form_of(name) is None
+        and not torchlib.names().isdisjoint(torchlib.names_of(name, record))
+    )
 
 
 def _declared(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,8 @@ def without_dead(graph: Graph, outer: set[int] | None = None) -> set[int]:
     for node in reversed(graph.nodes):
         if not any(id(o) in read for o in node.outputs):
             continue
+        while id(node.outputs[-1]) not in read and _is_optional(node.op_type, len(node.outputs) - 1):
+            node.outputs.pop()
         for attribute in node.attributes.values():
             if isinstance(attribute, Graph):
                 read |= without_dead(attribute)
@@ -120,6 +123,14 @@ def without_dead(graph: Graph, outer: set[int] | None = None) -> set[int]:
         kept.append(node)
     graph.nodes = kept[::-1]
     return read
+
+
+@functools.cache
+def _is_optional(kind: str, place: int) -> bool:
+    """Whether an operator of ONNX may be asked for fewer results than one at a place."""
+    defs = onnx_package().defs
+    outputs = defs.get_schema(kind).outputs if defs.has(kind) else ()
+    return place < len(outputs) and outputs[place].option == defs.OpSchema.FormalParameterOption.Optional
 
 
 def _info(value: Value, onnx: Any) -> Any:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from . import (
     absent,
-    activations,
-    comparisons,
-    creation,
     indexing,
-    losses,
+    layer_parts,
     neural,
+    parts,
     pointwise,
-    pooling,
-    products,
     quantization,
     recurrent,
     reductions,
@@ -22,6 +18,6 @@ from . import (
 )
 
 __all__ = [
-    "absent", "activations", "comparisons", "creation", "indexing", "losses", "neural", "pointwise", "pooling",
-    "products", "quantization", "recurrent", "reductions", "resizing", "shapes", "vision",
+    "absent", "indexing", "layer_parts", "neural", "parts", "pointwise",
+    "quantization", "recurrent", "reductions", "resizing", "shapes", "vision",
 ]  # fmt: skip

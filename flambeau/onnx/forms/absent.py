@@ -42,3 +42,4 @@ absent("torchlib's function overflows where the result does not", aten.special_e
 absent("it changes its statistics; batch_norm has a form", aten.native_batch_norm, aten._native_batch_norm_legit)
 absent("torchlib's function gives nan for 0; the formula is written instead", aten.sinc)
 absent("it has no form yet", aten.unique_consecutive)
+absent("ONNX has no tensors that change their size", aten.resize_, aten.resize_as_)

@@ -267,6 +267,8 @@ def _needless(schema: Any, name: str, given: Any) -> bool:
     """Whether a version without an attribute does the same: it has its default value, or says what is known otherwise."""
     if (schema.name, name) in (("Split", "num_outputs"), ("Reshape", "allowzero")):
         return True
+    if (schema.name, name) == ("MaxPool", "dilations"):
+        return set(given) == {1}
     default = schema.attributes[name].default_value if name in schema.attributes else None
     found = None if default is None else onnx_package().helper.get_attribute_value(default)
     return (found.decode() if isinstance(found, bytes) else found) == given

@@ -1,0 +1,230 @@
+"""Layers and losses that are exported as calls of others: functions of tensors, with the parameters of PyTorch's schemas (see `parts`)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import flambeau
+
+from ...core.tensor import Tensor
+from ...nn import functional as F  # noqa: N812
+from ...ops.nn.windows import pooled_size
+from ..functions import current_opset
+from ..registry import aten, made_of
+
+
+@made_of(aten.layer_norm, before=17)
+def layer_norm(
+    x: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enable: bool = True
+) -> Tensor:
+    return native_layer_norm(x, normalized_shape, weight, bias, eps)[0]
+
+
+@made_of(aten.native_layer_norm, before=17)
+def native_layer_norm(x: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, ...]:
+    dims = list(range(-len(normalized_shape), 0))
+    centre = x.mean(dims, keepdim=True)
+    off = x - centre
+    spread = (off.pow(2.0).mean(dims, keepdim=True) + eps).sqrt()
+    made = off / spread
+    made = made if weight is None else made * weight
+    return made if bias is None else made + bias, centre, spread.reciprocal()
+
+
+@made_of(aten.native_group_norm)
+def native_group_norm(
+    x: Tensor, weight: Any, bias: Any, n: int, channels: int, size: int, group: int, eps: float
+) -> tuple[Tensor, ...]:
+    grouped = x.reshape(x.shape[0], group, math.prod(x.shape[1:]) // group)
+    spread, centre = flambeau.var_mean(grouped, 2, correction=0)
+    return F.group_norm(x, group, weight, bias, eps), centre, (spread + eps).rsqrt()
+
+
+def _each(value: Any, count: int) -> list[int]:
+    values = [value] if isinstance(value, int) else list(value)
+    return values * count if len(values) == 1 else values
+
+
+@made_of(aten.avg_pool2d, aten.avg_pool3d)
+def avg_pool(
+    x: Tensor, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:  # fmt: skip
+    count = 2 if isinstance(kernel_size, int) or len(kernel_size) < 3 else 3
+    kernel, pads = _each(kernel_size, count), _each(padding, count)
+    steps = _each(stride, count) if stride else kernel
+    whole: Any = aten.avg_pool2d.default if count == 2 else aten.avg_pool3d.default
+    around = [n for p in reversed(pads) for n in (p, p)]
+    if divisor_override:
+        for i, (size, k, s, p) in enumerate(zip(reversed(x.shape), reversed(kernel), reversed(steps), reversed(pads))):
+            last = (pooled_size(size, k, s, p, 1, True) - 1) * s + k  # the end of the last window: zeros up to there
+            around[2 * i + 1] = max(last - size - p, p) if ceil_mode else p
+        return whole(F.pad(x, around), kernel, steps) * (math.prod(kernel) / divisor_override)
+    if ceil_mode and count_include_pad and any(pads) and current_opset() < 19:
+        # Older versions count what lies beyond the padding, too: padded first, there is nothing to count wrongly.
+        return whole(F.pad(x, around), kernel, steps, 0, True, False)
+    return whole(x, kernel, steps, pads, ceil_mode, count_include_pad)
+
+
+def _windows(size: int, count: int) -> list[tuple[int, int]]:
+    """The windows of adaptive pooling along one dimension: from where to where."""
+    return [(k * size // count, -(-(k + 1) * size // count)) for k in range(count)]
+
+
+def _uneven(x: Tensor, output_size: Any, reduce: Any) -> Tensor:
+    """Pooling over windows of different sizes, one dimension after the other."""
+    for dim, count in zip(range(x.dim() - len(output_size), x.dim()), output_size):
+        parts = [x.narrow(dim, a, b - a) for a, b in _windows(x.shape[dim], count)]
+        x = flambeau.cat([reduce(part, dim, keepdim=True) for part in parts], dim)
+    return x
+
+
+def _even_windows(x: Tensor, output_size: Any) -> list[int] | None:
+    """The windows of adaptive pooling, where all are of one size."""
+    sizes = x.shape[x.dim() - len(output_size) :]
+    fits = all(size % n == 0 for size, n in zip(sizes, output_size))
+    return [size // n for size, n in zip(sizes, output_size)] if fits else None
+
+
+@made_of(aten.adaptive_avg_pool1d, aten.adaptive_avg_pool2d, aten.adaptive_avg_pool3d, aten._adaptive_avg_pool2d)
+def adaptive_avg_pool(x: Tensor, output_size: Any) -> Tensor:
+    count = len(output_size)
+    if x.dim() == count + 1:
+        return adaptive_avg_pool(x.unsqueeze(0), output_size).squeeze(0)
+    if all(n == 1 for n in output_size):
+        return getattr(aten, f"adaptive_avg_pool{count}d").default(x, output_size)
+    kernel = _even_windows(x, output_size)
+    return getattr(F, f"avg_pool{count}d")(x, kernel, kernel) if kernel else _uneven(x, output_size, flambeau.mean)
+
+
+@made_of(aten.adaptive_max_pool1d, aten.adaptive_max_pool2d, aten.adaptive_max_pool3d)
+def adaptive_max_pool(x: Tensor, output_size: Any) -> Any:
+    kernel = _even_windows(x, output_size)
+    if kernel:
+        return getattr(F, f"max_pool{len(output_size)}d")(x, kernel, kernel, return_indices=True)
+    sizes = x.shape[x.dim() - len(output_size) :]
+    lead = x.shape[: x.dim() - len(output_size)]
+    places = flambeau.arange(math.prod(sizes)).reshape(sizes)
+    found = []
+    for window in itertools.product(*map(_windows, sizes, output_size)):
+        inside = (..., *(slice(a, b) for a, b in window))
+        best = x[inside].reshape(*lead, -1).argmax(-1)
+        found.append(aten.index.Tensor(places[inside].reshape(-1), [best]))
+    return _uneven(x, output_size, flambeau.amax), flambeau.stack(found, -1).reshape(*lead, *output_size)
+
+
+@made_of(aten.convolution, aten._convolution)
+def convolution(
+    x: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int,
+    *how: Any,
+) -> Tensor:  # fmt: skip
+    if x.dim() < weight.dim():
+        rest = (weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+        return convolution(x.unsqueeze(0), *rest).squeeze(0)
+    whole = aten.convolution.default
+    if not transposed or all(o < s for o, s in zip(output_padding, stride)):
+        return whole(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+    made = whole(
+        x, weight, None, stride, [0], dilation, True, [0], groups
+    )  # engines refuse so much: it is added, or less cut off
+    made = F.pad(made, [n for p, o in zip(reversed(padding), reversed(output_padding)) for n in (-p, o - p)])
+    return made if bias is None else made + bias.reshape(-1, *[1] * (x.dim() - 2))
+
+
+@made_of(aten.conv1d, aten.conv2d, aten.conv3d)
+def conv(
+    x: Tensor, weight: Tensor, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+) -> Tensor:
+    packet = getattr(aten, f"conv{weight.dim() - 2}d")
+    overload = packet.padding if isinstance(padding, str) else packet.default
+    return overload.decompose(x, weight, bias, stride, padding, dilation, groups)
+
+
+@made_of(aten.conv_tbc)
+def conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    return F.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad).permute(2, 0, 1)
+
+
+@made_of(aten.scaled_dot_product_attention)
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    if enable_gqa and query.shape[-3] != key.shape[-3]:
+        key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
+    factor = (1 / math.sqrt(int(query.shape[-1])) if scale is None else scale) ** 0.5
+    scores = (query * factor) @ (key.transpose(-2, -1) * factor)
+    if is_causal:
+        keep = flambeau.ones(query.shape[-2], key.shape[-2], dtype=query.dtype).tril().to(flambeau.bool)
+        scores = flambeau.where(keep, scores, -math.inf)
+    truth = attn_mask is not None and attn_mask.dtype == flambeau.bool
+    if attn_mask is not None:
+        scores = flambeau.where(attn_mask, scores, -math.inf) if truth else scores + attn_mask
+    weights = F.softmax(scores, -1)
+    if truth:  # rows that see nothing give zeros, not nan
+        weights = flambeau.where(weights.isnan(), 0, weights)
+    return (F.dropout(weights, dropout_p) if dropout_p else weights) @ value
+
+
+# -- losses -------------------------------------------------------------------------------------------------------------------------
+
+
+def _collected(x: Tensor, reduction: int) -> Tensor:
+    return x if reduction == 0 else x.mean() if reduction == 1 else x.sum()
+
+
+@made_of(aten.smooth_l1_loss)
+def smooth_l1_loss(x: Tensor, target: Tensor, reduction: int = 1, beta: float = 1.0) -> Tensor:
+    size = abs(x - target)
+    made = flambeau.where(size < beta, size * size * (0.5 / beta), size - 0.5 * beta) if beta else size
+    return _collected(made, reduction)
+
+
+@made_of(aten.huber_loss)
+def huber_loss(x: Tensor, target: Tensor, reduction: int = 1, delta: float = 1.0) -> Tensor:
+    size = abs(x - target)
+    return _collected(flambeau.where(size <= delta, size * size * 0.5, (size - 0.5 * delta) * delta), reduction)
+
+
+@made_of(aten.soft_margin_loss)
+def soft_margin_loss(x: Tensor, target: Tensor, reduction: int = 1) -> Tensor:
+    return _collected(F.softplus(-x * target), reduction)
+
+
+@made_of(aten.binary_cross_entropy)
+def binary_cross_entropy(x: Tensor, target: Tensor, weight: Any = None, reduction: int = 1) -> Tensor:
+    yes, no = (flambeau.log(share).clamp_min(-100) for share in (x, 1 - x))
+    made = -(target * yes + (1 - target) * no)
+    return _collected(made if weight is None else made * weight, reduction)
+
+
+@made_of(aten.binary_cross_entropy_with_logits)
+def binary_cross_entropy_with_logits(
+    x: Tensor, target: Tensor, weight: Any = None, pos_weight: Any = None, reduction: int = 1
+) -> Tensor:
+    inside = F.logsigmoid(x) if pos_weight is None else F.logsigmoid(x) * ((pos_weight - 1) * target + 1)
+    made = (1 - target) * x - inside
+    return _collected(made if weight is None else made * weight, reduction)
+
+
+@made_of(aten.kl_div)
+def kl_div(x: Tensor, target: Tensor, reduction: int = 1, *, log_target: bool = False) -> Tensor:
+    if log_target:
+        return _collected(target.exp() * (target - x), reduction)
+    return _collected(flambeau.where(target > 0, target * (target.log() - x), 0), reduction)
+
+
+@made_of(aten.cross_entropy_loss)
+def cross_entropy_loss(
+    x: Tensor,
+    target: Tensor,
+    weight: Any = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    one_node = x.dim() > 1 and not label_smoothing and not target.is_floating_point()
+    whole = aten.cross_entropy_loss.default
+    return (whole if one_node else whole.decompose)(x, target, weight, reduction, ignore_index, label_smoothing)
