@@ -8,6 +8,7 @@ import numpy as np
 
 from .builder import Builder, Graph, Node, Value
 from .dtypes import DTYPE, array_of, dtype_of_array, tensor_of
+from .torchlib.schemas import evaluated
 
 _LIMIT = 1 << 16  # elements: larger results are not worth a constant
 
@@ -16,14 +17,14 @@ def optimized(g: Builder, *, constants: bool = True, twins: bool = True, batch_n
     """Apply passes to a graph that is being written: nodes of constants and of parameters computed, nodes that are there twice made
     one, batch normalisation folded into convolutions."""
     if constants:
-        _fold_constants(g.graph)
+        _fold_constants(g.graph, g.opset)
     if twins:
         _merge_twins(g.graph)
     _drop_identities(g.graph)
     if batch_norm:
         _fold_batch_norms(g.graph)
     if constants:
-        _fold_parameters(g.graph)
+        _fold_parameters(g.graph, g.opset)
 
 
 def optimized_proto(model: Any) -> Any:
@@ -37,78 +38,43 @@ def _constant_of(value: Value | None) -> np.ndarray | None:
     return None if value is None else value.constant
 
 
-def _gathered(data: np.ndarray, places: np.ndarray, axis: int) -> np.ndarray:
-    return np.take(data, places, axis=axis)
+# Nodes that arrange elements, and those of integers, which are sizes: what engines compute from them is no surprise.
+_ARRANGING = frozenset(["Transpose", "Slice", "Concat", "Unsqueeze", "Squeeze", "Reshape", "Gather", "Identity"])
+_OF_SIZES = frozenset(["Add", "Sub", "Mul", "Neg", "Less", "Equal", "Where"])
 
 
-def _sliced(inputs: list[np.ndarray]) -> np.ndarray:
-    data, starts, ends = inputs[:3]
-    axes = inputs[3] if len(inputs) > 3 else np.arange(len(starts))
-    steps = inputs[4] if len(inputs) > 4 else np.ones(len(starts), np.int64)
-    index: list[Any] = [slice(None)] * data.ndim
-    for a, b, e, s in zip(axes, starts, ends, steps):
-        stop = None if s < 0 and e < -data.shape[a] else int(e)
-        index[int(a)] = slice(int(b), stop, int(s))
-    return data[tuple(index)]
+def _is_folded(node: Node, inputs: list[Any]) -> bool:
+    """Whether a node of constants becomes one."""
+    if not inputs or node.domain or len(node.outputs) != 1 or any(a is None for a in inputs):
+        return False
+    if node.op_type == "ConstantOfShape":
+        return bool(np.prod(inputs[0]) <= 64)
+    whole = node.op_type in _OF_SIZES and inputs[-1].dtype.kind in "iub"
+    known = whole or node.op_type == "Cast" or node.op_type in _ARRANGING
+    return known and sum(a.size for a in inputs) <= _LIMIT
 
 
-def _computed(node: Node, inputs: list[np.ndarray]) -> np.ndarray | None:
-    """What a node gives for constants; None where it is not worth knowing."""
-    kind, attributes = node.op_type, node.attributes
-    if kind == "Concat":
-        return np.concatenate(inputs, axis=attributes["axis"])
-    if kind == "Gather":
-        return _gathered(inputs[0], inputs[1], attributes.get("axis", 0))
-    if kind == "Cast":
-        return array_of(tensor_of(inputs[0]).to(DTYPE[attributes["to"]]))
-    if kind == "Unsqueeze":
-        return np.expand_dims(inputs[0], tuple(int(a) for a in (inputs[1] if len(inputs) > 1 else attributes["axes"])))
-    if kind == "Squeeze":
-        axes = inputs[1] if len(inputs) > 1 else attributes.get("axes")
-        return np.squeeze(inputs[0], None if axes is None else tuple(int(a) for a in axes))
-    if kind == "Transpose":
-        return np.transpose(inputs[0], attributes.get("perm"))
-    if kind == "Slice" and len(inputs) > 2:
-        return _sliced(inputs)
-    if kind == "Reshape" and 0 not in inputs[1]:
-        return inputs[0].reshape(inputs[1])
-    if kind == "ConstantOfShape":
-        fill = attributes.get("value", np.zeros(1, np.float32))
-        return np.full(inputs[0], fill.reshape(-1)[0], fill.dtype) if np.prod(inputs[0]) <= 64 else None
-    same = {
-        "Add": np.add,
-        "Sub": np.subtract,
-        "Mul": np.multiply,
-        "Neg": np.negative,
-        "Less": np.less,
-        "Equal": np.equal,
-    }
-    if kind in same and inputs[0].dtype.kind in "iub":
-        return same[kind](*inputs)
-    if kind == "Where" and inputs[1].dtype.kind in "iub":
-        return np.where(*inputs)
-    if kind == "Identity":
-        return inputs[0]
-    return None
-
-
-def _fold_constants(graph: Graph) -> None:
+def _fold_constants(graph: Graph, version: int) -> None:
     for i, node in enumerate(graph.nodes):
-        if not node.inputs or node.domain or len(node.outputs) != 1:
-            continue
         inputs = [_constant_of(v) for v in node.inputs]
-        if any(a is None for a in inputs) or sum(a.size for a in inputs if a is not None) > _LIMIT:
+        if not _is_folded(node, inputs):
             continue
-        found = _computed(node, inputs)  # type: ignore[arg-type]
-        if found is None or found.size > _LIMIT:
+        found = _computed(node, inputs, version)
+        if found.size > _LIMIT:
             continue
         value = node.outputs[0]
-        found = np.ascontiguousarray(found).reshape(found.shape)
         made = Node("", "Constant", [], {"value": found}, 0)
         made.outputs, made.scope = [value], node.scope
         value.producer, value.constant = made, found
         value.known(dtype_of_array(found), found.shape)
         graph.nodes[i] = made
+
+
+def _computed(node: Node, inputs: list[Any], version: int) -> np.ndarray:
+    if node.op_type == "Cast":  # as tensors are converted here
+        return array_of(tensor_of(inputs[0]).to(DTYPE[node.attributes["to"]]))
+    found = evaluated(node, inputs, version)
+    return np.ascontiguousarray(found).reshape(found.shape)
 
 
 def _merge_twins(graph: Graph) -> None:
@@ -241,10 +207,7 @@ def _fold_batch_norms(graph: Graph) -> None:
     graph.nodes = kept
 
 
-_ARRANGING = frozenset(["Transpose", "Slice", "Concat", "Unsqueeze", "Squeeze", "Reshape", "Gather", "Identity"])
-
-
-def _fold_parameters(graph: Graph) -> None:
+def _fold_parameters(graph: Graph, version: int) -> None:
     """Parameters that are only read rearranged (a weight that is turned, the gates of a recurrent layer) are kept rearranged."""
     readers: dict[int, list[Node]] = {}
     for node in graph.nodes:
@@ -268,7 +231,7 @@ def _fold_parameters(graph: Graph) -> None:
             continue
         out = node.outputs[0]
         inputs = [arrays.get(id(v), v.constant) for v in node.inputs]  # type: ignore[union-attr]
-        arrays[id(out)] = np.ascontiguousarray(_computed(node, inputs))  # type: ignore[arg-type]
+        arrays[id(out)] = _computed(node, inputs, version)
         last = [n for n in readers.get(id(out), ()) if id(n) not in made]
         if last:
             out.name, out.producer = graph.fresh(last[0].op_type) or made[id(node)], None

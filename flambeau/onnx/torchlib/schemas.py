@@ -81,17 +81,20 @@ def _type_proto(value: Value, onnx: Any) -> Any:
 
 
 def computed(node: Node, version: int) -> np.ndarray | None:
-    """What a node of constants gives, by onnx's reference implementation; None where it is not worth knowing."""
+    """What a node of constants gives; None where it is not worth knowing."""
     arrays: list[Any] = [None if v is None else v.constant for v in node.inputs]
     if not arrays or any(a is None and v is not None for a, v in zip(arrays, node.inputs)):
         return None
-    if (
-        any(a is not None and (a.size > _ENOUGH or a.dtype.kind not in "biuf") for a in arrays)
-        or node.op_type in _LARGE
-    ):
+    if any(a is not None and (a.size > _ENOUGH or a.dtype.kind not in "biuf") for a in arrays):
         return None
-    if node.op_type in _SIZED and np.prod(arrays[-1]) > _ENOUGH:
+    if node.op_type in _LARGE or node.op_type in _SIZED and np.prod(arrays[-1]) > _ENOUGH:
         return None
+    found = evaluated(node, arrays, version)
+    return found if found.size <= _ENOUGH else None
+
+
+def evaluated(node: Node, arrays: list[Any], version: int) -> np.ndarray:
+    """What a node gives for these arrays, by onnx's reference implementation."""
     from onnx.reference import ReferenceEvaluator  # noqa: PLC0415  only exports need it
 
     onnx = onnx_package()
@@ -106,8 +109,7 @@ def computed(node: Node, version: int) -> np.ndarray | None:
     graph = onnx.helper.make_graph([proto], "one", inputs, [onnx.helper.make_empty_tensor_value_info("r")])
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", version)])
     results: Any = ReferenceEvaluator(model).run(None, given)
-    found = np.asarray(results[0])
-    return found if found.size <= _ENOUGH else None
+    return np.asarray(results[0])
 
 
 _LARGE = ("Tile", "EyeLike")  # what they give is larger than what they are given
