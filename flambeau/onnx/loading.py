@@ -14,7 +14,7 @@ from ..nn import Module, Parameter
 from .checking import InvalidFile, check_model
 from .dtypes import DTYPE, tensor_of
 from .errors import OnnxExporterError
-from .nodes import NODES, Call
+from .nodes import NODES, Call, reference
 from .serialize import onnx_package
 
 _DOMAINS = ("", "ai.onnx")
@@ -183,6 +183,8 @@ class _Step:
         self.call = Call(node.op_type, owner.opsets.get(domain, 1), len(self.outputs), domain)
         self.attributes = {a.name: self._attribute(a) for a in node.attribute}
         self.function = NODES.get(self.kind) if (node.domain, node.op_type) not in owner.functions else None
+        if self.function is None and not self._has_body():
+            self.function = reference(node, owner.opsets)
         self.body: Any = None
 
     def _attribute(self, attribute: Any) -> Any:
@@ -208,23 +210,15 @@ class _Step:
         for value in self.attributes.values():
             if isinstance(value, Subgraph):
                 found |= value.unsupported()
-        if (
-            self.function is None
-            and (self.proto.domain, self.proto.op_type) not in self.owner.functions
-            and not self._has_body()
-        ):
+        if self.function is None and not self._has_body():
             found.add(self.kind)
         return found
 
-    def _schema(self) -> Any:
-        onnx = onnx_package()
-        try:
-            return onnx.defs.get_schema(self.proto.op_type, self.call.opset, self.proto.domain)
-        except onnx.defs.SchemaError:
-            return None
-
     def _has_body(self) -> bool:
-        schema = self._schema()
+        """Whether a node is made of others: by a function of the file, or by ONNX's definition."""
+        if (self.proto.domain, self.proto.op_type) in self.owner.functions:
+            return True
+        schema = _schema_of(self.proto, self.owner.opsets)
         return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
     def run(self, known: dict[str, Any]) -> None:
@@ -250,7 +244,7 @@ class _Step:
 
     def _definition(self, args: list[Any]) -> Any:
         onnx = onnx_package()
-        schema = self._schema()
+        schema = _schema_of(self.proto, self.owner.opsets)
         if schema.has_function:
             return schema.function_body
         types = []
@@ -265,13 +259,26 @@ class _Step:
         return onnx.FunctionProto.FromString(text)
 
 
+def _schema_of(node: Any, opsets: dict[str, int]) -> Any:
+    """ONNX's declaration of a node's operator; None where it has none."""
+    onnx = onnx_package()
+    domain = "" if node.domain in _DOMAINS else node.domain
+    try:
+        return onnx.defs.get_schema(node.op_type, opsets.get(domain, 1), domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
 class _FunctionBody:
     """The nodes of a function, with the attributes of the node that calls it."""
 
     def __init__(self, function: Any, caller: Any, owner: Subgraph) -> None:
         onnx = onnx_package()
         given = {a.name: a for a in caller.attribute}
-        defaults = {a.name: a for a in function.attribute_proto}
+        schema = _schema_of(caller, owner.opsets)
+        defaults = {a.name: a.default_value for a in schema.attributes.values()} if schema is not None else {}
+        defaults = {name: value for name, value in defaults.items() if value.name}
+        defaults.update((a.name, a) for a in function.attribute_proto)
         opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import} or owner.opsets
         self.inputs, self.outputs = list(function.input), list(function.output)
         holder = onnx.GraphProto()

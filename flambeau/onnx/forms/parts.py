@@ -33,6 +33,13 @@ def copysign(x: Tensor, other: Any) -> Tensor:
     return flambeau.where(other < 0, -size, size)
 
 
+@made_of(aten.bitwise_right_shift, before=18)
+def bitwise_right_shift(x: Any, other: Any) -> Tensor:
+    x, count = (flambeau.as_tensor(given) for given in (x, other))
+    one, half = flambeau.ones_like(x), count // 2  # in two steps: the largest power of two is no positive number
+    return x.floor_divide(one << half).floor_divide(one << (count - half))
+
+
 @made_of(aten.gelu, before=20)
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     if approximate == "tanh":

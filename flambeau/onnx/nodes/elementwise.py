@@ -189,11 +189,6 @@ def leaky_relu(call: Call, x: Tensor, alpha: float = 0.01) -> Tensor:
     return F.leaky_relu(x, alpha)
 
 
-@node("ThresholdedRelu")
-def thresholded_relu(call: Call, x: Tensor, alpha: float = 1.0) -> Tensor:
-    return flambeau.where(x > alpha, x, flambeau.zeros_like(x))
-
-
 @node("PRelu")
 def prelu(call: Call, x: Tensor, slope: Tensor) -> Tensor:
     if slope.dim() == 1 and x.dim() > 2 and slope.numel() == x.shape[1] and call.opset < 7:
@@ -209,17 +204,6 @@ def hard_sigmoid(call: Call, x: Tensor, alpha: float = 0.2, beta: float = 0.5) -
 @node("Gelu")
 def gelu(call: Call, x: Tensor, approximate: str = "none") -> Tensor:
     return F.gelu(x, approximate=approximate)
-
-
-@node("Swish")
-def swish(call: Call, x: Tensor, alpha: float = 1.0) -> Tensor:
-    return x * flambeau.sigmoid(alpha * x)
-
-
-@node("Shrink")
-def shrink(call: Call, x: Tensor, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
-    zero = flambeau.zeros_like(x)
-    return flambeau.where(x < -lambd, x + bias, flambeau.where(x > lambd, x - bias, zero)).to(x.dtype)
 
 
 def _over(call: Call, x: Tensor, axis: int | None, function: Callable) -> Tensor:

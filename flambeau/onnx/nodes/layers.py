@@ -259,14 +259,6 @@ def _real(x: Tensor) -> Tensor:
     return x.float() if x.dtype not in (flambeau.uint16, flambeau.uint32) else tensor_of(x.numpy().astype(np.float32))
 
 
-@node("DynamicQuantizeLinear")
-def dynamic_quantize_linear(call: Call, x: Tensor) -> tuple:
-    low, high = flambeau.clamp(x.min(), max=0), flambeau.clamp(x.max(), min=0)
-    scale = (high - low) / 255
-    zero = flambeau.round(flambeau.clamp(-low / scale, 0, 255)).to(flambeau.uint8)
-    return quantize_linear(call, x, scale, zero), scale, zero
-
-
 @node("QLinearMatMul")
 def qlinear_matmul(
     call: Call, a: Tensor, a_s: Tensor, a_z: Tensor, b: Tensor, b_s: Tensor, b_z: Tensor, y_s: Tensor, y_z: Tensor

@@ -113,10 +113,3 @@ def einsum(call: Call, *values: Tensor, equation: str) -> Tensor:
 def lp_normalization(call: Call, x: Tensor, axis: int = -1, p: int = 2) -> Tensor:
     size = flambeau.linalg.vector_norm(x, p, axis, keepdim=True)
     return flambeau.where(size == 0, flambeau.zeros_like(x), x / size)
-
-
-@node("MeanVarianceNormalization")
-def mean_variance_normalization(call: Call, x: Tensor, axes: Any = (0, 2, 3)) -> Tensor:
-    dims = list(axes)
-    off = x - x.mean(dims, keepdim=True)
-    return off / ((off * off).mean(dims, keepdim=True).sqrt() + 1e-9)

@@ -1,16 +1,12 @@
-"""Branches, loops, sequences, optional values and strings."""
+"""Branches, loops, sequences and optional values."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
-
-import numpy as np
 
 import flambeau
 
 from ...core.tensor import Tensor
-from ..dtypes import tensor_of
 from .table import Call, node, numbers
 
 
@@ -145,79 +141,3 @@ def optional_get_element(call: Call, value: Any) -> Any:
     if value is None:
         raise RuntimeError("the optional value is empty")
     return value
-
-
-# -- strings: arrays of Python strings ----------------------------------------------------------------------------------------------------
-
-
-@node("StringConcat")
-def string_concat(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return np.vectorize(lambda x, y: x + y, otypes=[object])(a, b)
-
-
-@node("RegexFullMatch")
-def regex_full_match(call: Call, x: np.ndarray, pattern: str) -> Tensor:
-    return tensor_of(np.array([re.fullmatch(pattern, s) is not None for s in x.reshape(-1)], bool).reshape(x.shape))
-
-
-@node("StringSplit")
-def string_split(call: Call, x: np.ndarray, delimiter: str | None = None, maxsplit: int | None = None) -> tuple:
-    cut = [s.split(delimiter or None, -1 if maxsplit is None else maxsplit) for s in x.reshape(-1)]
-    most = max((len(c) for c in cut), default=0)
-    rows = np.array([[*c, *[""] * (most - len(c))] for c in cut], object).reshape(*x.shape, most)
-    return rows, tensor_of(np.array([len(c) for c in cut], np.int64).reshape(x.shape))
-
-
-@node("StringNormalizer")
-def string_normalizer(
-    call: Call,
-    x: np.ndarray,
-    case_change_action: str = "NONE",
-    is_case_sensitive: int = 0,
-    locale: str = "en_US",
-    stopwords: Any = None,
-) -> np.ndarray:
-    stops = set(stopwords or []) if is_case_sensitive else {w.lower() for w in stopwords or []}
-    change = {"UPPER": str.upper, "LOWER": str.lower}.get(case_change_action, lambda s: s)
-    rows = []
-    for row in x.reshape(1, -1) if x.ndim == 1 else x:
-        rows.append([change(s) for s in row if (s if is_case_sensitive else s.lower()) not in stops] or [""])
-    made = np.array(rows, object)
-    return made.reshape(-1) if x.ndim == 1 else made
-
-
-@node("ai.onnx.ml::LabelEncoder")
-def label_encoder(call: Call, x: Any, **given: Any) -> Any:
-    keys = next(v for k, v in given.items() if k.startswith("keys_"))
-    values = next(v for k, v in given.items() if k.startswith("values_"))
-    default = next((v for k, v in given.items() if k.startswith("default_")), None)
-    keys, values = (v.tolist() if hasattr(v, "tolist") else v for v in (keys, values))
-    if default is None:
-        default = "_Unused" if isinstance(values[0], str) else -0.0 if isinstance(values[0], float) else -1
-    default = (
-        default.item()
-        if isinstance(default, Tensor)
-        else default.item()
-        if isinstance(default, np.ndarray)
-        else default
-    )
-    table = dict(zip(keys, values))
-    nan = next((v for k, v in table.items() if k != k), None)
-    flat = x.reshape(-1).tolist()
-    found = [nan if v != v and nan is not None else table.get(v, default) for v in flat]
-    if isinstance(values[0], str):
-        return np.array(found, object).reshape(tuple(x.shape))
-    given_dtype = next((v.dtype for k, v in given.items() if k.startswith("values_") and isinstance(v, Tensor)), None)
-    return flambeau.tensor(
-        found, dtype=given_dtype or (flambeau.float32 if isinstance(values[0], float) else flambeau.int64)
-    ).reshape(x.shape)
-
-
-@node("ai.onnx.ml::ArrayFeatureExtractor")
-def array_feature_extractor(call: Call, x: Tensor, places: Tensor) -> Tensor:
-    return x[..., places.reshape(-1)]
-
-
-@node("ai.onnx.ml::Binarizer")
-def binarizer(call: Call, x: Tensor, threshold: float = 0.0) -> Tensor:
-    return (x > threshold).to(x.dtype)

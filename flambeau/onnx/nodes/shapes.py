@@ -284,21 +284,6 @@ def compress(call: Call, x: Tensor, condition: Tensor, axis: int | None = None) 
     return x.index_select(axis, condition.nonzero().reshape(-1))
 
 
-@node("Unique")
-def unique(call: Call, x: Any, axis: int | None = None, sorted: int = 1) -> tuple:
-    values, first, inverse, counts = np.unique(
-        x.numpy(), return_index=True, return_inverse=True, return_counts=True, axis=axis
-    )
-    if not sorted:
-        order = np.argsort(first)
-        values, first, counts = np.take(values, order, axis or 0), first[order], counts[order]
-        inverse = np.argsort(order)[inverse.reshape(-1)]
-    return tuple(
-        tensor_of(v)
-        for v in (values, first.astype(np.int64), inverse.reshape(-1).astype(np.int64), counts.astype(np.int64))
-    )
-
-
 @node("DepthToSpace")
 def depth_to_space(call: Call, x: Tensor, blocksize: int, mode: str = "DCR") -> Tensor:
     n, c, h, w = x.shape
@@ -323,18 +308,6 @@ def reverse_sequence(call: Call, x: Tensor, lengths: Tensor, batch_axis: int = 1
     rows = [flambeau.cat([row[:n].flip(0), row[n:]]) for row, n in zip(turned.unbind(0), numbers(lengths))]
     made = flambeau.stack(rows)
     return made.transpose(0, 1) if batch_axis else made
-
-
-@node("CenterCropPad")
-def center_crop_pad(call: Call, x: Tensor, sizes: Tensor, axes: Any = None) -> Tensor:
-    dims = list(range(x.dim())) if axes is None else [a % x.dim() for a in axes]
-    for d, n in zip(dims, numbers(sizes)):
-        have = x.shape[d]
-        if have > n:
-            x = x.narrow(d, (have - n) // 2, n)
-        elif have < n:
-            x = _padded(x, d, (n - have) // 2, n - have - (n - have) // 2, "constant", 0)
-    return x
 
 
 # -- random ----------------------------------------------------------------------------------------------------------------------------

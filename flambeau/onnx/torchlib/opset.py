@@ -384,6 +384,31 @@ def _bitwise_not(x: Any) -> Any:
     return _write("BitwiseNot", x) if _builder.get().opset >= 18 else _write("Sub", _write("Neg", x), 1)
 
 
+def _extreme(kind: str, *values: Any) -> Any:
+    """Max and Min, which take integers from version 12 on."""
+    first = next(v for v in values if isinstance(v, Operand))
+    if _builder.get().opset >= 12 or first.value.dtype is None or first.value.dtype.is_floating_point:
+        return _write(kind, *values)
+    found, *rest = values
+    for other in rest:
+        found = _write("Where", _write("Greater" if kind == "Max" else "Less", found, other), found, other)
+    return found
+
+
+def _clip(x: Any, low: Any = None, high: Any = None) -> Any:
+    if _builder.get().opset >= 12 or x.value.dtype.is_floating_point:
+        return _write("Clip", x, low, high)
+    for kind, bound in (("Max", low), ("Min", high)):
+        x = x if bound is None else _extreme(kind, x, bound)
+    return x
+
+
+def _pow(x: Any, exponent: Any) -> Any:
+    """Pow, whose operands are of one dtype before version 12."""
+    number = exponent if isinstance(exponent, Operand) or _builder.get().opset >= 12 else _cast_like(exponent, x)
+    return _write("Pow", x, number)
+
+
 def _concat_from_sequence(parts: Any, axis: int, new_axis: int = 0) -> Any:
     g = _builder.get()
     values = [g.unsqueeze(plain(p), [axis]) for p in parts] if new_axis else [plain(p) for p in parts]
@@ -426,6 +451,7 @@ _SHORTER: dict[str, Callable[..., Any]] = {
     "Constant": _constant, "Shape": _shape, "Size": _size, "Cast": _cast, "CastLike": _cast_like, "Identity": _identity,
     "ConcatFromSequence": _concat_from_sequence, "BitwiseNot": _bitwise_not,
     **{kind: functools.partial(_of_floats, kind) for kind in ("IsNaN", "IsInf")},
+    "Clip": _clip, "Pow": _pow, **{kind: functools.partial(_extreme, kind) for kind in ("Max", "Min")},
     **{kind: functools.partial(_not, kind) for kind in ("GreaterOrEqual", "LessOrEqual")},
     **{kind: functools.partial(_arranged, kind) for kind in ("Reshape", "Unsqueeze", "Squeeze", "Expand")},
 }  # fmt: skip
