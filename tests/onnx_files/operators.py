@@ -94,7 +94,9 @@ def is_random(function: Any, args: tuple, kwargs: dict) -> bool:
     runs = []
     for seed in range(4):
         flambeau.manual_seed(seed)
-        runs.append([array_of(t).copy() for t in pytree.tree_leaves(function(*args, **kwargs)) if isinstance(t, Tensor)])
+        runs.append(
+            [array_of(t).copy() for t in pytree.tree_leaves(function(*args, **kwargs)) if isinstance(t, Tensor)]
+        )
     kinds = ("f", "c")
     return any(
         not np.array_equal(a, b, equal_nan=a.dtype.kind in kinds) for one in runs[1:] for a, b in zip(runs[0], one)

@@ -276,3 +276,26 @@ def test_a_network_in_many_versions(opset):
         nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU6(), nn.MaxPool2d(2), nn.Dropout(), nn.Flatten(), nn.Linear(64, 5), nn.Softmax(1)
     )  # fmt: skip
     check(model, (torch.randn(2, 3, 8, 8),), opset)
+
+
+def test_a_compiled_program_of_operators_that_are_made_of_others():
+    class Model(nn.Module):
+        def forward(self, x):
+            if bool(x.sum() > 0):
+                y = F.gelu(x) + x.std(1, keepdim=True)
+            else:
+                y = torch.nansum(x, 0) * x
+            return F.smooth_l1_loss(y, torch.zeros_like(y)), torch.rot90(x)
+
+    model, x = Model(), torch.rand(2, 3)
+    file = exported(torch.jit.script(model), (x,), 17)
+    for given in (x, -x):
+        for found, wanted in zip(run(file, given.numpy()), model(given)):
+            np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_shifts_before_there_are_operators_of_bits():
+    model = nn.Module()
+    model.forward = lambda x: x >> 2
+    x = torch.tensor([-(2**63), -7, 9])
+    np.testing.assert_array_equal(run(exported(model, (x,), 11), x.numpy())[0], (x >> 2).numpy())

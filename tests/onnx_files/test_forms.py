@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 pytest.importorskip("onnx", reason="ONNX files need the package onnx")
@@ -49,3 +51,48 @@ def test_an_opset_that_is_too_old_is_told():
         model = torch.nn.Module()
         model.forward = lambda x, grid: torch.nn.functional.grid_sample(x, grid, align_corners=False)
         torch.onnx.export(model, (torch.rand(1, 1, 4, 4), torch.rand(1, 2, 2, 2)), opset_version=13, verbose=False)
+
+
+def _x(*shape: int) -> torch.Tensor:
+    return torch.arange(math.prod(shape), dtype=torch.float32).reshape(shape).sin()
+
+
+CASES = [
+    ("rot90", (_x(2, 3), 3, [1, 0])),
+    ("var", (_x(3, 4), [1], True, True)),
+    ("std_mean", (_x(3, 4), [0])),
+    ("kthvalue", (_x(3, 5), 2)),
+    ("median", (_x(3, 4),)),
+    ("nanmean", (torch.tensor([1.0, math.nan, 3.0]),)),
+    ("searchsorted", (_x(2, 4).sort().values, _x(2, 3))),
+    ("index_add", (_x(4, 2), 0, torch.tensor([1, 1]), _x(2, 2))),
+    ("masked_scatter", (_x(2, 3), _x(2, 3) > 0, _x(7))),
+    ("embedding_bag", (_x(5, 2), torch.tensor([1, 0, 3]), torch.tensor([0, 0, 2]), False, 2)),
+    ("diag_embed", (_x(2, 3), -1)),
+    ("bitwise_right_shift", (torch.tensor([-(2**63), -5, 2**62]), torch.tensor([63, 1, 60]))),
+    ("adaptive_max_pool2d", (_x(1, 2, 5, 7), [2, 3])),
+    ("adaptive_avg_pool1d", (_x(2, 2, 5), [2])),
+    ("binary_cross_entropy_with_logits", (_x(3), (_x(3) > 0).float(), None, _x(3))),
+    ("native_group_norm", (_x(2, 4, 3), None, None, 2, 4, 3, 2, 1e-5)),
+]
+
+
+@pytest.mark.parametrize(("name", "args"), CASES, ids=[name for name, _ in CASES])
+def test_parts_compute_what_the_operator_computes(name, args):
+    packet = getattr(torch.ops.aten, name)
+    wanted, found = packet(*args), parts_of(f"aten::{name}", 11)(*args)
+    wanted, found = ([r] if isinstance(r, torch.Tensor) else list(r) for r in (wanted, found))
+    assert len(found) == len(wanted)
+    for mine, right in list(zip(found, wanted))[
+        : 1 if name == "embedding_bag" else None
+    ]:  # the rest is for its gradient
+        torch.testing.assert_close(mine, right)
+
+
+def test_calls_with_parts_and_a_form_take_either():
+    pooled = {size: _nodes(torch.nn.AdaptiveAvgPool2d(size), torch.rand(1, 2, 4, 4)) for size in (1, 2)}
+    assert pooled == {1: ["GlobalAveragePool"], 2: ["AveragePool"]}
+
+
+def _nodes(module, x):
+    return [node.op_type for node in torch.onnx.export(module, (x,), verbose=False).model_proto.graph.node]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 
+import numpy as np
 import pytest
 
 import flambeau as torch
@@ -80,3 +81,29 @@ def test_onnx_files_of_others(kind):
         for case in load_model_tests(kind=kind):
             if "gradient" not in case.name:  # a preview of ONNX's training, for which nobody writes files
                 run(case)
+
+
+def one_node(kind, *inputs, domain="", **attributes):
+    helper = onnx.helper
+    node = helper.make_node(kind, [f"x{i}" for i in range(len(inputs))], ["y"], domain=domain, **attributes)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_empty_tensor_value_info(n) for n in node.input],
+        [helper.make_empty_tensor_value_info("y")],
+    )
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)]
+    return torch.onnx.load(helper.make_model(graph, opset_imports=opsets))(*inputs)
+
+
+def test_nodes_that_onnx_computes_itself():
+    words = np.array(["a", "b"], object)
+    assert one_node("StringConcat", words, words).tolist() == ["aa", "bb"]
+    found = one_node("LabelEncoder", words, domain="ai.onnx.ml", keys_strings=["b"], values_int64s=[7])
+    torch.testing.assert_close(found, torch.tensor([-1, 7]))
+
+
+def test_definitions_have_the_default_attributes_of_their_operators():
+    x = torch.randn(4)
+    torch.testing.assert_close(one_node("Shrink", x), torch.where(abs(x) > 0.5, x, 0))
+    torch.testing.assert_close(one_node("HannWindow", torch.tensor(5)), torch.hann_window(5))

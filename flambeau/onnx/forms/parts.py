@@ -5,6 +5,7 @@ is taken apart without being told."""
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -35,9 +36,10 @@ def copysign(x: Tensor, other: Any) -> Tensor:
 
 @made_of(aten.bitwise_right_shift, before=18)
 def bitwise_right_shift(x: Any, other: Any) -> Tensor:
-    x, count = (flambeau.as_tensor(given) for given in (x, other))
-    one, half = flambeau.ones_like(x), count // 2  # in two steps: the largest power of two is no positive number
-    return x.floor_divide(one << half).floor_divide(one << (count - half))
+    x = x if isinstance(x, Tensor) else flambeau.full_like(other, x)
+    half = other // 2  # in two steps: the largest power of two is no positive number
+    powers = (2**n if isinstance(n, int) else flambeau.ones_like(x) << n for n in (half, other - half))
+    return functools.reduce(flambeau.floor_divide, powers, x)
 
 
 @made_of(aten.gelu, before=20)
