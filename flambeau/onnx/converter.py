@@ -19,12 +19,7 @@ from .errors import UnsupportedOperatorError
 from .forms.indexing import places_of, put_at
 from .functions import form_of_function
 from .registry import custom_form, form_of, in_torchlib, operator_named, reason
-
-# Arguments that say where or how, never what.
-_IGNORED = frozenset([
-    "layout", "device", "pin_memory", "memory_format", "requires_grad", "non_blocking", "copy", "generator",
-    "implicit", "stable", "sparse_grad", "unsafe",
-])  # fmt: skip
+from .torchlib.calls import SAYS_HOW
 
 
 class Slot:
@@ -286,7 +281,7 @@ def _wanted(name: str, wanted: frozenset[str], plain: dict[str, Any]) -> dict[st
     for key, value in plain.items():
         if key in wanted:
             given[key] = value
-        elif key not in _IGNORED and value is not None and value is not False:
+        elif key not in SAYS_HOW and value is not None and value is not False:
             raise NotImplementedError(f"its argument {key}={value!r}")
     if "name" in wanted:
         given["name"] = name

@@ -50,7 +50,7 @@ def _bound(wanted: dict[str, Any], schema: Any, arguments: dict[str, Any]) -> di
         thing = arguments.get(argument.name)
         place = argument.name if argument.kwarg_only else next(free, "")
         if place not in wanted:
-            if thing not in (None, False) and argument.name not in _SAYS_HOW:
+            if thing not in (None, False) and argument.name not in SAYS_HOW:
                 raise NotImplementedError(f"its argument {argument.name}={thing!r}")
         elif thing is not None or wanted[place].default is inspect.Parameter.empty:
             given[place] = NUMBER[thing] if isinstance(thing, DType) else operand(thing)
@@ -58,7 +58,7 @@ def _bound(wanted: dict[str, Any], schema: Any, arguments: dict[str, Any]) -> di
 
 
 # Arguments that say where or how, never what.
-_SAYS_HOW = frozenset([
+SAYS_HOW = frozenset([
     "layout", "device", "pin_memory", "memory_format", "requires_grad", "non_blocking", "copy", "generator",
     "implicit", "stable", "sparse_grad", "unsafe", "cudnn_enabled", "cudnn_enable",
 ])  # fmt: skip
