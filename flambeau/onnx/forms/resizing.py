@@ -33,7 +33,7 @@ def upsample(
         if mode == "nearest" and "exact" not in name
         else "half_pixel"
     )
-    extra = {"mode_s": mode, "coordinate_transformation_mode_s": where}
+    extra: dict[str, Any] = {"mode_s": mode, "coordinate_transformation_mode_s": where}
     extra["nearest_mode_s"] = "round_prefer_ceil" if "exact" in name else "floor"
     if name.endswith("_aa"):
         if g.opset < 18:
@@ -41,6 +41,7 @@ def upsample(
         extra["antialias_i"] = 1
     extra["cubic_coeff_a_f"] = -0.5 if name.endswith("_aa") and mode == "cubic" else -0.75
     empty = g.constant(np.array([], np.float32)) if g.opset < 13 else None
+    wanted: list[Value | None]
     if factors:
         wanted = [g.constant(np.array([1.0, 1.0, *factors], np.float32))]
         sizes = [math.floor(s * f) if isinstance(s, int) else None for s, f in zip(x.shape[2:], factors)]
