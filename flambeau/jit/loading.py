@@ -116,6 +116,8 @@ class Loader:
             if isinstance(kind, ClassType):
                 for method in list(kind.methods.values()):
                     method.ensure()
+                    method.definition = None  # long code is a large tree, and nobody asks for it again
+        self.files.clear()
         return made
 
     # -- definitions -----------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ class Source:
     def __init__(self, text: str, filename: str | None = None, first_line: int = 1, indent: int = 0):
         self.text, self.filename, self.first_line, self.indent = text, filename, first_line, indent
         self.lines = text.split("\n")
+        self.is_ascii = text.isascii()
 
     def range_of(self, node: Any) -> Range:
         """Where a piece of syntax stands; of a call, up to its last argument, as PyTorch marks it."""
@@ -27,19 +28,15 @@ class Source:
         line = node.lineno - 1
         end = getattr(last, "end_lineno", None)
         end = line if end is None else end - 1
-        return Range(
-            self,
-            line,
-            _column(self.lines, line, node.col_offset),
-            end,
-            _column(self.lines, end, getattr(last, "end_col_offset", None) or node.col_offset + 1),
-        )
+        column, end_column = node.col_offset, getattr(last, "end_col_offset", None) or node.col_offset + 1
+        if self.is_ascii:
+            return Range(self, line, column, end, end_column)
+        return Range(self, line, self._column(line, column), end, self._column(end, end_column))
 
-
-def _column(lines: list[str], line: int, byte: int) -> int:
-    """Columns of `ast` count bytes."""
-    text = lines[line] if line < len(lines) else ""
-    return byte if text.isascii() else len(text.encode()[:byte].decode(errors="replace"))
+    def _column(self, line: int, byte: int) -> int:
+        """Columns of `ast` count bytes."""
+        text = self.lines[line] if line < len(self.lines) else ""
+        return len(text.encode()[:byte].decode(errors="replace"))
 
 
 class Range:

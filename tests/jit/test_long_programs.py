@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import importlib.util
 import time
@@ -52,6 +53,14 @@ def load_seconds(path: Path) -> float:
 def test_loading_takes_time_in_proportion_to_length(tmp_path: Path) -> None:
     short, long = load_seconds(saved(tmp_path, 500)), load_seconds(saved(tmp_path, 2000))
     assert long < 8 * short, f"4 times the lines took {long / short:.0f} times as long"
+
+
+def test_a_loaded_program_keeps_no_syntax_trees(tmp_path: Path) -> None:
+    path = saved(tmp_path, 400)
+    gc.collect()
+    before = sum(isinstance(o, ast.stmt) for o in gc.get_objects())
+    loaded = torch.jit.load(path)
+    assert loaded.code and sum(isinstance(o, ast.stmt) for o in gc.get_objects()) - before < 10
 
 
 def test_results_of_a_long_program(tmp_path: Path) -> None:
