@@ -167,7 +167,10 @@ def disable(fn: Callable | None = None, recursive: bool = True, *, reason: str |
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
     original = getattr(fn, "_torchdynamo_orig_callable", None)
-    fn = fn if original is None else original
+    if (
+        original is not None and getattr(fn, "__wrapped__", None) is original
+    ):  # not a function that wraps a compiled one
+        fn = original
     if isinstance(fn, types.FunctionType):
         fn._torchdynamo_disable = True  # type: ignore[attr-defined]
     return fn

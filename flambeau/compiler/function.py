@@ -548,13 +548,13 @@ class CompiledFunction:
 
     def _runs_new_code(self, reach: Reach, key: tuple) -> bool:
         """Whether a recorded call ran code whose state nothing guards: it is followed the next time, if there is an end to that."""
-        new = [ran for k, ran in self.observer.ran.items() if k not in reach.followed]
+        new = reach.unforeseen()
         if not new:
             self.observer.expected.clear()
             return False
         self.unforeseen += 1
         if self.unforeseen >= _TRIES:
-            self._unfit(key, f"it runs new code again and again: {new[0].code.co_name} ({new[0].code.co_filename})", "")
+            self._unfit(key, f"it runs new code again and again: {new[0].co_name} ({new[0].co_filename})", "")
         return True
 
     def _watched(

@@ -9,13 +9,16 @@ import _abc
 import _warnings
 import contextlib
 import gc
+import inspect
 import sys
 import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ...kernels.loops_source import parse
 from . import c_functions
+from .frames import FRAMES_ARE_KNOWN, function_id, running_id
 from .origins import LIBRARY, SHARED, USER, kind_of, reaches_outside
 
 MADE = "_flambeau_part"  # what functions are called that are made of other functions' statements
@@ -23,12 +26,17 @@ _SHOWS = getattr(warnings._showwarnmsg, "__code__", None)  # type: ignore[attr-d
 
 
 class Ran:
-    """Code that ran, the globals it saw, and how often it was entered within one call at most."""
+    """Code that ran, of which functions, the globals it saw first, and how often it was entered within one call at most."""
 
-    __slots__ = ("code", "space", "times")
+    __slots__ = ("code", "space", "times", "functions")
 
     def __init__(self, code: types.CodeType, space: dict):
         self.code, self.space, self.times = code, space, 0
+        self.functions: set[Any] = set()  # their ids: most are made while they run, and nothing should keep them
+
+    def includes(self, f: types.FunctionType) -> bool:
+        """Whether it was a function with this code that ran, not another one, as far as that can be told."""
+        return not FRAMES_ARE_KNOWN or function_id(f) in self.functions
 
 
 class Observer:
@@ -88,9 +96,11 @@ class _Watch:
         ] = {}  # of code by its id; it is kept, so that the id stays its own
         self.own: set[int] = set()  # ids of code of this library
         self.entered: dict[int, int] = {}  # how often code was, by its id
-        # The outermost frame of an import, or of what the garbage collector calls: what happens once, or at any time, does not count.
+        # The outermost frame of an import, of reading a kernel's source, or of what the garbage collector calls: what happens once, or
+        # at any time, does not count.
         self.aside: types.FrameType | None = None
-        self.collecting = {code for call in gc.callbacks if (code := getattr(call, "__code__", None)) is not None}
+        collecting = {code for call in gc.callbacks if (code := getattr(call, "__code__", None)) is not None}
+        self.apart = {inspect.unwrap(parse).__code__, *collecting}
 
     def callback(self) -> Callable[[types.FrameType, str, Any], None]:
         """What `sys.setprofile` is given. Most events are this library's: they are told by one look."""
@@ -110,7 +120,7 @@ class _Watch:
         if self.aside is not None:
             if event == "return" and frame is self.aside:
                 self.aside = None
-        elif event == "call" and frame.f_code in self.collecting:
+        elif event == "call" and frame.f_code in self.apart:
             self.aside = frame
         elif event == "call" and frame.f_code.co_filename.startswith("<frozen importlib."):
             self.aside = frame
@@ -135,6 +145,8 @@ class _Watch:
         ran = self.observer.ran.get(id(code))
         if ran is None:
             ran = self.observer.ran[id(code)] = Ran(code, frame.f_globals)
+        if FRAMES_ARE_KNOWN:
+            ran.functions.add(running_id(frame))
         times = self.entered[id(code)] = self.entered.get(id(code), 0) + 1
         ran.times = max(ran.times, times)
 

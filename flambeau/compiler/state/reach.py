@@ -35,6 +35,7 @@ from ...optim import optimizer as optimizer_room
 from ...optim.optimizer import Optimizer
 from . import c_functions
 from .arguments import ATOMS
+from .frames import function_id
 from .guards import (
     AutogradItem,
     CellItem,
@@ -69,6 +70,8 @@ from .origins import (
 _PACKAGE = __name__.partition(".")[0]
 _BY_COMPUTED_NAME = frozenset(("getattr", "setattr", "delattr", "vars", "__dict__", "hasattr", "dir", "__getattribute__", "__reduce_ex__",
                                "__reduce__", "__getstate__", "format_map", "attrgetter", "methodcaller"))  # fmt: skip
+# By which another function is made of one.
+_OF_FUNCTIONS = frozenset(("__closure__", "__code__", "__defaults__", "__kwdefaults__"))
 # What is another thing in each call: where a tensor lies, how often it was changed, where it comes from; what random numbers come
 # next.
 _OF_ONE_CALL = frozenset(("data_ptr", "storage_offset", "storage", "untyped_storage", "_version", "grad_fn", "_base", "is_shared", "is_pinned",
@@ -119,7 +122,6 @@ class Reach:
         self.matched: set[str] = set()  # attributes that patterns read by position
         self.everything = False  # whether code that did not run counts, too: its results are kept somewhere
         self.codes: set[types.CodeType] = set()
-        self._holders: dict[int, list[Any]] = {}  # functions with code that was not found otherwise
         self._clear()
 
     def _clear(self) -> None:
@@ -128,44 +130,56 @@ class Reach:
         self.optimizers: list[Optimizer] = []
         self.seen: dict[Any, Any] = {}
         self.followed: set[int] = set()  # ids of code
+        self.functions: set[int] = set()  # ids of those that were followed
+        self.known: set[Any] = set()  # what the observer calls them, and functions that are gone
+        self.before: set[int] = set()  # ids of all that were there with such code
         self.pending: list[tuple[str, Any]] = []
 
     def explore(self, roots: list[tuple[str, Any]]) -> Reach:
         """Follow everything from the roots, again until no new names turn up in code."""
         self.roots = {id(_plain_function(value)) for _, value in roots}
         while True:
-            before = (len(self.names), self.computed, self.everything)
+            before = self._extent()
             self._clear()
             self.pending = list(roots)
             self._visit_pending()
-            if self.whole:
+            if self.whole and before == self._extent():
                 self._find_the_rest()
-            if before == (len(self.names), self.computed, self.everything):
+            if before == self._extent():
                 self._settings()
                 return self
+
+    def _extent(self) -> tuple:
+        """What grows until everything is found."""
+        return len(self.names), self.computed, self.everything
 
     def _visit_pending(self) -> None:
         while self.pending:
             self._visit(*self.pending.pop())
 
     def _find_the_rest(self) -> None:
-        """Code that ran and was not found from the roots, by a patched operator perhaps: follow the functions that have it."""
-        while missing := [ran for key, ran in self.observer.ran.items() if key not in self.followed]:
-            unknown = [ran.code for ran in missing if id(ran.code) not in self._holders]
-            for code in unknown:
-                self._holders[id(code)] = []
-            for f in gc.get_referrers(*unknown) if unknown else ():
-                if isinstance(f, types.FunctionType) and id(f.__code__) in self._holders:
-                    self._holders[id(f.__code__)].append(f)
-            for ran in missing:
-                holders = self._holders[id(ran.code)]
-                for f in holders:
-                    self._add(f"{f.__qualname__}", f)
-                if not holders:  # it was made while it ran
-                    self._code(ran.code.co_name, ran.code, ran.space)
-            self._visit_pending()
-            for ran in missing:
-                self.followed.add(id(ran.code))
+        """Follow what ran and was not found from the roots, a patched operator perhaps."""
+        living = _all_functions()
+        for f in living:
+            if self._has_run(f):
+                self._add(f.__qualname__, f)
+        self._visit_pending()
+        for ran in self.observer.ran.values():
+            self.known |= ran.functions
+            if id(ran.code) not in self.followed:  # it was made while it ran
+                self._code(ran.code.co_name, ran.code, ran.space)
+                self._visit_pending()
+        self.before = {id(f) for f in living if id(f.__code__) in self.followed}
+
+    def unforeseen(self) -> list[types.CodeType]:
+        """Code that has run since, and whose state is not among the items. Functions that were made since do not count: what they
+        depend on is the state of those that made them."""
+        ran = self.observer.ran
+        new = [one.code for key, one in ran.items() if key not in self.followed]
+        if not new and any(not one.functions <= self.known for one in ran.values()):
+            others = [f for f in _all_functions() if id(f) in self.before and id(f) not in self.functions]
+            new = [f.__code__ for f in others if id(f.__code__) in ran and ran[id(f.__code__)].includes(f)]
+        return new
 
     def _settings(self) -> None:
         """What every function depends on, or what Python keeps for those that ask."""
@@ -220,17 +234,16 @@ class Reach:
     def _function(self, what: str, f: types.FunctionType) -> None:
         if f.__dict__.get("_torchdynamo_disable"):
             raise Unreachable(f"{what} is not to be compiled")
-        original = f.__dict__.get("_torchdynamo_orig_callable")
-        if original is not None:  # a compiled function: what is behind it counts
-            self._add(what, original)
-            return
         if is_library(f.__code__, f.__globals__):
             if reaches_outside(f.__code__):
                 raise Unreachable(f"{what} talks to other processes")
+            self._add(what, f.__dict__.get("_torchdynamo_orig_callable"))  # behind a compiled function
             return
         self.items.append(FunctionItem(what, f))
-        if id(f.__code__) not in self.ran and id(f) not in self.roots and not self.everything:
+        if not self._has_run(f) and id(f) not in self.roots and not self.everything:
             return
+        self.functions.add(id(f))
+        self.known.add(function_id(f))
         self._code(what, f.__code__, f.__globals__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or ()):
             item = CellItem(f"{name} of {what}", cell)
@@ -239,6 +252,10 @@ class Reach:
         self._add(f"defaults of {what}", f.__defaults__)
         self._add(f"defaults of {what}", f.__kwdefaults__)
         self._dict(f"attributes of {what}", f.__dict__)
+
+    def _has_run(self, f: Any) -> bool:
+        ran = self.ran.get(id(getattr(f, "__code__", None)))
+        return ran is not None and ran.includes(f)
 
     def _code(self, what: str, code: types.CodeType, space: dict) -> None:
         self.codes.add(code)
@@ -250,6 +267,8 @@ class Reach:
             raise Unreachable(f"{what} reads sys.modules")
         if names & (_OF_ONE_CALL | _HOOKS) and is_users(code, space):
             raise Unreachable(f"{what} asks for {min(names & (_OF_ONE_CALL | _HOOKS))}")
+        if names & _OF_FUNCTIONS:
+            self.everything = True
         if names & _BY_COMPUTED_NAME or ("format" in names and _formats_attributes(code)):
             self.computed = True
         loaded = _globals_of(code)
@@ -300,7 +319,7 @@ class Reach:
     def _cached(self, what: str, f: Any) -> None:
         """A function whose results are kept. If they were kept before it was observed, what it would run is not known: all counts."""
         inner = f.__wrapped__
-        self.everything = self.everything or id(getattr(inner, "__code__", None)) not in self.ran
+        self.everything = self.everything or not self._has_run(inner)
         self._add(what, inner)
 
     def _property(self, what: str, p: Any) -> None:
@@ -562,6 +581,10 @@ def _formats_attributes(code: types.CodeType) -> bool:
     return any(
         "." in part.partition("}")[0] or "[" in part.partition("}")[0] for t in texts for part in t.split("{")[1:]
     )
+
+
+def _all_functions() -> list[types.FunctionType]:
+    return [o for o in gc.get_objects() if type(o) is types.FunctionType]
 
 
 def _warning_filters() -> tuple:
