@@ -3,7 +3,7 @@
     python benchmarks/sharding.py                      # 2 and 4 ranks; needs torch==2.13.0 beside flambeau
     python benchmarks/sharding.py --ranks 2 --only FSDP2 --seconds 10
     python benchmarks/sharding.py --memory             # peak memory of each rank beside the arithmetic
-    python benchmarks/sharding.py --write              # the tables into docs/sharding.md
+    python benchmarks/sharding.py --write              # the tables into docs/internals/sharding.md
 
 The ratio is PyTorch's time over Flambeau's: larger is better for Flambeau.
 """
@@ -181,12 +181,12 @@ def table_of_memory(options: argparse.Namespace) -> str:
 
 
 def write(name: str, text: str) -> None:
-    """Put a table between its marks in docs/sharding.md."""
-    path = ROOT / "docs" / "sharding.md"
+    """Put a table between its marks in docs/internals/sharding.md."""
+    path = ROOT / "docs" / "internals" / "sharding.md"
     page = path.read_text()
     pattern = re.compile(rf"(<!-- {name} -->\n)(?:(?!<!-- ).*\n)*(<!-- end -->)")
     if not pattern.search(page):
-        sys.exit(f"docs/sharding.md has no place for {name}")
+        sys.exit(f"docs/internals/sharding.md has no place for {name}")
     path.write_text(pattern.sub(lambda found: f"{found[1]}{text}\n{found[2]}", page))
 
 

@@ -1,7 +1,7 @@
 """What a step of sharded training takes and needs on more GPUs than there are: communication and memory, to 1,024 of them.
 
-    python benchmarks/simulate_sharding.py              # the tables of docs/sharding.md
-    python benchmarks/simulate_sharding.py --write      # into docs/sharding.md
+    python benchmarks/simulate_sharding.py              # the tables of docs/internals/sharding.md
+    python benchmarks/simulate_sharding.py --write      # into docs/internals/sharding.md
     python benchmarks/simulate_sharding.py --measure 2,4      # the same model beside real steps on this machine
 
 A GPU gathers each layer's parameters before the forward and before the backward pass of the layer, and reduces the layer's gradients

@@ -1,6 +1,6 @@
 """`torch.jit`: programs in TorchScript, compiled from Python (`script`), recorded (`trace`), saved and loaded.
 
-A program is a graph of typed values; see docs/torchscript.md. It runs with the same operators as everything else here.
+A program is a graph of typed values; see docs/internals/torchscript.md. It runs with the same operators as everything else here.
 """
 
 from __future__ import annotations
