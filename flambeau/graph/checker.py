@@ -90,7 +90,7 @@ def on_meta(given: Any) -> Any:
 
 def _reordered(program: Program, recorded: Program) -> list[str]:
     """Pairs of recorded calls that depend on each other and are the other way round now."""
-    position = {id(part): i for i, call in enumerate(program.calls) for part in (call.parts or (call,))}
+    position = {id(part): i for i, call in enumerate(program.calls) for part in call.origins()}
     problems = []
     touched: dict[int, list[Call]] = {}
     for call in recorded.calls:

@@ -95,17 +95,22 @@ def new_results(call: Call) -> tuple[list[Value], bool] | None:
         return list(call.results), call.function.several
     if op.layout is None or call.changes or call.fixed:
         return None
-    bound = op.bind(call.args, call.kwargs)
-    described = op.layout(*on_meta(tuple(bound.values())))
+    found, several = all_results(call)
+    return (found, several) if found and not any(0 in v.shape for v in found) else None
+
+
+def all_results(call: Call) -> tuple[list[Value], bool]:
+    """Everything that a primitive makes by its layout rule, and whether that is a list; nothing, where it made less."""
+    described = call.op.layout(*on_meta(tuple(call.op.bind(call.args, call.kwargs).values())))
     several = type(described) is not tuple
     described = described if several else [described]
-    if len(call.makes) < len(described) or any(0 in one[0] for one in described):
-        return None
+    if len(call.makes) < len(described):
+        return [], several
     where = next(v.device for v in call.arguments())
-    values = [
-        Value(b, 0, make_size(one[0]), tuple(one[3]) if len(one) > 3 else contiguous_strides(one[0]), one[1], where)
-        for b, one in zip(call.makes, described)
-    ]
+    values = []
+    for b, (shape, d, _, *rest) in zip(call.makes, described):
+        strides = contiguous_strides(shape) if not rest or rest[0] is None else tuple(rest[0])
+        values.append(Value(b, 0, make_size(shape), strides, d, where))
     return values, several
 
 
@@ -121,4 +126,4 @@ class Kernel:
         kernel(outs if self.several else outs[0], *args)
 
 
-__all__ = ["Kernel", "fold_conversions", "new_results"]
+__all__ = ["Kernel", "all_results", "fold_conversions", "new_results"]

@@ -4,7 +4,11 @@ Which calls are such, and where the parts lie, their records say (`Op.pieces`)."
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from ..core.layout import expand_strides
+from ..core.size import make_size
 from ..expr.node import arg
 from .checker import on_meta
 from .fusion import fused_call, loop_in
@@ -15,7 +19,7 @@ from .program import Call, Program, Value
 
 def split_copies(program: Program) -> None:
     """Make a copy of each part of a call that only copies."""
-    program.calls = [each for call in program.calls for each in (_copies(call) or [call])]
+    program.calls = [each for call in program.calls for each in (copies_of(call) or [call])]
 
 
 def split_where_made(program: Program) -> None:
@@ -23,7 +27,7 @@ def split_where_made(program: Program) -> None:
     better than one for each."""
     matches = Matches(program)
     for i, call in matches:
-        copies = _copies(call) if call.op.pieces is not None and _are_storable(call, i, matches) else None
+        copies = copies_of(call) if call.op.pieces is not None and _are_storable(call, i, matches) else None
         if copies:
             matches.replace(i, copies, [])
     matches.finish()
@@ -38,8 +42,9 @@ def _are_storable(call: Call, i: int, matches: Matches) -> bool:
     return True
 
 
-def _copies(call: Call) -> list[Call] | None:
-    result = call.results
+def copies_of(call: Call, other: Callable[[Value], Value] | None = None) -> list[Call] | None:
+    """A call that only copies as the copies of its parts; None for other calls. `other` says where values lie now, if not where they lay."""
+    result, lies = call.results, other or (lambda v: v)
     if call.fixed or call.op.pieces is None or call.changes or len(call.makes) != 1 or not isinstance(result, Value):
         return None
     given, values = tuple(call.op.bind(call.args, call.kwargs).values()), call.arguments()
@@ -49,20 +54,23 @@ def _copies(call: Call) -> list[Call] | None:
     for k, shape, strides, first in call.op.pieces(*on_meta(given)):
         if 0 in shape:
             continue
-        source = values[k]
+        start = result.start + first * result.dtype.itemsize
+        source, part = (
+            lies(values[k]),
+            lies(replace(result, start=start, shape=make_size(shape), strides=tuple(strides))),
+        )
         read = Place(source.buffer, source.start, tuple(expand_strides(source.shape, source.strides, shape)))
-        stored = Place(result.buffer, result.start + first * result.dtype.itemsize, tuple(strides))
+        stored = Place(part.buffer, part.start, part.strides)
         loop = collapsed(call, shape, [(read, source.dtype)], {stored: (arg(0), result.dtype)}, result.device)
         if loop is None:
             return None
         copy = fused_call(loop, list(loop.results))
-        if found:
-            copy.makes, copy.changes = [], frozenset((result.buffer,))
+        copy.makes, copy.changes = ([], frozenset((part.buffer,))) if found else ([part.buffer], frozenset())
         found.append(copy)
-    if call.steps is not None and len(call.steps) == len(found):
+    if call.steps is not None and len(call.steps) == len(found) and other is None:
         for copy, step in zip(found, call.steps):
             copy.steps, step.call = [step], copy
     return found
 
 
-__all__ = ["split_copies", "split_where_made"]
+__all__ = ["copies_of", "split_copies", "split_where_made"]

@@ -59,7 +59,7 @@ class Call:
     `function` is the form that was called (the function, the in-place form, a form without a public name), with `args` and `kwargs`;
     `results` is what it returned. `makes` are the buffers that it made, in order, and `changes` those that existed before it and that
     it has written to. A call that was `rewritten` gets the memory of its results as its first argument, a list like `results`;
-    `parts` are then the recorded calls that it stands for. `steps` are the native calls that it was planned as, where that is known. A
+    `parts` are then the recorded calls that it stands for. `recorded` is the call as it was before its values were laid out otherwise. `steps` are the native calls that it was planned as, where that is known. A
     call that `stays` may end the program with an error, or does what cannot be seen: it is never left out, and no other call passes it."""
 
     op: Any
@@ -73,6 +73,7 @@ class Call:
     parts: tuple[Call, ...] = ()
     steps: list[Any] | None = None
     stays: bool = False
+    recorded: Call | None = None
 
     @property
     def rewritten(self) -> bool:
@@ -86,6 +87,10 @@ class Call:
     @property
     def name(self) -> str:
         return self.op.key or self.op.name
+
+    def origins(self) -> tuple[Call, ...]:
+        """The recorded calls that it stands for."""
+        return tuple(part.recorded or part for part in self.parts or (self,))
 
     def arguments(self) -> list[Value]:
         """The values among the arguments."""

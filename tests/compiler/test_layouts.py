@@ -10,7 +10,11 @@ import pytest
 import flambeau
 from flambeau import nn
 from flambeau.compiler.function import record_once
-from flambeau.compiler.passes import feature_maps
+from flambeau.ops.machinery.declare import internal
+from flambeau.ops.machinery.inplace import raw_copy
+from flambeau.ops.machinery.memory import layout_like
+from flambeau.ops.machinery.record import OPS
+from flambeau.ops.nn import max_pool
 
 from .helpers import SETTLED
 from .test_convolutions import Steps, near, needs_vectors
@@ -193,13 +197,12 @@ def test_off_where_it_is_not():
 
 def test_a_step_that_differs_goes_back(monkeypatch):
     """A step that gives something else is found out, and the function is recorded again as everything lies in eager calls."""
-    right = feature_maps.Pool.other
+    right = max_pool._channels_geometry
 
-    def wrong(self, graph):
-        kernel, kinds, given, constants = right(self, graph)
-        return kernel, kinds, {**given, "ph": 0}, constants
+    def without_padding(shape, sizes, window):
+        return right(shape, sizes, window._replace(padding=(0, 0)))
 
-    monkeypatch.setattr(feature_maps.Pool, "other", wrong)
+    monkeypatch.setattr(max_pool, "_channels_geometry", without_padding)
     model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.MaxPool2d(3, 2, 1), nn.Conv2d(16, 8, 1))
     compiled = flambeau.compile(lambda x: model(x), options={"layouts": True})
     with flambeau.no_grad():
@@ -232,3 +235,78 @@ def test_small_channels_last_pictures_with_large_weights(outputs, kernel, size):
         found.append((y, a.grad, b.grad))
     for usual, last in zip(*found):
         near(last.contiguous().flatten(), usual.contiguous().flatten(), "a result", 1e-4)
+
+
+def test_operators_take_part_by_their_records():
+    """Group norms, average pools and interpolation are named nowhere in the compiler."""
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.norm = nn.Conv2d(4, 32, 1), nn.Conv2d(32, 16, 3, padding=1), nn.GroupNorm(4, 32)
+
+        def forward(self, x):
+            y = F.avg_pool2d(F.relu(self.norm(self.a(x))), 2)
+            return self.b(F.interpolate(y, scale_factor=2, mode="bilinear"))
+
+    steps = Steps(Model, layouts=True)
+    steps.check(flambeau.randn(3, 4, 12, 10))
+    told = steps.text().partition("channels lie last in")[2].partition("\n")[0]
+    for name in ("group_norm_apply", "group_norm_grads", "resample_AvgPool2D", "resample_AvgPool2D_backward"):
+        assert name in told
+
+
+def test_an_operator_of_ones_own_takes_part():
+    """A primitive whose record says that its kernels take channels last, declared here alone."""
+
+    @internal(layout=lambda input: layout_like(input), channels_last=lambda input: 0.0, batching="each")
+    def halved_here(input):
+        """Half of everything."""
+
+    @halved_here.on("cpu")
+    def _(out, input):
+        raw_copy(out, input * 0.5)
+
+    OPS.pop(halved_here.op.key)  # it is nobody else's
+
+    first, second = nn.Conv2d(4, 32, 1), nn.Conv2d(32, 16, 1)
+    function = lambda x: second(halved_here(first(x)))  # noqa: E731
+    compiled = flambeau.compile(function, options={"layouts": True})
+    with flambeau.no_grad():
+        for _ in range(SETTLED):
+            x = flambeau.randn(2, 4, 9, 8)
+            near(compiled(x), function(x), "the result")
+    text = flambeau.compiler.show(compiled)
+    assert "halved_here" in text.partition("channels lie last in")[2].partition("\n")[0]
+    assert "channels first(" in text.partition("halved_here")[2]  # of the result, and of nothing else
+    assert text.count("channels last(") == 0
+
+
+def test_parts_that_lie_otherwise_than_what_they_are_copied_into():
+    """Feature maps are put together for an operator that takes them only as they were."""
+    first, second = nn.Conv2d(4, 16, 1), nn.Conv2d(16, 8, 3, padding=1)
+
+    def function(x):
+        one = first(x)
+        return flambeau.cat([one, second(one)], 1).permute(0, 2, 3, 1).reshape(-1, 24).softmax(1)
+
+    compiled = flambeau.compile(function, options={"layouts": True})
+    with flambeau.no_grad():
+        for _ in range(SETTLED):
+            x = flambeau.randn(2, 4, 9, 8)
+            near(compiled(x), function(x), "the result")
+    assert "channels lie last in internal.conv_forward (2 times)" in flambeau.compiler.show(compiled)
+
+
+def test_gradient_of_a_large_weight_from_channels_last_pictures():
+    """It is a product of matrices, made from either layout."""
+    flambeau.manual_seed(0)
+    x, weight = flambeau.randn(2, 256, 6, 6), flambeau.randn(512, 256, 3, 3) / 20
+    found = []
+    for form in (flambeau.contiguous_format, flambeau.channels_last):
+        a, b = x.clone(memory_format=form).requires_grad_(), weight.clone().requires_grad_()
+        y = F.conv2d(a, b, stride=2, padding=1)
+        y.backward(flambeau.linspace(-1, 1, y.numel()).reshape(y.shape).contiguous(memory_format=form))
+        found.append((a.grad, b.grad))
+    for usual, last in zip(*found):
+        near(last.contiguous(), usual.contiguous(), "a gradient", 1e-4)

@@ -11,7 +11,7 @@ from ...core.device import cpu
 from ...core.dtype import float32
 from ...expr.node import arg, is_const
 from ...graph.loops import Loop, Place
-from ..record.planning import emitted, loop_at
+from ..record.planning import emitted, joined_call, loop_at
 from ..record.steps import Graph, Launch, Other, OtherCall, Ref, Same, new_buffer
 from .epilogues import steps_of
 
@@ -106,10 +106,10 @@ def _and_then(step: Launch, follower: Launch, arguments: list[Any], call: OtherC
     assert step.other is not None
     other = Other((*step.other.calls, call), step.other.results)
     name = f"{step.name}, {follower.name}"
-    both = step.relaid, follower.relaid
-    relaid = None if both[0] is None or both[1] is None else both[0].then(*both[1])
     weight = step.weight + follower.weight
-    return Launch(name, step.address, step.signature, arguments, weight=weight, other=other, relaid=relaid)
+    return Launch(
+        name, step.address, step.signature, arguments, weight=weight, other=other, call=joined_call([step, follower])
+    )
 
 
 def _unsame(step: Launch, bias: Ref) -> Launch:

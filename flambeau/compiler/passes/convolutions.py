@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import struct
 from typing import Any
 
-from ...backends import compiled
 from ...backends.cpu import jit, operands, winograd
 from ...backends.cpu.onednn import sequence
 from ...backends.cpu.onednn.conv import Described
 from ...core.dtype import float32
 from ...core.layout import channels_last_strides
 from ...core.tensor import contiguous_strides
-from ..record.steps import Graph, Launch, Other, OtherCall, Same, new_buffer
+from ...graph.feature_maps import Convolution, convolution_of
+from ...graph.program import Call
+from ..record.steps import Graph, Launch, Other, OtherCall, Ref, Same, new_buffer
 
 # Where the native functions have what a plan of oneDNN has.
 _CONVOLVED = {"y": 0, "x": 2, "w": 3, "bias": 4}
@@ -25,44 +26,39 @@ def fewer_products(graph: Graph, results: set[int]) -> None:
     """Convolve with windows of 3 x 3 by Winograd's algorithm, where there are channels enough: forward, and for both gradients. Sums
     are rounded in another order."""
     steps: list[Any] = []
-    i = 0
-    while i < len(graph.steps):
-        made, count = _rewritten(graph, graph.steps, i)
-        steps += made or graph.steps[i : i + count]
-        i += count
+    for call, group in itertools.groupby(graph.steps, lambda step: step.call or step):
+        found = convolution_of(call) if isinstance(call, Call) else None
+        steps += (found and _rewritten(graph, call, found)) or list(group)
     graph.steps = steps
 
 
-def _rewritten(graph: Graph, steps: list[Any], i: int) -> tuple[list[Launch], int]:
-    """What takes the place of the steps from number i on, and of how many of them; nothing where they stay."""
-    step = steps[i]
-    if not isinstance(step, Launch):
-        return [], 1
-    known = jit.facts.get(step.address)
-    if known is not None and known.name == "block_rows":
-        return _of_product(graph, steps[i : i + 3])
-    told: Any = getattr(step.plan, "described", None)
-    sizes = sizes_of(told) if type(told) is Described else None
+def described(found: Convolution) -> Described:
+    """What a convolution computes, in the words of the library."""
+    tensors = {name: (tuple(v.shape), tuple(v.strides)) for name, v in found.tensors.items()}
+    kind = "forward" if "y" in tensors else "backward"
+    return Described(kind, tensors, next(iter(found.tensors.values())).dtype, operands.geometry(2, *found.window))
+
+
+def _rewritten(graph: Graph, call: Call, found: Convolution) -> list[Launch]:
+    """What takes the place of the native calls of a convolution; nothing where they stay."""
+    told = described(found)
+    sizes = sizes_of(told)
     if sizes is None:
-        return [], 1
-    places = dict(zip(told.tensors, step.arguments[1:]))
+        return []
+    places = {name: Ref(v.buffer, v.start) for name, v in found.tensors.items()}
     last = {name: not _is_dense(*layout) for name, layout in told.tensors.items()}
     made: list[Launch | None] = []
     if told.kind == "forward":
         work = winograd.work(sizes, last=(last["x"], last["y"], last["w"]))
-        made.append(_launch(graph, step.name, "convolve", work, places, _CONVOLVED, step.plan))
+        made.append(_launch(graph, call, "convolve", work, places, _CONVOLVED, told.plan()))
     if "dx" in places:
         work = winograd.work(sizes.backwards(), swapped=True, last=(last["dy"], last["dx"], last["w"]))
-        plan = told.gradients("dx")
-        made.append(_launch(graph, step.name, "convolve", work, places, _SPREAD, plan))
+        made.append(_launch(graph, call, "convolve", work, places, _SPREAD, told.gradients("dx")))
     if "dw" in places:
         work = winograd.work(sizes, gradient=True, last=(last["x"], last["dy"], last["dw"]))
         plan = told.gradients(*(n for n in ("dw", "db") if n in places))
-        made.append(_launch(graph, step.name, "weight_gradient", work, places, _GRADIENT, plan))
-    found = [launch for launch in made if launch is not None]
-    for launch in found:
-        launch.relaid = step.relaid
-    return found if len(found) == len(made) else [], 1
+        made.append(_launch(graph, call, "weight_gradient", work, places, _GRADIENT, plan))
+    return [launch for launch in made if launch is not None] if None not in made else []
 
 
 def sizes_of(told: Described) -> winograd.Sizes | None:
@@ -92,7 +88,7 @@ def _is_dense(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _launch(
-    graph: Graph, name: str, which: str, work: winograd.Work, places: dict[str, Any], positions: dict[str, int], plan: Any
+    graph: Graph, call: Call, which: str, work: winograd.Work, places: dict[str, Any], positions: dict[str, int], plan: Any
 ) -> Launch | None:  # fmt: skip
     """The call of a native function on a plan's tensors, beside the call of that plan, if that is all there is to it."""
     if plan is None or plan.before or plan.after:
@@ -108,57 +104,9 @@ def _launch(
     runner = jit.address_of(sequence.runner(False))
     given: list[Any] = [plan.address, *(Same(positions[tensor]) for tensor in layouts)]
     given += [None] * (len(jit.signatures[runner]) - len(given))
-    call = OtherCall(runner, jit.signatures[runner], given, plan)
-    other = Other((call,), tuple((positions[t], size) for t, size in zip(list(layouts)[: plan.results], sizes)))
-    return Launch(f"{name} by Winograd", address, jit.signatures[address], arguments, other=other)
+    other_call = OtherCall(runner, jit.signatures[runner], given, plan)
+    other = Other((other_call,), tuple((positions[t], size) for t, size in zip(list(layouts)[: plan.results], sizes)))
+    return Launch(f"{call.name} by Winograd", address, jit.signatures[address], arguments, other=other, call=call)
 
 
-def _of_product(graph: Graph, steps: list[Any]) -> tuple[list[Launch], int]:
-    """The gradient of a large weight, which eager calls compute as a product of two matrices, by Winograd's algorithm."""
-    told = as_gradient(steps)
-    if told is None:
-        return [], 1
-    described, given = told
-    sizes = sizes_of(described)
-    assert sizes is not None
-    work, plan = winograd.work(sizes, gradient=True), described.gradients("dw")
-    made = _launch(graph, steps[2].name, "weight_gradient", work, given, _GRADIENT, plan)
-    return ([], 1) if made is None else ([made], 3)
-
-
-def as_gradient(steps: list[Any]) -> tuple[Described, dict[str, Any]] | None:
-    """The gradient of a large weight as a product of two matrices, blocks of the input, and dy with its channels outermost, which nobody
-    else reads: what a convolution computes from which places, where Winograd's algorithm is worth it."""
-    known = jit.facts.get(steps[0].address) if isinstance(steps[0], Launch) else None
-    if known is None or known.name != "block_rows" or len(steps) < 3 or not all(isinstance(s, Launch) for s in steps):
-        return None
-    if getattr(steps[2].plan, "steps", None) is None:
-        return None
-    blocks, copy, product = steps
-    to, x, images, inputs, height, width, *rest = blocks.arguments
-    places, kernel, stride, before, dilation = (tuple(rest[k : k + 2]) for k in range(0, 10, 2))
-    dw, left, right = product.arguments[1:4]
-    outputs = _elements(copy) // (images * places[0] * places[1])
-    sizes = winograd.Sizes(images, inputs, height, width, outputs, before)
-    plain = kernel == (3, 3) and stride == dilation == (1, 1) and sizes.result == places
-    written, read = copy.writes(), copy.reads()
-    if not plain or right != to or written != [left] or len(read) != 1 or not winograd.pays(sizes):
-        return None
-    shapes = {"dw": (outputs, inputs, 3, 3), "dy": (images, outputs, *places), "x": (images, inputs, height, width)}
-    tensors = {name: (shape, contiguous_strides(shape)) for name, shape in shapes.items()}
-    return Described("backward", tensors, float32, operands.geometry(2, 1, before, 1, 1)), {
-        "dw": dw,
-        "x": x,
-        "dy": read[0],
-    }
-
-
-def _elements(step: Launch) -> int:
-    """How many elements a loop goes over; 0 if it is none."""
-    known, first = compiled.maps.get(step.address), step.arguments[0]
-    if known is None:
-        return 0
-    return first if type(first) is int else math.prod(struct.unpack(f"{len(first) // 8}q", first)[: known[4]])
-
-
-__all__ = ["as_gradient", "fewer_products", "sizes_of"]
+__all__ = ["described", "fewer_products", "sizes_of"]

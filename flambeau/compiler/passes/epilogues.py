@@ -16,7 +16,8 @@ from ...core.dtype import float32
 from ...core.tensor import contiguous_strides
 from ...expr.node import Expr, arg, arguments, is_const
 from ...graph.loops import Loop, Place
-from ..record.planning import loop_at
+from ..record.planning import joined_call, loop_at
+from ..record.relaid import relaid_of
 from ..record.steps import Graph, Launch, Other, OtherCall, Ref, Same
 
 _RESULT, _BIAS = 1, 4  # which arguments of a product or a convolution they are
@@ -75,8 +76,9 @@ def _joined(graph: Graph, results: set[int], i: int, told: Any, plans: dict[Any,
         if key not in plans:
             plans[key] = _plan(step, chain, told), step.plan  # which is kept, because its address is part of the key
         plan = plans[key][0]
-        if plan is not None:
-            made = graph.steps[chain.last] = _launch(step, chain, plan)
+        made = None if plan is None else _launch(step, chain, plan)
+        if made is not None and (relaid_of(graph, step) is None or relaid_of(graph, made) is not None):
+            graph.steps[chain.last] = made
             gone = {id(s) for s in (step, *chain.loops)}
             graph.steps = [s for s in graph.steps if id(s) not in gone]
             graph.rounded_otherwise |= made.other is None
@@ -106,10 +108,9 @@ def _launch(step: Launch, chain: _Chain, plan: Any) -> Launch:
     other = None if _ADDED in chain.steps or not chain.loops else _other(step, chain, given)
     names = "".join(f", {loop.name}" for loop in chain.loops)
     arguments = [plan.address, *given, *[None] * (len(signature) - 1 - len(given))]
-    weight, relaid = step.weight + sum(loop.weight for loop in chain.loops), step.relaid
-    for loop in chain.loops:
-        relaid = None if relaid is None or loop.relaid is None else relaid.then(*loop.relaid)
-    return Launch(f"{step.name}{names}", address, signature, arguments, plan, weight, other, relaid=relaid)
+    weight = step.weight + sum(loop.weight for loop in chain.loops)
+    call = joined_call([step, *chain.loops])
+    return Launch(f"{step.name}{names}", address, signature, arguments, plan, weight, other, call=call)
 
 
 def _other(step: Launch, chain: _Chain, given: list[Ref]) -> Other:
@@ -142,7 +143,7 @@ def _longer(graph: Graph, results: set[int], chain: _Chain, told: Any) -> _Chain
         return None
     j = after[0]
     loop = loop_at(graph.steps[j])
-    if loop is None or len(loop.results) != 1 or (step.relaid is not None and graph.steps[j].relaid is None):
+    if loop is None or len(loop.results) != 1:
         return None
     (place, (root, kind)), *_ = loop.results.items()
     out = Ref(*place[:2])

@@ -14,15 +14,6 @@ from ...backends.cpu.onednn.packed import PackedRows
 from ..record.steps import Graph, Launch, Ref
 
 _FEWEST_ROWS, _FEWEST_STEPS = 4, 8  # for each thread, and in a row
-# Kernels over rows of one time step: the state that they read and write, and how many times as wide as the hidden state it is. All
-# other operands hold all time steps one after the other.
-_STATES = {
-    "lstm_step": {"h": 1, "c": 1, "rec": 4},
-    "lstm_step_backward": {"dc": 1, "dh": 1},
-    "gru_step": {"h": 1, "rec": 3},
-    "plain_step": {"h": 1, "rec": 1},
-    "plain_step_backward": {"dh": 1},
-}
 
 
 def side_by_side(graph: Graph, results: set[int]) -> None:
@@ -65,11 +56,12 @@ def _rows(step: Launch) -> _Rows | None:
             return None
         shared = {a.buffer for a in rest if type(a) is Ref}
         return _Rows(step, told.rows, None, {out: 4 * told.steps[1], left: 4 * told.steps[0]}, {}, shared)
-    known = jit.facts.get(step.address)
-    if known is None or known.name not in _STATES:
+    known, call = jit.facts.get(step.address), step.call
+    if known is None or call is None or call.op.states is None or "first" not in known.parameters:
         return None
-    given = dict(zip(known.parameters, step.arguments))
-    widths = _STATES[known.name]
+    given, widths = dict(zip(known.parameters, step.arguments)), call.op.states(**call.op.bind(call.args, call.kwargs))
+    if widths is None:
+        return None
     states = {given[name]: 4 * width * given["n"] for name, width in widths.items()}
     others = {a: name for name, a in given.items() if name not in widths and type(a) is Ref}
     return _Rows(step, given["batch"], given["first"], states, others, set())

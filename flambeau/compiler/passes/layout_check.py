@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...backends.cpu import jit
 from ...backends.cpu.onednn import plan as onednn_plan
 from ...core.dtype import float32
+from ...graph.feature_maps import FeatureMap, convolution_of
+from ...graph.program import Value
 from ..record.comparison import Print, kind_of, numbers, view
-from ..record.steps import Launch, Ref, Relaid
+from ..record.relaid import Relaid, relaid_steps
+from ..record.steps import Launch, Ref
 from ..runtime import driver
 
 if TYPE_CHECKING:
     from ..runtime.program import Program
-    from .feature_maps import Picture
 
 _PIECE = 1 << 16  # numbers that are looked at together
 _OF_RESULTS, _OF_TERMS = 1e-4, 1e-5  # how far sums over pictures may be apart
@@ -37,31 +38,38 @@ class Differs(Exception):
 class AsRecorded:
     """Made before the step runs, because the recorded calls find everything as the step does."""
 
-    def __init__(self, program: Program, step: Launch):
-        assert step.relaid is not None
-        self.program, self.step, self.relaid = program, step, step.relaid
+    def __init__(self, program: Program, relaid: Relaid):
+        self.program, self.relaid = program, relaid
         self.memory: dict[int, np.ndarray] = {}  # what stands for buffers
-        written = {r.buffer for call in self.relaid.calls for r in call.writes()}
-        mine = {r.buffer for r in step.writes()}
-        self.turned = self._turnable()
-        for b in dict.fromkeys(r.buffer for call in self.relaid.calls for r in call.refs()):
+        written = {r.buffer for call in self.relaid.steps for r in call.writes()}
+        mine, together = relaid.writes(), len(relaid.made) > 1
+        self.turned = {} if together else self._turnable()
+        for b in dict.fromkeys(r.buffer for call in self.relaid.steps for r in call.refs()):
             held = program.graph.buffers[b]
             if (
                 b in self.turned
                 or held.source == "workspace"
-                or (b not in written and b not in self.relaid.pictures and self._is_there(b))
+                or (not together and b not in written and b not in self.relaid.maps and self._is_there(b))
             ):
                 continue
             self.memory[b] = np.frombuffer(
                 mmap.mmap(-1, max(held.size, 1)), np.uint8
             )  # gone when it is not used any more
-            if b in mine and self._is_there(b):
+            if (b in mine or together) and self._is_there(b):
                 ctypes.memmove(self._at(b), program.address(Ref(b, 0)), self._size(b))
+        if together:  # what the first of them reads may be gone when the last has run
+            self._fill()
 
-    def _turnable(self) -> dict[int, tuple[int, Picture]]:
+    def _fill(self) -> None:
+        """Copy maps that cannot be laid out otherwise where they are."""
+        for b, (last, picture) in self.relaid.maps.items():
+            if b not in self.turned and self._is_there(last):  # not between two calls that became one step
+                self._pixels(b, picture)[...] = self._there(last, picture).transpose(0, 2, 1)
+
+    def _turnable(self) -> dict[int, tuple[int, FeatureMap]]:
         """Pictures that can be laid out otherwise where they are, by buffers of the recorded calls: nobody else sees them, and no two
         are in one place."""
-        pictures, offsets = self.relaid.pictures, self.program.offsets
+        pictures, offsets = self.relaid.maps, self.program.offsets
         found = {b: (last, p) for b, (last, p) in pictures.items() if last in offsets}
         spans = sorted((offsets[last], offsets[last] + p.bytes) for last, p in found.values())
         apart = all(a[1] <= b[0] for a, b in zip(spans, spans[1:]))
@@ -91,38 +99,36 @@ class AsRecorded:
 
     def finish(self) -> None:
         """The step has run: make the recorded calls, compare, and put their results in place of its own."""
-        program, (calls, pictures) = self.program, self.relaid
-        mine = {r.buffer for r in self.step.writes()}
+        program, calls, pictures = self.program, self.relaid.steps, self.relaid.maps
+        mine = self.relaid.writes()
         prints = []
         for last, picture in self.turned.values():
             place = program.address(Ref(last, 0))
             if last in mine:
                 prints.append((place, Print(place, picture.bytes, kind_of(picture.dtype))))
         self._turn(False)
-        for b, (last, picture) in pictures.items():
-            if b in self.turned or not self._is_there(last):
-                continue  # between two calls that became one step
-            self._pixels(b, picture)[...] = self._there(last, picture).transpose(0, 2, 1)
+        if len(self.relaid.made) == 1:
+            self._fill()
         for call in calls:
             self._call(call)
         terms = {b: self._terms(b) for b in self.memory if pictures.get(b, (b, None))[0] in mine and b not in pictures}
         self._turn(True)
         if not all(ours.matches(place) for place, ours in prints):
-            raise Differs(f"{self.step.name} gives something else with pictures in another layout")
+            raise Differs(f"{self.relaid.made[-1].name} gives something else with pictures in another layout")
         for b in self.memory:
-            last, picture = pictures.get(b, (b, None))
+            last, found = pictures.get(b, (b, None))
             if last not in mine:
                 continue
             place = program.address(Ref(last, 0))
-            if picture is not None:
-                ours = Print(place, picture.bytes, kind_of(picture.dtype))
-                self._there(last, picture)[...] = self._pixels(b, picture).transpose(0, 2, 1)
+            if found is not None:
+                ours = Print(place, found.bytes, kind_of(found.dtype))
+                self._there(last, found)[...] = self._pixels(b, found).transpose(0, 2, 1)
                 same = ours.matches(place)
             else:
                 same = self._near(b, place, terms[b])
                 ctypes.memmove(place, self._at(b), self._size(b))
             if not same:
-                raise Differs(f"{self.step.name} gives something else with pictures in another layout")
+                raise Differs(f"{self.relaid.made[-1].name} gives something else with pictures in another layout")
 
     def _near(self, b: int, place: int, terms: float) -> bool:
         """Whether sums over pictures are as good as the same. Terms may cancel, so their size counts as well."""
@@ -132,32 +138,23 @@ class AsRecorded:
         return all(np.allclose(a, b, 0, limit, True) for a, b in zip(_pieces(ours), _pieces(theirs)))
 
     def _terms(self, b: int) -> float:
-        """About how large a sum of as many terms is, if they do not cancel more than chance has them."""
-        made, names = {r.buffer for r in self.step.writes()}, dict[int, str]()
-        for call in self.relaid.calls:
-            known = jit.facts.get(call.address)
-            tensors = getattr(getattr(call.plan, "described", None), "tensors", None)  # of a convolution
-            told = tensors if tensors is not None else () if known is None else known.parameters
-            places = zip(told, call.arguments[tensors is not None :])
-            names.update({a.buffer: name for name, a in places if type(a) is Ref})
-        largest, count = {"": 0.0}, 1
-        for of, (last, picture) in self.relaid.pictures.items():
-            if last not in made and picture.dtype is float32:
-                largest[names.get(of, "x")] = _largest(self._pixels(of, picture).view(np.float32))
-                count = max(count, picture.images * picture.pixels)
-        gradient = largest.get("dy", largest.get("grad"))
-        if names.get(b) == "dw" and "x" not in largest:  # an argument, which may be longer than what is read
-            largest["x"] = _largest(numbers(*self._input(), np.float32))
-        one = max(largest.values()) if gradient is None else gradient * (largest["x"] if names.get(b) == "dw" else 1)
-        return float(one * count**0.5)
+        """About how large a sum of as many products of the maps' elements is, if they do not cancel more than chance has them."""
+        made = self.relaid.writes()
+        read = {of: m for of, (last, m) in self.relaid.maps.items() if last not in made and m.dtype is float32}
+        largest = {of: _largest(self._pixels(of, m).view(np.float32)) for of, m in read.items()}
+        for v in self._convolved(b):
+            if v.buffer not in largest:  # an argument, as it was recorded
+                largest[v.buffer] = _largest(numbers(self._place(Ref(v.buffer, v.start)), v.nbytes, np.float32))
+        return math.prod(largest.values()) * max((m.images * m.pixels for m in read.values()), default=1) ** 0.5
 
-    def _input(self) -> tuple[int, int]:
-        """Where the input of a convolution is, and how many bytes it has."""
-        call = next(c for c in self.relaid.calls if c.plan is not None)
-        position = list(call.plan.described.tensors).index("x")
-        return self._place(call.arguments[1 + position]), 4 * math.prod(call.plan.described.tensors["x"][0])
+    def _convolved(self, b: int) -> list[Value]:
+        """What the gradient of a weight is a sum of products of."""
+        for found in filter(None, map(convolution_of, self.relaid.origins)):
+            if "dw" in found.tensors and found.tensors["dw"].buffer == b:
+                return [found.tensors["x"], found.tensors["dy"]]
+        return []
 
-    def _pixels(self, b: int, picture: Picture) -> np.ndarray:
+    def _pixels(self, b: int, picture: FeatureMap) -> np.ndarray:
         """A picture as it was recorded."""
         shape = (picture.images, picture.channels, picture.pixels)
         if b in self.turned:
@@ -165,7 +162,7 @@ class AsRecorded:
             return np.frombuffer(raw, _kind(picture)).reshape(shape)
         return self.memory[b][: picture.bytes].view(_kind(picture)).reshape(shape)
 
-    def _there(self, last: int, picture: Picture) -> np.ndarray:
+    def _there(self, last: int, picture: FeatureMap) -> np.ndarray:
         """The same, where the step has it."""
         raw: Any = (ctypes.c_char * picture.bytes).from_address(self.program.address(Ref(last, 0)))
         return np.frombuffer(raw, _kind(picture)).reshape(picture.images, picture.pixels, picture.channels)
@@ -205,4 +202,4 @@ def _kind(picture: Any) -> Any:
     return f"u{picture.dtype.itemsize}"
 
 
-__all__ = ["AsRecorded", "Differs", "Relaid"]
+__all__ = ["AsRecorded", "Differs", "relaid_steps"]

@@ -1,49 +1,54 @@
-"""Pictures whose channels lie last between the steps of a program, where that takes less time.
+"""Feature maps whose channels lie last between the calls of a program, where that takes less time.
 
-The library's code for convolutions wants channels together: oneDNN lays pictures out in blocks of channels, or takes them channels last
-as they are, and Winograd's algorithm works on channels last. Eager calls find pictures as the user has them, so they are laid out and
-back again around each convolution. Of pictures that nobody but the program sees that is not needed."""
+The library's code for convolutions wants channels together: oneDNN lays maps out in blocks of channels, or takes them channels last
+as they are, and Winograd's algorithm works on channels last. Eager calls find maps as the user has them, so they are laid out and
+back again around each convolution. Of maps that nobody but the program sees that is not needed."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from ...backends.cpu import winograd
-from ..record.steps import Graph, Launch, Test, new_buffer
-from .convolutions import sizes_of
-from .feature_maps import Convolution, Elements, Finder, Norm, Picture, Pool, Unit, relaying
+from ...backends.cpu import heavy
+from ...core.device import cpu
+from ...expr.node import arg
+from ...graph.feature_maps import FeatureMap, Unit, units
+from ...graph.fusion import fused_call
+from ...graph.loops import Loop, Place, collapsed
+from ...graph.program import Call, Program
+from ..record.planning import Planner, named
+from ..record.recorder import NotRecordable
+from ..record.steps import Graph, new_buffer
+from .convolutions import described, sizes_of
 
 # What things take on one core, in milliseconds for a million bytes (measured: a convolution by oneDNN with and without laying out
-# pictures, and what its channels-last code takes more for the weight; Winograd's, which reads and writes pictures in either order; a copy
-# from one layout to the other; max pooling; batch norms of small pictures, or, the other way round, of few channels).
-_LAID_OUT, _WEIGHTS, _BY_WINOGRAD, _COPIED, _POOLED, _NORMALISED = 0.065, 0.1, 0.01, 0.2, 0.05, 0.05
-_FEW_CHANNELS, _SMALL_PICTURE = 16, 64  # channels, pixels
+# maps, and what its channels-last code takes more for the weight; Winograd's, which reads and writes maps in either order; a copy
+# from one layout to the other). What other operators take their records say.
+_LAID_OUT, _WEIGHTS, _BY_WINOGRAD, _COPIED = 0.065, 0.1, 0.01, 0.2
 _ARITHMETIC = 1e-8  # milliseconds
 _WORTHWHILE = 0.01  # of what all convolutions take
 
 
-def keep_layouts(graph: Graph, results: set[int]) -> None:
-    """Let pictures lie channels last from one convolution to the next, through batch norms, additions, `relu` and pools, and back the
-    same way. Where a step needs one as it was, it is copied. Sums are rounded in another order."""
-    if graph.layouts is False:
+def keep_layouts(graph: Graph, program: Program) -> None:
+    """Let maps lie channels last from one convolution to the next, through batch norms, additions, `relu` and pools, and back the
+    same way. Where a call needs one as it was, it is copied. Sums are rounded in another order."""
+    if graph.layouts is False or not heavy.onednn_enabled():
         return
-    finder = Finder(graph)
-    units = finder.units()
-    if not any(isinstance(u, Convolution) for u in units):
+    found, known = units(program)
+    if not any(u.convolution for u in found):
         return
-    groups = _Groups(units, finder.known)
-    chosen = set(groups.members) if graph.layouts else _Estimate(graph, results, units, groups).best()
+    groups = _Groups(found)
+    chosen = set(groups.members) if graph.layouts else _Estimate(program, found, groups).best()
     last = {b for b, group in groups.of.items() if group in chosen}
     if last:
-        _Rewriting(graph, results, units, finder.known, last).do()
+        _Rewriting(graph, program, found, known, last).do()
 
 
 class _Groups:
-    """Pictures that must lie the same way, because a step goes over them together."""
+    """Maps that must lie the same way, because a call goes over them together."""
 
-    def __init__(self, units: list[Unit], known: dict[int, Picture]):
-        parent = {b: b for u in units for b in u.pictures}
+    def __init__(self, units: list[Unit]):
+        parent = {b: b for u in units for b in u.maps}
 
         def find(b: int) -> int:
             while parent[b] != b:
@@ -52,8 +57,8 @@ class _Groups:
             return b
 
         for unit in units:
-            if unit.joins:
-                first, *others = unit.pictures
+            if unit.convolution is None:
+                first, *others = unit.maps
                 for b in others:
                     parent[find(b)] = find(first)
         self.of = {b: find(b) for b in parent}
@@ -63,46 +68,39 @@ class _Groups:
 
 
 class _Estimate:
-    """What is gained by which groups of pictures with their channels last."""
+    """What is gained by which groups of maps with their channels last."""
 
-    def __init__(self, graph: Graph, results: set[int], units: list[Unit], groups: _Groups):
-        self.groups, self.units = groups, units
-        self.convolutions = [u for u in units if isinstance(u, Convolution)]
-        self.by_winograd = {id(u): winograd_pays(u) for u in self.convolutions}
-        self.own = {group: -self._costs(graph, results, group) for group in groups.members}
+    def __init__(self, program: Program, units: list[Unit], groups: _Groups):
+        self.groups = groups
+        self.convolutions = [u for u in units if u.convolution]
+        self.told = {u: described(u.convolution) for u in units if u.convolution}
+        self.by_winograd = {u: sizes_of(told) is not None for u, told in self.told.items()}
+        mine = {u.call for u in units}  # for the others, which take maps only as they were, these are copied
+        needed = program.lasting().union(*(call.touches() for call in program.calls if call not in mine))
+        sizes = {
+            group: sum(program.buffers[b].size for b in needed.intersection(members))
+            for group, members in groups.members.items()
+        }
+        self.own = {group: -_COPIED * size / 1e6 for group, size in sizes.items()}
         for unit in units:
-            for b, p in list(unit.pictures.items())[:1]:
-                if isinstance(unit, Pool):
-                    self.own[groups.of[b]] += _POOLED * p.bytes / 1e6
-                elif isinstance(unit, Norm):
-                    worse, better = p.channels < _FEW_CHANNELS, p.pixels <= _SMALL_PICTURE
-                    self.own[groups.of[b]] += _NORMALISED * (better - worse) * p.bytes / 1e6
-        self.near: dict[int, list[Convolution]] = {}
+            first, feature_map = next(iter(unit.maps.items()))
+            self.own[groups.of[first]] += unit.gain * feature_map.bytes / 1e6
+        self.near: dict[int, list[Unit]] = {}
         for unit in self.convolutions:
-            for group in {groups.of[b] for b in unit.pictures}:
+            for group in {groups.of[b] for b in unit.maps}:
                 self.near.setdefault(group, []).append(unit)
 
-    def _costs(self, graph: Graph, results: set[int], group: int) -> float:
-        """Copies for steps that take pictures only as they were."""
-        members = set(self.groups.members[group])
-        mine = {id(s) for u in self.units for s in u.steps}
-        needed = members & results
-        for step in graph.steps:
-            if id(step) not in mine:
-                needed |= members & {r.buffer for r in _all_refs(step)}
-        return _COPIED * sum(graph.buffers[b].size for b in needed) / 1e6
+    def _takes(self, unit: Unit, chosen: set[int]) -> float:
+        """Time for laying out the maps of a convolution."""
+        usual, told = [b for b in unit.maps if self.groups.of[b] not in chosen], self.told[unit]
+        if self.by_winograd[unit]:
+            return _BY_WINOGRAD * sum(unit.maps[b].bytes for b in usual) / 1e6
+        blocked = len(usual) == len(unit.maps) or told.lying(["x", "y", "dx", "dy"]).is_blocked()
+        moved = unit.maps if blocked else usual
+        weight = 0 if blocked or told.kind != "forward" else 4 * math.prod(told.tensors["w"][0])
+        return (_LAID_OUT * sum(unit.maps[b].bytes for b in moved) + _WEIGHTS * weight) / 1e6
 
-    def _takes(self, unit: Convolution, chosen: set[int]) -> float:
-        """Time for laying out the pictures of a convolution."""
-        usual = [b for b in unit.pictures if self.groups.of[b] not in chosen]
-        if self.by_winograd[id(unit)]:
-            return _BY_WINOGRAD * sum(unit.pictures[b].bytes for b in usual) / 1e6
-        blocked = len(usual) == len(unit.pictures) or unit.told.lying(["x", "y", "dx", "dy"]).is_blocked()
-        moved = unit.pictures if blocked else usual
-        weight = 0 if blocked or unit.told.kind != "forward" else 4 * math.prod(unit.told.tensors["w"][0])
-        return (_LAID_OUT * sum(unit.pictures[b].bytes for b in moved) + _WEIGHTS * weight) / 1e6
-
-    def _gain(self, chosen: set[int], near: list[Convolution], groups: set[int]) -> float:
+    def _gain(self, chosen: set[int], near: list[Unit], groups: set[int]) -> float:
         before = sum(self._takes(u, set()) for u in near)
         return before - sum(self._takes(u, chosen) for u in near) + sum(self.own[g] for g in groups & chosen)
 
@@ -115,96 +113,83 @@ class _Estimate:
                 with_it, without = chosen | {group}, chosen - {group}
                 better = self._gain(with_it, near, {group}) > self._gain(without, near, {group})
                 chosen = with_it if better else without
-        total = sum(_work(u) * (0.5 if self.by_winograd[id(u)] else 1) for u in self.convolutions)
+        total = sum(_work(self.told[u]) * (0.5 if self.by_winograd[u] else 1) for u in self.convolutions)
         gain = self._gain(chosen, self.convolutions, chosen)
         return chosen if gain > _WORTHWHILE * total * _ARITHMETIC else set()
 
 
-def winograd_pays(unit: Convolution) -> bool:
-    """Whether a later pass will use Winograd's algorithm."""
-    sizes = sizes_of(unit.told)
-    return sizes is not None and winograd.pays(sizes)
-
-
-def _work(unit: Convolution) -> float:
+def _work(told: Any) -> float:
     """Operations of a convolution, or of its gradients."""
-    shapes = {n: shape for n, (shape, _) in unit.told.tensors.items()}
+    shapes = {n: shape for n, (shape, _) in told.tensors.items()}
     weight, result = shapes.get("w", shapes.get("dw")), shapes.get("y", shapes.get("dy"))
     assert weight is not None and result is not None
-    times = 1 if unit.told.kind == "forward" else ("dx" in shapes) + ("dw" in shapes)
+    times = 1 if told.kind == "forward" else ("dx" in shapes) + ("dw" in shapes)
     return 2.0 * times * math.prod(weight) * result[0] * math.prod(result[2:])
 
 
-def _all_refs(step: Any) -> list[Any]:
-    again = step.again.refs() if isinstance(step, Test) and step.again else ()
-    return [r for r in [*step.refs(), *again] if r.buffer >= 0]
-
-
 class _Rewriting:
-    """The steps of a graph anew, with some pictures in buffers of their own where their channels are last. A picture is copied from one
-    layout to the other where a step needs it so, and it is not."""
+    """The calls of a program anew, with some maps in buffers of their own where their channels are last. A map is copied from one
+    layout to the other where a call needs it so, and it is not."""
 
-    def __init__(self, graph: Graph, results: set[int], units: list[Unit], known: dict[int, Picture], last: set[int]):
-        self.graph, self.results, self.known, self.last = graph, results, known, last
-        self.units = {u.at: u for u in units}
-        self.steps: list[Any] = []
+    def __init__(self, graph: Graph, program: Program, units: list[Unit], known: dict[int, FeatureMap], last: set[int]):
+        self.graph, self.program, self.known, self.last = graph, program, known, last
+        self.units = {u.call: u for u in units}
+        self.planner = Planner(graph)
+        self.calls: list[Call] = []
         self.other: dict[int, int] = {}  # the buffers with channels last
-        self.valid: dict[
-            int, set[bool]
-        ] = {}  # of each picture, in which layouts it is there: with channels last, or not
+        self.made: set[int] = set()
+        self.valid: dict[int, set[bool]] = {}  # of each map, in which layouts it is there: with channels last, or not
 
     def do(self) -> None:
-        steps, i = self.graph.steps, 0
-        while i < len(steps):
-            unit = self.units.get(i)
-            relaid = None if unit is None else self._relaid(unit)
-            count = 1 if unit is None or relaid is None else len(unit.steps)
-            if relaid is None:
-                self._needs(_all_refs(steps[i]), False)
-                self.steps.append(steps[i])
-                self._wrote(steps[i], False)
-            else:
-                self.steps += relaid
-            i += count
-        for b in self.results & self.last:
+        for call in self.program.calls:
+            unit = self.units.get(call)
+            mine = [] if unit is None else [b for b in unit.maps if b in self.last]
+            now = self._relaid(unit, mine) if unit is not None and mine else None
+            self._needs(call.touches() - set(mine if now else ()), False)
+            if now is not None:
+                self._needs(set(mine), True, now[0].op.kind == "pointwise")
+            self.calls += now or [call]
+            self.made.update(b for each in now or [call] for b in each.makes)
+            for b in call.writes() & self.last:
+                self.valid[b] = {now is not None and b in mine}
+        for b in self.program.lasting() & self.last:
             if self.valid.get(b) == {True}:
                 self._copy(b, False)
-        self.graph.steps = self.steps
+        self.program.calls = self.calls
 
-    def _relaid(self, unit: Unit) -> list[Launch] | None:
-        mine = [b for b in unit.pictures if b in self.last]
-        if not mine:
-            return None
+    def _relaid(self, unit: Unit, mine: list[int]) -> list[Call] | None:
+        """A call with its maps channels last, and how it is planned then; None where it is not possible."""
         for b in mine:
             if b not in self.other:
                 self.other[b] = new_buffer(self.graph, self.known[b].bytes).buffer
-        made = unit.relaid(self.graph, {b: self.other[b] for b in mine})
-        if made is None:
+                self.graph.maps[self.other[b]] = b, self.known[b]
+        now = unit.relaid({b: self.other[b] for b in mine})
+        if now is None or now[0].op is not unit.call.op:  # a formula is planned when it has joined others
+            return now
+        try:
+            self.planner.steps(now[0])
+        except NotRecordable:
             return None
-        inside = {b: b for s in unit.steps for b in {r.buffer for r in s.refs()}}
-        self._needs([r for s in unit.steps for r in s.refs() if r.buffer in inside and r.buffer not in mine], False)
-        self._needs([r for s in unit.steps for r in s.refs() if r.buffer in mine], True)
-        for step in unit.steps:
-            self._wrote(step, True, mine)
-        if not isinstance(unit, Elements):
-            self.graph.relaid.append(unit.steps[-1].name)
-        return made
+        self.graph.relaid.append(unit.call.name)
+        return now
 
-    def _needs(self, refs: list[Any], last: bool) -> None:
-        for b in {r.buffer for r in refs} & self.last:
+    def _needs(self, buffers: set[int], last: bool, by_formula: bool = False) -> None:
+        for b in buffers & self.last:
             if self.valid.get(b) and last not in self.valid[b]:
-                self._copy(b, last)
+                self._copy(b, last, by_formula)
 
-    def _wrote(self, step: Any, last: bool, only: list[int] | None = None) -> None:
-        written = step.writes() if isinstance(step, Launch) else _all_refs(step)
-        for ref in written:
-            if ref.buffer in self.last:
-                self.valid[ref.buffer] = {last and (only is None or ref.buffer in only)}
-
-    def _copy(self, b: int, last: bool) -> None:
-        picture = self.known[b]
-        places = (b, self.other[b]) if last else (self.other[b], b)
-        self.steps.append(relaying(self.graph, *places, picture, last))
+    def _copy(self, b: int, last: bool, by_formula: bool = False) -> None:
+        """Copy a map to its other layout: in the order of that one for a formula, with which it may become one loop, and else in the
+        order of the one that it had."""
+        found, (source, to) = self.known[b], (b, self.other[b]) if last else (self.other[b], b)
+        read, written = Place(source, 0, found.strides(not last)), Place(to, 0, found.strides(last))
+        part = named("channels last" if last else "channels first")
+        loop = Loop(found[:3], [(read, found.dtype)], {written: (arg(0), found.dtype)}, (part,), cpu)
+        loop = (collapsed(part, loop.sizes, loop.reads, loop.results, cpu) if by_formula else None) or loop
+        call = fused_call(loop, list(loop.results))
+        call.makes, call.changes = ([], frozenset((to,))) if to in self.made else ([to], frozenset())
+        self.made.add(to)
+        self.calls.append(call)
         self.valid[b].add(last)
 
 

@@ -136,6 +136,8 @@ def _again(graph: Graph, b: int, worst: int, users: dict[int, list[int]], lives:
     new = Buffer(len(graph.buffers), 0, graph.buffers[b].size)
     graph.buffers.append(new)
     own.add(new.index)
+    if b in graph.maps:
+        graph.maps[new.index] = graph.maps[b]
     for i in later:
         graph.steps[i] = graph.steps[i].exchanged(b, new.index)
     again = replace(step.exchanged(b, new.index), name=f"{step.name} again")

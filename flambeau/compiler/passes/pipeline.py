@@ -6,7 +6,6 @@ import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from ...backends.cpu import jit
 from ...graph import printer
 from ...graph import program as operators
 from ...graph.channels import spread_norms
@@ -49,8 +48,13 @@ OverSteps: TypeAlias = Callable[[Graph, set[int]], None]
 def run(graph: Graph, results: set[int]) -> list[Stage]:
     """All passes in order. What the graph looked like after each that changed something."""
     work = _Work(graph, results)
-    work.over_calls(("sharing", share), ("splitting copies", split_copies), ("evaluating norms in loops", spread_norms))
-    work.over_steps(("keeping layouts", keep_layouts), ("convolving with fewer products", fewer_products))
+    work.over_calls(
+        ("sharing", share),
+        ("keeping layouts", lambda program: keep_layouts(graph, program)),
+        ("splitting copies", split_copies),
+        ("evaluating norms in loops", spread_norms),
+    )
+    work.over_steps(("convolving with fewer products", fewer_products))
     work.over_calls(
         ("placing results", place),
         ("fusing loops", fuse),
@@ -95,7 +99,7 @@ class _Work:
         """Rewrite native calls."""
         graph = self.graph
         for name, rewrite in passes:
-            rounds = rewrite in (join_epilogues, prefer_primitives, multiply_once, keep_layouts)
+            rounds = rewrite in (join_epilogues, prefer_primitives, multiply_once)
             bound = rewrite in (fewer_products, multiply_once, side_by_side)
             if (graph.exact and rounds) or (graph.portable and bound):
                 continue
@@ -119,37 +123,27 @@ def drop_dead(graph: Graph, results: set[int]) -> None:
     graph.steps = kept[::-1]
 
 
-def keep_layouts(graph: Graph, results: set[int]) -> None:
-    """Let pictures lie otherwise between convolutions, where there are some."""
-    if graph.layouts is not False and _convolves(graph):
-        layouts.keep_layouts(graph, results)
+def keep_layouts(graph: Graph, program: operators.Program) -> None:
+    """Let feature maps lie otherwise between convolutions, where there are some."""
+    if graph.layouts is not False and not graph.exact and any(call.op.convolution for call in program.calls):
+        layouts.keep_layouts(graph, program)
 
 
 def fewer_products(graph: Graph, results: set[int]) -> None:
     """Let convolutions be computed otherwise, where there are some."""
-    if _convolves(graph):
+    if any(step.call is not None and step.call.op.convolution for step in graph.steps):
         convolutions.fewer_products(graph, results)
-
-
-def _convolves(graph: Graph) -> bool:
-    known = [s for s in graph.steps if isinstance(s, Launch)]
-    blocks = [jit.facts.get(s.address) for s in known]
-    return any(hasattr(getattr(s.plan, "described", None), "window") for s in known) or any(
-        b is not None and b.name == "block_rows" for b in blocks
-    )
 
 
 def multiply_once(graph: Graph, results: set[int]) -> None:
     """Let products of rows of a table be computed with each row once, where a table is read."""
-    known = [jit.facts.get(s.address) for s in graph.steps if isinstance(s, Launch)]
-    if any(k is not None and k.name == "embedding" for k in known):
+    if any(step.call is not None and step.call.op.table_rows for step in graph.steps):
         repeated_rows.multiply_once(graph, results)
 
 
 def side_by_side(graph: Graph, results: set[int]) -> None:
     """Let the rows of a batch go through the time of a recurrent layer on threads of their own, where there is one."""
-    known = [jit.facts.get(s.address) for s in graph.steps if isinstance(s, Launch)]
-    if any(k is not None and "_step" in k.name for k in known):
+    if any(step.call is not None and step.call.op.states for step in graph.steps):
         lanes.side_by_side(graph, results)
 
 

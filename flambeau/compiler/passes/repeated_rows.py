@@ -13,14 +13,18 @@ How many rows there are is found out in each call: a product reads its sizes fro
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from typing import Any
 
 from ...backends.cpu import jit
 from ...backends.cpu.onednn.direct import DirectProduct
 from ...backends.cpu.onednn.gemm import as_direct
 from ...core.dtype import float32, int64
+from ...core.tensor import contiguous_strides, is_contiguous_layout, numel_of
+from ...graph.conversions import Kernel
+from ...graph.program import Call, Value
 from ...kernels.library import repeated as kernels
-from ...kernels.library.index import embedding
+from ..record.planning import Planner
 from ..record.steps import Graph, Launch, Ref, Test, new_buffer, used
 
 _FEWEST, _NARROWEST = (
@@ -36,28 +40,31 @@ def multiply_once(graph: Graph, results: set[int]) -> None:
     """Let products whose left operand are rows of a table, and their gradients, compute with the rows that differ. Sums are rounded in
     another order."""
     for step in list(graph.steps):
-        known = jit.facts.get(step.address) if isinstance(step, Launch) else None
-        if known is not None and known.name == "embedding" and step.address == _native(embedding, "ffqq", 3):
-            given = dict(zip(known.parameters, step.arguments))
-            reading = _Reading(graph, results, step, given)
+        rows = _rows_of(step.call) if isinstance(step, Launch) and step.call is not None else None
+        if rows is not None:
+            reading = _Reading(graph, results, step, *rows)
             if reading.fits():
                 reading.rewrite()
                 graph.rounded_otherwise = True
 
 
-def _native(kernel: Any, letters: str, numbers: int) -> int:
-    """The address of a kernel for operands of float32 (f) and int64 (q), then some numbers."""
-    function = kernel.native(*({"f": float32, "q": int64}[k] for k in letters), *[int] * numbers)
-    return 0 if function is None else jit.address_of(function)
+def _rows_of(call: Call) -> tuple[Value, Value, Value] | None:
+    """Of a call that gives rows of a table of float32 and tests their numbers: the rows, the table and the index."""
+    found = None if call.op.table_rows is None else call.op.table_rows(**call.op.bind(call.args, call.kwargs))
+    if found is None or list(map(type, call.steps or ())) != [Launch, Test]:
+        return None
+    table, index = found
+    plain = table.dtype is float32 and index.dtype is int64 and len(table.shape) == 2
+    return (call.results, table, index) if plain else None
 
 
 class _Reading:
     """A step that reads rows of a table, and the products that use them."""
 
-    def __init__(self, graph: Graph, results: set[int], step: Launch, given: dict[str, Any]):
+    def __init__(self, graph: Graph, results: set[int], step: Launch, out: Value, table: Value, index: Value):
         self.graph, self.results, self.step = graph, results, step
-        self.out, self.index, self.error = given["out"], given["index"], given["error"]
-        self.count, self.rows, self.dim = given["count"], given["n"], given["dim"]
+        self.out, self.index = (Ref(v.buffer, v.start) for v in (out, index))
+        self.count, (self.rows, self.dim) = numel_of(index.shape), table.shape
         self.users: dict[int, list[Any]] = {}
         for s in graph.steps:
             for b in (
@@ -72,10 +79,8 @@ class _Reading:
         if self.count < _FEWEST or self.dim < _NARROWEST or not self._whole(self.out, self.count * self.dim):
             return False
         after = self.graph.steps[self.graph.steps.index(self.step) + 1 :][:1]
-        if (
-            not after or not isinstance(after[0], Test) or after[0].place != self.error
-        ):  # all indices are good behind it
-            return False
+        if not after or not isinstance(after[0], Test) or after[0].call is not self.step.call:
+            return False  # behind it all indices are good
         if any(self._writes(s, self.index) for s in self.graph.steps) or not self._repeats():
             return False
         for user in self.users[self.out.buffer]:
@@ -146,13 +151,20 @@ class _Reading:
             if product.table[4] != ord("N") or rows != self.count or inner != steps[0] or columns != steps[2]:
                 continue
             others = [s for s in self.users[out.buffer] if s is not user]
-            known = jit.facts.get(others[0].address) if len(others) == 1 and isinstance(others[0], Launch) else None
-            if known is None or known.name != "embedding_backward" or not self._whole(out, rows * columns):
-                continue
-            given = dict(zip(known.parameters, others[0].arguments))
-            same = given["grad"] == out and given["index"] == self.index and given["count"] == self.count
-            if same and given["dim"] == columns and given.get("counts") is None:
+            if len(others) == 1 and self._adds(others[0], out, columns) and self._whole(out, rows * columns):
                 self.tables.append((user, product, others[0]))
+
+    def _adds(self, step: Any, rows: Ref, columns: int) -> bool:
+        """Whether a step is all of a call that adds these rows to those of the table."""
+        call = step.call if isinstance(step, Launch) else None
+        if call is None or call.steps != [step] or call.fixed or call.op.row_sums is None:
+            return False
+        found = call.op.row_sums(**call.op.bind(call.args, call.kwargs))
+        if found is None:
+            return False
+        places = [Ref(v.buffer, v.start) for v in found]
+        same = places == [rows, self.index] and numel_of(found[1].shape) == self.count
+        return same and found[0].shape[-1] == columns and is_contiguous_layout(found[0].shape, found[0].strides)
 
     # -- rewriting --------------------------------------------------------------------------------------------------
     def rewrite(self) -> None:
@@ -185,9 +197,18 @@ class _Reading:
                 steps = [_launch("sums of equal rows", kernels.add_rows, "ffq", 2, given)]
             self._replace(user, [*steps, _with(user, product, summed[grad])])
         for _, _, adding in self.tables:
-            known = jit.facts[adding.address].parameters
-            arguments = [first if name == "index" else a for name, a in zip(known, adding.arguments)]
-            self._replace(adding, [Launch(adding.name, adding.address, adding.signature, arguments)])
+            self._replace(adding, self._adding_at(adding.call, first))  # type: ignore[arg-type]
+
+    def _adding_at(self, call: Call, index: Ref) -> list[Any]:
+        """A call that adds rows, planned again with another index."""
+        given = call.op.bind(call.args, call.kwargs)
+        old = call.op.row_sums(**given)[1]
+        new = replace(old, buffer=index.buffer, start=index.offset, strides=contiguous_strides(old.shape))
+        args = tuple(new if v is old else v for v in given.values())
+        kernel = Kernel(call.op, call.results.device, False)
+        return Planner(self.graph).steps(
+            Call(call.op, kernel, args, {}, [call.results], list(call.makes), parts=(call,))
+        )
 
     def _replace(self, step: Launch, steps: list[Launch]) -> None:
         at = self.graph.steps.index(step)
@@ -195,7 +216,7 @@ class _Reading:
 
 
 def _launch(name: str, kernel: Any, letters: str, numbers: int, arguments: list[Any]) -> Launch:
-    address = _native(kernel, letters, numbers)
+    address = jit.address_of(kernel.native(*({"f": float32, "q": int64}[k] for k in letters), *[int] * numbers))
     return Launch(name, address, jit.signatures[address], arguments)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...backends.cpu import native_call
-from ...core import watching
+from ...core import modes, watching
 from ...core.device import cpu
 from ...core.dtype import uint8
 from ...core.size import make_size
@@ -71,10 +71,23 @@ def lowered(program: Program, planner: Planner) -> list[Any]:
     return [step for call in program.calls for step in (planner.steps(call) if call.steps is None else call.steps)]
 
 
+def named(name: str) -> Call:
+    """A part of a call that no operator is behind."""
+    return Call(_step(name), _refused, (), {})
+
+
+def joined_call(steps: list[Any]) -> Call | None:
+    """What a step is a part of that does what several did; None where one of them belongs to no operator."""
+    calls = [step.call for step in steps]
+    if None in calls:
+        return None
+    return replace(calls[0], parts=tuple(part for call in calls for part in call.parts or (call,)), steps=None)
+
+
 def emitted(graph: Graph, loop: Loop, name: str = "") -> Any:
     """A loop as a native call, which is a part of a call of its own."""
     if name:
-        loop = replace(loop, parts=(Call(_step(name), _refused, (), {}),))
+        loop = replace(loop, parts=(named(name),))
     ordered = collapsed(loop.parts[0], loop.sizes, loop.reads, loop.results, loop.device)
     loop = loop if ordered is None else replace(ordered, parts=loop.parts)
     (step,) = Planner(graph).steps(fused_call(loop, list(loop.results)))
@@ -96,19 +109,21 @@ class Planner(Recorder):
         super().__init__()
         self.graph = graph
         self._room: mmap.mmap | None = None  # for the tensors of a call: memory that nobody reads or writes takes none
-        self._sizes: dict[int, int] = {}
+        self._expected: list[int] = []  # buffers of results that a call is about to make
 
     def steps(self, call: Call) -> list[Any]:
         """The native calls of a rewritten call."""
         self.memory = Memory()
         self.memory.buffers = self.graph.buffers
         tensors = self._laid_out(call)
-        given = [VaryingNumber(a) if type(a) is Number else mapped(a, Value, tensors.__getitem__) for a in call.args]
+        args, kwargs, outs = mapped((call.args, call.kwargs, call.results), Value, tensors.__getitem__)
+        given = [*([outs] if call.rewritten else []), *(VaryingNumber(a) if type(a) is Number else a for a in args)]
+        self._expected = [] if call.rewritten else list(call.makes)
         leaf = self.leaf = _Leaf(call.name, call.function)
         native_call.recorder.value = ctypes.cast(self._callback, ctypes.c_void_p).value
         try:
             with watching.watch(self), unrecorded():
-                call.function(mapped(call.results, Value, tensors.__getitem__), *given)
+                modes.unwatched(call.function)(*given, **kwargs)
         finally:
             native_call.recorder.value, self.leaf = None, None
         if leaf.problem or self.problems or self.interruption:
@@ -116,7 +131,15 @@ class Planner(Recorder):
         for step in leaf.steps:
             step.call, step.weight = call, len(call.parts)
         call.steps = leaf.steps
+        call.makes += leaf.makes
         return leaf.steps
+
+    def made(self, new: UntypedStorage) -> None:
+        """A storage was made: of a result, or for the kernel's own use."""
+        if self._expected and new.ptr:
+            self.memory.lay(self.graph.buffers[self._expected.pop(0)], new.ptr)
+        else:
+            super().made(new)
 
     def _laid_out(self, call: Call) -> dict[Value, Tensor]:
         """A tensor for each value, where no other buffer of the call is."""
@@ -138,4 +161,4 @@ class Planner(Recorder):
         return {v: v.over(storages[v.buffer]) for v in values}
 
 
-__all__ = ["Planner", "emitted", "loop_at", "lowered", "program_of"]
+__all__ = ["Planner", "emitted", "joined_call", "loop_at", "lowered", "named", "program_of"]

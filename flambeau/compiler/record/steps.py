@@ -70,26 +70,6 @@ class Other(NamedTuple):
     results: tuple[tuple[int, int], ...]  # positions of the step's arguments, and bytes
 
 
-class Relaid(NamedTuple):
-    """The native calls, as they were recorded, that a step gives the same as, with pictures in another layout. In the first run both are
-    made, and must agree."""
-
-    calls: tuple[Launch, ...]
-    pictures: dict[int, tuple[int, Any]]  # by the buffer of a recorded call: the step's, and a `pictures.Picture`
-
-    def exchanged(self, old: int, new: int) -> Relaid:
-        """The same, of a step that has got another buffer."""
-        calls = [replace(call, arguments=_exchanged(call.arguments, old, new)) for call in self.calls]
-        return Relaid(tuple(calls), {b: (new if mine == old else mine, p) for b, (mine, p) in self.pictures.items()})
-
-    def then(self, calls: tuple[Launch, ...], pictures: dict[int, tuple[int, Any]]) -> Relaid:
-        return Relaid((*self.calls, *calls), {**self.pictures, **pictures})
-
-
-def _exchanged(arguments: list[Any], old: int, new: int) -> list[Any]:
-    return [Ref(new, a.offset) if type(a) is Ref and a.buffer == old else a for a in arguments]
-
-
 @dataclass(eq=False, slots=True)
 class Launch:
     """A native call. Arguments are Refs, numbers, bytes, None, or an int that stands for an address that never changes."""
@@ -104,7 +84,6 @@ class Launch:
     lane: tuple[int, int] | None = (
         None  # steps in a row with the same first number run side by side: those of each second one in order
     )
-    relaid: Relaid | None = None
     call: operators.Call | None = None  # of the operator that it is a part of
 
     def refs(self) -> Iterator[Ref]:
@@ -112,8 +91,8 @@ class Launch:
 
     def exchanged(self, old: int, new: int) -> Launch:
         """The same step with one buffer exchanged."""
-        relaid = None if self.relaid is None else self.relaid.exchanged(old, new)
-        return replace(self, arguments=_exchanged(self.arguments, old, new), relaid=relaid)
+        given = [Ref(new, a.offset) if type(a) is Ref and a.buffer == old else a for a in self.arguments]
+        return replace(self, arguments=given)
 
     def renamed(self, instead: dict[int, int], call: operators.Call) -> Launch:
         """The same step, as a part of another call, with other buffers in the place of some."""
@@ -245,9 +224,12 @@ class Graph:
     portable: bool = False  # whether all steps must be calls that a program without Python can make
     rounded_otherwise: bool = False  # whether one has not
     layouts: bool | None = (
-        False  # whether pictures may lie otherwise between steps; None: where that is expected to take less time
+        False  # whether feature maps may lie otherwise between steps; None: where that is expected to take less time
     )
     relaid: list[str] = field(default_factory=list)  # the operators whose steps have them so
+    maps: dict[int, tuple[int, Any]] = field(
+        default_factory=dict
+    )  # feature maps with channels last, by buffer: the recorded buffer, and the `FeatureMap`
     recomputes: bool = False  # whether long formulas, too, are computed again rather than kept
     recomputed: list[tuple[str, int]] = field(
         default_factory=list
@@ -336,7 +318,6 @@ __all__ = [
     "Other",
     "OtherCall",
     "Ref",
-    "Relaid",
     "Same",
     "Test",
     "Update",

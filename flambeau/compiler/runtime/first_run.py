@@ -175,8 +175,8 @@ class Rehearsal:
             at = address + first * width
             self._copies.append((at, ctypes.string_at(at, count * width), kind))
 
-    def before(self, step: Any, in_pieces: bool = False) -> None:
-        """A step is about to run."""
+    def before(self, step: Any, in_pieces: bool = False, in_room: bool = False) -> None:
+        """A step is about to run: `in_pieces`, or `in_room` that something else needs as well."""
         number = self._number.get(id(step), -1)
         for address, size in self._filled.pop(number, ()):
             ctypes.memset(address, _GARBAGE, size)
@@ -186,7 +186,7 @@ class Rehearsal:
         for address, size, kind in () if in_pieces else self._brief.pop(number, ()):
             self._copies.append((address, ctypes.string_at(address, size), kind))
             self._since += size
-        if number >= 0 and (self._since > _WORTHWHILE or getattr(step, "relaid", None) is not None):
+        if number >= 0 and (self._since > _WORTHWHILE or in_room):
             self._since = 0
             offsets, buffers = self.program.offsets, self.program.graph.buffers
             self.program.rest([(at, at + buffers[b].size) for b, at in offsets.items() if self._lives(b, number)])

@@ -50,7 +50,7 @@ from ...core.storage import UntypedStorage
 from ..late import Late, late
 from ..record.comparison import Print
 from ..record.operator_call import Stale, call_operator
-from ..record.steps import Call, Graph, Launch, Number, Ref, Relaid, Same, Test
+from ..record.steps import Call, Graph, Launch, Number, Ref, Same, Test
 from . import driver
 from .arena import arrange
 from .first_run import PIECE, Rehearsal
@@ -129,7 +129,7 @@ class Program:
         self._forks: dict[int, list[list[int]]] = {}  # what runs steps side by side: by its number those of the steps
         self._lists: list[tuple[int, int]] = []  # words that take the addresses of steps
         self._flags: dict[int, Any] = {}  # of these, what tells of infinities and nan
-        self._relaid: dict[int, Relaid] = {}  # steps with pictures in another layout than in the recorded calls
+        self._relaid: dict[int, Any] = {}  # steps with feature maps in another layout than in the recorded calls
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
         self._build()
@@ -140,6 +140,8 @@ class Program:
         for position in range(len(self.graph.updates)):
             self._add_cells(position, False)
         steps = self.graph.steps
+        relaid = layout_check.relaid_steps(self.graph) if self.graph.maps else []
+        begins = {id(each.made[0]): each for each in relaid}
         for k, step in enumerate(steps):
             if isinstance(step, Call):
                 if len(self.instructions) > first:
@@ -150,8 +152,8 @@ class Program:
                 self._add(driver.tester(step.size), 0, "p", [step.place], self._failing(step), step)
             elif step.lane is None:
                 self._add_launch(step)
-                if step.relaid is not None and not step.is_loop:  # every element of a loop is the same
-                    self._relaid[len(self.instructions) - 1] = step.relaid
+                if id(step) in begins:
+                    self._relaid[len(self.instructions) - 1] = begins[id(step)]
                 if step.other is not None:
                     self._make_room(step)
                 if step.plan is not None:
@@ -433,6 +435,7 @@ class Program:
     def _rehearse(self, rehearsal: Rehearsal) -> None:
         """As `_run`, one native step after the other."""
         self.runner(self.steps_at, 0, self.patches_at, self.patch_count, self.values_at, self.status_at)
+        beside: Any = None  # what is compared when the last of the steps has run that it is about
         for first, count, call in self.segments:
             if call is not None:
                 rehearsal.before(call)
@@ -445,8 +448,9 @@ class Program:
                 if i in self._forks:  # the steps themselves follow
                     continue
                 widths = rehearsal.widths(self.origins[i])
-                rehearsal.before(self.origins[i], widths is not None)
-                beside = layout_check.AsRecorded(self, self.origins[i]) if i in self._relaid else None
+                rehearsal.before(self.origins[i], widths is not None, i in self._relaid)
+                if i in self._relaid:
+                    beside = layout_check.AsRecorded(self, self._relaid[i])
                 started = time.perf_counter()
                 if widths is None:
                     self.runner(self.steps_at + 24 * i, 1, self.patches_at, 0, self.values_at, self.status_at)
@@ -457,8 +461,9 @@ class Program:
                     self._fail(i)
                 if i in self._others:
                     self._compare(i, *self._others[i])
-                if beside is not None:
+                if beside is not None and self.origins[i] is beside.relaid.made[-1]:
                     beside.finish()
+                    beside = None
                 rehearsal.after(self.origins[i])
 
     def _run_in_pieces(self, i: int, widths: list[int], rehearsal: Rehearsal) -> None:
@@ -525,7 +530,7 @@ class Program:
         others: list[Any] = []
         if self.rehearsal is not None:
             others = [call.plan for step, _ in self._others.values() for call in step.other.calls if call.plan]
-            others += [call.plan for relaid in self._relaid.values() for call in relaid.calls if call.plan]
+            others += [call.plan for relaid in self._relaid.values() for call in relaid.steps if call.plan]
         if work.address != self.bound or work.size < self.workspace_size or others:
             used = [p for p in [*self.scratch, *others] if p.scratch_size]
             work.reserve(max([self.workspace_size, *(p.scratch_size for p in used)]))

@@ -74,6 +74,16 @@ class Op:
     an addend, is the operands of both (tensors with an element for each channel, and numbers), the formulas of factor and addend over
     them, and what else is written then; None for other calls.
     `rows(**arguments)`, of a primitive that computes each row from rows, are its formulas (`rows.Rows`), or None for other calls.
+    `convolution(**arguments)`, of a primitive that is a convolution or gradients of one, are its tensors by their parts in it ("x", "w",
+    "bias", and the gradient "dy"), the parts that its results are ("y"; "dx", "dw", "db"), and the window; None for calls that do more.
+    Kernels take each of the feature maps as it lies, channels first or last.
+    `channels_last(**arguments)`, of another primitive whose kernels take feature maps channels last, too, is by how many milliseconds
+    for a million bytes that takes less time, or more if negative; None for calls that they do not take so.
+    `table_rows(**arguments)`, of a primitive that gives rows of a table, are the table and the numbers of the rows, or None; `row_sums(**arguments)`,
+    of one that adds rows to those of a table of zeros, are the rows and the numbers of those that they are added to, or None.
+    `states(**arguments)`, of a primitive that takes the rows of a batch through time, each by itself, are those operands of its kernels for
+    one time step that hold a row for each of the batch, and their widths in that of the hidden state: all others hold the rows of all time
+    steps, one step after the other; None for calls whose rows are not apart so.
     `writes` names the arguments that are changed, `draws` is set if random numbers are drawn, `reads_values` if the host must read a
     value to know the result's shape or type. `sends` is set if it exchanges messages with other processes: each such call is made in
     every run of a program, in order, whatever becomes of its results.
@@ -117,6 +127,11 @@ class Op:
     pieces: Callable | None = None
     affine: Callable | None = None
     rows: Callable | None = None
+    convolution: Callable | None = None
+    channels_last: Callable | None = None
+    table_rows: Callable | None = None
+    row_sums: Callable | None = None
+    states: Callable | None = None
     kernels: dict[str, Callable] = field(default_factory=dict)
     chosen: dict[str, Callable] = field(default_factory=dict)  # what the door found in `kernels`, by type of device
     writes: tuple[str, ...] = ()

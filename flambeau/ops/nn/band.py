@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...core import dtype as dt
+from ...core import watching
 from ...core.device import device
 from ...core.dtype import dtype
 from ...core.tensor import Tensor
@@ -106,6 +107,9 @@ class Band:
                 Table(self.count, dt.int64).on(where),
                 Table(np.ascontiguousarray(factors, d.numpy), d).on(where),
             )
+        if watching.active:
+            for table in found:
+                watching.tell_constant(table)
         return found
 
     @cached_property

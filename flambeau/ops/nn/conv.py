@@ -23,6 +23,7 @@ from ..machinery.arguments import is_int
 from ..machinery.declare import composite, internal
 from ..machinery.dtype_rules import unsupported
 from ..machinery.inplace import raw_copy
+from ..machinery.memory import dense, is_last
 from ..machinery.quirks import Quirks
 from ..machinery.record import NewTensor, NewTensors
 from ..machinery.together import in_place_of, together
@@ -91,6 +92,7 @@ def _bias_grad(g: Tensor) -> Tensor:
 
 
 @internal(
+    convolution=lambda input, weight, bias, window: ({"x": input, "w": weight, "bias": bias}, ("y",), window),
     grads={("input", "weight", "bias"): _conv_grads},
     quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
     aten="convolution",
@@ -125,7 +127,14 @@ def _(out: Tensor, input: Tensor, weight: Tensor, bias: Tensor | None, window: W
         heavy.conv_forward(out, input, weight, bias if bias is None or bias._contig else bias.contiguous(), *window)
 
 
+def _as_gradients(dy: Any, input: Any, weight: Any, window: Window, wants: tuple[bool, bool, bool]) -> tuple:
+    """The gradients of a convolution as parts of it (see `Op.convolution`)."""
+    names = [name for name, wanted in zip(("dx", "dw", "db"), wants) if wanted]
+    return {"dy": dy, "x": input, "w": weight}, names, window
+
+
 @internal(
+    convolution=_as_gradients,
     returns=tuple,
     sums=True,
     batching="each",
@@ -167,8 +176,7 @@ def _is_large_for_its_maps(dw: Tensor, dy: Tensor, input: Tensor, window: Window
         and dw.shape[2] * dw.shape[3] > 1
         and dw.numel() >= _LARGE_WEIGHT
         and dw.is_contiguous()
-        and input.is_contiguous()
-        and dy.is_contiguous()
+        and all(t.is_contiguous() or is_last(t) for t in (input, dy))
         and dy.shape[2] * dy.shape[3] <= _SMALL_MAP
         and dy.numel() // dy.shape[1] * (dw.numel() // dw.shape[0]) <= _MOST_BLOCKS
         and heavy.onednn_enabled()
@@ -183,9 +191,11 @@ def _weight_grad_by_product(dw: Tensor, dy: Tensor, input: Tensor, window: Windo
     rows = batch * places[0] * places[1]
     blocks = empty((rows, dw.numel() // outputs), dw.dtype, dw.device)
     before = [low for low, _ in padding]
-    block_rows(blocks, input, batch, channels, *size, *places, *kernel, *stride, *before, *dilation)
+    block_rows(blocks, dense(input), batch, channels, *size, *places, *kernel, *stride, *before, *dilation)
     grads = empty((outputs, batch, rows // batch), dw.dtype, dw.device)
-    raw_copy(grads, dy._view((outputs, batch, rows // batch), (rows // batch, dy._strides[0], 1), dy._offset))
+    raw_copy(
+        grads, dy._view((outputs, batch, rows // batch), (dy._strides[1], dy._strides[0], dy._strides[3]), dy._offset)
+    )
     heavy.matmul(_as_matrix(dw, outputs), _as_matrix(grads, outputs), blocks)
 
 
@@ -199,6 +209,7 @@ def _as_matrix(t: Tensor, rows: int) -> Tensor:
         "dy": lambda g, weight, window: conv_forward(g, _conj(weight), None, window),
         "weight": lambda g, dy, weight_shape, window: conv_weight_grad(g, _conj(dy), weight_shape, window),
     },
+    convolution=lambda dy, weight, shape, window: ({"dy": dy, "w": weight}, ("dx",), window),
     sums=True,
     quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
     aten="convolution_backward",
@@ -219,6 +230,7 @@ def _(out: Tensor, dy: Tensor, weight: Tensor, shape: tuple[int, ...], window: W
         "input": lambda g, input_shape, dy, window: conv_input_grad(_conj(dy), g, input_shape, window),
         "dy": lambda g, input, window: conv_forward(_conj(input), g, None, window),
     },
+    convolution=lambda input, dy, shape, window: ({"x": input, "dy": dy}, ("dw",), window),
     sums=True,
     quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
     aten="convolution_backward",
@@ -244,6 +256,9 @@ def _transpose_grads(g: Tensor, input: Tensor, weight: Tensor, bias: Any, window
 
 
 @internal(
+    convolution=lambda input, weight, bias, shape, window: (
+        ({"dy": input, "w": weight}, ("dx",), window) if bias is None else None
+    ),
     grads={("input", "weight", "bias"): _transpose_grads},
     quirks=Quirks(label="ConvolutionBackward0", saved_as_input=True),
     aten="convolution",

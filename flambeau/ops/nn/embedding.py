@@ -71,6 +71,9 @@ def _dense_backward_grad(v: Tensor, indices: Tensor, padding_idx: int, scale_gra
 
 
 @internal(
+    row_sums=lambda grad_output, indices, num_weights, padding_idx, scale_grad_by_freq: (
+        None if scale_grad_by_freq else (grad_output, indices)
+    ),
     grads={"grad_output": _dense_backward_grad},
     quirks=Quirks(label="EmbeddingDenseBackwardBackward0"),
 )
@@ -99,6 +102,7 @@ def _parts(count: int, rows: int, dim: int) -> int:
 
 
 @internal(
+    table_rows=lambda weight, indices, padding_idx, scale_grad_by_freq, sparse: (weight, indices),
     grads={"weight": _embedding_grad},
     quirks=Quirks(label="EmbeddingBackward0"),
     sharding="embedding",

@@ -166,6 +166,7 @@ def resampling_op(label: str, aten: str = "") -> Callable[[Tensor, Outlines], Te
     forward: Any = internal(
         run,
         layout=_layout,
+        channels_last=lambda **arguments: 0.0,
         grads={"input": backward_rule},
         quirks=Quirks(label=label),
         name=f"resample_{name}",
@@ -174,6 +175,7 @@ def resampling_op(label: str, aten: str = "") -> Callable[[Tensor, Outlines], Te
     backward: Any = internal(
         run,
         layout=_layout,
+        channels_last=lambda **arguments: 0.0,
         grads={"input": lambda g, bands: forward(g, tuple(b.transposed for b in bands))},
         quirks=Quirks(label=f"{name}BackwardBackward0"),
         name=f"resample_{name}_backward",

@@ -108,7 +108,12 @@ def _layer_backward(
     )
 
 
-@internal(batching="each", flops=work.recurrent_gradients)
+def _gradient_states(kind: str, **others: Any) -> dict[str, int] | None:
+    """What is carried from step to step (see `Op.states`); a gru adds to it between its steps."""
+    return None if kind == "gru" else {"dh": 1, "dc": 1} if kind == "lstm" else {"dh": 1}
+
+
+@internal(batching="each", flops=work.recurrent_gradients, states=_gradient_states)
 def rnn_layer_gates(
     dout: Tensor | None,
     dhn: Tensor | None,
@@ -168,6 +173,7 @@ rnn_layer_gates.on("cpu")(functools.partial(run_gates, heavy.matmul, heavy.packe
 
 
 @internal(
+    states=lambda kind, **others: {"h": 1, "rec": GATES[kind], **({"c": 1} if kind == "lstm" else {})},
     saves=("h_before", "gates", "c_before", "cells"),
     grads={("data", "h0", "c0", "w_ih", "w_hh", "b_ih", "b_hh"): _layer_backward},
     quirks=Quirks(label="RnnLayerBackward0"),

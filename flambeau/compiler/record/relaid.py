@@ -1,0 +1,65 @@
+"""Steps that stand for recorded ones over feature maps in another layout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from ...graph.feature_maps import FeatureMap
+from ...graph.program import Call
+from .steps import Graph, Launch
+
+
+class Relaid(NamedTuple):
+    """Steps in a row and what they give the same as: the recorded calls and their native calls, and, by the buffers that these have, the
+    feature maps that the steps have in others. In the first run both are made, and must agree."""
+
+    made: list[Launch]
+    origins: tuple[Call, ...]
+    steps: list[Launch]
+    maps: dict[int, tuple[int, FeatureMap]]
+
+    def writes(self) -> set[int]:
+        return {r.buffer for step in self.made for r in step.writes()}
+
+
+def relaid_of(graph: Graph, *made: Launch) -> Relaid | None:
+    """What steps of one call stand for; None where they have no feature maps in another layout, are loops, each of whose elements is the
+    same, or where something that the recorded calls read is not there any more."""
+    call = made[0].call
+    if call is None or not graph.maps or all(step.is_loop for step in made):
+        return None
+    there = {r.buffer for step in made for r in step.refs()}
+    maps = {graph.maps[b][0]: (b, graph.maps[b][1]) for b in there if b in graph.maps}
+    steps = [s for origin in call.origins() for s in (origin.steps or [None])]
+    if not maps or not all(isinstance(s, Launch) for s in steps):
+        return None
+    there |= maps.keys()
+    for s in steps:
+        written = {r.buffer for r in s.writes()}
+        if any(graph.buffers[r.buffer].source == "new" and r.buffer not in there | written for r in s.refs()):
+            return None
+        there |= written
+    return Relaid(list(made), call.origins(), steps, maps)
+
+
+def relaid_steps(graph: Graph) -> list[Relaid]:
+    """Those of all steps: one by one where each of a call gives results that no other writes, and else all of a call together, if nothing
+    has come between them."""
+    places: dict[Call, list[int]] = {}
+    for i, step in enumerate(graph.steps):
+        if isinstance(step, Launch) and step.call is not None:
+            places.setdefault(step.call, []).append(i)
+    found: list[Relaid | None] = []
+    for at in places.values():
+        steps = [graph.steps[i] for i in at]
+        alone = [relaid_of(graph, step) for step in steps]
+        writers = Counter(b for step in steps for b in {r.buffer for r in step.writes()})
+        if None not in alone and max(writers.values()) == 1:
+            found += alone
+        elif at[-1] - at[0] < len(at):
+            found.append(relaid_of(graph, *steps))
+    return [each for each in found if each is not None]
+
+
+__all__ = ["Relaid", "relaid_of", "relaid_steps"]
