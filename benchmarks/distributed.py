@@ -6,7 +6,7 @@
     python benchmarks/distributed.py --scaling 1,2,4 --mpi      # Flambeau's MPI engine alone, under mpiexec
     python benchmarks/distributed.py --timeline overlap.json    # when buckets travel, for chrome://tracing; or overlap.svg
 
-The ratio is PyTorch's time over Flambeau's: larger is better for Flambeau.
+The ratio is PyTorch's time over Flambeau's: larger is better for Flambeau. PyTorch's steps run as they are in every row.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def collective(lib: Any, name: str, count: int, size: int) -> Callable[[], Any]:
     }[name]
 
 
-def training_step(lib: Any, name: str) -> Callable[[], Any]:
-    """A step of a model in DistributedDataParallel."""
+def training_step(lib: Any, name: str, compiled: bool = False) -> Callable[[], Any]:
+    """A step of a model in DistributedDataParallel; compiled if it is Flambeau's."""
     lib.manual_seed(0)
     if name == "ResNet-18":
         model, x = models.resnet18(lib), lib.randn(8, 3, 32, 32)
@@ -70,6 +70,10 @@ def training_step(lib: Any, name: str) -> Callable[[], Any]:
         lib.nn.functional.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1)).backward()
         optimizer.step()
 
+    if compiled and lib.__name__ == "flambeau":
+        step = lib.compile(step)
+        for _ in range(6):  # as it is, buckets rebuilt, recorded, compared
+            step()
     return step
 
 
@@ -137,9 +141,9 @@ def cases(options: argparse.Namespace, size: int) -> list[tuple[str, Callable[[A
     for name in names:
         for label, count in SIZES.items():
             found.append((f"{name}, {label}", lambda lib, n=name, c=count: collective(lib, n, c, size)))  # type: ignore[misc]
-    for name in ("MLP", "GPT") if options.scaling else ("ResNet-18", "GPT"):
-        if not options.mpi:
-            found.append((f"DDP step, {name}", lambda lib, n=name: training_step(lib, n)))  # type: ignore[misc]
+    for name in ("MLP", "GPT") if options.scaling else ("MLP", "ResNet-18", "GPT"):
+        for kind in () if options.mpi else ("",) if options.scaling else ("", " compiled"):
+            found.append((f"DDP step{kind}, {name}", lambda lib, n=name, k=kind: training_step(lib, n, bool(k))))  # type: ignore[misc]
     return [case for case in found if options.only in case[0]]
 
 

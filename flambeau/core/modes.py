@@ -65,6 +65,8 @@ class Observer:
     """What a profiler is: told of everything that runs in a thread, changing nothing. There is one per thread (see `observe`), and
     it is no mode: it sees what is left to run after all modes have decided."""
 
+    sees_messages = False  # whether it must see when a message that was started is waited for
+
     def operator(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
         """An operator is about to compute: return what `run(*args, **kwargs)` returns."""
         return run(*args, **kwargs)

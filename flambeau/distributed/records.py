@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core import watching
-from ..core.modes import active, intercept
+from ..core.modes import active, deciding, intercept, observing
 from ..core.modes import watching as is_watched
 from ..core.tensor import Tensor
 from ..futures import Future
@@ -22,7 +22,7 @@ from ..ops.machinery.declare import internal
 from ..ops.machinery.inplace import raw_copy
 from ..ops.machinery.record import NewTensor, Op, register
 from .reduce_op import RedOpType, ReduceOp, kind_of
-from .work import Work
+from .work import WatchedWork, Work
 
 _torch = namespace("torch")
 
@@ -43,13 +43,50 @@ def told(name: str) -> None:
         tell(name)
 
 
+class _UnderWay(threading.local):
+    """What this thread has started while it was watched, or by a program, and not waited for: by where the first tensor is."""
+
+    def __init__(self) -> None:
+        self.works: dict[int, Work] = {}
+
+
+_under_way = _UnderWay()
+
+
+def _tensors(args: Any) -> list[Tensor]:
+    if isinstance(args, (list, tuple)):
+        return [t for a in args for t in _tensors(a)]
+    return [args] if isinstance(args, Tensor) else []
+
+
+def _place(tensors: list[Tensor]) -> int:
+    first = tensors[0]
+    return first._storage.ptr + first._offset * first.dtype.itemsize
+
+
+def _face(op: Op, run: Callable) -> Any:
+    """The function that users and modes call."""
+
+    def face(*args: Any) -> None:
+        if active and is_watched():
+            intercept(op, face, args, {})
+        else:
+            run(*args)
+
+    face.op, face._unwatched, face.__name__, face.__doc__ = op, run, op.name, op.doc  # type: ignore[attr-defined]
+    op.function = face
+    return face
+
+
 def collective(method: str, writes: str = "") -> Callable[[Callable], Any]:
     """Declare a collective that a method of the process group does, and that changes the argument `writes`. The decorated function
-    says what that method is given; its last argument is the group."""
+    says what that method is given; its last argument is the group. `face.start` only starts it: `wait_` is called afterwards."""
 
     def declare(fn: Callable) -> Any:
-        op = Op(fn.__name__, "primitive", fn, (), doc=fn.__doc__ or "", key=f"collective.{fn.__name__}", source=fn)
-        op.differentiable, op.batching, op.sends, op.writes = False, "each", True, (writes,) if writes else ()
+        def record(key: str, sends: str) -> Op:
+            op = Op(fn.__name__, "primitive", fn, (), doc=fn.__doc__ or "", key=key, source=fn, sends=sends)
+            op.differentiable, op.batching, op.writes = False, "each", (writes,) if writes else ()
+            return op
 
         def begin(*args: Any, **how: Any) -> Work:
             return getattr(args[-1], method)(*fn(*args), **how)
@@ -59,28 +96,63 @@ def collective(method: str, writes: str = "") -> Callable[[Callable], Any]:
                 watching.tell_looked()  # the engine reads and writes memory by itself
             begin(*args, _wait=True)
 
-        def face(*args: Any) -> None:
-            if active and is_watched():
-                intercept(op, face, args, {})
-            else:
-                run(*args)
+        def run_start(*args: Any) -> None:
+            if watching.active:
+                watching.tell_looked()
+            _under_way.works[_place(_tensors(args))] = begin(*args)
 
-        face.op, face.begin, face._unwatched = op, begin, run  # type: ignore[attr-defined]
-        face.__name__, face.__doc__, op.function = op.name, op.doc, face
-        register(op)
+        name = f"collective.{fn.__name__}"
+        face = _face(register(record(name, "whole")), run)
+        face.begin, face.start = begin, _face(record(f"{name}.start", "start"), run_start)
         return face
 
     return declare
 
 
+def _run_wait(tensors: list[Tensor]) -> None:
+    if watching.active:
+        watching.tell_looked()
+    work = _under_way.works.pop(_place(tensors), None)
+    if work is not None:
+        work.wait()
+
+
+def _waits(tensors: list[Tensor]) -> None:
+    """Wait for the collective that was started on these tensors."""
+
+
+wait_ = _face(
+    register(
+        Op("wait_", "primitive", _waits, (), differentiable=False, doc=_waits.__doc__ or "", key="collective.wait_",
+           source=_waits, writes=("tensors",), sends="end", batching="each")
+    ),
+    _run_wait,
+)  # fmt: skip
+
+
 def started(record: Any, *args: Any) -> Work:
-    """Start a collective of those that write, and do not wait. A mode that watches this thread sees one call, done when it returns."""
+    """Start a collective of those that write, and do not wait. A mode that watches this thread sees it started and, when somebody
+    waits for the work, `wait_`."""
+    tensors = _tensors(args)
     if not (active and is_watched()):
         return record.begin(*args)
-    record(*args)
-    done: Future = Future()
-    done.set_result(list(args[0]) if isinstance(args[0], (list, tuple)) else [args[0]])
-    return Work(done, what=record.op.name)
+    if not tensors or not all(hasattr(t, "_storage") for t in tensors):
+        record(*args)
+        done: Future = Future()
+        done.set_result(tensors)
+        return Work(done, what=record.op.name)
+    record.start(*args)
+    place, works = _place(tensors), _under_way.works
+    observer = observing()
+    if not deciding() and not (observer is not None and observer.sees_messages):
+        return works.pop(place)
+    shown = list(args[0]) if isinstance(args[0], (list, tuple)) else [args[0]]
+
+    def fetch() -> list:
+        wait_(tensors)
+        return shown
+
+    return WatchedWork(fetch, lambda: place not in works or works[place].is_completed(), record.op.name)
 
 
 # -- into tensors that exist --------------------------------------------------------------------------------------------------
@@ -173,7 +245,7 @@ def barrier(options: Any, group: Any) -> tuple:
 # -- new tensors, with derivatives ----------------------------------------------------------------------------------------------
 
 
-_collective = functools.partial(internal, batching="each", runs_empty=True, sends=True)
+_collective = functools.partial(internal, batching="each", runs_empty=True, sends="whole")
 
 
 def _same(input: Tensor, *settings: Any) -> NewTensor:

@@ -88,6 +88,57 @@ class Work:
         raise NotImplementedError("Work.abort(): operations of the CPU engines cannot be taken back; destroy the group")
 
 
+class _OnWait(Future):
+    """A future whose value is fetched by the thread that waits for it, and whose callbacks run there and then: a mode of that thread
+    sees them. `ready()` tells whether fetching would take no time."""
+
+    def __init__(self, fetch: Callable[[], Any], ready: Callable[[], bool]) -> None:
+        super().__init__()
+        self._fetch: Callable[[], Any] | None = fetch
+        self._ready = ready
+
+    def _settle(self) -> None:
+        fetch, self._fetch = self._fetch, None
+        if fetch is None:
+            return
+        try:
+            value = fetch()
+        except Exception as problem:  # it belongs to whoever waits
+            self.set_exception(problem)
+        else:
+            self.set_result(value)
+
+    def done(self) -> bool:
+        if not self._done and self._ready():
+            self._settle()
+        return self._done
+
+    def wait(self) -> Any:
+        self._settle()
+        return super().wait()
+
+    def _mapped(self, callback: Callable[[Future], Any]) -> Future:
+        def fetch() -> Any:
+            self._settle()
+            return callback(self)
+
+        after = _OnWait(fetch, self.done)
+        if self._done:
+            after._settle()
+        return after
+
+
+class WatchedWork(Work):
+    """A collective that was started while a mode watches: `wait` is an operator, too, which the mode sees."""
+
+    def __init__(self, fetch: Callable[[], list[Tensor]], ready: Callable[[], bool], what: str) -> None:
+        super().__init__(_OnWait(fetch, ready), what=what)
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        self._future.wait()
+        return True
+
+
 class TransferWork(Work):
     """A message between two ranks. Its future is done once somebody has waited for it, or it has come."""
 

@@ -97,7 +97,7 @@ def buffers_are_broadcast_by_the_program(rank: int, size: int) -> None:
     step = _trained(rank, _convolutional, data=_pictures, exact=False)
     (recorded,) = _recordings(step)
     names = [s.call.name for s in recorded.program.segments if s.call is not None and s.call.sends]
-    assert sorted(set(names)) == ["collective.all_reduce_", "collective.broadcast_"], names
+    assert names == ["collective.broadcast_"] * 2 + ["collective.all_reduce_.start", "collective.wait_"], names
 
 
 def sizes_change_on_one_rank_only(rank: int, size: int) -> None:
@@ -119,7 +119,9 @@ def several_buckets(rank: int, size: int) -> None:
     wide = lambda: nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))  # noqa: E731
     step = _trained(rank, wide, bucket_cap_mb=0.01)
     (recorded,) = _recordings(step)
-    assert sum(s.call is not None and s.call.sends for s in recorded.program.segments) > 1
+    sent = ["native" if s.call is None else s.call.sends for s in recorded.program.segments]
+    assert sent.count("start") == sent.count("end") > 1
+    assert "native" in sent[sent.index("start") : sent.index("end")]  # the backward pass goes on meanwhile
 
 
 def gradients_are_views_of_buckets(rank: int, size: int) -> None:
@@ -217,6 +219,65 @@ def collectives_by_hand(rank: int, size: int) -> None:
         return losses, [p.detach() for p in model.parameters()]
 
     _compared(train)
+
+
+def ranks_have_another_order(rank: int, size: int) -> None:
+    """What is started in one group while another one is waited for may be the other way around on another rank."""
+    groups = [dist.new_group() for _ in range(2)]
+    mine = groups if rank == 0 else groups[::-1]
+
+    def both(x: flambeau.Tensor) -> flambeau.Tensor:
+        a, b = x * 2, x * 3
+        work = dist.all_reduce(a if rank == 0 else b, group=mine[0], async_op=True)
+        dist.all_reduce(b if rank == 0 else a, group=mine[1])
+        work.wait()
+        return a + b
+
+    run = flambeau.compile(both)
+    for i in range(6):
+        assert run(flambeau.full((3,), float(i + rank))).tolist() == [5.0 * (2 * i + 1)] * 3
+    assert _recordings(run)
+
+
+def messages_nobody_waits_for_are_not_recorded(rank: int, size: int) -> None:
+    started = []
+
+    def begin(x: flambeau.Tensor) -> flambeau.Tensor:
+        y = x * 2
+        started.append((dist.all_reduce(y, async_op=True), y))
+        return x + 1
+
+    run = flambeau.compile(begin)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(6):
+            run(flambeau.full((3,), float(i + rank)))
+    for i, (work, y) in enumerate(started):
+        work.wait()
+        assert y.tolist() == [2.0 * (2 * i + 1)] * 3
+
+
+def an_error_while_messages_are_under_way(rank: int, size: int) -> None:
+    """The next calls run as they are: what was started may still write to the recording's memory."""
+    table = flambeau.arange(4.0)
+
+    def look_up(x: flambeau.Tensor, index: flambeau.Tensor) -> flambeau.Tensor:
+        y = x * 2
+        work = dist.all_reduce(y, async_op=True)
+        found = table.index_select(0, index)
+        work.wait()
+        return y + found
+
+    run = flambeau.compile(look_up)
+    good, bad = flambeau.tensor([0, 1, 2]), flambeau.tensor([0, 1, 9])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for i in range(9):
+            if i == 6:
+                with pytest.raises(IndexError):
+                    run(flambeau.ones(3), bad)
+            found = run(flambeau.full((3,), float(i + rank)), good)
+            assert found.tolist() == [2.0 * (2 * i + 1) + k for k in range(3)]
 
 
 def results_of_collectives_are_differentiated(rank: int, size: int) -> None:
@@ -347,6 +408,9 @@ CHECKS = [
     gradients_add_up_without_sync,
     one_step_accumulates_and_syncs,
     collectives_by_hand,
+    ranks_have_another_order,
+    messages_nobody_waits_for_are_not_recorded,
+    an_error_while_messages_are_under_way,
     results_of_collectives_are_differentiated,
     the_world_is_asked_for_again,
     messages_between_two_ranks_are_not_recorded,

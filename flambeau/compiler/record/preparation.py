@@ -115,6 +115,8 @@ class Prepared:
         recorder = self.recorder
         if recorder.problems:
             raise NotRecordable(recorder.problems[0])
+        if recorder.under_way:
+            raise NotRecordable("it starts messages that it does not wait for")
         self._settle_grads()
         known = {**{id(t): t for t in self.state}, **self.reach.seen}
         results = Results(recorder.memory, self.given.tensors, known, frozenset(map(id, self.given.containers)))

@@ -82,6 +82,7 @@ class Recorder(modes.Mode):
     skips = 0  # whether native functions should not run
     restarts = False  # whether a call that finds something else than was recorded can be made again as it is
     passing = ""  # what this call does and later ones do not
+    under_way = 0  # messages that were started and not waited for
     place = ""  # the user's line that the first problem is about
     prepare: Any = None  # the class that keeps how everything was before, if it is not `preparing.Prepared`
 
@@ -140,6 +141,7 @@ class Recorder(modes.Mode):
             return function(*args, **kwargs)
         if op.key == "item" and only_returned(self.codes):
             return self._number(function, args)
+        self.under_way += {"start": 1, "end": -1}.get(op.sends, 0)
         leaf = self.leaf = _Leaf(op.key or op.name, function)
         if op.reads_values:
             self._problem(f"{leaf.name} depends on values")

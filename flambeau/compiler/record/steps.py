@@ -190,9 +190,9 @@ class Call:
     call: operators.Call | None = None
 
     @property
-    def sends(self) -> bool:
-        """Whether it exchanges messages with other processes."""
-        return self.call is not None and self.call.op.sends
+    def sends(self) -> str:
+        """Whether it exchanges messages with other processes (see `Op`)."""
+        return "" if self.call is None else self.call.op.sends
 
     def refs(self) -> Iterator[Ref]:
         found: list[Ref] = []

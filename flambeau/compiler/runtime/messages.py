@@ -26,6 +26,8 @@ from .first_run import SetAside, to_the_end
 class Answers(modes.Observer):
     """Observes a function: which operators exchange messages, and what they leave in their arguments and results."""
 
+    sees_messages = True
+
     def __init__(self) -> None:
         self.kept: list[tuple[Any, list[Tensor]]] = []
         self._inside = False  # whether such an operator runs: those that it is made of do not count
@@ -41,7 +43,7 @@ class Answers(modes.Observer):
 
     def operator(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
         seen = run if self._former is None else lambda *a, **k: self._former.operator(op, run, a, k)  # type: ignore[union-attr]
-        if not op.sends or self._inside:
+        if op.sends not in ("whole", "end") or self._inside:
             return seen(*args, **kwargs)
         self._inside = True
         try:
@@ -61,8 +63,10 @@ class Answers(modes.Observer):
             self._former.end(event)
 
     def give(self, program: Any, call: Call) -> None:
-        """Put what the next collective gave where a step of a program would leave it."""
+        """Put what the next collective gave where a step of a program would leave it: nothing while that is only started."""
         assert call.call is not None
+        if call.call.op.sends == "start":
+            return
         op, tensors = self.kept.pop(0) if self.kept else (None, [])
         places = _left(call.call.op, call.arguments, call.keywords, call.call.results, Value)
         if op is not call.call.op or [(t.shape, t.dtype) for t in tensors] != [(v.shape, v.dtype) for v in places]:

@@ -132,6 +132,7 @@ class Program:
         self._relaid: dict[int, Any] = {}  # steps with feature maps in another layout than in the recorded calls
         self.rehearsal: Rehearsal | None = None
         self.changed: list[int] | None = None
+        self._left = False  # whether a run has ended between the start and the end of a message
         self._build()
 
     # -- building ---------------------------------------------------------------------------------------------------
@@ -361,7 +362,8 @@ class Program:
         self.needed = self._needed()
         last = len(self.segments) - 1
         self.only = self.segments[0] if last == 0 and self.segments[0].call is None else None
-        self.sends = any(s.call is not None and s.call.sends for s in self.segments)
+        sends = {s.call.sends for s in self.segments if s.call is not None} - {""}
+        self.sends, self._starts = bool(sends), "start" in sends
 
     def _generators(self) -> list[Generator]:
         return self.graph.generators
@@ -377,6 +379,8 @@ class Program:
     # -- running ----------------------------------------------------------------------------------------------------
     def run(self, tensors: list[Any], made: list[UntypedStorage], options: list[dict[str, Any]]) -> None:
         """Run every step: on these arguments, into these storages for the results, with these options of the updates."""
+        if self._left:
+            raise Stale("an error came while messages were under way, which may still write to its memory")
         values = self.values
         for slot, i, shift in self.argument_values:
             t = tensors[i]
@@ -409,7 +413,7 @@ class Program:
             if self.status.value:
                 self._go_on(0, only.size)
             return
-        fresh = self.patch_count
+        fresh, self._left = self.patch_count, self._starts
         for first, count, call in self.segments:
             if call is not None:
                 if fresh:
@@ -422,6 +426,7 @@ class Program:
             fresh = 0
             if self.status.value:
                 self._go_on(first, count)
+        self._left = False
 
     def _go_on(self, first: int, count: int) -> None:
         """One of these native steps asks for something, if only that an error is raised; afterwards come those behind it."""

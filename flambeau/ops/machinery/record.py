@@ -85,8 +85,8 @@ class Op:
     one time step that hold a row for each of the batch, and their widths in that of the hidden state: all others hold the rows of all time
     steps, one step after the other; None for calls whose rows are not apart so.
     `writes` names the arguments that are changed, `draws` is set if random numbers are drawn, `reads_values` if the host must read a
-    value to know the result's shape or type. `sends` is set if it exchanges messages with other processes: each such call is made in
-    every run of a program, in order, whatever becomes of its results.
+    value to know the result's shape or type. `sends` is "whole" if it exchanges messages with other processes, "start" if it only starts
+    that, "end" if it waits for it: each such call is made in every run of a program, in order, whatever becomes of its results.
 
     `autocast` is the precision it computes in where operators choose: "lower", "float32" or "widest" (of its arguments); "parts" if
     the operators it is made of choose, "" if it is left alone with them; or a function of a call that returns one of these and the
@@ -137,7 +137,7 @@ class Op:
     writes: tuple[str, ...] = ()
     draws: bool = False
     reads_values: bool = False
-    sends: bool = False
+    sends: str = ""
     autocast: str | Callable | None = None
     autocast_cuda: str | Callable | None = None
     batching: str | Batched | Callable | None = None
