@@ -147,9 +147,10 @@ def broadcast(
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
     """The sum (or what `op` says) over all ranks, in place, on all ranks."""
     _tensor(tensor, "tensor")
+    if not _rank_not_in_group(group):
+        _check_complex([tensor], op)
     if (pg := _joined(group, "all_reduce")) is None:
         return None
-    _check_complex([tensor], op)
     return _start(records.all_reduce_, tensor, op, pg, async_op=async_op)
 
 
@@ -330,8 +331,6 @@ def barrier(
     """Wait until all ranks are here."""
     if (pg := _joined(group, "barrier")) is None:
         return None
-    if device_ids is not None and not isinstance(device_ids, list):
-        raise TypeError("Invalid function argument: device_ids type should be List[int]")
     options = BarrierOptions()
     if timeout is not None:
         options.timeout = timeout

@@ -385,7 +385,7 @@ class DistributedDataParallel(Module, Joinable):
         return int(work.result()[0])
 
     def _rebuild_buckets(self) -> None:
-        if self.reducer.has_begun:
+        if self.reducer.now is not None:
             return
         if self.reducer._rebuild_buckets() and self.logger is not None:
             self.logger.tell_buckets(self.reducer)

@@ -130,7 +130,9 @@ class Logger:
             backward_compute_time_end=marks["backward end"],
             backward_comm_time_start=marks["communication"],
             backward_comm_time_end=marks["communication end"],
-            unused_parameter_size=sum(reducer.params[i].numel() * reducer.params[i].dtype.itemsize for i in now.unused),
+            unused_parameter_size=sum(
+                reducer.params[i].numel() * reducer.params[i].dtype.itemsize for i in reducer.unused
+            ),
             prev_iteration_grad_ready_order_indices=", ".join(map(str, now.ready_order)),
         )
         self.tell_buckets(reducer)

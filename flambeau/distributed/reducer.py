@@ -39,12 +39,11 @@ class BuiltinCommHookType(enum.Enum):
 
 
 class Iteration:
-    """From a forward pass to the end of its reduction: what has arrived, and what is on its way."""
+    """From the first gradient to the end of the reduction: what has arrived, and what is on its way."""
 
-    def __init__(self, buckets: list[Bucket], passes: dict[int, int], unused: list[int]):
+    def __init__(self, buckets: list[Bucket], passes: dict[int, int], backward: Any):
         self.passes = passes  # of a static graph: how often each gradient is still to arrive
-        self.unused = unused  # parameters that get no gradient
-        self.backward: Any = None  # the backward pass that has reached a parameter
+        self.backward = backward  # the pass that runs
         self.ready_order: list[int] = []
         self.pending = [len(bucket.indices) for bucket in buckets]
         self.futures: list[Future | None] = [None] * len(buckets)
@@ -81,7 +80,9 @@ class Reducer:
         self.static_graph = False
         self.started = False  # whether there was a forward pass
         self.divisor = process_group.size()
-        self.now: Iteration | None = None  # between a forward pass that will be reduced and the end of its reduction
+        self.expects = False  # between a forward pass that will be reduced and the end of its reduction
+        self.unused: list[int] = []  # parameters that will get no gradient then
+        self.now: Iteration | None = None  # while gradients arrive
         self.rebuilt = False
         self.first_order: list[int] = []  # in which gradients became ready, for buckets that are still to be rebuilt
         self._hooks_per_step: dict[int, int] | None = None  # of a static graph: how often each gradient arrives
@@ -146,11 +147,6 @@ class Reducer:
         """Whether each iteration finds out which parameters are used."""
         return self.find_unused and not self.static_graph
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether a backward pass has reached a parameter, and its reduction has not ended."""
-        return self.now is not None and self.now.backward is not None
-
     def prepare_for_forward(self) -> None:
         self.started = True
         if self.logger is not None:
@@ -160,52 +156,49 @@ class Reducer:
         """The forward pass is over: which gradients will come?"""
         if self.logger is not None:
             self.logger.forward_ends()
-        if self.has_begun:  # without a backward pass in between, the last forward pass counts
+        if self.now is not None:  # without a backward pass in between, the last forward pass counts
             self._fail(self._unfinished())
-        passes, unused = {}, []
+        self.expects, self.unused[:] = True, []
         if self.static_graph:
             if self._hooks_per_step is not None:
-                passes = dict(self._hooks_per_step)
-                unused = [i for i in range(len(self.params)) if i not in passes]
+                self.unused[:] = [i for i in range(len(self.params)) if i not in self._hooks_per_step]
         elif self.find_unused and outputs:
             reached = _accumulators_below(outputs)
-            unused = [i for i, node in enumerate(self._accumulators) if node not in reached]
-            if not unused and self.logger is not None and not self.logger.told_unneeded:
+            self.unused[:] = [i for i, node in enumerate(self._accumulators) if node not in reached]
+            if not self.unused and self.logger is not None and not self.logger.told_unneeded:
                 self.logger.nothing_unused()
-        self.now = Iteration(self.buckets, passes, unused)
 
     def expect_nothing(self) -> None:
         """The last forward pass is not to be reduced."""
-        if not self.has_begun:
-            self.now = None
+        if self.now is None:
+            self.expects = False
 
     def _arrived(self, index: int, *_: Any) -> None:
         """The gradient of a parameter is in its `.grad`."""
         with self._lock:
             if self._searches:
                 self._used[index] = 1
-            now = self.now
-            if now is None:
+            if not self.expects:
                 return
-            if now.backward is None:
-                self._begin(now)
+            now = self._begin() if self.now is None else self.now
             if self.static_graph:
                 self._arrived_in_static_graph(now, index)
                 return
-            if index in now.unused:
+            if index in self.unused:
                 self._fail(self._twice(index))
             self._ready(now, index)
 
-    def _begin(self, now: Iteration) -> None:
+    def _begin(self) -> Iteration:
         if self.logger is not None:
             self.logger.backward_begins()
         assert running.current is not None
-        now.backward = running.current.outermost
+        now = self.now = Iteration(self.buckets, dict(self._hooks_per_step or {}), running.current.outermost)
         if self.static_graph and self._hooks_per_step is None:
             now.backward.callbacks.append(self._end_of_first_static_pass)
-            return
-        for index in now.unused:
-            self._ready(now, index)
+        else:
+            for index in self.unused:
+                self._ready(now, index)
+        return now
 
     def _arrived_in_static_graph(self, now: Iteration, index: int) -> None:
         if self._hooks_per_step is None:
@@ -266,7 +259,7 @@ class Reducer:
         tensor = bucket.flat
         if bucket.sparse:
             tensor = self._sparse_gradient(bucket)
-        if self.skip_unused and now.unused and all(i in now.unused for i in bucket.indices):
+        if self.skip_unused and self.unused and all(i in self.unused for i in bucket.indices):
             return
         now.buckets_reduced += 1
         if self.hook is None:
@@ -307,7 +300,7 @@ class Reducer:
             self.logger.iteration_ends(self, now)
         if not self.rebuilt and not self._searches:
             self.first_order = now.ready_order
-        self.now = None
+        self.now, self.expects = None, False
         self._used[:] = [0] * len(self.params)
 
     def _used_anywhere(self) -> list[int] | None:
@@ -427,7 +420,7 @@ class Reducer:
         self.static_graph = True
 
     def _check_reducer_finalized(self) -> None:
-        if self.now is not None:
+        if self.expects:
             self._fail(self._unfinished())
 
     def _get_zeros_like_grad_buckets(self) -> list[GradBucket]:

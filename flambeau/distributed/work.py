@@ -123,8 +123,7 @@ class _OnWait(Future):
             return callback(self)
 
         after = _OnWait(fetch, self.done)
-        if self._done:
-            after._settle()
+        self.add_done_callback(lambda _: after._settle())
         return after
 
 

@@ -93,6 +93,33 @@ def _pictures(rank: int, number: int, rows: int) -> flambeau.Tensor:
     return flambeau.randn(rows, 1, 6, 6, generator=flambeau.Generator().manual_seed(10 * number + rank))
 
 
+def _normalised() -> nn.Module:
+    layers = nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1)
+    return nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(*layers))
+
+
+def statistics_of_all_ranks(rank: int, size: int) -> None:
+    (recorded,) = _recordings(_trained(rank, _normalised, exact=False))
+    assert sum(bool(s.call and s.call.sends) for s in recorded.program.segments) > 3
+
+
+def forward_passes_without_backward_in_between(rank: int, size: int) -> None:
+    """A forward pass lets DistributedDataParallel expect gradients, which never come: a step after it is another recording, once."""
+
+    def train(compiled: bool) -> tuple[list, list]:
+        training = Training()
+        step = flambeau.compile(training.step) if compiled else training.step
+        losses = []
+        for i in range(16):
+            losses.append(step(_data(rank, i)).detach())
+            if i % 3 == 2:
+                training.model(_data(rank, i))
+        assert not compiled or [r.calls > 0 for r in _recordings(step)] == [True, True], flambeau.compiler.show(step)
+        return losses, training.state()
+
+    _compared(train)
+
+
 def buffers_are_broadcast_by_the_program(rank: int, size: int) -> None:
     step = _trained(rank, _convolutional, data=_pictures, exact=False)
     (recorded,) = _recordings(step)
@@ -398,6 +425,8 @@ def sharded_parameters_run_as_they_are(rank: int, size: int) -> None:
 CHECKS = [
     a_step_is_one_program,
     buffers_are_broadcast_by_the_program,
+    statistics_of_all_ranks,
+    forward_passes_without_backward_in_between,
     sizes_change_on_one_rank_only,
     one_rank_is_not_compiled,
     several_buckets,
