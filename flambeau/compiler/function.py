@@ -423,7 +423,7 @@ class CompiledFunction:
                 return self._as_it_is(args, kwargs)
             if derivative is not None and derivative.program is None:
                 result = run(args, kwargs)  # until a backward pass has shown what the derivative is
-                derivative.try_out(tensors_in(result))
+                self._try_out(recorded, result)
                 return result
             if not recorded.checked:
                 with _undivided():
@@ -444,7 +444,7 @@ class CompiledFunction:
                 return result
             if derivative is not None and not derivative.checked:
                 result = run(args, kwargs)
-                derivative.try_out(tensors_in(result))
+                self._try_out(recorded, result)
                 return result
             if not kwargs and given.plain(args):
                 self.last = Last(recorded, given.tensors, key[1])
@@ -462,6 +462,12 @@ class CompiledFunction:
         finally:
             recorded.busy = False
         return self._as_it_is(args, kwargs)
+
+    @staticmethod
+    def _try_out(recorded: Recorded, result: Any) -> None:
+        """Find a derivative that nobody has asked for yet; not one that would send messages which no other rank expects."""
+        if recorded.derivative is not None and not getattr(recorded.program, "sends", False):
+            recorded.derivative.try_out(tensors_in(result))
 
     def _differentiably(self, derivative: Derivative, given: Arguments, args: tuple, kwargs: dict) -> Any:
         """Run the function as it is, with a node in front of its graph that learns the derivative."""

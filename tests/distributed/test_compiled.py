@@ -378,6 +378,28 @@ def messages_between_two_ranks_are_not_recorded(rank: int, size: int) -> None:
             assert run(flambeau.full((3,), float(i + rank))).tolist() == [2.0 * (i + 1 - rank) + 1] * 3
 
 
+def a_compiled_model_with_collectives(rank: int, size: int) -> None:
+    """Forward and backward are programs of their own; a derivative that nobody asks for is not tried out, which would send messages."""
+    outcomes = []
+    for compiled in (False, True):
+        flambeau.manual_seed(0)
+        model = _normalised()
+        called = flambeau.compile(model) if compiled else model
+        for i in range(8):
+            called(_data(rank, i))
+        parallel = DistributedDataParallel(model)
+        optimizer = flambeau.optim.SGD(parallel.parameters(), lr=0.1)
+        for i in range(STEPS):
+            optimizer.zero_grad()
+            called(_data(rank, i)).pow(2).mean().backward()
+            optimizer.step()
+        outcomes.append([p.detach().clone() for p in parallel.parameters()])
+        if compiled:
+            (recorded,) = _recordings(called._compiled)
+            assert recorded.program.sends and recorded.derivative.checked and recorded.derivative.program.sends
+    flambeau.testing.assert_close(outcomes[1], outcomes[0], rtol=1e-5, atol=1e-6)
+
+
 def a_compiled_model_inside_and_outside(rank: int, size: int) -> None:
     outcomes = []
     for kind in ("eager", "inside", "outside"):
@@ -443,6 +465,7 @@ CHECKS = [
     results_of_collectives_are_differentiated,
     the_world_is_asked_for_again,
     messages_between_two_ranks_are_not_recorded,
+    a_compiled_model_with_collectives,
     a_compiled_model_inside_and_outside,
     sharded_parameters_run_as_they_are,
     a_mistake_on_one_rank_ends_both,

@@ -20,6 +20,7 @@ from ...core.tensor import Tensor, empty_strided
 from ..passes import pipeline
 from ..passes.pipeline import Stage
 from ..runtime.first_run import Rehearsal, to_the_end
+from ..runtime.messages import Answers
 from ..runtime.program import Program
 from .comparison import TensorPrint
 from .recorder import NotRecordable, Recorder
@@ -127,8 +128,8 @@ class Derivative:
     def _finish(
         self, recorder: Recorder, arguments: dict[int, tuple[int, int]], grads: list[Tensor], found: list
     ) -> None:
-        if recorder.problems:
-            raise NotRecordable(recorder.problems[0])
+        if recorder.problems or recorder.under_way:
+            raise NotRecordable((*recorder.problems, "it starts messages that it does not wait for")[0])
         results = Results(recorder.memory, grads, {})
         self.make = results.maker(list(found))
         if results.live:
@@ -159,12 +160,13 @@ class Derivative:
         reached = set().union(*(to for to, g in zip(self.reaches, grads) if g is not None))
         return tuple(g if i in reached else None for i, g in enumerate(found))
 
-    def rehearse(self, node: FunctionNode, grads: list[Tensor]) -> list:
-        """Prints of what the program finds, on memory full of garbage."""
+    def rehearse(self, node: FunctionNode, grads: list[Tensor], answers: Any = None) -> list:
+        """Prints of what the program finds, on memory full of garbage, with these answers of other processes."""
         assert self.program is not None
         made = [UntypedStorage(slot.size) for slot in self.slots]
         tensors: list[Any] = [*grads, *node.arguments, *map(Whole, node.saved)]
         rehearsal = self.program.rehearsal = Rehearsal(self.program, tensors, made)
+        rehearsal.answers = answers
         try:
             found = [None if g is None else TensorPrint(g) for g in self.run(node, grads, made)]
         finally:
@@ -267,12 +269,22 @@ class FunctionNode(CompiledNode):
             derivative.reaches = [{ends[id(t)] for t in leaves_of([t]) if id(t) in ends} for t in self.live]
         if derivative.program is None and not derivative.problem:
             return derivative.arrived(derivative.record(self, grads), came)
-        ours = None
-        if derivative.program is not None and not derivative.checked and not derivative.problem:
+        program = derivative.program
+        if program is None or derivative.checked or derivative.problem:
+            return derivative.arrived(self.eager(grads), came)
+        if program.sends:  # nothing may be sent a second time
+            answers = Answers()
+            with answers.observing():
+                found = self.eager(grads)
+            try:
+                ours = derivative.rehearse(self, grads, answers)
+            except RuntimeError as problem:  # messages come in another order
+                derivative.problem = str(problem)
+                return derivative.arrived(found, came)
+        else:
             ours = derivative.rehearse(self, grads)
-        found = self.eager(grads)
-        if ours is not None:
-            derivative.compare(ours, found)
+            found = self.eager(grads)
+        derivative.compare(ours, found)
         return derivative.arrived(found, came)
 
     def is_quiet(self) -> bool:
