@@ -245,7 +245,7 @@ def barrier(options: Any, group: Any) -> tuple:
 # -- new tensors, with derivatives ----------------------------------------------------------------------------------------------
 
 
-_collective = functools.partial(internal, batching="each", runs_empty=True, sends="whole")
+_collective: Any = functools.partial(internal, batching="each", runs_empty=True, sends="whole")
 
 
 def _same(input: Tensor, *settings: Any) -> NewTensor:

@@ -84,7 +84,9 @@ class Writer:
         changes = {place.buffer for place in changed if place is not None}
         changes |= {v.buffer for v in _declared(op, *given)} - {NO_MEMORY}
         found = self.structure(result)
-        call = Call(op, function, *given, found, makes, frozenset(changes), user_frame(), stays=bool(op.sends))
+        call = Call(
+            op, function, given[0], given[1], found, makes, frozenset(changes), user_frame(), stays=bool(op.sends)
+        )
         self.program.calls.append(call)
         return result
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...core import modes
 from ...core.generator import default_generator
@@ -83,16 +83,23 @@ def _left(op: Any, args: tuple, kwargs: dict, result: Any, kind: type) -> list[A
     return found
 
 
+class Copies(NamedTuple):
+    """Bytes of storages, and states of generators."""
+
+    memory: SetAside
+    generators: list[tuple[Any, Any]]
+
+
 class States:
     """Everything that existed before a call, as it was and as the call has left it: to run a recording in between."""
 
     def __init__(self, storages: list[Any], generators: list[Any]):
         self._storages = storages
         self._generators = list(dict.fromkeys([default_generator, *generators]))
-        self.before, self._after = self._copy(), (SetAside([]), [])
+        self.before, self._after = self._copy(), Copies(SetAside([]), [])
 
-    def _copy(self) -> tuple[SetAside, list[tuple[Any, bytes]]]:
-        return SetAside(self._storages), [(g, g.state_bytes()) for g in self._generators]
+    def _copy(self) -> Copies:
+        return Copies(SetAside(self._storages), [(g, g.state_bytes()) for g in self._generators])
 
     def back(self) -> None:
         """As it was."""
@@ -102,13 +109,13 @@ class States:
     def forth(self) -> None:
         """As the call has left it."""
         to_the_end(lambda: self._put(self._after))
-        for aside, _ in (self.before, self._after):
-            aside.close()
+        for copies in (self.before, self._after):
+            copies.memory.close()
 
     @staticmethod
-    def _put(held: tuple[SetAside, list[tuple[Any, bytes]]]) -> None:
-        held[0].put_back()
-        for generator, mark in held[1]:
+    def _put(held: Copies) -> None:
+        held.memory.put_back()
+        for generator, mark in held.generators:
             generator.set_state_bytes(mark)
 
 

@@ -91,7 +91,6 @@ def is_outside(module: str) -> bool:
     return module.startswith(_OUTSIDE_NAMES)
 
 
-@functools.lru_cache(4096)
 def is_known_by_identity(cls: type) -> bool:
     """Whether what objects of a class hold does not decide which operators run: one of this library's, or made from it, that says
     `KNOWN_BY_IDENTITY`. Such an object is guarded by whoever holds it."""
