@@ -21,6 +21,7 @@ from ..ops import namespace
 from ..ops.machinery.declare import internal
 from ..ops.machinery.inplace import raw_copy
 from ..ops.machinery.record import NewTensor, Op, register
+from .pieces import memory_of
 from .reduce_op import RedOpType, ReduceOp, kind_of
 from .work import WatchedWork, Work
 
@@ -59,11 +60,6 @@ def _tensors(args: Any) -> list[Tensor]:
     return [args] if isinstance(args, Tensor) else []
 
 
-def _place(tensors: list[Tensor]) -> int:
-    first = tensors[0]
-    return first._storage.ptr + first._offset * first.dtype.itemsize
-
-
 def _face(op: Op, run: Callable) -> Any:
     """The function that users and modes call."""
 
@@ -99,7 +95,7 @@ def collective(method: str, writes: str = "") -> Callable[[Callable], Any]:
         def run_start(*args: Any) -> None:
             if watching.active:
                 watching.tell_looked()
-            _under_way.works[_place(_tensors(args))] = begin(*args)
+            _under_way.works[memory_of(_tensors(args)[0]).address] = begin(*args)
 
         name = f"collective.{fn.__name__}"
         face = _face(register(record(name, "whole")), run)
@@ -112,7 +108,7 @@ def collective(method: str, writes: str = "") -> Callable[[Callable], Any]:
 def _run_wait(tensors: list[Tensor]) -> None:
     if watching.active:
         watching.tell_looked()
-    work = _under_way.works.pop(_place(tensors), None)
+    work = _under_way.works.pop(memory_of(tensors[0]).address, None)
     if work is not None:
         work.wait()
 
@@ -142,7 +138,7 @@ def started(record: Any, *args: Any) -> Work:
         done.set_result(tensors)
         return Work(done, what=record.op.name)
     record.start(*args)
-    place, works = _place(tensors), _under_way.works
+    place, works = memory_of(tensors[0]).address, _under_way.works
     observer = observing()
     if not deciding() and not (observer is not None and observer.sees_messages):
         return works.pop(place)

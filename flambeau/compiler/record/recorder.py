@@ -247,13 +247,12 @@ class Recorder(modes.Mode):
         """Results over memory that nobody has told of, an array's of NumPy: it is the operator's own, if all that this was given are
         tensors and plain values."""
         known = plain_parts(given)
-        for t in () if known is None else parts_of(result):
-            held = t._storage if isinstance(t, Tensor) and _is_plain(t) else None
-            place = None if held is None or held.owner is None else self.memory.find(held.ptr)
-            if held is None or held.owner is None or (place is not None and place.buffer in known):  # type: ignore[operator]
-                continue
-            leaf.makes.append(self.memory.add(held.ptr, held.size_bytes, "new").index)
-            leaf.problem = leaf.problem or "its result is memory of another library"
+        held = [t._storage for t in parts_of(result) if isinstance(t, Tensor) and _is_plain(t)]
+        for one in () if known is None else (s for s in held if s.owner is not None):
+            place = self.memory.find(one.ptr)
+            if place is None or place.buffer not in known:
+                leaf.makes.append(self.memory.add(one.ptr, one.size_bytes, "new").index)
+                leaf.problem = leaf.problem or "its result is memory of another library"
 
     def _whole(self, leaf: _Leaf, op: Any, given: tuple[tuple, dict], result: Any) -> operators.Call:
         """The call of an operator, which native calls are parts of."""

@@ -42,18 +42,20 @@ class Answers(modes.Observer):
             modes.observe(self._former)
 
     def operator(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
-        seen = run if self._former is None else lambda *a, **k: self._former.operator(op, run, a, k)  # type: ignore[union-attr]
         if op.sends not in ("whole", "end") or self._inside:
-            return seen(*args, **kwargs)
+            return self._passed_on(op, run, args, kwargs)
         self._inside = True
         try:
-            result = seen(*args, **kwargs)
+            result = self._passed_on(op, run, args, kwargs)
         finally:
             self._inside = False
-        self.kept.append(
-            (op, unrecorded(lambda: [t.detach().clone() for t in _left(op, args, kwargs, result, Tensor)]))
-        )
+        left = _left(op, args, kwargs, result, Tensor)
+        self.kept.append((op, unrecorded(lambda: [t.detach().clone() for t in left])))
         return result
+
+    def _passed_on(self, op: Any, run: Callable, args: tuple, kwargs: dict) -> Any:
+        """What the observer before this one makes of a call."""
+        return run(*args, **kwargs) if self._former is None else self._former.operator(op, run, args, kwargs)
 
     def begin(self, name: str, scope: int, sequence: int = -1) -> Any:
         return None if self._former is None else self._former.begin(name, scope, sequence)
