@@ -149,7 +149,7 @@ def cases(options: argparse.Namespace, size: int) -> list[tuple[str, Callable[[A
 
 def bucket_times(lib: Any) -> list[dict[str, Any]]:
     """Forward and backward passes and reductions of two steps, as events of a trace."""
-    from flambeau.distributed.process_group import observers
+    from flambeau.distributed.ordered_group import observers
 
     events: list[dict[str, Any]] = []
 

@@ -1,28 +1,19 @@
-"""A group of ranks, and the order of what it does.
-
-Operations of one group run one after the other, in the order in which they were called. One that nobody waits for runs in a
-thread of the group, beside the program; one that is waited for runs in the program's own thread where nothing else is pending,
-because handing it over would take longer than most of them do."""
+"""A group of ranks: what it does, collective by collective, with the engine that moves the bytes."""
 
 from __future__ import annotations
 
-import contextlib
-import queue
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from ..core import watching
 from ..core.device import cpu
-from ..core.device import device as Device
 from ..core.graph import unrecorded
 from ..core.layout import is_non_overlapping_and_dense
-from ..core.locks import new_lock
 from ..core.tensor import Tensor, empty
-from ..futures import Future
-from .options import NO_TIMEOUT, DebugLevel, get_debug_level
+from .options import NO_TIMEOUT
+from .ordered_group import OrderedGroup, observers, shapes_of
 from .pieces import (
     Share,
     contiguous,
@@ -40,16 +31,7 @@ from .pieces import (
 from .reduce_op import RedOpType, ReduceOp, kind_of
 from .shared_engine import Parts
 from .sparse_reduce import sparse_all_reduce
-from .store import Store
 from .work import TransferWork, Work
-
-observers: list[
-    Callable[[str, list, float, float], None]
-] = []  # called with name, shapes, begin and end of every operation
-
-
-_DONE = Work(what="done")  # for whoever has waited, and asks no more
-_DONE.get_future().set_result([])
 
 
 def _check(tensor: Tensor, what: str) -> None:
@@ -69,191 +51,8 @@ def _one(tensors: Any, what: str) -> Tensor:
     return tensors[0]
 
 
-def _shapes(tensors: Sequence[Tensor]) -> list[list[int]]:
-    """Shapes as a profiler shows them: complex numbers are pairs."""
-    return [[*t.shape, 2] if t.dtype.is_complex else list(t.shape) for t in tensors]
-
-
-class ProcessGroup:
+class ProcessGroup(OrderedGroup):
     """Ranks that communicate. Made by `init_process_group` and `new_group`; its methods return a `Work`."""
-
-    KNOWN_BY_IDENTITY = True
-
-    def __init__(
-        self,
-        store: Any,
-        rank: int,
-        size: int = 0,
-        engine: Callable[[], Any] | None = None,
-        backend: str = "undefined",
-        timeout: timedelta = NO_TIMEOUT,
-        ranks: Sequence[int] = (),
-        group_name: str = "",
-        group_desc: str = "",
-        gpu_engine: Callable[[Any], Any] | None = None,
-    ) -> None:
-        if isinstance(store, int):  # (rank, size): of a class of the program's own, which moves the bytes itself
-            store, rank, size = None, store, rank
-            ranks = range(size)
-        self.store, self._rank, self._size = store, rank, size
-        self._make_engine = engine
-        self._engine: Any = None
-        self._make_gpu_engine, self._gpu_engines = gpu_engine, dict[Any, Any]()  # by device
-        self.backend_name, self._timeout = backend, timeout
-        self.ranks = list(ranks)
-        self.group_name, self.group_desc = group_name, group_desc
-        self.bound_device_id: Any = None
-        self._order = new_lock()  # held by the operation that runs
-        self._pending: queue.SimpleQueue = queue.SimpleQueue()
-        self._unfinished = 0
-        self._counting = new_lock()
-        self._thread: threading.Thread | None = None
-        self._monitored = 0
-        self._sequence = 0
-        self._closed = False
-
-    # -- who is in it -------------------------------------------------------------------------------------------------
-
-    def rank(self) -> int:
-        return self._rank
-
-    def size(self) -> int:
-        return self._size
-
-    def name(self) -> str:
-        return self.backend_name
-
-    def get_group_store(self) -> Store:
-        return self.store
-
-    def _get_backend_name(self) -> str:
-        return self.backend_name
-
-    def _get_backend(self, device: Any = None) -> ProcessGroup:
-        return self
-
-    def _get_sequence_number_for_group(self) -> int:
-        return self._sequence
-
-    def _set_sequence_number_for_group(self) -> None:
-        self._sequence = 0
-
-    def _set_default_timeout(self, timeout: timedelta) -> None:
-        self._timeout = timeout
-
-    set_timeout = _set_default_timeout
-
-    @property
-    def options(self) -> Any:
-        return self
-
-    @property
-    def supports_coalescing(self) -> bool:
-        return False
-
-    def engine(self) -> Any:
-        """What moves the bytes; made when first needed, by all ranks together."""
-        if self._engine is None:
-            with self._order:
-                if self._engine is None:
-                    if self._make_engine is None:
-                        raise NotImplementedError(f"{type(self).__name__} does not say how this is done")
-                    self._engine = self._make_engine()
-        return self._engine
-
-    @property
-    def _device_types(self) -> list[Device]:
-        """Where tensors may be that this group sends: in host memory always."""
-        return [cpu] if self._make_gpu_engine is None else [cpu, Device("cuda")]
-
-    def engine_of(self, tensor: Tensor) -> Any:
-        """What moves the bytes of a tensor, by where it is."""
-        where = tensor.device
-        if where is cpu:
-            return self.engine()
-        with self._order:
-            if where not in self._gpu_engines:
-                if self._make_gpu_engine is None:
-                    raise RuntimeError(f"No backend type associated with device type {where.type}")
-                self._gpu_engines[where] = self._make_gpu_engine(where)
-            return self._gpu_engines[where]
-
-    def together(self, tensor: Tensor) -> contextlib.AbstractContextManager:
-        """Messages that are started inside begin at once: on a GPU one would wait for the other."""
-        return contextlib.nullcontext() if tensor.device is cpu else self.engine_of(tensor).together()
-
-    # -- the order of things ------------------------------------------------------------------------------------------
-
-    def _seconds(self, timeout: timedelta | None) -> float:
-        return (self._timeout if timeout is None or timeout == NO_TIMEOUT else timeout).total_seconds()
-
-    def _run(
-        self, what: str, function: Callable[[Any], Any], results: list, tensors: Sequence[Tensor], wait: bool
-    ) -> Work:
-        """Runs function(engine), now or in its turn."""
-        if self._closed:
-            raise RuntimeError(f"{what}: this process group was destroyed")
-        if watching.active:
-            watching.tell_sent(what)
-        self._sequence += 1
-        detail = self._detail(what, tensors)
-
-        def operate() -> None:
-            began = time.perf_counter()
-            engine = self.engine_of(tensors[0]) if tensors else self.engine()
-            engine.detail = detail
-            function(engine)
-            if observers:
-                for observe in list(observers):
-                    observe(f"{self.backend_name}:{what}", _shapes(tensors), began, time.perf_counter())
-
-        if wait and not self._unfinished:
-            with self._order:
-                operate()
-            return _DONE
-        future: Future = Future()
-        if tensors and tensors[0].device is not cpu:  # on a stream of the GPU, which keeps the order itself
-            with self._order:
-                operate()
-            future.set_result(results)
-            return Work(future, what=what)
-        self._enqueue(operate, future, results)
-        if wait:
-            future.wait()
-        return Work(future, what=what)
-
-    def _detail(self, what: str, tensors: Sequence[Tensor]) -> str:
-        """At debug level DETAIL: number and shapes of an operation, which must be the same on all ranks."""
-        if get_debug_level() is not DebugLevel.DETAIL:
-            return ""
-        if what not in ("all_reduce", "broadcast", "reduce", "reduce_scatter", "scatter"):
-            return f" #{self._sequence}"  # shapes may differ
-        shapes = ", ".join(f"{t.dtype} {tuple(t.shape)}" for t in tensors)
-        return f" #{self._sequence} of {shapes}"
-
-    def _enqueue(self, operate: Callable[[], None], future: Future, results: list) -> None:
-        with self._counting:
-            self._unfinished += 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work_off, name="process group", daemon=True)
-                self._thread.start()
-        self._pending.put((operate, future, results))
-
-    def _work_off(self) -> None:
-        while (item := self._pending.get()) is not None:
-            operate, future, results = item
-            try:
-                with self._order:
-                    operate()
-            except Exception as problem:  # it belongs to whoever waits
-                with self._counting:
-                    self._unfinished -= 1
-                future.set_exception(problem)
-            else:
-                with self._counting:
-                    self._unfinished -= 1
-                future.set_result(results)
-            del item, operate, future, results  # the tensors may go now
 
     # -- collectives --------------------------------------------------------------------------------------------------
 
@@ -567,7 +366,7 @@ class ProcessGroup:
         if observers:
             now = time.perf_counter()
             for observe in list(observers):
-                observe(f"{self.backend_name}:{what}", _shapes(tensors), now, now)
+                observe(f"{self.backend_name}:{what}", shapes_of(tensors), now, now)
         return TransferWork(transfer, tensors, what != "send")
 
     # -- the barrier that tells who is missing --------------------------------------------------------------------------
@@ -613,27 +412,3 @@ class ProcessGroup:
             names = ", ".join(str(self.ranks[r]) for r in failed)
             title = f"Ranks {names}" if wait_all_ranks else f"Rank {names}"
             raise RuntimeError(f"[Rank 0]: {title} failed to pass monitoredBarrier in {milliseconds} ms")
-
-    # -- the end ------------------------------------------------------------------------------------------------------
-
-    def shutdown(self) -> None:
-        """Let go of threads and memory. Operations under way are finished first."""
-        if self._closed:
-            return
-        self._closed = True
-        thread = self._thread
-        if thread is not None:
-            self._pending.put(None)
-            thread.join(5)
-        for engine in (self._engine, *self._gpu_engines.values()):
-            if engine is not None:
-                engine.close()
-        self._gpu_engines.clear()
-
-    abort = shutdown
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.group_name!r}: rank {self._rank} of {self._size}, {self.backend_name}>"
-
-    def __reduce__(self) -> tuple:
-        raise TypeError(f"cannot pickle '{type(self).__name__}' object")
