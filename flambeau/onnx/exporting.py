@@ -27,9 +27,10 @@ from .enums import OperatorExportTypes, TrainingMode
 from .errors import OnnxExporterError
 from .from_export import ProgramReader
 from .from_script import Pair, ScriptReader, has_control_flow
-from .from_trace import Recorded, TraceReader, check_other_sizes, mark_sizes, sizes_of_dims, sizes_of_words
+from .from_trace import TraceReader, check_other_sizes, mark_sizes, sizes_of_dims, sizes_of_words
 from .optimize import optimized
 from .program import ONNXProgram
+from .recorded import Recorded
 from .registry import NEWEST, OLDEST
 from .serialize import as_output, model_proto, number_values, onnx_package
 
@@ -184,7 +185,7 @@ class _Export:
     def run(self) -> Builder:
         model = self.model
         compiled = isinstance(model, (ScriptModule, ScriptFunction))
-        with select_model_mode_for_export(model, self.training), functions.exporting(self.g.opset):
+        with select_model_mode_for_export(model, self.training), functions.exporting(self.g.opset, self.table or ()):
             if compiled and (not self.dynamo or has_control_flow(inlined(model.graph))):
                 self._scripted()
             else:
@@ -212,6 +213,7 @@ class _Export:
                     lambda: self._recorded(module),
                 )
         reader = (ProgramReader if self.dynamo else TraceReader)(self.program, self.g, self.table)
+        reader.apart = self.program is self.model
         self.say("Translate the graph into ONNX", reader.run)
 
     def _recorded(self, module: Module) -> Any:

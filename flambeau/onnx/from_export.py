@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import operator
-import os
+from itertools import zip_longest
 from typing import Any
 
+import flambeau
+
 from ..core.tensor import Tensor
-from ..fx.node import Node
+from ..fx.node import Node, map_arg
+from ..library.aten import OpOverload
 from ..utils import _pytree as pytree
 from ..utils.progress import Progress
+from . import functions
 from .builder import Builder, Value
 from .converter import Converter, Described, Slot, unknown
+from .recorded import HOUSE, OneCall, Recorded
 from .registry import form_of
 from .serialize import as_output
 
-HOUSE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep  # where this library's own files are
 _MANY = 500  # nodes: models with more show how far they are
 _SIZES = {
     operator.add: "Add", operator.sub: "Sub", operator.mul: "Mul", operator.floordiv: "Div", operator.mod: "Mod",
@@ -51,6 +55,7 @@ class ProgramReader:
         self.program, self.g = program, builder
         self.converter = Converter(builder, table)
         self.known: dict[Node, Any] = {}
+        self.apart = False  # whether operators that nothing translates are still to be taken apart
 
     def run(self) -> None:
         self.walk()
@@ -147,12 +152,20 @@ class ProgramReader:
                 default = getattr(argument, "default_value", None)
                 if default is not None:
                     arguments[argument.name] = default
-        result = self.converter.call(schema, arguments, described(node.meta), _place(node), target)
+        result = in_parts(self, target, arguments, self._examples(node, arguments)) if self.apart else NotImplemented
+        if result is NotImplemented:
+            result = self.converter.call(schema, arguments, described(node.meta), _place(node), target)
         return (
             result.value
             if isinstance(result, Slot) and schema.name in ("aten::sym_size", "aten::sym_numel", "aten::item")
             else result
         )
+
+    def _examples(self, node: Node, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Arguments of a node's call with tensors like those it had."""
+        given = map_arg((node.args, node.kwargs), lambda n: _example(n.meta.get("val")))
+        names = [a.name for a in node.target._schema.arguments]  # type: ignore[union-attr]
+        return {**arguments, **dict(zip(names, given[0])), **given[1]}
 
     def output(self, node: Node) -> None:
         for number, thing in enumerate(pytree.tree_leaves(node.args[0])):
@@ -161,6 +174,52 @@ class ProgramReader:
                 continue
             value = self.converter.current(taken) if isinstance(taken, Slot) else self.g.value(taken)
             as_output(self.g, value, self.output_name(thing, number))
+
+
+def _example(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_example(v) for v in value]
+    return flambeau.ones(value.shape, dtype=value.dtype) if isinstance(value, Tensor) else value
+
+
+def in_parts(reader: Any, overload: Any, arguments: dict[str, Any], examples: dict[str, Any]) -> Any:
+    """A call that nothing translates, written into a reader's graph as those it is made of; NotImplemented for others, and where numbers
+    that the program computes would become constants."""
+    if not isinstance(overload, OpOverload) or functions.parts(overload) is None:
+        return NotImplemented
+    slots, (leaves, spec) = pytree.tree_leaves(arguments), pytree.tree_flatten(examples)
+    if any(isinstance(s, Slot) != isinstance(e, Tensor) or isinstance(s, Value) for s, e in zip_longest(slots, leaves)):
+        return NotImplemented
+    given = [slot for slot in slots if isinstance(slot, Slot)]
+    recorded = Recorded(OneCall(overload, leaves, spec), tuple(e for e in leaves if isinstance(e, Tensor)), {})
+    return PartsReader(recorded, reader, given).results()
+
+
+class PartsReader(ProgramReader):
+    """Writes the recorded parts of one call into the graph that another reader writes."""
+
+    def __init__(self, recorded: Recorded, outer: Any, given: list[Slot]) -> None:
+        super().__init__(recorded, outer.g)
+        self.converter, self.given = outer.converter, iter(given)
+        known = all(isinstance(n, int) for slot in given for n in slot.value.shape or (None,))
+        for node in () if known else recorded.graph.nodes:  # of the example's sizes, none is known to stay
+            if isinstance(node.meta.get("val"), Tensor):
+                node.meta["sizes"] = [None] * node.meta["val"].dim()
+
+    def placeholder(self, node: Node) -> None:
+        constant = self.program.constants.get(self.kinds[node.name].target)
+        self.known[node] = next(self.given) if constant is None else Slot(self.g.value(constant))
+
+    def output(self, node: Node) -> None:
+        self.returned = self._taken(node.args[0])
+
+    def results(self) -> Any:
+        self.walk()
+        found = pytree.tree_unflatten(self.returned, self.program.out_spec)
+        return list(found) if isinstance(found, tuple) else found
+
+    def _name(self, node: Node) -> None:
+        """Parts have no names of their own: the last is called after the call."""
 
 
 def _scope(node: Node) -> str:

@@ -5,25 +5,21 @@ tells dtypes and ranks, which TorchScript does not know."""
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from typing import Any
 
 import flambeau
 
 from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.tensor import Tensor
-from ..fx.node import Node as FxNode
 from ..jit import operators
 from ..jit.interpreter import _schema_of
 from ..jit.ir import Block, Node, constant_of
 from ..jit.ir import Value as ScriptValue
 from ..jit.types import ClassType, FunctionType
-from ..utils import _pytree as pytree
-from . import functions
 from .builder import Builder, Value
 from .converter import Converter, Described, Slot
 from .errors import OnnxExporterError
-from .from_trace import Recorded, TraceReader
+from .from_export import in_parts
 from .registry import operator_named
 
 _NONE = object()  # what a branch that was not taken would have given
@@ -310,25 +306,11 @@ class ScriptReader:
         if "b" in arguments and "a" in arguments:  # operators of numbers
             return Pair(self._of_numbers(node, arguments, example), example)
         place = node.range.highlight().strip() if node.range is not None else ""
-        made = self._in_parts(schema, arguments, dict(zip(arguments, (p.example for p in pairs))))
+        overload = getattr(operator_named(schema.name), schema.overload_name or "default", None)
+        made = in_parts(self, overload, arguments, dict(zip(arguments, (p.example for p in pairs))))
         if made is NotImplemented:
             made = self.converter.call(schema, arguments, _shadow(example), place)
         return Pair(Slot(made) if isinstance(made, Value) else made, example)
-
-    def _in_parts(self, schema: Any, arguments: dict[str, Any], examples: dict[str, Any]) -> Any:
-        """A call that nothing translates, as those it is made of; NotImplemented for others, and where numbers that the program
-        computes would become constants."""
-        packet = operator_named(schema.name) if schema.name.startswith("aten::") else None
-        overload = getattr(packet, schema.overload_name or "default", None)
-        if overload is None or functions.parts(overload) is None:
-            return NotImplemented
-        slots = pytree.tree_leaves(arguments)
-        leaves, spec = pytree.tree_flatten(examples)
-        if any(isinstance(s, Slot) != isinstance(e, Tensor) for s, e in zip_longest(slots, leaves)):
-            return NotImplemented
-        given = [slot for slot in slots if isinstance(slot, Slot)]
-        recorded = Recorded(_Call(overload, leaves, spec), tuple(e for e in leaves if isinstance(e, Tensor)), {})
-        return PartsReader(recorded, self, given).results()
 
     def _arguments(self, schema: Any, pairs: list[Pair]) -> dict[str, Any]:
         arguments = {}
@@ -360,44 +342,6 @@ class ScriptReader:
         ]
         with flambeau.no_grad():
             return run(*examples)
-
-
-class _Call(flambeau.nn.Module):
-    """A call of an operator, as a module that takes the tensors among its arguments."""
-
-    def __init__(self, overload: Any, leaves: list[Any], spec: Any) -> None:
-        super().__init__()
-        self.__dict__.update(overload=overload, leaves=leaves, spec=spec)
-
-    def forward(self, *tensors: Tensor) -> Any:
-        given = iter(tensors)
-        arguments = pytree.tree_unflatten([next(given) if isinstance(n, Tensor) else n for n in self.leaves], self.spec)
-        positional, named = self.overload._schema.as_call(
-            [arguments.get(a.name, a.default_value) for a in self.overload._schema.arguments]
-        )
-        return self.overload(*positional, **named)
-
-
-class PartsReader(TraceReader):
-    """Writes the recorded parts of one call into the graph that another reader writes."""
-
-    def __init__(self, recorded: Recorded, outer: ScriptReader, given: list[Slot]) -> None:
-        super().__init__(recorded, outer.g)
-        self.converter, self.given = outer.converter, iter(given)
-        for node in recorded.graph.nodes:  # of the example's sizes, none is known to stay
-            if isinstance(node.meta.get("val"), Tensor):
-                node.meta["sizes"] = [None] * node.meta["val"].dim()
-
-    def placeholder(self, node: FxNode) -> None:
-        constant = self.program.constants.get(self.kinds[node.name].target)
-        self.known[node] = next(self.given) if constant is None else Slot(self.g.value(constant))
-
-    def output(self, node: FxNode) -> None:
-        self.returned = self._taken(node.args[0])
-
-    def results(self) -> Any:
-        self.walk()
-        return self.returned[0] if len(self.returned) == 1 else self.returned
 
 
 def _number_dtype(example: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from .. import export  # noqa: F401  the whole room before its parts: see naming.load
@@ -15,6 +15,7 @@ from .registry import custom_form, form_of, in_torchlib, parts_of, reason
 
 class _State(threading.local):
     opset: int | None = None
+    table: Collection[Any] = ()  # overloads that the user translates
 
 
 _state = _State()
@@ -40,6 +41,8 @@ def keeps(op: Any, name: str) -> bool:
     if getattr(op, "kind", "") not in ("composite", "pointwise"):
         return True
     opset, plain = current_opset(), f"aten::{name.removesuffix('_')}"
+    if any(getattr(overload, "overloadpacket", overload).__name__ == name for overload in _state.table):
+        return True
     if custom_form(f"aten::{name}", opset) is not None or parts_of(plain, opset) is not None:
         return True
     form = form_of(f"aten::{name}") or form_of(plain)
@@ -53,7 +56,7 @@ def parts(overload: Any) -> Callable | None:
     translates it."""
     name, opset = overload._schema.name, current_opset()
     plain = name.removesuffix("_")
-    if custom_form(name, opset) is not None:
+    if overload in _state.table or custom_form(name, opset) is not None:
         return None
     declared = parts_of(name, opset)
     if declared is not None:
@@ -73,15 +76,15 @@ def _comes_apart(op: Any) -> bool:
 
 
 @contextlib.contextmanager
-def exporting(opset: int) -> Iterator[None]:
-    """Inside, an export is under way."""
-    before, kept = _state.opset, (keeping.wanted, keeping.whole, keeping.parts)
-    _state.opset = opset
+def exporting(opset: int, table: Collection[Any] = ()) -> Iterator[None]:
+    """Inside, an export is under way; `table` holds the overloads that the user translates."""
+    before, kept = (_state.opset, _state.table), (keeping.wanted, keeping.whole, keeping.parts)
+    _state.opset, _state.table = opset, table
     keeping.wanted = lambda function: hasattr(function, "symbolic")  # type: ignore[method-assign]
     keeping.whole = keeps  # type: ignore[method-assign]
     keeping.parts = parts  # type: ignore[method-assign]
     try:
         yield
     finally:
-        _state.opset = before
+        _state.opset, _state.table = before
         keeping.wanted, keeping.whole, keeping.parts = kept  # type: ignore[method-assign]

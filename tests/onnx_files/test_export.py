@@ -299,3 +299,38 @@ def test_shifts_before_there_are_operators_of_bits():
     model.forward = lambda x: x >> 2
     x = torch.tensor([-(2**63), -7, 9])
     np.testing.assert_array_equal(run(exported(model, (x,), 11), x.numpy())[0], (x >> 2).numpy())
+
+
+def test_operators_that_are_made_of_others_are_translated_by_the_users_table():
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.std(), F.gelu(x)
+
+    def translated(g, x, *rest):
+        return g.op("Relu", x)
+
+    table = {
+        torch.ops.aten.std.correction: translated,
+        torch.ops.aten.std.default: translated,
+        torch.ops.aten.gelu.default: translated,
+    }
+    program = torch.onnx.export(
+        Model(), (torch.rand(3),), opset_version=17, custom_translation_table=table, verbose=False
+    )
+    assert [node.op_type for node in program.model_proto.graph.node] == ["Relu", "Relu"]
+
+
+@pytest.mark.parametrize("changing", [False, True])
+def test_an_exported_program_of_operators_that_are_made_of_others(changing):
+    class Model(nn.Module):
+        def forward(self, x):
+            first, second = x.chunk(2, 1)
+            y = F.gelu(first) + second.std(1, keepdim=True)
+            return F.smooth_l1_loss(y, torch.zeros_like(y)), torch.rot90(x), y.topk(2)[0]
+
+    model, x = Model(), torch.rand(3, 8)
+    sizes = ({0: torch.export.Dim("rows")},) if changing else None
+    program = torch.onnx.export(torch.export.export(model, (x,), dynamic_shapes=sizes), opset_version=17, verbose=False)
+    for given in (x, torch.rand(5, 8)) if changing else (x,):
+        for found, wanted in zip(run(program.model_proto.SerializeToString(), given.numpy()), model(given)):
+            np.testing.assert_allclose(found, wanted.numpy(), rtol=1e-4, atol=1e-6)
