@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import flambeau
 
-from .. import jit  # noqa: F401  the whole room before its parts: see naming.load
 from ..core.tensor import Tensor
 from ..export._trace import FunctionTarget, Unsupported, resized
 from ..export.dynamic_shapes import combined, gather
