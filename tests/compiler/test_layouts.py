@@ -80,7 +80,7 @@ def test_only_where_nobody_looks():
 
 
 def test_steps_that_take_pictures_as_they_were():
-    """Average pools (called through Python), dropout, products over pixels and flat pictures lie between convolutions."""
+    """Dropout, products over pixels and flat pictures lie between convolutions."""
 
     class Model(nn.Module):
         def __init__(self):

@@ -219,7 +219,7 @@ class Recorder(modes.Mode):
         """The operator is done: its native calls are its effect, or it will be called again as a whole."""
         self._adopt(leaf, given, result)
         touched = {ref.buffer for step in leaf.steps for ref in step.refs()}
-        if not leaf.steps and not leaf.problem and op.name in _UNINITIALISED:
+        if not leaf.steps and not leaf.problem and op.unfilled:
             return
         if not leaf.problem and any(b not in touched and self.memory.buffers[b].size for b in leaf.makes):
             leaf.problem = "it fills memory by itself"
@@ -484,7 +484,6 @@ def _is_plain(t: Tensor) -> bool:
     return t.device is cpu and not t.is_sparse and hasattr(t, "_storage")
 
 
-_UNINITIALISED = frozenset(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"))
 _CALLBACK = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int64)
 
 

@@ -215,7 +215,7 @@ def _sizes(size: tuple, options: dict[str, Any]) -> tuple:
     return (options.pop("size"),) if not size and "size" in options else size
 
 
-@composite(kind="creation", method=False)
+@composite(kind="creation", unfilled=True, method=False)
 def empty(*size: Any, out: Any = None, **options: Any) -> Tensor:
     """An uninitialised tensor.
 
@@ -273,7 +273,7 @@ def scalar_tensor(s: Any, **options: Any) -> Tensor:
     )
 
 
-@composite(kind="creation", method=False)
+@composite(kind="creation", unfilled=True, method=False)
 def empty_strided(size: Any, stride: Any, **options: Any) -> Tensor:
     """An uninitialised tensor with the given strides."""
     return _strided("empty_strided", size, stride, read_options("empty_strided", options), get_default_dtype(), None)
@@ -292,7 +292,7 @@ def _strided(name: str, size: Any, stride: Any, options: Options, d: dtype, wher
     return finish(uninitialised(t), options.requires_grad)
 
 
-@composite(kind="creation", method=False)
+@composite(kind="creation", unfilled=True, method=False)
 def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
     """An uninitialised tensor without gaps whose dimensions lie in memory in the order `physical_layout`."""
     shape = as_shape((as_ints(size, "empty_permuted"),), "empty_permuted")
@@ -343,7 +343,7 @@ def _like(name: str, input: Tensor, options: dict[str, Any]) -> tuple[Tensor, Op
     return empty_as(input, chosen.dtype, chosen.device, chosen.format), chosen
 
 
-@composite(kind="creation", method=False, batching="fronted", sharding="empty")
+@composite(kind="creation", unfilled=True, method=False, batching="fronted", sharding="empty")
 def empty_like(input: Tensor, **options: Any) -> Tensor:
     """An uninitialised tensor of the same shape (and, by default, dtype and layout)."""
     t, chosen = _like("empty_like", input, options)
@@ -379,7 +379,7 @@ def _new_filled(name: str, self: Tensor, size: tuple, value: Any, options: dict[
     return finish(t if value is None else fill_raw(t, value), chosen.requires_grad)
 
 
-@composite(kind="creation", function=False)
+@composite(kind="creation", unfilled=True, function=False)
 def new_empty(self: Tensor, *size: Any, **options: Any) -> Tensor:
     """An uninitialised tensor with this one's dtype and device."""
     return _new_filled("new_empty", self, size, None, options)
@@ -409,7 +409,7 @@ def new_full(self: Tensor, size: Any, fill_value: Any, **options: Any) -> Tensor
     return _new_filled("new_full", self, (as_ints(size, "new_full"),), value, options)
 
 
-@composite(kind="creation", function=False)
+@composite(kind="creation", unfilled=True, function=False)
 def new_empty_strided(self: Tensor, size: Any, stride: Any, **options: Any) -> Tensor:
     """Like empty_strided, with this tensor's dtype and device."""
     chosen = read_options("new_empty_strided", options)
