@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -64,6 +65,13 @@ def test_its_version_and_license_are_said_once(archive: tarfile.TarFile) -> None
     assert facts["License-Expression"] == "BSD-3-Clause" and facts["License-File"] == "LICENSE"
     assert f'"{flambeau.__version__}"' not in (ROOT / "pyproject.toml").read_text()
     assert any(line.startswith("Development Status") for line in facts.get_all("Classifier"))
+
+
+def test_the_changelog_ends_its_unreleased_part_at_this_version() -> None:
+    first, *released = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first == "Unreleased" and released[0].startswith(f"{flambeau.__version__} (")
+    dates = [re.fullmatch(r"\d+\.\d+\.\d+ \((\d{4}-\d\d-\d\d)\)", each)[1] for each in released]
+    assert dates == sorted(dates, reverse=True)
 
 
 def test_every_python_that_is_promised_and_found_is_tried(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ class Recorder(modes.Observer, watching.Watcher):
         if self.current is not event:
             event.end_thread = threading.get_native_id()
         if self.clock is not None:
-            event.marks = (event.marks[0], self.clock.mark())  # type: ignore[index]
+            event.marks = (event.marks[0], self.clock.mark())
         if self.current is event:
             self.current = event.parent
 

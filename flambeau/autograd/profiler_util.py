@@ -252,7 +252,7 @@ class FunctionEvent(FormattedTimesMixin):
         return self._without_children("device_memory_usage")
 
     @property
-    def cpu_time_total(self) -> float:  # type: ignore[override]
+    def cpu_time_total(self) -> float:
         return self.time_range.elapsed_us() if self.device_type == DeviceType.CPU else 0
 
     @property
@@ -260,7 +260,7 @@ class FunctionEvent(FormattedTimesMixin):
         return self._without_children("cpu_time_total")
 
     @property
-    def device_time_total(self) -> float:  # type: ignore[override]
+    def device_time_total(self) -> float:
         if self.is_async or not self.use_device:
             return 0
         if self.device_type != DeviceType.CPU:

@@ -17,46 +17,24 @@ from typing import Any
 
 from ..core import naming
 
+
+def _same_names(further: str, home: str, names: str) -> dict[str, str]:
+    return {further + name: home + name for name in names.split()}
+
+
 # Modules and packages, with all that is in them, by the further name: both names give one module object.
 MOVED = {
-    **{
-        name: f"compat.private.{name}"
-        for name in [
-            "_C",
-            "_VF",
-            "__config__",
-            "__future__",
-            "_custom_op",
-            "_dynamo",
-            "_higher_order_ops",
-            "_inductor",
-            "_jit_internal",
-            "_library",
-            "_ops",
-            "_prims_common",
-            "_subclasses",
-            "_tensor",
-            "_tensor_str",
-            "_utils",
-        ]
-    },
-    **{
-        f"backends.{name}": f"compat.switches.{name}"
-        for name in [
-            "cuda",
-            "cudnn",
-            "cusparselt",
-            "kleidiai",
-            "mha",
-            "mkl",
-            "mkldnn",
-            "mps",
-            "nnpack",
-            "openmp",
-            "opt_einsum",
-            "quantized",
-        ]
-    },
+    **_same_names(
+        "",
+        "compat.private.",
+        "_C _VF __config__ __future__ _custom_op _dynamo _higher_order_ops _inductor"
+        " _jit_internal _library _ops _prims_common _subclasses _tensor _tensor_str _utils",
+    ),
+    **_same_names(
+        "backends.", "compat.switches.", "cuda cudnn cusparselt mha mkldnn mps nnpack openmp opt_einsum quantized"
+    ),
+    "backends.kleidiai": "compat.switches.unused",
+    "backends.mkl": "compat.switches.unused",
     "distributed._tensor": "distributed.tensor",
     "distributed._tensor.api": "distributed.tensor",
     "distributed._tensor.device_mesh": "distributed.device_mesh",
@@ -77,6 +55,7 @@ GATHERED = {
     "ao.quantization.fx.lower_to_fbgemm": "ao.quantization.fx._lower_to_native_backend: lower_to_fbgemm=_lower_to_native_backend",
     "ao.quantization.fx.pattern_utils": "ao.quantization.fx.match_utils: _sorted_patterns_dict",
     "autograd.anomaly_mode": "autograd.grad_mode: detect_anomaly set_detect_anomaly",
+    "compat.private._dynamo.exc": "core.compile_options: TorchDynamoException Unsupported",
     "compat.private._library": "",
     "compat.private._library.infer_schema": "library: infer_schema",
     "compat.private._ops": "library.higher_order: HigherOrderOperator, library.aten: OpOverload OpOverloadPacket, : ops",
@@ -100,10 +79,16 @@ GATHERED = {
     "serve.ts.protocol.otf_message_handler": "serve.ts.handler_utils.utils: send_intermediate_predict_response",
     "utils._contextlib": "autograd.grad_mode: _DecoratorContextManager _NoParamDecoratorContextManager=_NoArguments",
     "utils.model_zoo": "hub: load_url=load_state_dict_from_url",
+    "vision.models.mobilenet": "vision.models.mobilenetv2: MobileNetV2 MobileNet_V2_Weights mobilenet_v2, vision.models.mobilenetv3: MobileNetV3"
+    " MobileNet_V3_Large_Weights MobileNet_V3_Small_Weights mobilenet_v3_large mobilenet_v3_small",
+    "vision.models.quantization.mobilenet": "vision.models.quantization.mobilenetv2: MobileNet_V2_QuantizedWeights QuantizableMobileNetV2"
+    " mobilenet_v2, vision.models.quantization.mobilenetv3: MobileNet_V3_Large_QuantizedWeights QuantizableMobileNetV3 mobilenet_v3_large",
     "vision.ops.ciou_loss": "vision.ops._losses: complete_box_iou_loss",
     "vision.ops.diou_loss": "vision.ops._losses: distance_box_iou_loss",
     "vision.ops.focal_loss": "vision.ops._losses: sigmoid_focal_loss",
     "vision.ops.giou_loss": "vision.ops._losses: generalized_box_iou_loss",
+    "vision.ops.ps_roi_align": "vision.ops.roi_align: PSRoIAlign ps_roi_align",
+    "vision.ops.ps_roi_pool": "vision.ops.roi_pool: PSRoIPool ps_roi_pool",
 }
 
 

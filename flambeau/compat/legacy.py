@@ -16,7 +16,7 @@ from ..core.layout import sparse_coo, strided
 from ..core.promotion import get_default_dtype, set_default_dtype
 from ..core.size import Size, make_size
 from ..core.storage import UntypedStorage
-from ..core.tensor import Tensor
+from ..core.tensor import OpenTensor, Tensor
 from ..core.tensor import empty as raw_empty
 from ..core.tensor import new_tensor as header
 from ..core.typed_storage import TypedStorage
@@ -67,7 +67,7 @@ def _construct(cls: type, *args: Any, **kwargs: Any) -> Any:
     return t if cls is Tensor else Tensor._make_subclass(cls, t)
 
 
-Tensor.__new__ = staticmethod(_construct)  # type: ignore[method-assign]
+OpenTensor.__new__ = staticmethod(_construct)
 
 
 class _TensorType(type):

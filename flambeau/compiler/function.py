@@ -220,9 +220,9 @@ class CompiledFunction:
         keywords = {p.arg for p in (*a.args, *a.kwonlyargs)}
         for k, v in self.values.items():
             if len(v) >= _VALUES and type(k) is int:
-                self.varying.add(names[k] if k < len(names) else a.vararg.arg)  # type: ignore[union-attr]
+                self.varying.add(names[k] if k < len(names) else a.vararg.arg)
             elif len(v) >= _VALUES:
-                self.varying.add(k if k in keywords else a.kwarg.arg)  # type: ignore[union-attr]
+                self.varying.add(k if k in keywords else a.kwarg.arg)
         return True
 
     def _sizes(self, pattern: tuple) -> Sizes:

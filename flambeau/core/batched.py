@@ -40,7 +40,7 @@ class BatchedTensor(Tensor):
     """One element of the batch along dimension `_hidden` of `_value`; `_level` is the vmap call it belongs to."""
 
     __slots__ = ("_value", "_hidden", "_level")
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function
 
     _value: Tensor
     _hidden: int

@@ -238,14 +238,14 @@ def staying() -> bool:
     return bool(stack) and stack[0].stays
 
 
-def unwatched(function: Callable) -> Callable:
+def unwatched(function: Any) -> Any:
     """The public function of an operator without its test of the modes. One that only asks modes which ask arguments (`asking`)
     is its own."""
     try:
-        return function._unwatched  # type: ignore[attr-defined]
+        return function._unwatched
     except AttributeError:
         make = getattr(function, "_make_unwatched", None)
         if make is None:
             return function
-        found = function._unwatched = make()  # type: ignore[attr-defined]
+        found = function._unwatched = make()
         return found

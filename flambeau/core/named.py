@@ -66,7 +66,7 @@ class NamedTensor(Tensor):
     """A tensor with names; `_value` is the same one without. It has no slots of its own, so that a tensor can change its class."""
 
     __slots__ = ()
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function
     _prints_as_tensor = True
 
     _strides = _refused("strides")
@@ -113,7 +113,7 @@ class NamedTensor(Tensor):
         self._value._adopt(other)
         refresh(self)
 
-    @property  # type: ignore[misc]
+    @property
     def data(self) -> Tensor:
         return set_names(self._value.data, self._dims)
 

@@ -202,9 +202,9 @@ def _from_numpy_values(shape: list[int], level: Any, kind: type, target: dtype |
         values = np.array(level)
     else:
         return None
-    source = FROM_NUMPY.get(values.dtype)
+    source: Any = FROM_NUMPY.get(values.dtype)
     packed = _pack_numpy(values, source, target or source) if source is not None else None
-    return None if packed is None else (tuple(shape), target or source, packed)  # type: ignore[return-value]
+    return None if packed is None else (tuple(shape), target or source, packed)
 
 
 def _pack_numpy(values: np.ndarray, source: dtype, target: dtype | None) -> np.ndarray | None:

@@ -12,11 +12,11 @@ from .tensor import Tensor
 _DEFAULT = getattr(object, "__getstate__", None)  # Python 3.11 and later have one
 
 
-def object_state(t: Tensor) -> Any:
+def object_state(t: Any) -> Any:
     """A dictionary of attributes, or with slots a pair of them, or what the class's own __getstate__ gives."""
     kind: Any = type(t)
     if getattr(kind, "__getstate__", None) is not _DEFAULT:
-        return t.__getstate__()  # type: ignore[attr-defined]
+        return t.__getstate__()
     attributes = {name: value for name, value in t.__dict__.items() if name != "_is_param"}
     slots = {name: getattr(t, name) for name in slots_of_users(kind) if hasattr(t, name)}
     return (attributes, slots) if slots else attributes

@@ -36,6 +36,12 @@ class _Skip(threading.local):
 skip = _Skip()
 
 
+def with_attributes(function: Callable) -> Any:
+    """Return the function itself, typed as an object that takes attributes."""
+    return function
+
+
+@with_attributes
 def disabled_torch_function(func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
     """The override of classes that want none: results of operators on them are plain tensors."""
     with DisableTorchFunctionSubclass():
@@ -187,6 +193,7 @@ _INTERCEPT = modes.intercept.__code__
 def overridable(function: Callable) -> Callable:
     """A plain function that asks modes and arguments like an operator."""
 
+    @with_attributes
     @functools.wraps(function)
     def face(*args: Any, **kwargs: Any) -> Any:
         if modes.active and modes.asking():
@@ -198,8 +205,8 @@ def overridable(function: Callable) -> Callable:
                 return face(*args, **kwargs)
             raise
 
-    face.name = function.__name__  # type: ignore[attr-defined]
-    FACE_CODES.add(face.__code__)  # type: ignore[attr-defined]
+    face.name = function.__name__
+    FACE_CODES.add(face.__code__)
     return face
 
 

@@ -154,7 +154,7 @@ class QuantizedTensor(Tensor):
     """`_codes` is the plain tensor of whole numbers, `_quantizer` says what they stand for."""
 
     __slots__ = ("_codes", "_quantizer")
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function
     _prints_as_tensor = True
     is_quantized = True
 

@@ -40,7 +40,7 @@ def _trap(name: str) -> property:
 class SpreadTensor(Tensor):
     """What stands for parts on several ranks. A subclass says what calls on it do (`_call_spread`)."""
 
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function
 
     _strides = _trap("strides")
     _offset = _trap("storage offset")

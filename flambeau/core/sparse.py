@@ -76,7 +76,7 @@ class SparseTensor(Tensor):
     """What all sparse layouts share. `_values_part` holds the values, (number of entries, *dense sizes)."""
 
     __slots__ = ("_values_part",)
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function
     _prints_as_tensor = True
 
     _values_part: Tensor

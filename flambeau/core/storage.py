@@ -413,8 +413,8 @@ class UntypedStorage:
             )
         if _watched:
             watching.tell_looked()
-        block = (ctypes.c_char * self.size_bytes).from_address(self.ptr)
-        block._storage = self  # type: ignore[attr-defined]
+        block: Any = (ctypes.c_char * self.size_bytes).from_address(self.ptr)
+        block._storage = self
         return block
 
     def share_memory_(self) -> UntypedStorage:

@@ -353,6 +353,9 @@ class Tensor(TensorMethods):
 
 
 register_plain(Tensor)
+OpenTensor: Any = Tensor  # for the rooms that give tensors their methods
+
+
 _AS_THEY_ARE = (Tensor.__dict__["grad"].__get__, Tensor.__dict__["_base"].__get__)
 
 

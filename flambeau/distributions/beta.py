@@ -54,5 +54,5 @@ class Beta(Parametric, ExponentialFamily):
 
     _natural_params = property(lambda self: (self.concentration1, self.concentration0))
 
-    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
         return x.lgamma() + y.lgamma() - (x + y).lgamma()

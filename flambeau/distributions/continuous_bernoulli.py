@@ -104,7 +104,7 @@ class ContinuousBernoulli(ProbsOrLogits, ExponentialFamily):
     _mean_carrier_measure = 0
     _natural_params = property(lambda self: (self.logits,))
 
-    def _log_normalizer(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def _log_normalizer(self, x: Tensor) -> Tensor:
         stable, safe = self._stable(x, (self._lims[0] - 0.5, self._lims[1] - 0.5))
         taylor = 0.5 * x + x.pow(2) / 24 - x.pow(4) / 2880
         return where(stable, safe.expm1().abs().log() - safe.abs().log(), taylor)

@@ -82,5 +82,5 @@ class Dirichlet(Parametric, ExponentialFamily):
 
     _natural_params = property(lambda self: (self.concentration,))
 
-    def _log_normalizer(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def _log_normalizer(self, x: Tensor) -> Tensor:
         return x.lgamma().sum(-1) - x.sum(-1).lgamma()

@@ -49,5 +49,5 @@ class Exponential(Parametric, ExponentialFamily):
     _mean_carrier_measure = 0
     _natural_params = property(lambda self: (-self.rate,))
 
-    def _log_normalizer(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def _log_normalizer(self, x: Tensor) -> Tensor:
         return -(-x).log()

@@ -56,5 +56,5 @@ class Gamma(Parametric, ExponentialFamily):
     _mean_carrier_measure = 0
     _natural_params = property(lambda self: (self.concentration - 1, -self.rate))
 
-    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
         return (x + 1).lgamma() - (x + 1) * (-y).log()

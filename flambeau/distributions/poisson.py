@@ -40,5 +40,5 @@ class Poisson(Parametric, ExponentialFamily):
 
     _natural_params = property(lambda self: (self.rate.log(),))
 
-    def _log_normalizer(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def _log_normalizer(self, x: Tensor) -> Tensor:
         return x.exp()

@@ -205,7 +205,7 @@ class _Builder:
         """What the program returns; buffers that it changes are written back."""
         main = self.calls[0]
         results = []
-        for spec, value in zip(self.program.graph_signature.output_specs, output.args[0]):  # type: ignore[arg-type]
+        for spec, value in zip(self.program.graph_signature.output_specs, output.args[0]):
             found = self.value(main, value) if isinstance(value, Node) else value
             if spec.kind is OutputKind.USER_OUTPUT:
                 results.append(found)
@@ -228,7 +228,7 @@ class _Builder:
         path, kind = next(v for k, v in node.meta["nn_module_stack"].items() if k.removeprefix("L__self__") == key)
         signature = self.signatures.get(key)
         holder = self.root._holder(path)
-        again = bool(holder.graph.nodes)  # type: ignore[arg-type, union-attr]
+        again = bool(holder.graph.nodes)
         module = holder if not again else InterpreterModule(Graph())
         assert isinstance(module, InterpreterModule)
         if again:  # another call: the same parameters and children
@@ -294,7 +294,7 @@ class _Builder:
         call.module.finalize()
         holder = self.root._holder(call.path)
         relative = call.path[len(parent.path) + 1 :] if parent.path else call.path
-        if call.module is holder or _same(call.graph, holder.graph):  # type: ignore[arg-type]
+        if call.module is holder or _same(call.graph, holder.graph):
             return relative
         owner, _, name = call.path.rpartition(".")
         siblings = self.root._holder(owner)._modules

@@ -174,7 +174,7 @@ def _outside(level: Level, func: Callable, outputs: Any, out_dims: Dims) -> Any:
     return tree_unflatten([_placed(level, func, leaf, dim) for leaf, dim in zip(leaves, dims)], spec)
 
 
-def _placed(level: Level, func: Callable, leaf: Tensor, dim: int | None) -> Tensor:
+def _placed(level: Level, func: Callable, leaf: Any, dim: int | None) -> Tensor:
     if dim is None:
         if level.owns(leaf):
             raise ValueError(
@@ -185,7 +185,7 @@ def _placed(level: Level, func: Callable, leaf: Tensor, dim: int | None) -> Tens
     if not -rank <= dim < rank:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
     if level.owns(leaf):
-        return leaf._value if leaf._hidden == dim % rank else leaf._value.movedim(leaf._hidden, dim)  # type: ignore[attr-defined]
+        return leaf._value if leaf._hidden == dim % rank else leaf._value.movedim(leaf._hidden, dim)
     return level.full(leaf).movedim(0, dim)
 
 

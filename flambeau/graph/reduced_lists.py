@@ -76,7 +76,7 @@ class FusedReductions:
             self.compiled([(t.data_ptr(), out.data_ptr(), numel_of(t.shape)) for t, out in zip(inputs, outs)])
             return
         for (impl, requested), t, out in zip(self.alone, inputs, outs):
-            out.copy_(impl.call(t, None, False, requested).reshape(out.shape))  # type: ignore[attr-defined]
+            out.copy_(impl.call(t, None, False, requested).reshape(out.shape))
 
 
 __all__ = ["ReducedMember", "reduced_list", "reduced_member"]

@@ -52,14 +52,14 @@ def _from_source(matches: Matches, k: int, maker: Call, i: int) -> Call | None:
         return None
     outs, several = found
     args = tuple(given if name == kept else value for name, value in bound.items())
-    op = operator.op  # type: ignore[attr-defined]
+    op = operator.op
     kernel = Kernel(op, outs[0].device, several)
     return Call(op, kernel, args, {}, outs, [v.buffer for v in outs], call.changes, call.line, (call,))
 
 
 def _lean(call: Call, outs: list[Value]) -> Call | None:
     """The call without its last result."""
-    op = call.op.lean.op  # type: ignore[union-attr]
+    op = call.op.lean.op
     args = tuple(call.op.bind(call.args, call.kwargs).values())
     described = op.layout(*on_meta(args))
     kept = [] if type(described) is tuple else [(tuple(one[0]), one[1]) for one in described]

@@ -349,7 +349,7 @@ def _is_spread(args: Sequence[Named], position: int, kind: Type) -> bool:
 def _plan_rest(
     graph: Graph, place: Range | None, argument: Argument, rest: Sequence[Named], allow: bool, wrong: list[str]
 ) -> Plan | None:
-    element = argument.type.element  # type: ignore[attr-defined]
+    element = argument.type.element
     plans = []
     for given in rest:
         plan, result = plan_conversion(graph, place, element, given.value, allow)

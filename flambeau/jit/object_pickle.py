@@ -335,14 +335,14 @@ class Reader(RestrictedUnpickler):
         return super()._constructor(function, args)
 
     def load_build(self) -> None:
-        if isinstance(self.stack[-2], Pickled):  # type: ignore[attr-defined]
-            state = self.stack.pop()  # type: ignore[attr-defined]
-            self.stack[-1].__setstate__(state)  # type: ignore[attr-defined]
+        if isinstance(self.stack[-2], Pickled):
+            state = self.stack.pop()
+            self.stack[-1].__setstate__(state)
             return
         super().load_build()
 
     def load_reduce(self) -> None:
-        stack = self.stack  # type: ignore[attr-defined]
+        stack = self.stack
         if _is_pickled(stack[-2]):  # an enum: its value stands bare
             value = stack.pop()
             stack[-1] = stack[-1](*value) if isinstance(value, tuple) else stack[-1](value)
@@ -350,7 +350,7 @@ class Reader(RestrictedUnpickler):
         super().load_reduce()
 
     def load_newobj(self) -> None:
-        if _is_pickled(self.stack[-2]):  # type: ignore[attr-defined]
+        if _is_pickled(self.stack[-2]):
             self.load_reduce()
         else:
             super().load_newobj()

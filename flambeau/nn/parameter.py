@@ -22,7 +22,7 @@ class _ParameterMeta(type(Tensor)):  # type: ignore[misc]
 class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that is part of a module: assigned as an attribute, it is listed by `parameters()`."""
 
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         if data is None:
@@ -71,7 +71,7 @@ class _BufferMeta(type(Tensor)):  # type: ignore[misc]
 class Buffer(Tensor, metaclass=_BufferMeta):
     """A tensor that belongs to a module's state without being trained."""
 
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         if data is None:
@@ -163,7 +163,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
 class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[misc]
     """A buffer of a lazy module before its first forward."""
 
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function
     cls_to_become = Tensor
 
     def __new__(

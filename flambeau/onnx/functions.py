@@ -80,11 +80,11 @@ def exporting(opset: int, table: Collection[Any] = ()) -> Iterator[None]:
     """Inside, an export is under way; `table` holds the overloads that the user translates."""
     before, kept = (_state.opset, _state.table), (keeping.wanted, keeping.whole, keeping.parts)
     _state.opset, _state.table = opset, table
-    keeping.wanted = lambda function: hasattr(function, "symbolic")  # type: ignore[method-assign]
-    keeping.whole = keeps  # type: ignore[method-assign]
-    keeping.parts = parts  # type: ignore[method-assign]
+    keeping.wanted = lambda function: hasattr(function, "symbolic")
+    keeping.whole = keeps
+    keeping.parts = parts
     try:
         yield
     finally:
         _state.opset, _state.table = before
-        keeping.wanted, keeping.whole, keeping.parts = kept  # type: ignore[method-assign]
+        keeping.wanted, keeping.whole, keeping.parts = kept

@@ -15,7 +15,7 @@ from ..compat.legacy import typename
 from ..core import dtype as dt
 from ..core import modes
 from ..core.graph import grad_mode
-from ..core.overrides import refuse_real_tensors
+from ..core.overrides import refuse_real_tensors, with_attributes
 from ..core.promotion import get_default_dtype
 from ..core.tensor import Tensor
 from ..nn.modules.hooks import RemovableHandle
@@ -66,6 +66,7 @@ def _register(table: OrderedDict[int, Callable], hook: Callable, prepend: bool =
 def _with_hooks(step: Callable) -> Callable:
     """`step` with the registered hooks around it."""
 
+    @with_attributes
     @functools.wraps(step)
     def hooked_step(*args: Any, **kwargs: Any) -> Any:
         self = args[0]
@@ -84,7 +85,7 @@ def _with_hooks(step: Callable) -> Callable:
                 observer.end(event)
         return result
 
-    hooked_step.hooked = True  # type: ignore[attr-defined]
+    hooked_step.hooked = True
     return hooked_step
 
 

@@ -385,7 +385,7 @@ class profile(_KinetoProfile):  # noqa: N801
             self._trace_ready()
             before = _NONE
         elif before == _RECORD and now in (_NONE, _WARMUP):
-            warnings.warn(f"Incorrect schedule: RECORD followed by {now.name}", stacklevel=3)  # type: ignore[union-attr]
+            warnings.warn(f"Incorrect schedule: RECORD followed by {now.name}", stacklevel=3)
             self.stop_trace()
             return
         elif before == _WARMUP and now in (_NONE, None):

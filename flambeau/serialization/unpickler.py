@@ -148,21 +148,24 @@ def _module_class(kind: Any, file: Any, source: Any) -> Any:
     return kind
 
 
-class Unpickler(_TorchNames, pickle._Unpickler):
+_Unpickler: Any = pickle._Unpickler  # whose stack and steps its stub leaves out
+
+
+class Unpickler(_TorchNames, _Unpickler):
     """The pure-Python unpickler: a damaged file can make the C one allocate gigabytes for its memo."""
 
-    dispatch: ClassVar[Any] = dict(pickle._Unpickler.dispatch)
+    dispatch: ClassVar[Any] = dict(_Unpickler.dispatch)
 
     def __init__(self, file: Any, load_storage: LoadStorage, **options: Any):
         super().__init__(file, **options)
         self.load_storage = load_storage
 
     def load_build(self) -> None:
-        t = self.stack[-2]  # type: ignore[attr-defined]
+        t = self.stack[-2]
         if isinstance(t, Tensor) and type(t).__setstate__ is Tensor.__setstate__:
-            set_state(t, self.stack.pop())  # type: ignore[attr-defined]
+            set_state(t, self.stack.pop())
         else:
-            super().load_build()  # type: ignore[misc]
+            super().load_build()
 
     dispatch[pickle.BUILD[0]] = load_build
 
@@ -244,31 +247,31 @@ class RestrictedUnpickler(Unpickler):
         return known
 
     def load_reduce(self) -> None:
-        stack: Any = self.stack  # type: ignore[attr-defined]
+        stack: Any = self.stack
         make = self._constructor(stack[-2], stack[-1])
         if make is None:
-            super().load_reduce()  # type: ignore[misc]
+            super().load_reduce()
             return
         args = stack.pop()
         stack[-1] = make(self.keys, *args)
 
     def load_newobj(self) -> None:
-        stack: Any = self.stack  # type: ignore[attr-defined]
+        stack: Any = self.stack
         if self._constructor(stack[-2], stack[-1]) is None:
-            super().load_newobj()  # type: ignore[misc]
+            super().load_newobj()
         else:
             self.load_reduce()
 
     def load_newobj_ex(self) -> None:
-        stack: Any = self.stack  # type: ignore[attr-defined]
+        stack: Any = self.stack
         if type(stack[-1]) is not dict or self._constructor(stack[-3], stack[-2]) is not None:
             raise pickle.UnpicklingError(
                 "Unsupported operand: nothing that a file makes by itself takes arguments by name"
             )
-        super().load_newobj_ex()  # type: ignore[misc]
+        super().load_newobj_ex()
 
     def load_build(self) -> None:
-        t, state = self.stack[-2:]  # type: ignore[attr-defined]
+        t, state = self.stack[-2:]
         kind = type(t)
         if issubclass(kind, checked.NEVER_BUILT) or not (kind in _BUILT or _is_users(kind)):
             raise pickle.UnpicklingError(
@@ -278,7 +281,7 @@ class RestrictedUnpickler(Unpickler):
         if kind is collections.OrderedDict:
             checked.attributes(kind, state)
             t.__dict__.update(state)
-            self.stack.pop()  # type: ignore[attr-defined]
+            self.stack.pop()
             return
         if isinstance(t, Tensor):
             checked.state(kind, state)
@@ -291,48 +294,48 @@ class RestrictedUnpickler(Unpickler):
 
     def _below(self) -> list:
         """The stack under the last mark."""
-        return self.metastack[-1]  # type: ignore[attr-defined]
+        return self.metastack[-1]
 
     def load_setitem(self) -> None:
-        stack: Any = self.stack  # type: ignore[attr-defined]
+        stack: Any = self.stack
         self._target("SETITEM", stack, 2, _DICTIONARIES, "dict, collections.OrderedDict, collections.Counter")
         self.keys.check(stack[-2])
         self.keys.check_values(stack[-3], stack[-1:])
-        super().load_setitem()  # type: ignore[misc]
+        super().load_setitem()
 
     def load_setitems(self) -> None:
         names = "dict, collections.OrderedDict, collections.Counter"
         self._target("SETITEMS", self._below(), 0, _DICTIONARIES, names)
-        self.keys.check_all(self.stack[::2])  # type: ignore[attr-defined]
-        self.keys.check_values(self._below()[-1], self.stack[1::2])  # type: ignore[attr-defined]
-        super().load_setitems()  # type: ignore[misc]
+        self.keys.check_all(self.stack[::2])
+        self.keys.check_values(self._below()[-1], self.stack[1::2])
+        super().load_setitems()
 
     def load_dict(self) -> None:
-        self.keys.check_all(self.stack[::2])  # type: ignore[attr-defined]
-        super().load_dict()  # type: ignore[misc]
+        self.keys.check_all(self.stack[::2])
+        super().load_dict()
 
     def load_append(self) -> None:
-        self._target("APPEND", self.stack, 1, _LISTS, "list")  # type: ignore[attr-defined]
-        super().load_append()  # type: ignore[misc]
+        self._target("APPEND", self.stack, 1, _LISTS, "list")
+        super().load_append()
 
     def load_appends(self) -> None:
         self._target("APPENDS", self._below(), 0, _LISTS, "list")
-        super().load_appends()  # type: ignore[misc]
+        super().load_appends()
 
     def load_additems(self) -> None:
         self._target("ADDITEMS", self._below(), 0, (set,), "set")
-        self.keys.check_all(self.stack)  # type: ignore[attr-defined]
-        super().load_additems()  # type: ignore[misc]
+        self.keys.check_all(self.stack)
+        super().load_additems()
 
     def load_frozenset(self) -> None:
-        self.keys.check_all(self.stack)  # type: ignore[attr-defined]
-        super().load_frozenset()  # type: ignore[misc]
+        self.keys.check_all(self.stack)
+        super().load_frozenset()
 
     def load_bytearray8(self) -> None:
         """As pickle does, but room is made for no more than the file has."""
-        (length,) = struct.unpack("<Q", self.read(8))  # type: ignore[attr-defined]
-        data = self.read(min(length, sys.maxsize))  # type: ignore[attr-defined]
-        self.append(bytearray(data))  # type: ignore[attr-defined]
+        (length,) = struct.unpack("<Q", self.read(8))
+        data = self.read(min(length, sys.maxsize))
+        self.append(bytearray(data))
 
     def _unsupported(self) -> None:
         raise pickle.UnpicklingError("Unsupported operand: the file uses an instruction that data never needs")

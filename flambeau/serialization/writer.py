@@ -41,11 +41,14 @@ PROTOCOL = 1001
 DEFAULT_PROTOCOL = 2  # of pickle
 
 
-class _TorchNames:
+_Pickler: Any = object  # a mixin: one of Python's picklers follows it in the order of classes
+
+
+class _TorchNames(_Pickler):
     """What every pickler of checkpoints adds to its base: PyTorch's names, and storages collected on the side."""
 
     def __init__(self, file: Any, protocol: int, legacy: bool = False):
-        super().__init__(file, protocol)  # type: ignore[call-arg]
+        super().__init__(file, protocol)
         self.legacy = legacy
         self.storages: dict[str, UntypedStorage] = {}
         self.numels: dict[str, tuple[int, dtype | None]] = {}
@@ -100,7 +103,7 @@ class _TorchNames:
     def save_global(self, obj: Any, name: str | None = None) -> None:
         written = written_name(obj)
         if written is None:
-            super().save_global(obj, name)  # type: ignore[misc]
+            super().save_global(obj, name)
             return
         self._write_global(*written, obj)
 
@@ -110,10 +113,10 @@ class _TorchNames:
             owner = sys.modules[obj.__module__]
             for part in outer.split("."):
                 owner = getattr(owner, part)
-            self.save_reduce(getattr, (owner, last), obj=obj)  # type: ignore[attr-defined]
+            self.save_reduce(getattr, (owner, last), obj=obj)
             return
-        self.write(pickle.GLOBAL + module.encode() + b"\n" + name.encode() + b"\n")  # type: ignore[attr-defined]
-        self.memoize(obj)  # type: ignore[attr-defined]
+        self.write(pickle.GLOBAL + module.encode() + b"\n" + name.encode() + b"\n")
+        self.memoize(obj)
 
     def save_dtype(self, obj: Any) -> None:
         self._write_global("torch", obj.name, obj)
@@ -122,7 +125,7 @@ class _TorchNames:
         self._write_global("torch", obj.name, obj)
 
     def save_layout(self, obj: Any) -> None:
-        self.save_reduce(rebuild.layout, (repr(obj),), obj=obj)  # type: ignore[attr-defined]
+        self.save_reduce(rebuild.layout, (repr(obj),), obj=obj)
 
 
 def _named_or(otherwise: Any) -> Any:

@@ -16,9 +16,9 @@ __all__ = [
 class SparseSemiStructuredTensor(Tensor):
     """A matrix with two of four neighbours zero. None can be made."""
 
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]
+    __torch_function__ = disabled_torch_function
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:  # type: ignore[misc]
+    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         raise NotImplementedError(f"{cls.__name__}: semi-structured sparse matrices are not in Flambeau")
 
 

@@ -347,8 +347,7 @@ class GraphRecorded(Recorded):
         """Gradients of the results, to capture and to compare with."""
         assert self.backward is not None
         return [
-            empty_strided(shape, strides, d, where).fill_(1.0)  # type: ignore[attr-defined]
-            for shape, strides, d, where in self.backward.layouts
+            empty_strided(shape, strides, d, where).fill_(1.0) for shape, strides, d, where in self.backward.layouts
         ]
 
     def run(self, tensors: Any) -> Any:

@@ -43,12 +43,12 @@ def sums(t: Tensor) -> Tensor | Bytes:
     with modes_off():
         t = t.detach()
         if t.numel() < _FEW or not t.dtype.is_floating_point:
-            return t.clone()  # type: ignore[attr-defined]
+            return t.clone()
         wide, width = t.dtype if t.dtype.itemsize >= 4 else float32, len(WEIGHTS)
         weights = from_numpy(WEIGHTS).to(wide).to(t.device)
         x = t.reshape(-1)
         whole = len(x) // width * width
-        pieces = [x[at : min(at + _PIECE, whole)].to(wide) for at in range(0, whole, _PIECE)]  # type: ignore[attr-defined]
+        pieces = [x[at : min(at + _PIECE, whole)].to(wide) for at in range(0, whole, _PIECE)]
         return cat([*((piece.reshape(-1, width) * weights).sum(1) for piece in pieces), x[whole:].to(wide)])
 
 

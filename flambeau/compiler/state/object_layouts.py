@@ -125,7 +125,7 @@ def _entries_are_known() -> bool:
         pass
 
     thing, other = Thing(), Thing()
-    thing.a = other.a = thing.b = 0.5  # type: ignore[attr-defined]
+    thing.a = other.a = thing.b = 0.5
     for held in (
         {"a": 0.5, "b": 1.5},
         {1: 0.5, "a": 2.5},

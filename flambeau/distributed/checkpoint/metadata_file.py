@@ -74,12 +74,12 @@ class _MetadataUnpickler(RestrictedUnpickler):
         return super()._constructor(function, args)
 
     def load_build(self) -> None:
-        built, state = self.stack[-2:]  # type: ignore[attr-defined]
+        built, state = self.stack[-2:]
         kind = type(built)
         if kind not in _objects():
             super().load_build()
             return
-        self.stack.pop()  # type: ignore[attr-defined]
+        self.stack.pop()
         if issubclass(kind, md._OfShards):
             if type(state) is not tuple or len(state) != 5:
                 raise pickle.UnpicklingError("corrupt checkpoint: bad properties of a tensor")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 from ...core.batched import BatchedTensor
@@ -14,11 +13,11 @@ from ..batching import Level, Rule, form
 
 
 @functools.cache
-def _signature(function: Callable) -> inspect.Signature:
+def _signature(function: Any) -> inspect.Signature:
     return inspect.signature(getattr(function, "__wrapped__", function))
 
 
-def bind(function: Callable, args: tuple, kwargs: dict) -> inspect.BoundArguments:
+def bind(function: Any, args: tuple, kwargs: dict) -> inspect.BoundArguments:
     bound = _signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
     return bound
@@ -47,12 +46,12 @@ def along(declared: Batched) -> Rule:
     `repeat` the other tensors have the batch too; without it those that are equal for all elements stay as they are."""
     dims, extra, repeat = declared.dims, declared.extra, declared.repeat
 
-    def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    def run(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
         bound = bind(function, args, kwargs)
         values = bound.arguments
         rank = len(next(v for v in values.values() if isinstance(v, Tensor)).shape)
         if rank == 0 and dims and not extra:  # dimension 0 may be named all the same
-            return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+            return level.one_by_one(function.op, function, args, kwargs)
         for name in dims:
             values[name] = shifted_all(values[name], rank + extra)
         for name, value in values.items():
@@ -67,7 +66,7 @@ def along(declared: Batched) -> Rule:
 def leading(declared: Batched) -> Rule:
     """Operators that take stacks of what they work on: the batch is one more dimension in front."""
 
-    def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    def run(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
         bound = bind(function, args, kwargs)
         tensors = [v for v in bound.arguments.values() if isinstance(v, Tensor)]
         rank = max(len(t.shape) for t in tensors)
@@ -93,7 +92,7 @@ def folded(declared: Batched) -> Rule:
     shape."""
     shape = declared.shape
 
-    def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    def run(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
         bound = bind(function, args, kwargs)
         for name, value in bound.arguments.items():
             if isinstance(value, Tensor):
@@ -116,7 +115,7 @@ def unfolded(level: Level, result: Any) -> Any:
 def same(declared: Batched) -> Rule:
     """Operators that leave dimensions as they are: the batch stays where it is."""
 
-    def run(level: Level, function: Callable, input: BatchedTensor, *args: Any, **kwargs: Any) -> Any:
+    def run(level: Level, function: Any, input: BatchedTensor, *args: Any, **kwargs: Any) -> Any:
         return level.wrap(function(input._value, *args, **kwargs), input._hidden)
 
     return run
@@ -126,7 +125,7 @@ def same(declared: Batched) -> Rule:
 def fronted(declared: Batched) -> Rule:
     """Operators that see only the last dimensions, or elements: the batch goes in front."""
 
-    def run(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+    def run(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
         return level.wrap(function(*(level.front(a) for a in args), **kwargs))
 
     return run

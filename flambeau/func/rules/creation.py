@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ...core.batched import VmapRefusal
@@ -15,7 +14,7 @@ from ..batching import Level, rule
 
 
 @rule(filled.new_empty, filled.new_zeros, filled.new_ones, filled.new_full)
-def new(level: Level, function: Callable, input: Any, *size: Any, **options: Any) -> Any:
+def new(level: Level, function: Any, input: Any, *size: Any, **options: Any) -> Any:
     """A batch of its own, so that it may be written to."""
     if not level.owns(input):  # a size or value of this level among the arguments
         raise VmapRefusal(f"vmap: the arguments of {function.__name__}() must be equal for all elements")
@@ -32,12 +31,12 @@ def _extent(size: Any, stride: Any) -> int:
 
 
 @rule(filled.new_empty_strided)
-def new_empty_strided(level: Level, function: Callable, input: Any, size: Any, stride: Any, **options: Any) -> Any:
+def new_empty_strided(level: Level, function: Any, input: Any, size: Any, stride: Any, **options: Any) -> Any:
     return level.wrap(function(input._value, (level.size, *size), (_extent(size, stride), *stride), **options))
 
 
 @rule(strided.as_strided)
-def as_strided(level: Level, function: Callable, input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+def as_strided(level: Level, function: Any, input: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
     """Within the memory of each element."""
     value = level.front(input)
     step = value.stride()[0]
@@ -50,7 +49,7 @@ def as_strided(level: Level, function: Callable, input: Any, size: Any, stride: 
 
 
 @rule(python_protocol.item, python_protocol.tolist, python_protocol.numpy, attributes.is_nonzero)
-def number(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
+def number(level: Level, function: Any, *args: Any, **kwargs: Any) -> NoReturn:
     raise VmapRefusal(
         f"vmap: It looks like you're calling .{function.__name__}() on a Tensor. We don't support vmap over calling"
         f" .{function.__name__}() on a Tensor, please try to rewrite what you're doing with other operations: inside vmap a"
@@ -59,7 +58,7 @@ def number(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoRet
 
 
 @rule(agreement.equal, agreement.allclose)
-def decision(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
+def decision(level: Level, function: Any, *args: Any, **kwargs: Any) -> NoReturn:
     raise VmapRefusal(
         f"vmap over torch.{function.__name__} isn't supported: its result is one Python bool, not a batch."
     )
@@ -77,7 +76,7 @@ def decision(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoR
     unique.unique_slices,
     positions.true_positions,
 )
-def dynamic(level: Level, function: Callable, *args: Any, **kwargs: Any) -> NoReturn:
+def dynamic(level: Level, function: Any, *args: Any, **kwargs: Any) -> NoReturn:
     raise VmapRefusal(
         "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over"
         f" {function.__name__}: the elements' results could differ in size."

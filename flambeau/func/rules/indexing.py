@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...core.layout import broadcast_shapes
@@ -45,7 +45,7 @@ def _batch_numbers(level: Level, rank: int) -> Tensor:
 
 
 @rule(indexing.index)
-def index(level: Level, function: Callable, input: Tensor, indices: Indices) -> Any:
+def index(level: Level, function: Any, input: Tensor, indices: Indices) -> Any:
     places = Places(input.shape, indices)
     rank = len(places.picked)
     if not any(level.owns(i) for i in indices):
@@ -67,7 +67,7 @@ def _picked_to(result: Tensor, rank: int, first: int) -> Tensor:
 
 @rule(indexing.index_put_prepared)
 def index_put(
-    level: Level, function: Callable, input: Tensor, indices: Indices, values: Tensor, accumulate: bool = False
+    level: Level, function: Any, input: Tensor, indices: Indices, values: Tensor, accumulate: bool = False
 ) -> Any:
     places = Places(input.shape, indices)
     rank, first = len(places.picked), places.first
@@ -84,19 +84,19 @@ def index_put(
 
 @rule(indexing.index_put)
 def index_put_public(
-    level: Level, function: Callable, input: Tensor, indices: Any, values: Tensor, accumulate: bool = False
+    level: Level, function: Any, input: Tensor, indices: Any, values: Tensor, accumulate: bool = False
 ) -> Any:
     prepared = [*indices, *[None] * (len(input.shape) - len(indices))]
     if any(isinstance(i, Tensor) and not i.dtype.is_signed for i in prepared):  # masks
-        return level.one_by_one(function.op, function, (input, indices, values, accumulate), {})  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, (input, indices, values, accumulate), {})
     with level:
         return indexing.index_put_prepared(input, prepared, values, accumulate)
 
 
 @rule(gather.index_select)
-def index_select(level: Level, function: Callable, input: Tensor, dim: int, index: Tensor) -> Any:
+def index_select(level: Level, function: Any, input: Tensor, dim: int, index: Tensor) -> Any:
     if not input.shape:
-        return level.one_by_one(function.op, function, (input, dim, index), {})  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, (input, dim, index), {})
     if not level.owns(index):
         return level.wrap(function(level.front(input), shifted(dim, len(input.shape)), index))
     at = shifted(dim, len(input.shape)) - 1
@@ -105,25 +105,25 @@ def index_select(level: Level, function: Callable, input: Tensor, dim: int, inde
 
 
 @rule(index_vector.index_add, index_vector.index_copy, index_vector.index_fill, index_vector.index_reduce)
-def index_write(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+def index_write(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
     bound = bind(function, args, kwargs)
     given = bound.arguments
     if level.owns(given["index"]) or not given["input"].shape:
-        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, args, kwargs)
     rank = len(given["input"].shape)
     given["dim"] = shifted_all(given["dim"], rank)
     for name in ("input", "source", "value"):
         if isinstance(given.get(name), Tensor):
             given[name] = level.full(given[name])
     if isinstance(given.get("value"), Tensor):
-        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, args, kwargs)
     return level.wrap(function(*bound.args, **bound.kwargs))
 
 
 @rule(unique.searchsorted)
-def searchsorted(level: Level, function: Callable, sequence: Tensor, input: Any = None, **options: Any) -> Any:
+def searchsorted(level: Level, function: Any, sequence: Tensor, input: Any = None, **options: Any) -> Any:
     if not isinstance(input, Tensor) or options:
-        return level.one_by_one(function.op, function, (sequence, input), options)  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, (sequence, input), options)
     if not level.owns(sequence) and len(sequence.shape) == 1:
         return level.wrap(function(sequence, level.front(input)))
     values = level.full(input)
@@ -133,6 +133,6 @@ def searchsorted(level: Level, function: Callable, sequence: Tensor, input: Any 
 
 
 @rule(masked.take)
-def take(level: Level, function: Callable, input: Tensor, index: Tensor) -> Any:
+def take(level: Level, function: Any, input: Tensor, index: Tensor) -> Any:
     with level:
         return input.reshape(-1)[index]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...core.batched import VmapRefusal
@@ -21,7 +20,7 @@ from .common import bind, unfolded
 def pooled(declared: Batched) -> Rule:
     """One image (C, ...) becomes a batch of images; a batch of them becomes a longer one."""
 
-    def run(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def run(level: Level, function: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         digits = next(int(c) for c in function.__name__ if c.isdigit())
         value = level.front(input)
         if len(input.shape) == digits + 2:
@@ -41,7 +40,7 @@ def _affine(result: Tensor, weight: Any, bias: Any, shape: tuple[int, ...] | Non
 
 
 @rule(normalization.layer_norm_rows, normalization.layer_norm_result)
-def layer_norm(level: Level, function: Callable, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> Any:
+def layer_norm(level: Level, function: Any, input: Tensor, weight: Any, bias: Any, inner: int, eps: float) -> Any:
     if not level.owns(weight) and not level.owns(bias):
         return level.wrap(function(level.front(input), weight, bias, inner, eps))
     with level:
@@ -49,7 +48,7 @@ def layer_norm(level: Level, function: Callable, input: Tensor, weight: Any, bia
 
 
 @rule(group_norms.group_norm_apply)
-def group_norm(level: Level, function: Callable, input: Tensor, weight: Any, bias: Any, *settings: Any) -> Any:
+def group_norm(level: Level, function: Any, input: Tensor, weight: Any, bias: Any, *settings: Any) -> Any:
     if level.owns(weight) or level.owns(bias):
         with level:
             result = function(input, None, None, *settings)
@@ -71,12 +70,12 @@ def _refuse_shared_statistics(level: Level, input: Tensor, statistics: Any) -> N
 
 
 @rule(batch_norms.batch_norm, batch_norms.torch_batch_norm)
-def batch_norm(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+def batch_norm(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
     given = bind(function, args, kwargs).arguments
     input, mean, variance = given["input"], given["running_mean"], given["running_var"]
     shape = (1, -1, *(1,) * (len(input.shape) - 2))
     if len(input.shape) < 2:
-        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, args, kwargs)
     if not given["training"]:
         with level:
             scale = (variance.reshape(shape) + given["eps"]).rsqrt()
@@ -94,16 +93,16 @@ def batch_norm(level: Level, function: Callable, *args: Any, **kwargs: Any) -> A
 
 
 @rule(batch_norms.native_batch_norm, batch_norms.instance_norm, batch_norms.torch_instance_norm)
-def statistics_updated(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+def statistics_updated(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
     given = bind(function, args, kwargs).arguments
     if given.get("training", given.get("use_input_stats")):
         _refuse_shared_statistics(level, given["input"], given["running_mean"])
-    return level.composite(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+    return level.composite(function.op, function, args, kwargs)
 
 
 @rule(embeddings.embedding_rows)
 def embedding(
-    level: Level, function: Callable, weight: Tensor, indices: Tensor, padding: Any, by_frequency: Any, sparse: Any
+    level: Level, function: Any, weight: Tensor, indices: Tensor, padding: Any, by_frequency: Any, sparse: Any
 ) -> Any:
     if not level.owns(weight):
         return level.wrap(function(weight, level.front(indices), padding, by_frequency, sparse))
@@ -125,17 +124,17 @@ def _offsets(level: Level, like: Tensor, count: int) -> Tensor:
 
 @rule(embeddings.embedding_dense_backward)
 def embedding_backward(
-    level: Level, function: Callable, grad: Tensor, indices: Tensor, count: int, padding: Any, by_frequency: Any
+    level: Level, function: Any, grad: Tensor, indices: Tensor, count: int, padding: Any, by_frequency: Any
 ) -> Any:
     if by_frequency or (padding is not None and padding >= 0):
-        return level.one_by_one(function.op, function, (grad, indices, count, padding, by_frequency), {})  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, (grad, indices, count, padding, by_frequency), {})
     g, i = level.full(grad), level.full(indices)
     result = function(g, i + _offsets(level, i, count), level.size * count, padding, by_frequency)
     return level.wrap(result.unflatten(0, (level.size, count)))
 
 
 @rule(embeddings.one_hot)
-def one_hot(level: Level, function: Callable, input: Tensor, num_classes: int = -1) -> Any:
+def one_hot(level: Level, function: Any, input: Tensor, num_classes: int = -1) -> Any:
     if num_classes < 0:
         raise VmapRefusal("vmap: one_hot inside vmap needs num_classes: the shape must not depend on the data")
     return level.wrap(function(level.front(input), num_classes))

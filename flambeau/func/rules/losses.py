@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...core.tensor import Tensor
@@ -18,12 +17,12 @@ def loss(declared: Batched) -> Rule:
     return elementwise
 
 
-def elementwise(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+def elementwise(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
     bound = bind(function, args, kwargs)
     given = bound.arguments
     reduction = given["reduction"]
     if not isinstance(reduction, str) or given.get("size_average") is not None or given.get("reduce") is not None:
-        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, args, kwargs)
     names = [k for k, v in given.items() if isinstance(v, Tensor)]
     rank = max(len(given[k].shape) for k in names)
     given.update({k: in_line(level, given[k], rank) for k in names})
@@ -37,7 +36,7 @@ def elementwise(level: Level, function: Callable, *args: Any, **kwargs: Any) -> 
 
 
 @rule(cross_entropy.cross_entropy, cross_entropy.nll_loss)
-def classification(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+def classification(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
     """Rows of all elements are rows of one loss; the mean is taken over those of each element that count."""
     bound = bind(function, args, kwargs)
     given = bound.arguments
@@ -45,7 +44,7 @@ def classification(level: Level, function: Callable, *args: Any, **kwargs: Any) 
     by_index = not target.dtype.is_floating_point
     plain = given["weight"] is None and given.get("size_average") is None and given.get("reduce") is None
     if not (plain and by_index and len(input.shape) >= 1):
-        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, args, kwargs)
     rows = len(input.shape) > 1
     x, labels = level.full(input), level.full(target)
     given["input"] = x.flatten(0, 1) if rows else x

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...core.tensor import Tensor
@@ -16,14 +15,14 @@ from .common import in_line
 
 
 @rule(least_squares.pinv, least_squares.pinverse, least_squares.pseudo_inverse)
-def pseudo_inverse(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def pseudo_inverse(level: Level, function: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
     if any(isinstance(x, Tensor) for x in (*args, *kwargs.values())):  # tolerances that belong to matrices
-        return level.one_by_one(function.op, function, (input, *args), kwargs)  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, (input, *args), kwargs)
     return level.wrap(function(level.front(input), *args, **kwargs))
 
 
 @rule(solving.solve, solving.solve_ex)
-def solve(level: Level, function: Callable, A: Tensor, B: Tensor, *, left: bool = True, **options: Any) -> Any:  # noqa: N803
+def solve(level: Level, function: Any, A: Tensor, B: Tensor, *, left: bool = True, **options: Any) -> Any:  # noqa: N803
     """A right side is a vector where it has no dimension of its own, which a batch of vectors must not look like."""
     is_vector = len(B.shape) == 1 or (len(B.shape) == len(A.shape) - 1 and B.shape == A.shape[:-1])
     right = level.full(B).unsqueeze(-1) if is_vector else level.full(B)
@@ -39,9 +38,9 @@ def solve(level: Level, function: Callable, A: Tensor, B: Tensor, *, left: bool 
 
 
 @rule(matmuls.mm, matmuls.bmm, matmuls.matmul)
-def matmul(level: Level, function: Callable, input: Tensor, other: Tensor) -> Any:
+def matmul(level: Level, function: Any, input: Tensor, other: Tensor) -> Any:
     ranks = len(input.shape), len(other.shape)
-    _check_ranks(function.op, ranks)  # type: ignore[attr-defined]
+    _check_ranks(function.op, ranks)
     _check_inner(input, other)
     if not level.owns(other) and ranks[1] <= 2:  # rows of the batch are more rows of one product
         return level.wrap(product(level.front(input), other))
@@ -75,7 +74,7 @@ def _check_inner(a: Tensor, b: Tensor) -> None:
 
 
 @rule(matmuls.mv, matmuls.dot)
-def vectors(level: Level, function: Callable, input: Tensor, vec: Tensor) -> Any:
+def vectors(level: Level, function: Any, input: Tensor, vec: Tensor) -> Any:
     expected = 2 if function.__name__ == "mv" else 1
     if len(input.shape) != expected or len(vec.shape) != 1:
         raise RuntimeError(
@@ -87,7 +86,7 @@ def vectors(level: Level, function: Callable, input: Tensor, vec: Tensor) -> Any
 
 @rule(matmuls.addmm)
 def addmm(
-    level: Level, function: Callable, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
+    level: Level, function: Any, input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
 ) -> Any:
     with level:
         result = mat1.mm(mat2)
@@ -96,7 +95,7 @@ def addmm(
 
 
 @rule(matmuls.linear, matmuls.linear_matrix)
-def linear(level: Level, function: Callable, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
+def linear(level: Level, function: Any, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     if not level.owns(weight) and not level.owns(bias) and input.shape:
         return level.wrap(function(level.front(input), weight, bias))
     with level:
@@ -105,13 +104,11 @@ def linear(level: Level, function: Callable, input: Tensor, weight: Tensor, bias
 
 
 @rule(attentions.scaled_dot_product_attention)
-def attention(
-    level: Level, function: Callable, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
-) -> Any:
+def attention(level: Level, function: Any, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
     """The batch is one more dimension in front of heads."""
     options = dict(zip(("attn_mask", "dropout_p", "is_causal"), args), **kwargs)
     if options.get("dropout_p"):
-        return level.one_by_one(function.op, function, (query, key, value), options)  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, (query, key, value), options)
     rank = max(len(t.shape) for t in (query, key, value))
     mask: Any = options.get("attn_mask")
     if level.owns(mask):
@@ -123,7 +120,7 @@ def attention(
 
 
 @rule(conv.conv_forward)
-def conv_forward(level: Level, function: Callable, input: Tensor, weight: Tensor, bias: Any, window: tuple) -> Any:
+def conv_forward(level: Level, function: Any, input: Tensor, weight: Tensor, bias: Any, window: tuple) -> Any:
     if level.owns(weight) or level.owns(bias):
         with level:
             result = _grouped_forward(level, input, weight, window)
@@ -150,7 +147,7 @@ def _more_groups(window: tuple, times: int) -> tuple:
 
 
 @rule(conv.conv_input_grad)
-def conv_input_grad(level: Level, function: Callable, dy: Tensor, weight: Tensor, shape: tuple, window: tuple) -> Any:
+def conv_input_grad(level: Level, function: Any, dy: Tensor, weight: Tensor, shape: tuple, window: tuple) -> Any:
     count, channels, *sizes = shape
     if not level.owns(weight):
         result = conv.conv_input_grad(
@@ -164,7 +161,7 @@ def conv_input_grad(level: Level, function: Callable, dy: Tensor, weight: Tensor
 
 
 @rule(conv.conv_weight_grad)
-def conv_weight_grad(level: Level, function: Callable, input: Tensor, dy: Tensor, shape: tuple, window: tuple) -> Any:
+def conv_weight_grad(level: Level, function: Any, input: Tensor, dy: Tensor, shape: tuple, window: tuple) -> Any:
     x, g = _channels(level.full(input)), _channels(level.full(dy))
     whole = (level.size * shape[0], *shape[1:])
     result = conv.conv_weight_grad(x, g, whole, _more_groups(window, level.size))
@@ -173,7 +170,7 @@ def conv_weight_grad(level: Level, function: Callable, input: Tensor, dy: Tensor
 
 @rule(conv.conv_transpose_forward)
 def conv_transpose_forward(
-    level: Level, function: Callable, input: Tensor, weight: Tensor, bias: Any, shape: tuple, window: tuple
+    level: Level, function: Any, input: Tensor, weight: Tensor, bias: Any, shape: tuple, window: tuple
 ) -> Any:
     with level:
         result = conv.conv_input_grad(input, weight, shape, window)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...core.generator import default_generator
@@ -14,7 +13,7 @@ from .common import bind
 
 
 @kind_rule("random")
-def random(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict) -> Any:
+def random(level: Level, function: Any, op: Op, args: tuple, kwargs: dict) -> Any:
     batched = any(level.owns(x) for x in tensors_in((args, kwargs)))
     if _is_quiet(function, args, kwargs):
         return (
@@ -28,7 +27,7 @@ def random(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict) 
     return draw(level, function, op, args, kwargs, batched)
 
 
-def _is_quiet(function: Callable, args: tuple, kwargs: dict) -> bool:
+def _is_quiet(function: Any, args: tuple, kwargs: dict) -> bool:
     """Dropout in evaluation draws nothing."""
     if "dropout" not in function.__name__ and "rrelu" not in function.__name__:
         return False
@@ -36,7 +35,7 @@ def _is_quiet(function: Callable, args: tuple, kwargs: dict) -> bool:
     return not given.get("training", given.get("train", True)) and "rrelu" not in function.__name__
 
 
-def _same(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict, batched: bool) -> Any:
+def _same(level: Level, function: Any, op: Op, args: tuple, kwargs: dict, batched: bool) -> Any:
     if not batched:
         return function(*args, **kwargs)
     name = op.name
@@ -54,7 +53,7 @@ def _same(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict, b
     level.refuse_randomness(name)
 
 
-def _repeated(level: Level, function: Callable, name: str, args: tuple, kwargs: dict) -> Any:
+def _repeated(level: Level, function: Any, name: str, args: tuple, kwargs: dict) -> Any:
     """One element after the other, each with the numbers of the first."""
     start, results = default_generator.get_state(), []
     for i in range(level.size):
@@ -63,7 +62,7 @@ def _repeated(level: Level, function: Callable, name: str, args: tuple, kwargs: 
     return level.joined(results, name)
 
 
-def _different(level: Level, function: Callable, op: Op, args: tuple, kwargs: dict, batched: bool) -> Any:
+def _different(level: Level, function: Any, op: Op, args: tuple, kwargs: dict, batched: bool) -> Any:
     name = op.name
     if op in (fills.rand.op, fills.randn.op):
         size = args[0] if len(args) == 1 and not isinstance(args[0], int) else args or kwargs.pop("size")
@@ -103,7 +102,7 @@ def _lined(level: Level, x: Tensor, rank: int) -> Tensor:
     return level.full(x).reshape(level.size, *(1,) * (rank - len(x.shape)), *x.shape)
 
 
-def _multinomial(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def _multinomial(level: Level, function: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
     """All elements' rows in one call."""
     value = level.full(input)
     if len(value.shape) < 3:

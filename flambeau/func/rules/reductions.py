@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...core.batched import BatchedTensor
@@ -17,7 +16,7 @@ from .common import bind, shifted_all
 
 
 @rule(agreement.trace, agreement.trace_of)
-def trace(level: Level, function: Callable, input: Tensor, *shape: Any) -> Any:
+def trace(level: Level, function: Any, input: Tensor, *shape: Any) -> Any:
     if len(input.shape) != 2:
         raise RuntimeError("trace: expected a matrix")
     with level:
@@ -25,15 +24,15 @@ def trace(level: Level, function: Callable, input: Tensor, *shape: Any) -> Any:
 
 
 @rule(unique.bucketize)
-def bucketize(level: Level, function: Callable, input: Any, boundaries: Tensor, **options: Any) -> Any:
+def bucketize(level: Level, function: Any, input: Any, boundaries: Tensor, **options: Any) -> Any:
     if level.owns(boundaries):
-        return level.one_by_one(function.op, function, (input, boundaries), options)  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, (input, boundaries), options)
     return level.wrap(function(level.front(input), boundaries, **options))
 
 
 @kind_rule("reduction")
 def reduction(
-    level: Level, function: Callable, input: BatchedTensor, dim: Any = None, keepdim: Any = False, **kwargs: Any
+    level: Level, function: Any, input: BatchedTensor, dim: Any = None, keepdim: Any = False, **kwargs: Any
 ) -> Any:
     """All dimensions or some: those of the element, which lie behind the batch."""
     options = {k: kwargs.pop(k) for k in ("dtype",) if k in kwargs}
@@ -41,7 +40,7 @@ def reduction(
     return _reduced(level, function, input, dim, bool(keepdim), options)
 
 
-def _reduced(level: Level, function: Callable, input: BatchedTensor, dim: Any, keepdim: bool, options: dict) -> Any:
+def _reduced(level: Level, function: Any, input: BatchedTensor, dim: Any, keepdim: bool, options: dict) -> Any:
     rank, value, name = len(input.shape), level.front(input), function.__name__
     everything = dim is None or (isinstance(dim, (tuple, list)) and not dim and name not in ("any", "all"))
     if rank == 0:
@@ -67,29 +66,29 @@ def _reduced(level: Level, function: Callable, input: BatchedTensor, dim: Any, k
     quantiles.nanquantile,
     extremes.aminmax,
 )
-def statistics(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+def statistics(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
     """The public functions with an optional dim: of a batch of vectors, if all dimensions are meant."""
     input, *rest = args if args else (kwargs.pop("input"),)
     if level.owns(input) and not any(isinstance(r, Tensor) for r in (*rest, *kwargs.values())):
         names = [n for n in ("dim", "axis") if n in kwargs]
         where: Any = names[0] if names else None
         dim = kwargs[where] if names else None
-        known = [*function.op.arguments]  # type: ignore[attr-defined]
+        known = [*function.op.arguments]
         position = known.index("dim") - 1 if "dim" in known else 0
         if where is None and len(rest) > position and not isinstance(rest[position], bool):
             dim, where = rest[position], position
         return _statistic(level, function, input, rest, kwargs, dim, where)
-    return level.one_by_one(function.op, function, (input, *rest), kwargs)  # type: ignore[attr-defined]
+    return level.one_by_one(function.op, function, (input, *rest), kwargs)
 
 
 def _statistic(
-    level: Level, function: Callable, input: BatchedTensor, rest: list, kwargs: dict, dim: Any, where: Any
+    level: Level, function: Any, input: BatchedTensor, rest: list, kwargs: dict, dim: Any, where: Any
 ) -> Any:
     rank, value = len(input.shape), level.front(input)
     if rank == 0:
         value, rank = value.unsqueeze(1), 1
         if kwargs.get("keepdim"):
-            return level.one_by_one(function.op, function, (input, *rest), kwargs)  # type: ignore[attr-defined]
+            return level.one_by_one(function.op, function, (input, *rest), kwargs)
     everything = dim is None or (isinstance(dim, (tuple, list)) and not dim)
     keepdim = bool(kwargs.pop("keepdim", False)) if everything else False
     if everything:
@@ -112,7 +111,7 @@ def _statistic(
 
 
 @rule(extremes.max_, extremes.min_)
-def extreme(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+def extreme(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
     """Three functions in one: of all elements, along a dimension, of two tensors."""
     name = function.__name__
     if len(args) == 1 and not kwargs:
@@ -128,18 +127,18 @@ def extreme(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
     dim = given.get("dim", given.get("axis"))
     keepdim = given.get("keepdim", given.get("keepdims", False))
     if not input.shape:
-        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, args, kwargs)
     return level.wrap(function(level.front(input), shifted_all(dim, len(input.shape)), keepdim))
 
 
 @rule(distance.normalize, distance.cosine_similarity)
-def composed(level: Level, function: Callable, *args: Any, **kwargs: Any) -> Any:
+def composed(level: Level, function: Any, *args: Any, **kwargs: Any) -> Any:
     """Along a dimension of elements of equal rank."""
     bound = bind(function, args, kwargs)
     tensors = [k for k, v in bound.arguments.items() if isinstance(v, Tensor)]
     rank = max(len(bound.arguments[k].shape) for k in tensors)
     if rank == 0:
-        return level.one_by_one(function.op, function, args, kwargs)  # type: ignore[attr-defined]
+        return level.one_by_one(function.op, function, args, kwargs)
     lined = level.lined_up(tuple(bound.arguments[k] for k in tensors))
     bound.arguments.update(zip(tensors, lined))
     bound.arguments["dim"] = shifted_all(bound.arguments["dim"], rank)

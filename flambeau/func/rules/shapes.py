@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ...core.batched import BatchedTensor
@@ -19,12 +18,12 @@ from .common import shifted, shifted_all
 
 
 @rule(reshaping.view_shape, reshaping.unsafe_view)
-def view_shape(level: Level, function: Callable, input: BatchedTensor, size: tuple) -> Any:
+def view_shape(level: Level, function: Any, input: BatchedTensor, size: tuple) -> Any:
     return level.wrap(function(level.front(input), (level.size, *size)))
 
 
 @rule(reshaping.reshape, reshaping.reshape_as, reshaping.view_, reshaping.view_as)
-def reshape(level: Level, function: Callable, input: Tensor, *shape: Any, **named: Any) -> Any:
+def reshape(level: Level, function: Any, input: Tensor, *shape: Any, **named: Any) -> Any:
     given = shape or tuple(named.values())
     plain = "reshape" if function.__name__.startswith("reshape") else "view"
     if not level.owns(input):  # only the shape comes from a tensor of this level
@@ -37,7 +36,7 @@ def reshape(level: Level, function: Callable, input: Tensor, *shape: Any, **name
 
 
 @rule(dimensions.expand_to)
-def expand(level: Level, function: Callable, input: BatchedTensor, size: tuple) -> Any:
+def expand(level: Level, function: Any, input: BatchedTensor, size: tuple) -> Any:
     value = level.front(input)
     missing = len(size) - len(input.shape)
     if missing:
@@ -46,12 +45,12 @@ def expand(level: Level, function: Callable, input: BatchedTensor, size: tuple) 
 
 
 @rule(dimensions.permute_dims)
-def permute(level: Level, function: Callable, input: BatchedTensor, dims: tuple) -> Any:
+def permute(level: Level, function: Any, input: BatchedTensor, dims: tuple) -> Any:
     return level.wrap(permute_dims(level.front(input), (0, *shifted_all(tuple(dims), len(input.shape)))))
 
 
 @rule(convert.to, convert.type_as)
-def to(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+def to(level: Level, function: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
     """Another tensor among the arguments stands for its dtype and device only."""
     rest = [a._value if level.owns(a) else a for a in args]
     named = {k: v._value if level.owns(v) else v for k, v in kwargs.items()}
@@ -61,7 +60,7 @@ def to(level: Level, function: Callable, input: Tensor, *args: Any, **kwargs: An
 
 
 @rule(dimensions.t)
-def t(level: Level, function: Callable, input: BatchedTensor) -> Any:
+def t(level: Level, function: Any, input: BatchedTensor) -> Any:
     if len(input.shape) > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {len(input.shape)}D")
     value = level.front(input)
@@ -69,25 +68,25 @@ def t(level: Level, function: Callable, input: BatchedTensor) -> Any:
 
 
 @rule(dimensions.squeeze, dimensions.squeeze_all, dimensions.squeeze_one, dimensions.squeeze_some)
-def squeeze(level: Level, function: Callable, input: BatchedTensor, *dim: Any, **named: Any) -> Any:
+def squeeze(level: Level, function: Any, input: BatchedTensor, *dim: Any, **named: Any) -> Any:
     which = named.get("dim") if not dim else (dim[0] if len(dim) == 1 else dim)
     dims = squeeze_argument(which, len(input.shape))
     return level.wrap(level.front(input).squeeze(tuple(d + 1 for d in dims if d < len(input.shape))))
 
 
 @rule(joining.cat)
-def cat(level: Level, function: Callable, tensors: Any, dim: int = 0) -> Any:
+def cat(level: Level, function: Any, tensors: Any, dim: int = 0) -> Any:
     given = [t for t in tensors if tuple(t.shape) != (0,)] or list(tensors)  # empty vectors fit everywhere
     return level.wrap(join([level.full(t) for t in given], shifted(dim, len(given[0].shape))))
 
 
 @rule(joining.stack)
-def stack(level: Level, function: Callable, tensors: Any, dim: int = 0) -> Any:
+def stack(level: Level, function: Any, tensors: Any, dim: int = 0) -> Any:
     return level.wrap(function([level.full(t) for t in tensors], shifted(dim, len(tensors[0].shape) + 1)))
 
 
 @rule(rearrange.repeat_times)
-def repeat(level: Level, function: Callable, input: BatchedTensor, repeats: tuple) -> Any:
+def repeat(level: Level, function: Any, input: BatchedTensor, repeats: tuple) -> Any:
     value = level.front(input)
     for _ in range(len(repeats) - len(input.shape)):
         value = unsqueeze(value, 1)
@@ -95,13 +94,13 @@ def repeat(level: Level, function: Callable, input: BatchedTensor, repeats: tupl
 
 
 @rule(rearrange._rolled_flat)
-def roll_flat(level: Level, function: Callable, input: BatchedTensor, shifts: Any) -> Any:
+def roll_flat(level: Level, function: Any, input: BatchedTensor, shifts: Any) -> Any:
     flat = level.front(input).reshape(level.size, -1)
     return level.wrap(flat.roll(shifts[0], 1).reshape(level.size, *input.shape))
 
 
 @rule(convert.copy_)
-def copy_(level: Level, function: Callable, target: Any, source: Any, non_blocking: bool = False) -> Any:
+def copy_(level: Level, function: Any, target: Any, source: Any, non_blocking: bool = False) -> Any:
     level.check_target(target, "copy_")
     level.writable(target)
     level.front(target).copy_(level.lined_up((target, source))[1])
@@ -109,7 +108,7 @@ def copy_(level: Level, function: Callable, target: Any, source: Any, non_blocki
 
 
 @rule(convert.fill_, convert.zero_)
-def fill_(level: Level, function: Callable, target: Any, *value: Any) -> Any:
+def fill_(level: Level, function: Any, target: Any, *value: Any) -> Any:
     level.check_target(target, function.__name__)
     level.writable(target)
     if value and level.owns(value[0]):
@@ -119,7 +118,7 @@ def fill_(level: Level, function: Callable, target: Any, *value: Any) -> Any:
 
 
 @rule(sums.sum_to_size)
-def sum_to_size(level: Level, function: Callable, input: BatchedTensor, *size: Any) -> Any:
+def sum_to_size(level: Level, function: Any, input: BatchedTensor, *size: Any) -> Any:
     target = tuple(size[0]) if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     extra = len(input.shape) - len(target)
     dims = [d for d in range(len(input.shape)) if d < extra or (target[d - extra] == 1 and input.shape[d] != 1)]

@@ -79,7 +79,7 @@ def broadcast_types(t1: Any, t2: Any) -> tuple[Any, Any]:
 def _add(n: Node) -> Any:
     if len(n.args) != 2 or not all(isinstance(a, Node) for a in n.args):
         return get_greatest_upper_bound(n.args[0].type if isinstance(n.args[0], Node) else Dyn, n.type)
-    t1, t2 = (a.type for a in n.args)  # type: ignore[union-attr]
+    t1, t2 = (a.type for a in n.args)
     for number, other in ((t1, t2), (t2, t1)):
         if number in (int, float) and isinstance(other, TensorType):
             return other
@@ -95,8 +95,8 @@ def _add(n: Node) -> Any:
 
 @register_inference_rule(flambeau.reshape)
 def _reshape(n: Node) -> Any:
-    before, sizes = n.args[0].type, n.args[1]  # type: ignore[union-attr]
-    wanted = TensorType(tuple(Dyn if s == -1 else s for s in sizes))  # type: ignore[union-attr]
+    before, sizes = n.args[0].type, n.args[1]
+    wanted = TensorType(tuple(Dyn if s == -1 else s for s in sizes))
     if before == Dyn:
         return wanted
     counts = [math.prod(1 if d == Dyn else d for d in t.dims) for t in (before, wanted)]
@@ -107,25 +107,25 @@ def _reshape(n: Node) -> Any:
 
 @register_inference_rule(flambeau.transpose)
 def _transpose(n: Node) -> Any:
-    before, first, second = n.args[0].type, n.args[1], n.args[2]  # type: ignore[union-attr]
+    before, first, second = n.args[0].type, n.args[1], n.args[2]
     if before == Dyn:
         return n.type
     dims = list(before.dims)
-    if not all(0 <= d < len(dims) for d in (first, second)):  # type: ignore[operator]
+    if not all(0 <= d < len(dims) for d in (first, second)):
         raise TypeError(f"Cannot transpose {first} and {second} in type {before} for node {n}")
-    dims[first], dims[second] = dims[second], dims[first]  # type: ignore[index]
+    dims[first], dims[second] = dims[second], dims[first]
     return get_greatest_upper_bound(TensorType(tuple(dims)), n.type)
 
 
 @register_inference_rule(flambeau.flatten)
 def _flatten(n: Node) -> Any:
-    before = n.args[0].type  # type: ignore[union-attr]
+    before = n.args[0].type
     start = n.kwargs.get("start_dim", n.args[1] if len(n.args) > 1 else 0)
     end = n.kwargs.get("end_dim", n.args[2] if len(n.args) > 2 else -1)
     if before == Dyn:
         return n.type
     rank = len(before.dims)
-    start, end = (d + rank if d < 0 else d for d in (start, end))  # type: ignore[operator]
+    start, end = (d + rank if d < 0 else d for d in (start, end))
     if not 0 <= start <= end < rank:
         raise TypeError(f"Incompatible dimensions {start}, {end} in type {before}")
     middle = before.dims[start : end + 1]
@@ -135,7 +135,7 @@ def _flatten(n: Node) -> Any:
 
 @register_inference_rule(BatchNorm2d)
 def _batch_norm(n: Node, module: Any) -> Any:
-    n.args[0].type = given = expand_to_tensor_dim(n.args[0].type, 4)  # type: ignore[union-attr]
+    n.args[0].type = given = expand_to_tensor_dim(n.args[0].type, 4)
     own = expand_to_tensor_dim(n.type, 4)
     if not all(is_consistent(t.dims[1], module.num_features) for t in (given, own)) or not is_consistent(given, own):
         raise TypeError(f"Cannot apply {module} with input type {given} and existing type {own} on {n}")
@@ -161,7 +161,7 @@ def _windows(size: Any, module: Any, index: int) -> Any:
 
 @register_inference_rule(Conv2d)
 def _conv2d(n: Node, module: Any) -> Any:
-    n.args[0].type = given = expand_to_tensor_dim(n.args[0].type, 4)  # type: ignore[union-attr]
+    n.args[0].type = given = expand_to_tensor_dim(n.args[0].type, 4)
     own = expand_to_tensor_dim(n.type, 4)
     if not is_consistent(given.dims[1], module.in_channels):
         raise TypeError(f"Cannot apply {module} with input type {given} and existing type {n.type} on {n}")
@@ -171,7 +171,7 @@ def _conv2d(n: Node, module: Any) -> Any:
 
 @register_inference_rule(MaxPool2d)
 def _max_pool2d(n: Node, module: Any) -> Any:
-    given = n.args[0].type  # type: ignore[union-attr]
+    given = n.args[0].type
     if given == Dyn:
         return n.type
     if len(given.dims) not in (3, 4):
@@ -182,7 +182,7 @@ def _max_pool2d(n: Node, module: Any) -> Any:
 
 @register_inference_rule(AdaptiveAvgPool2d)
 def _adaptive_avg_pool2d(n: Node, module: Any) -> Any:
-    given = n.args[0].type  # type: ignore[union-attr]
+    given = n.args[0].type
     if given == Dyn:
         return n.type
     sizes = [d if wanted is None else wanted for wanted, d in zip(_pair(module.output_size), given.dims[-2:])]
@@ -191,7 +191,7 @@ def _adaptive_avg_pool2d(n: Node, module: Any) -> Any:
 
 @register_inference_rule(Linear)
 def _linear(n: Node, module: Any) -> Any:
-    given = n.args[0].type  # type: ignore[union-attr]
+    given = n.args[0].type
     if given == Dyn:
         return n.type
     if not is_consistent(given.dims[-1], module.in_features):
@@ -201,9 +201,9 @@ def _linear(n: Node, module: Any) -> Any:
 
 @register_inference_rule(ReLU)
 def _relu(n: Node, module: Any) -> Any:
-    given = n.args[0].type  # type: ignore[union-attr]
+    given = n.args[0].type
     if given == Dyn and isinstance(n.type, TensorType):
-        n.args[0].type = expand_to_tensor_dim(given, len(n.type.dims))  # type: ignore[union-attr]
+        n.args[0].type = expand_to_tensor_dim(given, len(n.type.dims))
     return get_greatest_upper_bound(given, n.type)
 
 

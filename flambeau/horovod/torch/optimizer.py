@@ -109,10 +109,11 @@ class _Distributed:
                 parameter.grad = handle()
             else:
                 average = self._compression.decompress(operations.synchronize(handle), context)
-                if parameter.grad.is_sparse:  # type: ignore[union-attr]
-                    parameter.grad = average.to_sparse(parameter.grad.sparse_dim())  # type: ignore[union-attr]
+                before: Any = parameter.grad
+                if before.is_sparse:
+                    parameter.grad = average.to_sparse(before.sparse_dim())
                 else:
-                    parameter.grad.detach().copy_(average)  # type: ignore[union-attr]
+                    before.detach().copy_(average)
             self._left[parameter] = self._passes
         self._handles.clear()
         self._synchronized = True

@@ -23,7 +23,7 @@ class CausalVariant(IntEnum):
 class CausalBias(Tensor):
     """A causal mask, for `attn_mask` of `scaled_dot_product_attention`: True where a query may look."""
 
-    __torch_function__ = disabled_torch_function  # type: ignore[assignment]  # operators see the plain mask
+    __torch_function__ = disabled_torch_function  # operators see the plain mask
     variant: CausalVariant
 
     def __new__(cls, variant: CausalVariant, seq_len_q: int, seq_len_kv: int) -> Any:

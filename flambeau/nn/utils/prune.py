@@ -313,9 +313,7 @@ class LnStructured(BasePruningMethod):
         return default_mask * _channel_mask(t, self.dim, kept).to(dtype=default_mask.dtype)
 
     @classmethod
-    def apply(  # type: ignore[override]
-        cls, module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Any = None
-    ) -> Any:
+    def apply(cls, module: Module, name: str, amount: float, n: Any, dim: int, importance_scores: Any = None) -> Any:  # type: ignore[override]
         return super().apply(module, name, amount=amount, n=n, dim=dim, importance_scores=importance_scores)
 
 

@@ -52,7 +52,7 @@ def aligned(a: Tensor, b: Tensor, axis: int | None, broadcast: int = 1) -> tuple
 
 
 for _count, _functions in ((1, _ONE), (2, _TWO)):
-    for _name, _function in _functions.items():  # type: ignore[attr-defined]
+    for _name, _function in _functions.items():
         _plain(_name, _function, _count)
 
 

@@ -29,7 +29,7 @@ from ...core.promotion import scalar_dtype
 from ...core.settings import fills_empty, is_warn_always_enabled
 from ...core.size import make_size
 from ...core.storage import UntypedStorage, transfers
-from ...core.tensor import Tensor, contiguous_strides, is_contiguous_layout
+from ...core.tensor import OpenTensor, Tensor, contiguous_strides, is_contiguous_layout
 from ...core.tensor import empty as raw_empty
 from ...core.tensor import new_tensor as header
 from ...core.typed_storage import TypedStorage
@@ -332,7 +332,7 @@ def cpu_(self: Tensor, memory_format: Any = preserve_format) -> Tensor:
     return converted(self, self.dtype, cpu, memory_format)
 
 
-Tensor.cpu = cpu_  # type: ignore[method-assign]
+OpenTensor.cpu = cpu_
 
 
 @composite(function=False)
@@ -580,7 +580,7 @@ def set_data(self: Tensor, value: Tensor) -> None:
     self._adopt(value)
 
 
-Tensor.data = property(get_data, set_data)  # type: ignore[assignment, method-assign]
+OpenTensor.data = property(get_data, set_data)
 
 
 def check_bounds(storage: UntypedStorage, shape: tuple, strides: tuple, offset: int, d: dtype) -> None:

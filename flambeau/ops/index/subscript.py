@@ -11,8 +11,8 @@ from ...core import modes
 from ...core.batched import BatchedTensor
 from ...core.graph import grad_mode
 from ...core.layout import has_internal_overlap
-from ...core.overrides import FACE_CODES, discovers
-from ...core.tensor import Tensor, empty
+from ...core.overrides import FACE_CODES, discovers, with_attributes
+from ...core.tensor import OpenTensor, Tensor, empty
 from ...core.typenames import type_name
 from ..creation.convert import alias
 from ..creation.filled import check_fits, fill_raw
@@ -40,10 +40,11 @@ _active = modes.active
 _intercept, asking = modes.intercept, modes.asking
 
 
+@with_attributes
 def getitem(self: Tensor, key: Any) -> Tensor:
     """x[key]"""
     if _active and asking():
-        return _intercept(getitem.op, getitem, (self, key), {})  # type: ignore[attr-defined]
+        return _intercept(getitem.op, getitem, (self, key), {})
     try:
         kind = type(key)
         if kind is int and self.shape:  # rows of a dataset, elements of a vector: worth a short cut
@@ -109,10 +110,11 @@ def _(out: Tensor, input: Tensor, positions: Tensor) -> None:
     take_dense(out, input, zero, positions, zero, 1, positions.shape[0], 1)
 
 
+@with_attributes
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """x[key] = value"""
     if _active and asking():
-        _intercept(setitem.op, setitem, (self, key, value), {})  # type: ignore[attr-defined]
+        _intercept(setitem.op, setitem, (self, key, value), {})
         return
     try:
         _setitem(self, key, value)
@@ -230,7 +232,7 @@ def _strip_leading_ones(value: Tensor, ndim: int) -> Tensor:
 
 for _face in (getitem, setitem):
     _face.__name__ = _face.__qualname__ = f"__{_face.__name__}__"
-    _face.op = Op(_face.__name__, "composite", _face, ())  # type: ignore[union-attr]
+    _face.op = Op(_face.__name__, "composite", _face, ())
     FACE_CODES.add(_face.__code__)
-Tensor.__getitem__ = getitem  # type: ignore[assignment, method-assign]
-Tensor.__setitem__ = setitem  # type: ignore[assignment, method-assign]
+OpenTensor.__getitem__ = getitem
+OpenTensor.__setitem__ = setitem

@@ -69,14 +69,14 @@ def _power(A: Tensor, n: int) -> Tensor:
         return base if base is not A else A.clone()
     if n == 3:
         return base @ base @ base
-    result = None
+    result: Any = None
     while n:
         if n & 1:
             result = base if result is None else result @ base
         n >>= 1
         if n:
             base = base @ base
-    return result  # type: ignore[return-value]
+    return result
 
 
 @composite(namespaces=("linalg",), method=False, batching="leading")

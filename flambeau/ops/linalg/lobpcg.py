@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,12 @@ def _(
     flat = [
         None if t is None else np.broadcast_to(t, (*batch, *t.shape[-2:])).reshape(-1, *t.shape[-2:]) for t in arrays
     ]
-    values, vectors = np.empty((len(flat[0]), k)), np.empty((len(flat[0]), m, k), wide)  # type: ignore[arg-type]
-    for i in range(len(values)):
+    count = math.prod(batch)
+    values, vectors = np.empty((count, k)), np.empty((count, m, k), wide)
+    for i in range(count):
         a, b, x, preconditioner = (None if t is None else t[i] for t in flat)
-        values[i], vectors[i] = solver.eigenpairs(a, b, x, preconditioner, largest, tol, niter)  # type: ignore[arg-type]
+        assert a is not None and x is not None
+        values[i], vectors[i] = solver.eigenpairs(a, b, x, preconditioner, largest, tol, niter)
     support.store(out[0], values.reshape(*batch, k))
     support.store(out[1], vectors.reshape(*batch, m, k))
 

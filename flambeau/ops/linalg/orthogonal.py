@@ -28,12 +28,12 @@ def _hermitian_part_adjoint(x: Tensor) -> Tensor:
 
 def _square_gradient(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tensor) -> Tensor:
     """The gradient of A where A = Q R has no more columns than rows."""
-    middle = None
+    middle: Any = None
     if gR is not None:
         middle = gR @ R.mH
     if gQ is not None:
         middle = -(Q.mH @ gQ) if middle is None else middle - Q.mH @ gQ
-    total = Q @ _hermitian_part_adjoint(middle.triu())  # type: ignore[union-attr]
+    total = Q @ _hermitian_part_adjoint(middle.triu())
     total = total if gQ is None else gQ + total
     return solve_triangular(R.mH, total, upper=False, left=False)
 

@@ -133,13 +133,18 @@ class AtenForm:
             if isinstance(part, ast.Name):
                 found[part.id] = _taken(value, argument, defaults.get(part.id))
             elif isinstance(part, ast.Call):
-                back = _CONVERSIONS[part.func.id][1]  # type: ignore[attr-defined]
-                found[part.args[0].id] = back(value, *_constants(part))  # type: ignore[attr-defined]
+                operand: Any = part.args[0]
+                found[operand.id] = _conversion(part)[1](value, *_constants(part))
         return found | self.conditions
 
 
 def _equal(a: Any, b: Any) -> bool:
     return not isinstance(a, Tensor) and not isinstance(b, Tensor) and a == b
+
+
+def _conversion(call: Any) -> tuple[Callable, Callable]:
+    """Return the two directions of the conversion that a call in a declaration names."""
+    return _CONVERSIONS[call.func.id]
 
 
 def _constants(part: Any) -> list[Any]:
@@ -151,7 +156,7 @@ def _value(part: Any, own: dict[str, Any]) -> Any:
         return own[part.id]
     if isinstance(part, ast.Call):
         given = [_value(a, own) for a in part.args]
-        return _CONVERSIONS[part.func.id][0](*given)  # type: ignore[attr-defined]
+        return _conversion(part)[0](*given)
     return ast.literal_eval(part)
 
 

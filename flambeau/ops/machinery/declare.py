@@ -13,7 +13,7 @@ from typing import Any
 from ...core import graph, modes
 from ...core.dtype import dtype
 from ...core.layout import has_internal_overlap
-from ...core.overrides import FACE_CODES
+from ...core.overrides import FACE_CODES, with_attributes
 from ...core.promotion import get_default_dtype, result_dtype
 from ...core.tensor import Tensor
 from ...expr import arg, const
@@ -321,6 +321,7 @@ def _declare(
 def _face(run: Callable, renames: dict[str, str], writing: Callable | None, active: Any = _active) -> Any:
     """The public function. A call that gives out= is made by `writing`, if there is one."""
 
+    @with_attributes
     def face(*args: Any, **kwargs: Any) -> Any:
         call = run
         if kwargs:
@@ -329,7 +330,7 @@ def _face(run: Callable, renames: dict[str, str], writing: Callable | None, acti
             if writing is not None and "out" in kwargs:
                 call = writing
         if active:
-            return _intercept(face.op, face, args, kwargs)  # type: ignore[attr-defined]
+            return _intercept(face.op, face, args, kwargs)
         try:
             return call(*args, **kwargs)
         except Exception as problem:

@@ -26,7 +26,7 @@ from ...core.promotion import can_cast
 from ...core.return_types import NamedResult
 from ...core.size import make_size
 from ...core.storage import move_bytes
-from ...core.tensor import Tensor, empty, new_tensor, numel_of
+from ...core.tensor import OpenTensor, Tensor, empty, new_tensor, numel_of
 from .dtype_rules import number_dtype, promote
 from .formula import Pointwise
 from .record import OPS
@@ -402,7 +402,7 @@ def rebuild_view_history(self: Tensor) -> None:
     meta.view_version = self._storage.version
 
 
-Tensor._rebuild_view_history = rebuild_view_history  # type: ignore[method-assign]
+OpenTensor._rebuild_view_history = rebuild_view_history
 
 
 def resize_out(out: Tensor, shape: tuple[int, ...]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...core import modes
+from ...core.overrides import with_attributes
 from ...core.tensor import Tensor
 from ...core.typenames import type_name
 from .arguments import as_dtype, is_int, need_tensor
@@ -93,11 +94,12 @@ def _face(impl: Reduction, takes_dtype: bool, write: Callable, active: Any = _ac
     """The public function; a call that gives out= is made by `write`."""
     name = impl.name
 
+    @with_attributes
     def face(
         input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Any = None, **others: Any
     ) -> Tensor:
         if active:
-            return _intercept(face.op, face, *_given(input, dim, keepdim, dtype, out, others))  # type: ignore[attr-defined]
+            return _intercept(face.op, face, *_given(input, dim, keepdim, dtype, out, others))
         try:
             if not isinstance(input, Tensor):
                 need_tensor(name, input)

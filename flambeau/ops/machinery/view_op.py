@@ -24,6 +24,7 @@ from ...core.graph import (
     named_class,
     user_trace,
 )
+from ...core.overrides import with_attributes
 from ...core.size import Size, make_size
 from ...core.tensor import Tensor, is_contiguous_layout
 from ...core.typenames import type_name
@@ -242,9 +243,10 @@ geometry_view: Any = takes_options(declare_geometry_view)
 def _internal_face(impl: ViewOp, active: Any = _active) -> Any:
     """For callers that have checked the arguments."""
 
+    @with_attributes
     def face(input: Tensor, *args: Any) -> Tensor:
         if active:
-            return _intercept(face.op, face, (input, *args), {})  # type: ignore[attr-defined]
+            return _intercept(face.op, face, (input, *args), {})
         try:
             return impl.place(input, args, args, 0)
         except Exception as problem:
@@ -262,9 +264,10 @@ def _public_face(impl: ViewOp, fn: Callable, active: Any = _active) -> Any:
     names, defaults = tuple(p.name for p in own), tuple(p.default for p in own)
     count = len(names)
 
+    @with_attributes
     def face(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if active:
-            return _intercept(face.op, face, (input, *args), kwargs)  # type: ignore[attr-defined]
+            return _intercept(face.op, face, (input, *args), kwargs)
         given = args
         try:
             if kwargs or len(args) != count:

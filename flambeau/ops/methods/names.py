@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.named import is_named, names_of
-from ...core.tensor import Tensor
+from ...core.tensor import OpenTensor, Tensor
 from ..names.algebra import position
 from ..names.methods import aligned, refined, renamed
 from ..names.propagation import give_names
@@ -60,6 +60,6 @@ def align_tensors(*tensors: Tensor) -> Any:
     raise RuntimeError("align_tensors not yet implemented.")
 
 
-Tensor.names = property(_get_names, _set_names)  # type: ignore[assignment, method-assign]
+OpenTensor.names = property(_get_names, _set_names)
 for _method in (has_names, rename, rename_, refine_names, align_to, align_as):
     setattr(Tensor, _method.__name__, _method)

@@ -10,8 +10,8 @@ import numpy as np
 
 from ...core import graph, modes
 from ...core.dtype import FROM_NUMPY
-from ...core.overrides import FACE_CODES, discovers, overriding_arguments, refuse_real_tensors
-from ...core.tensor import Tensor, copy_of_array
+from ...core.overrides import FACE_CODES, discovers, overriding_arguments, refuse_real_tensors, with_attributes
+from ...core.tensor import OpenTensor, Tensor, copy_of_array
 from ..machinery.calls import general, run_inplace
 from ..machinery.faces import make_face
 from ..machinery.formula import Pointwise
@@ -92,10 +92,11 @@ def _operator(op: Op, symbol: str, fallback: Callable = _general_operator) -> Ca
     return face
 
 
-def _checked(function: Callable) -> Callable:
+def _checked(function: Any) -> Callable:
+    @with_attributes
     def operator(self: Tensor, other: Any) -> Any:
         if _active and _asking():
-            return _intercept(function.op, function, (self, other), {})  # type: ignore[attr-defined]
+            return _intercept(function.op, function, (self, other), {})
         if _takes(other):
             return function(self, other)
         return operator(self, other) if discovers((self, other), {}) else NotImplemented
@@ -105,16 +106,17 @@ def _checked(function: Callable) -> Callable:
 
 
 def _exchanged(function: Callable, symbol: str) -> Callable:
+    @with_attributes
     def operator(self: Tensor, other: Any) -> Any:
         if _active and _asking():
-            return _intercept(operator.op, operator, (self, other), {})  # type: ignore[attr-defined]
+            return _intercept(operator.op, operator, (self, other), {})
         if _takes(other):
             return function(other, self)
         return operator(self, other) if discovers((self, other), {}) else NotImplemented
 
     FACE_CODES.add(operator.__code__)
     operator.__name__ = operator.__qualname__ = f"__{symbol}__"
-    operator.op = Op(operator.__name__, "composite", operator, ())  # type: ignore[attr-defined]
+    operator.op = Op(operator.__name__, "composite", operator, ())
     return operator
 
 
@@ -124,16 +126,17 @@ def _reflected_quotient() -> Callable:
     fused = _operator(OPS["internal.rdiv"], "rtruediv", _general_quotient)
     reciprocal, product = OPS["reciprocal"].function, OPS["mul"].function
 
+    @with_attributes
     def operator(self: Tensor, other: Any) -> Any:
         if _active and _asking():
-            return _intercept(operator.op, operator, (self, other), {})  # type: ignore[attr-defined]
+            return _intercept(operator.op, operator, (self, other), {})
         if (self._autograd is not None or self._base is not None) and graph.grad_mode.enabled and _takes(other):
             return product(reciprocal(self), other)
         return fused(self, other)
 
     FACE_CODES.add(operator.__code__)
     operator.__name__ = operator.__qualname__ = "__rtruediv__"
-    operator.op = Op(operator.__name__, "composite", operator, ())  # type: ignore[attr-defined]
+    operator.op = Op(operator.__name__, "composite", operator, ())
     return operator
 
 
@@ -173,13 +176,13 @@ def bind_operators() -> None:
         setattr(Tensor, f"__r{symbol}__", reflected)
         if op.inplace is not None:
             setattr(Tensor, f"__i{symbol}__", _inplace_operator(op.inplace))
-    Tensor.__rtruediv__ = _reflected_quotient()  # type: ignore[method-assign]
-    Tensor.__div__, Tensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__  # type: ignore[assignment, method-assign]
-    Tensor.__idiv__ = Tensor.__itruediv__  # type: ignore[method-assign]
+    OpenTensor.__rtruediv__ = _reflected_quotient()
+    OpenTensor.__div__, OpenTensor.__rdiv__ = Tensor.__truediv__, Tensor.__rtruediv__
+    OpenTensor.__idiv__ = Tensor.__itruediv__
     for symbol, name in _COMPARE.items():
         setattr(Tensor, f"__{symbol}__", _operator(OPS[name], symbol))
-    Tensor.__eq__ = _operator(OPS["eq"], "eq", _general_equal)  # type: ignore[method-assign]
+    OpenTensor.__eq__ = _operator(OPS["eq"], "eq", _general_equal)
     for symbol, name in _UNARY.items():
         setattr(Tensor, f"__{symbol}__", OPS[name].function)
-    Tensor.__invert__ = _inverted  # type: ignore[assignment, method-assign]
-    Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
+    OpenTensor.__invert__ = _inverted
+    OpenTensor.__hash__ = object.__hash__

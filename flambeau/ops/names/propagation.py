@@ -293,9 +293,9 @@ def name_recourse(face: Any, args: tuple, kwargs: dict[str, Any]) -> Callable | 
         return None
     if any(isinstance(v, str) for v in values) and args and isinstance(args[0], Tensor):
         wanted = next(v for v in values if isinstance(v, str))
-        rule = rule_of(op)
+        rule: Any = rule_of(op)
         if getattr(rule, "whole", False):
-            return lambda: rule(face, *args, **kwargs)  # type: ignore[misc]
+            return lambda: rule(face, *args, **kwargs)
         if face.__name__.endswith("_"):
             problem = f"{op.name.rstrip('_')}: You passed a dimname (string) to this op in place of a dimension index but it does not yet support"
             problem += " this behavior. Please pass a dimension index to work around this."

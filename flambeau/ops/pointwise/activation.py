@@ -553,7 +553,8 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 @transparent(name="threshold_", namespaces=_F)
 def functional_threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """threshold in place"""
-    return OPS["threshold"].inplace(input, threshold, value)  # type: ignore[misc]
+    write: Any = OPS["threshold"].inplace
+    return write(input, threshold, value)
 
 
 @transparent(namespaces=_F)

@@ -224,7 +224,8 @@ def _read_dim(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[int, bool
         if plain in values or plain not in ("dim", "keepdim"):
             raise TypeError(f"{name}() received an invalid combination of arguments: unexpected '{key}'")
         values[plain] = value
-    dim, keepdim = values.get("dim"), values.get("keepdim", False)
+    dim: Any = values.get("dim")
+    keepdim = values.get("keepdim", False)
     if not is_int(dim):
         raise TypeError(
             f"{name}() received an invalid combination of arguments: 'dim' must be int or 'other' Tensor, not"
@@ -232,7 +233,7 @@ def _read_dim(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[int, bool
         )
     if type(keepdim) is not bool:
         raise TypeError(f"{name}(): argument 'keepdim' (position 2) must be bool, not {type_name(keepdim)}")
-    return int(dim), keepdim  # type: ignore[arg-type]
+    return int(dim), keepdim
 
 
 max_ = composite(name="max")(_overloaded("max", "largest", _largest, max_dim, "maximum"))

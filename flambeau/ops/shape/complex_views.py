@@ -8,7 +8,7 @@ from ...core import dtype as dt
 from ...core.dtype import dtype
 from ...core.layout import broadcast_two, output_strides
 from ...core.size import make_size
-from ...core.tensor import Tensor
+from ...core.tensor import OpenTensor, Tensor
 from ..machinery.arguments import need_tensors
 from ..machinery.declare import composite, internal, view
 from ..machinery.inplace import raw_copy, write_out
@@ -82,8 +82,8 @@ def _as_tensor(like: Tensor, value: Any) -> Any:
     return value if isinstance(value, Tensor) else like.new_tensor(value, dtype=like.dtype.to_real())
 
 
-Tensor.real = property(real, _set_real)  # type: ignore[assignment, method-assign]
-Tensor.imag = property(imag, _set_imag)  # type: ignore[assignment, method-assign]
+OpenTensor.real = property(real, _set_real)
+OpenTensor.imag = property(imag, _set_imag)
 
 
 def _check_parts(name: str, names: tuple[str, str], first: Any, second: Any) -> dtype:

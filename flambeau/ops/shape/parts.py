@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.layout import contiguous_format, wrap_dim
 from ...core.size import make_size
-from ...core.tensor import Tensor
+from ...core.tensor import OpenTensor, Tensor
 from ..machinery.arguments import as_int, as_ints, is_int
 from ..machinery.aten_form import aten_parts
 from ..machinery.declare import composite, internal, primitive, view
@@ -183,7 +183,7 @@ def _split_method(self: Tensor, split_size: Any, dim: int = 0) -> tuple:
     return split(self, split_size, dim)
 
 
-Tensor.split = _split_method  # type: ignore[method-assign]
+OpenTensor.split = _split_method
 
 
 @composite(batching="along")

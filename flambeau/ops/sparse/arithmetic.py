@@ -61,7 +61,7 @@ def add(input: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     d = result_dtype((input, other))
     if isinstance(input, SparseCoo) and isinstance(other, SparseCoo):
         return _sum(input, other, alpha, d)
-    total = _sum(input.to_sparse_coo(), other.to_sparse_coo(), alpha, d)  # type: ignore[arg-type]
+    total = _sum(_as_coo(input), _as_coo(other), alpha, d)
     return total.to_sparse(layout=input.layout)
 
 
@@ -108,6 +108,11 @@ def _check_strided(input: Tensor, other: Tensor) -> None:
         )
 
 
+def _as_coo(t: SparseTensor) -> Any:
+    """Return t itself if it has COO layout, or its entries in that layout."""
+    return t if isinstance(t, SparseCoo) else t.to_sparse_coo()
+
+
 def _strided_plus_sparse(input: Tensor, other: SparseTensor, alpha: Any) -> Tensor:
     _check_strided(input, other)
     d = result_dtype((input, other))
@@ -116,9 +121,9 @@ def _strided_plus_sparse(input: Tensor, other: SparseTensor, alpha: Any) -> Tens
 
 def _accumulate(out: Tensor, other: SparseTensor, alpha: Any) -> Tensor:
     """out += alpha * other for contiguous memory."""
-    coo = other if isinstance(other, SparseCoo) else other.to_sparse_coo()
-    values = coo._values_part.to(out.dtype)  # type: ignore[attr-defined]
-    return add_at(out, entry_keys(coo), values if alpha == 1 else values * alpha)  # type: ignore[arg-type]
+    coo = _as_coo(other)
+    values = coo._values_part.to(out.dtype)
+    return add_at(out, entry_keys(coo), values if alpha == 1 else values * alpha)
 
 
 @sparse_form(strided.sub)

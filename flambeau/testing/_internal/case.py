@@ -57,7 +57,7 @@ class TestCase(unittest.TestCase):
         if not first >= second:
             self.assertAlmostEqual(first, second, places, msg, delta)
 
-    def assertEqual(  # type: ignore[override]
+    def assertEqual(
         self,
         x: Any,
         y: Any,

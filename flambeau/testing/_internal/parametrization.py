@@ -91,7 +91,7 @@ def made_for(test: Callable, name: str, arguments: dict[str, Any], decorators: l
     def method(self: Any) -> Any:
         return test(self, **arguments)
 
-    del method.__wrapped__  # type: ignore[attr-defined] # its signature is its own
+    del method.__wrapped__  # its signature is its own
     method.__name__ = name
     chosen = [decorator for decorator, holds in getattr(test, "_conditional", []) if holds(arguments)]
     result: Callable = method

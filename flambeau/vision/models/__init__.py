@@ -27,7 +27,8 @@ from .googlenet import *
 from .inception import *
 from .maxvit import *
 from .mnasnet import *
-from .mobilenet import *
+from .mobilenetv2 import *
+from .mobilenetv3 import *
 from .regnet import *
 from .resnet import *
 from .shufflenetv2 import *

@@ -13,10 +13,8 @@ from .drop_block import DropBlock2d, DropBlock3d, drop_block2d, drop_block3d
 from .feature_pyramid_network import FeaturePyramidNetwork
 from .misc import *
 from .poolers import MultiScaleRoIAlign
-from .ps_roi_align import PSRoIAlign, ps_roi_align
-from .ps_roi_pool import PSRoIPool, ps_roi_pool
-from .roi_align import RoIAlign, roi_align
-from .roi_pool import RoIPool, roi_pool
+from .roi_align import PSRoIAlign, RoIAlign, ps_roi_align, roi_align
+from .roi_pool import PSRoIPool, RoIPool, ps_roi_pool, roi_pool
 from .stochastic_depth import StochasticDepth, stochastic_depth
 
 __all__ = [

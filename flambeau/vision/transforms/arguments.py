@@ -9,10 +9,15 @@ from typing import Any
 from .interpolation import InterpolationMode
 
 
+def is_number(value: Any) -> bool:
+    """Whether a setting is one number, not a sequence of them."""
+    return isinstance(value, numbers.Number)
+
+
 def pair(size: Any, message: str) -> tuple[int, int]:
     """(height, width) from a number or a sequence."""
-    if isinstance(size, numbers.Number):
-        return int(size), int(size)  # type: ignore[call-overload]
+    if is_number(size):
+        return int(size), int(size)
     if isinstance(size, Sequence) and len(size) == 1:
         return size[0], size[0]
     if len(size) != 2:
@@ -22,8 +27,8 @@ def pair(size: Any, message: str) -> tuple[int, int]:
 
 def crop_size(size: Any, exact: bool = False) -> tuple[int, int]:
     """(height, width) from a number or a sequence; `exact`: of no more than two numbers."""
-    if isinstance(size, numbers.Number):
-        return int(size), int(size)  # type: ignore[call-overload]
+    if is_number(size):
+        return int(size), int(size)
     if exact and len(size) not in (1, 2):
         raise ValueError("Please provide only two dimensions (h, w) for size.")
     return size[0], size[0] if len(size) == 1 else size[1]
@@ -39,10 +44,10 @@ def check_sequence(value: Any, name: str, lengths: tuple[int, ...]) -> None:
 
 def symmetric_range(value: Any, name: str, lengths: tuple[int, ...] = (2,)) -> list[float]:
     """[-value, value], or the given bounds as floats."""
-    if isinstance(value, numbers.Number):
-        if value < 0:  # type: ignore[operator]
+    if is_number(value):
+        if value < 0:
             raise ValueError(f"If {name} is a single number, it must be positive.")
-        value = [-value, value]  # type: ignore[operator]
+        value = [-value, value]
     else:
         check_sequence(value, name, lengths)
     return [float(x) for x in value]

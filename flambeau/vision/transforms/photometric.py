@@ -11,6 +11,7 @@ from flambeau import Tensor, nn
 
 from . import draws
 from . import functional as F
+from .arguments import is_number
 from .geometric import check_scale_and_ratio
 
 __all__ = [
@@ -21,10 +22,10 @@ __all__ = [
 
 def jitter_range(value: Any, name: str, center: float = 1.0, bound: tuple[float, float] = (0.0, float("inf")), clip_first: bool = True) -> tuple[float, float] | None:  # fmt: skip
     """(low, high) around `center` from one number, or the given bounds; None where nothing would change."""
-    if isinstance(value, numbers.Number):
-        if value < 0:  # type: ignore[operator]
+    if is_number(value):
+        if value < 0:
             raise ValueError(f"If {name} is a single number, it must be non negative.")
-        value = [center - float(value), center + float(value)]  # type: ignore[arg-type]
+        value = [center - float(value), center + float(value)]
         if clip_first:
             value[0] = max(value[0], 0.0)
     elif not isinstance(value, (tuple, list)) or len(value) != 2:
@@ -171,7 +172,7 @@ class GaussianBlur(nn.Module):
 
 def blur_kernel_size(size: Any) -> tuple[int, int]:
     message = "Kernel size should be a tuple/list of two integers"
-    if isinstance(size, numbers.Number):
+    if is_number(size):
         size = (size, size)
     elif isinstance(size, Sequence) and len(size) == 1:
         size = (size[0], size[0])
@@ -184,8 +185,8 @@ def blur_kernel_size(size: Any) -> tuple[int, int]:
 
 
 def blur_sigma(sigma: Any) -> Any:
-    if isinstance(sigma, numbers.Number):
-        if sigma <= 0:  # type: ignore[operator]
+    if is_number(sigma):
+        if sigma <= 0:
             raise ValueError("If sigma is a single number, it must be positive.")
         return (sigma, sigma)
     if isinstance(sigma, Sequence) and len(sigma) == 2:

@@ -107,7 +107,7 @@ def _(
     if out.dtype not in (dt.float32, dt.float64, dt.float16, dt.bfloat16):
         raise NotImplementedError(f"the gradient of an embedding of {out.dtype} has no kernel on CUDA")
     if num_weights and dim and count * num_weights <= _SMALL:
-        given = bare(indices).reshape(-1).contiguous()  # type: ignore[attr-defined]
+        given = bare(indices).reshape(-1).contiguous()
         _fill_table(out, grad_output, given, count, num_weights, dim, padding_idx, bool(scale_grad_by_freq))
         return
     fill_raw(out, 0)

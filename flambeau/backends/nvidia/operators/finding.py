@@ -162,7 +162,7 @@ def _(input: Any, weights: Any, minlength: int) -> Tensor:
 def _edges(column: Any, bins: Any, given: Any, dim: int) -> Any:
     """The edges of the bins of one dimension."""
     if isinstance(bins, Tensor):
-        return bare(bins).contiguous()  # type: ignore[attr-defined]
+        return bare(bins).contiguous()
     low, high = (0.0, 1.0) if given is None else given
     if given is None and column.shape[0]:
         low, high = column.min().item(), column.max().item()
@@ -189,7 +189,7 @@ def _(out: list[Tensor], table: Tensor, bins: list, ranges: list, weight: Tensor
     total = math.prod(shape)
     amounts = (
         rows.new_ones(rows.shape[:1], dtype=dt.float64) if weight is None else bare(weight).reshape(-1).to(dt.float64)
-    )  # type: ignore[attr-defined]
+    )
     counts = rows.new_zeros((total,), dtype=dt.float64)
     if rows.shape[0] and total:
         counts = counts.index_add(0, place, amounts.masked_fill(~inside, 0.0))  # type: ignore[operator]
@@ -198,7 +198,7 @@ def _(out: list[Tensor], table: Tensor, bins: list, ranges: list, weight: Tensor
         counts = counts / counts.sum()
         for d in range(len(shape)):
             sizes = [-1 if i == d else 1 for i in range(len(shape))]
-            counts = counts / bare(out[d + 1]).to(dt.float64).diff().reshape(sizes)  # type: ignore[attr-defined]
+            counts = counts / bare(out[d + 1]).to(dt.float64).diff().reshape(sizes)
     raw_copy(out[0], counts.to(out[0].dtype))
 
 

@@ -15,7 +15,9 @@ class TorchLater:
     """Finds torch and torchvision: Flambeau, made to pose as them by the first import of one."""
 
     def find_spec(self, name, path=None, target=None):
-        return importlib.machinery.ModuleSpec(name, self, origin="flambeau") if name in NAMES else None
+        if name not in NAMES:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, origin="flambeau")  # type: ignore[arg-type]  # a loader by its methods
 
     def create_module(self, spec):
         spec.loader = _posing().alias_of(spec.name).loader  # which does what follows, too

@@ -27,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 _VariableFunctions = _VariableFunctionsClass
-Tag = Enum(  # type: ignore[misc]  # what definitions of operators may say about them
+Tag = Enum(  # what definitions of operators may say about them
     "Tag",
     "core cudagraph_unsafe data_dependent_output dynamic_output_shape flexible_layout generated inplace "
     "inplace_view maybe_aliasing_or_mutating needs_contiguous_strides needs_exact_strides "

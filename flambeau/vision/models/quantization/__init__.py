@@ -9,6 +9,7 @@
 
 from .googlenet import *
 from .inception import *
-from .mobilenet import *
+from .mobilenetv2 import *
+from .mobilenetv3 import *
 from .resnet import *
 from .shufflenetv2 import *

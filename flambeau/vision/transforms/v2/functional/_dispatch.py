@@ -14,7 +14,7 @@ from typing import Any
 
 from flambeau import Tensor
 from flambeau.core.naming import own_name
-from flambeau.core.overrides import DisableTorchFunctionSubclass
+from flambeau.core.overrides import DisableTorchFunctionSubclass, with_attributes
 
 from .....utils.pillow import is_pil
 from ....tv_tensors import BoundingBoxes, Image, KeyPoints, TVTensor, Video
@@ -30,30 +30,31 @@ TENSORS = (Tensor, Image, Video)
 _DETAILS = ("format", "canvas_size", "clamping_mode")
 
 
-def functional(function: Callable, *kinds: type) -> Callable:
+def functional(function: Callable, *kinds: type) -> Any:
     """The functional `affine` of its kernel `affine_image`, which serves these kinds of input (unless told otherwise, tensors, images and
     videos) and gives it the signature and the documentation."""
 
+    @with_attributes
     def face(inpt: Any, *args: Any, **kwargs: Any) -> Any:
         return _find(face, type(inpt), inpt)(inpt, *args, **kwargs)
 
     signature = inspect.signature(function)
     first, *rest = signature.parameters.values()
-    face.__signature__ = signature.replace(parameters=[first.replace(name="inpt"), *rest])  # type: ignore[attr-defined]
+    face.__signature__ = signature.replace(parameters=[first.replace(name="inpt"), *rest])
     face.__name__ = face.__qualname__ = function.__name__.rpartition("_")[0]
     face.__module__, face.__doc__ = function.__module__, function.__doc__
-    face.kernels = {}  # type: ignore[attr-defined]
-    face.names = tuple(p.name for p in rest)  # type: ignore[attr-defined]
+    face.kernels = {}
+    face.names = tuple(p.name for p in rest)
     kernel(face, *(kinds or TENSORS))(function)
     return face
 
 
-def kernel(face: Callable, *kinds: type) -> Callable:
+def kernel(face: Any, *kinds: type) -> Callable:
     """Registers a kernel of this package for the kinds of input; plain tensors and images share one."""
 
     def register(function: Callable) -> Callable:
         for kind in kinds:
-            face.kernels[kind] = _adapted(function, face.names, kind)  # type: ignore[attr-defined]
+            face.kernels[kind] = _adapted(function, face.names, kind)
         return function
 
     return register
@@ -105,8 +106,8 @@ def _wrapped(output: Any, inpt: Any, sized: bool) -> Any:
     return wrap(output, inpt) if isinstance(output, Tensor) else output
 
 
-def _find(face: Callable, kind: type, inpt: Any, passthrough: bool = False) -> Callable:
-    table: dict[type, Callable] = face.kernels  # type: ignore[attr-defined]
+def _find(face: Any, kind: type, inpt: Any, passthrough: bool = False) -> Callable:
+    table: dict[type, Callable] = face.kernels
     found = table.get(kind)
     if found is None:
         if issubclass(kind, TVTensor):

@@ -80,8 +80,8 @@ def get_size_keypoints(keypoints: KeyPoints) -> list[int]:
     return list(keypoints.canvas_size)
 
 
-get_size.kernels[BoundingBoxes] = get_size_bounding_boxes  # type: ignore[attr-defined]
-get_size.kernels[KeyPoints] = get_size_keypoints  # type: ignore[attr-defined]
+get_size.kernels[BoundingBoxes] = get_size_bounding_boxes
+get_size.kernels[KeyPoints] = get_size_keypoints
 
 
 def get_num_frames_video(video: Tensor) -> int:

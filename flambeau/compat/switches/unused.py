@@ -1,4 +1,4 @@
-"""`torch.backends.mkl`: Flambeau does not use MKL itself."""
+"""Libraries that PyTorch computes with and Flambeau does not: `torch.backends.mkl`, `torch.backends.kleidiai`."""
 
 from __future__ import annotations
 
