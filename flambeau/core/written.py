@@ -11,11 +11,11 @@ from typing import Any
 
 
 def _until_then(*args: Any, **kwargs: Any) -> Any:
-    return _write()(*args, **kwargs)  # type: ignore[name-defined]  # noqa: F821 - a name of the function's own globals
+    return globals()["_write"]()(*args, **kwargs)
 
 
 def _first_call() -> Any:
-    return _begin(locals())  # type: ignore[name-defined]  # noqa: F821 - a name of the function's own globals
+    return globals()["_begin"](locals())
 
 
 def written(source: Callable[[], str], space: dict[str, Any]) -> Any:
