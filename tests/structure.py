@@ -202,6 +202,19 @@ def _batch_norm() -> list[str]:
     return _files_with(r"\bbatch_norm\b")
 
 
+@measure("docstrings that begin otherwise")
+def _docstrings() -> list[str]:
+    """Docstrings that begin neither with a verb nor with the noun returned, as far as the first word tells."""
+    begins = re.compile(r"(What|Whether|The same|One|How|Where|Which|Who|Why|As)\b")
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [
+        f"{_short(path)}:{node.body[0].lineno}"
+        for path in sources()
+        for node in ast.walk(trees()[path])
+        if isinstance(node, kinds) and begins.match(ast.get_docstring(node, clean=False) or "")
+    ]
+
+
 @measure("environment variables of our own")
 def _variables() -> list[str]:
     return sorted(

@@ -54,6 +54,11 @@ def one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         ("functions written twice", "".join(f"def f{i}(x):\n" + "    x = g(x)\n" * 5 for i in range(3)), 2),
         ("files of more than 500 lines", "x = 1\n" * 501, 1),
         ("type: ignore", "x = 1  # type: ignore[assignment]\n", 1),
+        (
+            "docstrings that begin otherwise",
+            '"""What it is."""\ndef f():\n    """Onepass."""\nclass C:\n    """The same."""\n',
+            2,
+        ),
         ("files that name tanh", "arctanh = 1\n", 0),
     ],
 )

@@ -24,7 +24,7 @@ _NOT_SCALED = "This may indicate your script did not use scaler.scale(loss or ou
 
 
 class OptState(Enum):
-    """How far an optimizer has come since the last `update`."""
+    """The stage of an optimizer since the last `update`."""
 
     READY = 0
     UNSCALED = 1
@@ -235,7 +235,7 @@ class GradScaler:
         return self._init_growth_tracker if self._growth_tracker is None else int(self._growth_tracker.item())
 
     def get_growth_factor(self) -> float:
-        """What the factor is multiplied with when it grows."""
+        """The number by which the scale is multiplied when it grows."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
@@ -243,7 +243,7 @@ class GradScaler:
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """What the factor is multiplied with after infinite gradients."""
+        """The number by which the scale is multiplied after infinite gradients."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
@@ -274,7 +274,7 @@ class GradScaler:
 
     # -- files ----------------------------------------------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Any]:
-        """What to save with a checkpoint; empty if the scaler is off."""
+        """The state to save with a checkpoint; empty if the scaler is off."""
         if not self._enabled:
             return {}
         return {

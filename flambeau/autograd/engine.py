@@ -21,7 +21,7 @@ from ..core.tensor import Tensor, contiguous_strides
 
 
 def dependencies(roots: list[Node]) -> tuple[dict[Node, int], list[Node]]:
-    """How many gradients each reachable node waits for, and all reachable nodes."""
+    """The number of gradients that each reachable node waits for, and all reachable nodes."""
     counts: dict[Node, int] = dict.fromkeys(roots, 0)
     order = list(counts)
     for node in order:  # grows while it is walked
@@ -56,7 +56,7 @@ running = _Running()
 
 
 class Pass:
-    """One run of the engine. With `captures` only paths to the captured gradients run, and those are returned; leaves
+    """A run of the engine. With `captures` only paths to the captured gradients run, and those are returned; leaves
     that are reached accumulate theirs if it `accumulates`."""
 
     def __init__(
@@ -393,8 +393,8 @@ def add_out_of_place(meta: Any, gradient: Tensor, create_graph: bool) -> None:
 
 
 def take_over_sparse(holder: list) -> Tensor:
-    """The same for a sparse gradient: its index and values are taken over when only it holds them. Such a gradient forgets
-    that it was coalesced, as in PyTorch."""
+    """Take over a sparse gradient without copying: its index and values are taken over when only it holds them. Such a gradient
+    forgets that it was coalesced, as in PyTorch."""
     g = holder[0]
     own = all(p._contig and p._base is None and sys.getrefcount(p._storage) <= 2 for p in g._parts())
     if isinstance(g, SparseCoo) and own and sys.getrefcount(g) <= 3:

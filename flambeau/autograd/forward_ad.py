@@ -25,7 +25,7 @@ from .engine import LinearPass, run_backward
 
 
 class UnpackedDualTensor(NamedTuple):
-    """What `unpack_dual` returns; the tangent is None for a tensor that carries none."""
+    """The result of `unpack_dual`; the tangent is None for a tensor that carries none."""
 
     primal: Tensor
     tangent: Tensor | None

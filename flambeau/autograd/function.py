@@ -19,7 +19,7 @@ from .function_forward import Transposed, apply_forwards
 
 
 class FunctionCtx:
-    """What `ctx` is in forward and backward."""
+    """The argument `ctx` of forward and backward."""
 
     def __init__(self) -> None:
         self.materialize_grads = True
@@ -370,7 +370,7 @@ class InplaceFunction(Function):
 
 
 class VmapInfo(NamedTuple):
-    """What the vmap method of a Function gets to know."""
+    """Facts about the batch that the vmap method of a Function is given."""
 
     batch_size: int
     randomness: str
@@ -429,7 +429,7 @@ def once_differentiable(fn: Callable) -> Callable:
 
 
 class Error(Node):
-    """Where a gradient ends that cannot be differentiated again."""
+    """The node of a gradient that cannot be differentiated again."""
 
     def __init__(self) -> None:
         super().__init__("Error", ())

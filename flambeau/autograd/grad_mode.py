@@ -202,7 +202,7 @@ class set_multithreading_enabled(_Switch):
 
 
 def is_multithreading_enabled() -> bool:
-    """What `set_multithreading_enabled` has set."""
+    """The value that `set_multithreading_enabled` has set."""
     return grad_mode.multithreading
 
 

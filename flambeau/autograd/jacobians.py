@@ -51,7 +51,7 @@ def tensor_like(values: np.ndarray, like: Tensor) -> Tensor:
 
 
 def stored_places(x: Any) -> np.ndarray:
-    """Where the stored values of a sparse tensor lie in the dense one, counted in row-major order."""
+    """Positions of a sparse tensor's stored values in the dense one, counted in row-major order."""
     if str(x.layout) == "torch.sparse_coo":
         index = np.array(x._indices()._array())
         tail = int(np.prod(x.shape[len(index) :], dtype=np.int64))
@@ -67,7 +67,7 @@ def stored_places(x: Any) -> np.ndarray:
 
 
 class Point:
-    """One input of the function that is checked, which can be moved."""
+    """An input of the function that is checked, which can be moved."""
 
     def __init__(self, args: tuple, position: int, masked: bool):
         self.args, self.position = args, position
@@ -157,7 +157,7 @@ def numerical(
 
 
 def forward(function: Callable, point: Point, choose: Callable, outputs: list[Tensor]) -> list[np.ndarray]:
-    """The same from tangents."""
+    """The Jacobian's columns from tangents."""
     found = [empty_matrix(point, out) for out in outputs]
     for i, part in directions(point):
         for matrix, change in zip(found, pushed(function, point, choose, unit(point, i, part))):
@@ -179,7 +179,7 @@ def pushed(function: Callable, point: Point, choose: Callable, step: np.ndarray)
 
 
 def analytical(out: Tensor, point: Point, inspect: Callable[[Tensor], None]) -> np.ndarray:
-    """One backward pass per column; `inspect` sees each gradient."""
+    """The Jacobian by a backward pass per column; `inspect` sees each gradient."""
     matrix = empty_matrix(point, out)
     parts = (1, 1j) if out.dtype.is_complex else (1,)
     for k in range(out.numel()):

@@ -94,7 +94,7 @@ class _ProfilerStats:
 
 
 class profile:  # noqa: N801
-    """What runs in this thread inside a `with` block is recorded.
+    """Context manager: record what runs in this thread.
 
     enabled: False makes it do nothing.
     use_device: "cuda" also measures the time on the GPU. `use_cuda=True` is its former name.
@@ -335,7 +335,7 @@ class profile:  # noqa: N801
 
 
 class record_function(contextlib.ContextDecorator):  # noqa: N801
-    """What happens inside a `with` block, or in a function that this decorates, has a name in the profile."""
+    """Context manager or decorator: name what happens inside in the profile."""
 
     def __init__(self, name: str, args: str | None = None):
         self.name, self.args = name, args

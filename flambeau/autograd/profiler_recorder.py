@@ -24,8 +24,8 @@ _PREFIXES = {"linalg": "linalg_", "fft": "fft_", "special": "special_"}
 
 
 class Note:
-    """One operator or range. Times are of `time.perf_counter_ns`; `memory` is what was allocated, less what was freed, on the host
-    and on devices, without the parts."""
+    """A recorded operator or range. Times are of `time.perf_counter_ns`; `memory` is what was allocated, less what was freed, on the
+    host and on devices, without the parts."""
 
     # Fields that most do not need have their values here: noting an event must take little time.
     what: Any
@@ -56,7 +56,7 @@ class Note:
 
 
 def operator_name(op: Any) -> str:
-    """How PyTorch's profiler calls an operator; one that PyTorch does not have is `flambeau::name`."""
+    """The name that PyTorch's profiler gives an operator; one that PyTorch does not have is `flambeau::name`."""
     name = op.name
     if "::" in name:
         return name
@@ -288,6 +288,6 @@ class Recorder(modes.Observer, watching.Watcher):
 
 
 def frame_text(entry: tuple[Any, int]) -> str:
-    """One frame of a stack as PyTorch writes it."""
+    """A frame of a stack as PyTorch writes it."""
     code, line = entry
     return f"{code.co_filename}({line}): {code.co_name}"

@@ -58,7 +58,7 @@ class KinetoEvent:
 
 
 class Results:
-    """What one run of a recorder has found; events are made of it when they are first asked for."""
+    """The findings of one run of a recorder; events are made when they are first asked for."""
 
     def __init__(
         self,

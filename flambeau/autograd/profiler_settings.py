@@ -11,7 +11,7 @@ from ..core.device import device
 
 
 class DeviceType(Enum):
-    """Where an event happened."""
+    """The kind of device on which an event happened."""
 
     CPU = 0
     CUDA = 1
@@ -37,7 +37,7 @@ class DeviceType(Enum):
 
 
 class ProfilerActivity(Enum):
-    """What a profiler collects."""
+    """A kind of activity that a profiler collects."""
 
     CPU = 0
     XPU = 1
@@ -48,7 +48,7 @@ class ProfilerActivity(Enum):
 
 
 class ProfilerState(Enum):
-    """How a profiler works."""
+    """The mechanism that a profiler uses."""
 
     Disabled = 0
     CPU = 1
@@ -63,7 +63,7 @@ class ProfilerState(Enum):
 
 
 class RecordScope(Enum):
-    """What an event is."""
+    """The kind of an event."""
 
     FUNCTION = 0
     BACKWARD_FUNCTION = 1
@@ -120,7 +120,7 @@ def kineto_available() -> bool:
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """What can be recorded on this machine."""
+    """The activities that can be recorded on this machine."""
     found = {ProfilerActivity.CPU}
     if has_backend(device("cuda")):
         found.add(ProfilerActivity.CUDA)

@@ -81,7 +81,7 @@ class Interval:
 
 
 class Kernel(NamedTuple):
-    """What an operator ran on an accelerator."""
+    """A kernel that an operator ran on an accelerator."""
 
     name: str
     device: int
@@ -141,7 +141,7 @@ def _build_metadata(extra_meta: dict[str, str]) -> Any:
 
 # -- events -----------------------------------------------------------------------------------------------------------
 class FunctionEvent(FormattedTimesMixin):
-    """One call of an operator, or one range with a name. Times are microseconds since the profiler began.
+    """A call of an operator, or a range with a name. Times are microseconds since the profiler began.
 
     `cpu_children` are the calls made inside, `cpu_parent` the one it was made in; `kernels` what it ran on an accelerator;
     `cpu_memory_usage` the bytes allocated less those freed. `sequence_nr` is the number of the node of the graph that a forward call

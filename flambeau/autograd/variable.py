@@ -15,7 +15,7 @@ class _TensorLike(type):
 
 
 class Engine:
-    """What PyTorch calls `Variable._execution_engine`."""
+    """The engine that PyTorch calls `Variable._execution_engine`."""
 
     @staticmethod
     def queue_callback(callback: Callable[[], None]) -> None:

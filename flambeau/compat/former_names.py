@@ -131,7 +131,7 @@ class _Gatherer(importlib.abc.Loader):
 
 
 def spec_of(fullname: str) -> importlib.machinery.ModuleSpec | None:
-    """How the import system gets the module of a further name; None for every other."""
+    """The import system's spec of the module of a further name; None for every other."""
     name = fullname[len(naming.PACKAGE) + 1 :]
     if name in GATHERED:  # a package, so that others can be gathered below it
         return importlib.machinery.ModuleSpec(

@@ -182,7 +182,8 @@ STORAGE_TYPES: dict[str, Any] = {kind.__name__: kind for kind in (_storage_type(
 
 
 def dtype_and_device(kind: Any) -> tuple[dtype, str]:
-    """What x.type(kind) converts to, of a dtype, a tensor class or its name: the dtype, and the type of device."""
+    """The dtype and device that x.type(kind) converts to, of a dtype, a tensor class or its name: the dtype, and the type of
+    device."""
     if isinstance(kind, dtype):
         return kind, ""
     if kind is Tensor or kind == "torch.Tensor":

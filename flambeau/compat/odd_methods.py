@@ -16,18 +16,19 @@ def delete_item(self: Tensor, index: Any) -> NoReturn:
 
 
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
-    """What `load_state_dict` makes of a parameter and the tensor loaded for it: a copy into it, or the loaded one itself."""
+    """The tensor that `load_state_dict` makes of a parameter and the tensor loaded for it: a copy into it, or the loaded one
+    itself."""
     return other.detach() if assign else self.copy_(other).detach()
 
 
 def resize(self: Tensor, *sizes: Any) -> Tensor:
-    """The same elements in another shape. Deprecated: use `reshape`."""
+    """The elements in another shape. Deprecated: use `reshape`."""
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
     return self.view(*sizes)
 
 
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
-    """The same elements in the shape of another tensor. Deprecated: use `reshape_as`."""
+    """The elements in the shape of another tensor. Deprecated: use `reshape_as`."""
     warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
     return self.view(tensor.size())
 
@@ -49,7 +50,7 @@ def _on_absent_device(name: str, error: type[Exception], message: str) -> Callab
 
 
 def cuda_array_interface(self: Tensor) -> dict[str, Any]:
-    """Where the elements of a tensor on a GPU lie, for other libraries. Only tensors on a GPU have it."""
+    """The address and layout of a tensor on a GPU, for other libraries. Only tensors on a GPU have it."""
     if self.is_cuda:
         if self.requires_grad:
             raise RuntimeError(

@@ -9,7 +9,7 @@ from .overrides import disabled_torch_function
 
 
 def raising(names: str, error: type[Exception], message: str) -> dict[str, Callable[..., NoReturn]]:
-    """A function for each of the names (a text of words); called, it raises `error` with its name in the place of {}."""
+    """Functions of the names given in one text; each raises `error` with its name in the place of {}."""
     return {name: _raising(name, error, message.format(name)) for name in names.split()}
 
 

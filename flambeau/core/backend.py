@@ -61,7 +61,7 @@ class Backend:
         raise NotImplementedError(f"{type(self).__name__} cannot copy memory from the host")
 
     def fetch(self, address: int, nbytes: int, where: device) -> int:
-        """Where in the host's memory a few bytes of the device are, until this thread calls again."""
+        """Address in host memory of a copy of a few of the device's bytes, valid until this thread calls again."""
         held = _fetched.buffer
         self.read(ctypes.addressof(held), address, nbytes, where)
         return ctypes.addressof(held)
@@ -134,8 +134,8 @@ class Backend:
         """Seed the default generators of all devices of this type."""
 
     def report_address(self, where: device, operator: str = "") -> int:
-        """Where the kernel that is launched next may leave a bad index (two int64: 1, and the index) that the host looks at when it
-        next waits for the device; 0 if it has to look after every kernel."""
+        """Address where the kernel that is launched next may leave a bad index (two int64: 1, and the index) that the host looks at
+        when it next waits for the device; 0 if it has to look after every kernel."""
         return 0
 
     def raise_later(self, address: int, nbytes: int, operator: str, error: Exception, where: device) -> bool:
@@ -162,7 +162,7 @@ class Backend:
         self.synchronize(where)
 
     def properties(self, where: device) -> dict[str, Any]:
-        """What there is to know about a device."""
+        """The properties of a device."""
         return {"name": where.type}
 
 
@@ -270,7 +270,7 @@ def _start(kind: str) -> bool:
 
 
 def why_absent(kind: str) -> str:
-    """Why there is no such device here, in a sentence."""
+    """The reason, as a sentence, why there is no such device here."""
     if kind == "cuda":
         problem = _absent.get(kind, "")
         return f"{problem}{'; ' if problem else ''}CUDA needs an NVIDIA GPU and `pip install flambeau[cuda]`"

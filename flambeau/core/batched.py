@@ -18,7 +18,7 @@ _new_object = object.__new__
 
 
 class VmapRefusal(RuntimeError):
-    """What cannot be done to a whole batch at once. An operator that does it inside is run element by element instead."""
+    """Raised for what cannot be done to a whole batch at once. An operator that does it inside is run element by element instead."""
 
 
 class BatchedOperand(VmapRefusal):
@@ -37,7 +37,7 @@ def _unavailable(what: str) -> property:
 
 
 class BatchedTensor(Tensor):
-    """One element of the batch along dimension `_hidden` of `_value`; `_level` is the vmap call it belongs to."""
+    """A tensor under vmap: one element of the batch along dimension `_hidden` of `_value`; `_level` is the vmap call it belongs to."""
 
     __slots__ = ("_value", "_hidden", "_level")
     __torch_function__ = disabled_torch_function

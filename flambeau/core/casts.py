@@ -15,8 +15,8 @@ DEFAULT_DTYPES = {
 
 
 class Casts(threading.local):
-    """What one thread casts to. `active` is False, too, while an operator whose arguments have been cast runs. `kind` and `dtype`
-    are those of the operator at hand; `enabled` has the dtype for every type of device that autocast is on for."""
+    """The autocast dtypes of one thread. `active` is False, too, while an operator whose arguments have been cast runs. `kind` and
+    `dtype` are those of the operator at hand; `enabled` has the dtype for every type of device that autocast is on for."""
 
     def __init__(self) -> None:
         self.active = False

@@ -15,7 +15,7 @@ _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
 
 class FloatLimits(NamedTuple):
-    """What a floating point dtype can hold."""
+    """The numeric limits of a floating point dtype."""
 
     precision: int  # bits of the significand, the hidden one included
     min: float

@@ -98,7 +98,7 @@ def _encode_scales(size: np.ndarray) -> np.ndarray:
 
 
 def readable(array: np.ndarray, d: dtype) -> np.ndarray:
-    """Elements as they lie in memory -> numbers NumPy knows: float32 or complex64 of the types that it does not have."""
+    """Convert stored elements to numbers NumPy knows: float32 or complex64 of the types that it does not have."""
     if d is bfloat16:
         return bits_to_float32(array)
     if d is complex32:

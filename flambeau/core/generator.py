@@ -156,7 +156,7 @@ class Generator:
             self._bits.random_raw(n, output=False)
 
     def native(self) -> tuple[Tensor, Tensor, Tensor, np.ndarray]:
-        """What native code draws with: the engine's memory (624 words and the position of the next), scratch memory, and
+        """Arguments with which native code draws: the engine's memory (624 words and the position of the next), scratch memory, and
         two float64 for a kept normal sample, also as an array. To be used with `lock` held; marks the engine as used."""
         if self._native is None:
             place = self._bits.ctypes.state_address

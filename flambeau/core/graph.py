@@ -169,7 +169,7 @@ class SavedTensor:
 
     @property
     def data(self) -> Any:
-        """What is kept: the tensor, or what the pack hook made of it."""
+        """The saved tensor: the tensor, or what the pack hook made of it."""
         return self.tensor if self.unpack_hook is None else self.packed
 
     def unpack(self, node: Node) -> Any:
@@ -201,7 +201,7 @@ def _modified_message(tensor: Any, saved: SavedTensor, node: Node) -> str:
 
 
 def modified_message(tensor: Any, version: int, source: Node | None, output_nr: int) -> str:
-    """Why a saved tensor cannot be used: it had `version` when it was saved. `source` is the node that made it."""
+    """The message for a saved tensor that cannot be used: it had `version` when it was saved. `source` is the node that made it."""
     made_here = source is not None and not isinstance(source, AccumulateGrad)
     where = f", which is output {output_nr} of {operation_name(source)}," if made_here else ""
     message = (
@@ -239,7 +239,7 @@ def user_frame() -> str:
 
 
 class Node:
-    """One recorded operation. `edges[i]` says where the gradient of differentiable input i goes: (node, output_nr).
+    """A recorded operation. `edges[i]` says where the gradient of differentiable input i goes: (node, output_nr).
 
     Defaults live in the class, so that making a node sets only what differs."""
 
@@ -316,7 +316,7 @@ class Node:
         return HookHandle(self.hooks, hook)
 
     def saved_fields(self, hookable: bool = False) -> dict[str, Any]:
-        """What is kept for backward under PyTorch's names: numbers, SavedTensors and lists of them; GONE where it was freed.
+        """Values saved for backward under PyTorch's names: numbers, SavedTensors and lists of them; GONE where it was freed.
         If `hookable`, hooks on these SavedTensors are respected by this node."""
         return {}
 
@@ -390,7 +390,7 @@ def named_class(base: type, label: str) -> Any:
 
 
 class Trace(NamedTuple):
-    """Where a node was recorded, and the node in whose backward that was, if in any."""
+    """The place where a node was recorded, and the node in whose backward that was, if in any."""
 
     text: str
     parent: Node | None
@@ -472,7 +472,8 @@ class AccumulateGrad(Node):
 
 
 class GradientEdge(NamedTuple):
-    """Where gradients arrive: a node, and which of its outputs; stands for a tensor in `grad` and `backward`."""
+    """The node and output at which gradients arrive: a node, and which of its outputs; stands for a tensor in `grad` and
+    `backward`."""
 
     node: Node
     output_nr: int
@@ -480,7 +481,7 @@ class GradientEdge(NamedTuple):
 
 
 class Discard(Node):
-    """Where the gradient of a view goes that was made without recording: nowhere, though what is computed from such a view
+    """The node that receives the gradient of a view made without recording: nowhere, though what is computed from such a view
     requires grad as its base does."""
 
     label = "Discard"
@@ -494,7 +495,7 @@ class Discard(Node):
 
 
 def gradient_edge(tensor: Any) -> tuple | None:
-    """Where the gradient of `tensor` goes, or None if it needs none."""
+    """The edge along which the gradient of `tensor` flows, or None if it needs none."""
     if type(tensor) is GradientEdge:
         return (tensor.node, tensor.output_nr)
     meta = tensor._autograd

@@ -20,7 +20,7 @@ class _Named:
 
 
 class memory_format(_Named):
-    """How the dimensions of a tensor lie in memory."""
+    """The order of a tensor's dimensions in memory."""
 
 
 contiguous_format = memory_format("contiguous_format")
@@ -30,7 +30,7 @@ channels_last_3d = memory_format("channels_last_3d")
 
 
 class layout(_Named):
-    """How a tensor stores its elements: strided, or one of the sparse forms."""
+    """The way a tensor stores its elements: strided, or one of the sparse forms."""
 
 
 strided, sparse_coo, sparse_csr = layout("strided"), layout("sparse_coo"), layout("sparse_csr")

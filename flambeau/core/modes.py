@@ -62,8 +62,8 @@ class Mode:
 
 
 class Observer:
-    """What a profiler is: told of everything that runs in a thread, changing nothing. There is one per thread (see `observe`), and
-    it is no mode: it sees what is left to run after all modes have decided."""
+    """The interface of a profiler: told of everything that runs in a thread, changing nothing. There is one per thread (see
+    `observe`), and it is no mode: it sees what is left to run after all modes have decided."""
 
     sees_messages = False  # whether it must see when a message that was started is waited for
 
@@ -200,7 +200,7 @@ def observing() -> Observer | None:
 
 
 class named_range:  # noqa: N801
-    """What happens inside has a name for the observer of this thread, if there is one."""
+    """Context manager: name what happens inside for the observer of this thread, if there is one."""
 
     def __init__(self, name: str, scope: int = USER):
         self.name, self.scope = name, scope

@@ -142,7 +142,7 @@ def is_named(value: Any) -> TypeGuard[NamedTensor]:
 
 
 def plain(value: Any) -> Any:
-    """The same without names."""
+    """Return the tensor without names."""
     return value._value if type(value) is NamedTensor else value
 
 

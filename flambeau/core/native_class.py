@@ -8,7 +8,7 @@ PREFIX = "__torch__.torch.classes."
 
 
 class CustomClass:
-    """What such classes have in common. `schemas` says for each method what it takes and gives, and of which such class its result
+    """The base of such classes. `schemas` says for each method what it takes and gives, and of which such class its result
     is; `script_names` which method of Python's runs, where that has another name."""
 
     schemas: ClassVar[dict[str, tuple[str, type | None]]] = {}

@@ -236,7 +236,7 @@ def _numpy_dtype(given: np.dtype) -> dtype:
 
 
 def check_ndarray(array: np.ndarray) -> dtype:
-    """The dtype of a NumPy array, or PyTorch's error when a tensor cannot hold it as it is."""
+    """The dtype of a NumPy array, or PyTorch's error when no tensor can hold its elements unconverted."""
     source = FROM_NUMPY.get(array.dtype)  # holds native byte order only
     if source is not None and array.flags.c_contiguous:
         return source

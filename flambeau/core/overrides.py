@@ -57,7 +57,7 @@ def below(func: Callable, args: tuple, kwargs: dict, run: Callable | None = None
 
 
 def overriding_arguments(args: tuple, kwargs: dict) -> list[Any]:
-    """One argument of each class that overrides operators, subclasses before their bases; none while that is disabled."""
+    """An argument of each class that overrides operators, subclasses before their bases; none while that is disabled."""
     found: list[Any] = []
     if _disabled.depth:
         return found
@@ -229,7 +229,7 @@ def call_override(function: Callable, args: tuple, kwargs: dict, overriding: lis
 
 
 def not_implemented(function: Callable, types: Any, mode: Any = None) -> TypeError:
-    """What is raised where every override declined."""
+    """The error raised where every override declined."""
     name = f"{getattr(function, '__module__', None) or 'torch'}.{getattr(function, '__name__', function)}"
     name = name.replace("flambeau", "torch", 1)
     asked = [] if mode is None else [f"  - mode object {mode}"]

@@ -15,7 +15,7 @@ _ROOT = 0
 
 
 def distrust(status: os.stat_result) -> str | None:
-    """Why somebody else may have written this file or folder, or None."""
+    """The reason why somebody else may have written this file or folder, or None."""
     if not hasattr(os, "geteuid"):  # no POSIX owners on this platform
         return None
     if status.st_uid != os.geteuid():
@@ -26,7 +26,7 @@ def distrust(status: os.stat_result) -> str | None:
 
 
 def planted(path: str | os.PathLike) -> str | None:
-    """Why a stranger may have put `path`, a folder above it or a link on the way there, or None.
+    """The reason why a stranger may have put `path`, a folder above it or a link on the way there, or None.
 
     What stands in a folder that everybody may write to must be this user's or root's. What does not exist is no problem."""
     if not hasattr(os, "geteuid"):

@@ -263,7 +263,7 @@ def tensor_repr(
 
 @dataclass
 class Component:
-    """One inner tensor of a sparse tensor: its name, its elements (None on meta) and their dtype."""
+    """An inner tensor of a sparse tensor: its name, its elements (None on meta) and their dtype."""
 
     name: str
     array: np.ndarray | None

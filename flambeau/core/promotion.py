@@ -12,7 +12,7 @@ _default_dtype: list[dtype] = [dt.float32]
 
 
 class Planner(Protocol):
-    """What remembers results of type promotion."""
+    """The interface of caches that hold results of type promotion."""
 
     def forget_plans(self) -> None: ...
 

@@ -58,7 +58,7 @@ class GetAttrKey(NamedTuple):
 
 
 class NodeDef(NamedTuple):
-    """How one type of container is taken apart and put together."""
+    """Functions that flatten and rebuild one type of container."""
 
     type: type
     flatten_fn: Callable[[Any], tuple[list, Any]]
@@ -425,7 +425,7 @@ def keystr(kp: tuple) -> str:
 
 
 def key_get(obj: Any, kp: tuple) -> Any:
-    """What lies at the end of a path."""
+    """The value at the end of a path."""
     for key in kp:
         obj = key.get(obj)
     return obj

@@ -22,7 +22,7 @@ _new_object = object.__new__
 
 
 class qscheme:
-    """How values are mapped to codes: with one scale or one for each channel. There is one object of each."""
+    """A mapping of values to codes: with one scale or one for each channel. There is one object of each."""
 
     __slots__ = ("name",)
 
@@ -61,7 +61,7 @@ def scheme_by_name(name: str) -> qscheme:
 
 
 class Engine:
-    """What `torch.backends.quantized` says (its names are PyTorch's)."""
+    """The settings of `torch.backends.quantized` (its names are PyTorch's)."""
 
     name = "x86"
     supported = ("qnnpack", "onednn", "x86", "fbgemm")

@@ -15,7 +15,7 @@ attention_kernels = {"flash": True, "mem_efficient": True, "math": True, "cudnn"
 
 
 class MatmulSwitches:
-    """Which shortcuts matrix products on a GPU may take. `state` changes with them, for whoever keeps plans."""
+    """Settings: the shortcuts that matrix products on a GPU may take. `state` changes with them, for whoever keeps plans."""
 
     precision: str
     allow_tf32: bool
@@ -44,7 +44,8 @@ class MatmulSwitches:
 
 
 class CudnnSwitches:
-    """How cuDNN chooses its kernels: the most exact (float32 in 19 bits or not), the same in every run, the fastest by trial."""
+    """Settings: how cuDNN chooses its kernels: the most exact (float32 in 19 bits or not), the same in every run, the fastest by
+    trial."""
 
     enabled = True
     benchmark = False
@@ -120,7 +121,7 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """How exact float32 matrix products must be: "highest", "high" or "medium"."""
+    """Set how exact float32 matrix products must be: "highest", "high" or "medium"."""
     if precision not in _PRECISIONS:
         warnings.warn(f"{precision} is not one of 'highest', 'high', or 'medium'; nothing was changed.", stacklevel=2)
         return

@@ -38,7 +38,7 @@ def _trap(name: str) -> property:
 
 
 class SpreadTensor(Tensor):
-    """What stands for parts on several ranks. A subclass says what calls on it do (`_call_spread`)."""
+    """The base of tensors whose parts are on several ranks. A subclass says what calls on it do (`_call_spread`)."""
 
     __torch_function__ = disabled_torch_function
 

@@ -38,7 +38,7 @@ class Size(tuple):
         return f"torch.Size([{', '.join(map(str, self))}])"
 
     def numel(self) -> int:
-        """How many elements a tensor of this size holds (the exact product, never wrapped around)."""
+        """The number of elements of a tensor of this size (the exact product, never wrapped around)."""
         return math.prod(self)
 
     def __getitem__(self, index: Any) -> Any:

@@ -46,7 +46,7 @@ SparseRefusal.__module__ = "builtins"
 
 
 class SparseStorage:
-    """What stands in a sparse tensor's storage slot: a version counter, and no memory."""
+    """A placeholder in the storage slot of a sparse tensor: a version counter, and no memory."""
 
     __slots__ = ("version", "watched", "last_write")
 
@@ -73,7 +73,7 @@ def _unavailable(what: str) -> property:
 
 
 class SparseTensor(Tensor):
-    """What all sparse layouts share. `_values_part` holds the values, (number of entries, *dense sizes)."""
+    """The base of all sparse layouts. `_values_part` holds the values, (number of entries, *dense sizes)."""
 
     __slots__ = ("_values_part",)
     __torch_function__ = disabled_torch_function

@@ -91,7 +91,7 @@ def move_bytes(destination: int, there: Device, source: int, here: Device, nbyte
 
 
 class Lease:
-    """The block that a storage has for a while (`refill`)."""
+    """A block lent to a storage (`refill`)."""
 
     __slots__ = ("block",)
 
@@ -241,7 +241,7 @@ class UntypedStorage:
         return str(self.owner.filename) if shared else None
 
     def alias(self) -> UntypedStorage:
-        """The same bytes with a version counter of their own (what `.data` is)."""
+        """A storage of the same bytes with a version counter of its own (what `.data` is)."""
         root = self.owner if isinstance(self.owner, UntypedStorage) else self
         twin = UntypedStorage.borrow(self.ptr, self.size_bytes, root, self.device)
         known = getattr(root, "aliases", None)
@@ -299,7 +299,7 @@ class UntypedStorage:
         return "torch.storage.UntypedStorage"
 
     def is_pinned(self, device: Any = "cuda") -> bool:
-        """Whether the bytes lie in host memory that is locked for a device."""
+        """Whether the bytes are in host memory that is locked for a device."""
         root = self.owner if isinstance(self.owner, UntypedStorage) else self
         return getattr(root.owner, "is_pinned", False)
 

@@ -448,7 +448,7 @@ _first_byte: Any = ctypes.c_char.from_buffer
 
 
 def address_of(array: np.ndarray) -> int:
-    """Where a contiguous array begins. array.ctypes.data alone would do, but takes four times as long, and data sets do
+    """The address of a contiguous array's first byte. array.ctypes.data alone would do, but takes four times as long, and data sets do
     this for every sample."""
     return _addressof(_first_byte(array)) if array.flags.writeable else array.ctypes.data
 

@@ -14,7 +14,7 @@ active: list[None] = []  # one entry per watcher that is on in some thread: what
 
 
 class Watcher:
-    """What is told of memory (see `watch`); nothing of it matters unless a method is written."""
+    """The base of objects that are notified of memory events (see `watch`); each method does nothing unless it is overridden."""
 
     def made(self, new: Any) -> None:
         """A storage was made."""

@@ -55,7 +55,7 @@ _SLOTS = {name: vars(Tensor)[name] for name in ("_strides", "_offset", "_contig"
 
 
 def declared(t: Any, name: str) -> Any:
-    """What was said of a tensor's strides, offset or order when it was made; of one that has memory, what it has."""
+    """The strides, offset or order that a tensor was declared with; of one that has memory, its own."""
     return _SLOTS[name].__get__(t, type(t))
 
 

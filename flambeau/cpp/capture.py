@@ -25,7 +25,7 @@ from .onednn_log import Log, logging
 
 
 class NotExportable(RuntimeError):
-    """Why a model cannot become a library."""
+    """Raised for a model that cannot become a library."""
 
 
 @dataclass

@@ -30,7 +30,7 @@ def is_initialized() -> bool:
 
 
 def device_count() -> int:
-    """One, whatever the number of cores."""
+    """The number of CPU devices: 1, whatever the number of cores."""
     return 1
 
 
@@ -119,7 +119,7 @@ _IN_LLVM = {"sse4_1": "sse4.1", "sse4_2": "sse4.2", "avx_vnni": "avxvnni"}
 
 
 def get_capabilities() -> Mapping[str, Any]:
-    """What the CPU can do: its instruction sets (as `avx2`, `avx512_f`), architecture and number of cores."""
+    """The capabilities of the CPU: its instruction sets (as `avx2`, `avx512_f`), architecture and number of cores."""
     features = host_features()
     known = {name: features.get(_llvm_name(name), False) for name in _X86.split()}
     known["fma3"] = known.pop("fma")

@@ -190,7 +190,7 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 
 
 def get_allocator_backend() -> str:
-    """Which allocator is at work."""
+    """The name of the allocator in use."""
     return "native"
 
 
@@ -200,5 +200,5 @@ def host_memory_stats() -> dict[str, Any]:
 
 
 def list_gpu_processes(device: Any = None) -> str:
-    """Which processes use a GPU: NVIDIA's management library would tell, and is not used."""
+    """The processes that use a GPU: NVIDIA's management library would tell, and is not used."""
     raise NotImplementedError("cuda.list_gpu_processes(): `nvidia-smi` tells which processes use the GPU")

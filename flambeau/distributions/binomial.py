@@ -17,7 +17,7 @@ __all__ = ["Binomial"]
 
 
 class Binomial(ProbsOrLogits):
-    """How many of `total_count` trials succeed, each with probability `probs`."""
+    """The number of successes among `total_count` trials, each with probability `probs`."""
 
     arg_constraints = {
         "total_count": constraints.nonnegative_integer,

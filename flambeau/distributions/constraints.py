@@ -34,7 +34,7 @@ class Constraint:
     event_dim: Any = 0
 
     def check(self, value: Tensor) -> Tensor:
-        """Which events of `value` are inside."""
+        """A mask of the events of `value` that are inside."""
         raise NotImplementedError
 
     def __repr__(self) -> str:

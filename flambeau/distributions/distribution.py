@@ -86,7 +86,7 @@ class Distribution:
         return self._event_shape
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
-        """The same distribution with a larger batch shape; parameters are expanded, not copied."""
+        """The distribution with a larger batch shape; parameters are expanded, not copied."""
         raise NotImplementedError
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
@@ -105,7 +105,7 @@ class Distribution:
 
     @property
     def arg_constraints(self) -> dict[str, constraints.Constraint]:
-        """What each parameter must satisfy, by name."""
+        """The constraint of each parameter, by name."""
         raise NotImplementedError
 
     @property

@@ -19,7 +19,7 @@ __all__ = ["GeneralizedPareto"]
 
 
 class GeneralizedPareto(Parametric):
-    """What exceeds a high threshold `loc`: tails that are exponential (`concentration` 0), heavy (> 0) or end (< 0)."""
+    """The excess over a high threshold `loc`: tails that are exponential (`concentration` 0), heavy (> 0) or end (< 0)."""
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive, "concentration": constraints.real}
     has_rsample = True

@@ -20,7 +20,7 @@ __all__ = ["Multinomial"]
 
 
 class Multinomial(Parametric):
-    """How often each of k outcomes comes up in `total_count` draws."""
+    """The counts of k outcomes in `total_count` draws."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     total_count: int

@@ -35,7 +35,7 @@ def _whitened(factor: Tensor, vectors: Tensor) -> Tensor:
 
 
 class Gaussian(Parametric):
-    """What normal distributions of vectors share, whatever form their covariance has."""
+    """The base of normal distributions of vectors, whatever form their covariance has."""
 
     support = constraints.real_vector
     has_rsample = True

@@ -19,7 +19,7 @@ __all__ = ["NegativeBinomial"]
 
 
 class NegativeBinomial(ProbsOrLogits):
-    """How many trials succeed, each with probability `probs`, before `total_count` have failed."""
+    """The number of successful trials, each with probability `probs`, before `total_count` have failed."""
 
     arg_constraints = {
         "total_count": constraints.greater_than_eq(0),

@@ -17,7 +17,7 @@ __all__ = ["OneHotCategorical", "OneHotCategoricalStraightThrough"]
 
 
 class OneHotCategorical(Parametric):
-    """One of k outcomes as a vector that is 1 there and 0 elsewhere."""
+    """An outcome of k as a vector that is 1 there and 0 elsewhere."""
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.one_hot

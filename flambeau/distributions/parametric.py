@@ -74,7 +74,7 @@ class Parametric(Distribution):
 
 
 class ProbsOrLogits(Parametric):
-    """One of `probs` and `logits` is given, the other is computed when asked for."""
+    """The base of distributions given by `probs` or `logits`: the other is computed when asked for."""
 
     _binary = True
 

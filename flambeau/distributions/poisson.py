@@ -19,7 +19,7 @@ __all__ = ["Poisson"]
 
 
 class Poisson(Parametric, ExponentialFamily):
-    """How many events happen in a time in which `rate` are expected."""
+    """The number of events in a time in which `rate` are expected."""
 
     arg_constraints = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer

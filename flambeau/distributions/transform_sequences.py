@@ -103,7 +103,7 @@ class CatTransform(_Sliced):
 
 
 class StackTransform(_Sliced):
-    """One transform for each index along `dim`."""
+    """A transform for each index along `dim`."""
 
     _fields = ("transforms", "dim")
     _join = staticmethod(stack)

@@ -252,7 +252,7 @@ _read: dict[tuple, frozenset[int]] = {}
 
 
 def replace_arguments(roots: tuple[Expr, ...], symbols: dict[int, Expr]) -> tuple[Expr, ...]:
-    """The same formulas with symbols[i] in place of arg(i)."""
+    """The formulas with symbols[i] in place of arg(i)."""
     key = (*map(id, roots), *((i, id(symbol)) for i, symbol in symbols.items()))
     found = _rewritten.get(key)
     if found is None:
@@ -262,7 +262,7 @@ def replace_arguments(roots: tuple[Expr, ...], symbols: dict[int, Expr]) -> tupl
 
 
 def arguments(roots: tuple[Expr, ...]) -> frozenset[int]:
-    """Which operands an expression reads."""
+    """The operands that an expression reads."""
     key = tuple(map(id, roots))
     found = _read.get(key)
     if found is None:

@@ -57,7 +57,7 @@ def named_rule(declared: str | Batched) -> Rule:
 
 @form("each")
 def each(declared: Batched) -> Rule:
-    """One element after the other."""
+    """The elements, one after the other."""
     return lambda level, function, *args, **kwargs: level.one_by_one(function.op, function, args, kwargs)
 
 
@@ -72,7 +72,7 @@ def kind_rule(kind: str) -> Callable[[Rule], Rule]:
 
 
 class Level(modes.Mode):
-    """One running vmap over `size` elements."""
+    """A running vmap over `size` elements."""
 
     def __init__(self, size: int, randomness: str):
         self.size, self.randomness = size, randomness
@@ -83,13 +83,13 @@ class Level(modes.Mode):
         return isinstance(x, BatchedTensor) and x._level is self
 
     def front(self, x: Any) -> Any:
-        """The value of a tensor of this level, batch first; anything else as it is."""
+        """The value of a tensor of this level, batch first; anything else is returned unchanged."""
         if not self.owns(x):
             return x
         return x._value if x._hidden == 0 else x._value.movedim(x._hidden, 0)
 
     def full(self, x: Tensor) -> Tensor:
-        """The same, where a tensor that is equal for all elements is repeated (without copying)."""
+        """The value with the batch first, where a tensor that is equal for all elements is repeated (without copying)."""
         return self.front(x) if self.owns(x) else x.unsqueeze(0).expand(self.size, *x.shape)
 
     def wrap(self, result: Any, hidden: int = 0) -> Any:

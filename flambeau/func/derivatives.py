@@ -360,7 +360,7 @@ def hessian(func: Callable, argnums: Argnums = 0) -> Callable:
 
 
 def functionalize(func: Callable, *, remove: str = "mutations") -> Callable:
-    """`func` itself, called as it is: mutations and views matter to a compiler's trace only, never to the results."""
+    """`func` itself, unchanged: mutations and views matter to a compiler's trace only, never to the results."""
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(
             "functionalize(f, remove='mutations'): received invalid argument for remove= . Valid options are: remove="

@@ -44,7 +44,7 @@ class _Identity(Node):
 
 
 class Tape:
-    """One running derivative. `levels` are the vmaps it runs in; use as a context manager around the function."""
+    """A running derivative. `levels` are the vmaps it runs in; use as a context manager around the function."""
 
     def __init__(self) -> None:
         self.levels = running_levels()
@@ -79,7 +79,7 @@ class Tape:
         return raised(leaf, self.levels)
 
     def follow_forward(self, x: Any) -> Tensor:
-        """The same for forward mode, where a function may change its inputs: they are no leaves, but share their memory."""
+        """Follow tensors in forward mode, where a function may change its inputs: they are no leaves, but share their memory."""
         self.follow(x)
         leaf = self.leaves[-1]
         value = leaf.detach()

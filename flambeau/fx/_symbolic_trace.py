@@ -348,7 +348,7 @@ class Tracer(TracerBase):
         return members[mod]
 
     def call_module(self, m: Module, forward: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What a call of a module does: become a node, or run `forward` and be traced through."""
+        """Trace a call of a module: become a node, or run `forward` and be traced through."""
         path = self.path_of_module(m)
         with ScopeContextManager(self.scope, Scope(path, type(m))):
             calls = self.num_calls.get(path, 0)
@@ -364,7 +364,7 @@ class Tracer(TracerBase):
         return result
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Proxy]) -> Any:
-        """What reading an attribute of a module gives: parameters are proxies."""
+        """The value of a module's attribute while tracing: parameters are proxies."""
         members: Iterable[tuple[str, Any]] = ()
         if isinstance(attr_val, Parameter):
             members = self.root.named_parameters()

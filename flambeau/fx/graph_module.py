@@ -56,7 +56,7 @@ class _SourceCache:
         return key
 
     def get_source(self, module_name: str) -> str | None:
-        """What the standard library asks a module's loader."""
+        """The source of the generated code, as the standard library asks a module's loader."""
         return self.eval_cache.get(module_name)
 
 

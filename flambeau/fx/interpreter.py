@@ -114,7 +114,7 @@ class Interpreter:
             ) from None
 
     def get_attr(self, target: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What lies at a path of the module."""
+        """The value at a path of the module."""
         return self.fetch_attr(target)
 
     def call_function(self, target: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -133,11 +133,11 @@ class Interpreter:
         return self.fetch_attr(target)(*args, **kwargs)
 
     def output(self, target: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """What the graph returns."""
+        """The values that the graph returns."""
         return args[0]
 
     def fetch_attr(self, target: str) -> Any:
-        """What lies at a path of the module."""
+        """The value at a path of the module."""
         found: Any = self.module
         parts = target.split(".")
         for i, part in enumerate(parts):

@@ -71,7 +71,7 @@ def _homes() -> dict[int, Home]:
 
 
 def home_of(function: Any) -> Home | None:
-    """Where PyTorch keeps this operator; None for what is none of ours."""
+    """The module in which PyTorch keeps this operator; None for what is none of ours."""
     return _homes().get(id(function))
 
 

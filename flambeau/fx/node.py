@@ -107,7 +107,7 @@ def _find_module_of_method(orig_method: Callable) -> str:
 
 
 class Node:
-    """One step of a graph.
+    """A step of a graph.
 
     `op` says what kind: "placeholder" (an input), "get_attr" (a parameter or buffer by its path), "call_function",
     "call_method", "call_module", "output". `target` is what is called or fetched, `args` and `kwargs` what it is given: nodes
@@ -319,7 +319,7 @@ class Node:
 
     @property
     def stack_trace(self) -> str | None:
-        """Where in the program the call was made, if the tracer recorded it."""
+        """The place in the program where the call was made, if the tracer recorded it."""
         return self.meta.get("stack_trace", None)
 
     @stack_trace.setter

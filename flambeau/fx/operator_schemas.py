@@ -124,7 +124,7 @@ def normalize_module(
     kwargs: dict[str, Any] | None = None,
     normalize_to_only_use_kwargs: bool = False,
 ) -> ArgsKwargsPair | None:
-    """The same for a call of a submodule that is one of PyTorch's own layers."""
+    """Normalize the arguments of a call of a submodule that is one of PyTorch's own layers."""
     try:
         module = root.get_submodule(target)
     except AttributeError as problem:

@@ -225,7 +225,7 @@ class GraphAppendingTracer(TracerBase):
 
 
 def assert_fn(x: Any) -> None:
-    """What an assert becomes where asserts are traced."""
+    """The function that an assert becomes where asserts are traced."""
     if not x:
         raise AssertionError("Assertion failed")
 

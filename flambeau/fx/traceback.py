@@ -30,14 +30,14 @@ class _State:
 
 
 class NodeSourceAction(Enum):
-    """What a pass did to make one node from another."""
+    """The action of a pass that made one node from another."""
 
     CREATE = "create"
     REPLACE = "replace"
 
 
 class NodeSource:
-    """Which node a node was made from, by which pass, and that one in turn."""
+    """The node that a node was made from, by which pass, and that one in turn."""
 
     def __init__(self, node: Node | None, pass_name: str = "", action: Any = None) -> None:
         actions = [] if action is None else list(action) if isinstance(action, (list, tuple)) else [action]
@@ -177,7 +177,7 @@ def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
 
 
 def get_current_meta() -> dict[str, Any]:
-    """What new nodes take over."""
+    """The metadata that new nodes take over."""
     return _State.meta
 
 

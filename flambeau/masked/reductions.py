@@ -55,7 +55,7 @@ def amin(input: Any, dim: Any = None, *, keepdim: bool | None = False, dtype: An
 def argmax(
     input: Any, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None
 ) -> Tensor:
-    """Where the largest of the chosen elements is; in the input's dtype, as PyTorch has it."""
+    """The index of the largest of the chosen elements; in the input's dtype, as PyTorch has it."""
     values, mask = _prepared("argmax", input, mask, dtype)
     return filled(values, mask, lowest(values.dtype)).argmax(dim, keepdim=bool(keepdim)).to(values.dtype)
 
@@ -63,7 +63,7 @@ def argmax(
 def argmin(
     input: Any, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Any = None
 ) -> Tensor:
-    """Where the smallest of the chosen elements is; in the input's dtype, as PyTorch has it."""
+    """The index of the smallest of the chosen elements; in the input's dtype, as PyTorch has it."""
     values, mask = _prepared("argmin", input, mask, dtype)
     return filled(values, mask, highest(values.dtype)).argmin(dim, keepdim=bool(keepdim)).to(values.dtype)
 

@@ -74,7 +74,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 def trunc_normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Any = None
 ) -> Tensor:
-    """Normal numbers redrawn until they lie in [a, b]."""
+    """Fill with normal numbers, redrawn until they are in [a, b]."""
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be"
@@ -122,7 +122,7 @@ def _accept_by_density(tensor: Any, mean: float, std: float, a: float, b: float,
 @overridable
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """The same value everywhere."""
+    """Fill with one value."""
     return tensor.fill_(val)
 
 

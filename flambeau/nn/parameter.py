@@ -91,7 +91,7 @@ _SHAPE_SLOT = Tensor.__dict__["shape"]
 
 
 class UninitializedTensorMixin:
-    """What parameters and buffers of lazy modules share before the first forward: dtype and device, but no shape."""
+    """The base of parameters and buffers of lazy modules before the first forward: dtype and device, but no shape."""
 
     cls_to_become: type
 

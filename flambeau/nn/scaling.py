@@ -9,7 +9,7 @@ __all__ = ["ScalingType", "SwizzleType", "scaled_grouped_mm"]
 
 
 class ScalingType(Enum):
-    """Which elements of a matrix share a scale."""
+    """The elements of a matrix that share a scale."""
 
     TensorWise = 0
     RowWise = 1
@@ -20,7 +20,7 @@ class ScalingType(Enum):
 
 
 class SwizzleType(Enum):
-    """In which order scales lie in memory."""
+    """The order of scales in memory."""
 
     NO_SWIZZLE = 0
     SWIZZLE_32_4_4 = 1

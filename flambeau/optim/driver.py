@@ -28,7 +28,7 @@ _PYTHON = {
 
 
 class Compiled(Protocol):
-    """What the loop needs to know about an update (see fused.Variant)."""
+    """The facts about an update that the loop needs (see fused.Variant)."""
 
     name: str
     states: tuple[str, ...]  # tensors of the parameter's shape

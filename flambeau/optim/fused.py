@@ -60,7 +60,7 @@ def update(scalars: tuple[str, ...] = ()) -> Callable[[Callable], Update]:
 
 
 class Owner(Protocol):
-    """What an update needs of the optimizer it belongs to."""
+    """The parts of an optimizer that its update needs."""
 
     state: Any
 
@@ -155,7 +155,7 @@ class Update:
         self.run(Parts(states, getattr(owner, "found_inf", None)), group, parts, options)
 
     def variant(self, options: dict[str, Any]) -> Variant:
-        """What was compiled for these flags."""
+        """The compiled update for these flags."""
         key = tuple(_NUMBER if _is_number(v) else v for v in options.values())
         found = self.variants.get(key)
         if found is None:
@@ -249,7 +249,7 @@ class Update:
         used.launch_all(waiting, values[count:])
 
     def run_tensors(self, owner: Owner, group: dict[str, Any], p: Tensor, options: dict[str, Any]) -> None:
-        """The same update by tensor operations, which autograd sees if the group is differentiable."""
+        """Update by tensor operations, which autograd sees if the group is differentiable."""
         recorded = bool(group.get("differentiable"))
         used = self.variant(options)
         grad: Any = p.grad
@@ -363,7 +363,8 @@ class Variant:
         return plan
 
     def formulas(self, tensors: Any) -> tuple[Expr, ...]:
-        """What is stored to each of `positions`, over tensors (or layouts) of these dtypes, then the prologue's numbers."""
+        """Formulas of what is stored to each of `positions`, over tensors (or layouts) of these dtypes, then the prologue's
+        numbers."""
         dtypes = tuple(t.dtype for t in tensors)
         if dtypes not in self.typed:
             self.typed[dtypes] = tuple(simplify(r, True) for r in self._typed(opmath(dtypes[0]), list(dtypes)))

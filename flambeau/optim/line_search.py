@@ -70,7 +70,7 @@ class _Search:
         return abs(point.slope) <= -_FLATTEN * self.start.slope
 
     def bracket(self, size: Any) -> None:
-        """Go on with larger and larger steps until the minimum lies between two of them."""
+        """Take larger and larger steps until the minimum is between two of them."""
         before, here = self.start, self.at(size)
         while self.rounds < self.budget:
             if self.too_high(here) or (self.rounds > 1 and here.loss >= before.loss):
@@ -118,7 +118,7 @@ class _Search:
 
 
 def minimum_of_cubic(a: _Point, b: _Point, bounds: tuple[Any, Any] | None = None) -> Any:
-    """Where the cubic through two points with their slopes is smallest, kept within bounds."""
+    """The place where the cubic through two points with their slopes is smallest, kept within bounds."""
     lowest, highest = bounds if bounds is not None else sorted((a.size, b.size))
     if a.size == b.size:
         return (lowest + highest) / 2.0

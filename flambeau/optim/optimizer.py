@@ -364,7 +364,7 @@ def _fitted(p: Tensor, value: Any, single_step: bool, key: Any = None) -> Any:
 
 
 def evaluated(closure: Callable[[], Any] | None) -> Any:
-    """What the closure returns, computed with recording on."""
+    """The closure's result, computed with recording on."""
     if closure is None:
         return None
     with enable_grad():

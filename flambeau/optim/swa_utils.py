@@ -192,7 +192,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def anneal_func(self, t: float) -> float:
-        """How much of the way is done when `t` of the time is over."""
+        """The share of the way that is done when `t` of the time is over."""
         return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
 
     def _part(self, step: int) -> float:

@@ -47,7 +47,7 @@ def mark(msg: str) -> None:
 
 @contextlib.contextmanager
 def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
-    """What happens inside is a range."""
+    """Context manager: mark what happens inside as a range."""
     range_push(msg.format(*args, **kwargs))
     try:
         yield

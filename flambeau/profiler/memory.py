@@ -17,7 +17,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 960, 420, 80, 40, 60
 
 
 class Category(Enum):
-    """What memory is for."""
+    """The use of a block of memory."""
 
     INPUT = 1
     TEMPORARY = 2
@@ -29,7 +29,7 @@ class Category(Enum):
 
 
 class Action(Enum):
-    """What happens to memory."""
+    """An event in the life of a block of memory."""
 
     PREEXISTING = 1
     CREATE = 2
@@ -44,7 +44,7 @@ _COLOURS = {
 
 
 class Block:
-    """One allocation: from `start` until `end` (None: longer than the profile)."""
+    """An allocation: from `start` until `end` (None: longer than the profile)."""
 
     def __init__(self, made: MemoryNote):
         self.made, self.nbytes, self.start = made, made.nbytes, made.time
@@ -94,7 +94,7 @@ class MemoryProfile:
         return found
 
     def category(self, block: Block) -> Category:
-        """What a block was for."""
+        """The use of a block."""
         around, backward, names = block.made.note, False, []
         while around is not None:
             backward = backward or around.scope == modes.BACKWARD
@@ -159,7 +159,7 @@ class MemoryProfile:
         return [(t, a.value, n, k.value) for t, a, k, n, where in self.timeline if _is_on(where, device)]
 
     def drawn(self, device: str) -> svg.Drawing:
-        """A picture of the bytes in use over time, in SVG; categories lie upon each other."""
+        """A diagram of the bytes in use over time, in SVG; categories are stacked."""
         return drawn(*self.sizes(device), device)
 
 

@@ -218,7 +218,7 @@ class _KinetoProfile:
 
 
 class ProfilerAction(Enum):
-    """What a schedule says about a step."""
+    """The action that a schedule asks for in a step."""
 
     NONE = 0
     WARMUP = 1
@@ -399,7 +399,7 @@ class profile(_KinetoProfile):  # noqa: N801
             self.start_trace()
 
     def set_custom_trace_id_callback(self, callback: Callable[[], str]) -> None:
-        """What gives each recording its name, from the next one on."""
+        """Set the function that names each recording, from the next one on."""
         self.custom_trace_id_callback = callback
 
     def get_trace_id(self) -> str | None:

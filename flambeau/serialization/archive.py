@@ -128,7 +128,7 @@ def _directory_entry(name: bytes, crc: int, size: int, header: int) -> bytes:
 
 
 class SeekableFile:
-    """What the zip library asks of a file, over an object that may have no more than read, seek and tell."""
+    """The methods that the zip library asks of a file, over an object that may have no more than read, seek and tell."""
 
     def __init__(self, file: Any):
         self.read, self.tell = file.read, file.tell
@@ -170,7 +170,7 @@ class ArchiveReader:
         return data
 
     def get_record_offset(self, name: str) -> int:
-        """Where in the file the bytes of a record begin."""
+        """The offset in the file at which the bytes of a record begin."""
         return self._start(self._info(name))
 
     def get_record_size(self, name: str) -> int:

@@ -131,7 +131,7 @@ def written_name(obj: Any) -> tuple[str, str] | None:
 
 
 def present_name(module: str, name: str) -> tuple[str, str]:
-    """What Python 3 calls something that pickle's protocols 0 to 2 write under its name in Python 2."""
+    """The name in Python 3 of something that pickle's protocols 0 to 2 write under its name in Python 2."""
     module, name = _compat_pickle.NAME_MAPPING.get((module, name), (module, name))
     return _compat_pickle.IMPORT_MAPPING.get(module, module), name
 

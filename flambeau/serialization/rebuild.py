@@ -71,7 +71,7 @@ _COUNTABLE = 1 << 63  # kernels count bytes in 64 bits with a sign
 
 
 def shown(value: Any, nested: bool = True) -> str:
-    """A few words about a value of the file, for errors. Its repr might be endless: a short file can describe a huge list."""
+    """A short text about a value of the file, for errors. Its repr might be endless: a short file can describe a huge list."""
     if value is None or type(value) in (bool, float):
         return repr(value)
     if type(value) is int:
@@ -221,8 +221,8 @@ def from_type(function: Any, kind: Any, args: Any, state: Any) -> Any:
 
 
 def set_state(t: Tensor, state: Any) -> None:
-    """What PyTorch 0.x kept of tensors: (storage, offset, size, stride), (data, ..., requires_grad, ...) or (requires_grad, ...).
-    Anything else is attributes."""
+    """Set the state that PyTorch 0.x kept of tensors: (storage, offset, size, stride), (data, ..., requires_grad, ...) or
+    (requires_grad, ...). Anything else is attributes."""
     if not isinstance(state, tuple) or len(state) == 2:
         set_object_state(t, state)
         return
@@ -352,7 +352,7 @@ def layout(name: Any) -> Any:
 
 
 def encode(text: Any, encoding: Any = "latin1") -> bytes:
-    """How pickle protocol 2 writes bytes."""
+    """Bytes in the form in which pickle protocol 2 writes them."""
     if type(text) is not str or type(encoding) is not str or encoding not in ("latin1", "latin-1"):
         raise RuntimeError(f"corrupt checkpoint: cannot encode {type(text).__name__} as {shown(encoding)}")
     return text.encode("latin1")

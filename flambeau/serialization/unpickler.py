@@ -332,7 +332,7 @@ class RestrictedUnpickler(Unpickler):
         super().load_frozenset()
 
     def load_bytearray8(self) -> None:
-        """As pickle does, but room is made for no more than the file has."""
+        """Load a bytearray as pickle does, but allocate no more than the file has."""
         (length,) = struct.unpack("<Q", self.read(8))
         data = self.read(min(length, sys.maxsize))
         self.append(bytearray(data))

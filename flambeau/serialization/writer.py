@@ -255,7 +255,7 @@ def _reduce_plain(t: Tensor) -> tuple[Any, tuple]:
 def write_zip(
     obj: Any, file: Any, pickler_type: Any, protocol: int, root: str = "archive", marked: bool = True
 ) -> None:
-    """One stored (uncompressed) archive with everything in the folder `root`: data.pkl, one record per storage, and markers."""
+    """Write a stored (uncompressed) archive with everything in the folder `root`: data.pkl, one record per storage, and markers."""
     body = io.BytesIO()
     pickler = pickler_type(body, protocol)
     pickler.dump(obj)

@@ -40,7 +40,7 @@ _URL = re.compile(r"file?://.*|http(s)?://.*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Limits:
-    """How much an archive may unpack to."""
+    """Limits on what an archive may unpack to."""
 
     total_bytes: int = 64 << 30
     files: int = 20_000

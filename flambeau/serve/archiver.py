@@ -41,7 +41,7 @@ _NAME = re.compile(r"[\w.-]+\Z")
 
 
 class ArchiverError(Exception):
-    """Why an archive was not made."""
+    """Raised when an archive cannot be made."""
 
 
 def _check_name(name: str) -> None:

@@ -20,7 +20,7 @@ _WIDTH = 40
 
 @dataclass
 class Results:
-    """What a run saw: latencies in ms of answered requests, counts by status, failures to connect."""
+    """The observations of a run: latencies in ms of answered requests, counts by status, failures to connect."""
 
     latencies: list[float] = field(default_factory=list)
     statuses: Counter[int] = field(default_factory=Counter)

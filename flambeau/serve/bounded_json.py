@@ -19,7 +19,7 @@ class TooDeepError(ValueError):
 
 
 def depth(text: bytes | bytearray) -> int:
-    """How deeply lists and objects are nested; brackets inside of strings do not count."""
+    """The depth to which lists and objects are nested; brackets inside of strings do not count."""
     steps = _STRING.sub(b"", text).translate(_STEPS, _OTHERS)
     return max(itertools.accumulate(memoryview(steps).cast("b")), default=0)
 

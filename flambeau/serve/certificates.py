@@ -54,7 +54,7 @@ def _memory_file(content: bytes) -> Iterator[str]:
 
 
 def server_context(key: bytes, certificate: bytes) -> ssl.SSLContext:
-    """What a listener with this key and certificate speaks TLS with."""
+    """The TLS context of a listener with this key and certificate."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     with _memory_file(key) as key_path, _memory_file(certificate) as certificate_path:
         try:

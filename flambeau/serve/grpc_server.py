@@ -59,7 +59,7 @@ def _internal(kind: str, message: str) -> Refused:
 
 
 class Calls:
-    """What the three services have in common: the key, errors, the log."""
+    """The base of the three services: the key, errors, the log."""
 
     def __init__(self, server: Server):
         self.server = server

@@ -57,7 +57,7 @@ def new_id() -> str:
 
 
 class Request:
-    """One HTTP request."""
+    """An HTTP request."""
 
     __slots__ = (
         "method", "target", "path", "query", "headers", "lower", "body", "id", "started", "keep_alive", "version",
@@ -87,7 +87,7 @@ class Request:
 
 
 class Connection(asyncio.Protocol):
-    """One client. `handle` gets each request with this object and answers by `send`, `send_part` or `fail`.
+    """A client's connection. `handle` gets each request with this object and answers by `send`, `send_part` or `fail`.
 
     Bytes are parsed in slices, and only while there is room: few requests wait, and none is taken up while the client does not
     read the answers it has. What is not parsed yet keeps the transport from reading more."""
@@ -429,7 +429,7 @@ class Connection(asyncio.Protocol):
 
 
 class Listener:
-    """What all connections of one address share."""
+    """State that all connections of one address share."""
 
     def __init__(
         self,

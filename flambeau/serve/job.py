@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Job:
-    """What a worker is sent, and where the answer goes: `reply` for parts and answers, `fail` for errors."""
+    """A request to a worker, and the receiver of its answer: `reply` for parts and answers, `fail` for errors."""
 
     __slots__ = ("id", "headers", "parameters", "describe", "created", "scheduled", "expires", "sequence", "cached")
 

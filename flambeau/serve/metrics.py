@@ -168,7 +168,7 @@ class Metrics:
             metric.add(values, float(match["value"]))
 
     def text(self, names: list[str]) -> str:
-        """What `/metrics` shows: everything, or what is asked for by name."""
+        """The text of `/metrics`: everything, or what is asked for by name."""
         if self.mode == "log":
             return ""
         every = [*self.server.values(), *self.model.values()] if self.mode == "prometheus" else self.server.values()
@@ -181,7 +181,7 @@ class Metrics:
 
 
 def system(gpus: int) -> list[tuple[str, tuple[str, ...], float]]:
-    """What the machine is doing: CPU, memory, disk."""
+    """Metrics of the machine: CPU, memory, disk."""
     import shutil  # noqa: PLC0415
 
     memory: dict[str, int] = {}

@@ -17,7 +17,7 @@ from .settings import ModelSettings, Settings
 
 
 class Owner(Protocol):
-    """What models need of the server they are in."""
+    """The parts of the server that its models need."""
 
     settings: Settings
     nursery: Nursery
@@ -36,7 +36,7 @@ class Owner(Protocol):
 
 
 class Model:
-    """One version of a model: its archive and settings, the jobs that wait for it, and its workers."""
+    """A version of a model: its archive and settings, the jobs that wait for it, and its workers."""
 
     def __init__(self, archive: ModelArchive, settings: ModelSettings, owner: Owner):
         self.archive, self.settings, self.pool_owner = archive, settings, owner
@@ -98,7 +98,7 @@ class Model:
     # -- what workers tell --
 
     def order(self, number: int, gpu: int | None) -> dict[str, Any]:
-        """What a new worker needs to know."""
+        """The message that starts a new worker."""
         settings = self.pool_owner.settings
         return {
             "name": f"{number}-{time.monotonic_ns()}",
@@ -225,7 +225,7 @@ class Model:
         return {k: v for k, v in result.items() if v is not None}
 
     def state(self, is_default: bool) -> dict[str, Any]:
-        """What a snapshot keeps."""
+        """The state that a snapshot keeps."""
         s = self.settings
         return {
             "defaultVersion": is_default,

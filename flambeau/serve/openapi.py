@@ -166,12 +166,12 @@ def describe(offers: set[str]) -> dict[str, Any]:
 
 
 def describe_model(model: Model) -> dict[str, Any]:
-    """How one model is asked."""
+    """A description of how to call one model."""
     words = _operation("predict", f"An answer of {model.name} {model.version}.", None, True, "*/*")
     return _document(f"RESTful API for: {model.name}", {f"/predictions/{model.name}": {"post": words}})
 
 
 def describe_management(model: Model) -> dict[str, Any]:
-    """How one model is managed."""
+    """A description of how to manage one model."""
     paths = {key.replace("{model_name}", model.name): value for key, value in _model_paths().items()}
     return _document(f"RESTful Management API for: {model.name}", paths)

@@ -27,7 +27,7 @@ def html() -> bytes:
 
 
 def stats(server: Server) -> dict[str, Any]:
-    """What the page shows, as numbers."""
+    """The numbers that the page shows."""
     models = []
     for model in server.registry.all():
         latencies = model.latencies[-512:]

@@ -19,7 +19,7 @@ from ..core.private_folders import state_folder
 
 
 def pid_file() -> Path:
-    """Where the server of this user is noted; one for each temporary directory, by which TorchServe keeps servers apart."""
+    """The file that notes the server of this user; one for each temporary directory, by which TorchServe keeps servers apart."""
     place = hashlib.sha256(os.path.realpath(tempfile.gettempdir()).encode()).hexdigest()[:12]
     return state_folder("serve", runtime=True) / f"torchserve-{place}.pid"
 

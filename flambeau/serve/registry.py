@@ -30,7 +30,7 @@ logger = logging.getLogger("flambeau.serve.registry")
 
 @dataclass
 class Registration:
-    """What a client asks for when it registers a model; None is what it left out."""
+    """A client's request to register a model; None is what it left out."""
 
     url: str | None
     model_name: str | None = None

@@ -375,7 +375,7 @@ def _number(values: dict[str, Any], key: str) -> int | None:
 
 
 def registration(request: Request) -> Registration:
-    """What a client asks for in `POST /models`, in the query or as JSON."""
+    """The registration that a client asks for in `POST /models`, in the query or as JSON."""
     values = _body_or_query(request)
     for key in ("url", "model_name", "handler", "runtime"):
         if values.get(key) is not None and not isinstance(values[key], str):

@@ -90,7 +90,7 @@ class Server:
 
     @property
     def work_folder(self) -> Path:
-        """Where archives are unpacked: a private folder of this server's."""
+        """The folder in which archives are unpacked: a private folder of this server's."""
         if self._scratch is None:
             self._scratch = Scratch("serve")
         return self._scratch.path

@@ -71,7 +71,7 @@ def write_properties(values: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens: a host and port, or a Unix socket."""
+    """The address a server listens on: a host and port, or a Unix socket."""
 
     host: str
     port: int
@@ -186,7 +186,7 @@ class Settings:
 
     @property
     def max_workers(self) -> int:
-        """How many workers a model may have at most."""
+        """The largest number of workers a model may have."""
         return self.number("max_workers_per_model", max(64, 4 * (os.cpu_count() or 1)))
 
     @property
@@ -214,7 +214,7 @@ class Settings:
         return kept
 
     def of_model(self, name: str, version: str) -> dict[str, Any]:
-        """What `models={...}` of config.properties says about a version of a model."""
+        """The settings that `models={...}` of config.properties has for a version of a model."""
         text = self.values.get("models")
         if not text:
             return {}
@@ -224,7 +224,7 @@ class Settings:
             raise ConfigurationError(f"`models` of config.properties is no JSON object: {e}") from e
 
     def tls_context(self) -> ssl.SSLContext:
-        """What listeners speak TLS with."""
+        """The TLS context of listeners."""
         return server_context(*self.certificates())
 
     def certificates(self) -> tuple[bytes, bytes]:
@@ -256,7 +256,7 @@ _DEVICES = ("cpu", "gpu", "neuron")
 
 @dataclass
 class ModelSettings:
-    """How one model is run. Numbers left at 0 in model-config.yaml are taken from the request or the server."""
+    """The settings of one model. Numbers left at 0 in model-config.yaml are taken from the request or the server."""
 
     min_workers: int = 0
     max_workers: int = 0

@@ -37,7 +37,7 @@ Answer = tuple[str, str, int, str, dict[str, str], Any]  # id, content type, sta
 
 
 class Outcome(NamedTuple):
-    """What became of a batch: a code, what clients are told if that is not 200, the answers, and the reason, for the log alone."""
+    """The outcome of a batch: a code, what clients are told if that is not 200, the answers, and the reason, for the log alone."""
 
     code: int
     message: str
@@ -46,7 +46,7 @@ class Outcome(NamedTuple):
 
 
 def prepare() -> None:
-    """What every worker needs: Flambeau in PyTorch's place, and TorchServe's names for handlers."""
+    """Set up what every worker needs: Flambeau in PyTorch's place, and TorchServe's names for handlers."""
     flambeau.install_as_torch()
     serving_names.install(first=True)
 

@@ -71,7 +71,7 @@ def hamming(M: int, *, sym: bool = True, **options: Any) -> Tensor:
 
 
 def hann(M: int, *, sym: bool = True, **options: Any) -> Tensor:
-    """One period of a raised cosine."""
+    """A period of a raised cosine."""
     return general_hamming(M, alpha=0.5, sym=sym, **options)
 
 

@@ -23,11 +23,11 @@ class SparseSemiStructuredTensor(Tensor):
 
 
 class SparseSemiStructuredTensorCUSPARSELT(SparseSemiStructuredTensor):
-    """As NVIDIA's cuSPARSELt takes it. None can be made."""
+    """A semi-structured sparse tensor in the form of NVIDIA's cuSPARSELt. None can be made."""
 
 
 class SparseSemiStructuredTensorCUTLASS(SparseSemiStructuredTensor):
-    """As CUTLASS takes it. None can be made."""
+    """A semi-structured sparse tensor in the form of CUTLASS. None can be made."""
 
 
 def to_sparse_semi_structured(original_tensor: Tensor, transposed: bool = False) -> NoReturn:

@@ -112,7 +112,7 @@ def check_backward_validity(inputs: Iterable[Any]) -> None:
 
 
 def detach_variable(inputs: tuple) -> tuple:
-    """The same arguments with every tensor cut off from its graph, requiring gradients as before."""
+    """The arguments with every tensor cut off from its graph, requiring gradients as before."""
     if not isinstance(inputs, tuple):
         raise RuntimeError(f"Only tuple of tensors is supported. Got Unsupported input type: {type(inputs).__name__}")
     return tuple(i.detach().requires_grad_(i.requires_grad) if isinstance(i, Tensor) else i for i in inputs)

@@ -83,7 +83,7 @@ def library_paths(device_type: str = "cpu", torch_include_dirs: bool = True) -> 
 
 
 def get_default_build_root() -> str:
-    """Where `load` builds, unless TORCH_EXTENSIONS_DIR or `build_directory` say otherwise."""
+    """The folder in which `load` builds, unless TORCH_EXTENSIONS_DIR or `build_directory` say otherwise."""
     return str(cache.directory() / "extensions")
 
 
@@ -243,7 +243,8 @@ def _folder(name: str, given: str | None) -> Path:
 
 
 class Options:
-    """What the files of an extension are compiled with, by the C++ compiler and by NVIDIA's: its author's options and our own."""
+    """The options that the files of an extension are compiled with, by the C++ compiler and by NVIDIA's: its author's options and our
+    own."""
 
     def __init__(self, cxx: Sequence[str], nvcc: Sequence[str], module: str, for_python: bool) -> None:
         self.cxx, self.nvcc = list(cxx), list(nvcc)
@@ -251,7 +252,7 @@ class Options:
         self.defines = [f"TORCH_EXTENSION_NAME={module}", *(["TORCH_API_INCLUDE_EXTENSION_H"] if for_python else [])]
 
     def for_cxx(self) -> list[str]:
-        """All but where headers are and what is defined, which setuptools has words of its own for."""
+        """The options without include folders and definitions, for which setuptools has arguments of its own."""
         optimize = [] if any(f.startswith("-O") for f in self.cxx) else ["-O2"]
         return [*_standard(self.cxx), *_HOST, *optimize, *self.cxx]
 
@@ -312,7 +313,7 @@ def _architectures(given: Sequence[str]) -> list[str]:
 
 
 def embedding() -> tuple[list[str], list[str]]:
-    """What a program that starts Python itself defines, and is linked with."""
+    """The definitions and libraries of a program that starts Python itself."""
     flags = [f'FLAMBEAU_PYTHON="{sys.executable}"', f'FLAMBEAU_HOME="{_PACKAGE.parent}"']
     folder = sysconfig.get_config_var("LIBDIR")
     version = sysconfig.get_config_var("LDVERSION")
@@ -459,7 +460,7 @@ def _build_ext() -> type:
 
         @classmethod
         def with_options(cls, **options: Any) -> type:
-            """The same command with options such as `no_python_abi_suffix=True`."""
+            """The command with options such as `no_python_abi_suffix=True`."""
             return type("BuildExtension", (cls,), {"options": {**cls.options, **options}})
 
         def build_extensions(self) -> None:

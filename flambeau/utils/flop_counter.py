@@ -103,7 +103,7 @@ class FlopCounterMode:
         return sum(self.flop_counts["Global"].values())
 
     def get_flop_counts(self) -> dict[str, dict[Any, int]]:
-        """What was counted, by module and operator; "Global" is everything."""
+        """The counts by module and operator; "Global" is everything."""
         return {module: dict(counts) for module, counts in self.flop_counts.items()}
 
     def count(self, operator: Any, flops: int) -> None:
@@ -129,7 +129,7 @@ class FlopCounterMode:
 
     # -- the table ----------------------------------------------------------------------------------------------------
     def get_table(self, depth: int | None = None) -> str:
-        """What was counted as a text, modules down to `depth`."""
+        """The counts as a text, modules down to `depth`."""
         deepest = depth if depth is not None else self.depth if self.depth is not None else 999999
         total = self.get_total_flops()
         shown = [m for m in sorted(self.flop_counts) if m != "Global" and m.count(".") < deepest]

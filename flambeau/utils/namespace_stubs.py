@@ -67,7 +67,7 @@ _TENSORS = frozenset(("pointwise", "reduction", "view", "creation", "random"))
 
 
 def path_of(namespace: str) -> Path:
-    """Where the stub of a namespace stands."""
+    """The path of a namespace's stub."""
     place = ROOT.joinpath(*namespace.split("."))
     return place / "__init__.pyi" if place.is_dir() else place.with_suffix(".pyi")
 

@@ -54,7 +54,7 @@ class Progress:
 
 
 class PlainBar(Progress):
-    """The same with tqdm's most used methods, for programs that were written for it, where tqdm is not installed."""
+    """A progress bar with tqdm's most used methods, for programs that were written for it, where tqdm is not installed."""
 
     def __init__(
         self, iterable: Iterable = (), desc: str = "", total: int | None = None, disable: bool = False, **options: Any

@@ -170,7 +170,7 @@ class MXRecordIO:
             yield data
 
     def positions(self) -> list[int]:
-        """Where each record starts, from the first to the last; reading goes on at the first."""
+        """The offset of each record, from the first to the last; reading goes on at the first."""
         self._check(writing=False)
         self.handle.seek(0)
         found = []
@@ -258,7 +258,7 @@ class MXIndexedRecordIO(MXRecordIO):
         self._move_to(self.idx[idx])
 
     def tell(self) -> int:
-        """Where the next record will be written."""
+        """The offset at which the next record will be written."""
         self._check(writing=True)
         return self.handle.tell()
 

@@ -30,7 +30,7 @@ _AGAIN = (
 
 
 class CheckpointPolicy(enum.Enum):
-    """What becomes of an operator's result: kept, or computed again during backward (as it is with the policies for offloading).
+    """The treatment of an operator's result: kept, or computed again during backward (as it is with the policies for offloading).
 
     `PREFER_...` leaves it to a compiler to do otherwise."""
 
@@ -46,7 +46,7 @@ _SAVES = (True, CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told besides the operator and its arguments: the result. It is asked in the first run only."""
+    """The facts that a policy is given besides the operator and its arguments: the result. It is asked in the first run only."""
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
         self.is_recompute = is_recompute

@@ -57,7 +57,7 @@ def _shape(value: Any) -> str:
 
 # -- one layer --------------------------------------------------------------------------------------------------------
 class LayerInfo:
-    """One call of one layer (or a layer that the forward does not call)."""
+    """A call of a layer (or a layer that the forward does not call)."""
 
     def __init__(self, module: Module, name: str, depth: int):
         self.module, self.name, self.depth = module, name, depth

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class ImageReadMode(Enum):
-    """What an image is converted to when it is read. Functions take the names as strings too."""
+    """The form that an image is converted to when it is read. Functions take the names as strings too."""
 
     UNCHANGED = 0
     GRAY = 1

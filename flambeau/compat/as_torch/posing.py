@@ -54,7 +54,7 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
 
 
 def alias_of(fullname: str, path: Sequence[str] | None = None) -> importlib.machinery.ModuleSpec | None:
-    """How the import system gets this package's module for a name of PyTorch's or torchvision's."""
+    """The import system's spec of this package's module for a name of PyTorch's or torchvision's."""
     real_name = naming.own_name(fullname)
     loaded = sys.modules.get(real_name)
     search = path or sys.modules[naming.PACKAGE].__path__  # torchvision and horovod are in it, too
@@ -176,7 +176,7 @@ class _DistributionFinder(importlib.metadata.DistributionFinder):
 
 
 def distributions(context: Any) -> list[importlib.metadata.Distribution]:
-    """What is installed under the name that somebody asks for."""
+    """The distributions installed under the name that somebody asks for."""
     return [_Distribution(context.name)] if context is not None and context.name in _NAMES else []
 
 

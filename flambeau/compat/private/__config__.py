@@ -14,7 +14,7 @@ def _cxx_flags() -> str:
 
 
 def parallel_info() -> str:
-    """How many threads kernels use, and what runs them."""
+    """A text: the number of threads that kernels use, and what runs them."""
     return (
         f"threads of one operator: {get_num_threads()}\n"
         f"operators at the same time: {get_num_interop_threads()}\n"

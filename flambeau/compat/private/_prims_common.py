@@ -11,7 +11,7 @@ __all__ = ["make_contiguous_strides_for", "suggest_memory_format"]
 
 
 def suggest_memory_format(x: Tensor) -> memory_format:
-    """The memory format that a tensor lies in: channels last if it does, or else contiguous."""
+    """The memory format of a tensor: channels last if it does, or else contiguous."""
     for rank, wanted in ((4, channels_last), (5, channels_last_3d)):
         if x.dim() == rank and not x.is_contiguous() and x.is_contiguous(memory_format=wanted):
             return wanted

@@ -24,7 +24,7 @@ def bind(function: Any, args: tuple, kwargs: dict) -> inspect.BoundArguments:
 
 
 def shifted(dim: int, rank: int) -> int:
-    """Where dimension `dim` of an element with `rank` dimensions lies in a batch."""
+    """The position in a batch of dimension `dim` of an element with `rank` dimensions."""
     limit = max(rank, 1)
     if not -limit <= dim < limit:
         raise IndexError(f"Dimension out of range (expected to be in range of [{-limit}, {limit - 1}], but got {dim})")
@@ -32,7 +32,7 @@ def shifted(dim: int, rank: int) -> int:
 
 
 def shifted_all(dims: Any, rank: int) -> Any:
-    """The same for a dim argument: an int, several, or None for all."""
+    """The positions in a batch of a dim argument: an int, several, or None for all."""
     if dims is None:
         return tuple(range(1, rank + 1))
     if isinstance(dims, (tuple, list)):

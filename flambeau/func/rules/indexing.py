@@ -16,7 +16,7 @@ Indices = Sequence["Tensor | None"]
 
 
 class Places:
-    """Where the dimensions picked by index tensors end up: together where they were, or in front."""
+    """The positions of the dimensions picked by index tensors in the result: together where they were, or in front."""
 
     def __init__(self, shape: tuple[int, ...], indices: Indices):
         self.where = [d for d, i in enumerate(indices) if i is not None]

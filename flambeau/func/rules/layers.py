@@ -18,7 +18,7 @@ from .common import bind, unfolded
 
 @form("pooled")
 def pooled(declared: Batched) -> Rule:
-    """One image (C, ...) becomes a batch of images; a batch of them becomes a longer one."""
+    """Batch a pooling: an image (C, ...) becomes a batch of images; a batch of them becomes a longer one."""
 
     def run(level: Level, function: Any, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         digits = next(int(c) for c in function.__name__ if c.isdigit())

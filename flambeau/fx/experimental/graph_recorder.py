@@ -29,7 +29,7 @@ _MODULES = os.path.join(_FOLDER, "nn", "modules") + os.sep
 
 
 def as_meta(tensor: Tensor) -> Tensor:
-    """What a tensor looks like, without its values."""
+    """A meta tensor of the same shape, strides and dtype."""
     dtype = tensor.int_repr().dtype if tensor.is_quantized else tensor.dtype  # a quantized tensor is shown as its codes
     shown = flambeau.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=dtype, device="meta")
     return shown.requires_grad_(tensor.requires_grad) if tensor.is_floating_point() else shown
@@ -126,7 +126,7 @@ class GraphRecorder(AtenRecorder):
         return made
 
     def branch_names(self, given: list[Node]) -> list[str]:
-        """What a branch calls its operands, which these nodes stand for outside."""
+        """The names that a branch gives its operands, which these nodes stand for outside."""
         return [f"arg{i}_1" for i in range(len(given))]
 
     def branch(self, op: Any, pred: Any, true_fn: Callable, false_fn: Callable, operands: tuple) -> Any:
@@ -193,7 +193,7 @@ class GraphRecorder(AtenRecorder):
         self.constants = [(t, name) for t, name in self.constants if id(t) in self.known]
 
     def place(self) -> str:
-        """Where in the program the call is being made."""
+        """The place in the program where the call is being made."""
         frames = [
             f
             for f in traceback.extract_stack()

@@ -48,7 +48,7 @@ def get_size_of_all_nodes(fx_module: GraphModule, args: list | None = None) -> N
 
 
 def get_tensor_meta(node: Node) -> TensorMetadata:
-    """What ShapeProp noted of a node's result."""
+    """The metadata that ShapeProp noted of a node's result."""
     found = node.meta.get("tensor_meta")
     if not found:
         raise RuntimeError(

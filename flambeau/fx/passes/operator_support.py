@@ -62,7 +62,7 @@ class OperatorSupport(OperatorSupportBase):
 
 
 def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase:
-    """One that asks a function."""
+    """An operator support that asks a function."""
 
     class FunctionalOperatorSupport(OperatorSupportBase):
         def is_node_supported(self, submodules: Mapping[str, Any], node: Node) -> bool:
@@ -86,12 +86,12 @@ class OpSupports:
 
     @classmethod
     def decline_if_input_dtype(cls, dtype: Any) -> OperatorSupportBase:
-        """Where an input has this dtype."""
+        """Decline nodes that have an input of this dtype."""
         return create_op_support(
             lambda submodules, node: all(_get_arg_dtype(arg) != dtype for arg in node.all_input_nodes)
         )
 
     @classmethod
     def decline_if_node_in_names(cls, disallow_set: set[str]) -> OperatorSupportBase:
-        """Where the node has one of these names."""
+        """Decline nodes that have one of these names."""
         return create_op_support(lambda submodules, node: node.name not in disallow_set)

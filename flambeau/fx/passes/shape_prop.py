@@ -16,7 +16,7 @@ __all__ = ["ShapeProp", "TensorMetadata"]
 
 
 class TensorMetadata(NamedTuple):
-    """What is noted of a tensor."""
+    """The shape, dtype and layout that are noted of a tensor."""
 
     shape: Any
     dtype: Any

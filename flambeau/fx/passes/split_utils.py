@@ -17,7 +17,7 @@ __all__ = ["Component", "getattr_recursive", "setattr_recursive", "split_by_tags
 
 
 def getattr_recursive(obj: Any, name: str) -> Any:
-    """What lies at a path; None where nothing does."""
+    """The value at a path; None where there is nothing."""
     for part in name.split("."):
         if isinstance(obj, ModuleList):
             obj = obj._modules.get(part)

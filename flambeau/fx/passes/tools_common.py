@@ -43,7 +43,7 @@ def get_acc_ops_name(k: Any) -> str:
 
 
 def get_node_target(submodules: Mapping[str, Any], node: Node) -> str:
-    """What a node calls, as text: the class of a module, the name of a function or method."""
+    """The target of a node's call, as text: the class of a module, the name of a function or method."""
     if node.op not in CALLABLE_NODE_OPS:
         raise AssertionError("Expect op types of " + ", ".join(CALLABLE_NODE_OPS) + f", but found {node.op}")
     if node.op == "call_module":
@@ -195,5 +195,5 @@ def legalize_graph(gm: GraphModule) -> GraphModule:
 
 
 def stable_topological_sort(gm: GraphModule) -> GraphModule:
-    """The same, moving as few nodes as possible."""
+    """Sort the nodes topologically, moving as few of them as possible."""
     return _rearranged(gm, _Heap(gm.graph.nodes), AssertionError)

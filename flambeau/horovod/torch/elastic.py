@@ -16,7 +16,8 @@ __all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
 
 
 class State:
-    """What a program has to remember. `commit` saves it in memory, `restore` brings it back, `sync` sends rank 0's to all."""
+    """The state of a program that survives changes of the ranks. `commit` saves it in memory, `restore` brings it back, `sync` sends
+    rank 0's to all."""
 
     def __init__(self, **kwargs: Any) -> None:
         self._reset_callbacks: list[Callable] = []

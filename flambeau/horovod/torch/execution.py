@@ -128,7 +128,7 @@ def _alltoall(group: Any, request: Any, told: dict[int, dict], first: dict) -> A
 
 
 def shares(rows: int, size: int) -> list[int]:
-    """How many rows each rank gets: the first ones get one more where it does not divide."""
+    """The number of rows that each rank gets: the first ones get one more where it does not divide."""
     return [rows // size + (1 if rank < rows % size else 0) for rank in range(size)]
 
 

@@ -36,7 +36,7 @@ class Request:
         self.began = time.perf_counter()
 
     def description(self) -> dict[str, Any]:
-        """What the other ranks need to know."""
+        """The facts about a request that the other ranks need."""
         shapes = [(t.dtype.name, tuple(t.shape)) for t in self.tensors]
         return {"kind": self.kind, "tensors": shapes, **self.settings}
 

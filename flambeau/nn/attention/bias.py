@@ -14,7 +14,7 @@ __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_le
 
 
 class CausalVariant(IntEnum):
-    """Where the triangle of a causal mask begins."""
+    """The corner in which the triangle of a causal mask begins."""
 
     UPPER_LEFT = 1
     LOWER_RIGHT = 2

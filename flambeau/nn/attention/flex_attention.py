@@ -32,14 +32,14 @@ MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 class AuxRequest(NamedTuple):
-    """What `flex_attention` shall return besides the result: logarithms of the sums, largest scores."""
+    """A request for what `flex_attention` shall return besides the result: logarithms of the sums, largest scores."""
 
     lse: bool = False
     max_scores: bool = False
 
 
 class AuxOutput(NamedTuple):
-    """What was asked for with an `AuxRequest`; the rest is None."""
+    """The values asked for with an `AuxRequest`; the rest is None."""
 
     lse: Tensor | None = None
     max_scores: Tensor | None = None
@@ -138,8 +138,8 @@ def _transposed(num_blocks: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class BlockMask:
-    """Which blocks of an attention matrix are computed, in which of them `mask_mod` decides (kv_num_blocks, kv_indices), and which
-    are shown whole (full_kv_num_blocks, full_kv_indices); with the same seen from the keys (q_...)."""
+    """The blocks of an attention matrix that are computed: those in which `mask_mod` decides (kv_num_blocks, kv_indices), and those
+    that are shown whole (full_kv_num_blocks, full_kv_indices); with the same seen from the keys (q_...)."""
 
     _TENSORS = ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices", "q_num_blocks", "q_indices",
                 "full_q_num_blocks", "full_q_indices")  # fmt: skip
@@ -216,11 +216,11 @@ class BlockMask:
         return (*self.kv_indices.shape[:-2], *self.seq_lengths)
 
     def numel(self) -> int:
-        """How many scores there are, hidden ones included."""
+        """The number of scores, hidden ones included."""
         return math.prod(self.shape)
 
     def sparsity(self) -> float:
-        """The percentage of scores that lie in blocks that are not computed."""
+        """The percentage of scores in blocks that are not computed."""
         blocks = int(self.kv_num_blocks.sum())
         if self.full_kv_num_blocks is not None:
             blocks += int(self.full_kv_num_blocks.sum())

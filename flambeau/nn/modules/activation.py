@@ -185,7 +185,7 @@ class SELU(_Inplace):
 
 @settings
 class GLU(Declared):
-    """One half of the input times the sigmoid of the other half."""
+    """Gated linear unit: half of the input times the sigmoid of the other half."""
 
     dim: int = -1
 

@@ -108,7 +108,7 @@ class MultiheadAttention(Module):
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor
     ) -> tuple[Tensor | None, int | None]:
-        """One additive mask for both: (mask, 0 attention only / 1 padding only / 2 both)."""
+        """Merge both masks into an additive one: (mask, 0 attention only / 1 padding only / 2 both)."""
         if key_padding_mask is None and attn_mask is None:
             return None, None
         if attn_mask is None:

@@ -16,7 +16,7 @@ from ..parameter import Parameter
 
 
 class ConversionFlags:
-    """How a parameter becomes its converted self: see `torch.__future__`."""
+    """Switches for how a parameter becomes its converted self: see `torch.__future__`."""
 
     overwrite = False  # a new Parameter takes its place
     swap = False  # it exchanges all it is with the new tensor; else it gets the new tensor's data

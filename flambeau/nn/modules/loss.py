@@ -208,7 +208,7 @@ class CrossEntropyLoss(_WeightedLoss):
 
 @dataclass(frozen=True)
 class LinearCrossEntropyOptions:
-    """How LinearCrossEntropyLoss may split the batch to save memory. All settings give the same loss."""
+    """Options by which LinearCrossEntropyLoss may split the batch to save memory. All settings give the same loss."""
 
     allow_retain_graph: bool = False
     batch_chunk_size: int | None = None
@@ -415,14 +415,14 @@ class CosineEmbeddingLoss(_MarginLoss):
 
 
 class MarginRankingLoss(_MarginLoss):
-    """How much the input that should be ranked lower is not lower by the margin."""
+    """Ranking loss: by how much the input that should be ranked lower misses the margin."""
 
     def forward(self, input1: Tensor, input2: Tensor, target: Tensor) -> Tensor:
         return F.margin_ranking_loss(input1, input2, target, margin=self.margin, reduction=self.reduction)
 
 
 class TripletMarginLoss(_Loss):
-    """How much an anchor is not nearer to the positive than to the negative example by the margin."""
+    """Triplet loss: by how much an anchor misses being nearer, by the margin, to the positive than to the negative example."""
 
     __constants__ = ["margin", "p", "eps", "swap", "reduction"]
 

@@ -78,7 +78,7 @@ def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
-    """As `register_module_full_backward_hook`, but the hook sees only the last operation of a module."""
+    """Like `register_module_full_backward_hook`, but the hook sees only the last operation of a module."""
     return _register_global_backward_hook(hook, False)
 
 
@@ -432,7 +432,7 @@ class Module(Traversal, State, Conversion, Training, Text):
         return register(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
-        """As `register_full_backward_hook`, but the hook sees only the last operation of the module. Deprecated."""
+        """Like `register_full_backward_hook`, but the hook sees only the last operation of the module. Deprecated."""
         if self._is_full_backward_hook is True:
             raise RuntimeError(_MIXED_HOOKS.format("on a single Module"))
         self._is_full_backward_hook = False

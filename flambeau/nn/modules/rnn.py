@@ -34,7 +34,7 @@ def _wrong_rank(batched: bool, h: int, c: int | None = None) -> str:
 
 
 class RNNBase(Module):
-    """What the recurrent networks share: weights per layer and direction, packed input, hidden states."""
+    """The base of recurrent networks: weights per layer and direction, packed input, hidden states."""
 
     __constants__ = [
         "mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional",
@@ -335,7 +335,7 @@ class GRU(_OneState):
 
 
 class RNNCellBase(Module):
-    """What RNNCell, LSTMCell and GRUCell share: their parameters and how they are drawn."""
+    """The base of RNNCell, LSTMCell and GRUCell: their parameters and how they are drawn."""
 
     __constants__ = ["input_size", "hidden_size", "bias"]
 
@@ -389,7 +389,7 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of a plain recurrent network."""
+    """A single step of a plain recurrent network."""
 
     __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
 
@@ -417,7 +417,7 @@ class RNNCell(RNNCellBase):
 
 
 class LSTMCell(RNNCellBase):
-    """One LSTM step."""
+    """A single step of an LSTM."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
@@ -440,7 +440,7 @@ class LSTMCell(RNNCellBase):
 
 
 class GRUCell(RNNCellBase):
-    """One GRU step."""
+    """A single step of a GRU."""
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None

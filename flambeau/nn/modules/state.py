@@ -21,7 +21,7 @@ _EXTRA_STATE_KEY = "_extra_state"
 
 
 class IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """What load_state_dict could not match."""
+    """The keys that load_state_dict could not match."""
 
     __slots__ = ()
 

@@ -17,7 +17,7 @@ class Text:
     _modules: dict[str, Any]
 
     def extra_repr(self) -> str:
-        """What stands between the parentheses of the printed module."""
+        """The text between the parentheses of the printed module."""
         return ""
 
     def _get_name(self) -> str:

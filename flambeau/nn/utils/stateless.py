@@ -100,7 +100,7 @@ def call_with(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """What both functional_calls do."""
+    """Call a module with other parameters and buffers: the body of both functional_calls."""
     given = dict(parameters_and_buffers)
     if tie_weights:
         given = _with_ties(module, given)

@@ -30,7 +30,7 @@ from .filled import finish
 
 
 def elements_of(value: Any) -> np.ndarray | None:
-    """What `nested.infer` asks: the elements of a tensor inside a list, None for anything else."""
+    """Answer `nested.infer`: the elements of a tensor inside a list, None for anything else."""
     return on_host(value)._array() if isinstance(value, Tensor) else None
 
 

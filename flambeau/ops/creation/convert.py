@@ -69,7 +69,7 @@ def _is_of_format(t: Tensor, fmt: memory_format) -> bool:
 
 @composite(function=False)
 def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
-    """Whether the elements lie in memory in that order without gaps."""
+    """Whether the elements are stored in that order without gaps."""
     return self._contig if memory_format is contiguous_format else is_laid_out(self, memory_format)
 
 
@@ -231,7 +231,7 @@ def parse_to(args: tuple, kwargs: dict) -> tuple[dtype | None, Any, bool, bool, 
 
 @composite(function=False)
 def to(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """The same values with another dtype, device or memory format; itself if nothing changes.
+    """The values with another dtype, device or memory format; itself if nothing changes.
 
     >>> ones(2).to(int64)
     tensor([1, 1])
@@ -356,7 +356,7 @@ def _copied_backward(g: Tensor, src_shape: Any, src_dtype: dtype, src_device: de
     batching="each",
 )
 def copied(input: Tensor, src: Tensor) -> Tensor:
-    """What `input` becomes by copy_: src's values in input's shape and dtype (a node for autograd, no work)."""
+    """The value that `input` has after copy_: src's values in input's shape and dtype (a node for autograd, no work)."""
     return input._bare_alias()
 
 
@@ -509,7 +509,7 @@ def zero_(self: Tensor) -> Tensor:
 
 @composite(batching="same")
 def detach(input: Tensor) -> Tensor:
-    """The same data, cut off from the graph."""
+    """A tensor of the same data, cut off from the graph."""
     return input._bare_alias()
 
 
@@ -566,7 +566,7 @@ def as_subclass(self: Tensor, cls: type) -> Any:
 
 
 def get_data(self: Tensor) -> Tensor:
-    """The same memory outside autograd: changes through it are not counted."""
+    """A tensor over the same memory, outside autograd: changes through it are not counted."""
     t = self._bare_alias()
     t._storage = self._storage.alias() if self._storage.ptr else self._storage
     return t
@@ -584,7 +584,7 @@ OpenTensor.data = property(get_data, set_data)
 
 
 def check_bounds(storage: UntypedStorage, shape: tuple, strides: tuple, offset: int, d: dtype) -> None:
-    """Raise unless all elements lie inside the storage."""
+    """Raise unless all elements are inside the storage."""
     if offset < 0:
         raise RuntimeError(f"Tensor: invalid storage offset {offset}")
     _, end = memory_span(shape, strides, offset)

@@ -95,7 +95,7 @@ def finish(t: Tensor, requires_grad: bool) -> Tensor:
 
 
 def uninitialised(t: Tensor) -> Tensor:
-    """t as it is; while memory must look the same in every run, full of NaN or of the largest number."""
+    """t unchanged; while memory must look the same in every run, full of NaN or of the largest number."""
     if fills_empty():
         d = t.dtype
         if d.is_floating_point or d.is_complex:
@@ -168,7 +168,7 @@ def _fill_anew(t: Tensor, value: Any) -> None:
 
 
 def format_layout(shape: Size, d: dtype, where: device, fmt: memory_format | None) -> tuple:
-    """What a tensor in a memory format looks like (see `Op.layout`)."""
+    """The layout of a tensor in a memory format (see `Op.layout`)."""
     if fmt is channels_last or fmt is channels_last_3d:
         rank = 4 if fmt is channels_last else 5
         if len(shape) != rank:
@@ -294,7 +294,7 @@ def _strided(name: str, size: Any, stride: Any, options: Options, d: dtype, wher
 
 @composite(kind="creation", unfilled=True, method=False)
 def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
-    """An uninitialised tensor without gaps whose dimensions lie in memory in the order `physical_layout`."""
+    """An uninitialised tensor without gaps whose dimensions are stored in the order `physical_layout`."""
     shape = as_shape((as_ints(size, "empty_permuted"),), "empty_permuted")
     order = as_ints(physical_layout, "empty_permuted", "physical_layout", 2)
     if len(order) != len(shape):
@@ -322,7 +322,7 @@ def empty_permuted(size: Any, physical_layout: Any, **options: Any) -> Tensor:
 def layout_as(
     t: Tensor, d: dtype | None = None, where: device | None = None, fmt: memory_format | None = None
 ) -> tuple:
-    """What a new tensor of t's shape looks like (see `Op.layout`); it has its strides too unless a memory format says otherwise."""
+    """The layout of a new tensor of t's shape (see `Op.layout`); it has its strides too unless a memory format says otherwise."""
     shape, d, where = t.shape, d or t.dtype, where or t.device
     if fmt is None or fmt is preserve_format:
         strides = t._strides if t._contig and 0 not in shape else dense_strides(shape, t._strides)

@@ -195,7 +195,7 @@ def _(out: Tensor, input: Tensor, mask: Tensor, source: Tensor) -> None:
 
 
 def nonzero_matrix(input: Tensor) -> Tensor:
-    """One row of coordinates per non-zero element."""
+    """A row of coordinates per non-zero element."""
     return coordinates(true_positions(input), input.shape)
 
 
@@ -237,7 +237,7 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Any =
 
 @composite(reads_values=True)
 def argwhere(input: Tensor) -> Tensor:
-    """One row of coordinates per non-zero element."""
+    """A row of coordinates per non-zero element."""
     return nonzero_matrix(input)
 
 
@@ -298,7 +298,7 @@ def put_flat_(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> T
 
 @put_flat_.on("any")
 def put_flat(out: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> None:
-    """The same, for kernels."""
+    """Put elements at flat positions, for kernels."""
     positions = _flat_positions(index, numel_of(out.shape))
     reduce = "none" if not accumulate else "amax" if out.dtype is dt.bool_ else "add"
     scatter_vector(out._bare_alias().reshape(-1), 0, positions, source._bare_alias().reshape(-1), reduce)

@@ -33,7 +33,7 @@ _LARGE = 1 << 16  # lists of offsets longer than this are not kept
 
 
 class Places:
-    """What shapes and strides tell about t[indices]: before x picked x after offsets, and the result's layout."""
+    """The facts about t[indices] that follow from shapes and strides: before x picked x after offsets, and the result's layout."""
 
     def __init__(self, t: Tensor, indices: Sequence[Tensor | None]):
         ndim = len(t.shape)

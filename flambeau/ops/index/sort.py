@@ -121,7 +121,7 @@ def sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
 
 @internal(**_SORTING, quirks=Quirks(label="SortBackward1"), batching="along")
 def stably_sorted_along(input: Tensor, dim: int, descending: bool) -> Any:
-    """The same, where the user asked for equal elements to keep their order."""
+    """Sort along a dimension, where the user asked for equal elements to keep their order."""
 
 
 sorted_along.on("any")(_sort_kernel)

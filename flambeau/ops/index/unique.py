@@ -177,7 +177,7 @@ def unique_consecutive(
 
 @composite(method=False, out="exact")
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Which elements occur among the test elements."""
+    """A mask of the elements that occur among the test elements."""
     given = [x for x in (elements, test_elements) if isinstance(x, Tensor)]
     if not given:
         raise TypeError(
@@ -192,7 +192,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
 
 @internal(batching="each")
 def is_among(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> NewTensor:
-    """Which elements occur among the test elements; either may be a number."""
+    """A mask of the elements that occur among the test elements; either may be a number."""
     if isinstance(elements, Tensor):
         return elements.shape, dt.bool_, elements.device
     return (), dt.bool_, test_elements.device
@@ -251,7 +251,7 @@ def _check_sorter(boundaries: Tensor, sorter: Tensor) -> None:
 
 @internal(sharding="places", runs_empty=True, batching="each")
 def places_between(edges: Tensor, values: Tensor, sorter: Tensor | None, right: bool, out_int32: bool) -> NewTensor:
-    """How many edges are below each value (or, if `right`, not above); `sorter` sorts the edges."""
+    """The number of edges below each value (or, if `right`, not above); `sorter` sorts the edges."""
     return values.shape, dt.int32 if out_int32 else dt.int64, edges.device
 
 
@@ -300,7 +300,7 @@ def searchsorted(
     out: Tensor | None = None,
     **others: Any,
 ) -> Tensor:
-    """Where each value would be inserted to keep the sequence sorted."""
+    """The index at which each value would be inserted to keep the sequence sorted."""
     values = others.pop("self", input) if input is None else input
     if others:
         raise TypeError(f"searchsorted() got an unexpected keyword argument '{next(iter(others))}'")

@@ -129,7 +129,7 @@ def _(out: Tensor, input: Tensor, input2: Tensor, upper: bool) -> None:
 
 @internal(layout=support.infos, batching="each")
 def zero_on_diagonal(A: Tensor) -> Tensor:
-    """Where the first zero on the diagonal of each matrix is, counted from 1; 0 if there is none."""
+    """The position of the first zero on the diagonal of each matrix, counted from 1; 0 if there is none."""
 
 
 @zero_on_diagonal.on("cpu")

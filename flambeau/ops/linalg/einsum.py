@@ -36,7 +36,7 @@ class Order:
 
     @classmethod
     def path(cls, equation: str, operands: tuple[Tensor, ...]) -> list[tuple[int, ...]] | None:
-        """Which operands are multiplied first, second, ...; each product takes its place behind the others."""
+        """The order in which operands are multiplied; each product takes its place behind the others."""
         if len(operands) < 3 or not cls.is_chosen():
             return None
         shapes = [tuple(t.shape) for t in operands]

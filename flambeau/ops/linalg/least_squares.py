@@ -127,7 +127,7 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
 
 @composite(namespaces=("linalg",), method=False, out="castable", autocast="float32")
 def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
-    """How many singular values are above max(atol, rtol * largest)."""
+    """The number of singular values above max(atol, rtol * largest)."""
     name = "linalg.matrix_rank"
     support.check_matrix(name, A, "input")
     if tol is not None:
@@ -143,7 +143,7 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
 
 @composite(namespaces=("linalg",), method=False, out="castable", autocast="float32")
 def cond(A: Tensor, p: Any = None) -> Tensor:
-    """How much solving with a matrix can amplify errors: norm(A) norm(A^-1)."""
+    """The condition number: how much solving with a matrix can amplify errors: norm(A) norm(A^-1)."""
     support.check_matrix("linalg.cond", A)
     if p is None or (not isinstance(p, str) and abs(p) == 2):
         support.check_floating("linalg.cond", A, False)

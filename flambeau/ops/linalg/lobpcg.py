@@ -43,7 +43,7 @@ def _gradient(g: tuple, A: Tensor, out: list, largest: bool, needs: dict) -> Ten
 def extreme_eigenpairs(
     A: Tensor, B: Tensor | None, X: Tensor, iK: Tensor | None, largest: bool, tol: float, niter: int
 ) -> NewTensors:
-    """As many eigenvalues as X has columns, and their vectors, found from X."""
+    """Eigenvalues, as many as X has columns, and their vectors, found from X."""
     *batch, m, _ = A.shape
     k = X.shape[-1]
     return [((*batch, k), A.dtype.to_real(), A.device), ((*batch, m, k), A.dtype, A.device)]

@@ -41,7 +41,7 @@ def size(self: Tensor, dim: Any = None) -> Any:
 
 
 def stride(self: Tensor, dim: Any = None) -> Any:
-    """How far apart neighbours lie in memory, in elements: for all dimensions or one."""
+    """The distance between neighbours in memory, in elements: for all dimensions or one."""
     if dim is None:
         return self._strides
     if type(dim) is str:
@@ -125,7 +125,7 @@ def batch_adjoint(self: Tensor) -> Any:
 
 
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """A copy in host memory that is locked for copies to the accelerator; itself if it lies there."""
+    """A copy in host memory that is locked for copies to the accelerator; itself if it is pinned."""
     if not self.is_cpu:
         raise RuntimeError(
             f"cannot pin 'torch.{self.device.type}.{type(self).__name__}' only dense CPU tensors can be pinned"
@@ -260,7 +260,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 
 @composite(method=False)
 def numel(input: Tensor) -> int:
-    """How many elements there are."""
+    """The number of elements."""
     return numel_of(_check_tensor(input, "numel").shape)
 
 

@@ -249,7 +249,7 @@ def as_array(self: Tensor, dtype: Any = None, copy: bool | None = None) -> np.nd
 
 
 def wrap_array(self: Tensor, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Tensor:
-    """What NumPy functions called on a tensor return."""
+    """The result of a NumPy function called on a tensor."""
     array = np.asarray(array)
     return from_array(array.astype("uint8") if array.dtype == bool else array)
 

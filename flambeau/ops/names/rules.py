@@ -206,7 +206,7 @@ def _fresh(result: Tensor, value: Tensor) -> Tensor:
 
 @names_rule(reshape.unflatten, whole=True)
 def unflatten(function: Any, input: Tensor, dim: Any, sizes: Any) -> Tensor:
-    """One dimension split into several with names: `sizes` are pairs of a name and a size."""
+    """A dimension split into several with names: `sizes` are pairs of a name and a size."""
     names, value = names_of(input), plain(input)
     pairs = list(sizes.items()) if hasattr(sizes, "items") else sizes
     if pairs is None or len(pairs) == 0:

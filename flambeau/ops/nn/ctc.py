@@ -122,7 +122,7 @@ def _losses_grad(
 def ctc_losses(
     log_probs: Tensor, targets: Tensor, input_lengths: Lengths, target_lengths: Lengths, blank: int, zero_infinity: bool
 ) -> NewTensor:
-    """One loss per sample. `zero_infinity` matters to the derivative only."""
+    """A loss per sample. `zero_infinity` matters to the derivative only."""
     (steps, samples, _), width = log_probs.shape, max(target_lengths, default=0)
     d, where = log_probs.dtype, log_probs.device
     return [((samples,), d, where), ((samples, steps, 2 * width + 1), d, where), ((samples, width), dt.int64, where)]

@@ -67,7 +67,7 @@ def margin_ranking_loss(
     reduce: Any = None,
     reduction: Any = "mean",
 ) -> Tensor:
-    """Where the target is 1 (-1), by how much input1 fails to exceed (stay below) input2 by `margin`."""
+    """The amount by which, where the target is 1 (-1), input1 fails to exceed (stay below) input2 by `margin`."""
     return _ranking(input1, input2, target, margin, read_reduction(reduction, size_average, reduce))
 
 

@@ -127,7 +127,7 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """What nn.MultiheadAttention computes: projections, attention of every head, and the output projection.
+    """The computation of nn.MultiheadAttention: projections, attention of every head, and the output projection.
 
     query (L, N, E), key and value (S, N, E), or without N. Returns the output and, if asked for, the attention weights.
     """

@@ -34,7 +34,7 @@ Steps = tuple[tuple[int, int], ...]  # (first row, rows) of every time step, in 
 
 
 class Weights(NamedTuple):
-    """What a layer learns: weights and biases (or None) of all gates, for the input and for the hidden state."""
+    """The weights of a layer: weights and biases (or None) of all gates, for the input and for the hidden state."""
 
     w_ih: Tensor
     w_hh: Tensor
@@ -191,7 +191,7 @@ def rnn_layer(
     b_hh: Tensor | None,
     steps: Steps,
 ) -> NewTensors:
-    """One layer in one direction over rows of `data`, time steps one after another: the outputs and the last states. What is kept
+    """Run a layer in one direction over rows of `data`, time steps one after another: the outputs and the last states. What is kept
     are the states before each step, the gates, and the cells (without cells, the outputs once more: the first ones may be changed)."""
     check_shapes(kind, data, h0, c0, Weights(w_ih, w_hh, b_ih, b_hh), steps)
     rows, hidden = data.shape[0], h0.shape[1]
@@ -630,23 +630,23 @@ def _cell(kind: str, input: Tensor, h: Tensor, c: Any, *weights: Any) -> tuple:
 
 @composite(method=False, autocast=_autocast_steps("lstm", cell=True), autocast_cuda="lower")
 def lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> tuple:
-    """One LSTM step: (h, c)."""
+    """A single LSTM step: (h, c)."""
     return _cell("lstm", input, hx[0], hx[1], w_ih, w_hh, b_ih, b_hh)
 
 
 @composite(method=False, autocast=_autocast_steps("gru", cell=True), autocast_cuda="lower")
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
-    """One GRU step."""
+    """A single GRU step."""
     return _cell("gru", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
 @composite(method=False, autocast=_autocast_steps("tanh", cell=True), autocast_cuda="lower")
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
-    """One step of a plain recurrent network with tanh."""
+    """A single step of a plain recurrent network with tanh."""
     return _cell("tanh", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]
 
 
 @composite(method=False, autocast=_autocast_steps("relu", cell=True), autocast_cuda="lower")
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Any = None, b_hh: Any = None) -> Tensor:
-    """One step of a plain recurrent network with relu."""
+    """A single step of a plain recurrent network with relu."""
     return _cell("relu", input, hx, None, w_ih, w_hh, b_ih, b_hh)[0]

@@ -328,7 +328,7 @@ def _remainder_label(operands: tuple) -> str:
 
 @pointwise(numbers=_BOTH, kinds="if", guard=no_zero_divisor, quirks=Quirks(label=_remainder_label))
 def remainder(input, other):
-    """What is left of a division rounded down: it has the divisor's sign."""
+    """The remainder of a division rounded down: it has the divisor's sign."""
     return input % other
 
 
@@ -338,7 +338,7 @@ def remainder(input, other):
     quirks=Quirks(label=lambda operands: f"FmodBackward{0 if operands[1] is None else 1}"),
 )
 def fmod(input, other):
-    """What is left of a division rounded towards zero: it has the dividend's sign."""
+    """The remainder of a division rounded towards zero: it has the dividend's sign."""
     return f.fmod(input, other)
 
 

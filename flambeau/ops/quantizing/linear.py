@@ -25,7 +25,7 @@ from .tensors import check_finite, halved
 
 
 class LinearPackedParams(Packed):
-    """What `torch.ops.quantized.linear_prepack` returns."""
+    """The result of `torch.ops.quantized.linear_prepack`."""
 
     __torch_class__ = "quantized.LinearPackedParamsBase"
     schemas: ClassVar[Any] = methods(

@@ -187,23 +187,23 @@ def _cell(kind: str, input: Tensor, hx: Any, w_ih: Any, w_hh: Any) -> tuple:
 
 @quantized_operator()
 def quantized_lstm_cell_dynamic(input: Tensor, hx: Any, w_ih: Any, w_hh: Any, bias_ih: Any, bias_hh: Any) -> Any:
-    """One step of an LSTM with packed weights."""
+    """A single step of an LSTM with packed weights."""
     return _cell("lstm", input, hx, w_ih, w_hh)
 
 
 @quantized_operator()
 def quantized_gru_cell_dynamic(input: Tensor, hx: Tensor, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Tensor:
-    """One step of a GRU with packed weights."""
+    """A single step of a GRU with packed weights."""
     return _cell("gru", input, hx, w_ih, w_hh)[0]
 
 
 @quantized_operator()
 def quantized_rnn_tanh_cell_dynamic(input: Tensor, hx: Tensor, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Tensor:
-    """One step of a plain recurrent layer with packed weights."""
+    """A single step of a plain recurrent layer with packed weights."""
     return _cell("tanh", input, hx, w_ih, w_hh)[0]
 
 
 @quantized_operator()
 def quantized_rnn_relu_cell_dynamic(input: Tensor, hx: Tensor, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Tensor:
-    """One step of a plain recurrent layer with packed weights."""
+    """A single step of a plain recurrent layer with packed weights."""
     return _cell("relu", input, hx, w_ih, w_hh)[0]

@@ -315,5 +315,5 @@ def q_per_channel_axis(input: Tensor) -> int:
 
 @composite(function=False)
 def qscheme(self: Tensor) -> Scheme:
-    """How the values are mapped to codes: `torch.per_tensor_affine`, ..."""
+    """The mapping of values to codes: `torch.per_tensor_affine`, ..."""
     return _need_quantized(self, "qscheme")._quantizer.scheme

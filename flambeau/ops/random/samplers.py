@@ -159,7 +159,7 @@ class Bernoulli(Sampler):
 
 
 class KeptElements(Bernoulli):
-    """What dropout multiplies each element by."""
+    """The factors that dropout multiplies elements by."""
 
 
 class Integers(Sampler):

@@ -301,7 +301,7 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
 
 @composite(kind="random", method=False)
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
-    """How many of `count` trials succeed, each with probability `prob`."""
+    """The number of successes among `count` trials, each with probability `prob`."""
     need_tensors("binomial", count=count, prob=prob)
     source = as_generator(generator, "binomial")
     if not count.dtype.is_floating_point:
@@ -338,7 +338,7 @@ def _(out: Tensor, count: Tensor, prob: Tensor, generator: Generator) -> None:
     batching="each",
 )
 def standard_gamma_grad(input: Tensor, output: Tensor) -> NewTensor:
-    """How a sample of the gamma distribution moves with its parameter: d output / d input."""
+    """The derivative of a sample of the gamma distribution by its parameter: d output / d input."""
     return broadcast_two(input.shape, output.shape), input.dtype, input.device
 
 
@@ -376,7 +376,7 @@ def standard_gamma(input: Tensor, generator: Any = None) -> Tensor:
     batching="each",
 )
 def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> NewTensor:
-    """How component `x` of a Dirichlet sample moves with its own parameter `alpha`; `total` is the sum of all."""
+    """The derivative of component `x` of a Dirichlet sample by its own parameter `alpha`; `total` is the sum of all."""
     return broadcast_two(broadcast_two(x.shape, alpha.shape), total.shape), x.dtype, x.device
 
 
@@ -402,7 +402,7 @@ def _(out: Tensor, input: Tensor, generator: Generator) -> None:
 
 @composite(name="_sample_dirichlet", kind="random", method=False)
 def sample_dirichlet(input: Tensor, generator: Any = None) -> Tensor:
-    """Samples of Dirichlet distributions, whose parameters lie along the last dimension of `input`."""
+    """Samples of Dirichlet distributions, whose parameters are along the last dimension of `input`."""
     source = as_generator(generator, "_sample_dirichlet")
     if input.dtype not in (dt.float32, dt.float64):
         raise unsupported("dirichlet", input.dtype)

@@ -68,7 +68,7 @@ def multinomial_samples(out: Tensor, generator: Generator, weights: Tensor, num_
 
 
 def winner_samples(out: Tensor, generator: Generator, weights: Tensor) -> None:
-    """One draw from each row: the largest weight / exponential noise."""
+    """A draw from each row: the largest weight / exponential noise."""
     k = weights.shape[-1]
     rows = numel_of(weights.shape) // k
     check_race(rm.widen(weights._array(), weights.dtype).reshape(rows, k))

@@ -26,7 +26,7 @@ from ..machinery.record import NewTensor, NewTensors
 
 @composite
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each number from 0 on occurs, or the sum of the weights of its occurrences."""
+    """Counts of each number from 0 on, or sums of the weights of its occurrences."""
     need_tensor("bincount", input)
     if input.dtype.category != 1:
         raise unsupported("bincount_cpu", input.dtype)
@@ -41,7 +41,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 @internal(reads_values=True, batching="each")
 def counts_of(input: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
-    """How often each number from 0 on occurs in a vector, or the sum of the weights of its occurrences."""
+    """Counts of each number from 0 on in a vector, or sums of the weights of its occurrences."""
 
 
 @counts_of.on("cpu")

@@ -103,7 +103,7 @@ def _at_levels(values: Tensor, levels: Tensor, interpolation: str, skip_nan: boo
 def quantile(
     input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear"
 ) -> Tensor:
-    """The q-th quantiles of all elements or along a dimension; nan where there is one."""
+    """The q-th quantiles of all elements or along a dimension; nan if an element is nan."""
     return _quantile("quantile", input, q, dim, keepdim, interpolation, False)
 
 

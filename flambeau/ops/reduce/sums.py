@@ -194,7 +194,7 @@ _not_nan = Reduction("count_not_nan", lambda x: f.logical_not(f.isnan(x)), "sum"
 
 @composite
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
-    """How many elements are not zero, overall or over the given dimensions."""
+    """The number of elements that are not zero, overall or over the given dimensions."""
     need_tensor("count_nonzero", input)
     return _nonzero.call(input, plain_dim(dim))
 

@@ -393,7 +393,7 @@ _select = ViewOp("select", _without, _select_backward, "SelectBackward0")
     aten_backward={"int": "select_backward(grad, shape(self), dim, index)"},
 )
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """One index of a dimension, which disappears."""
+    """The part at an index of a dimension, which disappears."""
     n = len(input.shape)
     if n == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")

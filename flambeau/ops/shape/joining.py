@@ -322,13 +322,13 @@ def hstack(tensors: Any) -> Tensor:
 
 @composite(out=True, method=False, aliases=("row_stack",))
 def vstack(tensors: Any) -> Tensor:
-    """One below the other."""
+    """Join tensors one below the other."""
     return cat([atleast_2d(t) for t in _non_empty(tensors, "vstack")], 0)
 
 
 @composite(out=True, method=False)
 def dstack(tensors: Any) -> Tensor:
-    """One behind the other, along the third dimension."""
+    """Join tensors one behind the other, along the third dimension."""
     return cat([atleast_3d(t) for t in _non_empty(tensors, "dstack")], 2)
 
 

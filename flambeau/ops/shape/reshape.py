@@ -112,7 +112,7 @@ def view_shape(input: Tensor, size: tuple[int, ...]) -> tuple:
 
 @view(quirks=Quirks(label="ViewBackward0"), function=False, method=False, batching="fronted")
 def view_dtype(input: Tensor, d: dtype) -> Tensor:
-    """The same bytes read as another dtype; the last dimension shrinks or grows with the element size."""
+    """The bytes read as another dtype; the last dimension shrinks or grows with the element size."""
     old, new = input.dtype.itemsize, d.itemsize
     shape, strides, offset = list(input.shape), list(input._strides), input._offset
     if old != new:
@@ -252,7 +252,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 @composite
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
-    """One dimension split into several."""
+    """A view with one dimension split into several."""
     parts = as_ints(sizes, "unflatten", "sizes", 3)
     d = wrap_dim(as_int(dim, "unflatten", "dim", 1), len(input.shape))
     if not parts:

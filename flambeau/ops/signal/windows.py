@@ -62,7 +62,7 @@ def _window(name: str, length: Any, periodic: bool, options: dict[str, Any], for
 
 @composite(kind="creation", method=False)
 def hann_window(window_length: int, periodic: bool = True, **options: Any) -> Tensor:
-    """One period of a raised cosine."""
+    """A period of a raised cosine."""
     return _window("hann_window", window_length, periodic, options, cosines, (0.5, 0.5))
 
 

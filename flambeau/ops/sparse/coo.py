@@ -205,7 +205,7 @@ _coalesce = sparse_primitive(
 
 @composite(function=False)
 def coalesce(self: Tensor) -> Tensor:
-    """The same tensor with every place listed once, in order; itself if it is that already."""
+    """The tensor with every place listed once, in order; itself if it is that already."""
     t = need_coo(self, "coalesce")
     return t if t._is_coalesced else _coalesce(t)
 

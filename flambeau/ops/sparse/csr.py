@@ -107,7 +107,7 @@ def _part(self: Tensor, name: str, kind: layout, which: str) -> Tensor:
 
 @composite(function=False)
 def crow_indices(self: Tensor) -> Tensor:
-    """Where each row of a CSR matrix starts."""
+    """The start of each row of a CSR matrix."""
     return _part(self, "crow_indices", sparse_csr, "_compressed_part")
 
 
@@ -119,7 +119,7 @@ def col_indices(self: Tensor) -> Tensor:
 
 @composite(function=False)
 def ccol_indices(self: Tensor) -> Tensor:
-    """Where each column of a CSC matrix starts."""
+    """The start of each column of a CSC matrix."""
     return _part(self, "ccol_indices", sparse_csc, "_compressed_part")
 
 

@@ -41,7 +41,7 @@ def set_group_value(group: dict[str, Any], key: str, value: Any) -> None:
 
 
 def per_group(name: str, optimizer: Optimizer, value: Any) -> list[Any]:
-    """One value for each group from one for all, or from a list."""
+    """A list with a value for each group, from one for all or from a list."""
     groups = len(optimizer.param_groups)
     if not isinstance(value, (list, tuple)):
         value = [value] * groups

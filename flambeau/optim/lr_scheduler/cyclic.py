@@ -106,7 +106,7 @@ class CyclicLR(_WithMomentum):
         return without_functions(super().state_dict(), "_scale_fn_custom")
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; the scale function stays as it is."""
+        """Take over what `state_dict` returned; the scale function is kept."""
         saved = dict(state_dict)
         attributes = saved.pop("_scale_fn_custom")
         super().load_state_dict(saved)

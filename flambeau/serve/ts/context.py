@@ -7,7 +7,7 @@ from typing import Any
 
 
 class RequestProcessor:
-    """One request of a batch: its headers, and the status and headers of its answer."""
+    """A request of a batch: its headers, and the status and headers of its answer."""
 
     def __init__(self, request_header: dict[str, Any]):
         self._status_code = 200

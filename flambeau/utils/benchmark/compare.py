@@ -14,7 +14,7 @@ _BOLD, _END = "\033[1m", "\033[0m\033[0m"
 
 
 class Colorize(enum.Enum):
-    """What the colours of a table compare."""
+    """The values that the colours of a table compare."""
 
     NONE = "none"
     COLUMNWISE = "columnwise"

@@ -102,13 +102,13 @@ class Measurement:
 
     @property
     def iqr(self) -> float:
-        """How far apart the quartiles are."""
+        """The distance between the quartiles."""
         low, high = self._quartiles
         return high - low
 
     @property
     def significant_figures(self) -> int:
-        """How many digits of the median can be believed: from the spread of the middle half of the times."""
+        """The number of digits of the median that can be believed: from the spread of the middle half of the times."""
         self._require_times()
         count = len(self._sorted)
         middle = self._sorted[count // 4 : math.ceil(3 * count / 4)]
@@ -163,7 +163,7 @@ class Measurement:
 
     @staticmethod
     def merge(measurements: Iterable[Measurement]) -> list[Measurement]:
-        """One measurement of each task, with the times of all."""
+        """A measurement of each task, with the times of all."""
         times: dict[TaskSpec, list[float]] = {}
         for m in measurements:
             times.setdefault(m.task_spec, []).extend(m.times)

@@ -15,7 +15,7 @@ timer = timeit.default_timer
 
 
 class Language(enum.Enum):
-    """What the statement is written in."""
+    """The language of the statement."""
 
     PYTHON = 0
     CPP = 1

@@ -36,12 +36,12 @@ def headed(title: str, text: str) -> str:
 
 
 def environment() -> str:
-    """What the program runs on."""
+    """A description of what the program runs on."""
     return headed("Environment Summary", get_pretty_env_info())
 
 
 def run_cprofile(code: Any, space: dict[str, Any]) -> str:
-    """What Python's profiler says."""
+    """The report of Python's profiler."""
     print("Running your script with cProfile")
     profiler = cProfile.Profile()
     profiler.enable()
@@ -53,7 +53,7 @@ def run_cprofile(code: Any, space: dict[str, Any]) -> str:
 
 
 def run_autograd(code: Any, space: dict[str, Any]) -> list[str]:
-    """What the autograd profiler says: on the host, and with the GPU's times where there is one."""
+    """The report of the autograd profiler: on the host, and with the GPU's times where there is one."""
     print("Running your script with the autograd profiler...")
     parts = []
     for device in (None, "cuda") if ProfilerActivity.CUDA in supported_activities() else (None,):

@@ -55,7 +55,8 @@ def _named(model: Module) -> Iterator[None]:
 def graph(
     model: Module, args: Any, verbose: bool = False, use_strict_trace: bool = True
 ) -> tuple[GraphDef, RunMetadata]:
-    """What the model computes for these arguments in evaluation mode: nodes of TensorBoard, and what it says about the device."""
+    """The graph of what the model computes for these arguments in evaluation mode: nodes of TensorBoard, and what it says about the
+    device."""
     trace = naming.above("jit.trace_graph")._get_trace_graph
     given = tuple(args) if isinstance(args, (list, tuple)) else (args,)
     with unchanged(model, training=False), _named(model):

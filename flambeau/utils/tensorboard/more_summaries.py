@@ -65,7 +65,7 @@ def tensor(tag: str, values: Any) -> Summary:
 
 
 def sound(tag: str, samples: Any, rate: int) -> Summary:
-    """One channel of numbers from -1 to 1."""
+    """A summary of one channel of sound, numbers from -1 to 1."""
     values = as_numpy(samples).squeeze()
     if values.ndim != 1:
         raise AssertionError("input tensor should be 1 dimensional.")
@@ -136,7 +136,7 @@ def precision_recall(labels: Any, predictions: Any, count: int, weights: Any = N
     places = np.int32(np.floor(given * (count - 1)))
 
     def at_least(what: Any) -> np.ndarray:
-        """For each threshold, the weight of what lies above it."""
+        """For each threshold, the weight of the predictions above it."""
         found, _ = np.histogram(places, bins=count, range=(0, count - 1), weights=what)
         return np.cumsum(found[::-1])[::-1]
 
@@ -173,7 +173,7 @@ def mesh(tag: str, vertices: Any, colors: Any, faces: Any, config: dict | None) 
 
 
 def chart_layout(layout: Mapping[str, Mapping[str, Any]]) -> Summary:
-    """Which curves belong into one diagram: {category: {title: ["Multiline" or "Margin", [names of curves]]}}."""
+    """The curves that belong into one diagram: {category: {title: ["Multiline" or "Margin", [names of curves]]}}."""
     categories = []
     for title, charts in layout.items():
         made = []
@@ -201,7 +201,7 @@ def _number_kind(value: Any) -> tuple[str, str]:
 
 
 def hyperparameters(values: dict, metrics: dict, choices: dict | None) -> list[Summary]:
-    """What a run was started with, and what it is judged by."""
+    """The settings a run was started with, and the metrics it is judged by."""
     choices = choices or {}
     if not isinstance(choices, dict):
         raise TypeError("parameter: hparam_domain_discrete should be a dictionary, nothing logged.")

@@ -75,7 +75,7 @@ class SummaryWriter:
         new_style: bool = False,
         double_precision: bool = False,
     ) -> None:
-        """One point of a curve."""
+        """Add a point to a curve."""
         self._write(summaries.scalar(tag, scalar_value, new_style, double_precision), global_step, walltime)
 
     def add_scalars(
@@ -85,7 +85,7 @@ class SummaryWriter:
         global_step: int | None = None,
         walltime: float | None = None,
     ) -> None:
-        """One point of each of several curves in one diagram; each has a folder of its own."""
+        """Add a point to each of several curves in one diagram; each has a folder of its own."""
         moment = time.time() if walltime is None else walltime
         for tag, value in tag_scalar_dict.items():
             folder = f"{self.log_dir}/{main_tag.replace('/', '_')}_{tag}"
@@ -100,7 +100,7 @@ class SummaryWriter:
         walltime: float | None = None,
         max_bins: int | None = None,
     ) -> None:
-        """How the values are distributed."""
+        """Add a histogram of the values."""
         self._write(summaries.histogram(tag, values, bins, max_bins), global_step, walltime)
 
     def add_image(
@@ -149,14 +149,14 @@ class SummaryWriter:
     def add_graph(
         self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
     ) -> None:
-        """What a network computes for an example, as a picture to look into."""
+        """Add the graph of what a network computes for an example."""
         graph, stats = _pytorch_graph.graph(model, input_to_model, verbose, use_strict_trace)
         self._write_graph(graph)
         tagged = TaggedRunMetadata(tag="step1", run_metadata=stats.SerializeToString())
         self._write_event(Event(tagged_run_metadata=tagged), None, None)
 
     def add_onnx_graph(self, prototxt: Any) -> None:
-        """The same for a file of ONNX; needs the package `onnx`."""
+        """Add the graph of an ONNX file; needs the package `onnx`."""
         self._write_graph(_pytorch_graph.of_onnx(prototxt))
 
     def _write_graph(self, graph: GraphDef) -> None:
@@ -183,7 +183,7 @@ class SummaryWriter:
         run_name: str | None = None,
         global_step: int | None = None,
     ) -> None:
-        """What this run was started with and what came of it, in a folder of its own."""
+        """Add the settings this run was started with and its results, in a folder of its own."""
         if type(hparam_dict) is not dict or type(metric_dict) is not dict:
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
         written = more_summaries.hyperparameters(hparam_dict, metric_dict, hparam_domain_discrete)
@@ -304,7 +304,7 @@ class SummaryWriter:
         self._write(more_summaries.tensor(tag, tensor), global_step, walltime)
 
     def add_custom_scalars(self, layout: Mapping[str, Any]) -> None:
-        """Which curves belong into one diagram."""
+        """Add a layout: the curves that belong into one diagram."""
         self._write(more_summaries.chart_layout(layout), None, None)
 
     def add_custom_scalars_multilinechart(

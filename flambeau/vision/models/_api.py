@@ -83,7 +83,7 @@ def _published() -> dict[str, Any]:
 
 
 class Preset:
-    """How images are prepared for a model: calling it makes the transform of `flambeau.vision.transforms._presets`."""
+    """The preparation of images for a model: calling it makes the transform of `flambeau.vision.transforms._presets`."""
 
     def __init__(self, preset: str, **options: Any):
         self.preset = preset

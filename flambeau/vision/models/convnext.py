@@ -63,7 +63,7 @@ class CNBlock(nn.Module):
 
 @dataclass
 class CNBlockConfig:
-    """One stage: its width, the next stage's (None for the last) and its number of blocks."""
+    """A stage: its width, the next stage's (None for the last) and its number of blocks."""
 
     input_channels: int
     out_channels: int | None

@@ -18,7 +18,7 @@ Layer = Callable[..., nn.Module]
 
 
 class GoogLeNetOutputs(NamedTuple):
-    """What training returns: the logits and those of the two auxiliary classifiers."""
+    """The outputs of a network in training mode: the logits and those of the two auxiliary classifiers."""
 
     logits: Tensor
     aux_logits2: Tensor | None

@@ -19,7 +19,7 @@ Layer = Callable[..., nn.Module]
 
 
 class InceptionOutputs(NamedTuple):
-    """What training returns: the logits and those of the auxiliary classifier."""
+    """The outputs of a network in training mode: the logits and those of the auxiliary classifier."""
 
     logits: Tensor
     aux_logits: Tensor | None

@@ -36,7 +36,7 @@ _GATE = partial(SqueezeExcitation, scale_activation=nn.Hardsigmoid)
 
 
 class InvertedResidualConfig:
-    """One row of the table: how one block is built."""
+    """A row of the table: how one block is built."""
 
     def __init__(
         self,

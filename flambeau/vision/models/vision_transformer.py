@@ -25,7 +25,7 @@ _NORM: Callable[..., nn.Module] = partial(nn.LayerNorm, eps=1e-6)
 
 
 class ConvStemConfig(NamedTuple):
-    """One convolution of a stem that replaces the single patch projection."""
+    """A convolution of a stem that replaces the single patch projection."""
 
     out_channels: int
     kernel_size: int

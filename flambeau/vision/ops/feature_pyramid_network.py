@@ -12,14 +12,14 @@ from .misc import Conv2dNormActivation, Layer
 
 
 class ExtraFPNBlock(nn.Module):
-    """What adds maps to a pyramid: called with its maps, the maps it was made from, and the names."""
+    """The base of blocks that add maps to a pyramid: called with its maps, the maps it was made from, and the names."""
 
     def forward(self, results: list[Tensor], x: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
 
 
 class LastLevelMaxPool(ExtraFPNBlock):
-    """One more map, every second element of the smallest."""
+    """Add a map: every second element of the smallest."""
 
     def forward(self, results: list[Tensor], x: list[Tensor], names: list[str]) -> tuple[list[Tensor], list[str]]:
         return [*results, F.max_pool2d(results[-1], kernel_size=1, stride=2, padding=0)], [*names, "pool"]

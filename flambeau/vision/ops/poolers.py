@@ -15,7 +15,7 @@ from .roi_align import roi_align
 
 
 class LevelMapper:
-    """Which level (counted from k_min) boxes go to: canonical_level at canonical_scale, one more for twice the side."""
+    """Map boxes to levels (counted from k_min): canonical_level at canonical_scale, one more for twice the side."""
 
     def __init__(self, k_min: int, k_max: int, canonical_scale: int = 224, canonical_level: int = 4, eps: float = 1e-6):
         self.k_min, self.k_max, self.s0, self.lvl0, self.eps = k_min, k_max, canonical_scale, canonical_level, eps

@@ -62,7 +62,7 @@ class _Automatic(nn.Module):
 
 
 class AutoAugment(_Automatic):
-    """One of the learned pairs of operations."""
+    """Apply one of the learned pairs of operations."""
 
     space = tables.IN_BYTES.auto_augment
     shown = ("policy", "fill")
@@ -110,7 +110,7 @@ class RandAugment(_Automatic):
 
 
 class TrivialAugmentWide(_Automatic):
-    """One random operation of random strength."""
+    """Apply a random operation of random strength."""
 
     space = tables.IN_BYTES.trivial_augment
     shown = ("num_magnitude_bins", "interpolation", "fill")
@@ -157,7 +157,7 @@ class AugMix(_Automatic):
 
 
 def mixing_weights(count: int, alpha: float, width: int) -> tuple[Tensor, Tensor]:
-    """How much of each image is kept, and how much of every chain is added."""
+    """Weights: how much of each image is kept, and how much of every chain is added."""
     shares = flambeau._sample_dirichlet(flambeau.tensor([alpha, alpha]).expand(count, -1))
     chains = flambeau._sample_dirichlet(flambeau.tensor([alpha] * width).expand(count, -1))
     return shares[:, 0], chains * shares[:, 1].reshape(count, -1)

@@ -167,7 +167,7 @@ class RandomOrder(RandomTransforms):
 
 
 class RandomChoice(RandomTransforms):
-    """One of the transforms (by Python's generator), with the probabilities `p` if given."""
+    """Apply one of the transforms (by Python's generator), with the probabilities `p` if given."""
 
     def __init__(self, transforms: Sequence[Callable], p: Sequence[float] | None = None) -> None:
         super().__init__(transforms)

@@ -18,7 +18,7 @@ from flambeau.ops.random.samplers import Integers, Uniform
 
 
 def uniform(low: float, high: float) -> float:
-    """One number from the default generator."""
+    """Draw a number from the default generator."""
     return _uniform_tensor(low, high).item()
 
 
@@ -44,7 +44,7 @@ def happens(p: float) -> bool:
 
 
 def whole(low: int, high: int) -> int:
-    """One whole number in low..high-1."""
+    """Draw a whole number in low..high-1."""
     return fill(empty((1,), flambeau.int64), default_generator, Integers(low, high)).item()
 
 

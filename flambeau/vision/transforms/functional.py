@@ -294,7 +294,7 @@ def perspective(
     interpolation: Any = InterpolationMode.BILINEAR,
     fill: Any = None,
 ) -> Any:
-    """Projected so that the four `startpoints` come to lie on the `endpoints`."""
+    """Project the image so that the four `startpoints` move to the `endpoints`."""
     coefficients = matrices.perspective_coefficients(startpoints, endpoints)
     mode = interpolation_mode(interpolation, names=False)
     if not _is_tensor(img):

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class InterpolationMode(Enum):
-    """How a pixel between pixels is made. BOX and HAMMING work on PIL images only."""
+    """The way in which a pixel between pixels is computed. BOX and HAMMING work on PIL images only."""
 
     NEAREST = "nearest"
     NEAREST_EXACT = "nearest-exact"

@@ -109,7 +109,7 @@ class RandomErasing(nn.Module):
 
     @staticmethod
     def get_params(img: Tensor, scale: Any, ratio: Any, value: Any = None) -> tuple:
-        """(top, left, height, width, colour); the whole image as it is where no box fits."""
+        """(top, left, height, width, colour); the whole image unchanged where no box fits."""
         box = draws.erasing(img.shape[-3:], scale, ratio, value)
         return (0, 0, *img.shape[-2:], img) if box is None else box
 

@@ -188,7 +188,7 @@ IN_BYTES, IN_UNITS = Spaces(255.0), Spaces(1.0)
 
 
 def apply(F: Any, img: Any, name: str, magnitude: float, interpolation: Any, fill: Any) -> Any:
-    """One operation, by the functions of `F` (either generation's)."""
+    """Apply an operation by the functions of `F` (either generation's)."""
     options = {"interpolation": interpolation, "fill": fill}
     still: dict[str, Any] = {"angle": 0.0, "translate": [0, 0], "scale": 1.0, "shear": [0.0, 0.0]}
     if name == "Identity":

@@ -50,7 +50,7 @@ class set_return_type:
 
 
 def plain(value: Tensor) -> Tensor:
-    """The same memory as an ordinary tensor: kernels work on these, so that no operator looks for overrides."""
+    """An ordinary tensor over the same memory: kernels work on these, so that no operator looks for overrides."""
     if type(value) is Tensor:
         return value
     with DisableTorchFunctionSubclass():

@@ -9,7 +9,7 @@ from ._base import TVTensor
 
 
 class BoundingBoxFormat(Enum):
-    """How the numbers of a box are to be read: corners, corner and size, centre and size; with an angle R in degrees; or all corners."""
+    """The meaning of the numbers of a box: corners, corner and size, centre and size; with an angle R in degrees; or all corners."""
 
     XYXY = "XYXY"
     XYWH = "XYWH"
@@ -37,7 +37,8 @@ def is_rotated_bounding_format(format: BoundingBoxFormat | str) -> bool:
 
 
 def check_clamping_mode(mode: Any, *more: str) -> None:
-    """What happens to boxes that leave the image: nothing (None), a little (soft) or all of it (hard)."""
+    """Check the mode of clamping, which says what happens to boxes that leave the image: nothing (None), a little (soft) or all of it
+    (hard)."""
     if mode is not None and mode not in ("hard", "soft", *more):
         raise ValueError(f"clamping_mode must be None, hard or soft, got {mode}.")
 

@@ -28,7 +28,7 @@ class TorchLater:
         raise ImportError("torch is loaded by Flambeau's own loader")
 
     def find_distributions(self, context=None):
-        """What `importlib.metadata.version("torch")` asks."""
+        """Answer `importlib.metadata.version("torch")`."""
         return _posing().distributions(context) if getattr(context, "name", None) in NAMES else []
 
 

@@ -31,7 +31,7 @@ _ExperimentalConfig = ExperimentalConfig
 
 
 class ActiveProfilerType(Enum):
-    """Which profiler is on."""
+    """The profiler that is on."""
 
     NONE = 0
     LEGACY = 1
@@ -79,10 +79,10 @@ def _set_fwd_bwd_enabled_val(value: bool) -> None:
 
 
 def gather_traceback(python: bool = True, script: bool = False, cpp: bool = False) -> list:
-    """Where the program is: its Python frames, the innermost first. There are none of TorchScript or C++."""
+    """The stack of the program: its Python frames, the innermost first. There are none of TorchScript or C++."""
     return traceback.extract_stack()[-2::-1] if python else []
 
 
 def symbolize_tracebacks(to_symbolize: list) -> list[list[dict]]:
-    """What `gather_traceback` found as dicts of file, line and function."""
+    """The results of `gather_traceback` as dicts of file, line and function."""
     return [[{"filename": f.filename, "line": f.lineno, "name": f.name} for f in frames] for frames in to_symbolize]

@@ -23,7 +23,7 @@ from .eval_frame import is_dynamo_supported
 
 
 class ExplainOutput:
-    """What became of a function: how many graphs, how many operators in them, and why there is none."""
+    """A report on a compiled function: how many graphs, how many operators in them, and why there is none."""
 
     def __init__(self, compiled: Any):
         behind = compiled._compiled
@@ -77,7 +77,7 @@ def mark_dynamic(t: Any, index: Any, **options: Any) -> None:
 
 
 def mark_static(t: Any, index: Any = None) -> None:
-    """Say that a size of a tensor, or every size, stays as it is: a new size is then a new kind of argument."""
+    """Say that a size of a tensor, or every size, does not change: a new size is then a new kind of argument."""
     _mark(t, range(t.dim()) if index is None else index, STATIC, DYNAMIC)
 
 

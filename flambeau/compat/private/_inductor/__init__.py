@@ -7,7 +7,7 @@ from . import config
 
 
 def list_mode_options(mode: str | None = None, dynamic: bool | None = None) -> dict[str, Any]:
-    """What the modes of `torch.compile` set here: nothing, all of them record in the same way."""
+    """The settings of the modes of `torch.compile`: nothing, all of them record in the same way."""
     modes: dict[str, Any] = {
         m: {} for m in ("default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
     }

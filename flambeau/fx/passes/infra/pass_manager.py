@@ -134,7 +134,7 @@ class PassManager:
         self.check = check  # type: ignore[method-assign, assignment]
 
     def check(self, module: Module) -> None:
-        """What is checked before the passes run, and after each if so wished."""
+        """Check the graph before the passes run, and after each if so wished."""
 
     def __call__(self, module: Module) -> PassResult:
         if not self._validated:

@@ -50,7 +50,7 @@ class MicroBatching:
 
     @property
     def parallelism(self) -> dict[str, int]:
-        """How many threads run each step."""
+        """The number of threads that run each step."""
         return dict(self._parallelism)
 
     @parallelism.setter
@@ -78,7 +78,7 @@ class MicroBatching:
                 stage.stopping.set()
 
     def get_micro_batch_idx(self) -> int | None:
-        """Which piece the calling thread is working on."""
+        """The index of the piece the calling thread is working on."""
         return getattr(self._local, "index", None)
 
     def handle(self, data: list[Any]) -> list[Any]:

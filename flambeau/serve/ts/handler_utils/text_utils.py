@@ -11,7 +11,7 @@ _SPACED = [(re.compile(p), r) for p, r in ((r"'", " '  "), (r'"', ""), (r"\.", "
 
 
 def basic_english(line: str) -> list[str]:
-    """Lower-case words, with punctuation set apart."""
+    """Split a text into lower-case tokens, with punctuation set apart."""
     line = line.lower()
     for pattern, replacement in _SPACED:
         line = pattern.sub(replacement, line)

@@ -14,7 +14,7 @@ from .metric_type_enum import MetricTypes
 
 
 class MetricsCacheYamlImpl:
-    """What a handler calls `context.metrics`."""
+    """The metrics that a handler calls `context.metrics`."""
 
     def __init__(self, config_file_path: str | None = None, emit: Callable[[str], None] = _log):
         self.cache: dict[MetricTypes, dict[str, CachingMetric]] = {}

@@ -247,7 +247,7 @@ class BaseHandler:
     # -- other questions --
 
     def explain_handle(self, data_preprocess: Any, raw_data: list[Any]) -> Any:
-        """Which parts of the input the answer rests on: what `get_insights` of the handler says."""
+        """Explain which parts of the input the answer rests on: what `get_insights` of the handler says."""
         row, target, inputs = raw_data[0], 0, None
         if isinstance(row, dict):
             inputs = row.get("data") or row.get("body")
@@ -258,7 +258,7 @@ class BaseHandler:
         raise NotImplementedError(f"{type(self).__name__} has no get_insights: it cannot explain its answers")
 
     def describe_handle(self) -> Any:
-        """What `GET /models/{name}?customized=true` shows besides the description."""
+        """The text that `GET /models/{name}?customized=true` shows besides the description."""
         return None
 
     def _asked(self, header: str) -> bool:
@@ -272,5 +272,5 @@ class BaseHandler:
         return self._asked("describe")
 
     def get_device(self) -> Any:
-        """Where the model is."""
+        """The device of the model."""
         return self.device

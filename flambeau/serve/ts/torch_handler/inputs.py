@@ -25,7 +25,7 @@ class InvalidInput(PredictionException):  # noqa: N818  beside PredictionExcepti
 
 @dataclass(frozen=True)
 class Input:
-    """One input of a model. `shape` begins with the batch, and has None for sizes that may change; None if it is not known."""
+    """An input of a model. `shape` begins with the batch, and has None for sizes that may change; None if it is not known."""
 
     name: str
     dtype: Any = torch.float32
@@ -98,7 +98,7 @@ def _wanted(inputs: list[Input]) -> str:
 
 
 def values_of(row: dict[str, Any], inputs: list[Input]) -> dict[str, Any]:
-    """What one request gives for each input: fields of a form or of a JSON object by name, or a list in the inputs' order."""
+    """The value a request gives for each input: fields of a form or of a JSON object by name, or a list in the inputs' order."""
     if (found := _by_name(row, inputs)) is not None:
         return {name: _parsed(value) for name, value in found.items()}
     value = _parsed(row["data"] if "data" in row else row.get("body"))
@@ -119,7 +119,7 @@ def values_of(row: dict[str, Any], inputs: list[Input]) -> dict[str, Any]:
 
 
 def tensors_of(row: dict[str, Any], inputs: list[Input]) -> tuple[dict[str, Any], bool]:
-    """One request as tensors with a batch dimension in front, and whether the request itself had that dimension."""
+    """A request as tensors with a batch dimension in front, and whether the request itself had that dimension."""
     made, own_batch = {}, False
     known = {i.name: i for i in inputs}
     for name, value in values_of(row, inputs).items():

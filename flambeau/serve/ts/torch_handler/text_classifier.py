@@ -18,7 +18,7 @@ class TextClassifier(TextHandler):
     ngrams = 2
 
     def preprocess(self, data: list[Any]) -> tuple[Any, list[str]]:
-        """Cleans the text and looks its words and word pairs up in the vocabulary."""
+        """Clean the text and look its tokens and token pairs up in the vocabulary."""
         text = data[0].get("data") or data[0].get("body")
         if isinstance(text, (bytes, bytearray)):
             text = text.decode("utf-8", "replace")
@@ -39,7 +39,7 @@ class TextClassifier(TextHandler):
         return "text/plain", "What a good day"
 
     def get_insights(self, text_preprocess: Any, _: Any, target: int = 0) -> list[dict[str, Any]]:
-        """How much each token counts for the class: the change of its output when the token is left out."""
+        """The weight of each token for the class: the change of its output when the token is left out."""
         numbers, tokens = text_preprocess
         offsets = torch.as_tensor([0], device=self.device)
         with torch.no_grad():

@@ -64,6 +64,6 @@ class TextHandler(BaseHandler):
         return [token.replace("Ġ", "") for token in input_tokens]
 
     def summarize_attributions(self, attributions: Any) -> Any:
-        """How much each token counts, summed over the parts of its embedding and scaled."""
+        """The weight of each token, summed over the parts of its embedding and scaled."""
         attributions = torch.nn.functional.softmax(attributions, dim=-1)
         return attributions / torch.norm(attributions.sum(dim=-1))

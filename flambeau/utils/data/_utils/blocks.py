@@ -116,7 +116,7 @@ class WorkerPool:
     # -- writing a message ----------------------------------------------------------------------------------------------
 
     def send(self, storage: UntypedStorage) -> tuple | None:
-        """What the loader's process is to be told about a storage."""
+        """The message to the loader's process about a storage."""
         lease = storage.owner
         if not isinstance(lease, Lease) or lease.home is not self or lease.sent:
             if len(self._new) >= MOST_NEW:

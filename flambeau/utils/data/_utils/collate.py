@@ -33,7 +33,7 @@ _LARGE_SAMPLE = 1 << 18  # bytes: from here on threads copy faster than one
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy arrays and numbers in a sample as tensors; containers keep their type, anything else stays as it is.
+    """Convert NumPy arrays and numbers in a sample to tensors; containers keep their type, anything else is returned unchanged.
 
     >>> default_convert([np.array([0, 1]), "name"])
     [tensor([0, 1]), 'name']

@@ -18,5 +18,5 @@ def accelerator_available() -> bool:
 
 
 def pin_memory(data: Any, device: Any = None) -> Any:
-    """The same structure with every tensor (and everything that has a `pin_memory` method) pinned."""
+    """Pin every tensor of a structure (and everything that has a `pin_memory` method)."""
     return data.pin_memory() if hasattr(data, "pin_memory") else each_part(data, pin_memory)

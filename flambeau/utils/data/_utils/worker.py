@@ -53,7 +53,7 @@ class Job:
 
 
 def numpy_seed(base_seed: int, worker_id: int) -> np.ndarray:
-    """The words that seed NumPy's global generator in a worker, apart from what seeds the other two."""
+    """The integers that seed NumPy's global generator in a worker, apart from what seeds the other two."""
     entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
     return np.random.SeedSequence(entropy).generate_state(4)
 

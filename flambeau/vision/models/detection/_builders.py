@@ -15,7 +15,7 @@ from .backbone_utils import _resnet_fpn_extractor, _validate_trainable_layers
 
 
 class Start(NamedTuple):
-    """How a backbone begins: its own weights, whether it or the whole model was trained before, and what to train now."""
+    """The initial state of a backbone: its own weights, whether it or the whole model was trained before, and what to train now."""
 
     weights: Any
     progress: bool
@@ -29,7 +29,7 @@ class Start(NamedTuple):
 def settle(
     weights: Any, progress: bool, num_classes: int | None, weights_backbone: Any, layers: int | None
 ) -> tuple[Start, int]:
-    """How the backbone begins, and the number of classes: the weights' own, or what is asked for, or that of COCO."""
+    """The initial state of the backbone, and the number of classes: the weights' own, or what is asked for, or that of COCO."""
     if weights is not None:
         count = expect_value("num_classes", num_classes, len(weights.meta["categories"]))
         return Start(None, progress, True, layers), count

@@ -67,6 +67,6 @@ def level_candidates(
 
 
 def detections(levels: Sequence[tuple[Tensor, Tensor, Tensor]], threshold: float, most: int) -> Target:
-    """What is left of the candidates of all levels after suppression."""
+    """The candidates of all levels that are left after suppression."""
     boxes, scores, labels = (flambeau.cat([level[i] for level in levels]) for i in range(3))
     return keep_best(boxes, scores, labels, threshold, most)

@@ -161,7 +161,7 @@ def sum_of(losses: Sequence[Tensor]) -> Tensor:
 
 
 def box_loss(kind: str, coder: BoxCoder, anchors: Tensor, truths: Tensor, codes: Tensor) -> Tensor:
-    """How far predicted codes are from the boxes they should give."""
+    """The distance of predicted codes from the boxes they should give."""
     if kind in ("l1", "smooth_l1"):
         target = coder.encode_single(truths, anchors)
         if kind == "l1":
@@ -182,7 +182,7 @@ def check_backbone(backbone: nn.Module, remark: str = "") -> None:
 
 
 def check_targets(targets: list[dict[str, Tensor]] | None, count: int) -> list[dict[str, Tensor]]:
-    """What a detector needs to learn from, with boxes that are boxes."""
+    """Check that targets hold what a detector learns from, with boxes that are boxes."""
     if targets is None:
         raise AssertionError("targets should not be none when in training mode")
     if len(targets) != count:

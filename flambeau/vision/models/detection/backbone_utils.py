@@ -107,7 +107,7 @@ def mobilenet_backbone(
 
 
 def mobilenet_stages(features: Any) -> list[int]:
-    """Where the size of the map changes, and the last layer."""
+    """Indices of the layers at which the size of the map changes, and of the last."""
     return [0, *(i for i, block in enumerate(features) if getattr(block, "_is_cn", False)), len(features) - 1]
 
 

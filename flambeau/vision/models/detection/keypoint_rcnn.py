@@ -61,7 +61,7 @@ class KeypointRCNNHeads(Sequential):
 
 
 class KeypointRCNNPredictor(nn.Module):
-    """One map per keypoint, four times the size."""
+    """A map per keypoint, four times the size."""
 
     def __init__(self, in_channels: int, num_keypoints: int):
         super().__init__()

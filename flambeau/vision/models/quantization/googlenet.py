@@ -51,7 +51,7 @@ class QuantizableInceptionAux(InceptionAux):
 
 
 class QuantizableInceptions(Quantizable):
-    """What the networks of inception modules share: images are quantized once they are normalised, and only the logits of the last
+    """The base of networks of inception modules: images are quantized once they are normalised, and only the logits of the last
     classifier are dequantized."""
 
     def _transform_input(self, x: Tensor) -> Tensor:

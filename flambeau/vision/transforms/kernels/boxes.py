@@ -157,7 +157,7 @@ def moved(
 
 
 def clamp(boxes: Tensor, format: Format, canvas: Sequence[int], clamping_mode: str | None) -> Tensor:
-    """What lies outside of the canvas is cut off."""
+    """Cut off what is outside of the canvas."""
     if clamping_mode is None:
         return boxes.clone()
     if is_rotated_bounding_format(format):
@@ -227,7 +227,7 @@ def _all_outside(points: Tensor, canvas: Sequence[int]) -> Tensor:
 
 
 def valid(boxes: Tensor, format: Format, canvas: Sequence[int], min_size: float, min_area: float) -> Tensor:
-    """Which boxes (N, K) are large enough and wholly inside."""
+    """A mask of the boxes (N, K) that are large enough and wholly inside."""
     height, width = canvas
     if is_rotated_bounding_format(format):
         size = convert(boxes, format, Format.XYWHR)[:, 2:4]

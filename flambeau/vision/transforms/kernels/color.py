@@ -22,7 +22,7 @@ def check_channels(image: Tensor, permitted: tuple[int, ...]) -> None:
 
 
 def rgb_to_grayscale(image: Tensor, channels: int = 1, exact: bool = False) -> Tensor:
-    """One grey channel, or three equal ones."""
+    """The grey channel, or three equal ones."""
     if image.shape[-3] == 3:
         red, green, blue = (image[..., i : i + 1, :, :] for i in range(3))
         image = (formulas.luminance_in_steps if exact else formulas.luminance)(red, green, blue)

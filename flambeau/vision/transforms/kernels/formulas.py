@@ -58,7 +58,7 @@ def blended(image, other, ratio=1.0, rest=0.0, bound=1.0):
 
 @_formula(_as_image)
 def blended_in_one_step(image, other, ratio=1.0, rest=0.0, bound=1.0):
-    """The same, rounded once: it can cut off at the next integer."""
+    """The blended value, rounded once: it can cut off at the next integer."""
     return _clip(fma(other, rest, image * ratio), bound)
 
 
@@ -76,7 +76,7 @@ def luminance(red, green, blue):
 
 @_formula(_as_image)
 def luminance_in_steps(red, green, blue):
-    """The same sum, rounded once per addition."""
+    """The luminance, rounded once per addition."""
     return fma(blue, 0.114, fma(green, 0.587, red * 0.2989))
 
 
@@ -100,7 +100,7 @@ def gamma_curve(image, gamma=1.0, gain=1.0):
 
 @_formula(_as_float)
 def hue_shifted(red, green, blue, channel, shift=0.0):
-    """One colour channel after turning the hue by `shift` turns; `channel` is 5, 3, 1 for red, green, blue.
+    """A colour channel after turning the hue by `shift` turns; `channel` is 5, 3, 1 for red, green, blue.
 
     Hue, saturation and value from the largest and smallest colour (Smith, 1978). Back in one form for all channels: a channel is
     value * (1 - saturation * w), and w goes up, stays at 1, comes down and stays at 0 along the six sectors of the colour circle."""

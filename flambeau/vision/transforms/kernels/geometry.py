@@ -25,7 +25,7 @@ def vflip(image: Tensor) -> Tensor:
 
 
 def crop(image: Tensor, top: int, left: int, height: int, width: int) -> Tensor:
-    """A window of the image; what lies outside of the image is zero."""
+    """A window of the image; zero outside of the image."""
     own_h, own_w = image.shape[-2:]
     bottom, right = top + height, left + width
     inner = image[..., max(top, 0) : max(bottom, 0), max(left, 0) : max(right, 0)]

@@ -80,7 +80,7 @@ class _Automatic(Transform):
 
 
 class AutoAugment(_Automatic):
-    """One of the learned pairs of operations."""
+    """Apply one of the learned pairs of operations."""
 
     space = tables.IN_UNITS.auto_augment
 
@@ -119,7 +119,7 @@ class RandAugment(_Automatic):
 
 
 class TrivialAugmentWide(_Automatic):
-    """One random operation of random strength."""
+    """Apply a random operation of random strength."""
 
     space = tables.IN_UNITS.trivial_augment
 

@@ -65,7 +65,7 @@ class RandomApply(_Chain):
 
 
 class RandomChoice(Transform):
-    """One of the transforms, with the probabilities `p` if given."""
+    """Apply one of the transforms, with the probabilities `p` if given."""
 
     def __init__(self, transforms: Sequence[Callable], p: Sequence[float] | None = None) -> None:
         _check_transforms(transforms)

@@ -134,7 +134,7 @@ class ClampKeyPoints(Transform):
 
 
 class SetClampingMode(Transform):
-    """What later transforms do to boxes that leave the canvas: "soft", "hard" or None."""
+    """Set what later transforms do to boxes that leave the canvas: "soft", "hard" or None."""
 
     _transformed_types = (BoundingBoxes,)
 

@@ -130,11 +130,11 @@ class Transform(nn.Module):
         """Raises where the sample cannot be transformed."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
-        """What is drawn once for all inputs."""
+        """Draw the parameters that all inputs share."""
         return {}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """One input changed."""
+        """Transform one input."""
         if self._functional is None:
             raise NotImplementedError
         options = {name: getattr(self, name) for name in self._options}

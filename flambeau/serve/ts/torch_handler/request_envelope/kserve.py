@@ -8,7 +8,7 @@ from .base import BaseEnvelope, parsed
 
 
 class KServeEnvelope(BaseEnvelope):
-    """One request of instances at a time."""
+    """Handle a request of instances at a time."""
 
     def parse_input(self, data: list[Any]) -> list[Any]:
         rows = [parsed(row.get("data") or row.get("body")) for row in data]

@@ -14,7 +14,7 @@ _NAMES = {d.name: d.name.replace("float", "fp").upper() for d in ALL_DTYPES if d
 
 
 class KServev2Envelope(BaseEnvelope):
-    """One request of named tensors at a time; the answers carry the names of the inputs."""
+    """Handle a request of named tensors at a time; the answers carry the names of the inputs."""
 
     def parse_input(self, data: list[Any]) -> list[Any]:
         request = parsed(data[0].get("data") or data[0].get("body"))

@@ -63,7 +63,7 @@ grayscale_to_rgb = functional(grayscale_to_rgb_image, Tensor, Image, PIL)
 
 
 def to_grayscale(inpt: Any, num_output_channels: int = 1) -> Any:
-    """The same as `rgb_to_grayscale` under its older name."""
+    """`rgb_to_grayscale` under its older name."""
     return rgb_to_grayscale(inpt, num_output_channels=num_output_channels)
 
 

@@ -129,7 +129,7 @@ def _unchanged(inpt: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def call_kernel(face: Callable, inpt: Any, *args: Any, **kwargs: Any) -> Any:
-    """As transforms call a functional: what it has no kernel for passes unchanged."""
+    """Call a functional as transforms do: what it has no kernel for passes unchanged."""
     if not hasattr(face, "kernels"):
         return face(inpt, *args, **kwargs)
     return _find(face, type(inpt), inpt, passthrough=True)(inpt, *args, **kwargs)

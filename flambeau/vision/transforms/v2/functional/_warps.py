@@ -127,7 +127,7 @@ def perspective_image(
     fill: Any = None,
     coefficients: Any = None,
 ) -> Any:
-    """Projected so that the four `startpoints` come to lie on the `endpoints`; or by given coefficients."""
+    """Project an image so that the four `startpoints` move to the `endpoints`; or by given coefficients."""
     projection = perspective_numbers(startpoints, endpoints, coefficients)
     if is_pil(image):
         return pil.perspective(image, projection, interpolation_mode(interpolation), fill)
